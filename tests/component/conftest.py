@@ -12,18 +12,18 @@ from tests.fakes.streams import FakeStreams
 
 @pytest.fixture
 def server() -> FakeStreams:
-    """The server, which serves as soon as ``url`` is asked for."""
+    """Return the server, which starts when a test uses ``url``."""
     return FakeStreams()
 
 
 @pytest.fixture
 async def url(server: FakeStreams) -> AsyncIterator[str]:
-    """Its address."""
+    """Yield its address."""
     async with server.serving() as served:
         yield served
 
 
 @pytest.fixture
 def way(url: str) -> Access:
-    """The plugin's way to it, with a token."""
+    """Return the plugin's access to it, with a token."""
     return Access(server=url, namespace="default", headers=(("Authorization", "Bearer secret"),))

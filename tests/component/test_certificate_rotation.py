@@ -1,4 +1,4 @@
-"""Rotation against an API server on loopback, with handshakes between the certificates that it leaves behind."""
+"""Rotation against an API server on loopback, with handshakes between the resulting certificates."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class World:
         return {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in self.api.all(SECRETS)}
 
     def check(self) -> None:
-        """Everything that is wanted is there, fits together and is trusted by everybody."""
+        """Check that everything exists, matches, and is trusted by all consumers."""
         assert set(self.snapshot()) == ALL
         for authority in authorities(NAMESPACE):
             for leaf in authority.leaves:
@@ -122,7 +122,7 @@ async def test_the_first_installation_makes_everything_and_a_second_pass_nothing
     assert len(world.api.writes) == writes
     names = world.certificate("kubevirt-virt-api-tls").dns_names
     assert {"virt-api.kubevirt.svc", "localhost"} <= names
-    assert "annotations" not in world.api.get(STATEFUL_SETS, NAMESPACE, ETCD)["spec"]["template"]["metadata"]  # no second start
+    assert "annotations" not in world.api.get(STATEFUL_SETS, NAMESPACE, ETCD)["spec"]["template"]["metadata"]  # no restart
 
 
 async def test_etcds_authority_vouches_for_nobody_outside_etcd(world: World) -> None:
@@ -212,11 +212,11 @@ async def test_a_rotation_of_the_authority_never_asks_anyone_for_what_they_have_
     world.now += POLICY.authority * 0.67
 
     await world.settle(3)
-    assert world.certificate("kubevirt-ca") == old  # still the old one signs
+    assert world.certificate("kubevirt-ca") == old  # the old one still signs
     assert len(world.bundle()) == 2
     assert world.bundle() == world.bundle("kubevirt-virt-api-tls") == [each.pem for each in reading.read_bundle(world.published())]
     template = world.api.get(STATEFUL_SETS, NAMESPACE, ETCD)["spec"]["template"]
-    assert template["metadata"]["annotations"]["kubevirt.io/ca-bundle"]  # etcd reads its authorities anew
+    assert template["metadata"]["annotations"]["kubevirt.io/ca-bundle"]  # etcd reads its authorities again
 
     world.now += POLICY.spread - timedelta(seconds=1)
     await world.settle()
@@ -226,13 +226,13 @@ async def test_a_rotation_of_the_authority_never_asks_anyone_for_what_they_have_
     new = world.certificate("kubevirt-ca")
     assert new != old
     assert reading.signed_by(world.certificate("kubevirt-virt-api-tls"), new)
-    assert old.pem in world.bundle()  # somebody may present a leaf of the old one for a while
+    assert old.pem in world.bundle()  # a server may still present the old one's leaf for a while
     world.check()
 
     world.now += POLICY.node - timedelta(seconds=2)
     await world.settle()
-    assert old.pem in world.bundle()  # a node renews its certificate in its own time
-    assert len(world.bundle("kubevirt-etcd-ca")) == 1  # which signs for no node
+    assert old.pem in world.bundle()  # nodes renew their certificates later
+    assert len(world.bundle("kubevirt-etcd-ca")) == 1  # it signs for no node
     world.now += timedelta(seconds=3)
     await world.settle()
     assert world.bundle() == [new.pem]
@@ -253,7 +253,7 @@ async def test_the_next_authority_waits_while_a_consumer_is_out_of_reach(world: 
         await world.settle()
 
     assert world.certificate("kubevirt-etcd-ca") == old
-    assert world.certificate("kubevirt-ca").not_before > old.not_before  # the other went on
+    assert world.certificate("kubevirt-ca").not_before > old.not_before  # the other one was rotated
 
 
 async def test_after_years_of_standstill_everything_is_made_anew(world: World) -> None:

@@ -1,4 +1,4 @@
-"""The cluster tests' requests and waits, against an API server that fails on demand."""
+"""The cluster tests' requests and waits, with an API server that fails on demand."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def watched(fake: FakeAPI, times: int = 1) -> None:
 
 
 async def while_waiting(fake: FakeAPI, wait: Callable[[], Any], meanwhile: Callable[[], Awaitable[Any]]) -> Any:
-    """Return what ``wait`` returned, after something happened once its watch had begun."""
+    """Return the result of ``wait``, with an action after its watch has begun."""
     async with asyncio.TaskGroup() as tasks:
         waiting = tasks.create_task(asyncio.to_thread(wait))
         await watched(fake, watches(fake) + 1)
@@ -65,24 +65,24 @@ async def while_waiting(fake: FakeAPI, wait: Callable[[], Any], meanwhile: Calla
 
 
 async def cut(fake: FakeAPI) -> None:
-    """A watch is cut in the middle."""
+    """Cut a watch in the middle."""
     await fake.cut()
 
 
 async def expired(fake: FakeAPI) -> None:
-    """The server forgets what it had to tell: 410."""
+    """Drop the server's events: 410."""
     fake.drop_events(on=True)
     await fake.expire()
 
 
 async def expired_in_the_watch(fake: FakeAPI) -> None:
-    """The list succeeds, the watch after it is too old."""
+    """Let the list succeed and its watch be too old."""
     fake.refusals = [errors.ServiceUnavailable("the server is starting"), errors.Expired("too old resource version")]
     await fake.cut()
 
 
 async def away(fake: FakeAPI) -> None:
-    """The aggregator does not reach virt-api for a while."""
+    """Let the aggregator fail to reach virt-api for a while."""
     fake.refusals = [web.Response(status=503, text="service unavailable") for _ in range(3)]
     await fake.cut()
 
@@ -93,7 +93,7 @@ async def crowded(fake: FakeAPI) -> None:
 
 
 async def broken(fake: FakeAPI) -> None:
-    """The answer ends in the middle."""
+    """End an answer in the middle."""
     fake.refusals = [web.Response(body=b'{"kind": "List", "ite', content_type="application/json")]
     await fake.cut()
 

@@ -1,4 +1,4 @@
-"""``kubectl virt move-etcd`` with an executable for kubectl that plays two nodes: with a real etcd, and cut at any of its calls."""
+"""``kubectl virt move-etcd`` with a fake kubectl for two nodes: with a real etcd, and interrupted at any of its calls."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 MARK = '#!/bin/sh\nset -e\ntest -e "$1/data/log"\nbasename "$1" >> "$1/data/log"\n'
-"""Starting appends the node to the data, so that data of a time before is known by what it lacks."""
+"""Each start appends the node to the data, so missing lines reveal older data."""
 
 
 def volume(host: str = "a", **spec: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The plugin against a server on loopback, with real pseudo-terminals, pipes and kubeconfigs."""
+"""The plugin with a server on loopback, and real pseudo-terminals, pipes and kubeconfigs."""
 
 from __future__ import annotations
 
@@ -464,7 +464,7 @@ async def test_a_viewer_on_the_port_speaks_to_the_guest_and_each_has_a_websocket
             await until(lambda: not server.open)
         task.cancel()
     assert server.typed == b"helloagain"
-    assert capsys.readouterr().err == 'Warning: virtual machine "testvm" is paused\n'  # the second websocket alone was opened since
+    assert capsys.readouterr().err == 'Warning: virtual machine "testvm" is paused\n'  # only the second websocket was opened after that
 
 
 async def test_a_viewer_is_found_started_and_awaited(
@@ -687,7 +687,7 @@ async def program(tmp_path: Path, url: str, *arguments: str, shell: str = 'exec 
     process = await asyncio.create_subprocess_exec(
         "sh", "-c", shell, "sh", sys.executable, "-m", "apiserver.kubectl", *arguments,
         cwd=ROOT, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-        # What is not flushed in time is seen where output is buffered, whatever the environment of the tests says of that.
+        # Unflushed output shows only where output is buffered, whatever the tests' environment says.
         env={**os.environ, "KUBECONFIG": str(path), "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": ""},
     )  # fmt: skip
     out, err = await process.communicate()
@@ -696,7 +696,7 @@ async def program(tmp_path: Path, url: str, *arguments: str, shell: str = 'exec 
 
 
 NOBODY_READS = """{ trap '' PIPE; while echo 2>/dev/null; do sleep 0.05; done; trap - PIPE; "$@"; echo $? >&2; } | true"""
-"""A command that begins when whoever could read what it prints is gone."""
+"""A command that starts after the reader of its output has gone."""
 
 
 @pytest.mark.parametrize("arguments", [("start", "testvm"), ("console", "testvm"), ("--help",)], ids=" ".join)
@@ -783,10 +783,10 @@ async def test_a_viewer_that_does_not_start_is_a_line(
 async def test_a_signal_ends_the_program_without_a_word(
     url: str, server: FakeStreams, tmp_path: Path, number: signal.Signals, late: bool
 ) -> None:
-    """Early: while it imports. Late: while it is attached."""
+    """Early: during its imports. Late: while attached."""
     path = write_kubeconfig(tmp_path / "config", url, {"token": "mine"})
     process = await asyncio.create_subprocess_exec(
-        # What is tested is ignored where a shell without job control, or nohup, started the tests.
+        # Shells without job control, and nohup, may have made the tests ignore these signals.
         "env", "--default-signal", sys.executable, "-v", "-m", "apiserver.kubectl",
         "console", "testvm", "--kubeconfig", str(path), "--linger", "1h",
         cwd=ROOT, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
@@ -803,7 +803,7 @@ async def test_a_signal_ends_the_program_without_a_word(
 
 
 async def test_the_program_restores_the_terminal_when_it_is_ended(url: str, server: FakeStreams, tmp_path: Path) -> None:
-    """The installed program as a person runs it: a controlling terminal, a kubeconfig, SIGTERM."""
+    """The installed program as a user runs it: a controlling terminal, a kubeconfig, SIGTERM."""
     path = write_kubeconfig(tmp_path / "config", url, {"token": "mine"})
     far, near = pty.openpty()
     before = termios.tcgetattr(near)
@@ -824,7 +824,7 @@ async def test_the_program_restores_the_terminal_when_it_is_ended(url: str, serv
 
 
 def shown(far: int, last: bytes) -> bytes:
-    """Return what a pseudo-terminal shows, up to some last words."""
+    """Return a pseudo-terminal's output up to these last words."""
     said = b""
     while not said.rstrip().endswith(last):
         assert select.select([far], [], [], 30)[0], said

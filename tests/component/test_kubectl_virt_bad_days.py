@@ -1,4 +1,4 @@
-"""Bad days of the plugin: credentials that run out twice, servers that send it elsewhere, and what it must not do while it waits."""
+"""Failures around the plugin: credentials that expire twice, redirecting servers, and actions it must not take while it waits."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def test_a_credential_that_is_worth_nothing_when_it_is_new_is_the_end(serv
 async def screen(
     load: Callable[[], Awaitable[Access]], capsys: pytest.CaptureFixture[str]
 ) -> AsyncIterator[Callable[[], Coroutine[None, None, bytes]]]:
-    """A proxy of a screen; yields a viewer that connects, and returns what it was shown first: nothing, where it is refused."""
+    """Run a proxy of a screen; yield a function that connects a viewer and returns the first bytes, none if refused."""
     async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         task = group.create_task(vnc.Proxy("testvm", load).run(port=0, proxy_only=True))
         said = ""
@@ -91,7 +91,7 @@ async def screen(
 async def test_credentials_of_a_screen_are_loaded_once_and_again_when_they_are_not_taken(
     server: FakeStreams, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The plugin of the kubeconfig gives another token each time it is run."""
+    """The kubeconfig's plugin returns another token on each run."""
     plugin, runs = tmp_path / "plugin", tmp_path / "runs"
     credential = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": "RUN"}}
     said = json.dumps(credential).replace("RUN", "'$(wc -l <" + str(runs) + ")'")
@@ -141,7 +141,7 @@ async def test_viewers_that_come_at_once_load_new_credentials_once(
 
 
 async def test_credentials_are_loaded_again_after_a_connection_that_came_to_nothing(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """As where a certificate that ran out is refused before anything is read."""
+    """As with an expired certificate that is refused before any read."""
     ways = iter([Access(url, "default"), Access("http://127.0.0.1:1", "default"), Access(url, "default")])
     loaded: list[Access] = []
 
@@ -173,7 +173,7 @@ async def test_what_waiting_does_not_change_is_not_waited_for(server: FakeStream
 
 
 async def test_a_server_that_is_not_there_is_not_waited_for() -> None:
-    """``--wait`` is for the machine."""
+    """``--wait`` waits for the VM."""
     one = Attached(Access("http://127.0.0.1:1", "default"), console.Settings("testvm", wait_seconds=60.0), terminal=True)
     async with asyncio.timeout(30):
         with pytest.raises(Failure, match="Unable to connect"):
@@ -216,7 +216,7 @@ async def test_input_of_a_script_that_a_broken_connection_did_not_take_goes_to_t
 
 
 class Unwritable(io.StringIO):
-    """A stream to which nothing can be written."""
+    """A stream that refuses writes."""
 
     def __init__(self, error: OSError) -> None:
         super().__init__()
@@ -238,7 +238,7 @@ async def test_a_terminal_that_was_hung_up_hears_nothing_and_ends_no_session(ser
 
 
 class Counted(console.Session):
-    """A session that counts how often it had something to print, were it nothing."""
+    """A session that counts its prints, empty ones included."""
 
     printed = 0
 
@@ -252,13 +252,13 @@ async def test_the_beginning_of_a_connection_is_compared_for_a_moment_and_its_re
     async with attached(way, replay=0.05, session=Counted) as (one, _):
         await until(lambda: one.read() == server.scrollback)
         seen = server.scrollback
-        server.scrollback = b"the first line of the boot\r\n"  # of another pod: it could still become what was seen
+        server.scrollback = b"the first line of the boot\r\n"  # of another pod: it could still become equal to the printed text
         server.cut()
         await until(lambda: one.read() == seen + server.scrollback)
         assert isinstance(one.session, Counted)
         printed = one.session.printed
         await asyncio.sleep(0.3)
-        assert one.session.printed == printed  # once, and not again and again
+        assert one.session.printed == printed  # once, not repeatedly
         one.type(b"a")
         await until(lambda: one.read().endswith(b"first line of the boot\r\nA"))
 
@@ -285,7 +285,7 @@ def test_nothing_is_held_of_a_first_connection_and_little_is_kept_of_a_long_one(
 
 
 async def test_no_credential_is_sent_where_an_answer_points(way: Access, server: FakeStreams) -> None:
-    """A server that redirects would otherwise get to see the token at an address of its choice."""
+    """Otherwise a redirecting server could collect the token at any address."""
     asked: list[str] = []
 
     async def elsewhere(request: web.Request) -> web.Response:
@@ -312,7 +312,7 @@ async def test_no_credential_is_sent_where_an_answer_points(way: Access, server:
 @pytest.mark.parametrize("status", [300, 301, 302, 303, 307, 308])
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2"])
 async def test_no_stream_is_opened_where_an_answer_points(status: int, host: str) -> None:
-    """The library would take the certificate and all headers but the token to another host, and the token, too, to this one."""
+    """The library would send the certificate and all headers except the token to another host, and to this host also the token."""
     asked: list[bytes] = []
 
     async def elsewhere(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -361,7 +361,7 @@ async def test_a_failure_that_nobody_can_read_is_1_all_the_same(server: FakeStre
 async def test_everything_is_written_to_a_reader_that_is_slow(blocking: bool) -> None:
     far, near = os.pipe()
     os.set_blocking(near, blocking)
-    content = bytes(range(256)) * 2048  # eight times what a pipe holds
+    content = bytes(range(256)) * 2048  # eight times a pipe's capacity
     found = bytearray()
 
     async def read_slowly() -> None:
@@ -378,7 +378,7 @@ async def test_everything_is_written_to_a_reader_that_is_slow(blocking: bool) ->
 
 
 async def test_input_that_another_reader_took_is_waited_for() -> None:
-    """Two programs on one terminal: it was readable, and when it is read, nothing is there."""
+    """Two programs share a terminal: it is readable, and then the other one takes the input."""
     far, near = os.pipe()
     os.set_blocking(far, False)
     os.write(near, b"first")

@@ -1,4 +1,4 @@
-"""``kubectl virt migrate --wait`` and ``cancel-migration`` against the real virt-api; tests write what virt-handler would."""
+"""``kubectl virt migrate --wait`` and ``cancel-migration`` with the real virt-api; tests write virt-handler's statuses."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ WAIT = Waiting(wait=True, seconds=60)
 
 @dataclass
 class World:
-    """virt-api with a machine that runs."""
+    """virt-api with a running VM."""
 
     client: Client
     kubeconfig: Path
@@ -47,7 +47,7 @@ class World:
         return await access.load(Selection(kubeconfig=str(self.kubeconfig), namespace="ns"))
 
     async def write(self, resource: Any, name: str, **changes: Any) -> dict[str, Any]:
-        """Change a status as controller and handlers do."""
+        """Change a status as virt-controller and virt-handlers do."""
         while True:
             found = await self.client.get(resource, name, "ns")
             status = {**(found.get("status") or {}), **changes}
@@ -58,7 +58,7 @@ class World:
             return written
 
     async def migration(self) -> dict[str, Any]:
-        """Return the one Migration, once there is one."""
+        """Return the only Migration, once it exists."""
         async with asyncio.timeout(90):
             while not (found := await self.client.page(MIGRATIONS, "ns", field_selector="spec.selector.name=web", limit=2)):
                 await asyncio.sleep(0.02)
@@ -66,7 +66,7 @@ class World:
         return dict(only)
 
     async def let_go(self, name: str) -> None:
-        """Take the finalizer away, as virt-controller does at the end."""
+        """Remove the finalizer, as virt-controller does at the end."""
         while True:
             found = await self.client.get(MIGRATIONS, name, "ns")
             metadata = {**found["metadata"], "finalizers": []}
@@ -88,7 +88,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 @asynccontextmanager
 async def running(command: Awaitable[int]) -> AsyncIterator[asyncio.Task[int | str]]:
-    """Run a command beside what the cluster does; its exit code, or what it fails with."""
+    """Run a command in the background; yield its task, with the exit code or the failure."""
 
     async def run() -> int | str:
         try:
@@ -143,7 +143,7 @@ _PRINTED: dict[int, str] = {}
 
 
 def printed(capsys: pytest.CaptureFixture[str]) -> str:
-    """Return all that was printed in this test so far."""
+    """Return everything printed in this test so far."""
     _PRINTED[id(capsys)] = _PRINTED.get(id(capsys), "") + capsys.readouterr().out
     return _PRINTED[id(capsys)]
 
@@ -239,7 +239,7 @@ async def test_a_guest_that_moves_while_it_is_cancelled_is_1(world: World) -> No
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 async def test_ctrl_c_leaves_the_migration_going_on_and_says_how_to_cancel_it(world: World, number: signal.Signals) -> None:
-    """The installed program on a terminal: the bar is there, and what is said begins on a line of its own."""
+    """The installed program on a terminal: the bar is shown, and the message begins on its own line."""
     far, near = pty.openpty()
     process = await asyncio.create_subprocess_exec(
         "env", "--default-signal", sys.executable, "-m", "apiserver.kubectl",
@@ -265,7 +265,7 @@ async def test_ctrl_c_leaves_the_migration_going_on_and_says_how_to_cancel_it(wo
     os.close(near)
 
 
-# --- bad days of the way: the API server in memory, whose failures can be ordered ---
+# --- failing connections: the API server in memory fails on demand ---
 
 PATH = "/apis/kubevirt.io/v1alpha1/migrations"
 QUICK = following.Times(look=0.05)

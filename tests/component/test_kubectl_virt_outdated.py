@@ -1,4 +1,4 @@
-"""``kubectl virt outdated`` against the real virt-api; the test writes what virt-controller would."""
+"""``kubectl virt outdated`` with the real virt-api; the test writes virt-controller's statuses."""
 
 from __future__ import annotations
 

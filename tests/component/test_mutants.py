@@ -1,4 +1,4 @@
-"""The worker of ``tests.mutants``: pytest with most of its plugins switched off has to run our tests all the same."""
+"""The worker of ``tests.mutants`` runs our tests with most of pytest's plugins disabled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""virt-api reads from virt-handler of the machine's node, over TLS: nobody else is believed, and what comes is held against a model."""
+"""virt-api reads from the virt-handler of the VM's node over TLS, trusts no other server, and checks the answer with a model."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Sing(HandlerRead):
 
 
 class Scene:
-    """A machine on node1, and virt-api's way to what its node tells of it."""
+    """A VM on node1, and virt-api's access to its node."""
 
     def __init__(self, root: Path, authority: Authority, revoked: RevokedNodes, operator: Operator) -> None:
         self.root, self.authority, self.revoked, self.operator = root, authority, revoked, operator

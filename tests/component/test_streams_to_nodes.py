@@ -1,4 +1,4 @@
-"""virt-api dials virt-handler of the machine's node, over TLS: whoever else answers there gets no keystroke."""
+"""virt-api dials the virt-handler of the VM's node over TLS: another server there gets no keystroke."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.fakes.launcher import run_directory
 
 
 class Scene:
-    """A machine on node1, and virt-api's way to its console."""
+    """A VM on node1, and virt-api's access to its console."""
 
     def __init__(self, root: Path, authority: Authority, revoked: RevokedNodes, operator: Operator) -> None:
         self.root, self.authority, self.revoked, self.operator = root, authority, revoked, operator
@@ -49,7 +49,7 @@ class Scene:
 
     @asynccontextmanager
     async def handler(self, files: Files) -> AsyncIterator[None]:
-        """Run a virt-handler with this certificate where virt-api looks for the node's."""
+        """Run a virt-handler with this certificate at the node's address."""
         tls = ServerTls(files, clients=ssl.CERT_REQUIRED)
         server = Server(lambda *_: Target("pod-1"), tls, host="127.0.0.1", port=0, kubelet=self.root)
         handle = os.open(run_directory(self.root, "pod-1"), os.O_PATH)
@@ -118,7 +118,7 @@ async def test_a_revoked_node_is_not_dialled_and_its_open_streams_end(scene: Sce
             await scene.operator.revoke("node2")
             await eventually(lambda: scene.revoked.is_revoked("node2"))
             await console.send(b"b")
-            assert await console.recv() == b"B"  # another's revocation ends nothing
+            assert await console.recv() == b"B"  # revoking another node ends nothing
             await scene.operator.revoke("node1")
             with pytest.raises(ConnectionClosed):
                 async with asyncio.timeout(30):
@@ -132,7 +132,7 @@ async def test_a_revoked_node_is_not_dialled_and_its_open_streams_end(scene: Sce
             await console.send(b"c")
             assert await console.recv() == b"C"
 
-    assert scene.revoked._callbacks == []  # nothing is left of streams that ended
+    assert scene.revoked._callbacks == []  # ended streams leave no callbacks
 
 
 async def test_a_certificate_from_before_the_revocations_time_is_refused(scene: Scene) -> None:

@@ -66,7 +66,7 @@ async def test_it_waits_for_the_pods_of_guests_and_names_what_is_left_when_time_
         assert "innocent" not in said
         assert "stranger" not in said
         assert "--no-hooks" in said
-        assert len([1 for method, _, _ in api.writes if method == "DELETE"]) == 1  # asked once, then waited
+        assert len([1 for method, _, _ in api.writes if method == "DELETE"]) == 1  # requested once, then waited
 
 
 async def test_a_strangers_pod_with_our_label_holds_nothing_up() -> None:
@@ -75,7 +75,7 @@ async def test_a_strangers_pod_with_our_label_holds_nothing_up() -> None:
 
         assert await shut_down(client) == (True, "no guest is left")
     [looked] = [query for _, path, query in api.requests if path == PODS]
-    assert looked["limit"] == "10"  # however long strangers make their pods, they are not in memory all at once
+    assert looked["limit"] == "10"  # limits memory, whatever the length of foreign pods
 
 
 async def test_an_api_that_refuses_is_told_and_ends_in_time() -> None:

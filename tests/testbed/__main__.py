@@ -27,7 +27,7 @@ def _status(_: list[str]) -> int:
 def _load_images(names: list[str]) -> int:
     changed = cluster.load_images(names or project_images.NAMES)
     if changed and release.is_installed():
-        _install([])  # new code may need what only the new chart gives, a permission for example
+        _install([])  # new code may need the new chart, for example its permissions
         with progress.step(f"Restart what runs {', '.join(changed)}"):
             release.restart(changed)
     return 0
@@ -124,7 +124,7 @@ COMMANDS: dict[str, tuple[Callable[[list[str]], int], str, str]] = {
 
 
 def main() -> int:
-    """Run the command that is named."""
+    """Run the named command."""
     parser = argparse.ArgumentParser(prog="python3 -m tests.testbed", description="A real two-node Kubernetes on this machine.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (_, operands, text) in COMMANDS.items():

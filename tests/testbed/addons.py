@@ -1,4 +1,4 @@
-"""Add-ons that run in the cluster, or exist in it, from the beginning: DNS, and volumes that both nodes see."""
+"""Add-ons that every test cluster has: DNS, and volumes that both nodes share."""
 
 import json
 import shutil
@@ -12,18 +12,16 @@ _SHARED_SIZE = "2Gi"
 
 
 def apply_dns() -> None:
-    """Install CoreDNS as the cluster's DNS."""
     template = string.Template((layout.SOURCES / "manifests" / "coredns.yaml").read_text())
     kubectl.apply(template.substitute(address=layout.DNS_ADDRESS, image=images.COREDNS))
 
 
 def wait_for_dns(seconds: int = 120) -> None:
-    """Wait until the cluster's DNS is available."""
     kubectl.run("rollout", "status", "deployment/coredns", "--namespace=kube-system", f"--timeout={seconds}s", timeout_seconds=seconds + 10)
 
 
 def apply_network_policies() -> None:
-    """Let what enforces NetworkPolicies read them, pods and namespaces."""
+    """Let the NetworkPolicy engine read policies, pods and namespaces."""
     user, group = "network-policies", "rbac.authorization.k8s.io"
     reads = {"verbs": ["list", "watch"]}
     rules = [
@@ -41,10 +39,10 @@ def apply_network_policies() -> None:
 
 
 def apply_storage() -> None:
-    """Create the class ``shared`` with a handful of volumes; the class is not the default one.
+    """Create the class ``shared``, which is not the default, with a few volumes.
 
-    A volume is a directory that pods of both nodes see (a hostPath, and both nodes are this machine), so it can be ReadWriteMany and a
-    virtual machine on it can move. Anybody may write there: which user a pod runs as is the pod's affair.
+    A volume is a hostPath that pods of both nodes share, because both nodes are this machine. So it can be ReadWriteMany, and VMs on it can
+    migrate. It is world-writable for pods of any user.
     """
     objects: list[dict[str, object]] = [_storage_class(SHARED_CLASS)]
     for number in range(_SHARED_VOLUMES):
@@ -81,20 +79,20 @@ def _storage_class(name: str, *, is_default: bool = False) -> dict[str, object]:
 
 
 def set_default_class(*, is_default: bool) -> None:
-    """Make ``shared`` the default class, or no longer."""
+    """Make ``shared`` the default class, or undo that."""
     value = "true" if is_default else "false"
     kubectl.run("annotate", "--overwrite", "storageclass", SHARED_CLASS, f"storageclass.kubernetes.io/is-default-class={value}")
 
 
 def recycle_shared_volumes() -> None:
-    """Empty the volumes whose claims are gone, and make them available again: nothing provisions in this cluster."""
+    """Empty the volumes of deleted claims and make them available again; this cluster has no provisioner."""
     for volume in kubectl.get("persistentvolumes")["items"]:
         name = volume["metadata"]["name"]
         if volume["status"].get("phase") == "Released" and name.startswith("shared-"):
             directory = layout.shared_volumes() / name
             for entry in directory.iterdir():
                 shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
-            # The test keeps a claim that was bound in the meantime.
+            # The test operation keeps a claim that was bound in the meantime.
             still = {"op": "test", "path": "/metadata/resourceVersion", "value": volume["metadata"]["resourceVersion"]}
             patch = json.dumps([still, {"op": "remove", "path": "/spec/claimRef"}])
             kubectl.run("patch", "persistentvolume", name, "--type=json", f"--patch={patch}")

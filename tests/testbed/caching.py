@@ -1,4 +1,4 @@
-"""Directories of the cache: whole or absent, and made once however many ask."""
+"""Cache directories: complete or absent, and made once for concurrent callers."""
 
 import fcntl
 import pathlib
@@ -10,15 +10,14 @@ from tests.testbed import progress
 
 
 def once(wanted: pathlib.Path, title: str, make: Callable[[pathlib.Path], None]) -> pathlib.Path:
-    """Return the directory ``wanted``; if it is absent, let ``make`` fill a temporary one and rename that.
+    """Return the directory ``wanted``; if absent, let ``make`` fill a temporary one and rename it.
 
-    Whoever comes second while the first one works waits. A ``make`` that fails or is killed leaves nothing behind but a
-    temporary directory, which the next caller removes.
+    Other callers wait. A ``make`` that fails or is killed leaves only a temporary directory, which the next caller removes.
     """
     if wanted.exists():
         return wanted
     wanted.parent.mkdir(parents=True, exist_ok=True)
-    # One lock for each tool, whatever its version: the cleaning below must not hit a build at work.
+    # One lock per tool, for all versions, so that the clean-up below does not hit a running build.
     with (wanted.parent / f".{wanted.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if wanted.exists():

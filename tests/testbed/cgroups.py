@@ -1,4 +1,4 @@
-"""The cgroup of each node, in every hierarchy that the machine has (version 1, version 2, or both)."""
+"""The nodes' cgroups, in every hierarchy of the machine (version 1, version 2, or both)."""
 
 import pathlib
 import signal
@@ -11,7 +11,6 @@ _ROOT = pathlib.Path("/sys/fs/cgroup")
 
 
 def is_unified() -> bool:
-    """Return whether the machine has cgroup version 2 only."""
     return (_ROOT / "cgroup.controllers").exists()
 
 
@@ -20,7 +19,7 @@ def _hierarchies() -> list[pathlib.Path]:
 
 
 def of(node: layout.Node) -> Iterator[pathlib.Path]:
-    """Return the node's directory in every hierarchy, whether it exists or not."""
+    """Return the node's directory in every hierarchy, existing or not."""
     return (hierarchy / node.name for hierarchy in _hierarchies())
 
 
@@ -30,13 +29,13 @@ def up() -> None:
         for path in of(node):
             path.mkdir(exist_ok=True)
             for setting in ("cpuset.cpus", "cpuset.mems"):
-                # Version 1 starts with none, and then no process may enter.
+                # Version 1 starts with an empty set, and then no process can enter.
                 if not is_unified() and (path / setting).exists() and not (path / setting).read_text().strip():
                     (path / setting).write_text((path.parent / setting).read_text())
 
 
 def members(node: layout.Node) -> list[processes.Identity]:
-    """Return the processes in the node's cgroups: the containers of its pods."""
+    """Return the processes in the node's cgroups: its pods' containers."""
     needle = f":/{node.name}/"
     found = []
     for identity in processes.everyone():
@@ -50,7 +49,7 @@ def members(node: layout.Node) -> list[processes.Identity]:
 
 
 def down() -> None:
-    """Kill what is left in the nodes' cgroups, and remove them."""
+    """Kill the processes in the nodes' cgroups, and remove the cgroups."""
     for node in layout.NODES:
         for identity in members(node):
             identity.send(signal.SIGKILL)
@@ -59,7 +58,7 @@ def down() -> None:
 
 
 def _remove(path: pathlib.Path) -> None:
-    """Remove a tree of cgroups, leaves first. The kernel may need a moment after the last process."""
+    """Remove a tree of cgroups, leaves first; the kernel may need a moment after the last process."""
     if not path.exists():
         return
     deadline = time.monotonic() + 10
@@ -83,5 +82,5 @@ def _remove_one(path: pathlib.Path, deadline: float) -> None:
 
 
 def leftovers() -> list[str]:
-    """Return what exists of the nodes' cgroups, in words."""
+    """Return descriptions of existing cgroups of the nodes."""
     return [f"cgroup {path}" for node in layout.NODES for path in of(node) if path.exists()]

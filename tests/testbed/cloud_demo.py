@@ -1,4 +1,4 @@
-"""``DEMO=cloud make demo``: the machine of ``examples/cloud-init.yaml`` beside the first one, and a login with a key made for it."""
+"""``DEMO=cloud make demo``: additionally the VM of ``examples/cloud-init.yaml``, and a login with a new key."""
 
 import os
 import pathlib
@@ -13,15 +13,15 @@ _SECRET = "my-keys"
 _CREATE = f"Create the virtual machine of {_EXAMPLE.relative_to(layout.REPOSITORY)}, and a key to log in with"
 _BOOT = "Wait until cloud-init has finished in the guest"
 FINISHED = r"Cloud-init v\. \S+ finished at"
-"""The line that cloud-init prints to the console at its end, as a regular expression."""
+"""cloud-init's last line on the console, as a regular expression."""
 _BOOT_SECONDS = 900
 
 
 def is_wanted() -> bool:
-    """Tell whether the user asked for it.
+    """Return whether the user requested it.
 
     Raises:
-        progress.StepFailed: what was asked for is not known.
+        progress.StepFailed: DEMO has another value.
     """
     asked = os.environ.get("DEMO", "")
     if asked not in ("", "cloud"):
@@ -30,7 +30,7 @@ def is_wanted() -> bool:
 
 
 def expected(*, own: bool) -> dict[str, float]:
-    """Return the recorded seconds of what is to be done, by the titles of its steps."""
+    """Return the recorded seconds of the remaining steps, by title."""
     recorded = estimate.SECONDS
     steps = {_CREATE: recorded["machine"], _BOOT: recorded["cloud-init"]}
     image = project_images.image_of(IMAGE)
@@ -40,12 +40,12 @@ def expected(*, own: bool) -> dict[str, float]:
 
 
 def key() -> pathlib.Path:
-    """Return where the demo's private key is; ``make down`` removes it with the state directory."""
+    """Return the path of the demo's private key; ``make down`` removes it with the state directory."""
     return layout.state() / "demo" / "id_ed25519"
 
 
 def up(*, own: bool) -> None:
-    """Create the machine, and wait until somebody can log in.
+    """Create the VM, and wait until a login is possible.
 
     Raises:
         progress.StepFailed: a step failed.
@@ -64,7 +64,7 @@ def up(*, own: bool) -> None:
 
 
 def to_type() -> str:
-    """Return the commands that log in, for people."""
+    """Return the login commands for the user."""
     port = 2222
     return f"""
   kubectl port-forward $(kubectl get vm {MACHINE} -o jsonpath={{.status.podName}}) {port}:22 &
@@ -74,6 +74,6 @@ def to_type() -> str:
 
 
 def down() -> None:
-    """Take away the machine and the key, in a cluster that stays."""
+    """Remove the VM and the key, and keep the cluster."""
     kubectl.run("delete", "--ignore-not-found", "--timeout=120s", "--filename", str(_EXAMPLE))
     kubectl.run("delete", "--ignore-not-found", "--timeout=120s", f"secret/{_SECRET}")

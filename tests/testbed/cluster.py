@@ -1,4 +1,4 @@
-"""The cluster's life: ``up`` from any state, ``down`` to nothing, ``status`` of both."""
+"""The cluster's life: ``up`` from any state, ``down`` to nothing, ``status``."""
 
 import contextlib
 import fcntl
@@ -30,7 +30,7 @@ from tests.testbed import (
 
 @contextlib.contextmanager
 def _alone() -> Iterator[None]:
-    """Let one process at a time change the cluster, and touch no other one.
+    """Let one process at a time change the cluster, and only our own cluster.
 
     The lock is outside the state directory, because ``down`` removes that.
     """
@@ -46,10 +46,10 @@ def _alone() -> Iterator[None]:
 
 
 def up() -> None:
-    """Bring the cluster up; what runs already stays as it is.
+    """Bring the cluster up; running parts stay as they are.
 
     Raises:
-        progress.StepFailed: a step failed; the message says which and what to read.
+        progress.StepFailed: a step failed; the message names it and its log.
     """
     _refuse_impossible_state_directory()
     for tool in build.PROGRAMS:
@@ -84,7 +84,7 @@ def up() -> None:
 
 
 def _addresses() -> str:
-    """Return, as text, what no cluster can change while it lives: pods and Services keep the addresses that they were given."""
+    """Return, as text, the addresses of pods and Services, which a living cluster cannot change."""
     known = {node.name: [node.address, node.address6, *node.pod_cidrs] for node in layout.NODES}
     return json.dumps(known | {"pods": layout.POD_CIDRS, "services": layout.SERVICE_CIDRS}, indent=1)
 
@@ -94,12 +94,12 @@ def _addresses_path() -> pathlib.Path:
 
 
 def keep_addresses() -> None:
-    """Write down with which addresses the cluster is made."""
+    """Record the addresses of the new cluster."""
     _addresses_path().write_text(_addresses())
 
 
 def is_older() -> bool:
-    """Return whether there is a cluster that was made with other addresses than those that it would be given now."""
+    """Return whether a cluster exists that was made with other addresses than today's."""
     path = _addresses_path()
     return (layout.state() / "etcd").exists() and (not path.exists() or path.read_text() != _addresses())
 
@@ -111,9 +111,10 @@ def _remove_older() -> None:
 
 
 def load_images(names: Sequence[str] = project_images.NAMES) -> list[str]:
-    """Build the project's images from the present source, and give them to the nodes; what did not change costs nothing.
+    """Build the project's images from the current source, and import them into the nodes; unchanged ones are skipped.
 
-    Returns the names of the images that a node got.
+    Returns:
+        The names of the imported images.
 
     Raises:
         progress.StepFailed: a build failed, or the cluster does not run.
@@ -154,7 +155,7 @@ def _wait_until_nodes_are_ready(seconds: float = 90) -> None:
 
 
 def is_ready(node: layout.Node) -> bool:
-    """Return whether Kubernetes says that the node is Ready."""
+    """Return whether the node is Ready in Kubernetes."""
     with contextlib.suppress(progress.StepFailed):
         conditions = kubectl.get("node", node.name).get("status", {}).get("conditions", [])
         return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
@@ -162,10 +163,10 @@ def is_ready(node: layout.Node) -> bool:
 
 
 def down() -> None:
-    """End everything and remove every trace but the cache.
+    """Stop everything and remove every trace but the cache.
 
     Raises:
-        progress.StepFailed: something would not go; the message names it.
+        progress.StepFailed: a part could not be removed; the message names it.
     """
     with _alone():
         if layout.state().exists() or leftovers():
@@ -192,7 +193,7 @@ def _remove() -> None:
 
 
 def _strays() -> list[processes.Identity]:
-    """Return the processes that are in a node's network namespace or cgroup although nobody recorded them."""
+    """Return unrecorded processes in a node's network namespace or cgroup."""
     spaces = {os.stat(node.namespace).st_ino for node in layout.NODES if node.namespace.exists()}  # noqa: PTH116  of the mounted namespace
     found = {identity for node in layout.NODES for identity in cgroups.members(node)}
     for identity in processes.everyone():
@@ -216,21 +217,21 @@ def _mounts_below(directory: pathlib.Path) -> list[str]:
 
 
 def _unmount_builds() -> None:
-    """Remove the mounts that a killed build of an image left in the cache; one that is at work keeps its own, because they are busy."""
+    """Unmount what a killed image build left in the cache; mounts of a running build are busy and stay."""
     for path in _mounts_below(layout.cache()):
         with contextlib.suppress(progress.StepFailed):
             progress.run(["umount", path])
 
 
 def leftovers() -> list[str]:
-    """Return what exists of a cluster outside its state directory, in words."""
+    """Return descriptions of the cluster's remains outside its state directory."""
     left = [f"mount {path}" for path in _mounts_below(layout.state())]
     left += [f"process {identity.pid}" for identity in _strays()]
     return left + network.leftovers() + cgroups.leftovers()
 
 
 def status() -> bool:
-    """Print what runs; tell whether all of it does."""
+    """Print the state of all processes; return whether all of them run."""
     expected = [*controlplane.NAMES, *(name for node in layout.NODES for name in nodes.process_names(node))]
     complete = True
     for name in expected:

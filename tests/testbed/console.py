@@ -1,4 +1,4 @@
-"""Waits for the prompt of a guest, through the kubectl plugin in a pseudo-terminal, as a person would see it."""
+"""Waits for a guest's prompt, through the kubectl plugin in a pseudo-terminal, as a user would."""
 
 import os
 import re
@@ -12,12 +12,12 @@ LEAVE = b"\x1d"  # Ctrl-]
 
 
 def wait_for(machine: str, pattern: str, *, timeout_seconds: float = 90) -> str:
-    """Attach to the serial console of ``machine`` and read until ``pattern`` has appeared; return what was read.
+    """Attach to the serial console of ``machine``, read until ``pattern`` appears, and return the output.
 
-    Enter is typed now and then, because a prompt that scrolled away before we came is printed again then.
+    It types Enter now and then, so that the guest repeats a prompt that came before.
 
     Raises:
-        progress.StepFailed: it did not appear, or the plugin ended; the message shows the end of what was read.
+        progress.StepFailed: it did not appear, or the plugin ended; the message shows the end of the output.
     """
     deadline = time.monotonic() + timeout_seconds
     seen = ""

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from tests.testbed import build, layout, pki, processes, progress
 
-NAMES = ("kube-scheduler", "kube-controller-manager", "kube-apiserver", "etcd")  # in the order in which they are ended
+NAMES = ("kube-scheduler", "kube-controller-manager", "kube-apiserver", "etcd")  # in the order of stopping
 
 
 def up() -> None:
-    """Start what does not run, and wait until kube-apiserver is ready."""
+    """Start missing processes, and wait until kube-apiserver is ready."""
     client, peer = (f"http://127.0.0.1:{port}" for port in (layout.ETCD_CLIENT_PORT, layout.ETCD_PEER_PORT))
     processes.ensure(
         "etcd",
@@ -23,7 +23,7 @@ def up() -> None:
             f"--listen-peer-urls={peer}",
             f"--initial-advertise-peer-urls={peer}",
             f"--initial-cluster=default={peer}",
-            "--unsafe-no-fsync",  # nothing in a test cluster is worth waiting for a disk
+            "--unsafe-no-fsync",  # test data need not survive a crash
             "--log-level=warn",
         ],
     )
@@ -59,7 +59,7 @@ def _apiserver_flags(etcd: str) -> Sequence[str]:
         "--requestheader-extra-headers-prefix=X-Remote-Extra-",
         f"--proxy-client-cert-file={pki_directory}/front-proxy-client.crt",
         f"--proxy-client-key-file={pki_directory}/front-proxy-client.key",
-        # No kube-proxy runs here: an aggregated Service is reached by the addresses of its pods.
+        # There is no kube-proxy here: kube-apiserver reaches aggregated Services by their pods' addresses.
         "--enable-aggregator-routing=true",
         f"--kubelet-client-certificate={pki_directory}/apiserver-kubelet-client.crt",
         f"--kubelet-client-key={pki_directory}/apiserver-kubelet-client.key",
@@ -81,7 +81,6 @@ def _controller_manager_flags() -> Sequence[str]:
 
 
 def is_ready() -> bool:
-    """Return whether kube-apiserver says that it is ready."""
     try:
         context = ssl.create_default_context(cafile=str(layout.pki() / "ca.crt"))
         context.load_cert_chain(layout.pki() / "admin.crt", layout.pki() / "admin.key")

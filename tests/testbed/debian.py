@@ -1,4 +1,4 @@
-"""Programs of Debian 13, as virt-launcher's image has them, for tests on a machine with another release."""
+"""Debian 13's programs, as in virt-launcher's image, for tests on a machine with another release."""
 
 import pathlib
 import shutil
@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 from tests.testbed import progress, project_images
 
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
-"""Below ``root``: the dynamic linker is there, too."""
+"""Below ``root``; it includes the dynamic linker."""
 
 
 def unpack(target: pathlib.Path, packages: Sequence[str], scripts: Mapping[str, str]) -> None:
-    """Unpack packages to ``root`` in a directory, and write scripts beside it.
+    """Unpack packages to ``root`` in a directory, and write scripts next to it.
 
     Args:
         target: the directory.
-        packages: names of Debian packages, all that are needed: nothing is resolved.
+        packages: all necessary Debian packages; dependencies are not resolved.
         scripts: texts by name of the file.
 
     Raises:

@@ -1,9 +1,9 @@
-"""``make demo``: from a fresh machine to a guest whose console a person can type into; ``make down``: back again.
+"""``make demo``: from a fresh machine to a guest with a usable console; ``make down`` undoes it.
 
-``DEMO=cloud`` adds a second machine (:mod:`.cloud_demo`).
+``DEMO=cloud`` adds a second VM (:mod:`.cloud_demo`).
 
-Every step may find its work done. With ``KUBECONFIG`` set, the cluster is the user's: the chart and the demo's objects go there, no cluster
-is started and no image is loaded, because only the user knows which registry his nodes pull from (docs/development/testbed.md says how).
+Every step may find its work done. With ``KUBECONFIG`` set, the chart and the demo's objects go to the user's cluster. Then no cluster is
+started and no image is loaded, because only the user knows the registry of the nodes (docs/development/testbed.md says how).
 """
 
 import time
@@ -40,7 +40,7 @@ _CONSOLE = "Wait for the prompt of the guest on its serial console"
 
 
 def up() -> None:
-    """Do everything, and say what to type next.
+    """Do everything, and print the next commands.
 
     Raises:
         progress.StepFailed: a step failed; the message names the log.
@@ -78,7 +78,7 @@ def _do(*, own: bool) -> None:
 
 
 def _expected(*, own: bool) -> dict[str, float]:
-    """Return the recorded seconds of what is to be done, by the titles of its steps: nothing that is in the cache."""
+    """Return the recorded seconds of the remaining steps, by title, without cached results."""
     recorded = estimate.SECONDS
     steps = {_CHART: recorded["chart"], _CREATE: recorded["machine"], _RUNNING: recorded["running"], _CONSOLE: recorded["prompt"]}
     if not plugin.packages_path().exists():
@@ -103,11 +103,10 @@ def _expected(*, own: bool) -> dict[str, float]:
 
 
 def prepare() -> None:
-    """Build programs and images, two things at a time.
+    """Build programs and images, two at a time.
 
-    Go compiles a package twice where two programs come to it at once. So CoreDNS, which shares nearly all of its packages with Kubernetes,
-    follows it, and etcd and containerd start late beside it: when their common packages are compiled, and Kubernetes' linker needs one
-    processor only.
+    Go compiles a package twice if two programs need it at once. So CoreDNS follows Kubernetes, which shares nearly all of its packages.
+    etcd and containerd start late, when the common packages are compiled and Kubernetes' linker needs only one processor.
 
     Raises:
         progress.StepFailed: a build failed; the message names the log.
@@ -133,7 +132,7 @@ def _prepare_the_others() -> None:
 def _create_machine(*, own: bool) -> None:
     volume = (_EXAMPLES / "volume.yaml").read_text()
     if not own:
-        volume = volume.replace("  storageClassName: shared\n", "")  # the user's default class
+        volume = volume.replace("  storageClassName: shared\n", "")  # in the user's default class
     kubectl.apply(volume)
     kubectl.run("wait", "--for=condition=Complete", "job/fill-myvolumeclaim", "--timeout=120s")
     kubectl.run("apply", "--filename", str(_EXAMPLES / "virtualmachine.yaml"))
@@ -172,7 +171,7 @@ def shell_variables() -> str:
 
 
 def down() -> None:
-    """Take away what :func:`up` made: the whole cluster if it is ours, else our objects and the release."""
+    """Undo :func:`up`: remove our cluster, or in a user's cluster our objects and the release."""
     if kubectl.is_own_cluster():
         cluster.down()
         return

@@ -1,16 +1,16 @@
-"""The machine's own emulator, Debian 12's, without a fault that Debian 13's, which virt-launcher's image has, is free of.
+"""The machine's own QEMU (Debian 12), with a workaround for a bug that Debian 13's QEMU in virt-launcher's image does not have.
 
-QEMU before 8.2.2 loses what an emulated processor writes while it migrates: it clears the dirty bits of large aligned ranges of memory
-and does not tell the emulated TLB ("physmem: Fix migration dirty bitmap coherency with TCG memory access"). A guest that moved finds old
-pages then, and its kernel dies; beside other work one of four that writes to disks. Memory that is no multiple of 64 pages is looked at
-page by page, which does tell the TLB.
+QEMU before 8.2.2 loses an emulated processor's writes during a migration. It clears dirty bits of large aligned ranges of memory without
+updating the emulated TLB ("physmem: Fix migration dirty bitmap coherency with TCG memory access"). The guest then finds old pages and its
+kernel dies: under load, one of four guests that write to disks. QEMU handles memory that is not a multiple of 64 pages page by page, and
+then updates the TLB.
 """
 
 from pathlib import Path
 
 PROGRAM = "/usr/bin/qemu-system-x86_64"
 PLACE = "/usr/bin/qemu-system-i386"
-"""Path at which the emulator has to be mounted, while a wrapper is mounted in its own place."""
+"""Where to mount the emulator, while a wrapper is mounted in its place."""
 MORE_BYTES = 8 << 10
 """QEMU rounds the size of memory up to multiples of this."""
 _WRAPPER = f"""#!/usr/bin/python3 -IS
@@ -36,7 +36,7 @@ os.execv("{PLACE}", ["{PROGRAM}", *arguments])
 
 
 def write_wrapper(directory: Path) -> Path:
-    """Write what is to be mounted in the place of the emulator; return its path."""
+    """Write the wrapper to mount in place of the emulator; return its path."""
     path = directory / "emulator"
     path.write_text(_WRAPPER)
     path.chmod(0o755)

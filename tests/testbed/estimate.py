@@ -1,7 +1,7 @@
-"""Estimate of the work that is left, from what its steps took once and how quick this machine has been so far.
+"""Estimate of the remaining work, from recorded step durations and this machine's speed so far.
 
-The shares (:data:`SECONDS`) were recorded on two cores, each step with the machine for itself. Steps that run side by side share it, so a
-step of two has got half of the time since it began.
+The durations (:data:`SECONDS`) were recorded on two cores, each step alone. Concurrent steps share the machine, so each of two steps gets
+half of the time.
 """
 
 import dataclasses
@@ -17,20 +17,20 @@ SECONDS: Mapping[str, float] = {
     "testguest": 15, "debian": 60,
     "chart": 60, "machine": 10, "running": 15, "prompt": 20, "cloud-init": 130,
 }  # fmt: skip
-"""By a step's key. ``chart`` holds the start of the cluster and the import of images, too, which are many small steps before it."""
+"""By a step's key. ``chart`` includes the start of the cluster and the import of images, which are many small steps."""
 
 FEWEST_SECONDS = 20.0
-"""Recorded seconds that have to be done before this machine's speed is known."""
+"""Recorded seconds that must be done before this machine's speed is known."""
 SLOWEST, QUICKEST = 8.0, 0.25
 SHORTEST_REST = 0.05
-"""Of a step that runs: nobody knows that it is nearly over."""
+"""Least remaining share of a running step."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
-    """Progress of the work: recorded seconds of what is done and what waits, and what runs as (recorded, used).
+    """Progress in recorded seconds: done, waiting, and running steps as (recorded, used).
 
-    ``used`` are seconds of the machine: while two steps run side by side, each of them uses half of every second.
+    ``used`` counts the machine's seconds: each of two concurrent steps uses half of every second.
     """
 
     done: float
@@ -40,14 +40,14 @@ class Progress:
 
 
 def speed(progress: Progress) -> float:
-    """Return by how much this machine is slower than the one of the records; 1 while too little is done to tell."""
+    """Return how much slower this machine is than the recorded one; 1 until enough is done."""
     if progress.done < FEWEST_SECONDS:
         return 1.0
     return min(max(progress.used / progress.done, QUICKEST), SLOWEST)
 
 
 def left(progress: Progress) -> float:
-    """Return the seconds that are left."""
+    """Return the remaining seconds."""
     factor = speed(progress)
     rest = sum(max(recorded * factor - used, recorded * factor * SHORTEST_REST) for recorded, used in progress.running)
     return progress.waiting * factor + rest
@@ -61,10 +61,10 @@ def describe(progress: Progress) -> str:
 
 
 class Course:
-    """The steps of one run by their titles; threads may report at once."""
+    """The steps of one run by title; threads may report concurrently."""
 
     def __init__(self, expected: Mapping[str, float], clock: Callable[[], float] = time.monotonic) -> None:
-        """``expected``: recorded seconds of each step that will run, by its title."""
+        """``expected``: recorded seconds of each step that will run, by title."""
         self._clock = clock
         self._counted = clock()
         self._waiting = dict(expected)
@@ -73,14 +73,14 @@ class Course:
         self._lock = threading.Lock()
 
     def begin(self, title: str) -> None:
-        """Take note that a step begins; one that was not expected is nothing to count with."""
+        """Record that a step begins; unexpected steps are ignored."""
         with self._lock:
             self._count()
             if title in self._waiting:
                 self._running[title] = _Step(self._waiting.pop(title))
 
     def end(self, title: str) -> None:
-        """Take note of its end."""
+        """Record that a step ends."""
         with self._lock:
             self._count()
             if (step := self._running.pop(title, None)) is not None:
@@ -88,7 +88,7 @@ class Course:
                 self._done.used += step.used
 
     def describe(self) -> str:
-        """Return what is left, in words."""
+        """Return the remaining time in words."""
         with self._lock:
             self._count()
             running = tuple((step.recorded, step.used) for step in self._running.values())
@@ -96,7 +96,7 @@ class Course:
         return describe(progress)
 
     def _count(self) -> None:
-        """Share the time since the last count among the steps that ran in it."""
+        """Divide the time since the last count among the steps that ran."""
         now = self._clock()
         for step in self._running.values():
             step.used += (now - self._counted) / len(self._running)

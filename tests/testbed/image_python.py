@@ -1,7 +1,7 @@
-"""The Python that virt-api's image has, with its packages, to run sources of this machine: what is measured is what people install.
+"""The Python of virt-api's image with its packages, to run this machine's sources, so that benchmarks measure what users install.
 
-Debian's Python is compiled with profiles (``--enable-optimizations``) and has an OpenSSL of its own; a Python that somebody compiled for
-development may take a quarter longer for everything.
+Debian's Python is compiled with profiles (``--enable-optimizations``) and uses Debian's OpenSSL. A Python compiled for development may be a
+quarter slower.
 """
 
 import os
@@ -12,8 +12,8 @@ from tests.testbed import caching, images, layout, packages, progress, project_i
 
 _PROCESS = next(process for process in project_images.PROCESSES if process.name == "virt-api")
 
-# All of this machine is where it was but for its system: /mnt, which every Linux has, becomes the root. `exec` all along: the process that
-# was started is the one that runs, and no other remains.
+# Everything of this machine stays visible except its system: /mnt, which every Linux has, becomes the root. `exec` at each step leaves only
+# the started process.
 _PROGRAM = """#!/bin/sh
 exec unshare --mount sh -ec '
     root=$1
@@ -32,12 +32,12 @@ exec unshare --mount sh -ec '
 
 
 def ensure() -> pathlib.Path:
-    """Return a program that takes the arguments of Python, and runs it with the file system of the image around it.
+    """Return a program that takes Python's arguments and runs in the image's file system.
 
-    Sources are those of the working directory (``-m``), the image's own are not there. Signals reach Python itself.
+    It uses the sources of the working directory (``-m``), because the image's own are not included. Signals reach Python itself.
 
     Raises:
-        progress.StepFailed: it cannot be made; the message says why.
+        progress.StepFailed: it cannot be made; the message gives the reason.
     """
     base, wheels = project_images.base_archive_path(), project_images.wheels_path(_PROCESS)
     wanted = layout.cache() / f"image-python-{images.digest_of([base.name, wheels.name, _PROGRAM])}"
@@ -53,7 +53,7 @@ def _make(directory: pathlib.Path) -> None:
     progress.run(["tar", "--extract", "--file", project_images.base_archive() / "base.tar", "--directory", root, "--exclude=./dev/*"])
     installed.mkdir(parents=True, exist_ok=True)
     progress.run(["cp", "--recursive", f"{project_images.wheels(_PROCESS)}/.", installed])
-    # As the image's Containerfile does: its Python never writes what it compiled.
+    # As the image's Containerfile does: its Python never writes bytecode.
     compiling = ["-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", f"/{project_images.PACKAGES_PATH}"]
     progress.run(
         ["chroot", root, "python3", *compiling], environment={"PATH": f"{os.environ['PATH']}:/usr/bin:/bin", "PYTHONPYCACHEPREFIX": ""}

@@ -1,7 +1,7 @@
-"""Container images without a registry: each is an OCI archive in the cache, imported into every node's container runtime.
+"""Container images without a registry: OCI archives in the cache, imported into every node's container runtime.
 
-An archive's name holds a digest of what it was built from, so what did not change is not built again; and a node that has the image
-with the archive's digest is not given it again. The project's own images are in :mod:`tests.testbed.project_images`.
+An archive's name has a digest of its sources, so unchanged images are not built again. A node that has the image with this digest gets no
+import. The project's own images are in :mod:`tests.testbed.project_images`.
 """
 
 import dataclasses
@@ -49,23 +49,23 @@ _COMMANDS = (
 
 @dataclasses.dataclass(frozen=True)
 class Image:
-    """An image: its reference, the digest of its sources, and how to write its archive."""
+    """An image: its reference, the digest of its sources, and a function that writes its archive."""
 
     reference: str
     digest: str
     make: Callable[[pathlib.Path], None]
     below: "Image | None" = None
-    """The image that has all layers but the last one; the archive leaves those out."""
+    """The image with all layers but the last; the archive leaves these out."""
 
     @property
     def archive(self) -> pathlib.Path:
-        """Path of the archive once it was built."""
+        """Path of the archive, built or not."""
         name = self.reference.rpartition("/")[2].partition(":")[0]
         return layout.cache() / "images" / f"{name}-{self.digest}.tar"
 
 
 def digest_of(parts: Iterable[str | bytes | pathlib.Path]) -> str:
-    """Return twelve hexadecimal digits for words, and the names and contents of files and directories."""
+    """Return twelve hexadecimal digits for words, and for names and contents of files and directories."""
     content = hashlib.sha256()
     for part in parts:
         if isinstance(part, pathlib.Path):
@@ -90,7 +90,7 @@ def _of_program(
 
 
 def of_the_cluster() -> list[Image]:
-    """Return the images without which no pod starts: the sandbox, DNS, and the tests' busybox."""
+    """Return the images that a cluster always needs: the sandbox, DNS, and the tests' busybox."""
     return [
         _of_program(nodes.SANDBOX_IMAGE, build.program("pause"), "pause"),
         _of_program(COREDNS, build.program("coredns"), "coredns"),
@@ -105,7 +105,7 @@ def of_the_cluster() -> list[Image]:
 
 
 def ensure(wanted: Iterable[Image]) -> list[Image]:
-    """Build the archives that are not in the cache, two at a time; older ones of the same image are removed."""
+    """Build missing archives, two at a time; remove older ones of the same image."""
     images = list(wanted)
     with futures.ThreadPoolExecutor(2) as pool:
         for _ in pool.map(_ensure, images):
@@ -114,12 +114,11 @@ def ensure(wanted: Iterable[Image]) -> list[Image]:
 
 
 def title(image: Image) -> str:
-    """Return the title of the step that builds an image."""
     return f"Build image {image.reference}"
 
 
 def is_built(image: Image) -> bool:
-    """Return whether the image's archive is there, and the archive that has its lower layers."""
+    """Return whether the image's archive exists, and the archive with its lower layers."""
     if image.below is None or not image.archive.exists():
         return image.archive.exists()
     return image.below.archive.exists() and oci.lies_on(image.archive, image.below.archive)
@@ -141,7 +140,7 @@ def _ensure(image: Image) -> None:
 
 
 def import_into_nodes(images: Iterable[Image]) -> set[str]:
-    """Give each node the images that it does not have with this content, the nodes side by side; return the references of those."""
+    """Import missing or changed images into all nodes at once; return their references."""
     chosen = list(images)
     with futures.ThreadPoolExecutor(len(layout.NODES)) as pool:
         return set().union(*pool.map(lambda node: _import(node, chosen), layout.NODES))
@@ -153,7 +152,7 @@ def _import(node: layout.Node, images: Iterable[Image]) -> set[str]:
     for image in images:
         manifest, identifier = _digests(image.archive)
         if present.get(image.reference) != manifest or present.get(identifier) != manifest:
-            # The layers first: the other archive leaves them out. As an image of their own they are there for the next version, too.
+            # The lower layers first, because the other archive leaves them out. As a separate image they stay for the next version.
             if image.below is not None and present.get(image.below.reference) != oci.digest_of(image.below.archive):
                 missing[image.below] = _digests(image.below.archive)[1]
             missing[image] = identifier
@@ -161,8 +160,8 @@ def _import(node: layout.Node, images: Iterable[Image]) -> set[str]:
         with progress.step(f"Import {', '.join(image.reference.rpartition('/')[2] for image in missing)} on {node.name}"):
             for image, identifier in missing.items():
                 progress.run(nodes.ctr(node, "images", "import", "--local", image.archive))
-                # The kubelet mounts image volumes by the image's identifier. containerd names it so when a reference appears for the
-                # first time, and not when an import gives it another content.
+                # The kubelet mounts image volumes by the image's identifier. containerd sets this name when a reference is new, but not
+                # when an import changes its content.
                 progress.run(nodes.ctr(node, "images", "tag", "--force", "--local", "--skip-reference-check", image.reference, identifier))
     return {image.reference for image in missing}
 
@@ -174,5 +173,5 @@ def present_on(node: layout.Node) -> dict[str, str]:
 
 
 def _digests(archive: pathlib.Path) -> tuple[str, str]:
-    """Return the digests of the manifest, and of the configuration: the image's identifier."""
+    """Return the digests of the manifest, and of the configuration, which is the image's identifier."""
     return oci.digest_of(archive), str(oci.manifest_of(archive)["config"]["digest"])

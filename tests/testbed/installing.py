@@ -1,8 +1,7 @@
-"""Installs Python distributions, each only if its file has the hash that was pinned.
+"""Installs Python distributions with pinned hashes only.
 
-uv does it: it fetches side by side, and keeps what it fetched in the cache, so that the three images and the virtual environment get it
-once. uv itself comes from PyPI by pip, as the wheel that ``requirements.txt`` pins. It is told what pip is configured to (index, links,
-authorities), so that one configuration suffices.
+uv downloads in parallel into its cache, so the three images and the virtual environment fetch each file once. pip installs uv itself from
+PyPI, as the wheel pinned in ``requirements.txt``. uv gets pip's configuration (index, links, authorities), so one configuration suffices.
 """
 
 import hashlib
@@ -23,10 +22,10 @@ _OF_PIP = {"index-url": "UV_DEFAULT_INDEX", "extra-index-url": "UV_INDEX", "find
 
 
 def pinned(name: str, requirements: str) -> str:
-    """Return the lines of one distribution in the text of a requirements file.
+    """Return the lines of one distribution from the text of a requirements file.
 
     Raises:
-        progress.StepFailed: it is not there.
+        progress.StepFailed: it is missing.
     """
     found = re.search(rf"^{re.escape(name)}==.*?(?<!\\)$", requirements, re.MULTILINE | re.DOTALL)
     if found is None:
@@ -35,10 +34,10 @@ def pinned(name: str, requirements: str) -> str:
 
 
 def uv() -> pathlib.Path:
-    """Return the path of uv, fetched if it is not in the cache.
+    """Return the path of uv; fetch it if it is not cached.
 
     Raises:
-        progress.StepFailed: it could not be fetched, or is not the file that was pinned.
+        progress.StepFailed: it could not be fetched, or has another hash.
     """
     pins = pinned("uv", PINS.read_text())
 
@@ -54,7 +53,7 @@ def uv() -> pathlib.Path:
 
 
 def _pip(scratch: pathlib.Path) -> list[str]:
-    """Return the command that is pip: this Python's, or, because Debian's own has none, that of a virtual environment for the purpose."""
+    """Return the command of pip: this Python's, or a temporary virtual environment's, because Debian's Python has none."""
     if importlib.util.find_spec("pip"):
         return [sys.executable, "-m", "pip"]
     progress.run([sys.executable, "-m", "venv", scratch / "venv"])
@@ -62,13 +61,13 @@ def _pip(scratch: pathlib.Path) -> list[str]:
 
 
 def install(target: pathlib.Path, pins: pathlib.Path, *options: str) -> None:
-    """Install what the file ``pins`` names, with hashes and nothing else, into the directory ``target``.
+    """Install the distributions of the file ``pins``, with hashes and without dependencies, into ``target``.
 
     Raises:
-        progress.StepFailed: one could not be fetched, or is not the file that was pinned.
+        progress.StepFailed: one could not be fetched, or has another hash.
     """
     run("--no-deps", "--require-hashes", "--target", str(target), *options, "--requirement", str(pins))
-    (target / ".lock").unlink(missing_ok=True)  # uv's, while it works
+    (target / ".lock").unlink(missing_ok=True)  # uv's own lock
 
 
 def run(*arguments: str, python: pathlib.Path | None = None) -> None:
@@ -78,7 +77,7 @@ def run(*arguments: str, python: pathlib.Path | None = None) -> None:
 
 
 def _configured() -> dict[str, str]:
-    """Return uv's environment: its cache, and pip's configuration where there is a pip."""
+    """Return uv's environment: its cache, and pip's configuration if there is a pip."""
     listed = ""
     if importlib.util.find_spec("pip"):
         command = [sys.executable, "-m", "pip", "config", "list"]
@@ -87,7 +86,7 @@ def _configured() -> dict[str, str]:
 
 
 def translated(listed: str, given: Mapping[str, str]) -> dict[str, str]:
-    """Return uv's variables for what ``pip config list`` printed and for pip's own variables, but for those that are ``given``."""
+    """Return uv's variables from ``pip config list`` and pip's own variables, except those in ``given``."""
     found: dict[str, str] = {}
     for key, variable in _OF_PIP.items():
         for prefix in ("global", "install", ":env:"):  # the last one counts

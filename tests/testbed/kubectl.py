@@ -1,4 +1,4 @@
-"""kubectl as functions. It talks to the cluster of ``KUBECONFIG`` where that is set, and to ours otherwise."""
+"""kubectl as functions, for the cluster of ``KUBECONFIG`` if set, else for ours."""
 
 import contextlib
 import contextvars
@@ -16,7 +16,7 @@ _own_only: contextvars.ContextVar[bool] = contextvars.ContextVar("own_only", def
 
 @contextlib.contextmanager
 def own_cluster() -> Iterator[None]:
-    """Talk to our cluster inside, whatever ``KUBECONFIG`` says: what makes the cluster must never touch another one."""
+    """Use our cluster inside the block, whatever ``KUBECONFIG`` says: code that builds the cluster must not touch another one."""
     token = _own_only.set(True)
     try:
         yield
@@ -30,13 +30,13 @@ def is_own_cluster() -> bool:
 
 
 def environment() -> dict[str, str]:
-    """Return the variables that make kubectl, Helm and the plugin use the cluster."""
+    """Return the environment variables that select the cluster for kubectl, Helm and the plugin."""
     chosen = None if _own_only.get() else os.environ.get("KUBECONFIG")
     return {"KUBECONFIG": chosen or str(layout.kubeconfig())}
 
 
 def program() -> pathlib.Path:
-    """Return the path of kubectl, of the cluster's own version."""
+    """Return the path of kubectl in the cluster's version."""
     return build.program("kubernetes", "kubectl")
 
 
@@ -50,7 +50,7 @@ def run(*arguments: str, stdin: str | None = None, timeout_seconds: float = 300)
 
 
 def output(*arguments: str, timeout_seconds: float = 120) -> str:
-    """Run kubectl and return what it printed.
+    """Run kubectl and return its output.
 
     Raises:
         progress.StepFailed: it failed.
@@ -59,16 +59,15 @@ def output(*arguments: str, timeout_seconds: float = 120) -> str:
 
 
 def get(*arguments: str) -> Any:
-    """Return ``kubectl get … -o json`` as an object."""
     return json.loads(output("get", *arguments, "-o", "json"))
 
 
 def show(*arguments: str) -> None:
-    """Run kubectl with its output on the terminal, for a person to read."""
+    """Run kubectl with its output on the terminal, for the user."""
     progress.say(f"$ kubectl {' '.join(arguments)}")
     subprocess.run([program(), *arguments], check=False, env={**os.environ, **environment()})
 
 
 def apply(manifest: str) -> None:
-    """Apply a manifest that is given as text."""
+    """Apply a manifest given as text."""
     run("apply", "--server-side", "--force-conflicts", "--filename=-", stdin=manifest)

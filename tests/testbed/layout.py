@@ -1,4 +1,4 @@
-"""Places: directories, addresses, names. Everything else asks here."""
+"""Directories, addresses and names of the test cluster, for all other modules."""
 
 import dataclasses
 import os
@@ -24,38 +24,38 @@ def _home() -> pathlib.Path:
 
 
 def cache() -> pathlib.Path:
-    """Return the directory of built programs and base images, across clusters and clones."""
+    """Return the directory of built programs and base images, for all clusters and clones."""
     return pathlib.Path(os.environ.get("KUBEVIRT_CACHE") or _home() / ".cache" / "kubevirt-python").absolute()
 
 
 def state() -> pathlib.Path:
-    """Return the directory of everything that is the running cluster's own; ``down`` removes it."""
+    """Return the directory of the running cluster's files; ``down`` removes it."""
     return pathlib.Path(os.environ.get("KUBEVIRT_STATE") or _home() / ".local" / "state" / "kubevirt-python").absolute()
 
 
 def logs() -> pathlib.Path:
-    """Directory of the log files: one a process of the cluster, one a step of the work."""
+    """Directory of the logs: one file per process and per step."""
     return state() / "logs"
 
 
 def kubeconfig() -> pathlib.Path:
-    """Path of the administrator's kubeconfig of the cluster that this package makes."""
+    """Path of the administrator's kubeconfig for our cluster."""
     return state() / "kubeconfig"
 
 
 def pki() -> pathlib.Path:
-    """Directory of keys and certificates of the cluster."""
+    """Directory of the cluster's keys and certificates."""
     return state() / "pki"
 
 
 def shared_volumes() -> pathlib.Path:
-    """Directory that pods of both nodes see under the same path: the backing of the class ``shared``."""
+    """Directory that pods of both nodes see under the same path, for the class ``shared``."""
     return state() / "volumes"
 
 
 @dataclasses.dataclass(frozen=True)
 class Node:
-    """One node: a name, and the addresses that follow from its number."""
+    """One node: a name, and addresses derived from its number."""
 
     number: int
 
@@ -71,27 +71,27 @@ class Node:
 
     @property
     def address6(self) -> str:
-        """The same of IPv6."""
+        """The same for IPv6."""
         return f"fd00:10:100::1{self.number}"
 
     @property
     def pod_cidrs(self) -> tuple[str, str]:
-        """The addresses of the node's pods, which have one of IPv4 and one of IPv6."""
+        """The IPv4 and IPv6 ranges of the node's pods."""
         return f"10.244.{self.number}.0/24", f"fd00:10:244:{self.number}::/64"
 
     @property
     def link(self) -> str:
-        """The host's end of the node's cable."""
+        """The host's end of the node's veth pair."""
         return f"kv{self.name}"
 
     @property
     def directory(self) -> pathlib.Path:
-        """Everything that the node writes."""
+        """Directory of all files that the node writes."""
         return state() / self.name
 
     @property
     def containerd_socket(self) -> pathlib.Path:
-        """Socket on which the node's container runtime listens."""
+        """Socket of the node's container runtime."""
         return self.directory / "containerd.sock"
 
     @property

@@ -1,8 +1,8 @@
-"""systemd-logind as a node's kubelet knows it: D-Bus on a socket in the node, of which a test orders the shutdown. Nothing else of it.
+"""The part of systemd-logind that a kubelet needs: D-Bus on a socket in the node, with shutdowns ordered by a test.
 
-The kubelet's graceful shutdown asks logind to delay shutdowns (``Inhibit``) and hears ``PrepareForShutdown``; a node of the test bed has no
-systemd. This is bus and logind in one, since the kubelet, its one client, tells them apart by names alone. The wire format is that of the
-D-Bus specification, little-endian, of which these few messages need six types; a library for it would be needed here only.
+The kubelet's graceful shutdown delays shutdowns in logind (``Inhibit``) and listens for ``PrepareForShutdown``, but a test bed's node has
+no systemd. This is bus and logind in one, because the kubelet, the only client, distinguishes them only by name. The wire format follows
+the D-Bus specification, little-endian. These few messages need six types, so a library would not pay.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SOCKET: Final = "run/dbus/system_bus_socket"
 PATH: Final = "/org/freedesktop/login1"
 INTERFACE: Final = "org.freedesktop.login1.Manager"
 DELAY_SECONDS: Final = 600
-"""``InhibitDelayMaxSec``: longer than what any kubelet of a test asks for, which would edit logind's configuration else."""
+"""``InhibitDelayMaxSec``, longer than any test's kubelet needs; otherwise the kubelet would edit logind's configuration."""
 CALL, RETURN, ERROR, SIGNAL = 1, 2, 3, 4
 NO_REPLY: Final = 1
 _PATH, _INTERFACE, _MEMBER, _ERROR, _REPLY_TO, _SENDER, _SIGNATURE, _FDS = 1, 2, 3, 4, 5, 7, 8, 9
@@ -31,7 +31,7 @@ _TYPES: Final = {_PATH: "o", _INTERFACE: "s", _MEMBER: "s", _ERROR: "s", _REPLY_
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Parts of a message that came in that are needed here."""
+    """The used parts of a received message."""
 
     kind: int
     flags: int
@@ -40,12 +40,12 @@ class Message:
 
 
 def encode(kind: int, serial: int, fields: dict[int, str | int], body: bytes = b"", flags: int = 0) -> bytes:
-    """Return a message; ``fields`` are those of its header, by their numbers."""
+    """Return a message; ``fields`` are the header's fields by number."""
     packed = bytearray()
     for code, value in fields.items():
         packed += bytes(-len(packed) % 8) + bytes([code, 1]) + _TYPES[code].encode() + b"\0"
         if isinstance(value, int):
-            packed += struct.pack("<I", value)  # aligned to 4 here, as each of them begins at a multiple of 8
+            packed += struct.pack("<I", value)  # aligned to 4 here, because each begins at a multiple of 8
         elif _TYPES[code] == "g":
             packed += bytes([len(value)]) + value.encode() + b"\0"
         else:
@@ -55,7 +55,7 @@ def encode(kind: int, serial: int, fields: dict[int, str | int], body: bytes = b
 
 
 def decode(head: bytes, fields: bytes) -> Message:
-    """Return a message of which these are the first 16 bytes and the fields."""
+    """Return the message with these first 16 bytes and these fields."""
     _, kind, flags, _, _, serial, _ = struct.unpack("<cBBBIII", head)
     at, member = 0, ""
     while at < len(fields):
@@ -76,7 +76,7 @@ def decode(head: bytes, fields: bytes) -> Message:
 
 
 class Logind:
-    """The service. ``inhibited`` is set once the kubelet delays shutdowns, ``released`` once it does not any more."""
+    """The service. ``inhibited`` is set while the kubelet delays shutdowns, ``released`` afterwards."""
 
     def __init__(self) -> None:
         self.inhibited = threading.Event()
@@ -86,7 +86,7 @@ class Logind:
         self._serial = 0
 
     def prepare_for_shutdown(self, begins: bool) -> None:
-        """Say that the node is about to shut down, or that it is not any more."""
+        """Announce that the node is about to shut down, or no longer."""
         fields: dict[int, str | int] = {_PATH: PATH, _INTERFACE: INTERFACE, _MEMBER: "PrepareForShutdown", _SENDER: ":1.0", _SIGNATURE: "b"}
         self._send(SIGNAL, fields, struct.pack("<I", begins))
 
@@ -114,7 +114,7 @@ class Logind:
                 self._send(RETURN, {**answer, _SIGNATURE: "s"}, struct.pack("<I", 4) + b":1.1\0")
             case "AddMatch" | "RemoveMatch":
                 self._send(RETURN, answer)
-            case "Get":  # a variant with a uint64 in it
+            case "Get":  # a variant with a uint64
                 self._send(RETURN, {**answer, _SIGNATURE: "v"}, b"\1t\0" + bytes(5) + struct.pack("<Q", DELAY_SECONDS * 1_000_000))
             case "Inhibit":
                 self._inhibit(answer)
@@ -122,7 +122,7 @@ class Logind:
                 self._send(ERROR, {**answer, _ERROR: "org.freedesktop.DBus.Error.UnknownMethod"})
 
     def _inhibit(self, answer: dict[int, str | int]) -> None:
-        """Give away one end of a pipe: the shutdown is delayed until nobody has it any more."""
+        """Pass on one end of a pipe: the shutdown is delayed until all copies are closed."""
         ours, theirs = os.pipe()
         try:
             self._send(RETURN, {**answer, _SIGNATURE: "h", _FDS: 1}, struct.pack("<I", 0), theirs)
@@ -147,7 +147,7 @@ class Logind:
 
 @contextlib.contextmanager
 def running(root: pathlib.Path) -> Iterator[Logind]:
-    """Serve on the socket of the node whose file system is at ``root``."""
+    """Serve on the socket of the node with its file system at ``root``."""
     path, logind = root / SOCKET, Logind()
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
@@ -163,7 +163,7 @@ def running(root: pathlib.Path) -> Iterator[Logind]:
 
 
 def _authenticated(line: bytes) -> bytes:
-    """Return the answer to a line of the authentication: whoever reaches the socket is root."""
+    """Return the answer to an authentication line: every client of the socket is root."""
     match line.split():
         case [b"AUTH", b"EXTERNAL", *_]:
             return b"OK 0123456789abcdef0123456789abcdef\r\n"
@@ -174,7 +174,7 @@ def _authenticated(line: bytes) -> bytes:
 
 
 def _read(stream: BinaryIO) -> Message:
-    """Raises EOFError."""
+    """Read a message; raises EOFError."""
     head = _exactly(stream, 16)
     body, fields = struct.unpack("<4xI4xI", head)
     found = decode(head, _exactly(stream, fields))

@@ -1,4 +1,4 @@
-"""The machine's side of the cluster's network: one bridge, a network namespace and a cable for each node, routes between their pods."""
+"""The machine's side of the cluster's network: a bridge, a network namespace and a veth pair per node, and routes between pods."""
 
 import json
 import pathlib
@@ -11,22 +11,22 @@ _NAMESPACES = pathlib.Path("/var/run/netns")
 
 
 def up() -> None:
-    """Make bridge, namespaces, cables and routes; each may exist already."""
+    """Make bridge, namespaces, veth pairs and routes; existing ones stay."""
     layout.state().mkdir(parents=True, exist_ok=True)
     if not _is_mounted():
-        _mount_is_ours().touch()  # `ip netns add` is going to mount the directory over itself
+        _mount_is_ours().touch()  # `ip netns add` will mount the directory over itself
     if not _link_exists(layout.BRIDGE):
         progress.run(["ip", "link", "add", layout.BRIDGE, "type", "bridge"])
     _enable_ipv6()
     _address(["ip"], layout.BRIDGE, layout.CONTROL_PLANE_ADDRESS, layout.CONTROL_PLANE_ADDRESS6)
     for node in layout.NODES:
         _connect(node)
-        # kube-apiserver runs in the root namespace and reaches aggregated servers by the addresses of their pods.
+        # kube-apiserver runs in the root namespace and reaches aggregated servers by their pods' addresses.
         _route(["ip"], node.pod_cidrs, node.address, node.address6)
 
 
 def _enable_ipv6() -> None:
-    """Let the bridge have addresses of IPv6, which containers often forbid for all links.
+    """Enable IPv6 on the bridge, because containers often disable it for all links.
 
     Raises:
         progress.StepFailed: the kernel has no IPv6.
@@ -39,7 +39,7 @@ def _enable_ipv6() -> None:
 
 
 def _address(ip: Sequence[str], link: str, ipv4: str, ipv6: str) -> None:
-    """Give a link of the cluster's its addresses; nobody else has them, so the one of IPv6 may be used at once."""
+    """Give a link its addresses. They are unique in the cluster, so IPv6 needs no duplicate address detection."""
     progress.run([*ip, "address", "replace", f"{ipv4}/24", "dev", link])
     progress.run([*ip, "address", "replace", f"{ipv6}/64", "dev", link, "nodad"])
     progress.run([*ip, "link", "set", link, "up"])
@@ -52,7 +52,7 @@ def _route(ip: Sequence[str], networks: Sequence[str], ipv4: str, ipv6: str) -> 
 
 def _connect(node: layout.Node) -> None:
     if not _is_namespace(node.namespace):
-        node.namespace.unlink(missing_ok=True)  # a name whose mount has gone, as after a reboot in a container
+        node.namespace.unlink(missing_ok=True)  # a name whose mount is gone, as after a reboot in a container
         progress.run(["ip", "netns", "add", node.name])
     if not _link_exists(node.link):
         progress.run(["ip", "link", "add", node.link, "type", "veth", "peer", "name", "eth0", "netns", node.name])
@@ -60,18 +60,18 @@ def _connect(node: layout.Node) -> None:
     inside = ["ip", "-n", node.name]
     _address(inside, "eth0", node.address, node.address6)
     progress.run([*inside, "link", "set", "lo", "up"])
-    # The address of a Service needs some route before kube-proxy's rules translate it. There is no default route.
+    # A Service's address needs some route before kube-proxy's rules translate it, and there is no default route.
     _route(inside, layout.SERVICE_CIDRS, layout.CONTROL_PLANE_ADDRESS, layout.CONTROL_PLANE_ADDRESS6)
     for other in layout.NODES:
         if other != node:
             _route(inside, other.pod_cidrs, other.address, other.address6)
-    # Nobody has an address twice, and whoever looks for that has a pod wait; a bridge that sends back what it got would make it fail.
+    # Addresses are unique, and duplicate address detection would delay pods; a bridge that reflects packets would even make it fail.
     settings = ("net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1", "net.ipv6.conf.default.accept_dad=0")
     progress.run(["ip", "netns", "exec", node.name, "sysctl", "-qw", *settings])
 
 
 def down() -> None:
-    """Remove all of it. With a namespace go its rules, routes and bridges; with a bridge go the routes over it."""
+    """Remove everything. A namespace takes its rules, routes and bridges with it, and a bridge its routes."""
     for node in layout.NODES:
         if _link_exists(node.link):
             progress.run(["ip", "link", "delete", node.link])
@@ -84,7 +84,7 @@ def down() -> None:
 
 
 def _is_mounted() -> bool:
-    """Return whether the directory of namespaces is a mount; of one over itself only the kernel's table tells, not ``is_mount``."""
+    """Return whether the directory of namespaces is a mount; ``is_mount`` misses mounts over themselves, the kernel's table does not."""
     mounted = {line.split()[4] for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines()}
     return str(_NAMESPACES.resolve()) in mounted
 
@@ -94,7 +94,7 @@ def _mount_is_ours() -> pathlib.Path:
 
 
 def leftovers() -> list[str]:
-    """Return what exists of the cluster's network, in words."""
+    """Return descriptions of existing parts of the cluster's network."""
     left = [f"link {name}" for name in (layout.BRIDGE, *(node.link for node in layout.NODES)) if _link_exists(name)]
     left += [f"network namespace {node.name}" for node in layout.NODES if node.namespace.exists()]
     left += [
@@ -111,5 +111,5 @@ def _link_exists(name: str) -> bool:
 
 
 def _is_namespace(path: pathlib.Path) -> bool:
-    """Return whether the file still names a network namespace, and not only an empty file that was left."""
+    """Return whether the file still names a network namespace; it may be an empty leftover."""
     return path.exists() and subprocess.run(["nsenter", f"--net={path}", "true"], check=False, capture_output=True).returncode == 0

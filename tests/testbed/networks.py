@@ -1,8 +1,8 @@
-"""Further networks of pods, by NetworkAttachmentDefinitions: Multus as the nodes' CNI plugin, where a test asks for it.
+"""Further networks of pods by NetworkAttachmentDefinitions: Multus as the nodes' CNI plugin, on request of a test.
 
-Multus calls what was the nodes' network before for each pod's own interface, and a NetworkAttachmentDefinition's configuration for each
-network of the pod's annotation ``k8s.v1.cni.cncf.io/networks``. ``namespaceIsolation``: a pod has networks of its own namespace, and of
-``default``. Of the cluster's API it may read pods and NetworkAttachmentDefinitions and write the status of pods, nothing else.
+Multus calls the nodes' former CNI plugin for each pod's own interface, and a NetworkAttachmentDefinition's configuration for each network
+in the pod's annotation ``k8s.v1.cni.cncf.io/networks``. With ``namespaceIsolation`` a pod can use networks of its own namespace and of
+``default``. Multus may only read pods and NetworkAttachmentDefinitions, and write pod statuses.
 """
 
 import json
@@ -16,10 +16,10 @@ _CRD = "network-attachment-definitions.k8s.cni.cncf.io"
 
 
 def install() -> None:
-    """Make Multus the CNI plugin of both nodes; what is there already stays.
+    """Make Multus the CNI plugin of both nodes, if it is not.
 
     Raises:
-        progress.StepFailed: it could not be built, or the nodes were started by an older test bed.
+        progress.StepFailed: it could not be built, or an older test bed started the nodes.
     """
     for node in layout.NODES:
         _refuse_older(node)
@@ -45,10 +45,10 @@ def _write_configuration(node: layout.Node) -> None:
     path, content = node.directory / "cni" / CONFIGURATION, json.dumps(configuration(node), indent=1)
     if path.exists() and path.read_text() == content:
         return
-    new = path.with_name(f".{CONFIGURATION}.new")  # of no extension that containerd looks for
+    new = path.with_name(f".{CONFIGURATION}.new")  # an extension that containerd ignores
     new.write_text(content)
     new.rename(path)
-    time.sleep(1)  # containerd reads it when the kernel tells of it, and says nowhere that it has
+    time.sleep(1)  # containerd reads it after an inotify event, without confirming it
 
 
 def configuration(node: layout.Node) -> dict[str, object]:
@@ -58,19 +58,19 @@ def configuration(node: layout.Node) -> dict[str, object]:
         "name": "networks",
         "type": "multus",
         "kubeconfig": str(pki.kubeconfig_of(_USER)),
-        # Not clusterNetwork with the path of the file: at a deletion it would forget what is in there but types and names.
+        # Not clusterNetwork with the path of the file: on deletion it would lose everything in it but types and names.
         "delegates": [nodes.cni_configuration(node)],
         "namespaceIsolation": True,
         "capabilities": {"portMappings": True},
         "confDir": str(node.directory / "cni"),
         "binDir": nodes.CNI_PLUGINS,
-        "cniDir": "/run/cni/multus",  # forgets, as the pods do, when the node is made anew
+        "cniDir": "/run/cni/multus",  # emptied with the pods when the node is recreated
         "logToStderr": False,
     }
 
 
 def crd() -> dict[str, object]:
-    """Return the resource's definition, as the multi-network specification has it."""
+    """Return the resource's definition from the multi-network specification."""
     spec = {"type": "object", "properties": {"config": {"type": "string"}}}
     schema = {"type": "object", "properties": {"spec": spec}}
     return {
@@ -92,7 +92,7 @@ def crd() -> dict[str, object]:
 
 
 def rights() -> list[dict[str, object]]:
-    """Return what lets Multus read and write what it has to."""
+    """Return Multus' permissions."""
     rules = [
         {"apiGroups": ["k8s.cni.cncf.io"], "resources": ["network-attachment-definitions"], "verbs": ["get"]},
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]},

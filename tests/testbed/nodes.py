@@ -1,4 +1,4 @@
-"""The nodes: namespaces, container runtime, kubelet, kube-proxy, and what enforces NetworkPolicies."""
+"""The nodes: namespaces, container runtime, kubelet, kube-proxy, and the NetworkPolicy engine."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ from tests.testbed import build, cgroups, layout, pki, processes, progress
 SANDBOX_IMAGE = "localhost/testbed/pause:1"
 CNI_PLUGINS = "/usr/lib/cni"
 CNI_CONFIGURATION = "10-bridge.conflist"
-"""The network of the pods. containerd takes the file of its directory whose name comes first."""
+"""The network of the pods. containerd uses the first file name in its directory."""
 
 
 def _holder(node: layout.Node) -> str:
@@ -21,7 +21,7 @@ def _holder(node: layout.Node) -> str:
 
 
 def process_names(node: layout.Node) -> list[str]:
-    """Return the names of the node's processes in the order in which they are ended."""
+    """Return the names of the node's processes in the order of stopping."""
     return [f"{node.name}-{program}" for program in ("kubelet", "kube-proxy", "network-policies", "containerd")] + [_holder(node)]
 
 
@@ -32,7 +32,7 @@ def inside(node: layout.Node) -> list[str]:
         progress.StepFailed: the node does not run.
     """
     namespaces = ["nsenter", "--target", str(_first(node).pid), "--net", "--mount", "--pid"]
-    # The kernel ends the program when nsenter, which is the process we know, ends: none of them runs unknown to us.
+    # We record nsenter's process; the kernel ends the program with it, so no unrecorded program remains.
     return [*namespaces, "--", "setpriv", "--pdeathsig", "KILL", "--"]
 
 
@@ -45,7 +45,7 @@ def _first(node: layout.Node) -> processes.Identity:
 
 
 def start_namespaces(node: layout.Node) -> None:
-    """Make the node's process and mount namespaces; a node that lost its first process is made anew."""
+    """Make the node's process and mount namespaces; recreate a node without its first process."""
     node.directory.mkdir(parents=True, exist_ok=True)
     if processes.find(_holder(node)) is None:
         processes.end(process_names(node))
@@ -67,9 +67,9 @@ def start_namespaces(node: layout.Node) -> None:
 
 
 def _first_program() -> pathlib.Path:
-    """Return a copy of the program of a node's first process, by its digest.
+    """Return a copy of the first process's program, named by its digest.
 
-    A process with another command is started again, and the node with it. So the command is the same for each copy of the repository.
+    A changed command would restart the process and its node, so the command must be equal for all copies of the repository.
     """
     source = pathlib.Path(__file__).with_name("nodeinit.py").read_text()
     copy = layout.cache() / f"nodeinit-{hashlib.sha256(source.encode()).hexdigest()[:8]}.py"
@@ -81,7 +81,7 @@ def _first_program() -> pathlib.Path:
 
 
 def _is_prepared(node: layout.Node) -> bool:
-    """Return whether the first process that runs now has made the node's directories; the one before it may have left its word, too."""
+    """Return whether the current first process has made the node's directories; the file may be an earlier process's."""
     holder = processes.find(_holder(node))
     first = processes.children(holder) if holder else []
     try:
@@ -94,7 +94,7 @@ def start_containerd(node: layout.Node) -> None:
     """Start the container runtime and wait until it answers."""
     programs = build.ensure("containerd")
     _write(node.directory / "cni" / CNI_CONFIGURATION, json.dumps(cni_configuration(node), indent=1))
-    if processes.find(f"{node.name}-containerd") is None:  # the file says how the one that runs was configured
+    if processes.find(f"{node.name}-containerd") is None:  # the file describes the configuration of the running one
         _write(node.directory / "containerd.toml", _containerd_configuration(node))
         node.containerd_socket.unlink(missing_ok=True)
     environment = {"PATH": f"{programs}:{os.environ['PATH']}:/usr/sbin:/sbin"}
@@ -110,14 +110,14 @@ def ctr(node: layout.Node, *arguments: str | os.PathLike[str]) -> list[str]:
 
 
 def plugins_of(node: layout.Node) -> pathlib.Path:
-    """Return the directory of the CNI plugins that are not Debian's."""
+    """Return the directory of the CNI plugins that are not from Debian."""
     return node.directory / "cni-plugins"
 
 
 def start_kubelet(node: layout.Node, **settings: object) -> None:
-    """Start kubelet and kube-proxy. Images must have been imported before: the kubelet cannot pull any.
+    """Start kubelet and kube-proxy. Images must be imported first, because the kubelet cannot pull.
 
-    A kubelet that runs goes on as it is; ``settings`` of KubeletConfiguration are for one that does not.
+    A running kubelet stays as it is; ``settings`` of KubeletConfiguration apply only to a new one.
     """
     programs = build.ensure("kubernetes")
     _write(node.directory / "kubelet.json", json.dumps({**_kubelet_configuration(node), **settings}, indent=1))
@@ -150,13 +150,13 @@ def start_kubelet(node: layout.Node, **settings: object) -> None:
 
 
 def restart_kubelet(node: layout.Node, **settings: object) -> None:
-    """End the kubelet, and start it with these settings beside those that it always has. Pods run on."""
+    """Restart the kubelet with these additional settings. Pods keep running."""
     processes.end([f"{node.name}-kubelet"])
     start_kubelet(node, **settings)
 
 
 def root_of(node: layout.Node) -> pathlib.Path:
-    """Return the node's file system, as this machine sees it.
+    """Return the path of the node's file system on this machine.
 
     Raises:
         progress.StepFailed: the node does not run.
@@ -165,7 +165,7 @@ def root_of(node: layout.Node) -> pathlib.Path:
 
 
 def start_network_policies(node: layout.Node) -> None:
-    """Start what enforces NetworkPolicies for the node's pods."""
+    """Start the NetworkPolicy engine for the node's pods."""
     python = [os.path.realpath(sys.executable), "-m", "tests.testbed.networkpolicies.engine"]
     command = [*inside(node), *python, node.name, digest_of_network_policies()]
     environment = {"PYTHONPATH": str(layout.REPOSITORY), "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}
@@ -173,7 +173,7 @@ def start_network_policies(node: layout.Node) -> None:
 
 
 def digest_of_network_policies() -> str:
-    """Return eight hexadecimal digits that change with the program: as a word of its command they make a changed one start anew."""
+    """Return eight hexadecimal digits of the program. As a word of the command, they restart a changed engine."""
     content = hashlib.sha256()
     for file in sorted((layout.SOURCES / "networkpolicies").glob("*.py")):
         content.update(file.read_bytes())
@@ -203,8 +203,8 @@ def _answers(node: layout.Node) -> bool:
 
 
 def _containerd_configuration(node: layout.Node) -> str:
-    # restrict_oom_score_adj: root here may lack CAP_SYS_RESOURCE, and then no container could be started.
-    # netns_mounts_under_state_dir: the state directory is in the node's own /run.
+    # restrict_oom_score_adj: root may lack CAP_SYS_RESOURCE here, and then no container could start. netns_mounts_under_state_dir: the
+    # state directory is in the node's own /run.
     return f"""version = 3
 root = "{node.directory}/containerd"
 state = "/run/containerd"
@@ -224,7 +224,7 @@ disabled_plugins = ["io.containerd.internal.v1.opt"]
 
 def cni_configuration(node: layout.Node) -> dict[str, object]:
     """Return the configuration of the pods' own network."""
-    # The addresses' book is in /run: it must forget, as the pods do, when the node is made anew.
+    # The list of addresses is in /run, so that it ends with the pods when the node is recreated.
     ranges = [[{"subnet": each}] for each in node.pod_cidrs]
     addresses = {"type": "host-local", "dataDir": "/run/cni", "ranges": ranges, "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]}
     bridge = {"type": "bridge", "bridge": "cni0", "isGateway": True, "ipMasq": False, "hairpinMode": True, "ipam": addresses}
@@ -258,8 +258,8 @@ def _kubelet_configuration(node: layout.Node) -> dict[str, object]:
         "clusterDomain": "cluster.local",
         "resolvConf": "/dev/null",
         "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
-        "crashLoopBackOff": {"maxContainerRestartPeriod": "2s"},  # tests end containers often, and do not wait for minutes
-        "syncFrequency": "10s",  # a changed Secret is in its volumes after about ten seconds, in place of one or two minutes
-        "volumeStatsAggPeriod": "10s",  # the kubelet measures volumes so often, and evicts the pod of a full one soon after
-        "imageGCHighThresholdPercent": 100,  # never: an image that was collected cannot be pulled again
+        "crashLoopBackOff": {"maxContainerRestartPeriod": "2s"},  # tests end containers often, and must not wait for minutes
+        "syncFrequency": "10s",  # updates volumes of a changed Secret in about 10 s instead of one or two minutes
+        "volumeStatsAggPeriod": "10s",  # how often the kubelet measures volumes; it evicts the pod of a full one soon after
+        "imageGCHighThresholdPercent": 100,  # never: a collected image cannot be pulled again
     }

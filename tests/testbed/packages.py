@@ -1,4 +1,4 @@
-"""Packages that have to be installed on the machine: Debian's, and a Go toolchain."""
+"""Packages that the machine needs: Debian's, and a Go toolchain."""
 
 import importlib.util
 import os
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from tests.testbed import progress
 
-# A file or program that tells that the package is there, so that nothing is asked of apt on a machine that has it all.
+# A file or program that shows that the package is installed, so that a complete machine needs no apt.
 _NEEDED = {
     "runc": "runc",
     "containernetworking-plugins": "/usr/lib/cni/bridge",
@@ -47,7 +47,7 @@ _TESTS_NEED = {
     "dhcpcd-base": "dhcpcd",
 }
 _LOGIN_NEEDS = {"openssh-client": "ssh-keygen"}
-# The binding of libvirt comes as source alone, and is compiled against the machine's libvirt.
+# libvirt's Python binding exists only as source, compiled with the machine's libvirt.
 _PYTHON_NEEDS = {
     "gcc": "gcc",
     "libc6-dev": "/usr/include/stdio.h",
@@ -72,12 +72,12 @@ def _missing(needed: Mapping[str, str]) -> list[str]:
 
 
 def missing(*, for_tests: bool = False) -> list[str]:
-    """Return the names of the packages that cluster, images and, if asked, tests need and that are not installed."""
+    """Return the missing packages for cluster and images and, with ``for_tests``, for tests."""
     return _missing({**_NEEDED, **({**_TESTS_NEED, **_LOGIN_NEEDS} if for_tests else {})})
 
 
 def missing_for_python() -> list[str]:
-    """Return the names of the packages that the virtual environment needs and that are not installed."""
+    """Return the missing packages for the virtual environment."""
     return _missing_for_venv() + _missing(_PYTHON_NEEDS)
 
 
@@ -86,32 +86,32 @@ def _missing_for_venv() -> list[str]:
 
 
 def install(*, for_tests: bool = False) -> None:
-    """Install what cluster and images need and the machine lacks.
+    """Install the missing packages for cluster and images.
 
     Raises:
-        progress.StepFailed: not root, apt failed, or there is no Go of the needed version.
+        progress.StepFailed: not root, apt failed, or Go is missing or too old.
     """
     if os.geteuid() != 0:
         raise progress.StepFailed("this needs root: it installs packages and makes namespaces, mounts and cgroups")
     _check_go()
-    pip = [] if importlib.util.find_spec("pip") else _missing_for_venv()  # where pip comes from that fetches uv
+    pip = [] if importlib.util.find_spec("pip") else _missing_for_venv()  # this pip fetches uv
     _install([*missing(for_tests=for_tests), *pip])
 
 
 def install_for_python() -> None:
-    """Install what the virtual environment needs and the machine lacks; without root, only say what that is.
+    """Install the missing packages for the virtual environment; without root, only name them.
 
     Raises:
-        progress.StepFailed: something is missing and cannot be installed; the message says what.
+        progress.StepFailed: one is missing and cannot be installed; the message names it.
     """
     _install_or_say(missing_for_python(), "the virtual environment")
 
 
 def install_for_login() -> None:
-    """Install what a login to a guest needs and the machine lacks; without root, only say what that is.
+    """Install the missing packages for a login to a guest; without root, only name them.
 
     Raises:
-        progress.StepFailed: something is missing and cannot be installed; the message says what.
+        progress.StepFailed: one is missing and cannot be installed; the message names it.
     """
     _install_or_say(_missing(_LOGIN_NEEDS), "a login to the guest")
 
@@ -123,7 +123,6 @@ def _install_or_say(wanted: list[str], who: str) -> None:
 
 
 def title(wanted: Sequence[str]) -> str:
-    """Return the title of the step that installs these packages."""
     return f"Install {' '.join(wanted)}"
 
 
@@ -136,7 +135,7 @@ def _install(wanted: list[str]) -> None:
 
 
 def _check_go() -> None:
-    """Refuse early: without Go, or with one that is too old, the first build would fail after a long download."""
+    """Check Go early: otherwise the first build would fail after a long download."""
     if shutil.which("go") is None:
         raise progress.StepFailed(f"Go {_GO[0]}.{_GO[1]} or later is needed to build Kubernetes, and no `go` is on the PATH")
     version = subprocess.run(["go", "env", "GOVERSION"], check=False, capture_output=True, text=True).stdout.strip()

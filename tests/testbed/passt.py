@@ -1,4 +1,4 @@
-"""Debian 13's passt, as virt-launcher's image has it: Debian 12's cannot serve a card by vhost-user."""
+"""Debian 13's passt, as in virt-launcher's image, because Debian 12's does not support vhost-user."""
 
 import pathlib
 
@@ -7,21 +7,21 @@ from tests.testbed import caching, debian, emulator, layout
 TITLE = "Fetch Debian 13's passt"
 NAME = "passt"
 PLACE = "/var/lib/kubevirt/passt"
-"""Path at which the directory has to be mounted."""
+"""Where to mount the directory."""
 _ROOT = f"{PLACE}/root"
 _SCRIPT = f"""#!/bin/sh
 exec {_ROOT}/{debian.LIBRARIES}/ld-linux-x86-64.so.2 --library-path {_ROOT}/{debian.LIBRARIES} {_ROOT}/usr/bin/passt "$@"
 """
 WRAPPER = "emulator"
-"""The file of the directory to be mounted in the place of the machine's emulator (:mod:`tests.testbed.emulator`)."""
+"""The directory's file to mount in place of the machine's emulator (:mod:`tests.testbed.emulator`)."""
 _WRAPPER = f"""#!/bin/sh
 exec {emulator.PLACE} "$@" -global virtio-net-pci.vectors=0
 """
-# Debian 12's QEMU dies of a card of vhost-user that has MSI-X where it emulates the processor; Debian 13's does not.
+# Debian 12's QEMU crashes in emulation with a vhost-user card that has MSI-X; Debian 13's does not.
 
 
 def directory() -> pathlib.Path:
-    """Return a directory to be mounted at ``PLACE``, in which ``passt`` is, and a wrapper of the machine's emulator.
+    """Return a directory to mount at ``PLACE``, with ``passt`` and a wrapper of the machine's emulator.
 
     Raises:
         progress.StepFailed: it could not be fetched.

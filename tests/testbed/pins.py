@@ -1,12 +1,12 @@
-"""Pins: the exact versions and hashes of what is installed here and in our images, and how they are brought up to date.
+"""Exact versions and hashes of everything installed here and in our images, and their updates.
 
 - ``requirements.txt``: every Python distribution of the virtual environment, with the hashes of all its files. uv installs no other file.
-- ``images/<name>/requirements.txt``: what one image gets of these.
-- ``tests/testbed/plugin-requirements.txt``: what the kubectl plugin needs of these, for `make demo`.
-- ``tests/mutants/requirements.txt``: cosmic-ray, for `make mutants`; apart from the virtual environment.
-- ``images/<name>/packages.lock``: the Debian packages that were in the image when it was built last, ``name=version`` a line.
+- ``images/<name>/requirements.txt``: the subset for one image.
+- ``tests/testbed/plugin-requirements.txt``: the subset for the kubectl plugin in `make demo`.
+- ``tests/mutants/requirements.txt``: cosmic-ray, for `make mutants`; separate from the virtual environment.
+- ``images/<name>/packages.lock``: the Debian packages of the image's last build, one ``name=version`` per line.
 
-``make pins`` writes them anew, ``PINS_FLAGS=--upgrade`` with the newest versions that pyproject.toml allows.
+``make pins`` writes them, ``PINS_FLAGS=--upgrade`` with the newest versions that pyproject.toml allows.
 """
 
 import argparse
@@ -25,7 +25,7 @@ def write_python(*, upgrade: bool) -> None:
     """Write ``requirements.txt``, and from its versions that of each image.
 
     Raises:
-        progress.StepFailed: the versions cannot be had together.
+        progress.StepFailed: the versions conflict.
     """
     whole = layout.REPOSITORY / "requirements.txt"
     everything = ("pyproject.toml", "--all-extras", "--group=dev", "--universal", "--python-version=3.11")
@@ -46,7 +46,7 @@ def write_python(*, upgrade: bool) -> None:
 
 
 def _compile(output: pathlib.Path, *arguments: str, wanted: str = "") -> None:
-    # uv takes the versions that are in the output for preferences, so nothing moves that need not.
+    # uv prefers the versions in the output file, so it changes only what it must.
     command = [sys.executable, "-m", "uv", "pip", "compile", *_COMPILE, f"--output-file={output}", *arguments]
     done = subprocess.run(command, check=False, input=wanted, capture_output=True, text=True, cwd=layout.REPOSITORY)
     if done.returncode != 0:
@@ -55,7 +55,7 @@ def _compile(output: pathlib.Path, *arguments: str, wanted: str = "") -> None:
 
 
 def write_debian() -> None:
-    """Write ``packages.lock`` of each image that apt installs into, from the image as it is built now."""
+    """Write ``packages.lock`` of each image with apt packages, from its current build."""
     for image in images.ensure([project_images.image_of(process.name) for process in project_images.PROCESSES]):
         lock = layout.REPOSITORY / "images" / project_images.name_of(image) / "packages.lock"
         lock.write_text("".join(f"{each}\n" for each in bill.debian_packages(bill.path_of(image.archive))))

@@ -1,7 +1,7 @@
 """Keys, certificates and kubeconfigs of the test cluster, made by openssl.
 
-Two authorities, as the aggregation layer wants it: one for clients and servers of the cluster, one for the front proxy alone.
-Elliptic-curve keys, because making them takes no time.
+The aggregation layer needs two authorities: one for the cluster's clients and servers, one for the front proxy. Elliptic-curve keys are
+quick to make.
 """
 
 import base64
@@ -15,7 +15,7 @@ _DAYS = "3650"
 
 
 def ensure() -> None:
-    """Make what is absent; what exists stays, so that running components keep trusting each other."""
+    """Make missing files; existing ones stay, so that running components keep trusting each other."""
     layout.pki().mkdir(parents=True, exist_ok=True)
     layout.pki().chmod(0o700)
     _authority("ca", "kubernetes")
@@ -48,7 +48,7 @@ def ensure() -> None:
 
 
 def ensure_user(name: str, subject: str) -> None:
-    """Make certificate and kubeconfig of a user; ``subject`` as openssl writes it."""
+    """Make certificate and kubeconfig of a user; ``subject`` in openssl's notation."""
     _certificate(name, subject)
     _kubeconfig(name)
 
@@ -59,7 +59,7 @@ def kubeconfig_of(user: str) -> pathlib.Path:
 
 
 def _write(path: pathlib.Path, content: str) -> None:
-    """Write a file for our eyes only, whole or not at all."""
+    """Write a private file atomically."""
     new = path.with_name(path.name + ".new")
     new.touch(mode=0o600)
     new.write_text(content)

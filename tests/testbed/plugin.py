@@ -1,6 +1,6 @@
-"""The kubectl plugin for `make demo` and `make env`: its few packages in the cache, and a program that runs this source with them.
+"""The kubectl plugin for `make demo` and `make env`: its few packages in the cache, and a program that runs this source.
 
-The virtual environment of `make setup` has ten times as much, which is for those who change the code.
+The virtual environment of `make setup` is ten times as large, for developers.
 """
 
 import hashlib
@@ -26,19 +26,19 @@ sys.exit(main())
 
 
 def requirements() -> list[str]:
-    """Return what ``pip install .`` installs: the plugin's requirements in ``pyproject.toml``."""
+    """Return the plugin's requirements in ``pyproject.toml``, which ``pip install .`` installs."""
     with (layout.REPOSITORY / "pyproject.toml").open("rb") as file:
         return [str(each) for each in tomllib.load(file)["project"]["dependencies"]]
 
 
 def packages_path() -> pathlib.Path:
-    """Return where the packages are once they are fetched: for this Python, with these pins."""
+    """Return the path of the packages, fetched or not, for this Python and these pins."""
     identity = f"{sys.implementation.cache_tag} {platform.machine()}".encode() + PINS.read_bytes()
     return layout.cache() / f"plugin-{hashlib.sha256(identity).hexdigest()[:12]}"
 
 
 def program() -> pathlib.Path:
-    """Return the path of ``kubectl-virt``, made if need be.
+    """Return the path of ``kubectl-virt``; make it if necessary.
 
     Raises:
         progress.StepFailed: its packages could not be fetched.

@@ -1,7 +1,7 @@
-"""The long-running programs of the cluster: started once, known by process id and start time, ended for certain.
+"""The cluster's long-running programs: started once, identified by pid and start time, ended reliably.
 
-A process id alone is no identity (it is given again after a reboot or a long while), so each record holds the start time beside it.
-The record is written by the starting shell just before it becomes the program: there is no moment in which the program runs unrecorded.
+A pid alone is ambiguous after a reboot or a long time, so each record has the start time as well. The starting shell writes the record just
+before it becomes the program, so the program never runs unrecorded.
 """
 
 import contextlib
@@ -21,19 +21,19 @@ _RECORD_AND_BECOME = (
     'record=$1; shift; set -e; printf "%s %s\\n" $$ "$(cut -d" " -f22 /proc/$$/stat)" >"$record.new"; mv "$record.new" "$record"; exec "$@"'
 )
 
-# Children of this very process: they outlive it, but while it lives somebody has to take note of their end.
+# Children of this process: they outlive it, but while it lives it must reap them.
 _ours: list["subprocess.Popen[bytes]"] = []
 
 
 @dataclasses.dataclass(frozen=True)
 class Identity:
-    """A process that cannot be mistaken for another."""
+    """A process, identified unambiguously."""
 
     pid: int
     start_ticks: int
 
     def is_alive(self) -> bool:
-        """True if it still runs (a zombie does not)."""
+        """True while it runs; a zombie does not."""
         stat = _stat(self.pid)
         return stat is not None and stat[0] != "Z" and int(stat[19]) == self.start_ticks
 
@@ -45,7 +45,7 @@ class Identity:
 
 
 def _stat(pid: int) -> list[str] | None:
-    """Return the fields of /proc/PID/stat after the program's name, which may itself hold spaces; None if there is no such process."""
+    """Return the fields of /proc/PID/stat after the program's name, which may contain spaces; None if there is no such process."""
     try:
         return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -53,14 +53,13 @@ def _stat(pid: int) -> list[str] | None:
 
 
 def everyone() -> Iterator[Identity]:
-    """Return every process of the machine."""
     for entry in pathlib.Path("/proc").iterdir():
         if entry.name.isdigit() and (stat := _stat(int(entry.name))) is not None:
             yield Identity(int(entry.name), int(stat[19]))
 
 
 def children(parent: Identity) -> list[Identity]:
-    """Return the processes that ``parent`` started and that still have it as their parent."""
+    """Return the current children of ``parent``."""
     return [identity for identity in everyone() if (stat := _stat(identity.pid)) and int(stat[1]) == parent.pid]
 
 
@@ -88,15 +87,14 @@ def names() -> list[str]:
 
 
 def log_of(name: str) -> pathlib.Path:
-    """Return the path of the log of ``name``."""
     return layout.logs() / f"{name}.log"
 
 
 def ensure(name: str, arguments: Sequence[str | os.PathLike[str]], *, environment: Mapping[str, str] | None = None) -> Identity:
-    """Start ``arguments`` as ``name`` unless it runs already with these arguments; other arguments end the old one first.
+    """Start ``arguments`` as ``name`` unless it already runs; with other arguments, end the old process first.
 
     Raises:
-        progress.StepFailed: the program is missing, or ended at once.
+        progress.StepFailed: the program is missing, or ended immediately.
     """
     words = [os.fspath(argument) for argument in arguments]
     command = _directory() / f"{name}.json"
@@ -123,7 +121,7 @@ def ensure(name: str, arguments: Sequence[str | os.PathLike[str]], *, environmen
             env={**os.environ, **(environment or {})},
         )
     _ours.append(process)
-    deadline = time.monotonic() + 60  # one that has ended is known at once
+    deadline = time.monotonic() + 60  # an early end is noticed at once
     while time.monotonic() < deadline:
         if (identity := find(name)) is not None:
             return identity
@@ -134,7 +132,7 @@ def ensure(name: str, arguments: Sequence[str | os.PathLike[str]], *, environmen
 
 
 def end(wanted: Iterable[str], *, grace_seconds: float = 10) -> None:
-    """End the processes of these names: ask, wait, then kill. Returns when none of them runs any more."""
+    """End the processes with these names: SIGTERM, wait, SIGKILL. Return when none of them runs."""
     chosen = list(wanted)
     end_all([identity for name in chosen if (identity := find(name)) is not None], grace_seconds=grace_seconds)
     _ours[:] = [process for process in _ours if process.poll() is None]
@@ -144,7 +142,7 @@ def end(wanted: Iterable[str], *, grace_seconds: float = 10) -> None:
 
 
 def end_all(identities: Sequence[Identity], *, grace_seconds: float) -> None:
-    """End these processes, and what ``nsenter`` runs for them (it does not pass signals on)."""
+    """End these processes, and the children of ``nsenter``, which does not forward signals."""
     targets = [*identities, *(child for identity in identities if _is_wrapper(identity) for child in children(identity))]
     for target in targets:
         if not _is_wrapper(target):

@@ -1,7 +1,7 @@
-"""Progress: what runs now, how long it has taken, and where to look when it failed.
+"""Progress: the current step, its duration, and the log to read after a failure.
 
-A :func:`step` prints one line when it begins (on a terminal) and one when it ends, with its time. A program started by :func:`run`
-writes to the log of the innermost step; when it fails, the log's name and last lines are printed.
+A :func:`step` prints a line at its begin (on a terminal) and one at its end, with its duration. A program started by :func:`run` writes to
+the log of the innermost step; after a failure, :func:`run` prints the log's name and last lines.
 """
 
 import contextlib
@@ -22,22 +22,22 @@ _LAST_LINES = 20
 _TICK_SECONDS = 15.0
 _log: contextvars.ContextVar[pathlib.Path | None] = contextvars.ContextVar("log", default=None)
 _printing = threading.Lock()
-_courses: list[estimate.Course] = []  # of this process: none, or the one that is followed
+_courses: list[estimate.Course] = []  # of this process: none, or the current one
 
 
 class StepFailed(Exception):
-    """A step of the work failed. The message says which, why, and which log to read."""
+    """A step failed. The message names the step, the reason and the log."""
 
 
 def say(text: str) -> None:
-    """Print one line at once, whole, also when two steps run side by side."""
+    """Print one line at once, without mixing lines of concurrent steps."""
     with _printing:
         print(text, file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager
 def expecting(seconds: Mapping[str, float]) -> Iterator[None]:
-    """Say with every line of a step how much is left of the steps of these titles; ``seconds`` were recorded (:mod:`.estimate`)."""
+    """Add the remaining time to every line of these steps, from their recorded ``seconds`` (:mod:`.estimate`)."""
     _courses.append(estimate.Course(seconds))
     try:
         yield
@@ -51,9 +51,9 @@ def _left() -> str:
 
 @contextlib.contextmanager
 def step(title: str) -> Iterator[pathlib.Path]:
-    """Tell that ``title`` runs, and how long it took; give the path of its log.
+    """Report the step ``title`` and its duration; yield the path of its log.
 
-    While it runs, a line every quarter of a minute tells that it still does: builds are long, and silence looks like a hang.
+    During the step, a line every quarter of a minute shows that it still runs, because builds are long.
 
     Raises:
         StepFailed: a program inside failed; printed with the last lines of the log.
@@ -110,7 +110,7 @@ def run(
     """Run a program to its end; its output goes to the step's log.
 
     Raises:
-        StepFailed: it ended with an error or took too long; the message has the log's name and last lines.
+        StepFailed: it failed or took too long; the message has the log's name and last lines.
     """
     words = [os.fspath(argument) for argument in arguments]
     log = _log.get() or layout.logs() / "commands.log"
@@ -142,10 +142,10 @@ def run(
 def output_of(
     arguments: Sequence[str | os.PathLike[str]], *, environment: Mapping[str, str] | None = None, timeout_seconds: float = 120
 ) -> str:
-    """Run a program and return what it printed.
+    """Run a program and return its output.
 
     Raises:
-        StepFailed: it ended with an error; the message has what it wrote to standard error.
+        StepFailed: it failed; the message has its standard error.
     """
     words = [os.fspath(argument) for argument in arguments]
     try:

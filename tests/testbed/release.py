@@ -1,4 +1,4 @@
-"""Our chart in the cluster: installed, brought up to date, removed."""
+"""Our chart in the cluster: install, upgrade, uninstall."""
 
 import fcntl
 import json
@@ -14,9 +14,9 @@ _WORKLOADS = {"virt-api": "deployment", "virt-controller": "deployment", "virt-h
 
 
 def install(*settings: str, timeout_seconds: int = 480) -> None:
-    """Install the chart, or upgrade it, and wait until every part is ready; ``settings`` are Helm's ``--set`` arguments.
+    """Install or upgrade the chart, and wait until every part is ready; ``settings`` are Helm's ``--set`` arguments.
 
-    Macvtaps are allowed, which further networks are tested with.
+    Macvtaps are enabled, for tests of further networks.
 
     Raises:
         progress.StepFailed: it did not become ready; the message shows the pods and the latest events.
@@ -30,7 +30,7 @@ def install(*settings: str, timeout_seconds: int = 480) -> None:
 
 
 def _state() -> str:
-    """Return what a person would look at next."""
+    """Return pods and events for diagnosis."""
     try:
         pods = kubectl.output("get", "pods", "--namespace", NAMESPACE, "--output=wide")
         events = kubectl.output("get", "events", "--namespace", NAMESPACE, "--sort-by=.lastTimestamp", "--field-selector=type=Warning")
@@ -40,7 +40,6 @@ def _state() -> str:
 
 
 def is_installed() -> bool:
-    """Return whether Helm knows the release."""
     releases = progress.output_of(
         [build.program("helm"), "list", "--namespace", NAMESPACE, "--all", "--output=json"], environment=_environment()
     )
@@ -48,9 +47,9 @@ def is_installed() -> bool:
 
 
 def restart(names: Iterable[str]) -> None:
-    """Start the pods of these images anew, because the images behind their names have changed.
+    """Restart the pods of these images, because the contents of their tags have changed.
 
-    etcd stays: its image holds released binaries, and a restart of it would only test our patience.
+    etcd stays: its image holds released binaries.
     """
     for name in names:
         kind = _WORKLOADS.get(name)
@@ -71,7 +70,7 @@ def _environment() -> dict[str, str]:
 
 
 def _helm(*arguments: str, timeout_seconds: float) -> None:
-    """Run Helm; of two runs on this machine one waits for the other, because Helm itself would fail the second one."""
+    """Run Helm, one process at a time on this machine, because concurrent runs fail."""
     program = build.program("helm")
     with (layout.cache() / ".helm.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

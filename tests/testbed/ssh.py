@@ -1,4 +1,4 @@
-"""SSH to guests: keys of our own, and the command line that uses nothing of the user's."""
+"""SSH to guests with our own keys, independent of the user's configuration."""
 
 import pathlib
 
@@ -6,7 +6,7 @@ from tests.testbed import progress
 
 
 def make_key(path: pathlib.Path) -> pathlib.Path:
-    """Return ``path`` with a private key in it, made unless it is there; the public key is beside it.
+    """Return ``path`` with a private key, made if missing; the public key is next to it.
 
     Raises:
         progress.StepFailed: ssh-keygen failed.
@@ -18,14 +18,13 @@ def make_key(path: pathlib.Path) -> pathlib.Path:
 
 
 def public(key: pathlib.Path) -> pathlib.Path:
-    """Return the path of the public key of a private one."""
     return key.with_suffix(".pub")
 
 
 def command(key: pathlib.Path, user: str, host: str, port: int = 22) -> list[str]:
-    """Return a command line that logs in, or runs what is appended to it.
+    """Return a command line that logs in, or runs appended words.
 
-    No question is asked and no configuration read; guests are new, so the host's key is taken for what it is.
+    It asks nothing and reads no configuration. Guests are new, so any host key is accepted.
     """
     options = ("BatchMode=yes", "IdentitiesOnly=yes", "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR")
     flags = [f"-o{option}" for option in (*options, "ConnectTimeout=120")]

@@ -1,7 +1,7 @@
-"""Runs a command, and says at its end what it took: time, processor time, load.
+"""Runs a command, and prints its wall time, processor time and the load at its end.
 
-``python3 -m tests.testbed.timed TITLE COMMAND…`` ends as the command does. Processor time is that of the command and of all processes below
-it that ended and were waited for. The cluster's processes outlive the command, so they are not in it; the load is the whole machine's.
+``python3 -m tests.testbed.timed TITLE COMMAND…`` exits as the command does. Processor time covers the command and all its reaped
+descendants. The cluster's processes outlive the command, so they do not count; the load is the whole machine's.
 """
 
 import os
@@ -13,14 +13,14 @@ from collections.abc import Sequence
 
 
 def run(title: str, command: Sequence[str]) -> int:
-    """Run ``command``, and return its exit status: 128 and the number of the signal that ended it, as shells have it."""
+    """Run ``command``, and return its exit status: 128 plus the signal's number after a signal, as shells do."""
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     process = subprocess.Popen(command)
     while True:
         try:
             status = process.wait()
             break
-        except KeyboardInterrupt:  # the terminal sent it to the command, too, which ends in its own way
+        except KeyboardInterrupt:  # the terminal also sent it to the command, which handles it
             continue
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     words = describe(time.monotonic() - began, after.ru_utime - before.ru_utime, after.ru_stime - before.ru_stime, os.getloadavg()[0])

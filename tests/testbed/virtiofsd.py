@@ -1,4 +1,4 @@
-"""Debian 13's virtiofsd, as virt-launcher's image has it, for tests on a machine whose own one needs privileges."""
+"""Debian 13's virtiofsd, as in virt-launcher's image, because older ones need privileges."""
 
 import pathlib
 
@@ -15,7 +15,7 @@ exec {_PLACE}/root/{_LIBRARIES}/ld-linux-x86-64.so.2 --library-path {_PLACE}/roo
 
 
 def directory() -> pathlib.Path:
-    """Return a directory to be mounted at ``/usr/libexec``, in which ``virtiofsd`` is.
+    """Return a directory to mount at ``/usr/libexec``, with ``virtiofsd``.
 
     Raises:
         progress.StepFailed: it could not be fetched.

@@ -1,4 +1,4 @@
-"""The virtual environment of the work tree, ``.venv``: what `make setup` makes, once for each change of the requirements."""
+"""The virtual environment ``.venv`` of the work tree, which `make setup` makes once per change of the requirements."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ _PYTHON = _DIRECTORY / "bin" / "python"
 
 
 def make() -> None:
-    """Make it or bring it up to date, with the Debian packages that its parts are compiled with.
+    """Make or update it, with the Debian packages for compiling its parts.
 
     Raises:
         progress.StepFailed: a package could not be installed or compiled; the message names the log.
@@ -20,17 +20,17 @@ def make() -> None:
         with progress.step(f"Make a virtual environment of Python {sys.version_info.major}.{sys.version_info.minor}"):
             progress.run([sys.executable, "-m", "venv", "--clear", _DIRECTORY])
     with progress.step("Install the Python packages of requirements.txt"):
-        # The pins hold for what compiles them (the binding of libvirt comes as source), too.
+        # The pins also apply to build requirements, because libvirt's binding is compiled from source.
         installing.run(
             "--require-hashes", "--requirement", str(installing.PINS), "--build-constraints", str(installing.PINS), python=_PYTHON
         )
     with progress.step("Install this project and its commands"):
-        # Its build backend is one of the pinned packages, so that nothing newer is fetched in passing.
+        # Its build backend is one of the pinned packages, so that nothing newer is fetched.
         installing.run("--no-build-isolation", "--no-deps", "--editable", str(layout.REPOSITORY), python=_PYTHON)
 
 
 def _works() -> bool:
-    """Return whether it is whole: an interrupted attempt leaves a Python without pip, an upgrade of Python one that does not start."""
+    """Return whether it is complete: an interrupted setup leaves a Python without pip, an upgrade of Python one that does not start."""
     try:
         return subprocess.run([_PYTHON, "-m", "pip", "--version"], check=False, capture_output=True).returncode == 0
     except OSError:

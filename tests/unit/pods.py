@@ -1,4 +1,4 @@
-"""A judge of pods: what in one of them is not bounded. For those that we make and those that the chart renders."""
+"""Find unbounded resources in pods, for our own pods and the chart's."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Pod = Mapping[str, Any]
 
 
 def unbounded(spec: Pod) -> list[str]:
-    """Return what a pod's containers could fill or take without a bound, as paths with what is missing; ``spec`` is the pod's."""
+    """Return the resources that a pod's containers could use without a bound, as paths with the missing field; ``spec`` is the pod's."""
     found = [
         f"volume {each['name']}: an emptyDir without sizeLimit"
         for each in spec.get("volumes", ())

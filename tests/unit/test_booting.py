@@ -1,4 +1,4 @@
-"""Slots in which guests of tests boot, with locks of a directory of its own, and machines that need one."""
+"""Slots in which tests boot guests, with locks in a separate directory, and VMs that need one."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""From a machine and the labels of nodes to its pod and ``<cpu>``, through virt-controller, virt-handler and virt-launcher.
+"""From a VM and nodes' labels to its pod and ``<cpu>``, through virt-controller, virt-handler and virt-launcher.
 
-No guest runs with KVM where these tests run: files have what becomes of each pool. ``UPDATE_GOLDEN=1 pytest`` this file rewrites them.
+The test machines have no KVM, so files hold the expected results. ``UPDATE_GOLDEN=1 pytest`` with this file writes them again.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ CASES: dict[str, tuple[tuple[dict[str, Any], ...], dict[str, Any]]] = {
 
 
 def started(nodes: tuple[dict[str, Any], ...], vm: dict[str, Any], *, kvm: bool = True) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the pod, and the machine as its status is written with it."""
+    """Return the pod, and the VM with the status written at its start."""
     actions = plan(Observed(vm=vm, pods=(), claims={}, now=NOW, settings=Settings("launcher"), kvm_offered=kvm, nodes=nodes))
     (pod,) = (each.pod for each in actions if isinstance(each, CreatePod))
     (status,) = (each.status for each in actions if isinstance(each, WriteStatus))
@@ -149,7 +149,7 @@ def test_a_migration_asks_for_what_was_chosen_and_no_more() -> None:
 
 @pytest.mark.parametrize(("model", "accelerator"), [("", "kvm"), ("EPYC", "kvm"), ("EPYC-Rome-v2", "qemu")])
 def test_a_guest_that_was_started_without_it_goes_where_its_node_has_no_lead(model: str, accelerator: messages.Accelerator) -> None:
-    """An older virt-handler does not pass it on, and an older virt-launcher does not say so."""
+    """An older virt-handler does not pass it on, and an older virt-launcher does not report it."""
     _, vm = started(AMD, a_vm())
     vm = reported(vm, model, accelerator)
     assert "cpuModel" not in vm["status"]["domain"]

@@ -1,4 +1,4 @@
-"""Which part of the wall's time counts for a wait."""
+"""Which part of the wall clock's time counts for a timeout."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_what_others_took_of_the_processor_is_not_given(after: Look, expected: f
 
 
 class Clocks:
-    """Clocks that a test moves by so much at a time."""
+    """Clocks that a test advances in steps."""
 
     def __init__(self, wall: float, stalled: float, guest: float) -> None:
         self.steps = wall, stalled, guest
@@ -44,7 +44,7 @@ class Clocks:
         self.count += 1
 
     def until_over(self, deadline: Deadline) -> int:
-        """Return how often they moved until the deadline was over."""
+        """Return the number of steps until the deadline passes."""
         while not deadline.is_over:
             self.move()
         return self.count

@@ -1,4 +1,4 @@
-"""What of a turn's time is a process's own."""
+"""A process's own share of a turn's time."""
 
 from __future__ import annotations
 

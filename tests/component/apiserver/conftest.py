@@ -1,4 +1,4 @@
-"""The machinery in process over memory, on loopback with TLS, serving widgets."""
+"""The API machinery in process, over memory storage, on loopback with TLS, serving widgets."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ NAMESPACE = "acc"
 
 @pytest.fixture(autouse=True)
 def nobody_changes_what_the_cache_holds(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Items are shared by everyone who asks, and so are parts of them: whatever a request did, the decoded object is what its bytes say.
+    """Check that no request changed a cached object: each decoded object must equal its bytes.
 
-    What was replaced is kept decoded here, too: the write that did it is who could have changed it.
+    Requests share cached objects and their parts. Replaced objects are checked as well, because the write that replaced them could have
+    changed them.
     """
     monkeypatch.setattr(changes.Record, "cool", lambda _: None)
     items._warm.clear()
@@ -43,7 +44,7 @@ def nobody_changes_what_the_cache_holds(monkeypatch: pytest.MonkeyPatch) -> Iter
 
 @dataclass
 class Answer:
-    """A response that was read to its end."""
+    """A response, completely read."""
 
     code: int
     headers: Any
@@ -65,16 +66,16 @@ class Api:
     path: str = WIDGETS.path(NAMESPACE)
     extra: dict[str, Any] = field(default_factory=dict)
     served: Process | None = None
-    """Of a server of this process."""
+    """The server, if it runs in this process."""
 
     @property
     def process(self) -> Process:
-        """Return the server's parts: to stop it while clients are there, or to look at what no client sees."""
+        """Return the server's parts, to stop it under load or to inspect it."""
         assert self.served is not None
         return self.served
 
     async def call(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
-        """``path`` is below the collection unless it begins with a slash."""
+        """Send a request; ``path`` is below the collection unless it begins with a slash."""
         given = {key.replace("_", "-"): value for key, value in headers.items()}
         if body is not None:
             body = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -185,7 +186,7 @@ async def serving(
 
 @pytest.fixture
 def strategy() -> WidgetStrategy:
-    """Return the strategy of widgets; a test that needs another one gives it as its parameter ``strategy``."""
+    """Return the strategy of widgets. A test overrides it with its parameter ``strategy``."""
     return WidgetStrategy()
 
 

@@ -1,4 +1,4 @@
-"""Server-side apply and managedFields, through the whole server. Their rules are held against Go's in ``tests/oracle``."""
+"""Server-side apply and managedFields through the whole server. ``tests/oracle`` compares their rules with Go's."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ async def test_ssa_10_status_and_the_rest_are_owned_through_their_own_endpoints(
 
 
 async def test_ssa_10_what_a_write_to_status_leaves_out_stays_there_and_whose_it_was(api: Api) -> None:
-    """As of controllers that keep no more of an object than they read."""
+    """Some controllers keep only the parts of an object that they read."""
     labelled = {**body(size=1), "metadata": {"name": "s", "labels": {"a": "b"}, "annotations": {"c": "d"}}}
     made = (await applied(api, "a", labelled)).json
     short = {**made, "metadata": {key: made["metadata"][key] for key in ("name", "uid", "resourceVersion")}, "status": {"phase": "Up"}}

@@ -1,4 +1,4 @@
-"""AUD-01: the audit log of a server that runs."""
+"""AUD-01: the audit log of a running server."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ async def test_no_secret_reaches_the_log_and_failed_authentication_does(pki: Pki
 
 
 async def test_a_mistake_of_ours_is_a_panic_and_the_server_goes_on(pki: Pki, tmp_path: Path) -> None:
-    """REQ-11: 500, and the next request is answered."""
+    """REQ-11: status 500, and the server answers the next request."""
 
     class Mistaken(WidgetStrategy):
         def cells(self, obj: Object, now: datetime) -> list[Any]:

@@ -46,7 +46,7 @@ async def collect(api: Api, dependent: Any, **preconditions: str) -> Answer:
 
 
 async def let_go(api: Api, owner: Any) -> Answer:
-    """Take the collector's finalizer away, at the revision that was read."""
+    """Remove the collector's finalizer, at the revision that was read."""
     metadata = (await api.get(owner["metadata"]["name"], Accept=ONE)).json["metadata"]
     rest = [each for each in metadata["finalizers"] if each != "foregroundDeletion"]
     body = {"metadata": {"resourceVersion": metadata["resourceVersion"], "finalizers": rest}}
@@ -78,7 +78,7 @@ async def test_meta_11_a_dependent_without_its_owner_is_collected_and_one_with_a
     freed = await api.call("PATCH", "shared", json.dumps(patch).encode(), Accept=ONE, Content_Type=STRATEGIC)
     assert (freed.code, freed.json["kind"]) == (200, "PartialObjectMetadata")
     assert [each["name"] for each in freed.json["metadata"]["ownerReferences"]] == ["stays"]
-    patch["metadata"]["uid"] = gone["metadata"]["uid"]  # another incarnation of that name
+    patch["metadata"]["uid"] = gone["metadata"]["uid"]  # another object with that name
     assert (await api.call("PATCH", "shared", json.dumps(patch).encode(), Accept=ONE, Content_Type=STRATEGIC)).code == 409
 
 

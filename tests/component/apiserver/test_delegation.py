@@ -1,4 +1,4 @@
-"""Authentication, authorization and admission against a cluster's API server (a double of it)."""
+"""Authentication, authorization and admission with a fake kube-apiserver."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def trusted(proxies: Pair, clients: Pair, allowed: list[str]) -> dict[str, Any]:
 
 @dataclass
 class Cluster:
-    """A double of kube-apiserver, our server beside it, and what was asked."""
+    """A fake kube-apiserver, our server, and a record of requests."""
 
     kube: FakeAPI
     pki: Pki
@@ -62,7 +62,7 @@ class Cluster:
     async def ask(
         self, who: str | None, authority: Pair | None = None, method: str = "GET", path: str = "", **more: Any
     ) -> tuple[int, Any]:
-        """Ask as the holder of a certificate for ``who``."""
+        """Send a request with a certificate for ``who``."""
         session = aiohttp.ClientSession(self.url, connector=aiohttp.TCPConnector(ssl=self.pki.client(who, authority)))
         async with session, session.request(method, path or WIDGETS.path("acc"), **more) as response:
             text = await response.text()
@@ -126,7 +126,7 @@ async def test_the_front_proxy_speaks_for_others(cluster: Cluster) -> None:
 
 
 async def test_the_front_proxy_may_tell_of_hundreds_of_groups(cluster: Cluster) -> None:
-    """Each has a field of its own; whoever shows no certificate gets a head of 16 KiB and 100 fields."""
+    """Each group has its own field. Clients without a certificate may send 16 KiB and 100 fields."""
     groups = [f"https://login.example.test/groups/{number:040}" for number in range(600)]
     headers = [("X-Remote-User", "alice"), *(("X-Remote-Group", each) for each in groups)]
     code, _ = await cluster.ask("front-proxy-client", cluster.proxies, headers=headers)
@@ -138,7 +138,7 @@ async def test_the_front_proxy_may_tell_of_hundreds_of_groups(cluster: Cluster) 
 async def test_nobody_but_the_front_proxy_is_believed_about_others(cluster: Cluster) -> None:
     masters = {"X-Remote-User": "admin", "X-Remote-Group": "system:masters"}
     assert (await cluster.ask("somebody-else", cluster.proxies, headers=masters))[0] == 401
-    code, status = await cluster.ask("front-proxy-client", None, headers=masters)  # the right name, of the clients' authority
+    code, status = await cluster.ask("front-proxy-client", None, headers=masters)  # the right name, from the clients' authority
     assert (code, cluster.reviews[-1]["user"]) == (403, "front-proxy-client")
     assert "front-proxy-client" in status["message"]
     code, _ = await cluster.ask(None, headers=masters)

@@ -1,4 +1,4 @@
-"""The server over a real etcd: replicas, and the death of etcd in the middle."""
+"""The server over a real etcd: replicas, and an etcd that dies."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def test_two_servers_on_one_etcd_show_each_others_writes_at_once(pki: Pki,
 
 
 async def count_up(api: Api, acknowledged: list[int], stop: asyncio.Event) -> None:
-    """Raise ``spec.size`` by one until told to stop; note what was acknowledged."""
+    """Increment ``spec.size`` until ``stop`` is set; record acknowledged values."""
     while not stop.is_set():
         answer = await api.get("w1")
         if answer.code != 200:
@@ -83,7 +83,7 @@ UNANSWERABLE = ("w1", "absent", "", "?limit=1", "?fieldSelector=metadata.name=w1
 
 @pytest.mark.parametrize("how", ["pause", "kill"])
 async def test_a_read_that_cannot_be_answered_says_so_and_asks_no_second_time(pki: Pki, tmp_path: Path, how: str) -> None:
-    """Each asked three times for up to 3, 3 and 5 s before it said so: the fast way, the cache, and etcd itself."""
+    """Otherwise each would try three times, for up to 3, 3 and 5 s: the fast path, the cache, and etcd."""
     etcd = EtcdServer(tmp_path / "etcd", durable=True)
     etcd.start()
     try:

@@ -1,4 +1,4 @@
-"""GETs of one object: fresh, from the cache, sent ahead, and of clients that go away."""
+"""GETs of one object: fresh, cached, pipelined, and of clients that disconnect."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ QUERIES = ("", "?resourceVersion=0")
 
 
 class Slow(MemoryStorage):
-    """A storage whose revision can be held back, or fail."""
+    """A storage whose revision can be delayed, or fail."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,13 +37,13 @@ class Slow(MemoryStorage):
         return await super().revision()
 
     def hold(self) -> asyncio.Event:
-        """Let whoever asks wait until the event is set."""
+        """Delay callers until the returned event is set."""
         self.held = asyncio.Event()
         return self.held
 
 
 class Line:
-    """A connection on which requests are sent ahead."""
+    """A connection with pipelined requests."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: str) -> None:
         self.reader, self.writer = reader, writer
@@ -85,7 +85,7 @@ async def test_what_is_written_is_read_at_once_and_what_is_deleted_is_gone(api: 
 
 
 async def test_the_address_in_the_audit_log_is_that_of_who_asked(pki: Pki, tmp_path: Path) -> None:
-    """Two clients with one certificate and the same header fields: what is known of the first is not said of the second."""
+    """Two clients with one certificate and equal header fields must not share cached addresses."""
     asked, tls = [], pki.client("developer")
     policy, log = tmp_path / "policy.yaml", tmp_path / "audit.log"
     policy.write_text(POLICY)
@@ -119,7 +119,7 @@ async def test_when_storage_does_not_answer_that_is_said(pki: Pki) -> None:
 
 
 async def aborts(api: Api) -> list[str]:
-    """Return how many clients went away, once there were any and the page is answered: it waits for a seat, too."""
+    """Return the counts of aborted requests, once there are any and the page is answered; the page waits for a seat as well."""
     page = (await api.get("/metrics")).body.decode()
     aborted = [line for line in page.splitlines() if line.startswith("apiserver_request_aborts_total") and "widgets" in line]
     return [line.rpartition(" ")[2] for line in aborted]
@@ -171,7 +171,7 @@ async def test_an_answer_under_way_when_the_server_drains_is_the_connections_las
         held = storage.hold()
         line.send("")
         await storage.asked.wait()
-        asyncio.get_running_loop().call_later(0.3, held.set)  # leaving the block stops the server meanwhile
+        asyncio.get_running_loop().call_later(0.3, held.set)  # leaving the block stops the server in the meantime
     head, body = await line.answer()
     assert head.startswith("HTTP/1.1 200 ")
     assert "Connection: close\r\n" in head

@@ -1,4 +1,4 @@
-"""Hooks of strategies change objects in place, so no request may hand them what the cache holds."""
+"""Hooks of strategies change objects in place, so no request may pass them cached objects."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def spoil(obj: Object) -> None:
 
 
 class Spoiling(WidgetStrategy):
-    """Spoils whatever a hook is handed."""
+    """Changes every object that a hook receives."""
 
     def prepare_for_update(self, obj: Object, old: Object) -> None:
         spoil(obj)

@@ -1,4 +1,4 @@
-"""What a client meets of HTTP itself, over TLS: hostile requests, slow and vanishing clients, websockets, the end of a server."""
+"""HTTP over TLS: hostile requests, slow and vanishing clients, websockets, the server's shutdown."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ async def test_neg_09_people_get_lines_and_programs_do_not(api: Api) -> None:
 async def test_neg_10_a_large_list_is_compressed_and_a_small_one_is_not(api: Api) -> None:
     for number in range(40):
         await api.make({**widget(f"w{number}"), "metadata": {"name": f"w{number}", "annotations": {"a": "x" * 5000}}})
-    api.session._auto_decompress = False  # the client's, so that the test sees what came
+    api.session._auto_decompress = False  # in the client, so that the test sees the received bytes
     large = await api.get("", Accept_Encoding="gzip")
     assert (large.headers["Content-Encoding"], large.headers["Vary"]) == ("gzip", "Accept-Encoding")
     plain = await api.get("", Accept_Encoding="identity")
@@ -203,7 +203,7 @@ async def _watches(api: Api) -> int:
 
 
 async def _stop(api: Api) -> None:
-    """Stop the server while clients are there."""
+    """Stop the server while clients are connected."""
     await api.process.listener.stop(delay=0, not_ready=lambda: None)
 
 
@@ -221,7 +221,7 @@ async def test_wch_16_watches_end_cleanly_and_spread_when_the_server_stops(pki: 
         while await _watches(api) < 20:
             await asyncio.sleep(0.02)
         stopping = asyncio.get_running_loop().time()
-        # The client must stay open until its watches have ended, so the server is stopped from within.
+        # The client stays open until its watches end, so the test stops the server from within.
         api.extra["stopping"] = stopping
         await _stop(api)
     assert len(ends) == 20
@@ -239,7 +239,7 @@ async def test_shd_01_a_stop_loses_no_request(pki: Pki) -> None:
                 try:
                     answer = await api.get("w1")
                 except aiohttp.ClientConnectorError:
-                    return  # it does not listen any more: the client's balancer takes another one
+                    return  # it no longer listens: the client's load balancer chooses another server
                 codes.append(answer.code)
                 if answer.code == 429:
                     assert (answer.headers["Retry-After"], answer.headers["Connection"]) == ("5", "close")

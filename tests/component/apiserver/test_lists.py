@@ -19,7 +19,7 @@ BOOKMARKED = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatc
 
 
 async def fill(api: Api, *names: str) -> int:
-    """Make widgets; return the revision of the last."""
+    """Create widgets; return the last one's revision."""
     made: Any = {}
     for name in names:
         body = widget(name, color="green" if name in "bd" else "red")
@@ -208,7 +208,7 @@ async def test_a_watch_from_a_forgotten_revision_gets_one_error_event(pki: Pki) 
 
 
 class Outliving(MemoryStorage):
-    """Stays open when a server goes."""
+    """Stays open when a server stops."""
 
     async def close(self) -> None:
         return
@@ -313,7 +313,7 @@ async def test_watches_of_every_form_are_told_the_same_at_the_same_time_and_each
 
 
 def sent_events(metrics: bytes) -> float:
-    """Return the number of events that watches were sent, as two metrics tell it."""
+    """Return the number of events sent to watches, from two metrics."""
     names = ("apiserver_watch_events_total{", "apiserver_watch_events_sizes_count{")
     lines = [line for line in metrics.decode().splitlines() if 'resource="widgets"' in line]
     counts = {sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name)) for name in names}
@@ -332,7 +332,7 @@ async def test_a_client_that_asks_for_what_we_do_not_write_gets_406(api: Api) ->
 
 
 def open_watches(metrics: bytes) -> float:
-    """Return the number of open watches that the metrics tell."""
+    """Return the number of open watches in the metrics."""
     lines = [
         line for line in metrics.decode().splitlines() if line.startswith("apiserver_longrunning_requests{") and 'verb="WATCH"' in line
     ]
@@ -362,7 +362,7 @@ async def test_a_client_that_does_not_read_holds_up_nobody(api: Api) -> None:
 
 
 async def test_a_watch_that_ends_in_the_middle_of_a_write_does_not_say_an_older_revision_than_it_told(api: Api) -> None:
-    """Its client would go on from there, and hear of deletions twice."""
+    """Otherwise its client would continue from there and receive deletions twice."""
     body = widget("big")
     body["metadata"]["annotations"] = {"a": "x" * 100_000}
     made = await api.make(body)

@@ -1,4 +1,4 @@
-"""MET-01, MET-02: the page that dashboards and alerts read."""
+"""MET-01, MET-02: the metrics for dashboards and alerts."""
 
 from __future__ import annotations
 

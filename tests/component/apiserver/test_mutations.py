@@ -1,4 +1,4 @@
-"""Whatever a client sends instead of a virtual machine or a migration, it hears what is wrong: no field makes the server fail."""
+"""Any malformed virtual machine or migration gets an error message; no field makes the server fail."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def example(name: str, **more: Any) -> Object:
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield the path of every value within."""
+    """Yield the path of every value inside."""
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, each in inner:
         yield (*path, key)
@@ -78,7 +78,7 @@ def mutated(obj: Object, path: tuple[Any, ...], junk: Any) -> Object:
 
 
 class Subject:
-    """A strategy, and everything that the machinery does with an object of it."""
+    """A strategy, and all operations of the machinery on its objects."""
 
     def __init__(self, strategy: Strategy) -> None:
         self.strategy = strategy
@@ -132,7 +132,7 @@ def test_no_field_makes_the_server_fail(strategy: Strategy, obj: Object, status:
 
 
 def outcome(subject: Subject, what: str, sent: Object, old: Object) -> int | str:
-    """Return the code that a client would get, or what went wrong in the server."""
+    """Return the client's status code, or the server's failure."""
     try:
         if what == "create":
             subject.create(sent)

@@ -1,4 +1,4 @@
-"""What kube-apiserver says of a virt-handler's token decides what that may write, whatever kind of write it is."""
+"""The node in a virt-handler's token limits its writes, whatever kind of write it is."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TYPE = {"apiVersion": "kubevirt.io/v1alpha1"}
 MACHINE = {**TYPE, "kind": "VirtualMachine", "metadata": {"name": "vm1"}, "spec": {"domain": {"memory": {"guest": "64Mi"}}}}
 MIGRATION = {**TYPE, "kind": "Migration", "metadata": {"name": "move"}, "spec": {"selector": {"name": "vm1"}}}
 MOMENT = "2026-01-01T00:00:00Z"
-"""Stands for when the server of a test began: virt-api takes no times that are far from its clock, and a run of all tests is long."""
+"""Stands for the start of a test's server: virt-api refuses times far from its clock, and a full test run is long."""
 SCHEDULED: Json = {
     "phase": "Scheduled", "attempt": 1, "attempts": [{"number": 1, "podName": "p1", "nodeName": "node1", "startTime": MOMENT}],
     "nodeName": "node1", "podName": "p1", "podUID": "uid-1", "podIP": "10.244.1.7",
@@ -65,7 +65,7 @@ def entered(status: Json, phase: str, **more: Any) -> Json:
 
 
 def launcher_pod(machine: Json, name: str, uid: str, *volumes: Json, namespace: str = "acc") -> Json:
-    """Return a pod that the machine controls, as far as virt-api looks at it."""
+    """Return a pod controlled by the VM, with the fields that virt-api reads."""
     owner = {"kind": "VirtualMachine", "name": machine["metadata"]["name"], "uid": machine["metadata"]["uid"], "controller": True}
     return {
         "metadata": {"name": name, "namespace": namespace, "uid": uid, "ownerReferences": [owner]},
@@ -75,7 +75,7 @@ def launcher_pod(machine: Json, name: str, uid: str, *volumes: Json, namespace: 
 
 @dataclass
 class Cluster:
-    """kube-apiserver's double, virt-api, and everybody who asks it."""
+    """A fake kube-apiserver, virt-api, and all their clients."""
 
     kube: FakeAPI
     pki: Pki
@@ -109,12 +109,12 @@ class Cluster:
         return found
 
     async def handler(self, node: str | None, method: str, path: str, body: Any = None, **more: Any) -> tuple[int, Any]:
-        """Ask with a token of virt-handler that names a node, as kube-apiserver passes it on."""
+        """Send a request with virt-handler's token for a node, as kube-apiserver forwards it."""
         claim = [(f"X-Remote-Extra-{CLAIM.replace('/', '%2F')}", node)] if node is not None else []
         return await self.ask(method, path, body, [("X-Remote-User", HANDLER), *claim], **more)
 
     async def put_status(self, path: str, status: Json, node: str | None = None, **more: Any) -> tuple[int, Any]:
-        """Replace a status, as virt-handler of a node or (None) as an administrator."""
+        """Replace a status, as a node's virt-handler or (None) as an administrator."""
         obj = await self.admin("GET", path.removesuffix("/status"))
         new = {**obj, "status": status}
         return (200, await self.admin("PUT", path, new)) if node is None else await self.handler(node, "PUT", path, new, **more)
@@ -290,7 +290,7 @@ async def test_the_claim_is_read_however_it_is_spelled(cluster: Cluster) -> None
 
 
 async def test_nobody_but_the_front_proxy_brings_a_claim(cluster: Cluster) -> None:
-    """A client certificate for the account's name, with the header; and a direct token, of which kube-apiserver knows no node."""
+    """By a client certificate for the account's name with the header, and by a direct token without a node."""
     obj = await cluster.admin("GET", VM)
     body = {**obj, "status": RUNNING}
     smuggled = [("X-Remote-User", "admin"), (f"X-Remote-Extra-{CLAIM.replace('/', '%2F')}", "node1")]
@@ -330,7 +330,7 @@ async def test_the_account_is_the_releases(pki: Pki, tmp_path: Path) -> None:
 
 
 async def test_a_write_is_judged_at_the_revision_that_it_replaces(pki: Pki, tmp_path: Path) -> None:
-    """The machine moves once a patch of the former node was planned: judged on the older copy it would pass."""
+    """The VM moves after a patch of the old node was planned; the older copy would allow it."""
 
     class Overtaken(MemoryStorage):
         def __init__(self) -> None:
@@ -352,7 +352,7 @@ async def test_a_write_is_judged_at_the_revision_that_it_replaces(pki: Pki, tmp_
 
 
 async def moving(cluster: Cluster, phase: str, **status: Any) -> Json:
-    """Make a Migration of vm1, which runs on node1, in a phase; return its status."""
+    """Create a Migration of vm1, which runs on node1, in a phase; return its status."""
     await cluster.put_status(VM_STATUS, RUNNING)
     await cluster.admin("POST", f"{BASE}/migrations", MIGRATION)
     made = entered(PREPARING, phase, **status)

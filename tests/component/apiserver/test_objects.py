@@ -1,4 +1,4 @@
-"""create, get, update, patch, delete of one object, over real HTTP."""
+"""Create, get, update, patch and delete one object over real HTTP."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def test_unknown_and_duplicate_fields_give_warnings_and_are_dropped(api: A
 
 
 class Talking(WidgetStrategy):
-    """Has something to say about growth, and about haste."""
+    """Warns about growth and speed."""
 
     def warnings_on_update(self, obj: Object, old: Object) -> list[str]:
         before, after = (each["spec"].get("size", 0) for each in (old, obj))

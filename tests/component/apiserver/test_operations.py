@@ -1,4 +1,4 @@
-"""What operators and the aggregator meet: health, limits, time-outs, stopping, flags; named by the rows of the checklist."""
+"""Health, limits, timeouts, shutdown and flags, as operators and the aggregator see them; named by checklist rows."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def test_req_05_a_time_that_is_none_is_refused(api: Api, text: str) -> Non
 
 
 def reading(shine: Shine) -> WidgetStrategy:
-    """Return the strategy of widgets whose subresource ``shine`` is read otherwise."""
+    """Return the strategy of widgets with this reader of the subresource ``shine``."""
     strategy = WidgetStrategy()
     strategy.reads = {"shine": shine}
     return strategy
@@ -112,7 +112,7 @@ async def test_flw_01_beyond_the_limit_is_429_and_masters_are_answered(pki: Pki)
         refused = await api.get("w1")
         assert (refused.code, refused.json["reason"], refused.headers["Retry-After"]) == (429, "TooManyRequests", "1")
         assert refused.json["message"] == "Too many requests, please try again later."
-        assert (await api.call("POST", "", widget("w2"))).code == 201  # writes have a limit of their own
+        assert (await api.call("POST", "", widget("w2"))).code == 201  # writes have a separate limit
         go.set()
         assert [(await each).code for each in waiting] == [200, 200]
 
@@ -135,7 +135,7 @@ async def test_flw_03_a_refused_body_is_not_read(pki: Pki) -> None:
 
 @asynccontextmanager
 async def fair(made: Cluster, tmp_path: Path, *more: str) -> AsyncIterator[str]:
-    """A second server beside the same cluster."""
+    """Yield the address of a second server of the same cluster."""
     async with made.kube.serving() as config:
         kubeconfig = write_kubeconfig(tmp_path / "second", config)
         given = arguments(made.pki, kubeconfig)
@@ -183,7 +183,7 @@ async def test_flw_02_it_can_be_switched_off(cluster: Cluster, tmp_path: Path) -
 
 
 async def test_imp_01_acting_as_somebody_else_is_asked_and_then_done(cluster: Cluster) -> None:
-    """The aggregator did so already for what it forwards; this is ``kubectl --as`` against our own address."""
+    """The aggregator impersonates before it forwards; this is ``kubectl --as`` on our own address."""
     headers = {"Impersonate-User": "bob", "Impersonate-Group": "g"}
     code, status = await cluster.ask("carol", headers=headers)
     assert (code, status["reason"]) == (403, "Forbidden")
@@ -238,7 +238,7 @@ async def test_auz_07_a_watch_outlives_the_right_to_it(cluster: Cluster) -> None
     session = aiohttp.ClientSession(cluster.url, connector=aiohttp.TCPConnector(ssl=cluster.pki.client("alice")))
     async with session, session.get(WIDGETS.path(NAMESPACE), params={"watch": "1", "timeoutSeconds": "5"}) as stream:
         cluster.allowed_users.clear()
-        assert (await cluster.ask("alice", method="POST", json=widget("x")))[0] == 403  # a new question
+        assert (await cluster.ask("alice", method="POST", json=widget("x")))[0] == 403  # a new review
         cluster.allowed_users.add("bob")
         assert (await cluster.ask("bob", method="POST", json=widget("y")))[0] == 201
         assert json.loads(await stream.content.readline())["object"]["metadata"]["name"] == "y"
@@ -331,7 +331,7 @@ async def test_flg_01_without_a_certificate_one_is_made(tmp_path: Path) -> None:
 
 
 async def test_shd_03_until_caches_are_complete_every_answer_is_503_and_none_404(pki: Pki) -> None:
-    """DIS-09, LST-13: the namespace controller would take a 404 for "nothing there"."""
+    """DIS-09, LST-13: the namespace controller would read a 404 as an empty collection."""
 
     class Slow(MemoryStorage):
         go = asyncio.Event()

@@ -1,4 +1,4 @@
-"""The example of a kind of one's own runs, and is as short as docs/own-kind.md says."""
+"""The example of a custom kind runs, and is as short as docs/own-kind.md says."""
 
 from __future__ import annotations
 

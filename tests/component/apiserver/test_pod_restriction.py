@@ -1,4 +1,4 @@
-"""A thief of virt-controller's token writes any status, and has a guest run in no pod but its machine's all the same."""
+"""A thief of virt-controller's token can write any status, but cannot run a guest in another VM's pod."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ PODS = "/api/v1/pods"
 async def cluster(pki: Pki, tmp_path: Path) -> AsyncIterator[Cluster]:
     async with serving(pki, tmp_path) as made:
         granted = rbac.authorizer("virt-api")
-        made.kube.authorize = lambda *request: request[1] in (REVIEWS, TOKENS) or granted(*request)  # system:auth-delegator has those
+        made.kube.authorize = lambda *request: request[1] in (REVIEWS, TOKENS) or granted(*request)  # system:auth-delegator grants these
         yield made
 
 
@@ -57,17 +57,17 @@ async def patch(cluster: Cluster, path: str, status: Json) -> tuple[int, Any]:
 
 
 async def named(cluster: Cluster, name: str, uid: str) -> tuple[int, Any]:
-    """Name a pod in the machine's status."""
+    """Name a pod in the VM's status."""
     return await patch(cluster, VM_STATUS, {"podName": name, "podUID": uid})
 
 
 async def asked(cluster: Cluster) -> list[str]:
-    """Return the pods that kube-apiserver was asked for."""
+    """Return the pods that virt-api read from kube-apiserver."""
     return [path for method, path, _ in cluster.kube.requests if method == "GET" and "/pods/" in path]
 
 
 async def test_a_machine_is_not_handed_to_a_pod_of_another_namespace(cluster: Cluster) -> None:
-    """With a Secret of that namespace in the place of the machine's own disk, and the machine as its owner, by uid."""
+    """The pod has a Secret of its namespace in place of the VM's disk, and names the VM as owner, by uid."""
     machine = await cluster.admin("GET", VM)
     await cluster.kube.put(PODS, launcher_pod(machine, "virt-launcher-vm1-aaaaa", "uid-9", SECRET, namespace="bank"))
 
@@ -89,7 +89,7 @@ async def test_the_name_of_an_own_pod_does_not_bring_in_anothers_uid(cluster: Cl
 
 @pytest.mark.parametrize(("volume", "what"), [(SECRET, "Secret password"), (CLAIM, "database"), (IMAGE, "Image evil.example/os:v1")])
 async def test_a_machine_is_not_handed_to_a_pod_that_mounts_what_it_does_not_name(cluster: Cluster, volume: Json, what: str) -> None:
-    """In its own namespace: another image with a Secret of the same namespace beside it would tell that to whoever made the image."""
+    """In the VM's own namespace: the image's author could read a Secret that the pod mounts."""
     machine = await cluster.admin("GET", VM)
     await cluster.kube.put(PODS, launcher_pod(machine, "virt-launcher-vm1-aaaaa", "uid-9", volume))
     code, status = await named(cluster, "virt-launcher-vm1-aaaaa", "uid-9")
@@ -161,7 +161,7 @@ async def test_a_guests_memory_goes_into_no_pod_of_another_namespace(cluster: Cl
 
 
 async def test_connections_to_a_guest_that_moves_are_passed_on_to_its_own_pod_and_nowhere_else(cluster: Cluster) -> None:
-    """The source's node has that pod pass them on, from its own address."""
+    """The source's node forwards them to that pod, from its own address."""
     machine = await cluster.admin("GET", VM)
     await cluster.put_status(VM_STATUS, RUNNING)
     await cluster.admin("POST", f"{BASE}/migrations", MIGRATION)
@@ -186,7 +186,7 @@ async def test_connections_to_a_guest_that_moves_are_passed_on_to_its_own_pod_an
 
 
 async def test_addresses_of_one_target_are_not_left_to_the_next(cluster: Cluster) -> None:
-    """A Migration that begins again with another pod: the address may be somebody else's by then."""
+    """The Migration begins again with another pod; by then the address may belong to another pod."""
     machine = await cluster.admin("GET", VM)
     await cluster.put_status(VM_STATUS, RUNNING)
     await cluster.admin("POST", f"{BASE}/migrations", MIGRATION)
@@ -199,7 +199,7 @@ async def test_addresses_of_one_target_are_not_left_to_the_next(cluster: Cluster
 
 
 async def test_a_machine_arrives_where_its_migration_was_admitted_without_another_look(cluster: Cluster) -> None:
-    """The guest stands still meanwhile, and kube-apiserver may be away."""
+    """The guest is paused in the meantime, and kube-apiserver may be away."""
     await cluster.put_status(VM_STATUS, RUNNING)
     move = await cluster.admin("POST", f"{BASE}/migrations", MIGRATION)
     await cluster.put_status(MOVE_STATUS, {**entered(PREPARING, "Running"), "targetAddress": "10.0.0.2:8445"})

@@ -1,4 +1,4 @@
-"""Admission policies in CEL, evaluated by a server; ``k8s.io/apiserver/pkg/admission/plugin/policy`` says what is right."""
+"""Admission policies in CEL on a real server, with ``k8s.io/apiserver/pkg/admission/plugin/policy`` as reference."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def world(pki: Pki, tmp_path: Path) -> AsyncIterator[World]:
 
 
 async def put(world: World, effect: str, spec: Json, *, name: str = "p", binding: Json | None = None) -> None:
-    """Put a policy and a binding of it, ``b-<name>``, into the cluster."""
+    """Put a policy and its binding ``b-<name>`` into the cluster."""
     constraints = {"resourceRules": RULES, "matchPolicy": "Equivalent", "namespaceSelector": {}, "objectSelector": {}}
     given = {"matchConstraints": constraints, "failurePolicy": "Fail"} | spec
     bound: Json = {"policyName": name}
@@ -121,7 +121,7 @@ async def test_parameters_come_from_config_maps_and_may_change(world: World) -> 
 
 
 async def test_parameters_of_a_kind_that_does_not_exist_fail_closed_unless_the_policy_ignores_failures(world: World) -> None:
-    """ADM-04, ADM-08: paramKind not known; failurePolicy."""
+    """ADM-04, ADM-08: unknown paramKind; failurePolicy."""
     spec = {"paramKind": {"apiVersion": "toys.test/v1", "kind": "Rule"}, "validations": [{"expression": "false"}]}
     await put(world, "validating", spec, binding={"paramRef": {"name": "x", "parameterNotFoundAction": "Deny"}})
     async with world.api() as api:
@@ -175,7 +175,7 @@ async def test_variables_conditions_and_the_namespace(world: World) -> None:
 
 
 async def test_expressions_ask_the_authorizer(world: World) -> None:
-    """ADM-04: authorizer, authorizer.requestResource; the server asks with a SubjectAccessReview."""
+    """ADM-04: authorizer, authorizer.requestResource; the server sends a SubjectAccessReview."""
     asked: list[Json] = []
 
     def review(path: str, obj: Json) -> None:
@@ -233,7 +233,7 @@ async def test_selectors_and_exclusions_narrow_a_policy(world: World) -> None:
 
 
 async def test_a_mutating_policy_adds_a_label_by_an_apply_configuration(world: World) -> None:
-    """ADM-05: ApplyConfiguration merges; what is there stays."""
+    """ADM-05: ApplyConfiguration merges with the object."""
     expression = "Object{metadata: Object.metadata{labels: {'added': 'yes'}}, spec: Object.spec{size: object.spec.size + 1}}"
     mutations = [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}}]
     await put(world, "mutating", {"mutations": mutations, "reinvocationPolicy": "Never"})
@@ -245,7 +245,7 @@ async def test_a_mutating_policy_adds_a_label_by_an_apply_configuration(world: W
 
 
 async def test_a_mutating_policy_adds_a_label_by_a_json_patch(world: World) -> None:
-    """ADM-05: JSONPatch, escapeKey, conditions, and a test that fails leaves the object as it is."""
+    """ADM-05: JSONPatch, escapeKey, conditions; a failing test operation leaves the object unchanged."""
     expression = """
       !has(object.metadata.labels) ? [
         JSONPatch{op: 'add', path: '/metadata/labels', value: {'example.test/added': 'yes'}},
@@ -261,7 +261,7 @@ async def test_a_mutating_policy_adds_a_label_by_a_json_patch(world: World) -> N
 
 
 async def test_a_mutation_that_cannot_be_applied_refuses_the_request(world: World) -> None:
-    """ADM-05: Go's message; atomic lists must not be merged; names of types must fit their place."""
+    """ADM-05: Go's message; atomic lists are not merged; type names must fit their place."""
     cases = {
         "Object{metadata: Object.metadata{managedFields: []}}": (
             "error applying patch: invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: .metadata.managedFields"
@@ -325,7 +325,7 @@ async def test_a_mutation_that_cannot_be_applied_refuses_the_request(world: Worl
 async def test_a_json_patch_of_a_policy_must_leave_the_object_that_it_was(
     world: World, operation: str, failure: str, code: int, message: str
 ) -> None:
-    """ADM-05: Go's words, where it has some that help; what comes of a patch is not for the failurePolicy."""
+    """ADM-05: Go's messages where they help; failurePolicy does not cover a patch's result."""
     mutations = [{"patchType": "JSONPatch", "jsonPatch": {"expression": f"[JSONPatch{{{operation}}}]"}}]
     await put(world, "mutating", {"mutations": mutations, "reinvocationPolicy": "Never", "failurePolicy": failure})
     async with world.api() as api:
@@ -334,7 +334,7 @@ async def test_a_json_patch_of_a_policy_must_leave_the_object_that_it_was(
 
 
 async def test_a_policy_cannot_move_an_object_by_an_apply_configuration(world: World) -> None:
-    """ADM-05: its key would be in one namespace, and itself in another."""
+    """ADM-05: otherwise its key would name one namespace, and its metadata another."""
     expression = "Object{metadata: Object.metadata{namespace: 'other'}}"
     mutations = [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}}]
     await put(world, "mutating", {"mutations": mutations, "reinvocationPolicy": "Never"})
@@ -343,7 +343,7 @@ async def test_a_policy_cannot_move_an_object_by_an_apply_configuration(world: W
 
 
 async def test_a_policy_may_be_about_how_something_is_deleted(world: World) -> None:
-    """ADM-04: ``kubectl delete --force --grace-period=0``, said in the body or in the query."""
+    """ADM-04: ``kubectl delete --force --grace-period=0``, in the body or in the query."""
     expression = "request.operation != 'DELETE' || !has(request.options.gracePeriodSeconds) || request.options.gracePeriodSeconds > 0"
     await put(world, "validating", {"validations": [{"expression": expression}]})
     async with world.api() as api:
@@ -388,7 +388,7 @@ async def test_match_conditions_of_webhooks_are_evaluated(world: World) -> None:
 
 
 async def test_nothing_is_admitted_before_the_policies_are_known(world: World) -> None:
-    """ADM-08: a server that starts fails closed; without the kinds in the cluster there is nothing to wait for."""
+    """ADM-08: a starting server fails closed; if the cluster lacks these kinds, it does not wait."""
     world.kube.authorize = lambda _method, path, _query: "admissionpolic" not in path
     async with world.api(times=Times(admission=0.2)) as api:
         answer = await api.call("POST", "", widget())

@@ -1,4 +1,4 @@
-"""Parameters of policies: followed on demand, of any kind, as long as somebody wants them."""
+"""Parameters of policies: informers for any kind, started on demand and stopped after use."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ async def test_parameters_of_the_cluster_are_in_no_namespace() -> None:
 
 
 async def test_what_may_not_be_read_fails_until_it_may(caplog: pytest.LogCaptureFixture) -> None:
-    """ADM-04, ADM-08: the operator grants reading a kind; until then policies that use it fail, and the log says what to grant."""
+    """ADM-04, ADM-08: policies fail until the operator grants reading their kind; the log names the missing right."""
     kube = FakeAPI()
     await kube.put(RULES, {"metadata": {"namespace": "a", "name": "x"}})
     kube.authorize = lambda _method, path, _query: path != RULES
@@ -103,7 +103,7 @@ async def test_what_may_not_be_read_fails_until_it_may(caplog: pytest.LogCapture
 
 
 async def test_a_kind_that_nobody_wants_any_more_is_not_followed() -> None:
-    """ADM-04: informers of parameters end with the last policy that names their kind."""
+    """ADM-04: an informer of parameters ends with the last policy that names its kind."""
     kube = FakeAPI()
     async with following(kube) as params:
         params.want({RULE, SCOPE})

@@ -1,4 +1,4 @@
-"""QUO-01: what virt-api's account may do with quotas, by the real kube-apiserver with the chart's policy in it."""
+"""QUO-01: virt-api's rights on quotas, on the real kube-apiserver with the chart's policy."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         code, answer = known.ask("PUT", f"{QUOTAS}/q/status", QUOTA, user="")
         assert code == http.client.OK, answer
         deadline = time.monotonic() + 60
-        while write(known, changed(hard={**HARD, MACHINES: "9"}))[0] != http.client.FORBIDDEN:  # until the policy is known
+        while write(known, changed(hard={**HARD, MACHINES: "9"}))[0] != http.client.FORBIDDEN:  # until kube-apiserver has the policy
             assert time.monotonic() < deadline
             known.ask("PUT", f"{QUOTAS}/q/status", QUOTA, user="")
             time.sleep(0.2)

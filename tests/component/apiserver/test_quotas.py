@@ -48,7 +48,7 @@ async def codes(api: Api, names: list[str]) -> list[int]:
 
 
 async def test_one_too_many_is_forbidden(world: World) -> None:
-    """QUO-01: with Go's words; a dry run is judged and not counted; other namespaces are free."""
+    """QUO-01: Go's message; dry runs are checked but not counted; other namespaces are unaffected."""
     await put(world, "1")
     async with world.api(ON) as api:
         assert (await api.call("POST", "?dryRun=All", widget())).code == 201
@@ -73,7 +73,7 @@ async def test_it_is_off_by_default(world: World) -> None:
 
 
 async def test_a_crowd_gets_what_there_is_in_few_writes(world: World) -> None:
-    """QUO-01: no more than allowed, and those who wait together are written together."""
+    """QUO-01: no more than allowed, and one write counts all waiting requests."""
     await put(world, "7")
     async with world.api(ON) as api:
         assert await codes(api, [f"w{number}" for number in range(20)]) == [201] * 7 + [403] * 13
@@ -82,7 +82,7 @@ async def test_a_crowd_gets_what_there_is_in_few_writes(world: World) -> None:
 
 
 async def test_what_another_server_took_is_seen_in_the_conflict(world: World) -> None:
-    """QUO-01: two servers together admit what one would, even when they hear of each other late."""
+    """QUO-01: two servers together admit as many as one, even with late events."""
     await put(world, "6")
     async with world.api(ON) as one, world.api(ON) as other:
         world.kube.drop_events(on=True)
@@ -94,7 +94,7 @@ async def test_what_another_server_took_is_seen_in_the_conflict(world: World) ->
 
 
 async def test_a_cluster_that_refuses_the_write_refuses_the_object(world: World) -> None:
-    """QUO-01: what cannot be counted is not admitted."""
+    """QUO-01: an object that cannot be counted is not admitted."""
     await put(world, "5")
 
     def authorize(method: str, path: str, query: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Subresources that can only be read: discovery, OpenAPI, rights, and what they answer."""
+"""Read-only subresources: discovery, OpenAPI, rights, and responses."""
 
 from __future__ import annotations
 

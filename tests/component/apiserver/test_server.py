@@ -1,4 +1,4 @@
-"""Everything around the objects: discovery, documents, bodies, credentials, limits, health, streams, the end."""
+"""Everything around the objects: discovery, documents, bodies, credentials, limits, health, streams, shutdown."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ async def test_no_body_makes_the_server_fail(api: Api) -> None:
         for method, path in (("POST", ""), ("PUT", "w1"), ("PATCH", "w1"), ("DELETE", "w1")):
             kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
             answer = await api.call(method, path, body, Content_Type=kind)
-            code = 404 if (method, body) == ("DELETE", b"null") else 400  # null are options of which none is given
+            code = 404 if (method, body) == ("DELETE", b"null") else 400  # null means no options
             assert (answer.code, answer.json["kind"]) == (code, "Status"), (method, body, answer.body)
 
 
@@ -162,7 +162,7 @@ WHERE = "it cannot be reached at http://192.0.2.1:2379"
 
 
 class Broken(MemoryStorage):
-    """A storage that can be out."""
+    """A storage that can fail."""
 
     out = False
 
@@ -178,7 +178,7 @@ class Broken(MemoryStorage):
 
 
 async def test_an_outage_of_storage_is_503_or_504_and_heals(pki: Pki, caplog: pytest.LogCaptureFixture) -> None:
-    """Where the storage is, the log says, and no answer."""
+    """Only the log names the storage, no response does."""
     storage = Broken()
     async with serving(pki, storage=storage) as api:
         await api.make(widget())
@@ -263,7 +263,7 @@ async def test_requests_beyond_the_limit_are_429(pki: Pki) -> None:
 
 
 async def echo(request: web.BaseRequest) -> web.StreamResponse:
-    """Send everything back; ``bye`` closes with a reason."""
+    """Echo all messages; ``bye`` closes with a reason."""
     if request.path == "/off":
         return web.json_response(BadRequest("the guest is off").to_json(), status=400)
     socket = web.WebSocketResponse(protocols=("plain.example.test",))

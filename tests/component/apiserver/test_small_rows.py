@@ -1,4 +1,4 @@
-"""Rows of docs/apiserver-checklist.md that are one request or two."""
+"""Rows of docs/apiserver-checklist.md that take one or two requests."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ async def test_agg_10_discovery_says_what_kubectl_resolves_short_names_by(api: A
 
 
 class Unlucky(WidgetStrategy):
-    """Has the names that are generated be these."""
+    """Generates these names."""
 
     drawn: Iterator[str] = iter(())
 
@@ -188,7 +188,7 @@ async def test_wch_05_bookmarks_come_from_time_to_time_though_nothing_happens(ap
 
 
 class Counting(OldWidgetStrategy):
-    """Counts how often an object is turned into the old version, which each encoding of it begins with."""
+    """Counts conversions to the old version; each encoding starts with one."""
 
     shown = 0
 
@@ -274,7 +274,7 @@ async def test_shd_01_a_server_that_stops_is_unready_at_once_and_serves_on_until
 
 
 class Noting(WidgetStrategy):
-    """Notes the turns of the event loop in which rows of tables are made."""
+    """Records the turns of the event loop that make table rows."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -286,14 +286,14 @@ class Noting(WidgetStrategy):
         return super().cells(obj, now)
 
     async def others(self) -> None:
-        """Count the turns, as one who is served in each of them."""
+        """Count the turns, as another task of the event loop."""
         while True:
             self.turns += 1
             await asyncio.sleep(0)
 
 
 class Slow(Noting):
-    """Makes rows each of which takes all the time that there is for many."""
+    """Makes rows that each use up the time of one turn."""
 
     def cells(self, obj: Object, now: datetime) -> list[Any]:
         time.sleep(TURN_SECONDS)
@@ -302,7 +302,7 @@ class Slow(Noting):
 
 @pytest.mark.parametrize("strategy", [Noting()])
 async def test_a_long_table_is_made_in_pieces_between_which_others_are_served(api: Api, strategy: Noting) -> None:
-    """docs/differences.md; the answer is what single pieces would be."""
+    """See docs/differences.md; the answer equals that of single pages."""
     count = 3 * MOST
     async with asyncio.TaskGroup() as tasks:
         for number in range(count):

@@ -1,4 +1,4 @@
-"""The rows STO of the acceptance table, on a server over a real etcd."""
+"""The STO rows of the checklist, on a server over a real etcd."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PREFIX = f"/registry/example.test/widgets/{NAMESPACE}/"
 
 @pytest.fixture
 async def etcd(etcd_server: EtcdServer) -> Any:
-    """The etcd itself, to look behind the server's back; what earlier tests left there is gone."""
+    """Yield direct access to etcd, without data of earlier tests."""
     storage = EtcdStorage(Settings((etcd_server.endpoint,)))
     while (page := await storage.range("", limit=100)).entries:
         await storage.commit([], [Delete(entry.key) for entry in page.entries])
@@ -192,7 +192,7 @@ async def test_sto_06_a_key_management_service_takes_over_rotates_and_fails_with
         made = await api.make(widget("w1"))
         provider = f"{{kms: {{apiVersion: v2, name: one, endpoint: 'unix://{tmp_path}/kms.sock'}}}}"
         file.write_text(file.read_text().replace("providers: [", f"providers: [{provider}, "))
-        await asyncio.sleep(0.2)  # the service is not there: nothing changes
+        await asyncio.sleep(0.2)  # the service is missing: nothing changes
         await api.make(widget("w2"))
         assert (await entry_of(etcd, "w2")).value.startswith(b"k8s:enc:aesgcm:v1:old:")
         async with kms.serving(tmp_path / "kms.sock"):

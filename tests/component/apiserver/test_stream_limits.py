@@ -1,4 +1,4 @@
-"""Streams of a client that wants too many, or more than it reads."""
+"""Clients with too many streams, or with streams that they do not read."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def refused(session: aiohttp.ClientSession, url: str) -> str:
 
 
 async def until_open(session: aiohttp.ClientSession, url: str) -> aiohttp.ClientWebSocketResponse:
-    """Open a stream, once another one's end was noticed."""
+    """Open a stream, once the server has noticed another one's end."""
     async with asyncio.timeout(30):
         while True:
             try:
@@ -70,7 +70,7 @@ async def test_one_stream_too_many_is_answered_before_the_upgrade_and_says_how_m
         )
         await streams.enter_async_context(alice.ws_connect(other))
         assert "3 of yours are open on this server, and 3 is the limit" in await refused(alice, other)
-        first = await streams.enter_async_context(bob.ws_connect(url))  # whoever opens all that it may locks nobody out
+        first = await streams.enter_async_context(bob.ws_connect(url))  # a client at its limit blocks no other client
         await first.send_bytes(b"x")
         assert await first.receive_bytes() == b"x"
         assert "4 are open on this server, and 4 is the limit" in await refused(bob, url)
@@ -112,7 +112,7 @@ async def test_a_dial_that_fails_or_is_given_up_holds_no_place(pki: Pki, limited
             before = asked
             async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
                 opening = tasks.create_task(until_open(alice, url))
-                while asked == before:  # the server of the stream is dialled once there is a place
+                while asked == before:  # the server dials the stream's target once there is a place
                     await asyncio.sleep(0.02)
                 opening.cancel()
             assert asked == before + 1
@@ -123,7 +123,7 @@ async def test_a_dial_that_fails_or_is_given_up_holds_no_place(pki: Pki, limited
 
 
 class Held(Tap):
-    """A stream whose server is told whose it is."""
+    """A stream whose target learns its user."""
 
     holder_header = "X-Whose"
 
@@ -176,7 +176,7 @@ async def test_what_waits_at_the_server_of_a_stream_that_reads_nothing_is_bounde
             async with asyncio.timeout(3):
                 for _ in range((64 << 20) // max(len(message), 64)):
                     await stream.send_bytes(message)
-                    await asyncio.sleep(0)  # the servers are in this loop, too
+                    await asyncio.sleep(0)  # the servers use this loop as well
 
         with pytest.raises(TimeoutError):
             await flood()
@@ -209,7 +209,7 @@ async def test_no_compression_is_agreed_on_either_way(pki: Pki, limited: Api) ->
 
 
 async def test_what_the_kernel_keeps_of_a_stream_is_bounded_on_both_of_our_sides(pki: Pki, limited: Api) -> None:
-    """It grows to megabytes by itself, which count as memory of the pod."""
+    """Otherwise it would grow to megabytes, which count as the pod's memory."""
     async with tapped(pki, limited) as url, session_of(pki, "alice") as alice:
         before = narrowed()
         async with alice.ws_connect(url):
@@ -217,7 +217,7 @@ async def test_what_the_kernel_keeps_of_a_stream_is_bounded_on_both_of_our_sides
 
 
 def narrowed() -> set[str]:
-    """Return the sockets of this process for which the kernel keeps what is said of streams."""
+    """Return the sockets of this process with limited buffers in the kernel."""
     found = set()
     for each in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError), socket.socket(fileno=os.dup(int(each.name))) as one:

@@ -1,4 +1,4 @@
-"""Who may open a stream, how long, and from which pages: over real websockets, with a double of kube-apiserver that judges."""
+"""Rights to open streams, their duration, and allowed origins: real websockets with a fake, authorizing kube-apiserver."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ OWNER = "owner"
 
 @dataclass
 class Rights:
-    """The cluster's roles and tokens, which change while the test runs; ``owner`` may everything."""
+    """The cluster's roles and tokens, which the test changes; ``owner`` has all rights."""
 
     granted: dict[str, set[str]] = field(default_factory=dict)
     """Verbs on the stream, by user."""
@@ -55,7 +55,7 @@ class Rights:
 
 @dataclass
 class Scene:
-    """A server whose widget has a stream, what was dialled behind it, and what was typed there."""
+    """A server of widgets with a stream, the dialled connections, and the typed bytes."""
 
     rights: Rights
     kube: FakeAPI
@@ -82,7 +82,7 @@ class Scene:
             yield session
 
     async def refusal(self, path: str = TAP, **headers: str) -> tuple[int, Any]:
-        """Return what whoever asks for a websocket is answered instead."""
+        """Return the status and body of a refused websocket."""
         given = {key.replace("_", "-"): value for key, value in headers.items()}
         upgrade = {
             "Connection": "Upgrade",
@@ -108,7 +108,7 @@ async def scene_of(pki: Pki, directory: Path, *flags: str, times: Times | None =
                 f"--tls-cert-file={pki.directory / 'server.crt'}", f"--tls-private-key-file={pki.directory / 'server.key'}",
                 f"--kubeconfig={write_kubeconfig(directory / 'kubeconfig', config)}",
                 "--authentication-token-webhook-cache-ttl=0s",
-                # What was remembered of rights must not count for streams.
+                # Cached reviews must not count for streams.
                 "--authorization-webhook-cache-authorized-ttl=1h",
                 *flags,
             ]
@@ -127,11 +127,11 @@ async def scene_of(pki: Pki, directory: Path, *flags: str, times: Times | None =
 
 
 QUICK = Times(stream_check=(0.05, 0.1), stream_shared=0.05)
-"""Streams are judged again every tenth of a second instead of every half minute."""
+"""Streams are reviewed every tenth of a second instead of every half minute."""
 
 
 class Picture(Tap):
-    """A stream that only shows."""
+    """A read-only stream."""
 
     interactive = False
 
@@ -144,19 +144,19 @@ async def scene(pki: Pki, tmp_path: Path, tap: Tap) -> AsyncIterator[Scene]:
 
 @pytest.fixture
 def tap() -> Tap:
-    """Return the stream of a widget; a test that needs another one gives it as its parameter ``tap``."""
+    """Return the stream of a widget. A test overrides it with its parameter ``tap``."""
     return Tap()
 
 
 async def spoken(socket: aiohttp.ClientWebSocketResponse) -> None:
-    """See that a stream works."""
+    """Check that a stream works."""
     await socket.send_bytes(b"x")
     assert await socket.receive_bytes() == b"x"
 
 
 async def closed(socket: aiohttp.ClientWebSocketResponse) -> tuple[Any, Any]:
     """Return close code and reason of a stream that ends soon."""
-    async with asyncio.timeout(20):  # less than half a minute, after which it is judged again anyway
+    async with asyncio.timeout(20):  # less than half a minute, the time of the next regular review
         message = await socket.receive()
     assert message.type is aiohttp.WSMsgType.CLOSE, message
     return message.data, message.extra
@@ -175,7 +175,7 @@ async def test_whoever_may_only_read_does_not_type_and_nothing_is_dialled(scene:
     code, status = await scene.refusal(X_Remote_User="writer")
     assert (code, 'cannot get resource "widgets/tap"' in status["message"]) == (403, True)
     code, status = await scene.refusal(f"{WIDGETS.path('acc')}/nope/tap", X_Remote_User="reader")
-    assert code == 403  # and not 404: who may not, does not learn what there is
+    assert code == 403  # not 404: unauthorized clients do not learn what exists
     assert scene.dialled == 0
     counted = [each for each in (await scene.api.get("/metrics")).body.decode().splitlines() if each.startswith("apiserver_request_total")]
     assert [each for each in counted if 'code="403"' in each and 'verb="CONNECT"' in each and 'subresource="tap"' in each]
@@ -208,7 +208,7 @@ async def test_a_stream_ends_when_a_right_to_it_is_withdrawn(scene: Scene, left:
         await spoken(alice)
         scene.rights.granted["alice"] = left
         code, reason = await closed(alice)
-        # Rights are asked for one after the other: where both go in between, the second is the one that is missed.
+        # The server asks for one right after the other. If both are withdrawn in between, the message names the second.
         gone = {"get", "create"} - left
         assert (code, reason) in {(1008, f"your right to {verb} widgets/tap was withdrawn") for verb in gone}
         await spoken(bob)
@@ -233,7 +233,7 @@ async def test_a_stream_goes_on_while_kube_apiserver_is_away(scene: Scene) -> No
     scene.rights.granted = {"alice": {"get", "create"}}
     async with scene.proxied() as session, session.ws_connect(TAP, headers={"X-Remote-User": "alice"}) as socket:
         await spoken(socket)
-        scene.kube.authorize = lambda *_: False  # 403 to our own questions: nobody can say
+        scene.kube.authorize = lambda *_: False  # 403 to our own reviews: no answer is possible
         while not scene.kube.forbidden:
             await asyncio.sleep(0.02)
         await asyncio.sleep(0.3)
@@ -280,7 +280,7 @@ async def test_a_stream_that_a_page_of_another_host_opens_is_refused(scene: Scen
         async with session.ws_connect(TAP, headers=browser, origin=own) as socket:
             await spoken(socket)
         async with session.get(TAP.removesuffix("/w1/tap"), headers={**browser, "Origin": EVIL}) as answer:
-            assert answer.status == 200  # no websocket: its browser keeps the answer from the page
+            assert answer.status == 200  # not a websocket: the browser hides the answer from the page
             assert not [each for each in answer.headers if each.lower().startswith("access-control")]
 
 
@@ -295,9 +295,9 @@ async def test_a_watch_over_a_websocket_is_never_refused_for_its_origin(scene: S
 
 
 async def test_programs_that_say_an_origin_open_streams_and_watches(scene: Scene) -> None:
-    """Dial with websocket-client, which Python's kubernetes.stream is made of: it says an Origin, and so does fabric8.
+    """Dial with websocket-client, which kubernetes.stream uses.
 
-    ``Host`` is another one than the page's, as the aggregator makes it.
+    It sends an Origin, as fabric8 does. ``Host`` differs from it, because the aggregator changes it.
     """
     scene.rights.granted = {"alice": {"get", "create", "watch", "list"}}
     scene.rights.tokens = {"secret": "alice"}

@@ -1,4 +1,4 @@
-"""TRC-01: spans of requests, at a collector that speaks OTLP over gRPC."""
+"""TRC-01: spans of requests, sent to a collector by OTLP over gRPC."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PARENT = f"00-{TRACE}-b7ad6b7169203331-01"
 
 @dataclass
 class Collector(trace_service_pb2_grpc.TraceServiceServicer):
-    """Keeps what it is sent."""
+    """Keeps the received spans."""
 
     port: int = 0
     spans: list[Span] = field(default_factory=list)
@@ -86,7 +86,7 @@ async def test_trc_01_a_privileged_callers_trace_goes_on(pki: Pki, tmp_path: Pat
             answer = await admin.call("POST", "", widget("w1"), traceparent=PARENT)
             assert answer.code == 201
             assert (await admin.get("absent", traceparent=PARENT)).code == 404
-            await admin.get("w1")  # nobody asked for a trace
+            await admin.get("w1")  # without a trace context
         (created,) = [each for each in collector.of(TRACE) if each.name.startswith("POST")]
         (absent,) = [each for each in collector.of(TRACE) if each.name.startswith("GET")]
         (commit,) = [each for each in collector.spans if each.name == "etcdserverpb.KV/Txn"]
@@ -98,7 +98,7 @@ async def test_trc_01_a_privileged_callers_trace_goes_on(pki: Pki, tmp_path: Pat
     assert (told["http.response.status_code"], told["audit-id"]) == (201, answer.headers["Audit-Id"])
     assert absent.name == "GET /apis/example.test/v1/namespaces/{:namespace}/widgets/{:name}"
     assert attributes(absent)["http.response.status_code"] == 404
-    assert absent.status.code == 0  # the client's mistake
+    assert absent.status.code == 0  # a client error
     assert (commit.trace_id, commit.parent_span_id) == (created.trace_id, created.span_id)
     assert {each.trace_id.hex() for each in collector.spans} == {TRACE}
 

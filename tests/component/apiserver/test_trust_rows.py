@@ -1,4 +1,4 @@
-"""Rows of docs/apiserver-checklist.md about whom the server trusts, and whom it asks."""
+"""Rows of docs/apiserver-checklist.md about trusted clients and trusted servers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ __all__ = ["cluster"]  # the fixture
 
 
 async def serial(api: Api, pki: Pki) -> str:
-    """Return the serial number of the certificate that a new connection is shown."""
+    """Return the serial number of the server's certificate on a new connection."""
     host, _, port = api.url.removeprefix("https://").rpartition(":")
     _, writer = await asyncio.open_connection(host, int(port), ssl=pki.client())
     found: Any = writer.get_extra_info("ssl_object").getpeercert()["serialNumber"]
@@ -65,7 +65,7 @@ async def test_agg_04_new_certificates_and_new_authorities_of_clients_count_with
                 async with session.get(f"{api.url}/apis") as answer:
                     return answer.status
             except aiohttp.ClientError:
-                return 0  # Python's TLS refuses the certificate of a stranger while shaking hands
+                return 0  # Python's TLS rejects an unknown certificate during the handshake
 
     async with (
         running.running(quick, lambda _: Kinds((WidgetStrategy(),)), MemoryStorage()) as (host, port),
@@ -130,7 +130,7 @@ async def test_aun_11_each_kubeconfig_is_used_for_what_it_is_for(pki: Pki, tmp_p
 
 
 async def test_oas_12_and_aun_08_whoever_is_known_may_read_the_documents_without_groups_of_their_own(cluster: Cluster) -> None:
-    """kube-apiserver's aggregator fetches them as a user without any group; the cluster's roles are for ``system:authenticated``."""
+    """The aggregator of kube-apiserver reads them as a user without groups, but the cluster's roles are for ``system:authenticated``."""
     cluster.allowed_users.add("system:aggregator")
     for path in ("/openapi/v3", "/openapi/v2"):
         code, _ = await cluster.ask("front-proxy-client", cluster.proxies, path=path, headers={"X-Remote-User": "system:aggregator"})
@@ -163,7 +163,7 @@ async def test_aun_04_a_certificate_for_servers_names_nobody(cluster: Cluster) -
             async with session.get(WIDGETS.path("acc")) as answer:
                 assert answer.status == 401
         except aiohttp.ClientError:
-            pass  # refused while shaking hands
+            pass  # rejected during the handshake
     assert not any(each["user"] == "alice" for each in cluster.reviews)
 
 

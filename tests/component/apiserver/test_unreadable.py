@@ -1,4 +1,4 @@
-"""What storage holds and nobody can read: reported, in nobody's way, and removable (STO-08); a cache that is wrong (STO-11)."""
+"""Unreadable entries in storage: reported, harmless to others, removable (STO-08); a wrong cache (STO-11)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What peers can take of a server before they have shown who they are, over TLS, with the limits that it has by default.
+"""Resources that unauthenticated peers can use, over TLS with the default limits.
 
-`make bench-attacks` measures the same in memory and time; here it is counted.
+`make bench-attacks` measures memory and time; these tests count.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PER_ADDRESS, STRANGERS, SHAKING, SHAKING_PER_ADDRESS = 64, 512, 1024, 512
 
 @dataclass
 class Exposed:
-    """A server whose inside can be looked at, and attackers before it."""
+    """A server with inspectable internals, and its attackers."""
 
     api: Api
     listener: listening.Listener
@@ -53,11 +53,11 @@ class Exposed:
 
     @property
     def strangers(self) -> int:
-        """Connections whose handshake is over, and whose client has shown no certificate."""
+        """Return the connections with a finished handshake and without a client certificate."""
         return sum(each.certificate is None for each in self._connections())
 
     def waiting(self) -> int:
-        """Return the most bytes that wait on one connection to be answered."""
+        """Return the largest number of unanswered bytes on one connection."""
         return max(len(each._reader) for each in self._connections())
 
     def _connections(self) -> list[Connection]:
@@ -78,7 +78,7 @@ class Exposed:
             return False
 
     async def serves(self, pki: Pki) -> bool:
-        """Return whether whoever has a certificate is served on a new connection, from the attackers' own address."""
+        """Return whether a new connection with a certificate is served, from the attackers' own address."""
         async with asyncio.timeout(10):
             reader, writer = await asyncio.open_connection("127.0.0.1", self.port, ssl=pki.client("developer"), local_addr=(HERE, 0))
             writer.write(b"GET %b/w1 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" % WIDGETS.path("acc").encode())
@@ -100,7 +100,7 @@ async def exposing(pki: Pki, *flags: str, times: Times | None = None) -> AsyncIt
 
 
 def allowing(**seconds: Any) -> Times:
-    """Return times with others for clients that are not verified."""
+    """Return times with other limits for unverified clients."""
     settings = Times().connections
     return Times(connections=replace(settings, unverified=replace(settings.unverified, **seconds)))
 
@@ -112,7 +112,7 @@ async def exposed(pki: Pki) -> AsyncIterator[Exposed]:
 
 
 async def gone(wires: Sequence[Wire], count: int) -> bool:
-    """Return whether so many of the connections end, and no more."""
+    """Return whether exactly ``count`` of the connections end."""
     async with asyncio.timeout(10):
         while sum(not each.is_open for each in wires) < count:
             await asyncio.sleep(0.02)
@@ -252,7 +252,7 @@ async def test_a_body_is_not_read_before_it_is_known_who_sends_it(pki: Pki) -> N
 
 
 async def test_a_flood_of_handshakes_leaves_those_who_are_known_their_turn(exposed: Exposed, pki: Pki) -> None:
-    """The flood is as much as the server can do; every one of the requests is answered all the same."""
+    """The flood uses the whole server, and every request still gets an answer."""
     stop = asyncio.Event()
     hello = (await exposed.connect(shaken=False)).hello()
 

@@ -1,4 +1,4 @@
-"""Two served versions of one kind: what is stored once is shown, changed and watched through both."""
+"""Two served versions of one kind: both show, change and watch the stored object."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls of webhooks as such: names, certificates, connections."""
+"""HTTPS calls to webhooks: names, certificates, connections."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 
 
 class Loopback:
-    """Every name is here."""
+    """Resolves every name to loopback."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -36,7 +36,7 @@ class Loopback:
 
 
 class Server:
-    """Speaks as little HTTP as a webhook needs; may hang up after an answer."""
+    """A minimal HTTP server for a webhook; may close after an answer."""
 
     def __init__(self) -> None:
         self.connections = 0
@@ -79,7 +79,7 @@ def hook(pki: Pki, port: int, service: str = "hooks") -> Webhook:
 
 
 async def test_a_service_is_found_by_its_name_and_must_prove_it(pki: Pki) -> None:
-    """ADM-03: the certificate is for the Service's name, whatever address that has."""
+    """ADM-03: the certificate is for the Service's name, whatever its address."""
     loopback = Loopback()
     async with serving(pki, "hooks.acc.svc") as (server, port), Caller(Credentials({}), resolve=loopback) as caller:
         assert await caller.call(hook(pki, port), b"{}") == b"{}"
@@ -91,7 +91,7 @@ async def test_a_service_is_found_by_its_name_and_must_prove_it(pki: Pki) -> Non
 
 
 async def test_another_authority_is_another_connection(pki: Pki) -> None:
-    """ADM-03: a connection that one configuration trusts is not used for another, which does not."""
+    """ADM-03: configurations with different authorities do not share a connection."""
     stranger = new_authority("stranger", HOUR, datetime.now(UTC)).certificate.decode()
     async with serving(pki, "hooks.acc.svc") as (_, port), Caller(Credentials({}), resolve=Loopback()) as caller:
         good = hook(pki, port)
@@ -101,7 +101,7 @@ async def test_another_authority_is_another_connection(pki: Pki) -> None:
 
 
 async def test_a_connection_that_ended_while_it_was_idle_is_replaced(pki: Pki) -> None:
-    """ADM-03: a server that hangs up after its answer costs no request."""
+    """ADM-03: a server that closes after its answer costs no request."""
     async with serving(pki, "hooks.acc.svc") as (server, port), Caller(Credentials({}), resolve=Loopback()) as caller:
         server.hangs_up = True
         for _ in range(5):
@@ -110,7 +110,7 @@ async def test_a_connection_that_ended_while_it_was_idle_is_replaced(pki: Pki) -
 
 
 async def test_a_client_certificate_is_shown_to_whom_it_is_for(pki: Pki) -> None:
-    """ADM-03: credentials by host; one that was renewed is the one to show."""
+    """ADM-03: credentials by host; a renewed certificate is used."""
     certificate, key = pki.issued("hook-client", Profile("virt-api", client=True))
     credentials = Credentials({"*.acc.svc": Credential(certificate_file=certificate, key_file=key)})
     async with serving(pki, "hooks.acc.svc") as (server, port), Caller(credentials, resolve=Loopback()) as caller:

@@ -1,4 +1,4 @@
-"""Admission webhooks, asked by a server over TLS; ``k8s.io/apiserver/pkg/admission/plugin/webhook`` says what is right."""
+"""Admission webhooks called over TLS by a real server, with ``k8s.io/apiserver/pkg/admission/plugin/webhook`` as reference."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def only_creates(review: Json) -> Json:
 
 
 async def test_a_validating_webhook_denies_a_creation(world: World) -> None:
-    """ADM-01, ADM-03: the client reads who denied it, and why."""
+    """ADM-01, ADM-03: the client learns which webhook denied it, and why."""
     await world.validating(world.hook("deny", no_means))
     async with world.api() as api:
         answer = await api.call("POST", "", widget())
@@ -75,7 +75,7 @@ async def test_the_request_that_a_webhook_sees(world: World) -> None:
 
 
 async def test_mutating_webhooks_run_in_order_before_validation_and_validating_ones_see_the_result(world: World) -> None:
-    """ADM-03, CRE-11: decode, mutate, default, validate, ask, write."""
+    """ADM-03, CRE-11: decode, mutate, default, validate, call validating webhooks, write."""
 
     def grow(review: Json) -> Json:
         return patch(review, {"op": "replace", "path": "/spec/size", "value": review["request"]["object"]["spec"]["size"] + 1})
@@ -92,7 +92,7 @@ async def test_mutating_webhooks_run_in_order_before_validation_and_validating_o
 
 
 async def test_what_a_mutating_webhook_makes_is_validated(world: World) -> None:
-    """CRE-11: a mutating webhook cannot get past the rules of the kind, nor leave a misshapen object."""
+    """CRE-11: a mutating webhook cannot bypass the kind's rules or leave a malformed object."""
     bad: list[Json] = [{"op": "replace", "path": "/spec/size", "value": -1}]
     await world.mutating(world.hook("bad", lambda review: patch(review, *bad)))
     async with world.api() as api:
@@ -111,7 +111,7 @@ async def test_what_a_mutating_webhook_makes_is_validated(world: World) -> None:
 
 
 async def test_a_webhook_is_called_again_after_a_later_change_if_it_asks_for_that(world: World) -> None:
-    """ADM-03: reinvocationPolicy; whoever was not called in the first round is not called in the second."""
+    """ADM-03: reinvocationPolicy; a webhook that was not called in the first round is not called in the second."""
     late = {"matchLabels": {"late": "yes"}}
     await world.mutating(
         world.hook("again", lambda review: label(review, "again", str(len(world.hooks["again"].reviews))), reinvocationPolicy="IfNeeded"),
@@ -136,7 +136,7 @@ async def test_nobody_is_called_again_when_nothing_changed_afterwards(world: Wor
 
 
 async def test_validating_webhooks_are_asked_at_once(world: World) -> None:
-    """ADM-03: three that think for 1.5 s do not take 4.5; the first in order is what the client hears."""
+    """ADM-03: three webhooks of 1.5 s each do not take 4.5 s; the client gets the first message in order."""
     await world.validating(*(world.hook(name, lambda review: deny(review, message=review["request"]["uid"])) for name in "abc"))
     for each in world.hooks.values():
         each.seconds = 1.5
@@ -149,7 +149,7 @@ async def test_validating_webhooks_are_asked_at_once(world: World) -> None:
 
 
 async def test_a_refusal_may_choose_its_status(world: World) -> None:
-    """ADM-03: code, reason and details come from the webhook; a success never does."""
+    """ADM-03: the webhook chooses code, reason and details; a success code is ignored."""
     status: Json = {}
     await world.validating(world.hook("deny", lambda review: deny(review, **status)))
     async with world.api() as api:
@@ -172,7 +172,7 @@ async def test_a_refusal_may_choose_its_status(world: World) -> None:
 
 
 async def test_warnings_reach_the_client(world: World) -> None:
-    """ADM-03: of refusals, too."""
+    """ADM-03: also for refusals."""
     await world.mutating(world.hook("m", lambda review: allow(review, warnings=["think again"])))
     await world.validating(world.hook("v", lambda review: deny(review) | {"x": 1}))
     async with world.api() as api:
@@ -182,7 +182,7 @@ async def test_warnings_reach_the_client(world: World) -> None:
 
 
 async def test_deletions_are_seen_one_by_one(world: World) -> None:
-    """ADM-06: DELETE carries oldObject alone; deletecollection asks about every item, and nothing that was refused goes."""
+    """ADM-06: DELETE has only oldObject; deletecollection calls webhooks for every item and keeps refused items."""
     await world.mutating(world.hook("m"))
     await world.validating(world.hook("v", only_creates))
     async with world.api() as api:
@@ -329,7 +329,7 @@ async def test_equivalent_versions_match_and_are_converted(world: World) -> None
     ids=["uid", "no response", "no kind", "patch", "patch type", "warnings", "status", "no JSON", "a list"],
 )
 async def test_an_answer_that_is_none_fails_the_call(world: World, reply: Any, message: str) -> None:
-    """ADM-03: and with it the request, unless failurePolicy says Ignore."""
+    """ADM-03: the call fails the request unless failurePolicy is Ignore."""
     await world.validating(world.hook("v", reply))
     async with world.api() as api:
         answer = await api.call("POST", "", widget())
@@ -359,7 +359,7 @@ async def test_a_patch_needs_its_type(world: World, reply: Any, message: str) ->
 
 
 async def test_a_patch_that_cannot_be_applied_fails_whatever_the_policy(world: World) -> None:
-    """ADM-03: as does one with an operation that nobody knows; one that is no list of operations is the policy's."""
+    """ADM-03: also an unknown operation. A patch that is not a list follows the failurePolicy."""
     world_hook = world.hook("m", failurePolicy="Ignore")
     await world.mutating(world_hook)
     async with world.api() as api:
@@ -373,7 +373,7 @@ async def test_a_patch_that_cannot_be_applied_fails_whatever_the_policy(world: W
 
 
 async def test_an_error_names_the_webhook_that_made_a_value_of_a_wrong_type(world: World) -> None:
-    """ADM-03: 500, as in Go: the client did nothing wrong."""
+    """ADM-03: 500, as in Go, because it is not the client's error."""
     await world.mutating(world.hook("m", lambda review: patch(review, {"op": "replace", "path": "/spec/size", "value": "large"})))
     async with world.api() as api:
         answer = await api.call("POST", "", widget())
@@ -396,7 +396,7 @@ async def test_a_webhook_that_does_not_answer_in_time(world: World) -> None:
 
 
 async def test_webhooks_that_cannot_be_reached_follow_their_policy(world: World, pki: Pki) -> None:
-    """ADM-03: refused, unknown, signed by somebody else, named otherwise, over HTTP, redirecting, answering too much, failing."""
+    """ADM-03: refused, unknown, other authority, other name, plain HTTP, redirect, too long, failing."""
     stranger = world.hook("x")["clientConfig"] | {"caBundle": ""}
     cases: list[tuple[Json, Any, str]] = [
         ({"url": "https://127.0.0.1:9/x", "caBundle": world.bundle}, allow, "dial tcp 127.0.0.1:9: connect: connection refused"),
@@ -436,7 +436,7 @@ async def test_a_server_may_ask_for_another_try(world: World) -> None:
 
 
 async def test_old_webhooks_are_spoken_to_in_v1beta1(world: World) -> None:
-    """ADM-03: which never had to name the request nor the type of the patch."""
+    """ADM-03: v1beta1 does not require the uid or the patch type."""
 
     def old(review: Json) -> Json:
         answer = label(review, "old", "yes")
@@ -470,7 +470,7 @@ async def test_a_change_of_a_configuration_counts_at_once(world: World) -> None:
 
 
 async def test_before_the_configurations_are_known_nothing_slips_through(world: World) -> None:
-    """ADM-08: whoever cannot read them admits nothing."""
+    """ADM-08: a server that cannot read them admits nothing."""
     world.kube.authorize = lambda _, path, __: not path.startswith(VALIDATING)
     async with world.api(ready=False) as api:
         for _ in range(3):
@@ -531,7 +531,7 @@ async def test_metrics_have_gos_names(world: World) -> None:
 
 
 async def test_a_service_is_called_by_its_name_in_the_cluster(world: World) -> None:
-    """ADM-03: see the unit test of targets; here: an address that leads nowhere names the service."""
+    """ADM-03: here an unreachable address names the service; the unit test of targets covers the rest."""
     hook = world.hook("v")
     hook["clientConfig"] = {"service": {"name": "hooks", "namespace": "acc", "port": 8443, "path": "/v"}, "caBundle": world.bundle}
     await world.validating(hook)
@@ -541,7 +541,7 @@ async def test_a_service_is_called_by_its_name_in_the_cluster(world: World) -> N
 
 
 async def test_nobody_is_asked_twice_about_the_same_change(world: World) -> None:
-    """ADM-03: neither about a change that is refused, nor about a dry run, nor about one that changes nothing."""
+    """ADM-03: also not for refused changes, dry runs and empty changes."""
     await world.validating(world.hook("v", only_creates))
     async with world.api() as api:
         await api.make(widget())
@@ -556,7 +556,7 @@ async def test_nobody_is_asked_twice_about_the_same_change(world: World) -> None
 
 
 async def test_match_conditions_leave_requests_out(world: World) -> None:
-    """ADM-03: CEL; one that is false decides, an error is the failurePolicy's."""
+    """ADM-03: CEL; one false condition decides, an error follows the failurePolicy."""
     user = {"name": "user", "expression": "request.userInfo.username == 'developer'"}
     big = {"name": "big", "expression": "object.spec.size > 5"}
     wrong = {"name": "wrong", "expression": "object.spec.nope == 1"}
@@ -587,7 +587,7 @@ async def test_match_conditions_leave_requests_out(world: World) -> None:
 
 
 async def test_what_webhooks_did_is_in_the_audit_log(world: World, tmp_path: Path) -> None:
-    """ADM-03, AUD: mutations by place, patches only where objects may be logged, what webhooks annotate, who failed open."""
+    """ADM-03, AUD: mutations by index, patches only where objects may be logged, webhooks' annotations, and failures that were ignored."""
 
     def speak(review: Json) -> Json:
         answer = label(review, "a", "b")
@@ -617,7 +617,7 @@ async def test_what_webhooks_did_is_in_the_audit_log(world: World, tmp_path: Pat
 
 
 async def test_slow_webhooks_are_named_where_a_request_was_slow(world: World, tmp_path: Path) -> None:
-    """ADM-03, AUD: time that others took is not the server's."""
+    """ADM-03, AUD: the webhooks' time is not the server's."""
     await world.mutating(world.hook("m"))
     await world.validating(world.hook("v"))
     world.hooks["m"].seconds, world.hooks["v"].seconds = 0.4, 0.2
@@ -632,7 +632,7 @@ async def test_slow_webhooks_are_named_where_a_request_was_slow(world: World, tm
 
 
 async def test_what_the_chart_grants_suffices(world: World) -> None:
-    """ADM-01: webhooks and policies of the cluster, with the rights of virt-api and those that everybody has."""
+    """ADM-01: webhooks and policies of the cluster, with the rights of virt-api and of all users."""
     granted = rbac.authorizer("virt-api")
     discovery = re.compile("/apis?(/[^/]+){0,2}/?")
     world.kube.authorize = lambda method, path, query: bool(discovery.fullmatch(path)) or granted(method, path, query)
@@ -702,7 +702,7 @@ async def test_scaling_shows_the_scale(world: World) -> None:
 
 
 async def test_a_request_whose_time_is_over_does_not_wait_for_a_webhook(world: World) -> None:
-    """ADM-03: whatever timeoutSeconds and failurePolicy say; nothing is stored."""
+    """ADM-03: whatever timeoutSeconds and failurePolicy are; nothing is stored."""
     await world.validating(world.hook("slow", failurePolicy="Ignore"))
     world.hooks["slow"].seconds = 5
     async with world.api() as api:
@@ -712,7 +712,7 @@ async def test_a_request_whose_time_is_over_does_not_wait_for_a_webhook(world: W
 
 
 async def test_while_a_server_starts_nothing_gets_past_a_webhook(world: World) -> None:
-    """ADM-08: clients that try all the time, from the first moment on."""
+    """ADM-08: clients send requests from the first moment on."""
     await world.validating(world.hook("deny", no_means))
     for number in range(3):
         async with world.api(ready=False) as api:

@@ -1,4 +1,4 @@
-"""What people see of webhooks: the real kubectl."""
+"""Messages of webhooks in the real kubectl."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.component.apiserver.webhooks import World, allow, deny
 from tests.component.apiserver.widgets import widget
 from tests.testbed import build
 
-pytestmark = pytest.mark.slow  # for the first time: kubectl is built with all of Kubernetes
+pytestmark = pytest.mark.slow  # the first run builds kubectl with all of Kubernetes
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ async def kubectl(api: Api, pki: Pki, directory: Path, *arguments: str, stdin: s
 
 
 async def test_a_refusal_and_a_warning_reach_a_person(world: World, tmp_path: Path) -> None:
-    """ADM-01, ADM-03: kubectl prints who denied it and why, and what webhooks warn of."""
+    """ADM-01, ADM-03: kubectl prints the denying webhook with its reason, and warnings."""
     await world.validating(world.hook("v", lambda review: deny(review, message="not on a Friday")))
     async with world.api() as api:
         body = json.dumps(widget())

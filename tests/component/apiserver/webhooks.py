@@ -1,4 +1,4 @@
-"""Webhooks for tests: a server over TLS that answers as the test says, and a double of kube-apiserver that knows configurations of it."""
+"""Webhooks for tests: a TLS server with the test's answers, and a fake kube-apiserver with their configurations."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ RULE = {"operations": ["*"], "apiGroups": ["example.test"], "apiVersions": ["*"]
 
 
 def allow(review: Json, **more: Any) -> Json:
-    """Return the answer that lets a request pass."""
+    """Return an answer that allows the request."""
     response = {"uid": review["request"]["uid"], "allowed": True, **more}
     return {"apiVersion": review["apiVersion"], "kind": "AdmissionReview", "response": response}
 
 
 def deny(review: Json, **status: Any) -> Json:
-    """Return the answer that refuses a request."""
+    """Return an answer that denies the request."""
     return allow(review, allowed=False, **({"status": status} if status else {}))
 
 
 def patch(review: Json, *operations: Json) -> Json:
-    """Return the answer that changes the object."""
+    """Return an answer that patches the object."""
     return allow(review, patchType="JSONPatch", patch=base64.b64encode(json.dumps(operations).encode()).decode())
 
 
 def label(review: Json, key: str, value: str) -> Json:
-    """Return the answer that sets a label."""
+    """Return an answer that sets a label."""
     if not review["request"]["object"]["metadata"].get("labels"):
         return patch(review, {"op": "add", "path": "/metadata/labels", "value": {key: value}})
     return patch(review, {"op": "add", "path": f"/metadata/labels/{key}", "value": value})
@@ -58,7 +58,7 @@ def label(review: Json, key: str, value: str) -> Json:
 
 @dataclass
 class Hook:
-    """One webhook: what it was asked, and what it answers."""
+    """One webhook: its requests and its answer."""
 
     reply: Reply
     reviews: list[Json] = field(default_factory=list)
@@ -66,17 +66,17 @@ class Hook:
     headers: list[dict[str, str]] = field(default_factory=list)
     times: list[tuple[float, float]] = field(default_factory=list)
     seconds: float = 0.0
-    """How long it thinks."""
+    """Delay of the answer."""
 
     @property
     def requests(self) -> list[Json]:
-        """What stood in the reviews."""
+        """Return the requests in the reviews."""
         return [each["request"] for each in self.reviews]
 
 
 @dataclass
 class World:
-    """The double of kube-apiserver, and the server of the webhooks."""
+    """A fake kube-apiserver, and the webhooks' server."""
 
     pki: Pki
     directory: Path
@@ -84,10 +84,10 @@ class World:
     port: int = 0
     hooks: dict[str, Hook] = field(default_factory=dict)
     order: list[str] = field(default_factory=list)
-    """Names of webhooks as they were called."""
+    """Names of the called webhooks, in order."""
 
     def hook(self, name: str, reply: Reply = allow, **more: Any) -> Json:
-        """Serve a webhook; return it as it stands in a configuration."""
+        """Serve a webhook; return its entry for a configuration."""
         self.hooks[name] = Hook(reply)
         made = {
             "name": f"{name}.example.test",
@@ -118,7 +118,7 @@ class World:
 
     @asynccontextmanager
     async def api(self, *more: str, versions: bool = False, ready: bool = True, times: Times | None = None) -> AsyncIterator[Api]:
-        """Serve widgets beside the cluster; the client is ``developer``."""
+        """Serve widgets with this cluster; the client is ``developer``."""
         strategy = WidgetStrategy()
         strategies = (strategy, OldWidgetStrategy(strategy)) if versions else (strategy,)
         async with self.kube.serving() as config:
@@ -134,7 +134,7 @@ class World:
                     yield api
 
     async def answer(self, request: web.Request) -> web.Response:
-        """Answer as the test says."""
+        """Send the test's answer."""
         name = request.path.strip("/")
         hook = self.hooks[name]
         self.order.append(name)

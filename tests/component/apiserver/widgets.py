@@ -1,4 +1,4 @@
-"""A kind that has nothing to do with virtual machines: what serves it knows of none."""
+"""A kind unrelated to virtual machines: the API machinery must not depend on our kinds."""
 
 from __future__ import annotations
 
@@ -20,13 +20,11 @@ OLD_WIDGETS: Final = Resource("example.test", "v1beta1", "widgets", "Widget")
 
 
 class Part(BaseModel):
-    """A part of a widget."""
-
     name: str
 
 
 class Spec(BaseModel):
-    """What a widget shall be."""
+    """The spec of a widget."""
 
     model_config = ConfigDict(strict=True)
 
@@ -41,21 +39,19 @@ class Spec(BaseModel):
 
 
 class Status(BaseModel):
-    """What a widget is."""
+    """The status of a widget."""
 
     phase: str = ""
     replicas: int = 0
 
 
 class Widget(BaseModel):
-    """A toy."""
-
     spec: Spec = Spec()
     status: Status = Status()
 
 
 class OldSpec(BaseModel):
-    """What a widget was: other words for size and color."""
+    """The spec in the old version, with other names for size and color."""
 
     model_config = ConfigDict(strict=True)
 
@@ -67,7 +63,7 @@ class OldSpec(BaseModel):
 
 
 class OldWidget(BaseModel):
-    """A toy of former days."""
+    """A widget in the old version."""
 
     spec: OldSpec = OldSpec()
     status: Status = Status()
@@ -85,7 +81,7 @@ class Paint(Verb):
 
 
 class Twin(CreatingVerb):
-    """Makes another one."""
+    """Creates another widget."""
 
     creates = WIDGETS
 
@@ -100,7 +96,7 @@ class Twin(CreatingVerb):
 
 
 class Tap(Connect):
-    """A stream that leads where the test says."""
+    """A stream to the test's address."""
 
     subprotocols = ("plain.example.test",)
     ping_seconds = 5.0
@@ -120,13 +116,13 @@ class Tap(Connect):
 
 
 class Sheen(BaseModel):
-    """The shine of a widget: asked of the widget, stored nowhere."""
+    """The shine of a widget, read from the widget and not stored."""
 
     shine: int = 0
 
 
 class Shine(Read):
-    """A subresource that can only be read."""
+    """A read-only subresource."""
 
     answers = Resource("example.test", "v1", "sheens", "Sheen")
     model = Sheen
@@ -138,7 +134,7 @@ class Shine(Read):
 
 
 class WidgetStrategy(Strategy):
-    """See the module."""
+    """The strategy of widgets."""
 
     resource = WIDGETS
     singular = "widget"
@@ -182,7 +178,7 @@ class WidgetStrategy(Strategy):
 
 
 class OldWidgetStrategy(Spoke):
-    """A version that is served beside the stored one."""
+    """A served version next to the stored one."""
 
     resource = OLD_WIDGETS
     model = OldWidget

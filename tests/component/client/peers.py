@@ -1,4 +1,4 @@
-"""Servers that do what a test says, for the client."""
+"""Servers for the client that act as a test says."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
 class Peer:
-    """One connection of a server that does what the test says."""
+    """A server's end of one connection, which acts as the test says."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -44,7 +44,7 @@ Act = Callable[[Peer], Awaitable[None]]
 
 
 class Server:
-    """Gives each connection to the next act; the last act has all that follow."""
+    """Gives each connection to the next act; the last act serves all later ones."""
 
     def __init__(self, *acts: Act) -> None:
         self._acts = iter(acts)
@@ -73,7 +73,7 @@ class Server:
         try:
             yield Origin("127.0.0.1", self.port, self.tls)
         finally:
-            await asyncio.sleep(0.02)  # asyncio forgets a connection that it is just accepting
+            await asyncio.sleep(0.02)  # asyncio loses a connection that it is just accepting
             server.close()
             for each in self.peers:
                 each.abort()
@@ -81,7 +81,7 @@ class Server:
 
 
 def answering(*answers: bytes, then: Act | None = None) -> Act:
-    """Return what gives each request the next answer, the last one again and again unless something follows."""
+    """Return an act that sends the answers in order, and then ``then`` or the last answer again."""
 
     async def act(peer: Peer) -> None:
         for answer in answers:
@@ -98,13 +98,13 @@ def answering(*answers: bytes, then: Act | None = None) -> Act:
 
 
 async def silent(peer: Peer) -> None:
-    """Hear everything, say nothing."""
+    """Read everything, answer nothing."""
     while await peer.reader.read(1 << 16):
         pass
 
 
 async def gone(peer: Peer) -> None:
-    """Hear one request and leave."""
+    """Read one request and close."""
     await peer.hear()
 
 
@@ -129,10 +129,10 @@ async def ask(connections: Connections, origin: Origin, method: str = "GET", bod
 
 
 async def closed(connections: Connections, count: int = 0) -> None:
-    """Wait until no more than ``count`` connections are open."""
+    """Wait until at most ``count`` connections are open."""
     while len(connections._open) > count:
         await asyncio.sleep(0.001)
 
 
 async def gone_at_once(peer: Peer) -> None:
-    """Leave."""
+    """Close immediately."""

@@ -1,4 +1,4 @@
-"""Connections that are kept: when they are used again, who waits for one, and what is left behind of a cancelled exchange."""
+"""Reuse of connections, waiting for one, and the clean-up after a cancelled exchange."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ async def test_a_response_that_is_left_early_closes_its_connection_and_one_whose
         response.release()
         with await send(connections, origin) as response:
             assert await anext(response) == b"ok"
-        assert [piece async for piece in response] == []  # not somebody else's
+        assert [piece async for piece in response] == []  # not another request's
         await closed(connections)
         await ask(connections, origin)
         assert [len(peer.requests) for peer in server.peers] == [2, 1]
@@ -174,7 +174,7 @@ async def test_a_turn_that_comes_with_the_cancellation_is_not_lost() -> None:
 
 @pytest.mark.parametrize("turns", range(12))
 async def test_a_cancelled_exchange_leaves_nothing_behind(turns: int) -> None:
-    """After every number of turns of the loop: while it connects, sends, waits for the answer, reads."""
+    """At every turn of the loop: during connecting, sending, waiting and reading."""
 
     async def act(peer: Peer) -> None:
         await peer.hear()

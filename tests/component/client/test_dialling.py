@@ -1,4 +1,4 @@
-"""Addresses, TLS, and what becomes of attempts that nobody waits for any more."""
+"""Addresses, TLS, and connection attempts that are no longer needed."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def test_a_certificate_must_carry_the_name_and_be_trusted(tls: tuple[ssl.S
             with pytest.raises(Unreachable) as refused:
                 await ask(connections, other)
             assert isinstance(refused.value.cause, ssl.SSLCertVerificationError)
-        with pytest.raises(Disconnected):  # TLS is spoken there
+        with pytest.raises(Disconnected):  # the server expects TLS
             await ask(connections, origin)
         assert await ask(connections, origin._replace(tls=known, server_name="here")) == b"ok"
         assert sum(len(each.requests) for each in server.peers) == 2
@@ -126,7 +126,7 @@ async def test_megabytes_over_tls_come_whole(tls: tuple[ssl.SSLContext, str]) ->
 
 
 class Made:
-    """What an address gave."""
+    """The connection to an address."""
 
     def __init__(self, address: str) -> None:
         self.address = address

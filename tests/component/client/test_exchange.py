@@ -1,4 +1,4 @@
-"""Exchanges on real sockets: what the other side may do at any moment."""
+"""Exchanges on real sockets, with servers that fail at any moment."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def test_an_answer_that_ends_in_the_middle_is_an_error_and_not_repeated(be
         with pytest.raises(Disconnected) as broken:
             await read(connections, origin, pieces)
         assert (broken.value.is_answered, len(server.peers)) == (True, 1)
-        assert b"".join(pieces) == (b"part" if b"part" in begun else b"")  # what came is read before the error
+        assert b"".join(pieces) == (b"part" if b"part" in begun else b"")  # received data is delivered before the error
 
 
 async def read(connections: Connections, origin: Origin, pieces: list[bytes]) -> None:
@@ -142,7 +142,7 @@ async def test_a_reader_that_does_not_read_stops_the_server() -> None:
 
     async with world(act) as (_, origin, connections):
         with await send(connections, origin, idle_seconds=1) as response:
-            await asyncio.sleep(1.2)  # longer than a server may be silent: it is us who do not listen
+            await asyncio.sleep(1.2)  # longer than the server's silence limit: here the client does not read
             (connection,) = connections._open
             assert connection._size < 4 * BUFFER_BYTES
             assert sent < 32 << 20
@@ -161,7 +161,7 @@ async def test_a_server_that_sends_a_byte_in_a_chunk_leaves_others_their_turns()
                 turns += 1
 
         with await send(connections, origin) as response:
-            await asyncio.sleep(0.05)  # it is all here
+            await asyncio.sleep(0.05)  # it is complete
             counting = tasks.create_task(other())
             assert len(await response.read(20_000)) == 20_000
             assert turns >= 20_000 // MAX_CHUNKS - 1
@@ -197,14 +197,14 @@ async def test_an_early_answer_is_the_answer() -> None:
     async with world(act, answering(OK)) as (_, origin, connections):
         with await send(connections, origin, "POST", bytes(32 << 20)) as response:
             assert (response.status, await response.read(9)) == (413, b"no")
-        await closed(connections)  # the rest of the body would be the next request
+        await closed(connections)  # the rest of the body would be parsed as the next response
         assert await ask(connections, origin) == b"ok"
 
 
 async def test_a_server_that_is_silent_is_given_up() -> None:
     async with world(answering(OK, b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nok", then=silent), silent) as (_, origin, connections):
         await ask(connections, origin, total_seconds=1)
-        await asyncio.sleep(1.1)  # the deadline of what is over is nobody's
+        await asyncio.sleep(1.1)  # the deadline of a finished exchange has no effect
         with await send(connections, origin, idle_seconds=0.5) as response:
             assert await anext(response) == b"ok"
             with pytest.raises(TimeoutError, match=r"nothing came for 0\.5 s"):

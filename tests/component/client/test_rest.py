@@ -53,7 +53,7 @@ async def test_of_the_objects_of_a_list_each_page_is_trimmed_as_it_comes() -> No
             await api.put("/api/v1/nodes", {"metadata": {"name": f"n{number}", "labels": {"a": "b"}}})
         listed = await client.list(NODES, limit=3, trim=trim)
     assert listed["items"] == [{"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"n{number}"}} for number in range(7)]
-    assert whole == [1, 1, 1, 2, 2, 2, 3]  # before the next page was asked for
+    assert whole == [1, 1, 1, 2, 2, 2, 3]  # before it requested the next page
 
 
 async def test_a_continue_token_that_expires_begins_the_list_anew() -> None:

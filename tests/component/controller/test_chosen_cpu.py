@@ -1,4 +1,4 @@
-"""The CPU that virt-controller chooses by the labels of Nodes, from the watch of them to pods and statuses."""
+"""The CPU that virt-controller chooses from Node labels, from the watch of Nodes to pods and statuses."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Pool(Cluster):
         await self.api.edit(NODES, "", node, label)
 
     async def restarted(self, wanted: str) -> dict[str, Any]:
-        """Start testvm, which is not there yet, until virt-controller has heard of what the nodes have; return its pod."""
+        """Create testvm repeatedly until virt-controller has seen the nodes' labels; return its pod."""
 
         async def model() -> str:
             await self.until(lambda: self.vm()["status"].get("podUID"), "a start")
             return str(self.vm()["status"].get("cpu", {}).get("model"))
 
         await self.api.put(VMS, a_vm())
-        while await model() != wanted:  # the watch of Nodes is another than that of machines
+        while await model() != wanted:  # Nodes and VMs have separate watches
             await self.api.remove(VMS, "ns", "testvm")
             for each in self.api.all(PODS):
                 await self.api.remove(PODS, "ns", name_of(each))
@@ -56,14 +56,14 @@ async def api() -> FakeAPI:
 
 @pytest.mark.parametrize("model", ["EPYC-Rome-v2", ""])
 async def test_a_guest_moves_to_whatever_has_what_was_chosen_for_it(api: FakeAPI, pool: Pool, model: str) -> None:
-    """``model``: what its launcher says; nothing, where an older virt-handler started it."""
+    """``model``: reported by its launcher; empty if an older virt-handler started it."""
     pod = await pool.restarted("EPYC-Rome-v2")
     assert set(pod["spec"]["nodeSelector"]) == ROME_V2
     await pool.start_pod(pod)
     await pool.phase_is("Scheduled")
     await pool.report_running()
     await api.edit(VMS, "ns", "testvm", lambda obj: obj["status"].update(domain={"type": "kvm", "cpuModel": model}))
-    await pool.has("node2", CASCADELAKE)  # nothing would be chosen now
+    await pool.has("node2", CASCADELAKE)  # no model would be chosen now
 
     made = await api.put(MIGRATIONS, {"metadata": {"name": "m", "namespace": "ns"}, "spec": {"selector": {"name": "testvm"}}})
     await api.edit(MIGRATIONS, "ns", "m", lambda obj: obj["metadata"].update(finalizers=[names.MIGRATION_FINALIZER]))
@@ -83,13 +83,13 @@ async def test_a_pod_left_by_an_interrupted_start_is_replaced_once_when_another_
     made = posts()
 
     def forget(obj: dict[str, Any]) -> None:
-        obj.pop("status", None)  # as if the pass had ended before it wrote
+        obj.pop("status", None)  # as if the pass had ended before its write
 
     await api.edit(VMS, "ns", "testvm", forget)
     await pool.until(lambda: pool.vm().get("status", {}).get("podUID"), "a start")
-    while pool.vm()["status"]["cpu"]["model"] != "EPYC-Milan":  # begun before it heard of the node
+    while pool.vm()["status"]["cpu"]["model"] != "EPYC-Milan":  # started before it saw the node
         assert pool.vm()["status"]["podUID"] == uid_of(left)
-        made = posts()  # each such start asks for the pod that is there
+        made = posts()  # each such start reads the existing pod
         await api.edit(VMS, "ns", "testvm", forget)
         await pool.until(lambda: pool.vm().get("status", {}).get("podUID"), "a start")
     (pod,) = api.all(PODS)

@@ -1,4 +1,4 @@
-"""virt-controller beside virt-handlers of another release, which speak another contract."""
+"""virt-controller with virt-handlers of another release and contract version."""
 
 from __future__ import annotations
 
@@ -71,5 +71,5 @@ async def test_a_machine_that_names_such_a_node_waits_until_its_virt_handler_is_
     assert api.all(PODS) == []
     await api.edit(
         LEASES, "kubevirt-node-lease", names.handler_lease("node2"), lambda obj: obj["metadata"]["annotations"].clear()
-    )  # as of a virt-handler that says nothing of versions
+    )  # as written by a virt-handler without versions
     await cluster.pod()

@@ -1,4 +1,4 @@
-"""virt-controller as a whole against an API server in memory; the test plays scheduler, kubelet and virt-handler."""
+"""The whole virt-controller with an API server in memory; the test plays scheduler, kubelet and virt-handler."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def working(api: FakeAPI, *flags: str, elapsed: Callable[[], float] = time
 
 
 class Cluster:
-    """What the other parts would do, and what can be seen."""
+    """The actions of the other components, and the observable state."""
 
     def __init__(self, api: FakeAPI) -> None:
         self.api = api
@@ -134,7 +134,7 @@ class Cluster:
         await self.api.edit(VMS, "ns", name, run)
 
     async def running(self) -> dict[str, Any]:
-        """Bring testvm to Running on node1; returns its pod."""
+        """Bring testvm to Running on node1; return its pod."""
         await self.api.put(VMS, a_vm())
         pod = await self.pod()
         await self.start_pod(pod)
@@ -443,7 +443,7 @@ async def test_machines_that_are_off_do_not_hide_who_holds_a_claim(api: FakeAPI,
 
 
 async def test_a_machine_that_crashed_and_is_to_go_on_keeps_its_disk_from_one_that_waits(api: FakeAPI, cluster: Cluster) -> None:
-    """In the pause after two crashes it has no pod: a forgotten copy of its manifest started from its disk, and it stayed off."""
+    """After two crashes it has no pod during the pause, and must still keep its disk from a waiting VM with the same claim."""
     disk = {"name": "root", "type": "PersistentVolumeClaim", "source": {"name": "data"}}
     domain = {"memory": {"guest": "64Mi"}, "devices": {"disks": [disk]}}
     await api.put(CLAIMS, {"metadata": {"name": "data", "namespace": "ns"}, "spec": {"accessModes": ["ReadWriteMany"]}})
@@ -508,7 +508,7 @@ async def test_the_second_machine_with_a_disk_of_a_server_waits_until_the_first_
 
 
 async def test_a_machine_of_another_namespace_with_a_file_of_the_node_is_no_holder_of_a_claim(api: FakeAPI, cluster: Cluster) -> None:
-    """Their claims have the same name, and are two."""
+    """Equal claim names in two namespaces are two claims."""
     file = {"name": "file", "type": "HostDisk", "source": {"path": "/srv/vms/a.img"}, "readOnly": True}
     disk = {"name": "root", "type": "PersistentVolumeClaim", "source": {"name": "data"}}
     domain = {"memory": {"guest": "64Mi"}, "devices": {"disks": [file, disk]}}
@@ -524,7 +524,7 @@ async def test_a_machine_of_another_namespace_with_a_file_of_the_node_is_no_hold
 
 
 async def with_file_and_claim(api: FakeAPI, namespace: str, name: str, *disks: str) -> None:
-    """Store a machine with a file that machines of all namespaces name, with a claim ``data`` of its own namespace, or with both."""
+    """Store a VM with a node file that VMs of all namespaces name, with a claim ``data`` of its own namespace, or with both."""
     known = {
         "file": {"name": "file", "type": "HostDisk", "source": {"path": "/srv/vms/a.img"}},
         "claim": {"name": "claim", "type": "PersistentVolumeClaim", "source": {"name": "data"}},
@@ -561,7 +561,7 @@ async def test_a_machine_of_another_namespace_does_not_hide_a_rival_of_the_same_
 
 
 async def test_of_two_machines_that_have_pods_the_one_with_the_guest_is_waited_for(api: FakeAPI, cluster: Cluster) -> None:
-    """Two virt-controllers made a pod each, in the same moment: virt-api takes one hand-over."""
+    """Two virt-controllers each created a pod at once; virt-api accepts one hand-over."""
     disk = {"name": "root", "type": "PersistentVolumeClaim", "source": {"name": "data"}}
     other = {"name": "root", "type": "PersistentVolumeClaim", "source": {"name": "other"}}
     for claim in ("data", "other"):
@@ -617,7 +617,7 @@ async def test_a_pod_that_is_refused_is_said_once(api: FakeAPI, cluster: Cluster
 
 
 async def test_a_pod_that_something_changed_on_its_way_is_not_handed_over_and_said(api: FakeAPI, cluster: Cluster) -> None:
-    """A webhook that rewrites references of images, say: virt-api does not take the pod for the machine's."""
+    """For example a webhook rewrote image references: virt-api refuses the hand-over to such a pod."""
 
     def rewrite(collection: str, obj: dict[str, Any]) -> None:
         if collection == PODS:
@@ -664,13 +664,13 @@ async def test_a_migration_gets_a_target_pod_elsewhere_and_loses_the_source(api:
     assert cluster.phase() == "Running"
     await cluster.until(lambda: "Migrated" in cluster.events(), "event")
 
-    asked = len(api.requests)  # of a Migration that is over and tidied up nobody asks again, whatever becomes of its machine
+    asked = len(api.requests)  # virt-controller no longer reads a finished, cleaned-up Migration, whatever happens to its VM
     for address in ("10.0.0.1", "10.0.0.2", "10.0.0.3"):
         moved["podIP"] = address
         await api.edit(VMS, "ns", "testvm", lambda obj: obj["status"].update(moved))
         await asyncio.sleep(0.05)
     await asyncio.sleep(0.2)
-    of_the_process = ("/leases/", "/validatingwebhookconfigurations/")  # its election, and the rotation of the webhook's secret
+    of_the_process = ("/leases/", "/validatingwebhookconfigurations/")  # leader election, and rotation of the webhook's secret
     reads = [path for method, path, query in api.requests[asked:] if method == "GET" and not query]
     assert [path for path in reads if not any(part in path for part in of_the_process)] == []
 
@@ -710,7 +710,7 @@ async def test_a_migration_that_is_seen_to_succeed_before_its_machine_is_seen_to
 
 
 async def test_a_machine_that_is_seen_to_move_last_of_all_keeps_its_guest(api: FakeAPI, cluster: Cluster) -> None:
-    """Virt-api was away at the hand-over: the watches come back one after the other, that of machines last."""
+    """virt-api was away at the hand-over: the watches return one by one, the one of VMs last."""
     source = await cluster.running()
     made = await api.put(MIGRATIONS, {"metadata": {"name": "m", "namespace": "ns"}, "spec": {"selector": {"name": "testvm"}}})
     name = names.target_pod_name("testvm", made["metadata"]["uid"])

@@ -1,4 +1,4 @@
-"""The webhook that admits evictions, asked over TLS as kube-apiserver asks; virt-controller has the rights that the chart gives it."""
+"""The eviction webhook over TLS, called like kube-apiserver does, with virt-controller's rights from the chart."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ POD = name_of(a_pod())
 
 
 class FirstDay:
-    """The clock of the double, which has made everything just now."""
+    """The clock of the fake API, where every object is new."""
 
     def now(self) -> datetime:
         return datetime(2026, 1, 1, tzinfo=UTC)
@@ -54,7 +54,7 @@ class FirstDay:
 
 @dataclass
 class Ask:
-    """Asks as kube-apiserver does; returns code and answer."""
+    """Sends requests as kube-apiserver; returns code and answer."""
 
     api: FakeAPI
     port: int
@@ -93,7 +93,7 @@ def path_of(api: FakeAPI) -> str:
 
 
 class HangingAPI(FakeAPI):
-    """A server that lets some requests wait."""
+    """A server that delays some requests."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -125,7 +125,7 @@ async def api() -> HangingAPI:
 
 
 async def put_machines(api: FakeAPI, count: int, namespace: str = "default") -> list[str]:
-    """Put machines with guests on node1; return the names of their pods."""
+    """Put VMs with guests on node1; return the names of their pods."""
     pods = []
     for number in range(count):
         vm, pod = a_vm(phase="Running", attempts=[an_attempt()]), a_pod()
@@ -177,7 +177,7 @@ async def test_an_eviction_makes_a_migration_once_and_is_refused_until_the_guest
         (made,) = api.all(MIGRATIONS)
         response = answer["response"]
         assert (response["uid"], response["allowed"]) == ("review-1", False)
-        assert (response["status"]["code"], response["status"]["reason"]) == (429, "TooManyRequests")  # what kubectl drain asks again for
+        assert (response["status"]["code"], response["status"]["reason"]) == (429, "TooManyRequests")  # kubectl drain retries
         assert "moves to another node first" in response["status"]["message"]
 
         async with asyncio.TaskGroup() as tasks:
@@ -193,7 +193,7 @@ async def test_an_eviction_makes_a_migration_once_and_is_refused_until_the_guest
 
 
 async def test_who_asked_is_logged_with_a_guest_that_is_moved(api: FakeAPI, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """With a secret that leaked somebody else than kube-apiserver has guests moved."""
+    """If the secret leaked, another client than kube-apiserver can move guests."""
     caplog.set_level("INFO")
     async with served(api, tmp_path) as ask:
         await ask(review())
@@ -210,7 +210,7 @@ async def test_whether_a_guest_can_move_is_seen_at_the_claims_of_its_own_namespa
     disk = {"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "data"}}
     await api.edit(VMS, "default", "testvm", lambda obj: obj["spec"]["domain"].update(devices={"disks": [disk]}))
     async with served(api, tmp_path) as ask:
-        assert (await ask(review()))[1]["response"]["allowed"] == (not moves)  # who cannot move, and need not, goes
+        assert (await ask(review()))[1]["response"]["allowed"] == (not moves)  # a guest that cannot move and need not may be evicted
         assert len(api.all(MIGRATIONS)) == moves
 
 
@@ -219,7 +219,7 @@ async def test_a_dry_run_moves_nobody(api: FakeAPI, tmp_path: Path, dry: dict[st
     async with served(api, tmp_path) as ask:
         _, answer = await ask(review(**dry))
         assert api.all(MIGRATIONS) == []
-        # kubectl drain repeats a refusal with 429 until its timeout, and nothing would ever come of it.
+        # kubectl drain would repeat a 429 until its timeout, in vain.
         assert (answer["response"]["allowed"], "status" in answer["response"]) == (True, False)
         (warning,) = answer["response"]["warnings"]
         assert "moves to another node first" in warning
@@ -243,7 +243,7 @@ async def test_a_dry_run_of_an_eviction_that_a_person_has_to_help_is_refused_for
 
 
 def words(answer: tuple[int, dict[str, Any]]) -> str:
-    """Return what is in the way of an eviction, by the refusal, or by the warning of a dry run."""
+    """Return the reason against an eviction, from the refusal or from a dry run's warning."""
     response = answer[1]["response"]
     return str(response["warnings"][0] if response["allowed"] else response["status"]["message"])
 
@@ -262,7 +262,7 @@ async def test_a_guest_that_an_eviction_ends_says_so_before_it_may_be_evicted(ap
         assert (await ask(review(dryRun=True)))[1]["response"]["allowed"]
         assert disruption(api) == {}
 
-        for _ in range(2):  # kube-apiserver repeats what it did not hear the answer to
+        for _ in range(2):  # kube-apiserver repeats a request after a lost answer
             assert (await ask(review()))[1]["response"]["allowed"]
             assert disruption(api)["reason"] == "EvictionAllowed"
 
@@ -318,8 +318,8 @@ async def test_pods_that_are_no_machines_may_go(api: FakeAPI, tmp_path: Path) ->
 
 async def test_what_cannot_be_looked_up_is_asked_again(api: FakeAPI, tmp_path: Path) -> None:
     async with served(api, tmp_path) as ask:
-        await ask(review(dryRun=True))  # knows the path from now on
-        for before in (0, 1):  # of the pod, of the machine
+        await ask(review(dryRun=True))  # loads the path's secret
+        for before in (0, 1):  # the pod, then the VM
             api.refusals += [
                 *[web.Response(text=json.dumps(a_pod()), content_type="application/json")] * before,
                 errors.ServiceUnavailable("etcd is away"),
@@ -337,7 +337,7 @@ async def test_there_is_nothing_else_to_ask_for(api: FakeAPI, tmp_path: Path, pa
 
 @pytest.mark.parametrize("path", [f"{PREFIX}guessed", "/evictions/%C3%A4", "/evictions/%ED%A0%80"])
 async def test_who_does_not_know_the_secret_moves_nobody_and_is_asked_to_come_again(api: FakeAPI, tmp_path: Path, path: str) -> None:
-    """It may be a kube-apiserver with an older copy of its configuration: anything but 429 would end a drain."""
+    """The caller may be a kube-apiserver with a stale configuration: any code but 429 would end a drain."""
     async with served(api, tmp_path) as ask:
         for pod in (POD, "virt-launcher-absent"):
             code, answer = await ask(review(pod), path)
@@ -347,7 +347,7 @@ async def test_who_does_not_know_the_secret_moves_nobody_and_is_asked_to_come_ag
 
 
 async def test_a_large_body_of_somebody_who_does_not_know_the_secret_is_not_read(api: FakeAPI, tmp_path: Path) -> None:
-    """It would take time of the loop in which all reconcilers run."""
+    """It would block the event loop of all reconcilers."""
     large = {**review(), "padding": ["x" * 100] * 60}
     async with served(api, tmp_path) as ask:
         assert (await ask(large, f"{PREFIX}guessed"))[0] == 429
@@ -375,7 +375,7 @@ async def test_a_body_that_does_not_come_is_not_waited_for(api: FakeAPI, tmp_pat
 async def test_while_the_secret_cannot_be_looked_up_evictions_are_refused_until_later(api: FakeAPI, tmp_path: Path) -> None:
     async with served(api, tmp_path) as ask:
         api.refusals += [errors.ServiceUnavailable("etcd is away")]
-        answers = [await ask(review()) for _ in range(2)]  # of the second nobody is asked
+        answers = [await ask(review()) for _ in range(2)]  # the second one causes no read
         assert [(code, answer["response"]["status"]["code"]) for code, answer in answers] == [(200, 429)] * 2
         assert api.all(MIGRATIONS) == []
 
@@ -422,7 +422,7 @@ async def test_path_and_authorities_are_written_apart(api: FakeAPI) -> None:
         assert path.startswith(PREFIX)
         secret = path.removeprefix(PREFIX)
         assert len(secret) > 30
-        assert not names.subdomain_errors(secret)  # or kube-apiserver refuses the path
+        assert not names.subdomain_errors(secret)  # otherwise kube-apiserver refuses the path
         await webhook.inject(b"two")
         assert path_of(api) == path
         assert await webhook.fingerprint() == certificate_plan.fingerprint(b"two")
@@ -460,7 +460,7 @@ async def test_all_webhooks_of_the_configuration_have_one_secret(api: FakeAPI) -
 async def test_the_secret_is_replaced_once_there_is_a_server_again(api: FakeAPI, caplog: pytest.LogCaptureFixture) -> None:
     async with api.serving() as config:
         pass
-    async with Client(config, user_agent="test") as client, asyncio.TaskGroup() as tasks:  # nobody listens there
+    async with Client(config, user_agent="test") as client, asyncio.TaskGroup() as tasks:  # without a server there
         running = tasks.create_task(SecretRotation(client, retry=0.01).run())
         async with asyncio.timeout(20):
             while sum("try again" in each.message for each in caplog.records) < 2:
@@ -477,7 +477,7 @@ async def test_of_many_that_are_evicted_at_once_two_move(api: FakeAPI, tmp_path:
 
 
 async def test_on_a_node_that_nobody_empties_one_moves(api: FakeAPI, tmp_path: Path) -> None:
-    """Whoever may evict pods, a tenant, does not fill the limits of the cluster's drains."""
+    """Tenants who may evict pods must not use up the limits of the cluster's drains."""
     await api.put(NODES, {"metadata": {"name": "node1"}, "spec": {}})
     pods = await put_machines(api, 6)
     async with served(api, tmp_path) as ask:
@@ -501,7 +501,7 @@ async def test_who_evicts_on_after_an_uncordon_is_told_that_the_drain_is_over_by
     async with served(api, tmp_path) as ask:
         assert sum("a migration begins" in each for each in await said(ask)) == 2
     await api.put(NODES, {"metadata": {"name": "node1"}, "spec": {}})
-    async with served(api, tmp_path) as ask:  # one that begins, and has never been asked
+    async with served(api, tmp_path) as ask:  # a new virt-controller without earlier requests
         told = await said(ask)
         assert all("moves to another node first: migration testvm-evacuation-" in each for each in told[:1])
         assert all("node node1 was uncordoned, so its drain is over: the guest of virtual machine vm" in each for each in told[2:])
@@ -518,14 +518,14 @@ async def test_who_evicts_on_after_an_uncordon_is_told_that_the_drain_is_over_by
 
 
 async def test_a_drain_of_hundreds_of_guests_is_answered_at_once(api: HangingAPI, tmp_path: Path) -> None:
-    """kube-apiserver opens a connection for each; one that is closed under it would end the drain with 500."""
+    """kube-apiserver opens a connection for each; closing one early would end the drain with 500."""
     pods = await put_machines(api, 140)
     async with served(api, tmp_path) as ask:
         await ask(review("virt-launcher-absent"))
         api.hangs = lambda request: "/pods/virt-launcher-vm" in request.path
         async with asyncio.TaskGroup() as tasks:
             asked = [tasks.create_task(ask(review(name))) for name in pods]
-            await hung(api, 50)  # of its own requests the client has 64 under way
+            await hung(api, 50)  # the client has 64 of its own requests in progress
             api.go_on.set()
     assert [each.result()[0] for each in asked] == [200] * len(pods)
     assert len(api.all(MIGRATIONS)) == Limits().migrations_per_node
@@ -577,7 +577,7 @@ async def test_a_pod_whose_owner_has_a_name_that_nothing_has_may_go(api: FakeAPI
 
 
 async def test_who_asks_about_a_pod_at_a_time_shares_the_look_and_nobody_else_waits(api: HangingAPI, tmp_path: Path) -> None:
-    """A judgement is a request for each claim: by evictions of one pod a tenant kept drains from being answered."""
+    """Each review reads every claim; a tenant's evictions of one pod must not delay drains."""
     claims = [f"data-{number}" for number in range(26)]
     disks = [{"name": each, "type": "PersistentVolumeClaim", "source": {"name": each}} for each in claims]
     await api.edit(VMS, "default", "testvm", lambda obj: obj["spec"]["domain"].update(devices={"disks": disks}))
@@ -618,7 +618,7 @@ async def test_a_migration_that_nobody_expected_has_failed_now(api: FakeAPI, tmp
 async def test_a_migration_of_others_that_is_not_sound_keeps_no_eviction_from_being_judged(
     api: FakeAPI, tmp_path: Path, status: dict[str, Any]
 ) -> None:
-    """Another release stored it, or a backup brought it back."""
+    """Stored by another release, or restored from a backup."""
     metadata = {"name": "m", "namespace": "others", "labels": {"kubevirt.io/evicted-pod": "x", "kubevirt.io/drain": "true"}}
     await api.put(MIGRATIONS, {"metadata": metadata, "spec": {"selector": {"name": "theirs"}}, "status": status})
     async with served(api, tmp_path) as ask:
@@ -627,7 +627,7 @@ async def test_a_migration_of_others_that_is_not_sound_keeps_no_eviction_from_be
 
 
 def test_an_eviction_looks_at_what_is_under_way_at_drains_and_at_its_own_machine() -> None:
-    """A tenant makes as many Migrations as they like, which end at once: of machines that there are none of."""
+    """Tenants can create any number of Migrations that end immediately, for VMs that do not exist."""
     drained = {evictions.POD_LABEL: "x", evictions.DRAIN_LABEL: "true"}
     for phase, labels, concern in (
         ("", {}, admission.ALL),
@@ -642,7 +642,7 @@ def test_an_eviction_looks_at_what_is_under_way_at_drains_and_at_its_own_machine
 
 
 async def test_who_deletes_the_migration_of_an_eviction_has_a_pause(api: FakeAPI, tmp_path: Path) -> None:
-    """A machine's owner may: without one, two such machines kept the drain of their node waiting."""
+    """A VM's owner may delete it. Without a pause, two such VMs would block their node's drain."""
     async with served(api, tmp_path) as ask:
         await ask(review())
         (made,) = api.all(MIGRATIONS)
@@ -679,7 +679,7 @@ async def test_a_namespace_that_found_no_place_has_the_next_one_and_a_dry_run_wa
 
 
 async def test_an_answer_that_takes_too_long_is_to_ask_again(api: HangingAPI, tmp_path: Path) -> None:
-    """kube-apiserver would show the path to whoever evicts, once it has waited for as long as it does."""
+    """After its own timeout kube-apiserver would show the webhook's path to the evicting user."""
     async with served(api, tmp_path, ServerLimits(answer_seconds=0.2)) as ask:
         api.hangs = lambda request: "webhook" in request.path
         code, answer = await ask(review())
@@ -712,7 +712,7 @@ async def test_strangers_connections_do_not_close_one_that_waits_for_its_answer(
 
 
 async def test_those_who_come_first_and_at_once_are_all_let_in(api: FakeAPI, tmp_path: Path) -> None:
-    """As kubectl drain comes, which evicts all pods of a node at the same time."""
+    """kubectl drain evicts all pods of a node at the same time."""
     async with served(api, tmp_path) as ask, asyncio.TaskGroup() as tasks:
         asked = [tasks.create_task(ask(review())) for _ in range(8)]
     assert {each.result()[0] for each in asked} == {200}
@@ -729,7 +729,7 @@ async def test_the_secret_before_the_present_one_holds_for_a_while_and_both_are_
         second = path_of(api).removeprefix(PREFIX)
         now = LOOKUP_SECONDS
         assert await known.holds(second)
-        assert await known.holds(first)  # a kube-apiserver that has not heard yet
+        assert await known.holds(first)  # from a kube-apiserver with the old configuration
         now += PREVIOUS_SECONDS - 0.1
         assert await known.holds(first)
         now += 0.1
@@ -740,7 +740,7 @@ async def test_the_secret_before_the_present_one_holds_for_a_while_and_both_are_
 
 
 async def test_who_shows_an_old_secret_only_is_found_out_after_a_while(api: FakeAPI) -> None:
-    """In a cluster in which nobody else evicts: whoever has been told a secret would otherwise have it for ever."""
+    """In a cluster without other evictions, a leaked secret must still expire."""
     now = 0.0
     async with api.serving() as config, Client(config, user_agent="test") as client:
         rotation, known = SecretRotation(client), PathSecret(client, lambda: now)
@@ -766,7 +766,7 @@ async def test_a_secret_does_not_outlive_its_configuration(api: FakeAPI) -> None
         assert await known.holds(first)
         await api.remove(WEBHOOKS, "", NAME)
         now = FRESH_SECONDS
-        assert await known.holds(first)  # as the one before none
+        assert await known.holds(first)  # removed configurations expire like replaced ones
         now += PREVIOUS_SECONDS
         assert not await known.holds(first)
         await api.put(WEBHOOKS, configuration())

@@ -1,4 +1,4 @@
-"""Whatever stands in the API, or on a tenant's pods: a live virt-controller tells of it, and looks after all other machines as before."""
+"""Hostile objects in the API or on a tenant's pods: virt-controller reports them and still handles all other VMs."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ PROMPT_SECONDS = 5.0
 async def cluster() -> AsyncIterator[Cluster]:
     api = FakeAPI()
     async with working(api, "--no-leader-elect"):
-        api.judge = None  # virt-api judges no object of such forms: it stores none
+        api.judge = None  # virt-api would not store such objects
         yield Cluster(api)
 
 
 async def healthy_machines_start(cluster: Cluster, name: str) -> None:
-    """Store a machine that nothing is wrong with: it must get its pod promptly."""
+    """Store a valid VM, which must get its pod promptly."""
     made = await cluster.api.put(VMS, a_vm(name))
     pod = (PODS, "ns", names.launcher_pod_name(name, uid_of(made), 1))
     await promptly(lambda: pod in cluster.api.objects, PROMPT_SECONDS)
 
 
 async def attack(cluster: Cluster, collection: str, cases: Sequence[Case]) -> None:
-    """Store the objects, start a healthy machine beside them, wait until of each that is not sound an Event tells, and take them away."""
+    """Store the objects, start a valid VM, wait for an Event about each malformed object, and delete them."""
     prefix = f"{collection.rsplit('/', 1)[-1]}-{len(cluster.api.log)}"
     placed: list[tuple[str, Case, bool]] = []
     for number, case in enumerate(cases):
         obj = {**case.object, "metadata": {**case.object["metadata"], "name": f"{prefix}-{number}"}}
         stored = await cluster.api.put(collection, obj)
         judge = structure.of_virtual_machine if case.kind == "VirtualMachine" else structure.of_migration
-        # virt-controller keeps no annotations of these, so there is nothing in them that it could meet.
+        # virt-controller drops annotations of these, so they cannot do harm.
         placed.append((name_of(stored), case, bool(judge(trimming.trim_object(copy.deepcopy(stored))))))
     await healthy_machines_start(cluster, f"healthy-{prefix}")
 
@@ -62,7 +62,7 @@ async def attack(cluster: Cluster, collection: str, cases: Sequence[Case]) -> No
 
 
 def surprises(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """Return what virt-controller met and had no word for."""
+    """Return the unexpected exceptions in virt-controller's log."""
     met = [record.exc_info[1] for record in caplog.records if record.exc_info and record.name.split(".")[0] not in ("aiohttp", "asyncio")]
     return [f"{type(error).__name__}: {str(error)[:200]}" for error in met]
 
@@ -105,7 +105,7 @@ WRITTEN_BY_TENANTS = (
 async def test_what_a_tenant_writes_on_pods_costs_nobody_else_anything(
     cluster: Cluster, caplog: pytest.LogCaptureFixture, where: str, key: str
 ) -> None:
-    """On the machine's own pod, while it runs, and on strangers: kube-apiserver sees to types, not to what text says."""
+    """On the VM's own pod while it runs, and on other pods. kube-apiserver checks types, not texts."""
     pod = await cluster.running()
     for number, value in enumerate([*TEXTS, None]):
         stranger: dict[str, Any] = copy.deepcopy(pod)

@@ -1,4 +1,4 @@
-"""Servers of health and metrics before clients that hold connections open without a word."""
+"""Health and metrics servers with clients that hold idle connections."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ async def test_where_all_are_being_answered_the_newcomer_goes() -> None:
             go_on.set()
         assert [each.result() for each in first] == ["said"] * 2
         async with asyncio.timeout(10):
-            assert await get() == "said"  # nobody is being answered any more
+            assert await get() == "said"  # no request is in progress
 
 
 def tls(directory: Path) -> ssl.SSLContext:
@@ -116,7 +116,7 @@ def tls(directory: Path) -> ssl.SSLContext:
 
 
 async def handshaken(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Return a TCP connection after a handshake that this side has the keys of no more: it answers nothing."""
+    """Return a TCP connection after a TLS handshake, without its keys: it answers nothing."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE

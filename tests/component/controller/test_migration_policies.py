@@ -1,4 +1,4 @@
-"""virt-controller reads the policies, and the namespace where they ask for it, when a migration begins; served by our own API."""
+"""virt-controller reads the policies, and the namespace if a policy selects by it, when a migration begins; our own API serves them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_the_policy_that_chooses_the_machine_is_written_down(tmp_path: Pat
 
 
 class Before(FakeAPI):
-    """The API with a virt-api of the release before."""
+    """An API with a virt-api of the previous release."""
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         if request.path == MIGRATION_POLICIES.path():

@@ -1,4 +1,4 @@
-"""Migrations of a live virt-controller: whose they are, whose turn it is, and how many of those that are over are kept."""
+"""Migrations with a live virt-controller: owners, order, and the number of finished ones kept."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def a_migration(name: str, machine: str = "testvm", **status: Any) -> dict[str, 
 
 
 def over(number: int, owner: dict[str, Any], **metadata: Any) -> dict[str, Any]:
-    """A Migration that is over and tidied up; the higher its number the newer it is."""
+    """Return a finished, cleaned-up Migration; higher numbers are newer."""
     made = a_migration(f"old-{number:03}", phase="Succeeded", endTime="2026-01-01T00:00:00Z", sourcePod="p", targetPod="q")
     made["metadata"] |= {"creationTimestamp": f"2026-01-01T00:{number // 60:02}:{number % 60:02}Z", "ownerReferences": [owner], **metadata}
     del made["metadata"]["finalizers"]
@@ -89,7 +89,7 @@ async def test_a_migration_whose_author_named_another_owner_first_gets_its_machi
     await api.put(MIGRATIONS, made)
     await phase_is(cluster, "made-by-hand", "Scheduling")
     assert api.get(MIGRATIONS, "ns", "made-by-hand")["metadata"]["ownerReferences"] == [*(named or [owner]), bogus]
-    await api.edit(VMS, "ns", "testvm", lambda obj: obj["status"].update(podIP="10.0.0.2"))  # has it looked at again
+    await api.edit(VMS, "ns", "testvm", lambda obj: obj["status"].update(podIP="10.0.0.2"))  # triggers another pass
     await cluster.start_pod(
         await cluster.until(lambda: next(each for each in api.all(PODS) if "kubevirt.io/migration" in str(each["metadata"])), "its pod"),
         "node2",
@@ -99,7 +99,7 @@ async def test_a_migration_whose_author_named_another_owner_first_gets_its_machi
 
 
 class OlderPolicy(FakeAPI):
-    """A server with the policies of an older chart, which let virt-controller neither write owners nor delete Migrations."""
+    """A server with an older chart's policies: virt-controller may neither write owners nor delete Migrations."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -144,7 +144,7 @@ async def test_of_a_hundred_that_are_over_the_newest_are_kept_and_none_is_read(a
     await api.put(MIGRATIONS, waits)
     for number in range(1, 101):
         await api.put(MIGRATIONS, over(number, owner))
-    # The copy here sees each of them come, and a change of the machine has all of them looked at.
+    # The cache sees each of them arrive, and a change of the VM reconciles them all.
     await api.edit(VMS, "ns", "testvm", lambda obj: obj["status"].update(podIP="10.0.0.2"))
     kept = ["old-000", *(f"old-{number:03}" for number in range(96, 101)), "old-200"]
     await cluster.until(lambda: left(api) == kept, "deletion of the older ones")
@@ -221,7 +221,7 @@ async def test_a_migration_whose_connection_broke_is_tried_again_in_another_pod(
         return name
 
     async def breaks() -> None:
-        """Do what the virt-handlers do of a migration whose connection breaks."""
+        """Act as the virt-handlers of a migration with a broken connection."""
 
         def write(obj: dict[str, Any]) -> None:
             stamp = {"phase": "Running", "time": times.to_rfc3339(datetime.now(UTC))}
@@ -231,12 +231,12 @@ async def test_a_migration_whose_connection_broke_is_tried_again_in_another_pod(
         await api.edit(MIGRATIONS, "ns", "move", write)
 
     async def ends(name: str) -> None:
-        """Do what the kubelet does; until then nothing else begins."""
+        """Act as the kubelet; until then nothing else may begin."""
         await cluster.until(lambda: api.get(PODS, "ns", name)["metadata"].get("deletionTimestamp"), "a deletion")
         assert api.get(PODS, "ns", name)["metadata"]["deletionGracePeriodSeconds"] == migration_retries.GRACE_SECONDS
         await asyncio.sleep(0.2)
         assert (status()["phase"], name in str(status()["message"])) == ("Running", True)
-        await cluster.end_pod(api.get(PODS, "ns", name), 1, "crashed: QEMU")  # a kubelet says so before the object goes
+        await cluster.end_pod(api.get(PODS, "ns", name), 1, "crashed: QEMU")  # the kubelet reports this before it removes the pod
         await api.remove(PODS, "ns", name)
 
     first = await run_target()
@@ -270,7 +270,7 @@ def is_scheduled(cluster: Cluster, name: str) -> bool:
 
 
 async def machines(cluster: Cluster, *found: str, node: str = "node1") -> None:
-    """Bring machines to Running on a node."""
+    """Bring VMs to Running on a node."""
     for name in found:
         await cluster.api.put(VMS, a_vm(name))
         await cluster.start_pod(await cluster.pod(name=name), node)
@@ -279,14 +279,14 @@ async def machines(cluster: Cluster, *found: str, node: str = "node1") -> None:
 
 
 async def ask(api: FakeAPI, machine: str, *, ago: float = 0, **metadata: Any) -> None:
-    """Store a Migration of a machine, as one that was made so many seconds ago."""
+    """Store a Migration of a VM, created ``ago`` seconds ago."""
     made = a_migration(f"move-{machine}", machine)
     made["metadata"] |= {"creationTimestamp": times.to_rfc3339(datetime.now(UTC) - timedelta(seconds=ago)), **metadata}
     await api.put(MIGRATIONS, made)
 
 
 def targets(api: FakeAPI) -> list[str]:
-    """Return the machines that have a target pod."""
+    """Return the VMs that have a target pod."""
     return sorted(
         each["metadata"]["labels"][names.VM_NAME_LABEL] for each in api.all(PODS) if names.MIGRATION_LABEL in each["metadata"]["labels"]
     )
@@ -299,7 +299,7 @@ def said(api: FakeAPI, machine: str) -> str:
 
 
 async def fails(api: FakeAPI, machine: str) -> None:
-    """End a migration that has a target pod: that goes away."""
+    """End a migration by removing its target pod."""
     await api.remove(PODS, "ns", names.target_pod_name(machine, uid_of(api.get(MIGRATIONS, "ns", f"move-{machine}"))))
 
 
@@ -315,7 +315,7 @@ async def test_two_leave_a_node_and_the_others_wait_for_their_turn(api: FakeAPI,
     await cluster.until(lambda: said(api, "d") == "Pending Queued: 2 migrations leave node node1; 2nd in the queue", "d waits")
     await cluster.until(lambda: cluster.events().count("Queued") == 2, "an Event of each")
 
-    await fails(api, "a")  # its end wakes the next one: nobody waits for the next look
+    await fails(api, "a")  # its end wakes the next one without a timer
     await cluster.until(lambda: targets(api) == ["b", "c", "elsewhere"], "the next one's target")
     await cluster.until(lambda: said(api, "d").endswith("1st in the queue"), "d is the next")
     assert said(api, "a").startswith("Failed")
@@ -328,7 +328,7 @@ async def test_two_leave_a_node_and_the_others_wait_for_their_turn(api: FakeAPI,
 
 
 class SlowAPI(FakeAPI):
-    """A server that lets whoever makes the target of a migration wait."""
+    """A server that delays the creation of target pods."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -351,7 +351,7 @@ async def test_the_limits_hold_while_nobody_knows_what_has_just_begun() -> None:
             await ask(api, name)
         await cluster.until(lambda: api.asked == 2 and all("Queued" in said(api, each) for each in "cde"), "two targets that are made")
         assert said(api, "e") == "Pending Queued: 2 migrations are under way in the cluster; 3rd in the queue"
-        await ask(api, "f")  # whoever goes before all others takes no place of those either
+        await ask(api, "f")  # the highest priority does not take their places either
         await api.edit(MIGRATIONS, "ns", "move-f", lambda obj: obj["spec"].update(priority=100))
         await cluster.until(lambda: "; 1st in the queue" in said(api, "f"), "f waits")
         assert api.asked == 2
@@ -428,7 +428,7 @@ async def test_one_of_a_drain_that_waits_ends_when_the_node_is_uncordoned_and_th
 
 
 class SilentNodes(FakeAPI):
-    """A server whose watches tell of Nodes late: not within this test."""
+    """A server that delivers no Node events during this test."""
 
     def _event(self, request: web.Request, *change: Any) -> tuple[str, dict[str, Any]] | None:
         return None if request.path == NODES and "watch" in request.query else super()._event(request, *change)

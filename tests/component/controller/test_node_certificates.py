@@ -1,4 +1,4 @@
-"""The loop that signs for nodes, over HTTP: what it waits for, and what it asks the server for."""
+"""The loop that signs node certificates, over HTTP: its preconditions and its requests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CONFIG_MAPS = "/api/v1/configmaps"
 
 
 class World:
-    """A fake API with an authority, and virt-handler of node1, which asks for a certificate."""
+    """A fake API with an authority, and node1's virt-handler, which requests a certificate."""
 
     def __init__(self, api: FakeAPI) -> None:
         self.api = api
@@ -74,7 +74,7 @@ async def signing(config: Any) -> AsyncIterator[None]:
 
 
 async def test_while_the_revocations_stand_nowhere_nothing_is_signed(world: World) -> None:
-    """Who verifies certificates goes by the last ones. A node that was revoked must not get one while somebody deleted the ConfigMap."""
+    """Verifiers keep the last revocations. A revoked node must not get a certificate while the ConfigMap is deleted."""
     await world.ask("one")
     await eventually(lambda: world.reads("configmaps") > 1)
     assert world.status("one") == {}
@@ -90,11 +90,11 @@ async def test_a_certificate_begins_where_the_revoked_ones_end(world: World) -> 
     issued = reading.read_certificate(base64.b64decode(world.status("one")["certificate"]))
     assert issued is not None
     assert issued.not_before == now
-    assert timedelta(hours=23) < issued.not_after - now <= timedelta(days=1, minutes=1)  # as long as was said
+    assert timedelta(hours=23) < issued.not_after - now <= timedelta(days=1, minutes=1)  # the requested lifetime
 
 
 async def test_for_what_is_decided_nobody_is_asked(world: World) -> None:
-    """A node creates as many as it likes, and each is looked at again when virt-controller starts: no read of the server for any."""
+    """A node can create any number, and a starting virt-controller looks at each: none may cost a read."""
     for number in range(20):
         await world.ask(f"denied-{number}", conditions=("Denied",))
     await world.trust()

@@ -1,7 +1,7 @@
-"""A tenant who may do everything with pods in a namespace, against virt-controller: no second QEMU, no guest in a pod that is not its own.
+"""A tenant with all rights on pods in a namespace, against virt-controller: no second QEMU, no guest in a foreign pod.
 
-The test plays kubelet, virt-handler and the tenant. That the API server is the real one changes nothing about these; what it does to
-pods and owners on its own is shown by ``test_pod_policy.py`` and ``tests/cluster/test_owners.py``.
+The test plays kubelet, virt-handler and the tenant. A fake API suffices here; ``test_pod_policy.py`` and ``tests/cluster/test_owners.py``
+show how the real one treats pods and owners.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from tests.fakes.kubeapi import FakeAPI
 
 Pod = dict[str, Any]
 ENOUGH = 0.5
-"""Seconds in which virt-controller does what it is going to do; a second pod came within 50 ms before."""
+"""Seconds for virt-controller to act; without the protection a second pod came within 50 ms."""
 KNOWN = "known-beforehand"
-"""A uid: whoever may make pods can make them as soon as the machine exists, which a test cannot time."""
+"""A fixed uid. A tenant can create pods immediately after the VM, which a test cannot time."""
 FORGED_IMAGE = "registry.example/evil:v1"
 
 
@@ -47,7 +47,7 @@ class Tenant(Cluster):
         await self.api.edit(PODS, "ns", name_of(pod), strip)
 
     def forged(self, name: str, namespace: str = "ns", uid: str = "") -> Pod:
-        """A pod that bears everything by which ours were known, and runs what the tenant likes."""
+        """Return a pod of the tenant with every mark of a launcher pod."""
         uid = uid or self.vm()["metadata"]["uid"]
         owner = {"apiVersion": "kubevirt.io/v1alpha1", "kind": "VirtualMachine", "name": "testvm", "uid": uid, "controller": True}
         labels = {names.COMPONENT_LABEL: names.LAUNCHER, names.VM_NAME_LABEL: "testvm", names.CREATED_BY_LABEL: uid}
@@ -69,7 +69,7 @@ class Tenant(Cluster):
         return [each for each in self.api.all(PODS) if each["metadata"]["namespace"] == "ns"]
 
     async def nothing_happens(self, vm: Any, pods: list[Pod]) -> None:
-        """Neither a pod nor what the status says of the attempt changes, over several looks."""
+        """Check over several passes that neither the pods nor the attempt in the status change."""
         await asyncio.sleep(ENOUGH)
         assert [uid_of(each) for each in self.pods()] == [uid_of(each) for each in pods]
         assert {key: vm["status"].get(key) for key in ("phase", "podUID", "attempt", "attempts")} == {
@@ -81,7 +81,7 @@ PROTECTED = "virt-launcher-protected"
 
 
 class ProtectingAPI(FakeAPI):
-    """An API server with a policy that keeps a pod from being deleted."""
+    """An API server with a policy that protects a pod from deletion."""
 
     async def _delete(self, key: tuple[str, str, str], options: Any) -> Any:
         if key[2] == PROTECTED:
@@ -101,7 +101,7 @@ async def tenant(api: FakeAPI) -> AsyncIterator[Tenant]:
         yield tenant
 
 
-# A stranger's pod
+# Pods of others
 
 
 @pytest.mark.parametrize("phase", ["first start", "Running"])
@@ -130,7 +130,7 @@ async def test_a_forged_pod_beside_the_running_one_gets_nothing_and_goes_with_th
     forged = await api.put(PODS, tenant.forged("virt-launcher-aaa-first-by-name"))
     await tenant.nothing_happens(tenant.vm(), [forged, own])
 
-    await tenant.end_pod(own)  # the guest powers off by itself
+    await tenant.end_pod(own)  # the guest powers off
     await tenant.until(
         lambda: dig(api.get(PODS, "ns", "virt-launcher-aaa-first-by-name"), "metadata", "deletionTimestamp") or False, "deletion"
     )
@@ -174,7 +174,7 @@ async def test_a_pod_of_nobody_under_that_name_is_said_and_left_alone(api: FakeA
 
 
 async def test_a_pod_that_claims_the_machine_and_is_no_launcher_holds_nothing_up(api: FakeAPI, tenant: Tenant) -> None:
-    """virt-controller may not delete it, so a tenant could keep a machine from starting or going for ever."""
+    """virt-controller may not delete it; if it counted, a tenant could block a VM's start or end forever."""
     shapeless = tenant.forged("virt-launcher-squatter", uid=KNOWN)
     del shapeless["spec"]["containers"][0]["volumeMounts"]
     await api.put(PODS, shapeless)
@@ -205,7 +205,7 @@ async def test_a_pod_left_by_an_interrupted_start_is_used_when_it_is_what_would_
     await api.put(VMS, a_vm())
     made = await tenant.pod()
     await tenant.phase_is("Scheduling")
-    await api.edit(VMS, "ns", "testvm", lambda obj: obj.pop("status"))  # as if the pass had ended before it wrote
+    await api.edit(VMS, "ns", "testvm", lambda obj: obj.pop("status"))  # as if the pass had ended before its write
     await tenant.until(lambda: tenant.vm().get("status", {}).get("podUID"), "the uid")
     assert tenant.vm()["status"]["podUID"] == uid_of(made)
     assert tenant.pods() == [made]
@@ -233,8 +233,8 @@ async def test_a_running_pod_without_its_marks_is_still_the_machines(api: FakeAP
     assert ("kubectl label pod" in told) == ("labels" in fields)
     assert ("restart" in told) == ("ownerReferences" in fields)
     lists = [query for method, path, query in api.requests if method == "GET" and path.endswith("/ns/pods") and "watch" not in query]
-    assert bool(lists) == ("labels" in fields)  # the copy does not know it any more
-    assert {query["limit"] for query in lists} <= {"2"}  # whatever a tenant puts into its pods, no more of them are in memory at once
+    assert bool(lists) == ("labels" in fields)  # the cache has dropped it
+    assert {query["limit"] for query in lists} <= {"2"}  # limits memory, whatever a tenant puts into its pods
 
     await api.edit(
         VMS, "ns", "testvm", lambda obj: obj["status"].update(request={"action": "Restart", "runStrategy": "RerunOnFailure", "attempt": 2})
@@ -242,7 +242,7 @@ async def test_a_running_pod_without_its_marks_is_still_the_machines(api: FakeAP
     await tenant.until(lambda: dig(api.get(PODS, "ns", name_of(own)), "metadata", "deletionTimestamp"), "deletion of the pod")
     await asyncio.sleep(ENOUGH)
     assert [uid_of(each) for each in tenant.pods()] == [uid_of(own)]
-    await tenant.end_pod(own)  # no event tells of it
+    await tenant.end_pod(own)  # no event reports it
     await tenant.pod(2)
 
 
@@ -306,7 +306,7 @@ async def test_a_pod_remade_under_the_same_name_before_it_ran_gets_no_guest(api:
 
 async def test_a_pod_remade_under_the_same_name_while_the_guest_ran_waits_for_what_may_still_run(api: FakeAPI, tenant: Tenant) -> None:
     own = await tenant.running()
-    await api.remove(PODS, "ns", name_of(own))  # by force: its kubelet has not heard of it
+    await api.remove(PODS, "ns", name_of(own))  # by force: its kubelet has not noticed
     bare = tenant.forged(name_of(own))
     del bare["metadata"]["ownerReferences"]
     bare = await api.put(PODS, bare)
@@ -335,7 +335,7 @@ async def test_virt_handler_ends_the_wait_and_a_dead_node_needs_none(api: FakeAP
 
     def ended(obj: Pod) -> None:
         obj["status"]["phase"] = "Stopped"
-        # The guest had run for a while: an end of it that nobody asked for is none to wait after.
+        # The guest had run for a while, so its unrequested end causes no pause.
         obj["status"]["attempts"][0] |= {"endTime": "2026-01-01T00:20:00Z", "result": "Stopped"}
 
     await api.edit(VMS, "ns", "testvm", ended)
@@ -349,7 +349,7 @@ async def test_virt_handler_ends_the_wait_and_a_dead_node_needs_none(api: FakeAP
 
 
 async def test_the_kubelet_of_a_forced_deletion_that_is_silent_ends_nothing(api: FakeAPI, tenant: Tenant) -> None:
-    """However long it is silent, and from when it is heard again it has the pod's grace period."""
+    """For any length of silence; the grace period counts from the kubelet's return."""
     looks = itertools.count()
 
     async def nothing_happens_in(seconds: float) -> None:
@@ -385,7 +385,7 @@ async def test_the_kubelet_of_a_forced_deletion_that_is_silent_ends_nothing(api:
 
 
 async def migrating(api: FakeAPI, tenant: Tenant) -> tuple[Pod, Pod]:
-    """Bring testvm to the middle of a migration; returns its source and target pods."""
+    """Bring testvm to the middle of a migration; return its source and target pods."""
     source = await tenant.running()
     made = await api.put(
         MIGRATIONS,
@@ -450,7 +450,7 @@ async def test_the_last_words_of_a_pod_that_was_remade_as_the_source_release_nob
 
 
 async def test_a_target_without_its_marks_keeps_the_attempt_open(api: FakeAPI, tenant: Tenant) -> None:
-    """The guest went over, and nobody has written that down yet: the source is over, and the target is found by its uid alone."""
+    """The guest moved, and no status says so yet: the source has ended, and only the target's uid identifies it."""
     source, target = await migrating(api, tenant)
     await tenant.strip(target, "labels", "annotations", "ownerReferences")
     before = copy.deepcopy(tenant.vm())
@@ -485,7 +485,7 @@ async def look_again(api: FakeAPI) -> None:
 
 
 async def test_a_target_deleted_by_force_has_its_grace_period_before_the_next_pod_is_made(api: FakeAPI, tenant: Tenant) -> None:
-    """The guest went over and was released over the relay; virt-handler of the target has not written that yet."""
+    """The guest moved and was released over the relay; the target's virt-handler has not written that yet."""
     source, target = await migrating(api, tenant)
     await tenant.end_pod(source, message="migrated: the guest runs on in another pod")
     before = copy.deepcopy(tenant.vm())
@@ -511,7 +511,7 @@ async def test_a_target_deleted_by_force_has_its_grace_period_before_the_next_po
 async def test_a_machine_is_neither_started_nor_let_go_beside_a_target_deleted_by_force(
     api: FakeAPI, tenant: Tenant, *, deleting: bool
 ) -> None:
-    """virt-handler of the source wrote the end of the guest there, while QEMU of the target still has its disks open."""
+    """The source's virt-handler wrote the guest's end while the target's QEMU still has its disks open."""
     source, target = await migrating(api, tenant)
 
     def end(obj: Pod) -> None:
@@ -579,7 +579,7 @@ async def test_a_target_of_which_nothing_runs_is_not_waited_for(api: FakeAPI, te
 async def test_a_target_that_its_migration_let_go_is_waited_out_like_one_that_it_names(
     api: FakeAPI, tenant: Tenant, fields: tuple[str, ...]
 ) -> None:
-    """The guest went over, its source said nothing of it, and so the target is deleted: it has its time, whoever deletes it by force."""
+    """The guest moved, but its source did not report it, so the target is deleted. A forced deletion does not shorten its grace period."""
     source, target = await migrating(api, tenant)
     if fields:
         await tenant.strip(target, *fields)

@@ -1,6 +1,6 @@
-"""What virt-controller's account may do with pods, by the real kube-apiserver with the chart's roles and policy in it.
+"""Rights of virt-controller's account on pods, with the real kube-apiserver and the chart's roles and policy.
 
-And what kube-apiserver makes of our pods: virt-controller compares a pod that has the name of one to be made with that.
+Also kube-apiserver's defaults for our pods, which virt-controller must recognize in an existing pod.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ PODS = "/api/v1/namespaces/default/pods"
 
 
 class Cluster:
-    """kube-apiserver, asked as anybody."""
+    """kube-apiserver, with requests from any user."""
 
     def __init__(self, here: Environment) -> None:
         self.here = here
 
     def ask(self, method: str, path: str, body: Any = None, *, user: str = ACCOUNT, kind: str = "application/json") -> tuple[int, Any]:
-        """Return the code and the answer to a request of ``user``; empty: of the administrator."""
+        """Return code and answer of a request by ``user``, or by the administrator if empty."""
         made = self.here.certificates
         context = ssl.create_default_context(cafile=str(made.authority))
         context.load_cert_chain(made.certificate(ADMIN), made.key(ADMIN))
@@ -83,7 +83,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
         known.ask("POST", "/api/v1/namespaces/default/serviceaccounts", account, user="")
         deadline = time.monotonic() + 60
-        while known.create(changed(CREATIONS["hostPID"]))[0] != http.client.FORBIDDEN:  # until the policy is known
+        while known.create(changed(CREATIONS["hostPID"]))[0] != http.client.FORBIDDEN:  # until kube-apiserver has the policy
             known.clear()
             assert time.monotonic() < deadline
             time.sleep(0.2)
@@ -98,12 +98,12 @@ def _empty(cluster: Cluster) -> None:
 def test_every_pod_that_virt_controller_makes_is_created(cluster: Cluster) -> None:
     for pod in forbidden_pods.made():
         if "priorityClassName" in pod["spec"]:
-            pod["spec"]["priorityClassName"] = "system-node-critical"  # that of the example exists nowhere
+            pod["spec"]["priorityClassName"] = "system-node-critical"  # the example's class does not exist
         code, answer = cluster.create(pod)
         assert code == http.client.CREATED, answer
         code, answer = cluster.ask("DELETE", f"{PODS}/{name_of(pod)}", {"preconditions": {"uid": answer["metadata"]["uid"]}})
         assert code == http.client.OK, answer
-        cluster.clear()  # one that names its node waits for the kubelet
+        cluster.clear()  # a pod with a node waits for the kubelet
 
 
 @pytest.mark.parametrize("what", CREATIONS)
@@ -171,7 +171,7 @@ def test_a_pod_on_a_node_is_deleted_with_grace_and_not_by_force(cluster: Cluster
 
 
 def test_pods_are_neither_changed_nor_entered_with_the_account(cluster: Cluster) -> None:
-    """RBAC grants none of it. And if it did one day: so says the policy."""
+    """RBAC grants none of it, and the policy would forbid it as well."""
     pod = changed(OURS["as it was made"])
     assert cluster.create(pod)[0] == http.client.CREATED
     path = f"{PODS}/{name_of(pod)}"
@@ -202,7 +202,7 @@ def test_pods_are_neither_changed_nor_entered_with_the_account(cluster: Cluster)
         binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name_of(pod)}, "target": {"kind": "Node", "name": "node1"}}
         code, said = cluster.ask("POST", f"{path}/binding", binding)
         assert "only creates and deletes" in said["message"], (code, said)
-        code, said = cluster.ask("DELETE", PODS)  # a collection: each pod is judged; ours may go
+        code, said = cluster.ask("DELETE", PODS)  # each pod of a collection is checked; ours may go
         assert code == http.client.OK, said
     finally:
         for each in (bound, role):
@@ -210,7 +210,7 @@ def test_pods_are_neither_changed_nor_entered_with_the_account(cluster: Cluster)
 
 
 def test_of_a_pods_status_the_account_writes_whether_the_guest_runs(cluster: Cluster) -> None:
-    """With the very patch that virt-controller sends; and all else that a patch of the status can change is refused."""
+    """With virt-controller's own patch; all other changes of the status are refused."""
     pod = changed(OURS["as it was made"])
     pod["metadata"]["annotations"] = {"a": "b"}
     pod["metadata"]["finalizers"] = ["example.com/f"]
@@ -258,7 +258,7 @@ def test_nothing_is_told_in_the_status_of_other_pods(cluster: Cluster) -> None:
 
 
 def test_what_kube_apiserver_makes_of_our_pods_is_known_again(cluster: Cluster) -> None:
-    """The comparison of ``leftovers`` allows for its defaults and for nothing else."""
+    """The comparison in ``leftovers`` allows its defaults and nothing else."""
     for vm in forbidden_pods.examples():
         vm["metadata"].setdefault("namespace", "default")
         for wanted in (
@@ -275,7 +275,7 @@ def test_what_kube_apiserver_makes_of_our_pods_is_known_again(cluster: Cluster) 
 
 
 def test_a_tenant_can_forge_every_mark_of_our_pods_but_not_what_is_compared(cluster: Cluster) -> None:
-    """Nothing of Kubernetes' keeps a tenant with ``edit`` from naming any uid as a pod's controller: therefore owning is not enough."""
+    """Kubernetes lets a tenant with ``edit`` name any uid as a pod's controller, so an owner proves nothing."""
     rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["*"]}
     rbac = "rbac.authorization.k8s.io"
     role: dict[str, Any] = {"apiVersion": f"{rbac}/v1", "kind": "Role", "metadata": {"name": "edit"}, "rules": [rule]}
@@ -297,7 +297,7 @@ def test_a_tenant_can_forge_every_mark_of_our_pods_but_not_what_is_compared(clus
 
 
 def test_of_etcds_stateful_set_the_account_changes_the_note_about_authorities_and_nothing_else(cluster: Cluster) -> None:
-    """Its pods are made by another account, in a namespace that has privileged ones: who may patch it could have any pod there."""
+    """Another account creates its pods, in a namespace with privileged ones: a free patch would allow any pod there."""
     collection = "/apis/apps/v1/namespaces/kubevirt/statefulsets"
     code, made = cluster.ask("POST", collection, test_etcd_policy.etcd(), user="")
     assert code == http.client.CREATED, made
@@ -315,7 +315,7 @@ def test_of_etcds_stateful_set_the_account_changes_the_note_about_authorities_an
             whole = [{"op": "replace", "path": f"/{part}", "value": changed[part]} for part in ("metadata", "spec")]
             code, answer = cluster.ask("PATCH", path, whole, kind="application/json-patch+json")
             if code == http.client.OK and answer["spec"] == found["spec"]:
-                continue  # its default stands there again
+                continue  # its default returns
             if (code, test_etcd_policy.POLICY in answer.get("message", "")) != (http.client.FORBIDDEN, True):
                 passed.append((what, code, answer.get("message")))
             assert "resulted in error" not in answer.get("message", "")

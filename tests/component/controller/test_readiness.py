@@ -1,4 +1,4 @@
-"""The condition of launcher pods that Services wait for, written by virt-controller as a whole; the test plays kubelet and virt-handler."""
+"""The condition of launcher pods for Services, with the whole virt-controller; the test plays kubelet and virt-handler."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def said(api: FakeAPI, pod: dict[str, Any]) -> str:
 
 
 def of_status(api: FakeAPI) -> list[str]:
-    """Return the pods whose status was written by virt-controller, in that order."""
+    """Return the pods with statuses written by virt-controller, in order."""
     return [path.split("/")[-2] for _, path, _ in api.writes if "/pods/" in path and path.endswith("/status")]
 
 
@@ -47,7 +47,7 @@ async def report(api: FakeAPI, state: str = "running", **status: Any) -> None:
 async def test_a_pod_is_ready_while_its_guest_runs(api: FakeAPI, cluster: Cluster) -> None:
     pod = await cluster.running()
     assert pod["spec"]["readinessGates"] == [{"conditionType": GATE}]
-    assert said(api, pod) == ""  # the container runs, and the guest does not yet
+    assert said(api, pod) == ""  # the container runs, the guest does not yet
     for state, wanted in (("running", "True"), ("paused", "False"), ("running", "True")):
         await report(api, state)
         await cluster.until(lambda wanted=wanted: said(api, pod) == wanted, f"{wanted} while {state}")  # type: ignore[misc]  # a default binds it
@@ -76,7 +76,7 @@ async def test_whoever_leads_next_goes_on_from_there(api: FakeAPI) -> None:
         pod = await cluster.running()
         await report(api)
         await cluster.until(lambda: said(api, pod) == "True", "a ready pod")
-    await report(api, "paused")  # nobody leads
+    await report(api, "paused")  # no leader
     async with working(api, "--no-leader-elect"):
         await cluster.until(lambda: said(api, pod) == "False", "what changed meanwhile")
 
@@ -111,7 +111,7 @@ async def test_a_refusal_is_said_and_nothing_else_waits(api: FakeAPI, cluster: C
 
 
 async def test_a_pod_that_was_exchanged_meanwhile_is_not_written(api: FakeAPI, cluster: Cluster) -> None:
-    """The copy here knows the old one: the uid in the patch keeps its word from the new one."""
+    """The cache has the old pod: the uid in the patch prevents a write to the new one."""
     pod = await cluster.running()
     api.drop_events(on=True)
     await api.edit(PODS, "ns", name_of(pod), lambda obj: obj["metadata"].update(uid="another"))

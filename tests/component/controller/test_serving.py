@@ -1,4 +1,4 @@
-"""Health for the kubelet, metrics for those whom kube-apiserver lets read them."""
+"""Health for the kubelet, and metrics for users that kube-apiserver allows."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Idle:
 
 
 class Reviewer:
-    """What kube-apiserver answers to reviews: ``prometheus`` may read metrics, ``somebody`` may not, other tokens are worth nothing."""
+    """kube-apiserver's reviews: ``prometheus`` may read metrics, ``somebody`` may not, other tokens are invalid."""
 
     def __init__(self, api: FakeAPI) -> None:
         self.asked: list[str] = []
@@ -78,7 +78,7 @@ Ask = Callable[..., Any]
 
 @asynccontextmanager
 async def served(api: FakeAPI, tmp_path: Path, render: Callable[[], bytes] = lambda: b"up 1\n") -> AsyncIterator[Ask]:
-    """Yield a function that asks for a path with header fields and returns (code, text)."""
+    """Yield a function that requests a path with header fields and returns (code, text)."""
     given = certificate(tmp_path / "tls")
     assert given.authorities is not None
     trust = ssl.create_default_context(cafile=str(given.authorities))
@@ -174,7 +174,7 @@ async def test_while_kube_apiserver_cannot_be_asked_nobody_is_told(tmp_path: Pat
     api.refusals = [errors.InternalError("etcd is away")]
     async with served(api, tmp_path) as ask:
         assert (await ask("Bearer prometheus"))[0] == 503
-        assert (await ask("Bearer prometheus"))[0] == 200  # a failure is not remembered
+        assert (await ask("Bearer prometheus"))[0] == 200  # failures are not cached
 
 
 async def test_an_answer_is_remembered_for_some_seconds_and_then_asked_for_again() -> None:
@@ -186,7 +186,7 @@ async def test_an_answer_is_remembered_for_some_seconds_and_then_asked_for_again
         asked = len(reviewer.asked)
         assert await access.refusal("Bearer prometheus", "/metrics") is None
         assert len(reviewer.asked) == asked
-        assert (await access.refusal("Bearer somebody", "/metrics")) is not None  # another's answer is not used
+        assert (await access.refusal("Bearer somebody", "/metrics")) is not None  # another user's answer is not used
         now = REMEMBERED_SECONDS
         assert await access.refusal("Bearer prometheus", "/metrics") is None
         assert len(reviewer.asked) == 3 * asked

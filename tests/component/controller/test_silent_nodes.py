@@ -1,4 +1,4 @@
-"""Which of a node's two voices is gone decides what virt-controller writes: never against a virt-handler that lives."""
+"""virt-controller's writes when a node's kubelet, its virt-handler, or both are silent: never against a living virt-handler."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.fakes.kubeapi import FakeAPI
 
 LEASE_NAMESPACE = names.node_lease_namespace("kubevirt")
 HOLDS = 1
-"""Seconds for which a sign of life counts here; 40 in a cluster. They pass when the test says so; virt-controller looks again as often."""
+"""Validity in seconds of a sign of life here; 40 in a cluster. The test advances the time, and virt-controller looks as often."""
 
 
 class Node(Cluster):
-    """The test plays both voices of node1, and its virt-handler as that behaves: it takes Unknown back as soon as it sees it."""
+    """Plays node1's kubelet and virt-handler; the latter reverts Unknown as soon as it sees it."""
 
     def __init__(self, api: FakeAPI) -> None:
         super().__init__(api)
@@ -35,7 +35,7 @@ class Node(Cluster):
         return self.now
 
     async def beat(self, holds: int = HOLDS) -> None:
-        """Renew, by a clock that is years behind."""
+        """Renew the Lease, with a clock years behind."""
         now = f"1990-01-01T00:00:00.{next(self._beats):06}Z"
         lease = heartbeat.lease("node1", LEASE_NAMESPACE, Verdict(accelerated=False, reason="test"), now)
         lease["spec"]["leaseDurationSeconds"] = holds
@@ -58,7 +58,7 @@ class Node(Cluster):
             await asyncio.sleep(0.05)
 
     async def falls_silent(self) -> None:
-        """Let time pass until the node is known to be silent. A beat that was under way may be heard late, and counts from then on."""
+        """Advance time until the node is unreachable. A late Lease event restarts the wait."""
         async with asyncio.timeout(30):
             while self.phase() != "Unknown":
                 self.now += HOLDS
@@ -116,7 +116,7 @@ async def test_a_node_without_any_voice_is_said_once_and_its_handler_is_believed
         await asyncio.sleep(0.1)
     before = len(node.status_writes())
     assert node.phase() == "Running"
-    await node.falls_silent()  # an expiry is no event
+    await node.falls_silent()  # an expiry causes no event
     ready = condition(node.vm()["status"]["conditions"], "Ready")
     assert ready is not None
     assert (ready["status"], ready["reason"]) == ("Unknown", "NodeUnreachable")
@@ -141,7 +141,7 @@ async def test_a_handler_that_writes_before_its_lease_is_renewed_is_believed(api
     await node.report_running()
     await asyncio.sleep(0.3)
     assert (node.phase(), len(node.status_writes())) == ("Running", before)
-    await node.falls_silent()  # that was all that was heard of it
+    await node.falls_silent()  # its last sign of life
 
 
 async def test_a_renewal_that_the_watch_did_not_bring_is_asked_for(api: FakeAPI, node: Node) -> None:

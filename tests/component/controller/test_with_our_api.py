@@ -1,4 +1,4 @@
-"""virt-controller against the real virt-api: what it writes is accepted, and a start costs two writes of its own."""
+"""virt-controller with the real virt-api: virt-api accepts its writes, and a start costs two writes."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class World(Cluster):
                     await asyncio.sleep(0.02)
 
     async def reported(self, vm: Object, node: str) -> int:
-        """Write what virt-handler of a node would, as its account; return the answer's code."""
+        """Write as a node's virt-handler, with its account; return the status code."""
         attempts = [{**each, "runningTime": times.to_rfc3339(datetime.now(UTC))} for each in vm["status"]["attempts"]]
         status = phases.enter({**vm["status"], "attempts": attempts}, phases.RUNNING, datetime.now(UTC))
         headers = {
@@ -81,7 +81,7 @@ async def test_a_machine_starts_migrates_and_goes(tmp_path: Path) -> None:
         await world.until(lambda: api.get(PODS, "ns", wanted), "pod")
         await world.start_pod({"metadata": {"name": wanted}})
         scheduled = await world.vm_phase("Scheduled")
-        # Of what virt-api took: a pass on a copy that is behind is refused, and costs nothing but another look.
+        # Only accepted writes: virt-api refuses a write from a stale copy, which costs only another pass.
         assert [method for method, path in api.written if "virtualmachines" in path] == ["PATCH", "PATCH"]
         ready = condition(scheduled["status"]["conditions"], "Ready")
         assert ready is not None

@@ -1,4 +1,4 @@
-"""virt-controller after an upgrade: pods of the release before are told of, and their guests moved or evicted at a pace."""
+"""virt-controller after an upgrade: it reports old pods, and migrates or evicts their guests at a limited rate."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ STUCK = {"type": "Migratable", "status": "False", "reason": "NotMigratable", "me
 
 
 class Evicting(FakeAPI):
-    """A server that takes evictions of pods, or refuses them."""
+    """A server that accepts or refuses evictions of pods."""
 
     def __init__(self) -> None:
         super().__init__()
         self.evicted: list[str] = []
         self.uids: list[Any] = []
-        """Of the pods that were meant: another one of the name stays."""
+        """Uids in the evictions' preconditions: another pod of the same name stays."""
         self.refusal: errors.StatusError | None = None
         self.failure: dict[str, Any] | None = None
-        """That is answered with success."""
+        """Returned with a success code."""
 
     async def _create(self, collection: str, namespace: str, obj: dict[str, Any]) -> dict[str, Any]:
         if obj.get("kind") != "Eviction":
@@ -51,7 +51,7 @@ def is_scheduled(cluster: Cluster, name: str) -> bool:
 
 
 async def started(cluster: Cluster, *machines: str, conditions: tuple[dict[str, Any], ...] = ()) -> None:
-    """Bring these machines to Running, in pods of the present image."""
+    """Bring these VMs to Running, in pods of the current image."""
     for name in machines:
         await cluster.api.put(VMS, a_vm(name))
         pod = await cluster.pod(name=name)
@@ -63,7 +63,7 @@ async def started(cluster: Cluster, *machines: str, conditions: tuple[dict[str, 
 
 
 async def age(cluster: Cluster, image: str = "launcher:before") -> None:
-    """Make all pods those of another release."""
+    """Give all pods another release's image."""
     for pod in cluster.api.all(PODS):
         await cluster.api.edit(PODS, "ns", name_of(pod), lambda obj: obj["spec"]["containers"][0].update(image=image))
 
@@ -108,7 +108,7 @@ async def test_guests_are_moved_a_batch_at_a_time(api: FakeAPI) -> None:
         assert target[0]["spec"]["containers"][0]["image"] == "launcher:test"
         await cluster.until(lambda: all(each["status"]["targetPod"] for each in api.all(MIGRATIONS)), "both targets")
         await asyncio.sleep(0.6)
-        assert moved(api) == first  # they are on their way still
+        assert moved(api) == first  # they are still in progress
         for each in api.all(MIGRATIONS):
             await api.edit(
                 MIGRATIONS, "ns", name_of(each), lambda obj: obj["status"].update(phase="Failed", endTime="2026-01-01T00:00:00Z")
@@ -121,7 +121,7 @@ async def test_a_guest_that_cannot_migrate_is_evicted_where_the_operator_says_so
     async with working(api, "--no-leader-elect", QUICK, "--workload-update-strategy=Evict", times=OFTEN):
         judged = api.authorize
         assert judged is not None
-        api.authorize = lambda method, path, query: path.endswith("/eviction") or judged(method, path, query)  # as the chart grants it then
+        api.authorize = lambda method, path, query: path.endswith("/eviction") or judged(method, path, query)  # as that chart grants it
         cluster = Cluster(api)
         await started(cluster, "testvm", conditions=(STUCK,))
         await age(cluster)
@@ -159,7 +159,7 @@ async def test_an_eviction_that_is_refused_is_told_and_holds_up_nobody(
         await age(cluster)
         await cluster.until(lambda: cluster.events().count("FailedWorkloadUpdate") == 2, "an Event of each machine")
         await asyncio.sleep(0.3)
-        assert len(api.evicted) == len(set(api.evicted)) == 2  # and not again at once
+        assert len(api.evicted) == len(set(api.evicted)) == 2  # not repeated immediately
 
 
 async def test_a_migration_that_a_quota_refuses_is_told_and_holds_up_nobody(api: FakeAPI) -> None:
@@ -178,7 +178,7 @@ async def test_a_migration_that_a_quota_refuses_is_told_and_holds_up_nobody(api:
 
 
 async def test_who_deletes_the_migration_of_an_upgrade_has_a_pause(api: FakeAPI) -> None:
-    """A machine's owner may: without one, its guest was sent to another node again and again."""
+    """A VM's owner may delete it. Without a pause, its guest would be moved again and again."""
     async with working(api, "--no-leader-elect", QUICK, "--workload-update-batch-size=1", times=OFTEN):
         cluster = Cluster(api)
         await started(cluster, "a", "b")

@@ -1,4 +1,4 @@
-"""The node that several tests of the reconcilers share."""
+"""The node shared by tests of the reconcilers."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ from tests.component.handler.world import World, a_world
 
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
-    """A node without a kernel, for one test."""
+    """Yield a node without a kernel, for one test."""
     async with a_world(tmp_path) as made:
         yield made

@@ -1,4 +1,4 @@
-"""virt-handler as a whole, alive: the real Agent against a fake API server, with fake launchers in directories that stand in for pods."""
+"""A whole, running virt-handler: the real Agent with a fake API server, and fake launchers in directories instead of pods."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ L = TypeVar("L", bound=FakeLauncher)
 
 
 class PureNode:
-    """What the real node reads of a machine, without what it then does to a pod."""
+    """The real node's reading of a VM, without its effects on a pod."""
 
     async def give_devices(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> messages.Accelerator:
         assert all(each.path.startswith("/") for each in nodes.device_nodes(vm))
@@ -65,7 +65,7 @@ class PureNode:
 
 
 class PureDisks:
-    """What plugins of disks are told of a machine, without plugins."""
+    """The requests to disk plugins, without plugins."""
 
     async def add(self, vm: Mapping[str, Any], pod_uid: str) -> Mapping[str, Served]:
         told = [requests.document(vm, pod_uid, each, PurePath("/")) for each in requests.disks_of(vm)]
@@ -82,7 +82,7 @@ class PureDisks:
 
 
 class Live:
-    """A node with one healthy machine, whose virt-handler runs."""
+    """A node with one healthy VM and a running virt-handler."""
 
     def __init__(self, api: FakeAPI, kubelet: Path, stack: AsyncExitStack) -> None:
         self.api = api
@@ -93,37 +93,35 @@ class Live:
         self._state: DomainState = "running"
 
     async def launcher(self, pod_uid: str) -> FakeLauncher:
-        """Start a pod's launcher."""
         return await self.start(FakeLauncher(pod_uid))
 
     async def start(self, launcher: L) -> L:
-        """Start a launcher of any kind."""
         self.launchers[launcher.pod_uid] = launcher
         await self._stack.enter_async_context(launcher.serving(self.kubelet))
         return launcher
 
     def alias(self, pod_uid: str, of: str) -> None:
-        """Make one more pod that leads to the launcher of another."""
+        """Add a pod directory that links to another pod's launcher."""
         self.aliases[pod_uid] = of
         (self.kubelet / "pods" / pod_uid).symlink_to(of)
 
     def identify(self, pid: int, pod_uid: str) -> Launcher:
-        """Vouch for a launcher."""
+        """Return a launcher's identity, as the kernel would prove it."""
         real = self.aliases.get(pod_uid, pod_uid)
         return self.launchers[real].identify(pid, real)
 
     async def machine(self, name: str, pod_uid: str) -> None:
-        """Store a machine whose pod was just scheduled."""
+        """Store a VM with a newly scheduled pod."""
         vm = a_vm(podUID=pod_uid)
         vm["metadata"] = {"name": name, "namespace": "default", "uid": f"uid-of-{name}", "generation": 1}
         await self.api.put(VMS, vm)
 
     def vm(self, name: str = "testvm") -> Any:
-        """Return a machine as it is stored."""
+        """Return a stored VM."""
         return self.api.get(VMS, "default", name)
 
     async def healthy_machine_follows(self, seconds: float) -> None:
-        """Change the state of the healthy guest, and wait until the API tells of it."""
+        """Change the healthy guest's state, and wait until the API shows it."""
         launcher = self.launchers["pod-1"]
         assert launcher.status.domain is not None
         self._state = "paused" if self._state == "running" else "running"
@@ -131,19 +129,19 @@ class Live:
         await promptly(lambda: self.vm()["status"]["domain"]["state"] == self._state, seconds)
 
     def document_of(self, name: str) -> str:
-        """Return the messages of warnings about an object."""
+        """Return the warnings about an object, one per line."""
         found: list[Object] = [
             each for each in self.api.all(EVENTS) if each["involvedObject"]["name"] == name and each["type"] == "Warning"
         ]
         return "\n".join(f"{each['reason']}: {each['message']}" for each in found)
 
     def writes(self, name: str) -> int:
-        """Return how often a machine's status was written through the API."""
+        """Return the number of writes to a VM's status."""
         return len([1 for method, path, _ in self.api.writes if method == "PUT" and path.endswith(f"/virtualmachines/{name}/status")])
 
 
 def options(kubelet: Path) -> Options:
-    """Return the options of a handler without certificates."""
+    """Return the options of a virt-handler without certificates."""
     return Options(
         node_name=NODE,
         namespace="kubevirt",
@@ -173,7 +171,7 @@ def options(kubelet: Path) -> Options:
 
 @asynccontextmanager
 async def live(kubelet: Path, *, admit: Callable[[Live], None] | None = None, limits: Limits = DEFAULT_LIMITS) -> AsyncIterator[Live]:
-    """Yield a node whose healthy guest runs; at the end its virt-handler must still be the same, and have asked for nothing forbidden."""
+    """Yield a node with a healthy guest; finally check that the same virt-handler still runs and made no forbidden request."""
     api = FakeAPI()
     api.authorize = rbac.authorizer("virt-handler")
     (kubelet / "device-plugins").mkdir()

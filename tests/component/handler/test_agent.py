@@ -1,4 +1,4 @@
-"""The agent as a whole on an empty node: it obtains its certificate, serves with it, and says when it is revoked."""
+"""The whole agent on an empty node: it gets its certificate, serves with it, and reports its revocation."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def test_a_node_without_a_certificate_gets_one_and_serves_with_it(world: W
                 _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname="n1.virt-handler")
                 writer.close()
             async with session.get(f"https://127.0.0.1:{metrics_port}/metrics", ssl=context, server_hostname="n1.virt-handler") as response:
-                assert response.status == 401  # nothing without a token; tests/component/controller/test_serving.py has who may
+                assert response.status == 401  # nothing without a token; tests/component/controller/test_serving.py tests users
             async with session.get(f"http://127.0.0.1:{health_port}/metrics") as response:
                 assert response.status == 404
             await world.operator.revoke("n1")

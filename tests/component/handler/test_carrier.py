@@ -1,4 +1,4 @@
-"""The process that carries relays: what it is allowed, what its end ends, and what it holds while nobody reads."""
+"""The relay process: its rights, the effects of its end, and its memory while a peer does not read."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MIB = 1 << 20
 
 @pytest.fixture
 async def scene(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Scene]:
-    """Yield a scene; its parameter is what the target limits."""
+    """Yield a scene; its parameter is the target's limits."""
     authority = Authority(tmp_path / "certs")
     async with trusting(tmp_path, authority) as (trust, operator):
         made = Scene(tmp_path, authority, trust, operator, getattr(request, "param", Limits(last_seconds=0.2)))
@@ -49,7 +49,7 @@ async def scene(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator
 
 @asynccontextmanager
 async def relayed(scene: Scene, carrier: Carrier | None = None) -> AsyncIterator[Outgoing]:
-    """Yield the source's relay, which runs."""
+    """Yield the source's running relay."""
     run_directory(scene.root, "source")
     scene.expect()
     relay = scene.relay(carrier=carrier)
@@ -61,7 +61,7 @@ async def relayed(scene: Scene, carrier: Carrier | None = None) -> AsyncIterator
 
 
 async def dialled(scene: Scene) -> Streams:
-    """Return a connection of the source's pod, through which a word has come back."""
+    """Return a connection of the source's pod after a round trip."""
     with places.run_directory("source", scene.root) as directory:
         reader, writer = await asyncio.open_unix_connection(sock=places.connect(directory, layout.MIGRATION_DATA_SOCKET))
     writer.write(b"ping")
@@ -150,10 +150,10 @@ async def test_a_target_that_does_not_read_holds_the_source_up_and_costs_no_memo
         sent, chunk = 0, os.urandom(MIB)
         with contextlib.suppress(TimeoutError):
             while sent < 512 * MIB:
-                async with asyncio.timeout(1):  # nobody takes a byte for so long
+                async with asyncio.timeout(1):  # no byte is read for this long
                     await loop.sock_sendall(pod, chunk[: 64 << 10])
                 sent += 64 << 10
-        assert sent < 64 * MIB  # buffers of the kernel's, and ours
+        assert sent < 64 * MIB  # in the kernel's buffers and ours
         assert resident(pid_of(relay._carrier)) + resident(pid_of(scene.incoming._carrier)) < before + 8 * MIB
         got = 0
         async with asyncio.timeout(30):
@@ -164,7 +164,7 @@ async def test_a_target_that_does_not_read_holds_the_source_up_and_costs_no_memo
 
 
 async def test_a_target_holds_all_connections_of_all_migrations_when_nobody_reads(scene: Scene) -> None:
-    """Both ends of all that there may be at once say what they can, as launchers do that were taken over. There is room for another."""
+    """All possible connections send as much as they can from both ends, as compromised launchers would. One more still fits."""
     migrations = MigrationLimits().per_cluster
     target, sources = Carrier(), [Carrier() for _ in range(migrations)]
     of_each = len(TARGET_SOCKETS) * copying.MAX_CONNECTIONS
@@ -191,14 +191,14 @@ async def test_a_target_holds_all_connections_of_all_migrations_when_nobody_read
 async def led(
     stack: contextlib.AsyncExitStack, leading: asyncio.TaskGroup, scene: Scene, source: Carrier, target: Carrier
 ) -> tuple[list[socket.socket], list[asyncio.Task[str]]]:
-    """Return the pods' sockets of a connection from one carrier to the other, the source's first, and what waits for its ends."""
+    """Return the pods' sockets of a connection between two carriers, the source's first, and tasks that wait for its ends."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         dialled = socket.create_connection(listener.getsockname())
         accepted, _ = listener.accept()
     for link in (dialled, accepted):
         link.settimeout(0)
         for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
-            link.setsockopt(socket.SOL_SOCKET, option, 64 << 10)  # the kernel's memory is not what is looked at
+            link.setsockopt(socket.SOL_SOCKET, option, 64 << 10)  # keep the kernel's buffers small
     ends = [
         await stack.enter_async_context(source.carried(dialled, ClientTls(scene.source).material, "n2.virt-handler")),
         await stack.enter_async_context(target.carried(accepted, ClientTls(scene.files).material)),
@@ -217,7 +217,7 @@ async def led(
 
 
 def said(pod: socket.socket) -> int:
-    """Return how many bytes were taken now."""
+    """Return the number of bytes accepted now."""
     count = 0
     with contextlib.suppress(BlockingIOError):
         while True:
@@ -226,12 +226,12 @@ def said(pod: socket.socket) -> int:
 
 
 def test_who_takes_no_answers_is_not_heard_without_an_end(tmp_path: Path) -> None:
-    """OpenSSL answers each request for a new key, of which TLS 1.3 allows any number."""
+    """OpenSSL answers each request for a new key, and TLS 1.3 allows any number of them."""
     authority = Authority(tmp_path)
     one, other = socket.socketpair()
     with one, other:
         sides = shaken(authority, one, other)
-        sides[0].write(bytes(carrier.CHUNK_BYTES))  # what it may have to say at most while it listens
+        sides[0].write(bytes(carrier.CHUNK_BYTES))  # the most it may have to send while it listens
         sides[0].fill()
         sides[0].write(bytes(MIB))
         with pytest.raises(carrier.Ended, match="takes no answers"):
@@ -239,7 +239,7 @@ def test_who_takes_no_answers_is_not_heard_without_an_end(tmp_path: Path) -> Non
 
 
 def test_what_was_read_before_virt_handler_ends_a_connection_arrives(tmp_path: Path) -> None:
-    """As at the end of a migration, or of virt-handler: what has not left yet waits for a reader for a while."""
+    """As at the end of a migration or of virt-handler: unsent bytes wait a while for a reader."""
     authority, said = Authority(tmp_path), os.urandom(4 * MIB)
     one, other = socket.socketpair()
     with one, other:
@@ -260,7 +260,7 @@ def test_what_was_read_before_virt_handler_ends_a_connection_arrives(tmp_path: P
 
 
 def shaken(authority: Authority, one: socket.socket, other: socket.socket) -> list[carrier.Tls]:
-    """Return both ends of a connection, client first, once their handshake is over."""
+    """Return both ends of a connection, client first, after the handshake."""
     for link in (one, other):
         link.settimeout(0)
     sides = [carrier.Tls(link, context(authority, name), name) for link, name in ((one, "n2.virt-handler"), (other, None))]
@@ -275,7 +275,7 @@ def shaken(authority: Authority, one: socket.socket, other: socket.socket) -> li
 
 
 def context(authority: Authority, server_name: str | None) -> ssl.SSLContext:
-    """Return the context of one side, as the carrier makes it."""
+    """Return one side's context, as the carrier makes it."""
     files = authority.node("n" if server_name else "n2")
     material = ClientTls(files).material
     order = {name: getattr(material, name).decode() for name in ("certificate", "key", "authorities")}
@@ -283,12 +283,11 @@ def context(authority: Authority, server_name: str | None) -> ssl.SSLContext:
 
 
 def resident(pid: int) -> int:
-    """Return bytes."""
     return memory(pid, "VmRSS")
 
 
 def data_bytes(pid: int) -> int:
-    """Return what RLIMIT_DATA counts."""
+    """Return the bytes that RLIMIT_DATA counts."""
     return memory(pid, "VmData")
 
 
@@ -331,14 +330,14 @@ async def test_a_renewed_certificate_is_shown_to_the_next_and_what_is_open_goes_
 
 
 def renew(files: Files, by: Files) -> None:
-    """Put another version of the certificate into its place."""
+    """Replace the certificate with another version."""
     publishing.publish(
         files.certificate.parent, {name: (by.certificate.parent / name).read_bytes() for name in ("tls.crt", "tls.key", "ca.crt")}
     )
 
 
 async def shown(scene: Scene) -> str:
-    """Return the serial number of the certificate that the target's virt-handler shows."""
+    """Return the serial number of the target virt-handler's certificate."""
     _, writer = await scene.connect()
     try:
         return str(writer.get_extra_info("peercert")["serialNumber"])
@@ -349,7 +348,7 @@ async def shown(scene: Scene) -> str:
 async def test_a_certificate_of_another_authority_is_believed_on_neither_side(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
     scene.expect()
     other = Authority(scene.root / "other").node("n")
-    theirs = Files(other.certificate, other.key, scene.source.authorities)  # who believes us, as a thief would
+    theirs = Files(other.certificate, other.key, scene.source.authorities)  # trusts our authority, as a thief would
     with contextlib.suppress(OSError):
         assert await scene.dial(Header("mig-1", "data").encode(), theirs) == b""
     assert scene.seen == []
@@ -367,11 +366,11 @@ async def test_a_certificate_of_another_authority_is_believed_on_neither_side(sc
         writer.close()
         task.cancel()
     assert scene.seen == []
-    assert "certificate verify failed" in caplog.text  # by OpenSSL, before virt-handler looks at the name
+    assert "certificate verify failed" in caplog.text  # by OpenSSL, before virt-handler checks the name
 
 
 async def test_an_address_that_is_not_of_the_target_node_gets_no_relay(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
-    """As of the release, whose TLS is virt-handler's own."""
+    """The same holds for the release, where virt-handler itself speaks TLS."""
     run_directory(scene.root, "source")
     scene.expect()
     relay = scene.relay("n3")
@@ -385,7 +384,7 @@ async def test_an_address_that_is_not_of_the_target_node_gets_no_relay(scene: Sc
         writer.close()
         task.cancel()
     assert scene.seen == []
-    assert "Hostname mismatch" in caplog.text  # by OpenSSL, before virt-handler looks at the name
+    assert "Hostname mismatch" in caplog.text  # by OpenSSL, before virt-handler checks the name
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="who is not root has no other user's rights to take")

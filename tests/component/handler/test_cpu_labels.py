@@ -1,4 +1,4 @@
-"""The labels of a node, written through an API server that grants virt-handler what the chart does."""
+"""The labels of a node, written with virt-handler's rights from the chart."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OTHERS = {"kubernetes.io/hostname": "n", "disk": "ssd"}
 
 @dataclass
 class Node:
-    """One node in the API, and whether guests are accelerated there."""
+    """One node in the API, with or without acceleration."""
 
     api: FakeAPI
     config: Config

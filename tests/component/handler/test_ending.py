@@ -1,4 +1,4 @@
-"""virt-handler that is asked to end lets the migrations that are under way go before it: its relays end with it."""
+"""On SIGTERM virt-handler lets running migrations finish, because its relays end with it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def port() -> int:
 async def running(
     api: FakeAPI, kubelet: Path, health_port: int, limits: agent.Limits = agent.DEFAULT_LIMITS
 ) -> AsyncIterator[asyncio.Task[None]]:
-    """Run the process's own ``run`` until the migrations are known to it; whatever becomes of it, it takes its signals with it."""
+    """Run the process's ``run`` until it has loaded the migrations; restore signal handlers at the end."""
     given = replace(options(kubelet), health_port=health_port)
     async with api.serving() as config, aiohttp.ClientSession() as session, asyncio.TaskGroup() as tasks:
         task = tasks.create_task(process.run(given, config, limits))

@@ -1,4 +1,4 @@
-"""The loop of virtual machines against a fake API server and launchers that speak the real wire."""
+"""The loop of VMs with a fake API server and launchers that speak the real protocol."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ async def test_a_broken_connection_is_made_again_and_changes_nothing(world: Worl
         await eventually(lambda: phase_is(world, "Running"))
         launcher.hang_up()
         await eventually(lambda: (link := handler.links.get("pod-1")) is not None and link.connection is None)
-        launcher.status = launcher.status  # it lives on
+        launcher.status = launcher.status  # it is still alive
         await eventually(lambda: (link := handler.links.get("pod-1")) is not None and link.connection is not None)
 
     assert launcher.starts == 1
@@ -229,7 +229,7 @@ async def test_unpause_resumes_a_guest_that_a_fault_stopped_once_for_each_time_i
         assert "disk 'disk0': no space left" in found["message"]
         assert resumes() == 0
 
-        await world.api.edit(VMS, "default", "testvm", asked_at("Unpause", "2026-01-01T00:00:01Z"))  # by a clock that is slow
+        await world.api.edit(VMS, "default", "testvm", asked_at("Unpause", "2026-01-01T00:00:01Z"))  # from a slow clock
         await eventually(lambda: "ResumeFailed" in world.events())
         await asyncio.sleep(0.2)
         assert resumes() == 1
@@ -314,7 +314,7 @@ async def test_what_a_plugin_does_not_do_for_a_running_guests_disk_is_told_once(
     disk = {"name": "data", "type": "Plugin", "source": {"plugin": "absent", "options": {}}}
 
     async def ask(action: str, state: str) -> None:
-        """Have the machine's status written for another reason."""
+        """Cause a write of the VM's status for another reason."""
         await world.api.edit(VMS, "default", "testvm", lambda vm: vm["status"].update(request=a_request(action)))
         await eventually(lambda: world.status()["domain"]["state"] == state)
 
@@ -493,7 +493,7 @@ async def test_a_claim_with_too_little_room_is_told_once_and_waited_for(world: W
 
 
 async def a_machine_with(world: World, disk: dict[str, Any]) -> None:
-    """Store a machine with this one disk."""
+    """Store a VM with this one disk."""
     vm = a_vm()
     vm["spec"]["domain"]["devices"]["disks"] = [disk]
     del vm["metadata"]["resourceVersion"]
@@ -569,7 +569,7 @@ async def test_a_machine_that_waits_for_an_image_can_be_stopped(world: World) ->
 
 @pytest.mark.parametrize(("device", "type_"), [("kvm", "kvm"), ("qemu", "qemu")])
 async def test_the_device_of_its_pod_decides_what_a_guest_runs_with(world: World, device: messages.Accelerator, type_: str) -> None:
-    """Before, the verdict about the node at virt-handler's start did: a pod without the device was told to use KVM, and failed."""
+    """The verdict at virt-handler's start must not decide: a pod without the device would try to use KVM and fail."""
     await world.vm()
     async with world.handler() as handler:
         handler.node.accelerators = {"pod-1": device, "pod-2": "kvm"}
@@ -586,7 +586,7 @@ async def test_a_fault_of_the_network_that_heals_at_once_is_no_event(world: Worl
         handler.node.fault = CommandFailed("nft had no luck")
         await eventually(lambda: handler.node.given > 1)
         handler.node.fault = None
-        await eventually(lambda: phase_is(world, "Running") and "Started" in world.events())  # told after the status was written
+        await eventually(lambda: phase_is(world, "Running") and "Started" in world.events())  # the Event follows the status
 
     assert launcher.starts == 1
     assert world.events() == ["Started"]
@@ -641,8 +641,8 @@ async def test_a_fault_of_a_running_guests_network_is_told_and_holds_up_no_statu
 
 
 async def test_a_launcher_that_has_its_pod_looked_at_has_no_programs_run_for_each_look(world: World) -> None:
-    """Before, a network that cannot be set up was tried again with each word of its launcher."""
-    world.link_limits = replace(world.link_limits, changes_per_second=1000.0)  # so that the tries alone are limited here
+    """Otherwise each message of the launcher would retry a network that cannot be set up."""
+    world.link_limits = replace(world.link_limits, changes_per_second=1000.0)  # so that only the retries are limited here
     await world.vm()
     launcher = await world.launcher("pod-1")
     async with world.handler():
@@ -684,7 +684,7 @@ async def test_what_a_plugin_did_not_do_is_told_by_a_reason_of_its_own_until_it_
         launcher.starting = asyncio.Event()
         handler.node.no_network = None
         await eventually(lambda: network(world)[0] == "True")
-        assert phase_is(world, "Scheduled")  # what is slow now is the start, and no plugin any more
+        assert phase_is(world, "Scheduled")  # now the start is slow, not a plugin
         launcher.starting.set()
         await eventually(lambda: phase_is(world, "Running") and network(world)[0] == "True")
     assert {"PluginFailed", "PluginTimedOut", "PluginNotFound"} <= set(world.events())

@@ -1,4 +1,4 @@
-"""The heartbeat against an API server that grants what the chart grants."""
+"""The heartbeat with virt-handler's rights from the chart."""
 
 from __future__ import annotations
 

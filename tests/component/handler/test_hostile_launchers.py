@@ -1,4 +1,4 @@
-"""Launchers that a guest has taken over, in front of a live virt-handler: too many words, none at all, and words that are none."""
+"""Compromised launchers with a live virt-handler: too many messages, none, and invalid ones."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def a_chatty_machine(world: Live) -> FakeLauncher:
 
 
 async def talk(world: Live, chatty: FakeLauncher, *, rounds: int, seconds: float) -> None:
-    """Change the guest's state so often, evenly, and look after the healthy guest meanwhile."""
+    """Change the guest's state ``rounds`` times, evenly spread, and check the healthy guest in between."""
     for number in range(rounds):
         chatty.change(domain=state(number), not_migratable=f"because of {number}")
         await asyncio.sleep(seconds / rounds)
@@ -45,7 +45,7 @@ async def talk(world: Live, chatty: FakeLauncher, *, rounds: int, seconds: float
 
 
 async def test_many_changes_are_few_writes_and_the_newest_is_written_in_the_end(tmp_path: Path) -> None:
-    heard = Limits(links=limits.Limits(changes_per_second=1000.0))  # so that the writes alone are limited here
+    heard = Limits(links=limits.Limits(changes_per_second=1000.0))  # so that only the writes are limited here
     async with live(tmp_path, limits=heard) as world:
         chatty, began = await a_chatty_machine(world), time.monotonic()
         await talk(world, chatty, rounds=240, seconds=2)
@@ -83,7 +83,7 @@ async def test_one_that_says_too_much_is_hung_up_on_and_heard_again_later(tmp_pa
 
 
 async def test_launchers_that_never_answer_keep_no_other_machine_waiting(tmp_path: Path) -> None:
-    """Three times as many as virt-handler once had workers."""
+    """Three times as many as a pool of workers would have."""
     async with live(tmp_path) as world:
         for number in range(24):
             mute = await world.launcher(f"pod-mute-{number}")
@@ -108,7 +108,7 @@ async def test_a_call_without_an_answer_cuts_the_connection_and_is_made_again(tm
 
 
 class Garbage(FakeLauncher):
-    """Answers every connection with the same bytes, as often as they are taken."""
+    """Answers every connection with the same bytes, as often as they are read."""
 
     def __init__(self, pod_uid: str, words: bytes) -> None:
         super().__init__(pod_uid)

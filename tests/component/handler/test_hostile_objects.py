@@ -1,4 +1,4 @@
-"""Whatever stands in the API: a live virt-handler tells of it, and looks after its other guests as before."""
+"""Hostile objects in the API: a live virt-handler reports them and still handles its other guests."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from tests.hostile import MIGRATION_PIECES, PIECES, Case, Told, a_full_migration
 
 BATCH = 200
 PROMPT_SECONDS = 5.0
-"""A hundred times what it takes, for machines that have other things to do."""
+"""A hundred times the usual time, because the machine may be busy."""
 
 Placed = tuple[str, Case, bool]
-"""Name of the object, the case, and whether an error is to be told."""
+"""Name of the object, the case, and whether to expect an error."""
 
 
 async def attack(world: Live, collection: str, cases: Sequence[Case]) -> None:
-    """Store the objects, wait until of each that is not sound an Event tells, look after the healthy guest, and take the objects away."""
+    """Store the objects, wait for an Event about each malformed one, check the healthy guest, and delete the objects."""
     prefix = f"{collection.rsplit('/', 1)[-1]}-{len(world.api.log)}"
     placed: list[Placed] = []
     for number, case in enumerate(cases):
@@ -39,7 +39,7 @@ async def attack(world: Live, collection: str, cases: Sequence[Case]) -> None:
         is_machine = case.kind == "VirtualMachine"
         judge = validation.validate_virtual_machine if is_machine else validation.validate_migration
         trim = trimming.trim_machine if is_machine else trimming.trim_migration
-        # What virt-handler does not keep it cannot meet.
+        # Fields that virt-handler drops can do no harm.
         placed.append((obj["metadata"]["name"], case, bool(judge(trim(copy.deepcopy(await world.api.put(collection, obj)))))))
     await world.healthy_machine_follows(PROMPT_SECONDS)
     told = Told(world.api.writes)
@@ -57,7 +57,7 @@ def deliver_everything(world: Live) -> None:
 
 
 def surprises(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """Return what virt-handler met and had no word for."""
+    """Return the unexpected exceptions in virt-handler's log."""
     met = [record.exc_info[1] for record in caplog.records if record.exc_info and record.name.split(".")[0] != "aiohttp"]
     return [f"{type(error).__name__}: {str(error)[:200]}" for error in met if not isinstance(error, Disconnected)]
 
@@ -67,14 +67,12 @@ def surprises(caplog: pytest.LogCaptureFixture) -> list[str]:
 async def test_every_hostile_value_in_a_machine_is_told_and_costs_nobody_else_anything(
     tmp_path: Path, piece: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    once = agent.Limits(limits.Limits(image_seconds=3600.0))  # each machine is tried once
+    once = agent.Limits(limits.Limits(image_seconds=3600.0))  # each VM is tried once
     cases = PIECES[piece]
     assert len(cases) > 100
     async with live(tmp_path, admit=deliver_everything, limits=once) as world:
         hostile = await world.launcher("pod-hostile")
-        hostile.missing = (
-            ("one",) if not piece.startswith("status") else ()
-        )  # devices and network are asked for with each start that is refused
+        hostile.missing = ("one",) if not piece.startswith("status") else ()  # each refused start sets up devices and network again
         for batch in _batched(cases, BATCH):
             await attack(world, VMS, batch)
         assert surprises(caplog) == []
@@ -116,7 +114,7 @@ def spoiled(kind: str, *path: str, value: Any) -> Any:
     ids=["pod's uid", "no text", "name", "target's uid", "a list", "machine"],
 )
 async def test_what_once_ended_virt_handler_or_led_it_elsewhere(tmp_path: Path, obj: dict[str, Any]) -> None:
-    """The last asked for another resource, with the rights of virt-handler: ``live`` looks for requests that its role does not allow."""
+    """The last one requested another resource with virt-handler's rights; ``live`` detects forbidden requests."""
     async with live(tmp_path, admit=deliver_everything) as world:
         for pod_uid in ("pod-hostile", "pod-target"):
             await world.launcher(pod_uid)

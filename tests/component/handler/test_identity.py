@@ -1,4 +1,4 @@
-"""A node's certificate, from an empty node to its renewal, with virt-controller's signing, openssl, and TLS between the two sides."""
+"""A node's certificate from an empty node to its renewal, with virt-controller's signing, openssl, and TLS between both sides."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ DAY = timedelta(days=1)
 
 
 class World:
-    """An API server that stamps who asks, an authority, and nodes."""
+    """An API server that records the requesting user, an authority, and nodes."""
 
     def __init__(self, root: Path, api: FakeAPI, config: Config, stack: AsyncExitStack) -> None:
         self.root, self.api, self.config, self._stack = root, api, config, stack
@@ -60,7 +60,7 @@ class World:
 
     @asynccontextmanager
     async def node(self, node: str, token_of: str = "", directory: str = "") -> AsyncIterator[Identity]:
-        """Run the identity of a node, with the token of a pod there, or of another node."""
+        """Run the identity of a node, with the token of a pod there or on another node."""
         self.api.users[f"token-{node}"] = claimed(token_of or node)
         async with Client(replace(self.config, token=f"token-{node}"), user_agent="test") as client, asyncio.TaskGroup() as tasks:
             identity = Identity(client, node, NAMESPACE, self.root / (directory or node), self.clock)
@@ -77,7 +77,7 @@ class World:
 
 
 class Clock:
-    """The machine's clock, ahead of it by what a test says."""
+    """The machine's clock, advanced by the test."""
 
     def __init__(self) -> None:
         self.ahead = timedelta()
@@ -109,7 +109,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 
 async def handshake(server: ServerTls, client: ClientTls, name: str) -> tuple[peers.Peer | None, peers.Peer | None]:
-    """Return what each side sees of the other over loopback; raises ssl.SSLError where one refuses."""
+    """Return each side's view of the other over loopback; raise ssl.SSLError if one refuses."""
     seen: list[peers.Peer | None] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -165,7 +165,7 @@ async def test_the_key_never_leaves_the_node_and_only_root_can_read_it(world: Wo
 
 @pytest.mark.parametrize("asked", ["n2", "virt-api", "n1.virt-handler"])
 async def test_the_token_of_one_node_obtains_no_certificate_of_another(world: World, asked: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Its handler may say what it likes: kube-apiserver knows the node of the token."""
+    """The request may name any node: kube-apiserver adds the token's node."""
     async with world.controller(), world.node(asked, token_of="n1") as identity:
         await eventually(lambda: bool(world.denials()))
         await eventually(lambda: "Denied" in caplog.text)
@@ -209,7 +209,7 @@ async def test_a_renewed_certificate_is_used_without_a_restart(world: World) -> 
 
 
 async def test_a_certificate_that_is_due_as_soon_as_it_is_issued_is_not_asked_for_without_end(world: World) -> None:
-    """The clock of the node is far ahead of the signer's."""
+    """The node's clock is far ahead of the signer's."""
     world.clock.ahead = DAY * 0.8
     async with world.controller(), world.node("n1") as identity:
         await eventually(identity.ready.is_set)
@@ -222,9 +222,9 @@ async def test_while_nobody_signs_the_present_certificate_serves_and_a_restart_f
         await eventually(identity.ready.is_set)
     asked = len(world.requests())
 
-    world.api.authorize = lambda *_: False  # every API is away
+    world.api.authorize = lambda *_: False  # all APIs are away
     async with world.node("n1") as again:
-        assert again.ready.is_set()  # at once, nobody is asked
+        assert again.ready.is_set()  # immediately, without a request
         assert again.problem() == ""
         await handshake(ServerTls(again.files, clients=ssl.CERT_REQUIRED), ClientTls(again.files), "n1.virt-handler")
         world.clock.ahead = DAY * 0.8
@@ -259,7 +259,7 @@ async def test_a_node_that_is_revoked_obtains_nothing_and_says_so_and_comes_back
         key = identity.files.key.read_bytes()
         await world.operator.revoke("n1")
         await eventually(lambda: identity.problem() == "this node is revoked")
-        async with world.node("n1", directory="thief"):  # who took its token asks from elsewhere
+        async with world.node("n1", directory="thief"):  # a thief of its token uses it elsewhere
             await eventually(lambda: identity.problem() == "this node is revoked")
             await asyncio.sleep(0.3)
         assert len(world.requests()) == 1
@@ -286,7 +286,7 @@ async def test_a_thief_who_skips_our_code_is_denied_for_a_revoked_node(world: Wo
 
 
 async def test_a_replaced_authority_brings_a_new_certificate_at_once(world: World) -> None:
-    """Deleting the Secret of the authority revokes everything it signed."""
+    """Deleting the authority's Secret revokes everything it signed."""
     async with world.controller(), world.node("n1") as identity:
         await eventually(identity.ready.is_set)
         before = identity.files.certificate.read_bytes()
@@ -322,7 +322,7 @@ async def test_authorities_that_vanish_or_are_garbled_are_still_trusted(world: W
 
 
 async def test_a_certificate_of_another_key_or_name_is_not_taken(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    """Whoever signs could be mistaken."""
+    """The signer may make a mistake."""
     async with world.node("n1") as identity:
         await eventually(lambda: len(world.requests()) == 1)
         name = world.requests()[0]["metadata"]["name"]

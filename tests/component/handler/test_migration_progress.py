@@ -1,4 +1,4 @@
-"""The progress of a migration in its status: by both nodes' handlers, in few writes, and in nobody's way."""
+"""A migration's progress in its status, written rarely and without delays by both nodes' virt-handlers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
 
 
 def say(launcher: FakeLauncher, **figures: Any) -> None:
-    """Have a launcher say figures of its migration."""
+    """Have a launcher report figures of its migration."""
     known = launcher.status.migration_of("mig-1")
     assert known is not None
     launcher.change(migrations=(replace(known, **figures),))
@@ -45,7 +45,7 @@ def told(scene: Scene) -> dict[str, Any]:
 
 
 def writes(scene: Scene) -> list[dict[str, Any]]:
-    """Return the progress of each write of the Migration's status that had another one than the write before."""
+    """Return the progress of each status write that changed it."""
     bodies = [body for method, path, body in scene.world.api.writes if method == "PUT" and path.endswith("/migrations/m/status")]
     found = [body["status"].get("progress") for body in bodies]
     return [each for number, each in enumerate(found) if each and (not number or found[number - 1] != each)]
@@ -70,7 +70,7 @@ FIGURES: dict[str, Any] = {
 async def test_the_source_tells_how_far_it_is_and_the_target_what_it_took(scene: Scene) -> None:
     async with AsyncExitStack() as stack:
         await under_way(stack, scene)
-        assert told(scene) == {}  # nobody knows anything yet
+        assert told(scene) == {}  # nothing is known yet
         say(scene.source, **FIGURES)
         await eventually(lambda: told(scene).get("remainingBytes") == 156 * MIB)
         assert told(scene)["expectedRemainingSeconds"] == 4
@@ -125,7 +125,7 @@ async def test_the_last_figures_of_one_that_failed_stay(scene: Scene, state: mes
 
 
 async def test_a_launcher_that_says_figures_without_end_costs_few_writes(scene: Scene) -> None:
-    scene.world.link_limits = replace(scene.world.link_limits, changes_per_second=1000.0)  # so that the writes alone are limited here
+    scene.world.link_limits = replace(scene.world.link_limits, changes_per_second=1000.0)  # so that only the writes are limited here
     async with AsyncExitStack() as stack:
         await under_way(stack, scene)
         began = time.monotonic()
@@ -150,7 +150,7 @@ async def test_equal_figures_are_written_once(scene: Scene) -> None:
 
 
 async def test_a_write_that_hangs_keeps_no_guest_standing_still(scene: Scene) -> None:
-    """The guest runs on the target although nobody answers what the source wrote of its progress."""
+    """The target resumes the guest although the source's write of its progress hangs."""
     write, hanging = scene.world.api._write, asyncio.Event()
 
     async def slow(key: Any, subresource: str, method: str, body: Any, token: str) -> Any:

@@ -1,4 +1,4 @@
-"""Two nodes' handlers, two launchers, one API: a migration to its end, and what is left when one of them dies on the way."""
+"""Two nodes' virt-handlers, two launchers and one API: a complete migration, and the state after one of them dies."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.unit.handler.reconcilers.builders import a_migration, a_request
 
 
 class Scene:
-    """A guest that runs on n, and a target pod on n2."""
+    """A running guest on n, and a target pod on n2."""
 
     def __init__(self, world: World, source: FakeLauncher, target: FakeLauncher) -> None:
         self.world, self.source, self.target = world, source, target
@@ -44,7 +44,7 @@ class Scene:
         await self.world.api.put(MIGS, {"apiVersion": "kubevirt.io/v1alpha1", "kind": "Migration", **migration})
 
     def guest(self) -> tuple[str, str]:
-        """Return the machine's words of its guest: the domain's state, and whether it is ready."""
+        """Return the domain's state and the Ready condition."""
         status = self.world.api.get(VMS, "default", "testvm")["status"]
         ready = [each["status"] for each in status.get("conditions") or () if each["type"] == "Ready"]
         return str((status.get("domain") or {}).get("state")), "".join(ready)
@@ -63,14 +63,14 @@ class Scene:
             await self.world.api.edit(MIGS, "default", "m", lambda obj, changes=changes: obj["status"].update(changes))  # type: ignore[misc]  # a default binds the changes
 
     def arrive(self, uid: str = "mig-1") -> None:
-        """Let libvirt finish on the target: the domain is complete there, and paused."""
+        """Finish on the target as libvirt does: the domain is complete there, and paused."""
         domain = self.source.status.domain
         assert domain is not None
         self.target.change(domain=replace(domain, state="paused", reason="user"))
         self.target.migration(uid, "incoming", "arrived")
 
     def leave(self, uid: str = "mig-1") -> None:
-        """Let libvirt confirm on the source: nothing of the domain is left there."""
+        """Confirm on the source as libvirt does: its domain is gone."""
         self.source.migration(uid, "outgoing", "succeeded")
         self.source.end("migrated")
 
@@ -114,18 +114,18 @@ async def test_a_migration_moves_the_machine_and_then_succeeds(scene: Scene) -> 
         scene.leave()
         await eventually(lambda: scene.phase() == "Succeeded")
         assert scene.at_target() == "running"
-        assert not release.is_released(scene.world.api.get(MIGS, "default", "m"))  # the relay carried the word
+        assert not release.is_released(scene.world.api.get(MIGS, "default", "m"))  # the relay carried the release
         status = scene.world.status()
         assert (status["nodeName"], status["podName"], status["podUID"]) == ("n2", "p2", "pod-2")
         assert status["phase"] == "Running"
         assert status["migration"]["phase"] == "Succeeded"
         await eventually(lambda: not source.relays.open_ones and not target.relays.expected)
         await eventually(lambda: "Migrated" in scene.world.events())
-        # The machine is the target's now.
+        # The VM belongs to the target now.
         scene.target.end("shutdown")
         await eventually(lambda: scene.world.status()["phase"] == "Succeeded")
     assert scene.starts() == 1
-    assert target.node.wired == 1  # the guest that runs there needs nothing that was not set up for it to come
+    assert target.node.wired == 1  # its network was set up once, before the guest came
 
 
 ADDRESSES = ("10.244.1.7", "fd00:10::7")
@@ -150,7 +150,7 @@ async def test_connections_to_the_former_pod_are_passed_on_until_its_launcher_en
         assert target.node.forwarded == []
         link = source.links.get("pod-1")
         assert link is not None
-        assert link.connection is not None  # while this process is connected, the launcher stays
+        assert link.connection is not None  # the launcher stays while virt-handler is connected
         scene.source.exit()
         await eventually(lambda: source.links.get("pod-1") is None)
     assert source.node.forwarded == [ADDRESSES]
@@ -169,7 +169,7 @@ async def test_what_cannot_be_passed_on_is_in_nobodys_way(scene: Scene) -> None:
 
 
 async def test_a_launcher_that_ends_before_connections_are_passed_on_is_left_alone(scene: Scene) -> None:
-    """One of an older release, or one whose pod was ended by force."""
+    """A launcher of an older release, or of a pod that was killed."""
     async with AsyncExitStack() as stack:
         source, _ = await both(stack, scene)
         await begin_with_addresses(scene)
@@ -240,7 +240,7 @@ async def test_an_attempt_whose_connection_broke_is_followed_by_another_into_ano
         await scene.world.api.edit(MIGS, "default", "m", lambda obj: obj["status"].update(startTime=began))
         await scene.try_again()
         await eventually(lambda: begun(scene, "mig-1-2"))
-        assert scene.status()["startTime"] == began  # of the Migration, whatever attempt it is
+        assert scene.status()["startTime"] == began  # of the Migration, for any attempt
         assert source.relays.open_ones == {"mig-1-2": ("pod-1", Destination("n2", relay("n2")))}
         assert [(uid, each.pod_uid) for uid, each in target.relays.expected.items()] == [("mig-1-2", "pod-3")]
         scene.arrive("mig-1-2")
@@ -251,13 +251,13 @@ async def test_an_attempt_whose_connection_broke_is_followed_by_another_into_ano
         assert (status["nodeName"], status["podUID"], status["migration"]["uid"]) == ("n2", "pod-3", "mig-1")
         assert status["migration"]["startTime"] == began
         assert first.status.domain is not None
-        assert first.status.domain.state == "paused"  # what arrived there was never let run
+        assert first.status.domain.state == "paused"  # the arrived guest was never resumed
     assert scene.starts() == 1
     assert not scene.world.refused
 
 
 async def test_a_source_handler_that_was_away_when_the_connection_broke_says_so_when_it_is_back(scene: Scene) -> None:
-    """Its own end is what broke it: the relays ended with it."""
+    """Its own end broke the connection, because the relays ended with it."""
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(scene.world.handler("n2"))
         async with scene.world.handler("n"):
@@ -322,7 +322,7 @@ async def test_a_migration_that_a_stop_ended_says_so(scene: Scene) -> None:
 
     message = scene.world.api.get(MIGS, "default", "m")["status"]["message"]
     assert message == "the virtual machine was stopped while it moved: stop was requested"
-    assert "MigrationFailed" not in scene.world.events()  # nor that the guest stays on its node: virt-controller tells how it ended
+    assert "MigrationFailed" not in scene.world.events()  # nor that the guest stays on its node: virt-controller reports the end
 
 
 async def test_deleting_an_unfinished_migration_cancels_it(scene: Scene) -> None:
@@ -337,7 +337,7 @@ async def test_deleting_an_unfinished_migration_cancels_it(scene: Scene) -> None
 
 
 def limited(**options: Any) -> dict[str, Any]:
-    """Return a migration that is under way since long ago, and had no second for it."""
+    """Return a migration that began long ago, with a timeout of one second."""
     stamps = [{"phase": "Running", "time": "2020-01-01T00:00:00.000000Z"}]
     more: dict[str, Any] = {
         "phaseTransitionTimestamps": stamps,
@@ -409,7 +409,7 @@ async def test_a_launcher_is_told_of_the_policy(scene: Scene) -> None:
 
 
 async def test_a_migration_made_again_under_its_name_is_another_one(scene: Scene) -> None:
-    """Its predecessor's end is seen by nobody where both happen while a pass waits for a launcher or for the other node."""
+    """No pass sees the first one's end if it is replaced while a pass waits for a launcher or the other node."""
 
     def another(migration: dict[str, Any]) -> None:
         migration["metadata"]["uid"] = "mig-2"
@@ -634,8 +634,8 @@ async def test_what_keeps_a_target_from_being_ready_is_told_in_the_migration_unt
 
 
 async def test_a_target_that_finds_new_words_each_time_is_told_of_in_few_writes(scene: Scene) -> None:
-    """Before, each of them was written, as often as its launcher made virt-handler look."""
-    scene.world.link_limits = replace(scene.world.link_limits, changes_per_second=1000.0)  # so that the writes alone are limited here
+    """Otherwise each would be written as often as its launcher triggers a pass."""
+    scene.world.link_limits = replace(scene.world.link_limits, changes_per_second=1000.0)  # so that only the writes are limited here
     refusals = 0
 
     def refuse(request: messages.Request) -> tuple[messages.RefusalReason, str] | None:
@@ -664,7 +664,7 @@ async def test_a_target_that_finds_new_words_each_time_is_told_of_in_few_writes(
 
 
 async def test_a_target_that_forgets_that_it_was_ready_moves_no_phase_back(scene: Scene) -> None:
-    """Before, virt-handler tried to write PreparingTarget, which virt-api refused it, over and over."""
+    """Otherwise virt-handler would keep trying to write PreparingTarget, which virt-api refuses."""
     async with AsyncExitStack() as stack:
         await both(stack, scene)
         await scene.begin()

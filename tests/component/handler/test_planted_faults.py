@@ -1,7 +1,7 @@
-"""One object's fault, whatever it is and in whatever part of virt-handler it shows, ends neither the process nor the work for others.
+"""An unexpected fault with one object, in any part of virt-handler, affects neither the process nor other objects.
 
-``live`` looks at the end whether virt-handler is still the same. Streams, and relays that come from other nodes, are not here: their
-servers run each connection in a task of its own, which nobody waits for.
+``live`` finally checks that the same virt-handler runs. Streams and incoming relays are left out: their servers run each connection in a
+separate task.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ PROMPT_SECONDS = 20.0
 
 
 class Planted(Exception):
-    """What nobody has a word for."""
+    """An unexpected exception."""
 
 
 @dataclass(frozen=True)
 class Plant:
-    """A function of one part of virt-handler, which is to fail where it works for the object ``faulty``."""
+    """A function of virt-handler that fails for the object ``faulty``."""
 
     part: type
     name: str
     is_faulty: Callable[..., bool]
-    """Told what the function is called with."""
+    """Gets the function's arguments."""
 
 
 PLANTS = {
@@ -75,7 +75,7 @@ async def test_what_one_object_makes_of_a_part_ends_there(
             raise Planted
         return sound(*given)
 
-    # Faults that nobody has a word for, in whatever part: no part has a place where such a thing is put in.
+    # Unexpected faults in any part: production code has no hook for them.
     monkeypatch.setattr(plant.part, plant.name, planted)
     Records(tmp_path / "records" / NODE).write(Record("network", str(uuid.UUID(int=1)), "lan", "faulty", {}))
     async with live(tmp_path) as world:

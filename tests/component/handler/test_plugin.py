@@ -1,4 +1,4 @@
-"""The device plugin against a kubelet of our own that speaks the published API over a real socket."""
+"""The device plugin with a fake kubelet that speaks the published API over a real socket."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TUN = Device("devices.kubevirt.io/tun", "/dev/net/tun", 10, 200)
 
 
 class Kubelet:
-    """Registers plugins, dials them back, and forgets everything when it is restarted."""
+    """Registers plugins, connects to them, and forgets everything on a restart."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -30,7 +30,7 @@ class Kubelet:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        for left in self.directory.iterdir():  # what a real kubelet does when it starts
+        for left in self.directory.iterdir():  # as a real kubelet does at its start
             left.unlink()
         server = grpc.aio.server()
         register = grpc.unary_unary_rpc_method_handler(
@@ -66,12 +66,12 @@ def watch(channel: grpc.aio.Channel) -> Any:
 
 @asynccontextmanager
 async def offering(offer: Plugin, tmp_path: Path) -> AsyncIterator[None]:
-    """Run a plugin meanwhile, and then until nobody is connected to it: the event loop does not end before its transports."""
+    """Run a plugin, and finally wait until all connections are closed, because the event loop must outlive its transports."""
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(offer.run())
         yield
         task.cancel()
-    async with asyncio.timeout(20):  # gRPC's own library hangs up once nobody has a call of the channel any more, and not at once
+    async with asyncio.timeout(20):  # gRPC closes a connection some time after the channel's last call
         while f"/{tmp_path.name}/kubevirt-" in Path("/proc/net/unix").read_text():
             await asyncio.sleep(0.02)
 
@@ -83,7 +83,7 @@ async def registrations(kubelet: Kubelet, count: int) -> None:
 
 
 def quick(device: Offered, directory: Path, *, offered: bool, check: Callable[[Offered], str] | None = None) -> Plugin:
-    """Return a plugin that looks often."""
+    """Return a plugin with short intervals."""
     return Plugin(device, directory, offered=offered, check=check, poll_seconds=0.05, health_seconds=0.05)
 
 
@@ -205,7 +205,7 @@ async def test_a_device_that_must_not_be_used_is_registered_with_none(tmp_path: 
 
 
 async def test_a_device_that_can_be_used_later_is_offered_then(tmp_path: Path) -> None:
-    """Before, a node whose KVM was judged too early offered none until virt-handler was restarted."""
+    """Otherwise a node with an early, negative KVM check would need a restart of virt-handler."""
     faults = {"now": "open /dev/net/tun: No such file or directory"}
     kubelet, tun = Kubelet(tmp_path), quick(TUN, tmp_path, offered=False, check=lambda _: faults["now"])
     async with kubelet.running(), offering(tun, tmp_path):
@@ -218,7 +218,7 @@ async def test_a_device_that_can_be_used_later_is_offered_then(tmp_path: Path) -
             tun.offer()
             assert {each.health for each in (await stream.read()).devices} == {"Healthy"}
             faults["now"] = "open /dev/net/tun: No such device"
-            assert {each.health for each in (await stream.read()).devices} == {"Unhealthy"}  # its health is looked at from then on
+            assert {each.health for each in (await stream.read()).devices} == {"Unhealthy"}  # its health is checked from then on
             del stream
     assert len(kubelet.registered) == 1
 

@@ -1,4 +1,4 @@
-"""Disks of plugins while pods come and go: what is added is recorded, and deleted whenever its pod went."""
+"""Disks of plugins while pods come and go: each ADD is recorded, and followed by a DEL after its pod is gone."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ VM: dict[str, Any] = {
 
 
 class San:
-    """A plugin that attaches what it is asked for, when it gets to it."""
+    """A plugin that attaches disks when the test allows it."""
 
     def __init__(self) -> None:
         self.calls: list[Command] = []
@@ -85,7 +85,7 @@ async def test_a_pod_that_goes_while_its_plugin_adds_leaves_nothing_attached(wor
         shutil.rmtree(world.volumes.parents[1])
         look = group.create_task(world.deleter.look())
         await world.looked.wait()
-        for _ in range(10):  # what it does beside the ADD, it would have done by then
+        for _ in range(10):  # enough turns for any concurrent call to have started
             await asyncio.to_thread(len, world.san.calls)
         world.san.may_add.set()
         await adding_it

@@ -1,4 +1,4 @@
-"""Probes of guests whose servers are on loopback, and whose launchers speak the real wire."""
+"""Probes of guests with servers on loopback and launchers that speak the real protocol."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.component.handler.world import EVENTS, VMS, World, eventually, phase_
 
 
 class Server:
-    """A guest's server: whatever is sent is answered so, or, without an answer, never."""
+    """A guest's server: it sends the same answer to every request, or none."""
 
     def __init__(self) -> None:
         self.answer: bytes | None = b"HTTP/1.1 200 OK\r\n\r\n"
@@ -151,7 +151,7 @@ def test_an_address_of_ipv6_is_in_brackets() -> None:
     assert b"Host: [fd00::1]:80\r\n" in request(Probe("httpGet", 80), "fd00::1")
 
 
-# --- in the loop of machines ------------------------------------------------------------------------------------------------------
+# --- in the loop of VMs ------------------------------------------------------------------------------------------------------
 
 
 def ready(world: World) -> tuple[str, str]:
@@ -161,7 +161,7 @@ def ready(world: World) -> tuple[str, str]:
 
 @asynccontextmanager
 async def probed(world: World, **spec: Any) -> AsyncIterator[Any]:
-    """Run virt-handler with a machine that has probes, of a guest on loopback."""
+    """Run virt-handler with a VM that has probes and a guest on loopback."""
     await world.vm()
     await world.api.edit(VMS, "default", "testvm", lambda vm: vm["spec"].update(spec))
     launcher = await world.launcher("pod-1")
@@ -242,7 +242,7 @@ async def test_a_paused_guest_and_one_that_moves_are_not_ended(world: World, ser
         launcher.migration("mig-1", "outgoing", "running")
 
     def stands(launcher: Any) -> None:
-        launcher.change(domain=replace(launcher.status.domain, state="paused", reason="I/O error"))  # another would be resumed
+        launcher.change(domain=replace(launcher.status.domain, state="paused", reason="I/O error"))  # others would be resumed
 
     quiets: tuple[Callable[[Any], None], ...] = (moves, stands)
     async with probed(world, livenessProbe=of_http(server)) as (launcher, handler):
@@ -251,7 +251,7 @@ async def test_a_paused_guest_and_one_that_moves_are_not_ended(world: World, ser
             before = launcher.status
             quiet(launcher)
             await eventually(lambda before=before: launcher.status is not before)  # type: ignore[misc]  # a default binds it
-            await eventually(lambda: handler.unasked >= 1)  # virt-handler has heard of it
+            await eventually(lambda: handler.unasked >= 1)  # virt-handler has noticed
             server.answer, server.asked, handler.unasked = b"HTTP/1.1 500 Oh\r\n\r\n", [], 0
             await eventually(lambda: handler.unasked >= 2)
             assert server.asked == []
@@ -279,7 +279,7 @@ async def test_an_agent_is_asked_one_question_at_a_time(world: World) -> None:
         told = condition(world.status()["conditions"], "Ready") or {}
         assert told["message"] == "the readiness probe fails: guest agent: no answer within 1 s"
         count, answered = pings(), handler.asked
-        await eventually(lambda: handler.asked >= answered + 4)  # before and after two questions
+        await eventually(lambda: handler.asked >= answered + 4)  # one before and one after each of two probes
         assert pings() == count
 
 
@@ -300,7 +300,7 @@ async def test_an_agent_whose_launcher_hung_up_has_not_failed(world: World) -> N
         await eventually(lambda: pings() > before)
         before = pings()
         launcher.hang_up()
-        await eventually(lambda: pings() > before)  # the next question, by the next connection
+        await eventually(lambda: pings() > before)  # the next probe, on the next connection
         assert ready(world)[0] == "True"
 
 
@@ -317,7 +317,7 @@ async def test_what_the_agent_says_no_to_is_a_failure_with_its_reason(world: Wor
 
 
 async def test_the_initial_delay_is_over_when_the_guest_ran_that_long_elsewhere(world: World, server: Server) -> None:
-    """runningTime is hours ago in this machine."""
+    """On this VM, runningTime is hours ago."""
     await world.vm()
 
     def edit(vm: Any) -> None:
@@ -358,7 +358,7 @@ async def test_a_probe_that_is_edited_is_asked_anew_and_one_that_is_taken_away_n
 
 
 async def test_a_guest_is_asked_at_the_address_that_its_network_was_given_and_at_no_other(world: World, server: Server) -> None:
-    """The status may have the address of a former pod, which is somebody else's by now."""
+    """The status may still have an old pod's address, which another pod may use by now."""
     await world.vm(podIP="127.0.0.1")
     probe = of_http(server)
     await world.api.edit(VMS, "default", "testvm", lambda vm: vm["spec"].update(readinessProbe=probe))
@@ -420,7 +420,7 @@ uvloop.run(main())
 
 
 def test_a_process_that_does_not_come_back_to_its_network_ends() -> None:
-    """Or it would do everything else in that of the node."""
+    """Otherwise it would do everything else in the node's network."""
     command, environment = [sys.executable, "-c", STRANDED], {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
     done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False, env=environment)
     assert done.returncode == 1

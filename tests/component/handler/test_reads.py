@@ -1,4 +1,4 @@
-"""Reads of a guest from its node: over mTLS from its launcher, once for all who ask."""
+"""Reads of a guest from its node, over mTLS: concurrent readers share one request to the launcher."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ POD = "pod-1"
 
 
 class Scene:
-    """A virt-handler with one pod, and virt-api's way to it."""
+    """A virt-handler with one pod, and virt-api's access to it."""
 
     def __init__(self, root: Path, wait_seconds: float = reads.WAIT_SECONDS, fresh_seconds: float = reads.FRESH_SECONDS) -> None:
         self.root = root
@@ -154,7 +154,7 @@ async def test_a_launcher_that_does_not_answer_keeps_few_waiting(scene: Scene) -
     assert len(scene.asked) == 1
     link = scene.links.get(POD)
     assert link is not None
-    assert link.connection is not None  # nothing was cut
+    assert link.connection is not None  # the connection stayed open
 
 
 async def test_a_launcher_of_an_older_release_is_not_asked(tmp_path: Path) -> None:

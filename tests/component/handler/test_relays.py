@@ -1,4 +1,4 @@
-"""The bytes of a migration from one pod's socket to another's, over mTLS on loopback."""
+"""A migration's bytes from one pod's socket to another's, over mTLS on loopback."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SIZE = 3 << 20
 
 
 class Scene:
-    """Node n2 with a pod that echoes, from which and to which node n migrates, and the certificates."""
+    """Node n2 with a pod that echoes, which n migrates to and from, and the certificates."""
 
     def __init__(self, root: Path, authority: Authority, trust: Trust, operator: Operator, limits: Limits) -> None:
         self.root = root
@@ -92,7 +92,7 @@ class Scene:
         return await asyncio.open_connection("127.0.0.1", self.incoming.port, ssl=context, server_hostname="n2.virt-handler")
 
     async def dial(self, header: bytes, files: Files | None = None) -> bytes:
-        """Connect by hand, send a header and a word, return what comes back."""
+        """Connect, send a header and a word, and return the answer."""
         reader, writer = await self.connect(files)
         writer.write(header + b"ping")
         try:
@@ -106,7 +106,7 @@ class Scene:
 
 @pytest.fixture
 async def scene(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Scene]:
-    """Yield a scene; its parameter is what the target limits."""
+    """Yield a scene; its parameter is the target's limits."""
     authority = Authority(tmp_path / "certs")
     async with trusting(tmp_path, authority) as (trust, operator):
         made = Scene(tmp_path, authority, trust, operator, getattr(request, "param", Limits(last_seconds=0.2)))
@@ -192,7 +192,7 @@ async def test_only_another_handler_may_say_that_the_guest_left(scene: Scene) ->
 
 
 async def test_a_migration_has_so_many_connections_at_a_time_and_no_more(scene: Scene) -> None:
-    """Each costs the target's virt-handler memory, and leads into libvirtd or QEMU of the pod."""
+    """Each costs the target's virt-handler memory, and leads to the pod's libvirtd or QEMU."""
     scene.expect()
     header = Header("mig-1", "data").encode()
     async with contextlib.AsyncExitStack() as stack:
@@ -209,9 +209,9 @@ async def test_a_migration_has_so_many_connections_at_a_time_and_no_more(scene: 
         for _ in range(2):
             assert await scene.dial(header) == b""
         assert len(scene.seen) == copying.MAX_CONNECTIONS
-        scene.incoming.expect("mig-2", Expected("target", "n", scene.release))  # another one's are counted by themselves
+        scene.incoming.expect("mig-2", Expected("target", "n", scene.release))  # another migration's are counted separately
         assert await scene.dial(Header("mig-2", "data").encode()) == b"ping"
-        for channel in ("libvirt", "disks"):  # and so are those of each channel: no disk keeps libvirt from its call
+        for channel in ("libvirt", "disks"):  # so are those of each channel: disk connections do not block libvirt's
             assert await scene.dial(Header("mig-1", channel).encode()) == b"ping"
         opened[3].close()
         await eventually(lambda: len(scene.incoming._connections[Header("mig-1", "data")]) == copying.MAX_CONNECTIONS - 1)
@@ -220,7 +220,7 @@ async def test_a_migration_has_so_many_connections_at_a_time_and_no_more(scene: 
 
 
 async def test_forgetting_a_migration_leaves_what_is_open_to_end_by_itself(scene: Scene) -> None:
-    """The source's libvirt may still be reading the outcome when the target's handler is done."""
+    """The source's libvirt may still read the result when the target's virt-handler has finished."""
     scene.expect()
     reader, writer = await scene.connect()
     writer.write(Header("mig-1", "data").encode() + b"ping")
@@ -233,7 +233,7 @@ async def test_forgetting_a_migration_leaves_what_is_open_to_end_by_itself(scene
 
 
 async def test_a_pod_that_dials_without_end_gets_a_few_relays(scene: Scene) -> None:
-    """A guest that took its pod over while it migrates: each connection is two descriptors of virt-handler while the target is slow."""
+    """From a guest that took over its pod: while the target is slow, each connection costs virt-handler two descriptors."""
     run_directory(scene.root, "source")
     accepted: list[socket.socket] = []
     with socket.create_server(("127.0.0.1", 0)) as silent, contextlib.ExitStack() as stack:
@@ -257,7 +257,7 @@ async def test_a_pod_that_dials_without_end_gets_a_few_relays(scene: Scene) -> N
                     link.shutdown(socket.SHUT_RDWR)
                 assert all([await hangs_up(link) for link in links])
                 stack.enter_context(await dialled(directory, layout.MIGRATION_DATA_SOCKET))
-                await eventually(lambda: len(accepted) == copying.MAX_CONNECTIONS + 1)  # places are given back
+                await eventually(lambda: len(accepted) == copying.MAX_CONNECTIONS + 1)  # closed connections free their places
             accepted[-1].shutdown(socket.SHUT_RDWR)
             for task in ending:
                 task.cancel()
@@ -275,14 +275,14 @@ async def test_a_source_node_that_dials_without_end_gets_a_few_relays(scene: Sce
         for _, writer in opened:
             writer.close()
         await eventually(lambda: not scene.incoming._connections)
-        assert await scene.dial(Header("mig-1", "data").encode()) == b"ping"  # places are given back
+        assert await scene.dial(Header("mig-1", "data").encode()) == b"ping"  # closed connections free their places
     finally:
         for _, writer in opened:
             writer.close()
 
 
 async def test_a_node_that_says_nothing_of_its_connections_has_a_few_and_others_theirs(scene: Scene) -> None:
-    """Each is a thread of the process that carries the relays of all nodes, and that has only so much memory."""
+    """Each is a thread of the process for all nodes' relays, which has limited memory."""
     scene.incoming.expect("mig-2", Expected("target", "n3", scene.release))
     opened = [await scene.connect() for _ in range(DEFAULT_LIMITS.pending_per_node)]
     await eventually(lambda: scene.incoming._pending["n"] == DEFAULT_LIMITS.pending_per_node)
@@ -295,11 +295,11 @@ async def test_a_node_that_says_nothing_of_its_connections_has_a_few_and_others_
         other.close()
     await eventually(lambda: not scene.incoming._pending)
     scene.expect()
-    assert await scene.dial(Header("mig-1", "data").encode()) == b"ping"  # places are given back
+    assert await scene.dial(Header("mig-1", "data").encode()) == b"ping"  # closed connections free their places
 
 
 async def test_requests_to_release_a_guest_that_have_no_answer_are_a_few(scene: Scene) -> None:
-    """Each is one to the guest's launcher, too."""
+    """Each also opens one to the guest's launcher."""
     answered, asked = asyncio.Event(), 0
 
     async def release(paused: bool) -> None:
@@ -325,7 +325,7 @@ async def test_requests_to_release_a_guest_that_have_no_answer_are_a_few(scene: 
 
 
 async def test_a_source_keeps_no_way_into_the_pod_of_a_migration_that_is_over(scene: Scene) -> None:
-    """The door was open for libvirt's socket, and the guest runs behind it now."""
+    """It led to libvirt's socket, and the guest now runs in that pod."""
     scene.expect()
     scene.incoming.expect("mig-2", Expected("target", "n", scene.release))
     kept, other = await scene.connect(), await scene.connect()
@@ -335,7 +335,7 @@ async def test_a_source_keeps_no_way_into_the_pod_of_a_migration_that_is_over(sc
     scene.incoming.forget("mig-1")
     scene.incoming.forget("mig-1")
     kept[1].write(b"last")
-    assert await kept[0].readexactly(4) == b"last"  # how it ended is still read
+    assert await kept[0].readexactly(4) == b"last"  # the end is still read
     async with asyncio.timeout(30):
         with contextlib.suppress(ConnectionError):
             assert await kept[0].read() == b""
@@ -369,19 +369,19 @@ async def test_who_does_not_show_who_they_are_has_a_few_places(scene: Scene) -> 
     silent = [await asyncio.open_connection("127.0.0.1", scene.incoming.port) for _ in range(2)]
     await eventually(lambda: scene.incoming._handshakes.total() == 2)
     reader, writer = await asyncio.open_connection("127.0.0.1", scene.incoming.port)
-    async with asyncio.timeout(30):  # half of what a handshake may take
+    async with asyncio.timeout(30):  # half of the handshake timeout
         with contextlib.suppress(ConnectionError):
             assert await reader.read() == b""
     for _, each in (*silent, (reader, writer)):
         each.close()
     await eventually(lambda: not scene.incoming._handshakes)
-    assert await scene.dial(Header("mig-1", "data").encode()) == b"ping"  # places are given back
+    assert await scene.dial(Header("mig-1", "data").encode()) == b"ping"  # closed connections free their places
 
 
 @pytest.mark.parametrize("scene", [Limits(handshake_seconds=0.1)], indirect=True)
 async def test_who_does_not_shake_hands_in_time_is_hung_up_on(scene: Scene) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", scene.incoming.port)
-    async with asyncio.timeout(8):  # less than without this limit
+    async with asyncio.timeout(8):  # less than the default
         with contextlib.suppress(ConnectionError):
             assert await reader.read() == b""
     writer.close()
@@ -393,14 +393,14 @@ async def test_who_names_no_migration_in_time_is_hung_up_on(scene: Scene) -> Non
     scene.expect()
     reader, writer = await scene.connect()
     writer.write(b"kubevirt-relay/1 ")
-    async with asyncio.timeout(8):  # less than without this limit
+    async with asyncio.timeout(8):  # less than the default
         assert await reader.read() == b""
     writer.close()
     await eventually(lambda: not scene.incoming._all)
 
 
 async def dialled(directory: int, path: str) -> socket.socket:
-    """Return a connection to a socket of a pod; while its backlog is full, wait as the pod would."""
+    """Return a connection to a pod's socket; while its backlog is full, wait as the pod would."""
     while True:
         try:
             return places.connect(directory, path)
@@ -409,7 +409,7 @@ async def dialled(directory: int, path: str) -> socket.socket:
 
 
 async def hangs_up(link: socket.socket) -> bool:
-    """Return whether the other end hangs up within a second."""
+    """Return whether the other end closes within a second."""
     try:
         return await within(1, asyncio.get_running_loop().sock_recv(link, 1)) == b""
     except TimeoutError:
@@ -455,7 +455,7 @@ STRANGERS = {
     "no name": lambda authority: authority.node("n", dns_names=()),
     "the name under another common name": lambda authority: authority.node("n", common_name="virt-api"),
 }
-"""Certificates of our own authority that are not the source node's."""
+"""Certificates from our authority that do not belong to the source node."""
 
 
 @pytest.mark.parametrize("stranger", STRANGERS)
@@ -473,7 +473,7 @@ async def test_only_the_migrations_source_node_gets_a_relay_or_is_believed_that_
 
 @pytest.mark.parametrize("node", ["n3", "n", "virt-api", "N2", "*", ""])
 async def test_an_address_that_is_not_of_the_target_node_gets_no_byte_of_the_guest(scene: Scene, node: str) -> None:
-    """The relay at the address is that of n2, whatever the Migration says."""
+    """The relay at the address belongs to n2, whatever the Migration says."""
     scene.expect()
     with pytest.raises((OSError, ValueError)):
         await scene.relay(node).release(paused=False)
@@ -485,7 +485,7 @@ async def test_an_address_that_is_not_of_the_target_node_gets_no_byte_of_the_gue
 
 @pytest.mark.parametrize("stranger", sorted(set(STRANGERS) - {"the target itself"}))
 async def test_a_server_that_is_not_the_target_node_gets_no_byte_of_the_guest(scene: Scene, stranger: str) -> None:
-    """Somebody else listens at the target's address."""
+    """Another server listens at the target's address."""
     heard = b""
 
     async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -541,7 +541,7 @@ async def test_open_relays_of_a_node_end_when_it_is_revoked(scene: Scene) -> Non
     await scene.operator.revoke("n3")
     await asyncio.sleep(0.1)
     writer.write(b"pong")
-    assert await reader.readexactly(4) == b"pong"  # another's revocation ends nothing
+    assert await reader.readexactly(4) == b"pong"  # revoking another node ends nothing
     await scene.operator.revoke("n")
     async with asyncio.timeout(30):
         with contextlib.suppress(OSError):

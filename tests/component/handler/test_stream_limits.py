@@ -1,4 +1,4 @@
-"""Streams of one node that are too many, or whose guest does not read."""
+"""Too many streams on one node, and streams of guests that do not read."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
 
 @asynccontextmanager
 async def console(scene: Scene, holder: str, uid: str = "uid-1", stream: streams.Stream = "console") -> AsyncIterator[None]:
-    """Hold a stream as virt-api opens it for a user."""
+    """Open a stream as virt-api does for a user."""
     async with (
         scene.session() as session,
         session.ws_connect(
@@ -47,7 +47,7 @@ async def console(scene: Scene, holder: str, uid: str = "uid-1", stream: streams
 
 
 async def refused(scene: Scene, holder: str, uid: str = "uid-1", stream: streams.Stream = "console") -> str:
-    """Return the message of a refusal that says when to come back."""
+    """Return the message of a refusal with a Retry-After."""
     with pytest.raises(aiohttp.WSServerHandshakeError) as failed:
         async with console(scene, holder, uid, stream):
             pass
@@ -98,7 +98,7 @@ async def test_displays_are_counted_apart_from_consoles(scene: Scene) -> None:
 
 
 async def test_streams_that_were_not_said_whose_share_no_share(scene: Scene) -> None:
-    """An older virt-api, while the release is updated."""
+    """An older virt-api during an upgrade names no user."""
     async with AsyncExitStack() as held:
         for _ in range(4):
             await held.enter_async_context(console(scene, ""))
@@ -121,7 +121,7 @@ async def test_what_waits_for_a_guest_that_does_not_read_is_bounded_in_bytes(sce
             async with asyncio.timeout(3):
                 for _ in range((64 << 20) // max(len(message), 64)):
                     await socket.send_bytes(message)
-                    await asyncio.sleep(0)  # the server is in this loop, too
+                    await asyncio.sleep(0)  # the server uses this loop as well
 
         with pytest.raises(TimeoutError):
             await flood()
@@ -129,7 +129,7 @@ async def test_what_waits_for_a_guest_that_does_not_read_is_bounded_in_bytes(sce
         queue = served._reader
         assert queue is not None
         waiting = sum(len(each.data) + sys.getsizeof(each) for each, _ in queue._buffer)
-        assert 0 < waiting <= 640 << 10  # aiohttp's bound; virt-api sends no more than a window of 64 KiB before they were taken
+        assert 0 < waiting <= 640 << 10  # aiohttp's bound; virt-api sends at most 64 KiB before virt-handler reads them
         guest.transport.abort()
 
 
@@ -151,7 +151,7 @@ async def test_no_compression_is_agreed_on(scene: Scene) -> None:
 
 
 async def test_what_the_kernel_keeps_of_a_stream_is_bounded(scene: Scene) -> None:
-    """It grows to megabytes by itself, which count as memory of the pod."""
+    """Otherwise it would grow to megabytes, which count as the pod's memory."""
     async with scene.console() as socket:
         await socket.receive_bytes()
         (served,) = scene.server._open

@@ -1,4 +1,4 @@
-"""Consoles over mTLS on loopback: who gets one, what errors look like, and how streams end."""
+"""Consoles over mTLS on loopback: authorization, errors, and the end of streams."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.fakes.launcher import run_directory
 
 
 class Guest:
-    """The console socket of a pod: greets, and echoes in capitals."""
+    """A pod's console socket: sends a greeting, and echoes in capitals."""
 
     greeting = b"login: "
 
@@ -145,7 +145,7 @@ async def test_a_further_serial_port_has_a_console_of_its_own(scene: Scene) -> N
 
 
 HELLO = struct.pack("<III64sI", 0, 68, 0, b"a guest", 1 << 5)
-"""Of usbredir, with 64 bits for ids."""
+"""For usbredir, with 64-bit ids."""
 
 
 class UsbGuest(Guest):
@@ -156,7 +156,7 @@ class UsbGuest(Guest):
 
 @asynccontextmanager
 async def slots(scene: Scene, *numbers: int) -> AsyncIterator[list[UsbGuest]]:
-    """Serve the sockets of slots for USB devices, each with a guest of its own."""
+    """Serve the sockets of slots for USB devices, each with its own guest."""
     guests = [UsbGuest() for _ in numbers]
     directory = os.open(run_directory(scene.root, "pod-1"), os.O_PATH)
     paths = [f"/proc/self/fd/{directory}/{layout.redirection_socket(number)}" for number in numbers]

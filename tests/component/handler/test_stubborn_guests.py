@@ -1,4 +1,4 @@
-"""The loop of virtual machines where something is slow, says the same again, or does not do what it was asked to."""
+"""The loop of VMs with slow, repetitive or disobedient launchers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.unit.handler.reconcilers.builders import a_request
 
 
 def told(world: World, reason: str) -> int:
-    """Return how often the machine's Events say it."""
+    """Return the count of the VM's Events with this reason."""
     return sum(int(each.get("count") or 1) for each in world.api.all(EVENTS) if each["reason"] == reason)
 
 

@@ -1,4 +1,4 @@
-"""Certificates for the tests of the agent's servers, and the ConfigMap that says whom to believe."""
+"""Certificates for tests of the agent's servers, and the ConfigMap of trusted authorities."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NAMESPACE = "kubevirt"
 
 
 class Authority:
-    """A CA that hands out what a Secret or a node would hold."""
+    """A CA that writes certificates as a Secret or a node has them."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -37,7 +37,7 @@ class Authority:
         self.certificate = self._pair.certificate
 
     def node(self, node: str, **changes: object) -> Files:
-        """Return the files of virt-handler of a node; ``changes`` are to its profile."""
+        """Return the files of a node's virt-handler; ``changes`` modify its profile."""
         return self._publish(node, replace(profile_of(node), **changes))  # type: ignore[arg-type]  # of whatever field
 
     def virt_api(self) -> Files:
@@ -57,7 +57,7 @@ class Authority:
 
 
 class Operator:
-    """Who revokes nodes."""
+    """Revokes nodes."""
 
     def __init__(self, api: FakeAPI) -> None:
         self._api = api
@@ -77,7 +77,7 @@ async def publish_trust(api: FakeAPI, authorities: bytes) -> None:
 
 @asynccontextmanager
 async def trusting(root: Path, authority: Authority) -> AsyncIterator[tuple[Trust, Operator]]:
-    """Yield what a virt-handler believes, following an API server that only has the ConfigMap."""
+    """Yield a virt-handler's trust, which follows an API server with only the ConfigMap."""
     api = FakeAPI()
     await publish_trust(api, authority.certificate)
     async with api.serving() as config, Client(config, user_agent="test") as client:
@@ -90,7 +90,7 @@ async def trusting(root: Path, authority: Authority) -> AsyncIterator[tuple[Trus
 
 @asynccontextmanager
 async def revoking(authority: Authority) -> AsyncIterator[tuple[RevokedNodes, Operator]]:
-    """Yield the nodes that virt-api knows to be revoked, with its own rights at an API server that only has the ConfigMap."""
+    """Yield the revoked nodes in virt-api, with its own rights on an API server with only the ConfigMap."""
     api = FakeAPI()
     api.authorize = rbac.authorizer("virt-api")
     await publish_trust(api, authority.certificate)

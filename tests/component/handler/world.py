@@ -57,9 +57,9 @@ VMS = "/apis/kubevirt.io/v1alpha1/virtualmachines"
 MIGS = "/apis/kubevirt.io/v1alpha1/migrations"
 EVENTS = "/api/v1/events"
 STORAGE_PLUGINS = frozenset({"images", "absent"})
-"""Those that the administrator named; tests put them into the directory ``plugins`` beside the pods."""
+"""Plugins that the administrator allowed; tests put them into the directory ``plugins`` next to the pods."""
 HOSTS = {"n": "10.0.0.1", "n2": "10.0.0.2"}
-"""By node: where virt-handler there is."""
+"""Addresses of virt-handlers, by node."""
 
 
 def relay(node: str) -> str:
@@ -68,23 +68,23 @@ def relay(node: str) -> str:
 
 
 class FakeNode:
-    """Counts what is done to pods."""
+    """Counts the actions on pods."""
 
     def __init__(self) -> None:
         self.accelerators: dict[str, messages.Accelerator] = {}
-        """By uid of the pod: what its devices let a guest run with, where that is not emulation."""
+        """Accelerators of a pod's devices by its uid, where it is not emulation."""
         self.given = 0
         self.tried = 0
-        """Number of times that a network was to be set up."""
+        """Number of network setups."""
         self.wired = 0
         self.fault: Exception | None = None
         self.no_network: Exception | None = None
         self.forwarded: list[tuple[str, ...]] = []
-        """Where connections to pods that their guests have left were passed on to."""
+        """Targets to which the connections of departed guests were forwarded."""
         self.not_forwarded: Exception | None = None
         self.address = "10.244.0.5"
         self.is_own = True
-        """Whether the address is of the pod's own network."""
+        """Whether the address belongs to the pod's own network."""
 
     async def give_devices(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> messages.Accelerator:
         self.given += 1
@@ -108,7 +108,7 @@ class FakeNode:
 
 
 class FakeRelays:
-    """Relays without bytes, and the server for them; ``servers`` are those of all nodes, by address."""
+    """Relays without bytes, and their server; ``servers`` are those of all nodes, by address."""
 
     def __init__(self, servers: dict[str, FakeRelays], address: str) -> None:
         self.servers = servers
@@ -146,7 +146,7 @@ class FakeRelays:
 
 @dataclass(frozen=True)
 class Way:
-    """What leads to other nodes and to pods, where it is real."""
+    """The real connections to other nodes and to pods."""
 
     relays: migration_ports.Outgoing
     server: migration_ports.RelayServer
@@ -188,9 +188,9 @@ class Handler:
 
         self.links = Links(connect, changed=self._link_changed, limits=link_limits)
         self.passes: Counter[str] = Counter()
-        """Of the loop of machines."""
+        """Passes of the loop of VMs."""
         self.asked = self.unasked = 0
-        """How often a guest could, and could not, be asked by a probe; looked at before and after each question."""
+        """How often a probe could, and could not, reach a guest; counted before and after each probe."""
         prober = Prober(
             partial(Question, make_socket=lambda family: socket.socket(family, socket.SOCK_STREAM)),
             clock,
@@ -237,7 +237,6 @@ class Handler:
         self.loops[loop].enqueue(key_of(obj))
 
     def reconciled(self, name: str, _outcome: Outcome, _seconds: float) -> None:
-        """Count a pass of a loop."""
         self.passes[name] += 1
 
     def _may_be_asked(self, status: messages.Status | None) -> bool:
@@ -264,19 +263,18 @@ class World:
         self._relays: dict[str, str] = {}
         """Addresses of the relays, by node."""
         self.refused: list[str] = []
-        """What virt-api would have refused a virt-handler."""
+        """Writes that virt-api would have refused to a virt-handler."""
         api.judge = self._judge
         self.launchers: dict[str, FakeLauncher] = {}
         self.limits, self.link_limits, self.disk_limits = Limits(), links.Limits(), adding.Limits()
-        """Of the virt-handlers that start from now on."""
+        """For virt-handlers that start later."""
         self.servers: dict[str, FakeRelays] = {}
         self._kubelet = kubelet
         self.records = Records(kubelet / "records")
-        """Of what plugins were asked for, by whichever virt-handler."""
+        """The requests to plugins, from any virt-handler."""
         self._stack = stack
 
     async def launcher(self, pod_uid: str, *, protocol: int = messages.PROTOCOL) -> FakeLauncher:
-        """Start a pod's launcher."""
         made = self.launchers[pod_uid] = FakeLauncher(pod_uid)
         made.protocol = protocol
         await self._stack.enter_async_context(made.serving(self._kubelet))
@@ -284,7 +282,7 @@ class World:
 
     @asynccontextmanager
     async def handler(self, node: str = "n", way: Way | None = None) -> AsyncIterator[Handler]:
-        """Run virt-handler of a node, with a token that says so; leaving kills it."""
+        """Run a node's virt-handler with its token; leaving kills it."""
         async with Client(replace(self._config, token=node), user_agent="test") as client, asyncio.TaskGroup() as tasks:
             handler = Handler(
                 client,
@@ -306,7 +304,7 @@ class World:
                 task.cancel()
 
     def _judge(self, node: str, collection: str, old: Object, new: Object) -> None:
-        """Validate a write of a status as virt-api does: its forms, and what the node may write."""
+        """Validate a status write as virt-api does: its form, and the node's rights."""
         now = datetime.now(UTC)
         if collection == VMS:
             raise_if_any(status_validation.validate_virtual_machine_status(new, old), group="", kind="VirtualMachine", name="")
@@ -322,21 +320,18 @@ class World:
             raise Forbidden("; ".join(map(str, found)))
 
     async def vm(self, **changes: Any) -> Object:
-        """Store a machine."""
         vm = a_vm(**changes)
         del vm["metadata"]["resourceVersion"]
         return await self.api.put(VMS, vm)
 
     def status(self) -> Any:
-        """Return the machine's status."""
         return self.api.get(VMS, "default", "testvm")["status"]
 
     def writes(self) -> int:
-        """Return how often the machine's status was written through the API."""
+        """Return the number of writes to the VM's status."""
         return len([1 for method, path, _ in self.api.writes if method in ("PUT", "PATCH") and "/virtualmachines/" in path])
 
     def events(self) -> list[str]:
-        """Return the reasons of all events."""
         return [each["reason"] for each in self.api.all(EVENTS)]
 
 
@@ -354,12 +349,11 @@ async def a_world(kubelet: Path) -> AsyncIterator[World]:
 
 
 async def eventually(condition: Callable[[], bool], seconds: float = 10) -> None:
-    """Wait until it holds."""
+    """Wait until the condition holds."""
     async with asyncio.timeout(seconds):
         while not condition():
             await asyncio.sleep(0.01)
 
 
 def phase_is(world: World, phase: str) -> bool:
-    """Return whether the machine is in a phase."""
     return bool(world.status()["phase"] == phase)

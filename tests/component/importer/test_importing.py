@@ -1,4 +1,4 @@
-"""``python -m importer`` as virt-launcher starts it, against a server on loopback that does what servers do."""
+"""``python -m importer`` as virt-launcher starts it, with real servers on loopback."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ IMAGE = BOOT_SECTOR + bytes(MIB - 508) + random.Random(1).randbytes(2 * MIB) + b
 ROOT = Path(__file__).parents[3]
 
 pytestmark = pytest.mark.timeout(300)
-NEEDS_QEMU_IMG = pytest.mark.host  # which `make check` finds on no fresh machine
+NEEDS_QEMU_IMG = pytest.mark.host  # fresh machines of `make check` lack it
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def start(volume: Path, source: dict[str, Any], **more: Any) -> subprocess.Popen
 
 
 def run(volume: Path, source: dict[str, Any], **more: Any) -> str:
-    """Return why an import failed; empty: it did not."""
+    """Return why an import failed, or an empty string."""
     process = start(volume, source, **more)
     try:
         output, _ = process.communicate(timeout=240)
@@ -473,7 +473,7 @@ def test_an_image_of_a_registry_is_read_with_a_token_and_verified(volume: Path, 
 
 @pytest.fixture
 def device(tmp_path: Path) -> Path:
-    """Return what is written like a block device of 8 MiB: in its second half are the bytes of a former owner."""
+    """Return a file that is written like a block device of 8 MiB; most of it has a former owner's bytes."""
     path = tmp_path / "device"
     path.write_bytes(bytes(MIB) + b"former" * (7 * MIB // 6) + bytes(4))
     return path

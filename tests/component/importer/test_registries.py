@@ -1,4 +1,4 @@
-"""``python -m importer`` against registries of containers that lie, and that send it elsewhere."""
+"""``python -m importer`` with container registries that lie or redirect."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.timeout(300)
 
 @dataclass
 class Here:
-    """A claim, a login for registries, and a certificate by which all servers of a test are trusted."""
+    """A claim, a login for registries, and a certificate that makes all test servers trusted."""
 
     path: Path
 
@@ -39,7 +39,7 @@ class Here:
 
     @contextlib.contextmanager
     def registry(self, files: Files, realm: str = "") -> Iterator[str]:
-        """Serve a registry whose tokens come from ``realm``, or from itself; yield its address."""
+        """Serve a registry with tokens from ``realm``, or from itself; yield its address."""
         with serving(files, self.pair) as url:
             files.challenge = f'Bearer realm="{realm or url}/token"'
             yield url
@@ -62,7 +62,7 @@ def here(tmp_path: Path) -> Here:
 
 
 def sent_to(files: Files) -> list[str | None]:
-    """Return the credentials that each request to a server had."""
+    """Return the credentials of each request to a server."""
     return [headers.get("Authorization") for _, headers in files.asked]
 
 
@@ -143,7 +143,7 @@ def test_a_layer_whose_headers_make_no_sense_is_told(here: Here, headers: bytes)
 
 
 def test_a_layer_that_ends_before_its_files_is_told(here: Here) -> None:
-    """``tarfile`` would look for the next header behind each of its 2**53 blocks."""
+    """``tarfile`` would search for the next header behind each of its 2**53 blocks."""
     member = tarfile.TarInfo("other/file")
     member.size = 1 << 62
     with here.registry(a_registry("disks/a", gzip.compress(member.tobuf(format=tarfile.GNU_FORMAT)))) as url:

@@ -1,4 +1,4 @@
-"""The socket of the DHCP server, on loopback in the place of the bridge; its answers are tested with ``launcher.dhcp.answers``."""
+"""The socket of the DHCP server, on loopback in place of the bridge. Tests of ``launcher.dhcp.answers`` cover its answers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def machine(*interfaces: messages.Interface) -> messages.Machine:
 
 @dataclass
 class World:
-    """The guest, and for which machines the lease was looked up."""
+    """The guest, and the VMs of its lease look-ups."""
 
     guest: socket.socket
     ports: Ports
@@ -49,7 +49,7 @@ class World:
             self.guest.sendto(packet(message.DISCOVER), ("127.0.0.1", self.ports.server))
 
     def heard(self) -> int:
-        """Return how many answers are there already."""
+        """Return the number of answers that have arrived."""
         for got in itertools.count():
             try:
                 self.guest.recv(2048)
@@ -58,7 +58,7 @@ class World:
         raise AssertionError
 
     async def offered(self, count: int = 1) -> int:
-        """Ask so often at once; return how many offers come."""
+        """Send ``count`` requests at once; return the number of offers."""
         self.ask(count)
         got = 0
         loop = asyncio.get_running_loop()
@@ -112,7 +112,7 @@ async def test_it_hears_the_bridge_alone(world: World) -> None:
         server.serve(machine(TAP))
         bound = world.sockets[0].getsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, 16).rstrip(b"\0")
         assert bound == b"lo"
-        assert not world.sockets[0].get_inheritable()  # QEMU is none of its users
+        assert not world.sockets[0].get_inheritable()  # QEMU does not inherit it
 
 
 @pytest.mark.parametrize("trouble", ["no bridge", "taken"])
@@ -163,7 +163,7 @@ async def test_a_server_that_hears_nobody_begins_anew_and_says_why(world: World)
             assert await world.offered() == 1
             assert server.mend() == told
     assert all(each.fileno() == -1 for each in world.sockets)
-    assert server.mend().restarts == 2  # and never after the end
+    assert server.mend().restarts == 2  # never after the end
     assert len(world.sockets) == 3
 
 

@@ -1,4 +1,4 @@
-"""The server of router advertisements and DHCPv6 with a socket in the place of its tap; its answers are tested with ``launcher.ipv6``."""
+"""The server of router advertisements and DHCPv6, with a socket in place of its tap. Tests of ``launcher.ipv6`` cover its answers."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def test_a_router_is_advertised_at_once_and_whenever_it_is_asked_for(world
         world.guest.send(ASKED)
         assert await world.heard(1) == 1
     (tap,) = world.taps
-    assert not asyncio.get_running_loop().remove_reader(tap)  # nobody reads it any more
+    assert not asyncio.get_running_loop().remove_reader(tap)  # it is no longer read
     with pytest.raises(OSError, match=os.strerror(errno.EBADF)):
         os.fstat(tap)
 
@@ -95,12 +95,12 @@ async def test_no_flood_is_answered_in_one_turn_and_none_goes_unanswered(world: 
                 world.guest.send(ASKED)
                 sent += 1
         except BlockingIOError:
-            pass  # the socket takes no more
+            pass  # the socket's buffer is full
         assert await world.heard(1 + sent) == 1 + sent
 
 
 async def test_a_few_frames_are_read_in_one_turn(world: World) -> None:
-    with world.server(turn_frames=1) as server:  # the socket takes no more than ten
+    with world.server(turn_frames=1) as server:  # the socket takes at most ten
         server.serve(machine(CARD))
         assert await world.heard(1) == 1
         for _ in range(5):
@@ -123,11 +123,11 @@ async def test_nothing_waits_for_a_server_that_has_ended(world: World) -> None:
     ended = weakref.ref(server)
     del server
     gc.collect()
-    assert ended() is None  # the loop would hold it for its next advertisement
+    assert ended() is None  # the loop could keep it for its next advertisement
 
 
 async def test_a_tap_that_went_away_is_opened_again(world: World) -> None:
-    gone = socket.socket(socket.AF_INET, socket.SOCK_STREAM)  # readable, and every read fails: as a tap that was deleted
+    gone = socket.socket(socket.AF_INET, socket.SOCK_STREAM)  # readable, and every read fails, as with a deleted tap
     gone.setblocking(False)
     failures = [OSError(errno.ENODEV, "No such device")] * 3
 
@@ -162,7 +162,7 @@ async def test_a_tap_whose_every_read_fails_keeps_nobody_busy(world: World) -> N
 
 
 async def test_a_tap_that_is_down_is_not_read_in_a_circle(world: World) -> None:
-    """Its descriptor stays readable, and each read says EIO: as of a pseudo-terminal whose other side is closed."""
+    """Its descriptor stays readable, and each read fails with EIO, like a pseudo-terminal with its other side closed."""
     ours, theirs = os.openpty()
     os.set_blocking(ours, False)
     os.close(theirs)
@@ -176,7 +176,7 @@ async def test_a_tap_that_is_down_is_not_read_in_a_circle(world: World) -> None:
     with Server(opened, world.find, again_seconds=0.2) as server:
         server.serve(machine(CARD))
         world.guest.send(ASKED)
-        assert await world.heard(2) == 2  # it is opened again, and what the guest asked is answered
+        assert await world.heard(2) == 2  # it is opened again, and the guest gets its answers
     assert world.opened == 2
 
 

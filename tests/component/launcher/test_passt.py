@@ -1,4 +1,4 @@
-"""The process that carries a guest's connections, with a program in place of passt; the real one serves guests on the host."""
+"""The supervision of passt, with a test program in its place; host tests use the real one."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class World:
         return int((self.directory / layout.PASST_PID).read_text())
 
     def running(self) -> list[int]:
-        """Return the pids of all that were started and have not ended."""
+        """Return the pids of all started processes that still run."""
         return [pid for pid in map(int, (self.directory / "pids").read_text().split()) if is_there(pid)]
 
     def starts(self) -> list[str]:
@@ -215,7 +215,7 @@ print(resource.getrlimit(resource.RLIMIT_NOFILE))
 
 
 def test_calls_of_a_sandbox_succeed_and_do_nothing(tmp_path: Path) -> None:
-    """Whoever runs the test, with privileges or without: the namespaces stay the same, and so does what is mounted."""
+    """With or without privileges, namespaces and mounts stay the same."""
     (tmp_path / "file").touch()
     command = [sys.executable, "-I", "-S", unsandboxed.__file__, str(os.getpid()), "200", sys.executable, "-c", CALLS, str(tmp_path)]
     told = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()

@@ -1,4 +1,4 @@
-"""The processes that serve file systems, with a program in place of virtiofsd; the real one serves guests on the host."""
+"""The supervision of virtiofsd, with a test program in its place; host tests use the real one."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def open_files() -> int:
 
 @pytest.fixture
 def how() -> dict[str, Any]:
-    """Return what is otherwise with the file systems of a test."""
+    """Return a test's changes to the file systems."""
     return {}
 
 

@@ -16,7 +16,7 @@ from tests.own_time import promptly
 
 
 class Life:
-    """A status, and a handler that does as the request says."""
+    """A status, and a handler that does what the request says."""
 
     def __init__(self) -> None:
         self.status = messages.Status(0)
@@ -227,7 +227,7 @@ async def test_it_is_deserted_while_no_client_is_connected(serving: Serving) -> 
         waiting = group.create_task(serving.server.deserted())
         async with serving.client():
             pass
-        async with serving.client() as client:  # by now the other has gone
+        async with serving.client() as client:  # the other one has left by now
             client.send(1, messages.GetStatus())
             assert isinstance(await client.next(), messages.Reply)
         assert not waiting.done()

@@ -1,4 +1,4 @@
-"""Encryption with a key management service on a Unix socket: rotation, outages, and Kubernetes' own code with the same service."""
+"""Encryption with a key management service on a Unix socket: rotation, outages, and Kubernetes' own code with this service."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -55,7 +55,7 @@ async def test_values_are_read_back_and_the_service_is_asked_once_for_each_seed(
     store.use(lambda _: other)
     page = await store.range("a")
     assert sorted(entry.value for entry in page.entries) == sorted(b"value %d" % number for number in range(20))
-    assert all(entry.stale for entry in page.entries)  # the reader does not know yet which key is current
+    assert all(entry.stale for entry in page.entries)  # the reader does not know the current key yet
     await reader.look()
     assert not any(entry.stale for entry in (await store.range("a")).entries)
     assert kms.decrypted == ["1"]
@@ -99,7 +99,7 @@ async def test_while_the_service_is_down_reads_go_on_and_writes_for_three_minute
     stranger, other = made(socket)
     store = EncryptedStorage(MemoryStorage(), lambda _: stranger)
     await store._inner.commit([], [Put("a", stored)])
-    with pytest.raises(Unavailable):  # an outage, and no reason to call the value undecryptable
+    with pytest.raises(Unavailable):  # an outage does not make the value undecryptable
         await store.get("a")
     kms.down = False
     entry = await store.get("a")

@@ -1,6 +1,6 @@
-"""Enforces NetworkPolicies for the pods of one node; runs in the node's network namespace until it is ended.
+"""Enforces NetworkPolicies for the pods of one node, in the node's network namespace, until it is ended.
 
-Usage: ``python3 -m tests.testbed.networkpolicies.engine NODE [WORD…]``; further words only make the command another one.
+Usage: ``python3 -m tests.testbed.networkpolicies.engine NODE [WORD…]``; further words only make the command line differ.
 """
 
 import ssl

@@ -1,4 +1,4 @@
-"""Copies of a collection of kube-apiserver, kept by listing and watching it."""
+"""Local copies of a collection of kube-apiserver, updated by list and watch."""
 
 import http.client
 import json
@@ -14,7 +14,7 @@ _WATCH_SECONDS = 240
 
 
 class Follower(Generic[T]):
-    """Copies of the objects of one collection, by namespace and name, as far as they matter."""
+    """Copies of one collection's objects, by namespace and name, reduced to the used parts."""
 
     def __init__(self, server: str, context: ssl.SSLContext, path: str, keep: Callable[[Any], T | None], changed: threading.Event) -> None:
         self._server, self._context, self._path, self._keep, self._changed = server, context, path, keep, changed
@@ -22,11 +22,11 @@ class Follower(Generic[T]):
         self.known = False
 
     def found(self) -> list[T]:
-        """Return what is kept now."""
+        """Return the current copies."""
         return list(self._found.copy().values())
 
     def run(self) -> None:
-        """Follow the collection for ever; whatever goes wrong, it is listed anew."""
+        """Follow the collection forever; list again after any error."""
         while True:
             try:
                 version = self._list()
@@ -46,7 +46,7 @@ class Follower(Generic[T]):
         return str(listed["metadata"]["resourceVersion"])
 
     def _watch(self, version: str) -> str:
-        """Return from where to go on; empty: from the beginning."""
+        """Watch; return the revision to continue from, or an empty string to list again."""
         query = f"?watch=true&allowWatchBookmarks=true&timeoutSeconds={_WATCH_SECONDS}&resourceVersion={version}"
         for line in self._get(self._path + query, timeout=_WATCH_SECONDS + 30):
             event = json.loads(line)

@@ -1,8 +1,8 @@
 """NetworkPolicies as one nftables script for a node's pods. Pure.
 
-A packet that a node forwards passes up to two chains: of the pod that it comes from (egress) and of the one that it goes to (ingress), each
-only if the pod is of this node and a policy selects it for that direction. A chain returns where a rule of a policy allows the packet and
-drops it at its end. What the node itself sends to its pods is not forwarded, and so always arrives, as NetworkPolicy's reference wants.
+A forwarded packet passes up to two chains: one of its source pod (egress) and one of its destination pod (ingress). A pod has a chain if it
+is on this node and a policy selects it for that direction. The chain returns if a rule allows the packet, and drops it at its end. Packets
+of the node itself to its pods are not forwarded, and so always arrive, as NetworkPolicy's reference requires.
 """
 
 import dataclasses
@@ -16,18 +16,18 @@ Object = Mapping[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Direction:
-    """Names of one direction for what is called otherwise in the other."""
+    """Names that differ between the two directions."""
 
     kind: str
     """In ``policyTypes``."""
     field: str
-    """Of the policy: its rules."""
+    """The policy's field with the rules."""
     peers: str
-    """Of a rule: its list of peers."""
+    """The rule's field with the peers."""
     own: str
-    """Address of a packet that is the pod's."""
+    """The packet's address of the pod."""
     other: str
-    """Address of a packet that is the peer's."""
+    """The packet's address of the peer."""
 
 
 EGRESS = Direction("Egress", "egress", "to", "saddr", "daddr")
@@ -36,7 +36,7 @@ INGRESS = Direction("Ingress", "ingress", "from", "daddr", "saddr")
 
 @dataclasses.dataclass(frozen=True)
 class Pod:
-    """Facts of a pod that has addresses."""
+    """The used parts of a pod with addresses."""
 
     namespace: str
     name: str
@@ -44,13 +44,11 @@ class Pod:
     labels: Mapping[str, str]
     addresses: tuple[str, ...]
     ports: tuple[tuple[str, str, int], ...] = ()
-    """(name, protocol, number) of the ports that its containers name."""
+    """(name, protocol, number) of its containers' named ports."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Cluster:
-    """The cluster."""
-
     pods: Sequence[Pod]
     namespaces: Mapping[str, Mapping[str, str]]
     """Labels by name."""
@@ -58,7 +56,7 @@ class Cluster:
 
 
 def pod_of(obj: Object) -> Pod | None:
-    """Return what matters of a pod; None for one without a network of its own, or that is over."""
+    """Return the used parts of a pod; None for a pod on the host network, without addresses, or finished."""
     metadata, spec, status = obj["metadata"], obj.get("spec") or {}, obj.get("status") or {}
     addresses = tuple(each["ip"] for each in status.get("podIPs") or ())
     if not addresses or spec.get("hostNetwork") or status.get("phase") in ("Succeeded", "Failed"):
@@ -75,7 +73,7 @@ def pod_of(obj: Object) -> Pod | None:
 
 
 def script(cluster: Cluster, node: str) -> str:
-    """Return what ``nft -f -`` is given: the table anew, at once or not at all."""
+    """Return the input of ``nft -f -``, which replaces the table atomically."""
     chains: dict[str, list[str]] = {}
     jumps: list[str] = []
     policies = sorted(cluster.policies, key=lambda each: (each["metadata"]["namespace"], each["metadata"]["name"]))
@@ -97,9 +95,9 @@ def script(cluster: Cluster, node: str) -> str:
         "  chain forward {",
         "    type filter hook forward priority filter; policy accept;",
         "    ct state established,related accept",
-        # Bridges hand the questions of neighbours to the rules of IP, too.
+        # Bridges also pass neighbor solicitations through the IP rules.
         "    icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } accept",
-        # No policy knows them as a pod's, and a pod that is kept off must not come by them.
+        # No policy can match link-local addresses to a pod, so they must not bypass the rules.
         "    ip6 saddr fe80::/10 ip6 daddr fe80::/10 drop",
     ]
     return "\n".join([*lines, *(f"    {each}" for each in jumps), "  }", "}", ""])
@@ -137,7 +135,7 @@ def _meets(expression: Object, labels: Mapping[str, str]) -> bool:
 
 
 def _rules(cluster: Cluster, policy: Object, pod: Pod, family: str, direction: Direction) -> Iterator[str]:
-    """Yield what lets packets pass, of one policy in one direction."""
+    """Yield the matches that allow packets, for one policy in one direction."""
     for rule in policy["spec"].get(direction.field) or ():
         given = rule.get(direction.peers)
         peers = _peers(cluster, policy, given, family, direction.other) if given else [("", cluster.pods)]
@@ -147,7 +145,7 @@ def _rules(cluster: Cluster, policy: Object, pod: Pod, family: str, direction: D
 
 
 def _peers(cluster: Cluster, policy: Object, peers: Iterable[Object], family: str, other: str) -> Iterator[tuple[str, Sequence[Pod]]]:
-    """Yield what matches each peer's addresses, with its pods."""
+    """Yield a match for each peer's addresses, with its pods."""
     for peer in peers:
         if block := peer.get("ipBlock"):
             if _family(block["cidr"]) == family:
@@ -170,7 +168,7 @@ def _is_peer(cluster: Cluster, policy: Object, peer: Object, pod: Pod) -> bool:
 
 
 def _ports(ports: Sequence[Object], pod: Pod, peers: Sequence[Pod], family: str, direction: Direction) -> Iterator[str]:
-    """Yield what matches each port; the empty string where a rule names none."""
+    """Yield a match for each port, or the empty string if a rule names none."""
     if not ports:
         yield ""
     for each in ports:
@@ -180,7 +178,7 @@ def _ports(ports: Sequence[Object], pod: Pod, peers: Sequence[Pod], family: str,
         elif isinstance(port, int):
             end = each.get("endPort")
             yield f"{protocol.lower()} dport {port}" + (f"-{end}" if end else "")
-        else:  # a name, which is the destination's
+        else:  # a name, defined by the destination
             for target in [pod] if direction is INGRESS else peers:
                 numbers = [number for name, its, number in target.ports if (name, its) == (port, protocol)]
                 addresses = _addresses([target], family)

@@ -1,4 +1,4 @@
-"""Of what clients send only short texts are remembered: a memo of a few thousand entries, each of a megabyte, would be all memory."""
+"""Caches keep only short texts from clients: some thousand entries of 1 MB each would fill the memory."""
 
 from __future__ import annotations
 

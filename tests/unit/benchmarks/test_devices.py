@@ -1,4 +1,4 @@
-"""The machines of which the benchmark of devices tells the price."""
+"""The VMs of the benchmark of devices."""
 
 from __future__ import annotations
 

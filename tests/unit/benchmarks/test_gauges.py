@@ -1,4 +1,4 @@
-"""What the benchmarks of disks and networks make of what ``gauge`` says; and the machines that they start are valid."""
+"""Results of the disk and network benchmarks from ``gauge``'s output, and their VMs are valid."""
 
 from __future__ import annotations
 

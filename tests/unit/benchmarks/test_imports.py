@@ -1,4 +1,4 @@
-"""What the benchmark of imports makes of its samples."""
+"""Results of the import benchmark from its samples."""
 
 from __future__ import annotations
 

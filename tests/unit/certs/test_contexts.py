@@ -1,4 +1,4 @@
-"""Contexts trust the authorities that Go trusts: as ``openssl req -x509`` makes them, and with strict mode off on every Python."""
+"""TLS contexts trust the authorities that Go trusts, such as those of ``openssl req -x509``; strict mode is off on every Python."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Signer:
 
 
 def meet(client: ssl.SSLContext, server: ssl.SSLContext) -> None:
-    """Shake hands with a server named ``here``.
+    """Do a TLS handshake with a server named ``here``.
 
     Raises:
         ssl.SSLError: the client refuses it.
@@ -78,7 +78,7 @@ def serve(tmp_path: Path) -> Callable[..., ssl.SSLContext]:
 
 
 def strict() -> ssl.SSLContext:
-    """Return what ``ssl.create_default_context`` of Python 3.13 returns."""
+    """Return a context like that of ``ssl.create_default_context`` in Python 3.13."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.verify_flags |= ssl.VERIFY_X509_STRICT
     context.load_verify_locations(cadata=ROOT.pem)

@@ -1,4 +1,4 @@
-"""What certificates say of themselves: who may sign others, and when they are renewed."""
+"""Extensions and renewal times of certificates."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def side(tmp_path: Path) -> Side:
 
 
 def handshake(server: ssl.SSLContext, client: ssl.SSLContext, name: str | None = "virt-handler") -> tuple[ssl.SSLObject, ssl.SSLObject]:
-    """Return both ends after the server has read one byte: only then has it judged a TLS 1.3 client's certificate."""
+    """Return both ends after the server has read one byte: only then has it verified a TLS 1.3 client's certificate."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     ends = (
         server.wrap_bio(to_server, to_client, server_side=True),
@@ -154,7 +154,7 @@ def test_a_half_written_set_is_refused_and_the_last_good_one_stays(side: Side, c
 
 
 class Loads:
-    """What was asked of a loader, which refuses on request."""
+    """A loader that records its calls and refuses on request."""
 
     def __init__(self) -> None:
         self.seen: list[bytes] = []
@@ -179,7 +179,7 @@ def test_only_what_changed_is_loaded(side: Side) -> None:
 
 @pytest.mark.parametrize("refusal", [ssl.SSLError("no match"), ValueError("no certificate"), OSError("read error")])
 def test_what_was_refused_is_looked_at_again_though_nothing_about_it_changed(side: Side, refusal: Exception) -> None:
-    """A file that is being written has its last time and size before it has its last byte, on some file systems."""
+    """On some file systems a file has its final time and size before its last byte is written."""
     loads = Loads()
     reloader = Reloader(side.server, loads)
     side.issue_server()
@@ -216,7 +216,7 @@ def test_without_files_there_is_no_beginning(tmp_path: Path) -> None:
 
 
 def test_authorities_from_elsewhere_are_trusted_and_replaced(side: Side, tmp_path: Path) -> None:
-    """The request-header CA comes from a ConfigMap and rotates on its own."""
+    """The request-header CA comes from a ConfigMap and rotates separately."""
     proxies = [Side(tmp_path / name) for name in ("front-proxy-1", "front-proxy-2")]
     for proxy in proxies:
         publish(proxy.root / "client", proxy.leaf("front-proxy-client"), side.authority)
@@ -252,7 +252,7 @@ def test_a_session_cannot_be_resumed_past_the_check_of_its_certificate(side: Sid
 @pytest.mark.parametrize("first", ["ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-ECDSA-CHACHA20-POLY1305"])
 def test_the_client_chooses_the_cipher(side: Side, first: str) -> None:
     server, client = ServerTls(side.server), ClientTls(side.client).context
-    client.maximum_version = ssl.TLSVersion.TLSv1_2  # of TLS 1.3 OpenSSL decides likewise, but Python cannot say what a client wants
+    client.maximum_version = ssl.TLSVersion.TLSv1_2  # OpenSSL decides alike with TLS 1.3, but Python cannot set what a client offers
     client.set_ciphers(f"{first}:ECDHE-ECDSA-AES256-GCM-SHA384")
     for context in (server.context, server.newest):
         assert (handshake(context, client)[1].cipher() or ("",))[0] == first

@@ -1,4 +1,4 @@
-"""Requests for certificates, held against the profile of their sender."""
+"""Certificate signing requests, compared with their sender's profile."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KEY = ec.generate_private_key(ec.SECP256R1())
 
 
 def request(profile: Profile) -> bytes:
-    """Return what asks for just this profile."""
+    """Return a request for exactly this profile."""
     builder = x509.CertificateSigningRequestBuilder().subject_name(
         x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, profile.common_name)])
     )

@@ -1,5 +1,7 @@
-"""What virt-controller's account must not make or delete, one feature at a time, for the policy of the chart: on our own evaluator of
-policies (``test_pod_policy.py``) and on kube-apiserver (``tests/component/controller/test_pod_policy.py``)."""
+"""Pods that virt-controller's account must not create or delete, one feature at a time, for the chart's policy.
+
+Our own CEL evaluates them in ``test_pod_policy.py``, kube-apiserver in ``tests/component/controller/test_pod_policy.py``.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ Change = Callable[[Pod], Any]
 
 ROOT: Final = Path(__file__).parents[3]
 GOLDEN: Final = ROOT / "tests/unit/charts/golden.yaml"
-"""The chart, rendered; a test of the chart keeps it what the chart renders."""
+"""The rendered chart; a test keeps it up to date."""
 POLICY: Final = "virt-controller-pods.kubevirt.io"
 ACCOUNT: Final = "system:serviceaccount:kubevirt:virt-controller"
 SETTINGS: Final = Settings("localhost/kubevirt/virt-launcher:dev", image_pull_secrets=("regcred",))
@@ -36,12 +38,12 @@ def _rendered() -> list[dict[str, Any]]:
 
 
 def of_the_chart(*kinds: str) -> list[dict[str, Any]]:
-    """Return the objects of these kinds that the chart renders."""
+    """Return the chart's objects of these kinds."""
     return [each for each in _rendered() if each["kind"] in kinds]
 
 
 def examples() -> list[dict[str, Any]]:
-    """Return the machines of ``examples/``, and of the tests of launcher pods, as the API hands them out."""
+    """Return the VMs of ``examples/`` and of the launcher pod tests, as the API returns them."""
     found = []
     for path in sorted((ROOT / "examples").rglob("*.yaml")):
         found += [each for each in yaml.safe_load_all(path.read_text()) if each and each.get("kind") == "VirtualMachine"]
@@ -53,7 +55,7 @@ def examples() -> list[dict[str, Any]]:
 
 
 def made() -> list[Pod]:
-    """Return the pods that virt-controller makes of these machines."""
+    """Return virt-controller's pods for these VMs."""
     placements = (Placement(), Placement(kvm=True, avoid_nodes=("node1",)))
     claims = (CLAIMS, {"myvolumeclaim": {"spec": {"volumeMode": "Block"}}})
     starts = [launcher_pod(vm, 3, each, SETTINGS, where) for vm in examples() for each in claims for where in placements]
@@ -99,7 +101,7 @@ def _mounted(path: str, **source: Any) -> Change:
 
 
 def _instead_of(path: str, **source: Any) -> Change:
-    """Return a change that has something else mounted where a launcher pod has an emptyDir."""
+    """Return a change that mounts another volume in place of a launcher pod's emptyDir."""
 
     def change(pod: Pod) -> None:
         for mount in _container(pod)["volumeMounts"]:
@@ -227,7 +229,7 @@ CREATIONS: Final = MappingProxyType[str, Change](
         "claimed devices": _with(resourceClaims=[{"name": "gpu", "resourceClaimName": "gpu"}]),
     }
 )
-"""Each alone makes a launcher pod one that may not be created."""
+"""Each change alone makes creating a launcher pod forbidden."""
 
 REFUSED_EARLIER: Final = MappingProxyType[str, Change](
     {
@@ -237,7 +239,7 @@ REFUSED_EARLIER: Final = MappingProxyType[str, Change](
         "all of /proc": _confined(procMount="Unmasked"),
     }
 )
-"""The same, where kube-apiserver by itself refuses it, or drops the field, before a policy is asked: its next release may not."""
+"""The same, for changes that kube-apiserver refuses or drops before it evaluates policies. Its next release may not."""
 
 
 def _of_a_person(pod: Pod) -> None:
@@ -254,7 +256,7 @@ DELETIONS: Final = MappingProxyType[str, Change](
         "a token": _with(automountServiceAccountToken=True),
     }
 )
-"""Each alone makes a pod one that may not be deleted."""
+"""Each change alone makes deleting a pod forbidden."""
 
 OURS: Final = MappingProxyType[str, Change](
     {
@@ -265,14 +267,14 @@ OURS: Final = MappingProxyType[str, Change](
         "of a version without these": lambda pod: _container(pod)["securityContext"].pop("capabilities"),
     }
 )
-"""Pods that may be deleted whatever somebody did to them, because all of this can be changed, or came later."""
+"""Pods that may be deleted after these changes, because other users and components may make them."""
 
 
 _GATE: Final = {"type": names.GUEST_RUNNING_GATE, "status": "True", "reason": "GuestRunning", "message": "", "lastTransitionTime": None}
 
 
 def on_a_node(pod: Pod) -> None:
-    """Give a pod the status that its kubelet would."""
+    """Give a pod the status that its kubelet would write."""
     pod["metadata"] |= {"annotations": {"a": "b"}, "finalizers": ["example.com/f"]}
     pod["status"] = {
         "phase": "Running",
@@ -301,7 +303,7 @@ TOLD: Final = MappingProxyType[str, Change](
         "nothing": lambda _: None,
     }
 )
-"""What may be written into the status of a launcher pod with the gate."""
+"""Allowed writes to the status of a launcher pod with the gate."""
 
 UNTOLD: Final = MappingProxyType[str, Change](
     {
@@ -320,7 +322,7 @@ UNTOLD: Final = MappingProxyType[str, Change](
         "another image": _says_and(_container_with(image="registry.example/evil:v1")),
     }
 )
-"""Each alone makes it a write that is refused."""
+"""Each change alone makes the write forbidden."""
 
 
 def changed(change: Change, pod: Pod | None = None) -> Pod:

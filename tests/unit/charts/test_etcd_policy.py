@@ -1,4 +1,4 @@
-"""The policy of the chart about etcd's StatefulSet, which virt-controller patches, evaluated as kube-apiserver evaluates it."""
+"""The chart's policy for virt-controller's patches of etcd's StatefulSet, evaluated as by kube-apiserver."""
 
 from __future__ import annotations
 
@@ -57,17 +57,17 @@ FORBIDDEN: Final = MappingProxyType[str, Change](
         "a label": lambda found: found["metadata"]["labels"].pop("app.kubernetes.io/part-of"),
     }
 )
-"""Changes of etcd's StatefulSet, each by itself."""
+"""Single changes of etcd's StatefulSet."""
 
 
 def etcd() -> StatefulSet:
-    """Return etcd's StatefulSet as the chart renders it."""
+    """Return etcd's StatefulSet from the chart."""
     [found] = forbidden_pods.of_the_chart("StatefulSet")
     return copy.deepcopy(found)
 
 
 def noted(found: StatefulSet) -> StatefulSet:
-    """Return it as virt-controller leaves it when the authorities change."""
+    """Return it after virt-controller's patch for changed authorities."""
     found["metadata"].setdefault("annotations", {})[ETCD_BUNDLE_ANNOTATION] = "0123456789abcdef"
     found["spec"]["template"]["metadata"].setdefault("annotations", {})[ETCD_BUNDLE_ANNOTATION] = "0123456789abcdef"
     return found
@@ -84,7 +84,7 @@ def world() -> World:
 
 
 async def refusal(world: World, old: StatefulSet | None, new: StatefulSet | None, *, user: str = ACCOUNT, **more: Any) -> str:
-    """Return why a request is refused; empty if it is not."""
+    """Return why a request is refused, or an empty string."""
     given = {
         "operation": "UPDATE",
         "namespace": "kubevirt",

@@ -1,4 +1,4 @@
-"""The policy of the chart about the marks of migrations that evictions and upgrades caused, evaluated by our own evaluator of policies."""
+"""The chart's policy for labels of migrations that evictions and upgrades caused, evaluated by our own CEL."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def world() -> World:
 
 
 def marked(*marks: tuple[str, str, str]) -> Object:
-    """Return a Migration with these labels and annotations beside others: "labels" or "annotations", the key, the value."""
+    """Return a Migration with these extra labels and annotations, each as ("labels" or "annotations", key, value)."""
     made = a_migration()
     made["metadata"] |= {"labels": {"app": "db"}, "annotations": {"app": "db"}}
     for kind, key, value in marks:

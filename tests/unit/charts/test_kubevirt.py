@@ -36,7 +36,7 @@ from tests.unit.pods import unbounded
 ROOT = Path(__file__).parents[3]
 CHART = ROOT / "charts" / "kubevirt"
 READS = frozenset({GuestInfo.name, DomainXML.name})
-"""Subresources that who may view a machine may read."""
+"""Subresources that viewers of a VM may read."""
 GOLDEN = Path(__file__).parent / "golden.yaml"
 NODE = "etcd.storage.nodeDisk.node=node1"
 CLASS = "etcd.storage.storageClassName=fast"
@@ -84,7 +84,7 @@ def test_it_lints() -> None:
 
 
 def test_what_it_renders_is_what_was_reviewed() -> None:
-    """Write it anew after a wanted change: GOLDEN=write pytest tests/unit/charts."""
+    """After an intended change, write the file again: GOLDEN=write pytest tests/unit/charts."""
     rendered = render(NODE)
     if os.environ.get("GOLDEN") == "write":
         GOLDEN.write_text(rendered, encoding="utf-8")
@@ -194,7 +194,7 @@ def test_the_authority_of_the_api_service_is_left_to_virt_controller() -> None:
 
 @pytest.mark.parametrize("settings", [(NODE,), (CLASS, "networkPolicies.enabled=true", "image.pullSecrets={regcred}")])
 def test_every_pod_but_the_handlers_is_restricted(settings: tuple[str, ...]) -> None:
-    """The rules of Pod Security ``restricted``; the job that makes etcd's directory on a node needs root, like virt-handler."""
+    """The rules of Pod Security ``restricted``; the job for etcd's directory on a node needs root, like virt-handler."""
     seen = 0
     for name, pod in pod_templates(*settings):
         if name in {"virt-handler", "kubevirt-etcd-directory"}:
@@ -215,7 +215,7 @@ def test_every_pod_but_the_handlers_is_restricted(settings: tuple[str, ...]) -> 
 
 @pytest.mark.parametrize("settings", [(NODE,), (CLASS, "networkPolicies.enabled=true", "image.pullSecrets={regcred}")])
 def test_no_container_can_fill_its_node(settings: tuple[str, ...]) -> None:
-    """Root file systems are read-only, emptyDirs have a size, memory has a limit; virt-handler's and etcd's pods are no exception."""
+    """Root file systems are read-only, emptyDirs have a size, memory has a limit, also in virt-handler's and etcd's pods."""
     found = {name: unbounded(pod) for name, pod in pod_templates(*settings)}
 
     assert {"virt-api", "virt-controller", "virt-handler", ETCD, "kubevirt-uninstall"} <= set(found)
@@ -236,7 +236,7 @@ def test_the_streams_of_the_values_are_those_of_the_flags() -> None:
 
 
 def test_vsock_is_for_the_administrator_to_allow() -> None:
-    """One value turns it on in virt-api, which takes the field then, and in virt-handler, which offers the device; unsaid it is off."""
+    """One value enables it in virt-api, which then accepts the field, and in virt-handler, which offers the device. The default is off."""
 
     def flags(*settings: str) -> list[list[str]]:
         found = (one("Deployment", "virt-api", NODE, *settings), one("DaemonSet", "virt-handler", NODE, *settings))
@@ -252,7 +252,10 @@ def test_vsock_is_for_the_administrator_to_allow() -> None:
 
 
 def test_macvtaps_are_for_the_administrator_to_allow() -> None:
-    """One value for virt-api, which takes such machines then, and for virt-handler, which offers the devices; unsaid it is off."""
+    """One value enables them in virt-api, which then accepts such VMs, and in virt-handler, which offers the devices.
+
+    The default is off.
+    """
 
     def flags(*settings: str) -> list[list[str]]:
         found = (one("Deployment", "virt-api", NODE, *settings), one("DaemonSet", "virt-handler", NODE, *settings))
@@ -268,7 +271,7 @@ def test_macvtaps_are_for_the_administrator_to_allow() -> None:
 
 
 def test_plugins_are_for_the_administrator_to_name() -> None:
-    """virt-api takes those names, virt-handler runs them from the nodes' directory, and cannot write there; unsaid nothing is mounted."""
+    """virt-api accepts these names; virt-handler runs them from the nodes' directory, mounted read-only. By default nothing is mounted."""
 
     def pods(*settings: str) -> list[Any]:
         found = (one("Deployment", "virt-api", NODE, *settings), one("DaemonSet", "virt-handler", NODE, *settings))
@@ -320,12 +323,12 @@ def is_read(parse: Callable[[list[str]], object], *flags: str) -> bool:
 
 SUFFIXES = ("", "k", "K", "m", "M", "G", "T", "P", "E", "Ki", "ki", "Mi", "Gi", "Ti", "Pi", "e3", "B")
 EDGES = sorted({abs(base**power + by) for base in (2, 10) for power in range(20) for by in (-1, 0, 1)})
-"""Numbers around which a pattern by digits, or a bound in powers of 1024, changes its mind."""
+"""Numbers at which a pattern by digits, or a bound in powers of 1024, changes its result."""
 AMOUNTS = [f"{sign}{number}{suffix}" for number in EDGES for suffix in SUFFIXES for sign in ("", "-", "0", "1.")]
 
 
 def test_the_room_for_files_of_nodes_is_a_quantity() -> None:
-    """Or virt-handler would not begin, on any node."""
+    """Otherwise virt-handler would not start on any node."""
     admitted = pattern_of("hostDisks", "maxCreated")
     taken = [each for each in AMOUNTS if admitted.fullmatch(each)]
     assert {"0", "100k", "100Ki", "100M", "100Gi", "1P", "1Pi"} <= {*taken}
@@ -335,7 +338,7 @@ def test_the_room_for_files_of_nodes_is_a_quantity() -> None:
 
 
 def test_the_bandwidth_of_migrations_is_one_that_virt_controller_takes() -> None:
-    """Or it would not begin. Of amounts beside the bounds a few that it would take are refused: they can be written otherwise."""
+    """Otherwise it would not start. The pattern also refuses a few valid amounts near the bounds, which have another notation."""
     admitted = pattern_of("migrations", "bandwidth")
     taken = [each for each in AMOUNTS if admitted.fullmatch(each)]
     assert {"0", "8192Ki", "1Mi", "100000Mi", "10M", "1G", "1Gi", "100Gi", "1Ti"} <= {*taken}
@@ -355,7 +358,7 @@ def test_every_container_says_what_it_needs_and_can_be_probed() -> None:
             assert container["resources"]["limits"]["memory"], name
             named = {port["name"] for port in container["ports"]}
             asked = [container[probe] for probe in ("livenessProbe", "readinessProbe")]
-            # etcd tells its health on loopback alone: without a certificate nobody else gets an answer of it.
+            # etcd serves its health on loopback only: elsewhere it requires a client certificate.
             assert name == ETCD or {probe["httpGet"]["port"] for probe in asked} <= named, name
             assert name != ETCD or all("127.0.0.1:2381" in probe["exec"]["command"][-1] for probe in asked)
 
@@ -404,14 +407,14 @@ def test_virt_controller_may_rotate_its_certificates_and_read_no_other_secret() 
 
 
 SCOPES = {"cluster": "", "installation": "kubevirt", "node leases": "kubevirt-node-lease"}
-"""Namespaces in which rights hold, by the word for them in rbac.md."""
+"""Namespaces of rights, by the word for them in rbac.md."""
 
 
 @pytest.mark.parametrize(
     ("account", "package"), [("virt-controller", "controller"), ("virt-api", "apiserver"), ("virt-handler", "handler")]
 )
 def test_a_process_may_do_what_is_explained_and_nothing_else(account: str, package: str) -> None:
-    """The component tests of these processes, of virt-handler and the uninstallation run with what the chart grants: it suffices, too."""
+    """Component tests run these processes, virt-handler and the uninstallation with the chart's rights, so the rights also suffice."""
     explained = set()
     for line in (ROOT / package / "rbac.md").read_text().splitlines():
         cells = [cell.strip() for cell in line.removeprefix("|").removesuffix("|").split("|")]
@@ -437,7 +440,7 @@ def test_virt_handler_and_virt_api_may_do_little() -> None:
         ("nodes", "patch"),
     }
     api = {(resource, verb) for _, resource, _, verb, _ in rbac.permissions("virt-api")}
-    assert {pair for pair in api if pair[1] not in {"get", "list", "watch"}} == {("resourcequotas/status", "update")}  # and see quotas.yaml
+    assert {pair for pair in api if pair[1] not in {"get", "list", "watch"}} == {("resourcequotas/status", "update")}  # see quotas.yaml
 
 
 def test_no_role_has_a_wildcard_and_nobody_but_virt_controller_touches_secrets() -> None:
@@ -453,7 +456,7 @@ def test_no_role_has_a_wildcard_and_nobody_but_virt_controller_touches_secrets()
 
 
 def granted(role: str) -> set[tuple[str, str]]:
-    """Return all pairs of resource and verb of a role for people."""
+    """Return all (resource, verb) pairs of a role for users."""
     rules = one("ClusterRole", f"kubevirt.io:{role}")["rules"]
     assert {group for rule in rules for group in rule["apiGroups"]} == {names.GROUP}
     assert not [rule for rule in rules if "resourceNames" in rule]
@@ -461,7 +464,7 @@ def granted(role: str) -> set[tuple[str, str]]:
 
 
 def explained(column: int) -> set[tuple[str, str]]:
-    """Return the pairs that a column of the table of roles says."""
+    """Return the pairs in a column of the table of roles."""
     _, _, table = (ROOT / "docs" / "security.md").read_text(encoding="utf-8").partition("| resource | `kubevirt.io:view` |")
     found = set()
     for line in table.partition("\n\n")[0].splitlines()[2:]:
@@ -574,10 +577,11 @@ COMPONENTS = ("virt-api", "virt-controller", "virt-handler", "etcd")
 
 
 def reaches(source: dict[str, str] | None, target: str, port: int, *settings: str) -> bool:
-    """Return whether the rendered NetworkPolicies let ``source`` open a connection to a port of a pod of the release.
+    """Return whether the rendered NetworkPolicies let ``source`` connect to a port of a pod of the release.
 
-    ``source`` is the labels of a pod of the release's namespace, ``{}`` a pod of another namespace, None an address of no pod. A
-    connection is allowed when no policy selects the target, or when a rule of one that does allows it (networking.k8s.io/v1).
+    ``source`` is the labels of a pod in the release's namespace, ``{}`` for a pod of another namespace, None for an address outside pods. A
+    connection is allowed if no policy selects the target, or if a rule of a policy that selects it allows the connection
+    (networking.k8s.io/v1).
     """
     pods = {template["metadata"]["labels"].get("kubevirt.io"): template["metadata"]["labels"] for template in templates(*settings)}
     labels = pods[target]
@@ -627,7 +631,7 @@ def test_nothing_reaches_a_port_of_ours_but_who_needs_it() -> None:
         if reaches(labels, target, port, NODE)
     }
 
-    api = {(name, "virt-api", 8443) for name in sources}  # authenticates each request itself
+    api = {(name, "virt-api", 8443) for name in sources}  # authenticates each request
     metrics = {(name, target, 8443) for name in sources if name != "no pod" for target in ("virt-controller", "virt-handler")}
     assert found == OPEN | api | metrics
 
@@ -665,7 +669,7 @@ def test_the_namespace_is_labelled_unless_the_installer_does_it() -> None:
         rules = one("ClusterRole", "kubevirt.io:virt-controller", *settings)["rules"]
         assert ("--label-namespace" in container["args"]) == labelled
         granted = [rule for rule in rules if rule["resources"] == ["namespaces"]]
-        reads = {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"]}  # the labels of machines' namespaces
+        reads = {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"]}  # labels of VMs' namespaces
         assert granted == [reads, *([{**reads, "resourceNames": ["kubevirt"], "verbs": ["get", "patch"]}] if labelled else [])]
 
 

@@ -1,4 +1,4 @@
-"""The chart's policy about virt-handlers' Leases, evaluated as kube-apiserver evaluates it (our CEL is held against cel-go)."""
+"""The chart's policy for virt-handlers' Leases, evaluated as by kube-apiserver (tests compare our CEL with cel-go)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def refusal(
     user: str = HANDLER,
     namespace: str = NAMESPACE,
 ) -> str:
-    """Return why a virt-handler's request is refused; empty: it is not."""
+    """Return why a virt-handler's request is refused, or an empty string."""
     who = User(user, ("system:serviceaccounts",), "", {} if claims is None else {CLAIM: claims})
     gone = operation == "DELETE"
     name = obj["metadata"]["name"]

@@ -1,4 +1,4 @@
-"""The policy of the chart about machines and Migrations, which virt-controller patches, evaluated by our own evaluator of policies."""
+"""The chart's policy for virt-controller's patches of VMs and Migrations, evaluated by our own CEL."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def world() -> World:
 
 
 async def refusals(world: World, change: Change, *, user: str = ACCOUNT, operation: Any = "UPDATE", subresource: str = "") -> set[str]:
-    """Return why a change is refused of any machine of the examples, or of a Migration; empty for those of which it is not."""
+    """Return why a change of each example VM and of a Migration is refused; an empty string means that it is not."""
     said = set()
     for resource, objects in OBJECTS.items():
         for old in objects:
@@ -154,6 +154,6 @@ async def test_it_deletes_migrations_that_are_over(world: World) -> None:
 
 async def test_it_makes_migrations_and_no_machines(world: World) -> None:
     said = await refusals(world, lambda _: None, operation="CREATE")
-    assert "" in said  # the Migration
+    assert "" in said  # for the Migration
     assert all("only updates" in each and "virtualmachines" in each for each in said - {""})
     assert len(said) > 1

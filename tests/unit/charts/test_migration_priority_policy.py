@@ -1,4 +1,4 @@
-"""The policy of the chart about Migrations that go before those of others, evaluated by our own evaluator of policies."""
+"""The chart's policy for Migrations with priority over others, evaluated by our own CEL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The chart's policy about virt-handlers' Nodes, evaluated as kube-apiserver evaluates it (our CEL is held against cel-go)."""
+"""The chart's policy for virt-handlers' Nodes, evaluated as by kube-apiserver (tests compare our CEL with cel-go)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def world() -> World:
 async def refusal(
     world: World, obj: Node | None, *, node: str | None = "node1", user: str = HANDLER, subresource: str = "", old: Node = NODE
 ) -> str:
-    """Return why an update is refused (without an object: a deletion); empty: it is not."""
+    """Return why an update is refused, or an empty string; without an object, a deletion."""
     who = User(user, ("system:serviceaccounts",), "", {} if node is None else {names.NODE_CLAIM: (node,)})
     operation: Any = "UPDATE" if obj else "DELETE"
     attributes = Attributes(operation, NODES, subresource, "", old["metadata"]["name"], who, obj, old, warn=world.warnings.append)

@@ -1,4 +1,4 @@
-"""The policy of the chart about virt-controller's pods, evaluated as kube-apiserver does, by our own evaluator of policies."""
+"""The chart's policy for virt-controller's pods, evaluated by our own CEL as by kube-apiserver."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ TOKEN = a_vm(domain={"devices": {"disks": [{"type": "ServiceAccount", "source": 
 
 
 class Cluster:
-    """Namespaces without labels but one; nobody asks for anything else."""
+    """Namespaces; one has labels. Policies read nothing else."""
 
     def __init__(self) -> None:
         self.synced = asyncio.Event()
@@ -90,7 +90,7 @@ def policies_of(chart: Sequence[dict[str, Any]]) -> ValidatingPolicies:
 
 
 async def refusal(policies: ValidatingPolicies, **attributes: Any) -> str:
-    """Return why a request is refused; empty if it is not."""
+    """Return why a request is refused, or an empty string."""
     obj = attributes.get("obj") or attributes.get("old") or {}
     given = {"operation": "CREATE", "namespace": "default", "name": name_of(obj), "user": User(ACCOUNT, ()), **attributes}
     said = ""
@@ -118,7 +118,7 @@ async def test_a_token_is_on_a_disk_where_the_namespace_allows_it_and_nowhere_el
     for pod in (launcher_pod(TOKEN, 1, {}, SETTINGS, Placement()), target_pod(TOKEN, a_migration(), 1, {}, SETTINGS, MOVE)):
         assert await refusal(policies, obj=pod, namespace=OPEN) == ""
         assert "service-account-disks=allowed" in await refusal(policies, obj=pod)
-        pod["spec"].pop("serviceAccountName")  # of the default account
+        pod["spec"].pop("serviceAccountName")  # the default account
         assert "service-account-disks=allowed" in await refusal(policies, obj=pod)
 
 
@@ -173,7 +173,7 @@ async def test_where_the_operator_has_outdated_pods_evicted_launcher_pods_may_be
 
 
 async def said(policies: ValidatingPolicies, change: Change, pod: Pod | None = None) -> str:
-    """Return why this change is refused as a write of the pod's status."""
+    """Return why this change of the pod's status is refused, or an empty string."""
     old = pod if pod is not None else changed(on_a_node)
     return await refusal(policies, obj=changed(change, old), old=old, operation="UPDATE", subresource="status")
 
@@ -215,7 +215,7 @@ async def test_nobody_elses_pods_are_judged(policies: ValidatingPolicies) -> Non
 
 
 def test_virt_controller_counts_as_a_machines_what_it_may_delete_and_nothing_else() -> None:
-    """A pod that is counted and cannot be deleted holds its machine up for ever; one that is not counted may be a second QEMU."""
+    """A counted pod that cannot be deleted would block its VM forever; an uncounted one could be a second QEMU."""
     assert all(ownership.is_launcher(pod) for pod in forbidden_pods.made())
     assert all(ownership.is_launcher(changed(change)) for change in OURS.values())
     assert not any(ownership.is_launcher(changed(change)) for change in DELETIONS.values())

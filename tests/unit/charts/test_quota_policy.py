@@ -1,4 +1,4 @@
-"""The chart's policy about virt-api's writes of ResourceQuotas, evaluated as kube-apiserver evaluates it."""
+"""The chart's policy for virt-api's writes of ResourceQuotas, evaluated as by kube-apiserver."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def changed(**status: Any) -> dict[str, Any]:
 
 
 async def refusal(world: World, quota: dict[str, Any], *, operation: Any = "UPDATE", part: str = "status", user: str = VIRT_API) -> str:
-    """Return why a write of a quota is refused; empty: it is not."""
+    """Return why a write of a quota is refused, or an empty string."""
     new, old = (None if operation == "DELETE" else quota), (None if operation == "CREATE" else QUOTA)
     attributes = Attributes(operation, RESOURCE_QUOTAS, part, "default", "q", User(user, (), "", {}), new, old, warn=world.warnings.append)
     assert world.plugin.handles(operation, RESOURCE_QUOTAS, part)

@@ -1,4 +1,4 @@
-"""The policy of the chart about machines with the token of a service account, evaluated by our own evaluator of policies."""
+"""The chart's policy for VMs with a service account's token, evaluated by our own CEL."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ VM: Final = a_vm(domain={"devices": {"disks": [BLANK, TOKEN]}})
 
 
 class Cluster:
-    """A namespace that allows such disks and others, and the right to create pods in that one."""
+    """Namespaces that allow such disks or not, and the right to create pods in the one that does."""
 
     def __init__(self) -> None:
         self.synced = asyncio.Event()
@@ -75,7 +75,7 @@ def policies() -> ValidatingPolicies:
 
 
 async def refusal(policies: ValidatingPolicies, obj: Json | None, old: Json | None = None, **more: Any) -> str:
-    """Return why a write is refused; empty if it is not."""
+    """Return why a write is refused, or an empty string."""
     operation: Any = "DELETE" if obj is None else "UPDATE" if old else "CREATE"
     given: Any = {"operation": operation, "namespace": "open", "user": MAKER, **more}
     said = ""

@@ -1,4 +1,4 @@
-"""kubectl of tests while kube-apiserver's discovery is stale, with a script in kubectl's place."""
+"""The tests' kubectl while kube-apiserver's discovery is stale; a script replaces kubectl."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ exit 1
 
 
 def scripted(directory: Path, *, unserved: int) -> tuple[Kubectl, Path]:
-    """Return a kubectl that knows the kind at the second call, and the file of its calls; ``unserved``: what the API's own answer is."""
+    """Return a kubectl that finds the kind at its second call, and the file of its calls; ``unserved`` is the API's exit code."""
     program, calls = directory / "kubectl", directory / "calls"
     program.write_text(KUBECTL.format(calls=calls, unserved=unserved))
     program.chmod(0o755)
@@ -55,7 +55,7 @@ def test_a_kind_that_is_not_served_is_an_error_that_says_why(tmp_path: Path) -> 
 
 @pytest.fixture
 def terminal() -> Iterator[tuple[Console, int]]:
-    """A console, and the other end of its terminal."""
+    """Yield a console and the other end of its terminal."""
     controller, other = os.openpty()
     with subprocess.Popen(["sleep", "60"]) as process:
         yield Console(process, controller), other

@@ -1,4 +1,7 @@
-"""An event loop whose clock jumps instead of waiting: hours of timers in milliseconds, and a deadlock is a failure that says so."""
+"""An event loop with a clock that jumps instead of waiting.
+
+Hours of timers take milliseconds, and a deadlock fails with its own message.
+"""
 
 from __future__ import annotations
 
@@ -36,13 +39,13 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run to the end on a virtual clock that begins at 0."""
+    """Run to the end on a virtual clock that starts at 0."""
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         return runner.run(work)
 
 
 def in_virtual_time(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
-    """Have a test run so: what happens before something else is the same on a machine that stands still in between."""
+    """Run a test on a virtual clock, so that a stalled machine cannot change the order of events."""
 
     @functools.wraps(test)
     def played(*given: P.args, **named: P.kwargs) -> None:

@@ -1,4 +1,4 @@
-"""What the client makes of the bytes of a connection, and what is noted of its lines."""
+"""The client's parsing of a connection's bytes, and its record of lines."""
 
 from __future__ import annotations
 

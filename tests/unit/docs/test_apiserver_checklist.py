@@ -1,4 +1,4 @@
-"""``docs/apiserver-checklist.md`` is complete, and names tests that are there and are run."""
+"""``docs/apiserver-checklist.md`` is complete, and names tests that exist and run."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ ROWS: Final = {
     "1.18": {"STO": "MMMMSSOMSMSM"},
     "1.19": {"VER": "SSSO"},
 }
-"""The marks of each section's rows, in the order of their numbers."""
+"""The marks of each section's rows, by number."""
 MISSING: Final = {
     "NEG-07": "metadata alone in protobuf saves a controller bytes, and costs us a second encoding of everything",
 }
-"""What may be missing, and why."""
+"""Rows that may be missing, with the reason."""
 SKIPPING: Final = {"skip", "skipif", "xfail", "importorskip"}
 SLOW: Final = {"slow", "cluster", "host"}
 
@@ -66,7 +66,7 @@ def _found() -> list[Row]:
 
 @cache
 def _functions(file: str) -> dict[str, set[str]]:
-    """Return the tests of a file, each with its marks, the file's included, and the ways to skip that it calls."""
+    """Return the tests of a file, each with its marks, the file's marks, and its calls that skip."""
     tree = ast.parse((ROOT / file).read_text())
     common: set[str] = set()
     for each in tree.body:
@@ -82,7 +82,7 @@ def _functions(file: str) -> dict[str, set[str]]:
 
 
 def _attributes(node: ast.AST) -> set[str]:
-    """Return the names that are looked up in ``pytest`` or ``pytest.mark``."""
+    """Return the names looked up in ``pytest`` or ``pytest.mark``."""
     return {
         each.attr
         for each in ast.walk(node)

@@ -1,4 +1,4 @@
-"""``kubectl expose`` in documents: a Service of a machine outlives it, so it selects the machine's name and not a pod's labels."""
+"""``kubectl expose`` in documents: a VM's Service outlives its pod, so it selects by the VM's name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Machines that documents show have fields that there are, all of them in docs/api.md, and values that virt-api accepts."""
+"""VMs in documents: their fields exist, docs/api.md lists them all, and virt-api accepts their values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def blocks(document: str) -> list[Any]:
-    """Return what stands in the document as YAML."""
+    """Return the document's YAML blocks."""
     return [yaml.safe_load(each) for each in re.findall(r"^```yaml\n(.*?)^```", (ROOT / document).read_text(), re.DOTALL | re.MULTILINE)]
 
 
@@ -53,7 +53,7 @@ def test_the_parts_of_a_machine_in_the_text_on_its_first_boot_are_one_that_is_ac
 
 
 def of_devices(document: str, kinds: Sequence[str]) -> list[dict[str, Any]]:
-    """Return a machine for each block of a document, each of which shows elements of a list of ``spec.domain.devices``."""
+    """Return a VM for each block of a document that shows elements of a list in ``spec.domain.devices``."""
     shown = blocks(document)
     assert len(shown) == len(kinds)
     return [_machine({kind: devices}) for kind, devices in zip(kinds, shown, strict=True)]
@@ -80,7 +80,7 @@ def test_the_texts_name_every_type(document: str, model: type[BaseModel]) -> Non
 
 
 def literals(annotation: Any) -> Iterator[str]:
-    """Yield the texts of all literals of an annotation."""
+    """Yield the texts of all literals in an annotation."""
     for each in get_args(annotation):
         if isinstance(each, str):
             yield each
@@ -89,7 +89,7 @@ def literals(annotation: Any) -> Iterator[str]:
 
 
 def shown(kind: str = "VirtualMachine") -> set[str]:
-    """Return the words of the object that docs/api.md shows of a kind."""
+    """Return the words of a kind's object in docs/api.md."""
     text = (ROOT / "docs/api.md").read_text()
     return set(re.findall(r"\w+", text[text.index(f"## {kind}\n") :].split("```")[1]))
 

@@ -1,4 +1,4 @@
-"""What docs/plugins.md shows is what virt-handler tells, and takes."""
+"""The requests and results in docs/plugins.md are those that virt-handler sends and accepts."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_what_a_plugin_is_told() -> None:
     (wanted,) = setup.wanted(vm())
     told = setup.over_the_wire({**requests.common(vm(), REQUEST["pod"]["uid"]), "interface": results.document_of(wanted)})
     links = {"tap": attachments.tap("private"), "bridge": attachments.bridge("private"), "uplink": attachments.link("private")}
-    shown = {**REQUEST, "interface": {**REQUEST["interface"], **links}}  # whose names follow from a sum
+    shown = {**REQUEST, "interface": {**REQUEST["interface"], **links}}  # its names contain a checksum
     assert {"version": "1.0.0", "kind": "network", "plugin": "isolated", **told} == shown
     assert {key: len(REQUEST["interface"][key]) for key in links} == {key: len(each) for key, each in links.items()}
     variables = {contract.COMMAND_VARIABLE, contract.NETNS_VARIABLE, contract.NODE_NETNS_VARIABLE}
@@ -70,7 +70,7 @@ def test_what_a_plugin_of_disks_is_told_and_says() -> None:
     vm = {"metadata": DISK_REQUEST["machine"], "spec": {"domain": {"devices": {"disks": [disk]}}}}
     (found,) = storage.disks_of(vm)
     told = storage.document(vm, DISK_REQUEST["pod"]["uid"], found, PurePath(shown["directory"]))
-    paths = {each: f"{shown['directory']}/{shown[each].rpartition('/')[2]}" for each in ("socket", "image")}  # which the page cuts short
+    paths = {each: f"{shown['directory']}/{shown[each].rpartition('/')[2]}" for each in ("socket", "image")}  # the page shortens them
     assert {"version": "1.0.0", "kind": "storage", "plugin": "images", **told} == {**DISK_REQUEST, "disk": {**shown, **paths}}
     result = {**DISK_RESULT, "disk": {**DISK_RESULT["disk"], "path": paths["socket"]}}
     answer = answers.result_of("images", "ADD", Output(0, json.dumps(result).encode()), answers.members_of("storage", "ADD"))

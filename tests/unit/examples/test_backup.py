@@ -1,4 +1,4 @@
-"""A machine that is made again from examples/backup.py is, to its guest and to others, the one that was."""
+"""A VM restored from examples/backup.py is the same to its guest and to other parties."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def machine(domain: dict[str, Any] | None = None, *, phase: str = "Running", res
 
 
 def kept(*items: dict[str, Any]) -> tuple[list[dict[str, Any]], str]:
-    """Return what the program writes, and what it tells of."""
+    """Return the program's objects and its messages."""
     given = json.dumps({"kind": "List", "items": items})
     command = [sys.executable, "-I", "-S", str(ROOT / "examples/backup.py")]  # without packages, as from a fresh checkout
     done = subprocess.run(command, input=given, capture_output=True, text=True, check=True, cwd="/")

@@ -1,4 +1,4 @@
-"""The example of a storage plugin: what its daemon keeps for its next life."""
+"""The example of a storage plugin: the state that its daemon keeps across restarts."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_half_a_file_is_told_and_keeps_no_other_disk_away(daemons: Daemons, caps
 
 
 def test_what_is_served_is_kept_whole_or_not_at_all(daemons: Daemons) -> None:
-    """A file is never written where a former one is, and one that was never finished is none."""
+    """A new file never overwrites an old one, and an unfinished one does not count."""
     daemons.kept.write_text("of a former life")
     (daemons.state / "u-data.new").write_text("half")
     before = daemons.kept.stat().st_ino

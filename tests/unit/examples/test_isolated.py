@@ -1,4 +1,4 @@
-"""The example of a plugin for interfaces, as far as it needs no network."""
+"""The example of a plugin for interfaces, without its network part."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ isolated = load("plugins/isolated/isolated.py")
 
 @pytest.mark.parametrize("options", [{"segmnt": "a"}, {"segment": "A/B"}])
 def test_what_was_refused_is_deleted_without_a_word(options: dict[str, str]) -> None:
-    """Or virt-handler would ask for it for ever."""
+    """Otherwise virt-handler would repeat the request forever."""
     told: dict[str, Any] = {"interface": {"name": "lan", "options": options}, "machine": {"namespace": "a"}, "pod": {"uid": "u"}}
     with pytest.raises(isolated.PluginError) as refused:
         isolated.add(told, "", "")

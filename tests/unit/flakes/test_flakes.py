@@ -1,4 +1,4 @@
-"""A failed test runs once more, in runs of pytest of its own: with new fixtures, alone, told of, and never hidden."""
+"""A failed test runs once more: alone, with new fixtures, always reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The beat goes on whatever becomes of one of them: without it virt-controller takes the node for silent."""
+"""Renewals of the Lease continue after any failure; without them virt-controller treats the node as unreachable."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ VERDICT = Verdict(accelerated=False, reason="test")
 
 
 class Clock:
-    """A minute passes between two looks at it."""
+    """A minute passes between two readings."""
 
     def __init__(self) -> None:
         self.time = datetime(2026, 11, 22, 12, 0, 0, tzinfo=UTC)
@@ -31,16 +31,16 @@ class Clock:
 
 
 class Leases:
-    """What of the client is used; the first renewal meets a fault."""
+    """The used part of the client; the first renewal fails."""
 
     def __init__(self, fault: Exception | None) -> None:
         self._faults: Iterator[Exception | None] = iter((fault,))
         self.asked = 0
         self.written: list[dict[str, Any]] = []
         self.uid = ""
-        """Of the node, as the token names it."""
+        """The node's uid in the token."""
         self.next_uid = ""
-        """The same once it was asked for; empty: it stays."""
+        """The uid after the first review; empty: unchanged."""
         self.reviews = 0
         self.refuses_owners = False
 
@@ -48,7 +48,7 @@ class Leases:
         self.asked += 1
         fault = next(self._faults, None)
         if isinstance(fault, TimeoutError):
-            await asyncio.Event().wait()  # nobody answers
+            await asyncio.Event().wait()  # never answers
         if fault is not None:
             raise fault
         return await self.create(_resource, obj, namespace, name)
@@ -91,7 +91,7 @@ async def test_a_renewal_that_fails_is_made_up_for_by_the_next(fault: Exception 
 
 
 async def beats(leases: Leases, count: int) -> list[Any]:
-    """Return the owners of that many renewals."""
+    """Return the owners written by the first ``count`` renewals."""
     async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
         beating = tasks.create_task(heartbeat.run(cast(Client, leases), "node1", "leases", lambda: VERDICT, Clock(), renew_seconds=0.02))
         while len(leases.written) < count:
@@ -101,7 +101,7 @@ async def beats(leases: Leases, count: int) -> list[Any]:
 
 
 async def test_the_node_owns_its_lease() -> None:
-    """Before, nobody did, and the Leases of nodes that were gone stayed."""
+    """Otherwise the Leases of deleted nodes would stay."""
     leases = Leases(None)
     leases.uid = "uid-1"
 
@@ -122,7 +122,7 @@ async def test_a_lease_that_went_with_its_node_comes_back_with_the_uid_of_the_ne
 
 
 class Collected(Leases):
-    """Leases under a garbage collector that knows the Node by another uid than the token: it removes what the former one owns."""
+    """Leases under a garbage collector that has another uid for the Node than the token, and so deletes what the old uid owns."""
 
     def __init__(self) -> None:
         super().__init__(None)
@@ -144,7 +144,7 @@ class Collected(Leases):
 
 
 async def test_a_token_with_the_uid_of_a_former_node_does_not_keep_the_lease_from_staying() -> None:
-    """Before, it was gone again after each beat for as long as the token lasted."""
+    """Otherwise each renewed Lease would be deleted again until the token expires."""
     leases = Collected()
     leases.uid = "uid-1"
 

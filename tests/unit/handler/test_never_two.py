@@ -1,7 +1,7 @@
-"""Never two, in the end exactly one: the real decisions of both virt-handlers, virt-launchers and virt-controller over a small world.
+"""Never two QEMU processes, and finally exactly one: the real plans of all components over a small model.
 
-The world has one guest, two pods, libvirt's phases, and everything that can go wrong between them in any order: lost answers, cut
-relays, virt-handlers that die and come back with nothing in mind, launchers that die, an API server that is away, pods that are killed.
+The model has one guest, two pods, libvirt's phases, and faults in any order: lost answers, cut relays, virt-handlers that die and restart
+without state, launchers that die, an unavailable API server, killed pods.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ ADDRESS = "10.0.0.2:8445"
 
 @dataclasses.dataclass
 class Pod:
-    """One pod: what QEMU does in it, what its launcher knows, whether it still exists."""
+    """One pod: its QEMU, its launcher's state, and whether it exists."""
 
     name: str
     state: State | None = None
     reason: str = ""
     migration: messages.MigrationStatus | None = None
     ended: str = ""
-    """The launcher's last words; set once nothing runs here any more."""
+    """The launcher's last message; set after everything here has ended."""
     deleting: bool = False
     heard: messages.Status | None = None
-    """What this node's virt-handler knows of it."""
+    """The state of it in this node's virt-handler."""
 
     @property
     def over(self) -> bool:
@@ -90,9 +90,9 @@ class Migrating(RuleBasedStateMachine):
         self.job = ""
         """libvirt's phase on the source: perform, finish, confirm."""
         self.answer: bool | None = None
-        """What Finish on the target said, if it was heard."""
+        """The target's result of Finish, if it arrived."""
 
-    # --- what is always so ---
+    # --- invariants ---
 
     @invariant()
     def never_two(self) -> None:
@@ -160,12 +160,12 @@ class Migrating(RuleBasedStateMachine):
             source.state, source.reason, self.job = None, "", ""
 
     def _fail(self) -> None:
-        """As libvirt does when it did not hear from the target: the source's domain goes on, and a target that is not complete goes."""
+        """Fail as libvirt without an answer from the target: the source's domain resumes, and an incomplete target ends."""
         self.job = ""
         if self.source.state is State.PAUSED:
             self.source.state, self.source.reason = State.RUNNING, "migration canceled"
         if self.target.state is State.PAUSED and self.target.reason != "user":
-            self.target.state, self.target.reason = State.SHUTDOWN, "unknown"  # for as long as its QEMU takes to end
+            self.target.state, self.target.reason = State.SHUTDOWN, "unknown"  # until its QEMU has ended
 
     @rule()
     def the_targets_qemu_ends(self) -> None:
@@ -185,7 +185,7 @@ class Migrating(RuleBasedStateMachine):
     @precondition(lambda self: hasattr(self, "source") and self.job in ("finish", "confirm"))
     @rule()
     def the_sources_libvirtd_restarts_without_an_outcome(self) -> None:
-        self.job = ""  # it leaves the domain paused by "migrating", for somebody to decide
+        self.job = ""  # libvirt leaves the domain paused with "migrating"; another component decides
 
     # --- launchers ---
 
@@ -289,7 +289,7 @@ class Migrating(RuleBasedStateMachine):
 
     @rule()
     def the_source_handler_dies(self) -> None:
-        """And its relays with it."""
+        """Its relays end with it."""
         self.handlers["source"] = False
         self.relays, self.told, self.source.heard = False, False, None
 
@@ -309,10 +309,10 @@ class Migrating(RuleBasedStateMachine):
     # --- virt-controller, the kubelets, the API ---
 
     def _write(self, status: dict[str, Any], node: str = "") -> None:
-        """Write the Migration's status, as virt-handler of a node if one is given: it may all that it wants to."""
+        """Write the Migration's status, as a node's virt-handler if ``node`` is set, limited to that node's rights."""
         if self.api:
             new, before = {**self.migration, "status": status}, phases.phase_of(self.migration)
-            # A final phase stays, and only virt-controller has anything to add to it: the condition.
+            # A final phase stays; only virt-controller may add its condition.
             assert before not in phases.MIGRATION_FINAL or (not node and phases.phase_of(new) == before)
             write = restriction.MigrationWrite(node, self.migration, new, self.now, self.vm, frozenset({"10.0.0.2"}))
             assert not node or not restriction.validate(write)
@@ -347,7 +347,7 @@ class Migrating(RuleBasedStateMachine):
 
     @rule()
     def kubelets_work(self) -> None:
-        """SIGTERM, and what the launcher makes of it, at once or when the guest's time is over."""
+        """Send SIGTERM; the launcher ends immediately or after the guest's grace period."""
         for pod in (self.source, self.target):
             if not pod.deleting or pod.over:
                 continue

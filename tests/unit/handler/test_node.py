@@ -1,4 +1,4 @@
-"""What a node does to its pods, where the storage of one of them does not answer."""
+"""Work of a node on its pods while one pod's storage hangs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def test_a_pod_whose_storage_hangs_stalls_neither_the_others_nor_their_eve
         for _ in range(3):
             with pytest.raises(StorageHangs, match="pod hung"):
                 await start("hung")
-        assert asked == ["pod hung"]  # one thread, however often it is asked
+        assert asked == ["pod hung"]  # one thread serves all calls
         async with asyncio.TaskGroup() as tasks:
             for number in range(20):
                 tasks.create_task(start(f"sound-{number}"))
@@ -67,7 +67,7 @@ def test_only_a_machine_that_asks_for_sockets_to_its_node_is_given_their_device(
 
 
 def test_a_claim_that_the_guest_only_reads_is_given_to_be_read() -> None:
-    """A QEMU that was taken over would else write to what an ephemeral disk lies on, which other machines start from."""
+    """Otherwise a compromised QEMU could write to the base image of an ephemeral disk, which other VMs share."""
     claim = {"type": "PersistentVolumeClaim", "source": {"name": "image"}}
     given = [
         {**claim, "name": "own"},

@@ -1,4 +1,4 @@
-"""The uid of a Node is asked for seldom, and the Lease never waits for it."""
+"""virt-handler rarely requests its Node's uid, and the Lease never waits for it."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_review_that_fails_is_made_up_for_and_what_was_known_stays(fault: Exce
         reviews = Reviews(answer(MINE), fault, answer({**MINE, NODE_UID_CLAIM: ["uid-2"]}))
         uid = NodeUid(reviews, "node1")
         seen = []
-        for _ in range(180):  # half an hour of beats
+        for _ in range(180):  # half an hour of renewals
             seen.append(await uid.get())
             await asyncio.sleep(10)
         assert len(reviews.asked) == 4

@@ -1,4 +1,4 @@
-"""The file in a claim while it is made: whose it is, what is left of an earlier try, and what it is never written over."""
+"""The file in a claim during its creation: its owner, leftovers of an earlier try, and files that it never overwrites."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def file(partial: Path) -> Iterator[claim.File]:
 
 
 def without_links() -> contextlib.AbstractContextManager[None]:
-    """Have a file system refuse a link, as those do that have none."""
+    """Return a context in which links fail, as on file systems without them."""
     return system_calls.refused(os.link, errno.EPERM)
 
 

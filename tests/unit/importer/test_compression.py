@@ -1,4 +1,4 @@
-"""Compressed images, whole, damaged, and made to burst."""
+"""Compressed images: valid, damaged, and decompression bombs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DATA = bytes(range(256)) * 5000
 
 KINDS: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "xz": lzma.compress, "bzip2": bz2.compress, "zstd": zstd.compress}
 SKIPPED = b"\x50\x2a\x4d\x18\x03\0\0\0abc"
-"""A frame that is skipped, as parallel compressors write them."""
+"""A skippable frame, as parallel compressors write them."""
 
 
 def cut(data: bytes, length: int) -> Iterator[bytes]:
@@ -86,7 +86,7 @@ def test_xz_that_asks_for_much_memory_is_refused() -> None:
 
 
 def test_zstd_that_asks_for_much_memory_is_refused() -> None:
-    window = (28 - 10) << 3  # of 256 MiB
+    window = (28 - 10) << 3  # 256 MiB
     with pytest.raises(ImportFailed, match="the image is zstd with a dictionary of more than 128 MiB"):
         out(zstd.MAGIC + bytes((0, window)) + bytes(200))
 

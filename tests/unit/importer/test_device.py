@@ -1,4 +1,4 @@
-"""A block device while an image is written to it, here a file: a try that ends at any moment leaves nothing that counts as a disk."""
+"""Writing an image to a block device, here a file: an interrupted try leaves nothing that counts as a disk."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def write(path: Path, pwrite: Callable[[int, memoryview, int], int] = os.pwrite)
 
 
 def failing_after(writes: int) -> Callable[[int, memoryview, int], int]:
-    """Return a ``pwrite`` that writes a sector at a time, and so many."""
+    """Return a ``pwrite`` that writes one sector per call and fails after ``writes`` calls."""
     left = [writes]
 
     def pwrite(file: int, data: memoryview, offset: int) -> int:

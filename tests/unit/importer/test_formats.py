@@ -1,4 +1,4 @@
-"""Headers of images: what is taken, and every way in which one can be hostile."""
+"""Headers of images: valid ones, and every kind of hostile one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MIB = 1 << 20
 
 
 def header(version: int = 3, **fields: int) -> bytes:
-    """Return the first bytes of a sound qcow2 image of 1 MiB, with these fields changed."""
+    """Return the header of a valid qcow2 image of 1 MiB, with these fields changed."""
     places = {
         "backing": (8, 8), "backing_size": (16, 4), "cluster_bits": (20, 4), "size": (24, 8), "crypt": (32, 4),
         "incompatible": (72, 8), "header_length": (100, 4),

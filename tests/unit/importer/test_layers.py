@@ -1,4 +1,4 @@
-"""Which file of a container image is its disk, layer by layer from the last one down."""
+"""The disk file of a container image, searched from the last layer to the first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Layer = tuple[str, ...]
 
 
 def shown(*given: Layer) -> list[str]:
-    """Return the disks of an image; a name with ``/`` at its end is a directory, one with ``@`` a link."""
+    """Return the disks of an image; a name ending in ``/`` is a directory, one with ``@`` a link."""
     tree, found = Layers(), []
     for layer in given:
         found += [name for name in layer if tree.is_disk(name.strip("@"), is_file=name[-1] not in "/@", is_directory=name.endswith("/"))]

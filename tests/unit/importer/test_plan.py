@@ -1,4 +1,4 @@
-"""The document that says what is to be imported."""
+"""The document that describes an import."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_an_image_goes_to_a_directory_or_to_a_device(claim: dict[str, Any]) -> N
 
 @pytest.mark.parametrize("given", [{}, {"directory": "", "device": None}, {"directory": None}])
 def test_it_goes_nowhere_without_them(given: dict[str, Any]) -> None:
-    """The working directory is nobody's claim."""
+    """The working directory is not a claim."""
     with pytest.raises(ImportFailed, match="plan cannot be read"):
         plan.read(json.dumps({"source": SOURCE, **given}).encode())
 

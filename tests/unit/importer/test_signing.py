@@ -1,4 +1,4 @@
-"""Signatures for object stores, held against the documentation's example and against a verifier that was written apart."""
+"""Signatures for object stores, compared with the documentation's example and an independent verifier."""
 
 from __future__ import annotations
 

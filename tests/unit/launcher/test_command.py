@@ -22,7 +22,7 @@ def test_flags_are_answered_with_what_it_is_and_start_nothing(flag: str, code: i
 
 
 def test_a_sigterm_that_came_before_python_began_is_heeded() -> None:
-    """The image's entry point blocks it; in a shell that is not the first process it would otherwise end the shell."""
+    """The image's entry point blocks SIGTERM; otherwise it would end a shell that is not process 1."""
     script = 'kill -TERM $$; exec "$@"'
     blocked = [*entry_point()[:-1], "sh", "-c", script, "sh", sys.executable, "-m", "launcher"]
 

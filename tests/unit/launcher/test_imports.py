@@ -1,4 +1,4 @@
-"""What virt-launcher loads is paid once per virtual machine."""
+"""Every VM pays for virt-launcher's imports."""
 
 from __future__ import annotations
 

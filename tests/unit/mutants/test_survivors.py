@@ -1,4 +1,4 @@
-"""What fails a run of mutants, and by what a change is known again."""
+"""Failures of a mutant run, and how it recognizes a change again."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_the_file_of_survivors_is_whole_and_of_modules_that_are_run() -> None:
 
 
 def test_the_lines_of_the_survivors_are_there() -> None:
-    """A run of all mutants takes a quarter of an hour, and this a second: what was rewritten is to be judged anew."""
+    """Running all mutants takes a quarter of an hour, this test a second. Rewritten lines need a new verdict."""
     reasons = survivors.read(survivors.PATH.read_text(encoding="utf-8"))
     sources = {key.module: (layout.REPOSITORY / key.module).read_text(encoding="utf-8") for key in reasons}
 

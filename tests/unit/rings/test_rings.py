@@ -1,4 +1,4 @@
-"""What a run adds to its ring, and which cases of a family it runs, as functions of a commit."""
+"""A run's additions to its ring, and its cases of a family, as functions of a commit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plugin that runs a ring, in runs of pytest of its own, and what it learns from a repository."""
+"""The plugin that runs a ring, in separate pytest runs, and its reading of a repository."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def commit(directory: Path, name: str, date: str) -> None:
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """A repository with four commits, two of them within a day of the last."""
+    """Return a repository with four commits, two of them within a day before the last."""
     made = tmp_path / "origin"
     made.mkdir()
     git(made, "init", "-q")

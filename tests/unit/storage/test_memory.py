@@ -1,4 +1,4 @@
-"""What the memory storage has beyond the port; the port's promises are in ``tests/contracts``."""
+"""Features of the memory storage beyond the port; ``tests/contracts`` tests the port's promises."""
 
 import pytest
 

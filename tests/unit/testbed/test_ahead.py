@@ -1,4 +1,4 @@
-"""Builds in the background of a command: legible, of a low priority, and their failure is that of the whole."""
+"""Builds in the background of a command: readable output, low priority, and a failure fails the command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bills of materials: everything that is in an image's file system, in the form that CycloneDX asks for."""
+"""Bills of materials: every file's origin in an image, in CycloneDX's format."""
 
 from __future__ import annotations
 

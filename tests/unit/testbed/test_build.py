@@ -1,4 +1,4 @@
-"""A cached directory is whole or absent."""
+"""A cached directory is complete or absent."""
 
 from __future__ import annotations
 
@@ -66,19 +66,19 @@ OWN_VERSIONS: dict[str, tuple[str, ...]] = {
         *(f"github.com/{name}" for name in ("containerd/", "cyphar/", "moby/sys/userns", "opencontainers/", "sirupsen/", "fsnotify/")),
         "cyphar.com/",
         "k8s.io/",
-        "github.com/Microsoft/",  # for Windows alone
+        "github.com/Microsoft/",  # for Windows only
     ),
-    "coredns": ("golang.org/x/tools",),  # nothing of it is compiled
+    "coredns": ("golang.org/x/tools",),  # it is not compiled
     "etcd": (),
     "multus": ("k8s.io/kubelet",),
 }
-"""Modules that keep the versions which their program asks for, by the beginning of their names; ``go.mod`` says why."""
+"""Modules that keep the versions of their program, by name prefix; ``go.mod`` gives the reason."""
 
 
 def versions(tool: str) -> dict[str, str]:
-    """Return the version of each module that ``go/<tool>/go.mod`` names."""
+    """Return the version of each module in ``go/<tool>/go.mod``."""
     text = re.sub(r"//.*", "", (layout.SOURCES / "go" / tool / "go.mod").read_text())
-    assert tool == "kubernetes" or "replace" not in text  # what Go compiles for a replacement bears another version, and is not shared
+    assert tool == "kubernetes" or "replace" not in text  # Go compiles a replacement under another version, so it is not shared
     text = re.sub(r"^exclude \(.*?^\)", "", text, flags=re.MULTILINE | re.DOTALL)
     return dict(re.findall(r"^(?:require)?\s+(\S+) (v\S+)\s*$", text, re.MULTILINE))
 

@@ -1,4 +1,4 @@
-"""A directory of the cache is whole or absent, and made once."""
+"""A cache directory is complete or absent, and built once."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_who_comes_second_waits_and_makes_nothing(wanted: pathlib.Path) -> None:
         each.join(20)
     assert found == [True] * 3
     assert len(made) == 1
-    assert wanted.stat().st_mode & 0o777 == 0o755  # others read it, too
+    assert wanted.stat().st_mode & 0o777 == 0o755  # other users may read it
 
 
 def test_what_failed_or_was_killed_leaves_nothing_that_counts(wanted: pathlib.Path) -> None:

@@ -1,4 +1,4 @@
-"""A cluster that cannot become what it would be made as today is made anew."""
+"""The test bed recreates a cluster that it cannot update to today's configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What makes the first run short: memory for the compiler, uv by its hash, little to install, and an honest word on what is left."""
+"""A short first run: compiler memory, uv by hash, few packages, and the estimate of the remaining time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GIB = 1 << 30
     [
         (20 * GIB, 2, {}, 6 * GIB),
         (4 * GIB, 2, {}, int(1.2 * GIB)),
-        (3 * GIB, 2, {}, 0),  # less than a GiB each: the compiler collects as ever
+        (3 * GIB, 2, {}, 0),  # less than a GiB each: Go's garbage collector keeps its default
         (20 * GIB, 64, {}, 0),
         (20 * GIB, 2, {"GOGC": "50"}, 0),
         (20 * GIB, 2, {"GOMEMLIMIT": "1GiB"}, 0),
@@ -52,7 +52,7 @@ def test_the_compiler_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     program.make(tmp_path, {"GOGC": "off", "GOMEMLIMIT": "1"})
 
     assert {"GOGC=off", "GOMEMLIMIT=1"} <= set((tmp_path / "environment").read_text().splitlines())
-    assert program.digest() == before  # how quickly it is built makes no other program
+    assert program.digest() == before  # build speed does not change the program
 
 
 def test_etcd_is_built_without_the_tools_that_nothing_uses() -> None:
@@ -97,12 +97,12 @@ Progress = estimate.Progress
     ("seen", "seconds"),
     [
         (Progress(0, 0, 600), 600),
-        (Progress(10, 30, 600), 600),  # too little to tell
-        (Progress(100, 200, 300), 600),  # half as quick
+        (Progress(10, 30, 600), 600),  # not enough data
+        (Progress(100, 200, 300), 600),  # half as fast
         (Progress(100, 50, 300), 150),
         (Progress(100, 100, 300, ((100, 0), (100, 90))), 300 + 100 + 10),
-        (Progress(100, 100, 300, ((100, 100),)), 300 + 5),  # what runs is never over
-        (Progress(100, 100, 0, ((100, 400),)), 5),  # nearly over, but not over
+        (Progress(100, 100, 300, ((100, 100),)), 300 + 5),  # a running step is never over
+        (Progress(100, 100, 0, ((100, 400),)), 5),  # nearly over, but not yet
         (Progress(100, 10_000, 100), 800),
         (Progress(100, 1, 100), 25),
         (Progress(700, 600, 0), 0),
@@ -120,7 +120,7 @@ def test_two_steps_side_by_side_share_the_machine() -> None:
     course.begin("short")
     now[0] = 400.0
 
-    course.end("short")  # it used 200 seconds of the machine, and this one is half as quick as the recorded one
+    course.end("short")  # it used 200 s of the machine, which is half as fast as the recorded one
 
     assert course.describe() == "about 34 min left"  # (1000 * 2 - 200) + 100 * 2 seconds
     now[0] = 1000.0
@@ -153,7 +153,7 @@ def test_a_course_counts_from_its_beginning_what_was_expected_and_once() -> None
     course.end("unexpected")
     course.end("a")
     course.end("a")
-    assert course.describe() == "about 14 min left"  # half as quick: 800 s
+    assert course.describe() == "about 14 min left"  # half as fast: 800 s
 
     course.begin("b")
     now += 100

@@ -1,4 +1,4 @@
-"""Archives of images, and the digests that decide whether one is built again."""
+"""Archives of images, and the digests that decide on rebuilding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The wire format of the test bed's logind: what the cluster's test shows of the real kubelet, in small."""
+"""The wire format of the test bed's logind; the cluster's tests use the real kubelet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node's nftables rules say of the cluster's NetworkPolicies."""
+"""A node's nftables rules for the cluster's NetworkPolicies."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def chains(*policies: dict[str, Any], node: str = "node1") -> dict[str, list[str
 
 
 def of_web(**spec: Any) -> list[str]:
-    """Return what a policy of namespace ``shop`` says of what comes to ``web``, but its end."""
+    """Return the ingress rules for ``web`` from a policy of namespace ``shop``, without the last."""
     rules = chains(a_policy(policyTypes=["Ingress"], **spec))["ingress-10-244-1-2"]
     assert rules[-1] == "counter drop"
     return rules[:-1]
@@ -43,7 +43,7 @@ def test_without_a_policy_everything_passes_but_by_addresses_that_no_policy_know
     first = ["type filter hook forward priority filter; policy accept;", "ct state established,related accept"]
     neighbours = ["icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } accept", "ip6 saddr fe80::/10 ip6 daddr fe80::/10 drop"]
     assert chains() == {"forward": [*first, *neighbours]}
-    assert chains(a_policy("bank")).keys() == {"forward"}  # of a namespace that has no pods on the node
+    assert chains(a_policy("bank")).keys() == {"forward"}  # from a namespace without pods on the node
 
 
 def test_a_policy_isolates_the_nodes_pods_that_it_selects_in_its_directions() -> None:
@@ -104,7 +104,7 @@ def test_ports(ports: list[dict[str, Any]], wanted: list[str]) -> None:
 
 
 def test_a_ports_name_is_the_destinations() -> None:
-    """Each peer of an egress rule has its own number for it."""
+    """A named port may have another number in each peer of an egress rule."""
     rules = chains(a_policy(egress=[{"to": [{"podSelector": {}}], "ports": [{"port": "http"}]}]))["egress-10-244-1-3"]
     peers = "ip daddr { 10.244.1.2, 10.244.1.3, 10.244.2.4 }"
     assert rules == [

@@ -1,4 +1,4 @@
-"""Multus changes nothing of a pod's own network, and may do what it needs and nothing else."""
+"""Multus leaves a pod's own network unchanged, and has only the rights it needs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_pods_own_network_is_what_it_was() -> None:
     for node in layout.NODES:
         assert networks.configuration(node)["delegates"] == [nodes.cni_configuration(node)]
-    assert min(nodes.CNI_CONFIGURATION, networks.CONFIGURATION) == networks.CONFIGURATION  # the one that containerd takes
+    assert min(nodes.CNI_CONFIGURATION, networks.CONFIGURATION) == networks.CONFIGURATION  # the file that containerd uses
 
 
 def test_pods_have_networks_of_their_own_namespace() -> None:
@@ -39,7 +39,7 @@ def test_a_cluster_is_made_without_what_only_some_tests_need() -> None:
 
 
 def test_nodes_of_an_older_test_bed_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their containerd would not find the plugin, and no pod would start any more."""
+    """Its containerd would not find the plugin, and no pod would start."""
     node = layout.NODES[0]
     (node.directory / "cni").mkdir(parents=True)
     (node.directory / "containerd.toml").write_text('bin_dirs = ["/usr/lib/cni"]\n')

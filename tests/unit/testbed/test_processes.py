@@ -1,4 +1,4 @@
-"""Processes are known by more than a number, started once, and ended for certain."""
+"""Processes are identified by more than their pid, started once, and ended reliably."""
 
 from __future__ import annotations
 

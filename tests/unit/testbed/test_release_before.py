@@ -1,4 +1,4 @@
-"""The source of the release before, out of this repository's history."""
+"""The source of the previous release, from this repository's history."""
 
 from __future__ import annotations
 

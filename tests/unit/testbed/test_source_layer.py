@@ -1,4 +1,4 @@
-"""Images whose source is a layer apart: archives of a megabyte that lie on another archive."""
+"""Images with the source in a separate layer: small archives on top of another archive."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_an_image_is_built_again_when_the_one_below_became_another(tmp_path: Pat
     assert not images.is_built(upper)
 
     oci.write_over(upper.archive, REFERENCE, below(tmp_path), b"")
-    assert not images.is_built(upper)  # the archive that has its other layers is not there
+    assert not images.is_built(upper)  # the archive with its other layers is missing
     below(tmp_path).rename(lower.archive)
     assert images.is_built(upper)
     below(tmp_path, b"another program").rename(lower.archive)

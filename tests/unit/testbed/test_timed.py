@@ -1,4 +1,4 @@
-"""What a command took is said at its end, and the command's end is kept."""
+"""A command reports its duration at the end, and its exit code is kept."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ def lock(tmp_path: Path) -> Path:
 
 
 def may(lock: Path, operation: int) -> bool:
-    """Whether another process of tests would get the lock at once."""
+    """Return whether another test process could take the lock now."""
     file = os.open(lock, os.O_RDWR)
     try:
         fcntl.flock(file, operation | fcntl.LOCK_NB)
@@ -29,7 +29,7 @@ def may(lock: Path, operation: int) -> bool:
 
 
 def waiting_for(lock: Path) -> int:
-    """Return how many wait for the lock, or for their turn to do so."""
+    """Return the number of processes that wait for the lock, or for their turn to wait."""
     inodes = [f":{path.stat().st_ino} " for path in (lock, lock.with_name(f"{lock.name}.next")) if path.exists()]
     lines = [line for line in Path("/proc/locks").read_text().splitlines() if "-> FLOCK" in line]
     return sum(any(inode in line for inode in inodes) for line in lines)

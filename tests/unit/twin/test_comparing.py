@@ -1,4 +1,4 @@
-"""The comparison with the reference twin notices what it is there to notice."""
+"""The comparison with the reference server detects the differences it is meant to detect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The order of plug-ins, the second round, and what is counted."""
+"""The order of plug-ins, reinvocation, and metrics."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ async def test_what_is_counted() -> None:
 
 
 class Choosy(Plugin):
-    """Counts how often it is asked whether it wants to be asked."""
+    """Counts the calls of ``handles``."""
 
     asked = 0
     wants = False
@@ -126,7 +126,7 @@ async def test_who_wants_to_see_what_is_asked_once_for_every_change() -> None:
     chain = Chain(mutating=[plugin], validating=(), metrics=AdmissionMetrics(), changes=changes)
     for expected in (1, 2):
         assert not chain.handles("CREATE", THINGS, "")
-        assert plugin.asked == expected  # nothing is remembered before everything is known
+        assert plugin.asked == expected  # no answer is cached before all configuration is loaded
     known.set()
     for _ in range(3):
         assert not chain.handles("CREATE", THINGS, "")

@@ -1,4 +1,4 @@
-"""Refusals in Go's words."""
+"""Refusals with Go's messages."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ BROKEN = {"matchExpressions": [{"key": "team", "operator": "Near"}]}
 
 
 class _Namespaces:
-    """All namespaces have one label, or none can be had."""
+    """A reader of namespaces: returns the same labels, or the same error, for all."""
 
     def __init__(self, error: StatusError | None = None) -> None:
         self._error = error
@@ -73,7 +73,7 @@ ABSENT, UNKNOWN = NotFound('namespaces "ns" not found'), ServiceUnavailable("loo
 @pytest.mark.parametrize("read", [webhook, policy])
 @pytest.mark.parametrize(("selector", "error"), [(TEAM_A, ABSENT), (TEAM_A, UNKNOWN), (BROKEN, None)])
 async def test_what_the_objects_labels_leave_out_hears_nothing_of_a_namespace(read: Any, selector: Object, error: StatusError) -> None:
-    """Go returns the namespace's error only once the object selector matches: a webhook may not stop what it has no part in."""
+    """Go returns the namespace's error only after the object selector matches, so a webhook cannot block unrelated objects."""
     matching = read(namespaceSelector=selector, objectSelector=TEAM_B)
 
     assert not await selects(matching, request(labels={"team": "a"}), namespaces(error))
@@ -126,7 +126,7 @@ async def test_a_namespaces_labels_decide_and_objects_of_the_cluster_are_in_none
     assert not await selects(webhook(namespaceSelector=TEAM_B), request(), namespaces())
     assert await selects(webhook(namespaceSelector=TEAM_B), request(RACKS), namespaces(ABSENT))
     assert await selects(webhook(namespaceSelector=BROKEN), request(RACKS), namespaces())
-    assert await selects(webhook(), request(), namespaces(ABSENT))  # nobody asks for the namespace
+    assert await selects(webhook(), request(), namespaces(ABSENT))  # the namespace is not read
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""ADM-02: the life of a namespace, as ``k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle`` guards it."""
+"""ADM-02: namespace checks of ``k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Copy:
 
 
 class _Cluster(_Copy):
-    """What is true, whatever the copy says."""
+    """The true state, which the local copy may lag behind."""
 
     def __init__(self, *objects: Object, answers: bool = True) -> None:
         super().__init__(*objects)

@@ -1,4 +1,4 @@
-"""QUO-01: what quotas say about one more object."""
+"""QUO-01: quotas on the number of objects."""
 
 from __future__ import annotations
 

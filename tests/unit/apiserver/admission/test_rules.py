@@ -1,4 +1,4 @@
-"""Matching of the rules of webhooks and policies: ``k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/rules``."""
+"""Rules of webhooks and policies: ``k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/rules``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Expressions that ask the authorizer: evaluated again once there is an answer."""
+"""Expressions with authorizer checks: CEL evaluates them again after each answer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Asked:
 
 
 async def test_each_question_is_asked_once() -> None:
-    """ADM-04: authorizer, with everything that a check may say."""
+    """ADM-04: authorizer, with all parts of a check."""
     asked = Asked()
     answers: dict[Question, Answer] = {}
     user = User("jane", ("dev",), "7", {"scope": ("a",)})
@@ -50,7 +50,7 @@ async def test_a_service_account_is_asked_about_as_itself() -> None:
 
 
 async def test_a_third_check_costs_too_much() -> None:
-    """As in Kubernetes: two checks an expression."""
+    """As in Kubernetes: two checks per expression."""
     asked = Asked()
     answers: dict[Question, Answer] = {}
     program = compile_expression(ENVIRONMENT, "['a', 'b', 'c'].all(p, authorizer.path('/' + p).check('get').allowed())")

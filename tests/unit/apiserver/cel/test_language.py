@@ -1,4 +1,4 @@
-"""The language, by section of the specification; ``tests/oracle_cel`` holds the same and more against cel-go."""
+"""CEL, by section of its specification. ``tests/oracle_cel`` compares more with cel-go."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def evaluate(text: str, environment: Environment = ENVIRONMENT, **more: Any) -> 
         ("1 < 1.5 && 2u >= 2", True), ("'a' in ['b', 'a']", True), ("'x' in {'a': 1}", False), ("dyn(1) == dyn(true)", False),
         ("dyn(1) == 1.0", True), ("[dyn(1)] == [dyn(1.0)]", True), ("true ? 1 : 2", 1), ("!false", True), ("1 == 1 == true", True),
         ("duration('1h') + duration('30m')", Duration(5400 * 10**9)), ("timestamp(1) - timestamp(0)", Duration(10**9)),
-        # errors are absorbed by what decides
+        # errors that ``
+        # ``, ``&&`` and macros absorb
         ("1 / 0 > 0 || true", True), ("false && 1 / 0 > 0", False), ("[1, 0].exists(x, 1 / x > 0)", True),
         # selection
         ("object.spec.replicas", 2), ("object['spec'].disks[1].name", "b"), ("has(object.spec.none)", False),
@@ -92,7 +93,7 @@ def test_an_expression_fails_with_go_s_words(text: str, error: str) -> None:
 )  # fmt: skip
 def test_an_expression_is_refused_when_it_is_compiled(text: str, why: str | None) -> None:
     if why is None:
-        assert evaluate(text).error == "no such overload"  # only a type checker knows before
+        assert evaluate(text).error == "no such overload"  # only a type checker detects it earlier
         return
     with pytest.raises(CompileError, match=why.replace("(", r"\(").replace(")", r"\)")):
         compile_expression(ENVIRONMENT, text)
@@ -115,7 +116,7 @@ def test_patches_are_messages() -> None:
 
 
 def test_work_is_bounded_and_nothing_absorbs_that() -> None:
-    """The limit is Kubernetes' per expression; how deep the loops are nested does not matter."""
+    """Kubernetes' limit per expression holds for any depth of loops."""
     text = "items.all(a, items.all(b, items.all(c, items.all(d, true)))) || true"
     began = time.process_time()
     result = evaluate(text, items=list(range(1000)))
@@ -141,7 +142,7 @@ def test_no_function_takes_long(text: str) -> None:
 
 
 def test_the_cost_of_a_typical_policy_is_go_s() -> None:
-    """Taken from the oracle."""
+    """Costs from the oracle."""
     for text, cost in {
         "object.spec.running == false": 4,
         "object.spec.disks.all(d, d.name != 'x')": 16,
@@ -172,7 +173,7 @@ def test_whatever_is_written_compiles_or_is_refused(text: str) -> None:
     ],
 )
 def test_steps_that_cost_little_and_take_long_are_bounded_too(text: str) -> None:
-    """Kubernetes' costs ignore how much lies below a list; time does not."""
+    """Kubernetes' costs ignore the size of list elements, but the time does not."""
     began = time.process_time()
     result = evaluate(text, items=[{"a": [each]} for each in range(2000)])
     assert time.process_time() - began < 8

@@ -1,4 +1,4 @@
-"""Answers of servers: what is read, and what is refused because two parties could read it differently."""
+"""Responses of servers: valid ones, and ones refused because two parties could read them differently."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_an_answer_leaves_nothing_to_the_garbage_collector(said: bytes) -> None:
 
     gc.collect()
     gc.disable()
-    others = living()  # other tests of this process have connections that stay
+    others = living()  # other tests of this process leave connections open
     try:
         assert read(said).end()
         assert not [each for each in living() if not any(each is other for other in others)]

@@ -1,4 +1,4 @@
-"""The store of an informer against a model: whatever order, loss or repetition the news comes with, a list mends it."""
+"""An informer's store against a model: a list repairs any disorder, loss or repetition of events."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAMES = st.sampled_from(["a", "b", "c"])
 
 
 class Following(RuleBasedStateMachine):
-    """A server whose events are delivered late, twice, out of order across objects, or never."""
+    """A server that delivers events late, twice, out of order across objects, or never."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class Following(RuleBasedStateMachine):
         if new is not None:
             assert old is None or uid_of(old) == uid_of(new)
             self.told[key_of(new)] = new
-        self.subscribers_and_indexes_know_what_the_store_knows()  # whoever is told may look
+        self.subscribers_and_indexes_know_what_the_store_knows()  # a subscriber may read the store
 
     def _object(self, name: str, uid: str, data: int) -> dict[str, Any]:
         self.revision += 1
@@ -89,7 +89,7 @@ class Following(RuleBasedStateMachine):
 
     @invariant()
     def nobody_who_was_told_has_failed(self) -> None:
-        assert self.store.faults == 0  # it would have been logged, and no more
+        assert self.store.faults == 0  # the store only logs faults
 
     @invariant()
     def nothing_is_kept_of_what_is_gone(self) -> None:
@@ -158,7 +158,7 @@ def test_indexers_are_asked_once_about_what_was_prepared_and_again_about_what_ch
     for each in prepared:
         store.prepare(each)
     assert asked == [1, 2]
-    store.apply({**numbered(2), "data": 5})  # a write of ours was answered before the rest was prepared
+    store.apply({**numbered(2), "data": 5})  # our write returned before the others were prepared
     store.replace([*prepared, numbered(3)], "1")
     assert asked == [1, 2, 5, 3]
     assert [each["data"] for each in store.by_index("parity", 1)] == [1, 5, 3]

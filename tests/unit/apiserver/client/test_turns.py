@@ -1,4 +1,4 @@
-"""Turns of the event loop in which many things are done."""
+"""Long work divided into turns of the event loop."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SECONDS, MOST = 0.004, 128
 
 
 class Clock:
-    """Time that passes as it is told."""
+    """A clock that the test sets."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -33,7 +33,7 @@ class Clock:
 
 
 async def made_in_turns(count: int, seconds: float, most: float = MOST, *, asked_after: bool = False) -> list[int]:
-    """Make things of which each takes so long; return how many were made in each turn of the event loop."""
+    """Make things that each take ``seconds``; return how many were made in each turn of the event loop."""
     clock, made = Clock(), [0]
 
     async def others() -> None:

@@ -1,4 +1,4 @@
-"""Bodies: what comes out is JSON, whatever went in."""
+"""Decoding of bodies always results in JSON."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_duplicate_keys_are_noticed() -> None:
 
 
 def test_a_long_key_is_not_written_out_for_each_value_below_it() -> None:
-    """Three megabytes with a key of one and a half would take a hundred gigabytes."""
+    """3 MB of values with a key of 1.5 MB would take 100 GB."""
     values = ",".join(f'"{number}":[{number}]' for number in range(1000))
     raw = f'{{"{"k" * 100_000}":{{{values}, "a": 1, "a": 2}}}}'.encode()
     tracemalloc.start()

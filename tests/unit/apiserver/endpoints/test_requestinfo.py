@@ -1,4 +1,4 @@
-"""What a request is about, as Go's RequestInfoFactory says."""
+"""Requests' attributes, as Go's RequestInfoFactory parses them."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_selected_name_counts_for_authorization_but_not_as_an_object() -> None
     ],
 )
 def test_a_selector_that_demands_no_name_is_not_taken_for_one_that_does(selector: str) -> None:
-    """Else a role for one name would open the whole collection."""
+    """Otherwise a role for one name would grant the whole collection."""
     info = parse("GET", f"{BASE}/namespaces/n/vms", {"fieldSelector": selector})
     assert (info.name, info.selected_name) == ("", False)
 

@@ -1,4 +1,4 @@
-"""Headers and bodies of answers."""
+"""Headers and bodies of responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scalars of YAML by Go's rules: values from ``tests/oracle/test_yaml.py``, which asks Go's parser."""
+"""YAML scalars by Go's rules, with values from ``tests/oracle/test_yaml.py``, which runs Go's parser."""
 
 from __future__ import annotations
 

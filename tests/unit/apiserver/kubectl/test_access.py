@@ -1,4 +1,4 @@
-"""Ways that flags, environment and kubeconfig lead: to which cluster and namespace, whom the plugin trusts there, and as whom it comes."""
+"""Cluster, namespace, trust and identity of the plugin, from flags, environment and kubeconfig."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from certs.issuing import Pair, Profile, issue, new_authority
 
 HOUR = timedelta(hours=1)
 AGENT = ("User-Agent", f"kubectl-virt/{metadata.version('kubevirt-python')}")
-"""By which audit logs and managed fields name the plugin."""
+"""The plugin's name in audit logs and managed fields."""
 NOW = datetime.now(UTC)
 
 
 class Trust(NamedTuple):
-    """Files of an authority and of a client's certificate, and a server of the name ``here`` that wants such a client."""
+    """Files of an authority and of a client certificate, and a server named ``here`` that requires such a certificate."""
 
     authority: str
     certificate: str
@@ -60,12 +60,12 @@ def a_kubeconfig(path: Path, *, cluster: dict[str, Any], user: dict[str, Any], *
         "clusters": [{"name": "one", "cluster": {"server": "https://one.example", **cluster}}],
         "users": [{"name": "me", "user": user}],
     }
-    path.write_text(json.dumps(config))  # which is YAML, too
+    path.write_text(json.dumps(config))  # also valid YAML
     return str(path)
 
 
 def meet(client: ssl.SSLContext | None, server: ssl.SSLContext) -> str:
-    """Return the name of the client that a server of the name ``here`` has met."""
+    """Return the name of the client that authenticates to a server named ``here``."""
     assert client is not None
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     ours, theirs = client.wrap_bio(to_client, to_server, server_hostname="here"), server.wrap_bio(to_server, to_client, server_side=True)
@@ -130,7 +130,7 @@ async def test_in_a_pod_a_kubeconfig_that_is_named_and_absent_is_no_reason_to_be
 def test_where_it_is_not_installed_its_sources_tell_its_release(tmp_path: Path) -> None:
     project = tomllib.loads((access.SOURCES / "pyproject.toml").read_text())["project"]
     paths = sys.path[:]
-    sys.path.clear()  # where installed releases are looked for
+    sys.path.clear()  # where Python looks for installed releases
     try:
         assert access.version() == project["version"]
         assert access.version(tmp_path) == "unknown"

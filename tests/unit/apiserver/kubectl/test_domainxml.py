@@ -1,4 +1,4 @@
-"""``kubectl virt domainxml``: its command line, and what of an answer it prints."""
+"""``kubectl virt domainxml``: its command line and its output."""
 
 from __future__ import annotations
 

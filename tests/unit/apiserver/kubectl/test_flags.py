@@ -1,4 +1,4 @@
-"""Mistakes on the command line, and what is said of them."""
+"""Messages for mistakes on the command line."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from apiserver.kubectl.access import version
     ],
 )
 def test_a_mistake_names_the_command_whose_help_says_more(arguments: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Before, the help of the whole program was named."""
+    """It does not name the help of the whole program."""
     with pytest.raises(SystemExit) as ended:
         flags.parse(arguments.split())
     assert ended.value.code == 1

@@ -1,4 +1,4 @@
-"""The library that reads kubeconfigs, imported in processes of their own."""
+"""The library that reads kubeconfigs, imported in separate processes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from certs import issuing
 
 TOP = Path(__file__).parents[4]
 READS = "from apiserver.kubectl import kubeconfig; library = kubeconfig.reader(); "
-"""``merged`` is what it reads of a file."""
+"""``merged`` is its result for a file."""
 FILE = "apiVersion: v1\nkind: Config\nclusters: []\nusers: []\ncontexts: []\ncurrent-context: here\n"
 
 
@@ -38,7 +38,7 @@ def test_a_kubeconfig_is_read_without_the_models(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("before", ["", "import kubernetes_asyncio.config; "], ids=["alone", "imported before"])
 def test_no_file_with_a_key_is_left_of_a_configuration_that_was_read(tmp_path: Path, before: str) -> None:
-    """The process is asked before its end, because one that is killed removes nothing."""
+    """The test reads the process's state before its end, because a killed process removes nothing."""
     now, lifetime = datetime.now(UTC), timedelta(days=1)
     authority = issuing.new_authority("authority", lifetime, now)
     leaf = issuing.issue(authority, issuing.Profile("jane", client=True), lifetime, now)

@@ -1,4 +1,4 @@
-"""Warnings of a server, as kubectl prints them (``k8s.io/apimachinery/pkg/util/net.ParseWarningHeaders``)."""
+"""Warnings of a server, printed as by kubectl (``k8s.io/apimachinery/pkg/util/net.ParseWarningHeaders``)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from apiserver.endpoints.responses import warning
 from apiserver.kubectl import messages, streams
 
 HOSTILE = "\x1b]52;c;cm0gLXJmIH4K\x07\x9b2J no\nstream"
-"""Sets the clipboard and clears the screen of a terminal that obeys it."""
+"""Sets the clipboard and clears the screen of a vulnerable terminal."""
 
 
 @pytest.mark.parametrize(

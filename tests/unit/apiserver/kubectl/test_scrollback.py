@@ -1,4 +1,4 @@
-"""Nothing that a session printed is printed again, and nothing that it did not print is left out."""
+"""After a reconnect, the console prints exactly the output that it has not printed before."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BOOT = b"".join(b"[%8d] line %d of the boot\r\n" % (number * 977, number) for nu
 
 
 def printed(seen: bytes, *parts: bytes) -> bytes:
-    """Return what a session prints of a connection's parts until the pause after them."""
+    """Return a session's output for a connection's parts, up to the next pause."""
     overlap = Overlap(seen)
     return b"".join(map(overlap.take, parts)) + overlap.rest()
 
@@ -44,8 +44,8 @@ def test_what_was_seen_before_and_stands_twice_does_not_hold_anything_back() -> 
 
 @given(st.binary(max_size=300), st.binary(max_size=100), st.integers(1, 64), st.integers(16, 64))
 def test_of_what_a_launcher_replays_exactly_the_rest_is_printed(past: bytes, meanwhile: bytes, size: int, limit: int) -> None:
-    """With what virt-launcher keeps, cut at a line, and a session that was attached from the beginning."""
-    past = b"".join(b"%d:%d\n" % (number, byte) for number, byte in enumerate(past))  # no line stands twice
+    """With virt-launcher's replay buffer, cut at a line, and a session attached from the beginning."""
+    past = b"".join(b"%d:%d\n" % (number, byte) for number, byte in enumerate(past))  # no line occurs twice
     launcher, seen = Replay(limit), Scrollback(limit)
     launcher.add(past)
     seen.add(past)

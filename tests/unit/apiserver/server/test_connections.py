@@ -1,4 +1,4 @@
-"""How many connections a server takes, by its flags and its descriptors."""
+"""The maximum of connections, by flags and file descriptors."""
 
 from __future__ import annotations
 

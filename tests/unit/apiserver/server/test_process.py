@@ -1,4 +1,4 @@
-"""Figures of the process, held against the library of Prometheus."""
+"""Metrics of the process, compared with Prometheus' library."""
 
 from __future__ import annotations
 

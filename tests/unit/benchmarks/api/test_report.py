@@ -26,8 +26,8 @@ def a_sample(server_seconds: float, count: int, **more: object) -> dict[str, obj
 
 
 def test_a_ratio_is_that_of_medians_of_processor_time_for_one_operation() -> None:
-    twin = [a_sample(1.0, 1000), a_sample(1.0, 500), a_sample(1.0, 100)]  # 1,000, 2,000 and 10,000 microseconds
-    ours = [a_sample(1.0, 10_000), a_sample(1.0, 5_000), a_sample(1.0, 5_000)]  # 100, 200, 200
+    twin = [a_sample(1.0, 1000), a_sample(1.0, 500), a_sample(1.0, 100)]  # 1,000, 2,000 and 10,000 µs
+    ours = [a_sample(1.0, 10_000), a_sample(1.0, 5_000), a_sample(1.0, 5_000)]  # 100, 200 and 200 µs
     assert report.finish(a_result(get={"twin": twin, "ours": ours}))["ratios"] == {"get": 10.0}
 
 
@@ -90,7 +90,7 @@ def test_a_varied_row_says_how_many_requests_were_reviewed() -> None:
     samples = [a_sample(1.0, 1000, reviewed=0.25)]
     result = report.finish(a_result(varied_get={"twin": samples, "ours": samples}))
     assert result["ratios"] == {"varied_get": 1.0}
-    row, *speeds = [line for line in report.table(result).splitlines() if line.startswith("varied_get ")]  # then speeds
+    row, *speeds = [line for line in report.table(result).splitlines() if line.startswith("varied_get ")]  # speeds follow
     assert row.endswith("SHORT")
     assert [each.rpartition("  ")[2] for each in speeds] == ["0.25 reviews a request"] * 2
 

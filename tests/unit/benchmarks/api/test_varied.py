@@ -1,4 +1,4 @@
-"""The varied rows: many users ask, and both servers are told and sent the same."""
+"""The varied rows: many users, and equal flags and requests for both servers."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tests.twin.servers import Server, Variant
 
 SEED = "varied_get-0"
 OF_THE_TWIN = {"--authentication-kubeconfig", "--authorization-kubeconfig"}
-"""Ours takes ``--kubeconfig`` for both."""
+"""Ours uses ``--kubeconfig`` for both."""
 OF_OURS = {"--shutdown-delay-duration", "--log-level"}
-"""Flags of its end and of its log, which has warnings only, as Go's does by default."""
+"""Flags of shutdown and log. Ours logs warnings only, like Go's default."""
 OF_EACH = {"--etcd-prefix", "--audit-log-path", "--audit-policy-file"}
-"""Places of its own."""
+"""Paths that each server has for itself."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Whether a launcher pod may be evicted: each strategy, each state of the guest, and the limits of migrations at a time."""
+"""Evictions of launcher pods: each strategy, each state of the guest, and limits of concurrent migrations."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Noon:
 
 
 def history_of(vm: dict[str, Any], migrations: Iterable[dict[str, Any]]) -> History:
-    """Return what virt-controller knows that begins when these are there."""
+    """Return the history of a virt-controller that starts with these Migrations."""
     outcomes = Outcomes(Noon())
     for each in migrations:
         outcomes.note(None, each)
@@ -57,7 +57,7 @@ def evacuation(number: int = 1, *, phase: str = "Failed", **status: Any) -> dict
 
 
 def elsewhere(number: int, node: str) -> dict[str, Any]:
-    """A migration of another machine that leaves a node."""
+    """Return a migration of another VM that leaves a node."""
     made = a_migration(phase="Running", sourceNode=node)
     labels = {"kubevirt.io/evicted-pod": f"pod-{number}"}
     return {**made, "metadata": {**made["metadata"], "name": f"other-{number}", "namespace": "others", "labels": labels}}
@@ -77,7 +77,7 @@ def test_a_guest_that_can_migrate_is_moved_first(strategy: str | None) -> None:
 
 
 def test_a_guest_that_has_just_left_the_pod_is_not_moved_again() -> None:
-    """The machine was read before it was handed over, and its migration after that."""
+    """The VM was read before its hand-over, and its migration after that."""
     moved = evacuation(phase="Succeeded", sourcePodUID=uid_of(a_pod()))
     told = judged(migrations=[moved])
     assert (told.allowed, told.migration, "has just moved" in told.message) == (False, None, True)
@@ -247,7 +247,7 @@ def test_a_migration_that_failed_is_tried_again_after_a_pause_that_grows(failure
 
 
 def test_one_that_was_cancelled_is_paused_after_as_one_that_failed() -> None:
-    """Or whoever evicts a guest and cancels its migration, over and over, keeps a place of the limits."""
+    """Otherwise a user who evicts and cancels in a loop would keep occupying a place of the limits."""
     cancelled = evacuation(phase="Cancelled", endTime="2026-01-01T00:00:58Z", message="deleted")
     told = judged(migrations=(cancelled,))
     assert told.migration is None
@@ -313,7 +313,7 @@ def test_the_pause_counts_from_the_newest_end_and_one_whose_end_is_unknown_has_e
 
 
 def test_failures_of_a_pod_in_another_namespace_are_not_its_own() -> None:
-    """Where the policy is missing, anybody writes the label."""
+    """Without the policy, any user can write the label."""
     strangers = evacuation(endTime="2026-01-01T00:00:59Z")
     strangers["metadata"]["namespace"] = "others"
     assert judged(migrations=(strangers,)).migration is not None
@@ -380,7 +380,7 @@ def test_migrations_that_people_make_do_not_count() -> None:
 
 @pytest.mark.parametrize("phase", ["", "Pending", "Scheduling", "Running"])
 def test_one_whose_target_finds_no_node_counts_until_virt_controller_ends_it(phase: str) -> None:
-    """Or all of them would begin at once when room comes; ``migration_plan`` ends them after a minute."""
+    """Otherwise all would start at once when there is room. ``migration_plan`` ends them after a minute."""
     stuck = evacuation(phase=phase)
     stuck["metadata"] |= {"namespace": "others", "creationTimestamp": "2025-01-01T00:00:00Z"}
     assert judged(migrations=(stuck,), limits=Limits(migrations_per_node=1)).migration is None

@@ -1,4 +1,4 @@
-"""Small decisions about an eviction, one by one: whose migration it is, what is said of it, and what is counted."""
+"""Edge cases of evictions: a migration's owner, its messages, and what counts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_without_flags_two_leave_a_node_and_five_move() -> None:
 
 @pytest.mark.parametrize(("part", "value"), [("namespace", "aaa"), ("namespace", "zzz"), ("machine", "aaa"), ("machine", "zzz")])
 def test_unfinished_migrations_of_others_are_not_the_machines(part: str, value: str) -> None:
-    """Before their source is written down they seem to leave whatever pod the machine is in that they are held against."""
+    """Before their source is recorded, they seem to leave whichever pod they are compared with."""
     theirs, own = a_migration(), a_migration(phase="Running", sourcePod=a_pod()["metadata"]["name"], sourcePodUID=uid_of(a_pod()))
     if part == "namespace":
         theirs["metadata"]["namespace"] = value
@@ -180,7 +180,7 @@ def test_after_an_uncordon_a_pod_without_a_running_guest_may_go(phase: str) -> N
 
 
 def of_the_drain() -> dict[str, Any]:
-    """A migration of another machine that a drain of node1 caused."""
+    """Return another VM's migration, caused by a drain of node1."""
     made = elsewhere(1, "node1")
     made["metadata"]["labels"]["kubevirt.io/drain"] = "true"
     return made

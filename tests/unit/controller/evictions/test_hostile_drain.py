@@ -1,4 +1,4 @@
-"""A drain of five guests beside machines of a tenant who does with their own evictions what they may."""
+"""A drain of five guests next to VMs of a tenant who abuses evictions of their own VMs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.unit.controller.evictions.test_eviction_plan import NOW, a_cordoned_n
 from tests.unit.controller.reconcilers.builders import a_pod
 
 DRAIN_SECONDS = 5.0
-"""Between two requests of ``kubectl drain`` for one pod."""
+"""Time between two requests of ``kubectl drain`` for one pod."""
 MOVE_SECONDS = 10.0
 TICK_SECONDS = 0.25
 
@@ -35,12 +35,12 @@ def a_guest(namespace: str, number: int) -> tuple[dict[str, Any], dict[str, Any]
 
 @dataclass
 class Cluster:
-    """One replica of virt-controller, with time of its own."""
+    """One replica of virt-controller with a simulated clock."""
 
     ends_after: float
-    """Seconds after which an evacuation of a tenant's guest is over."""
+    """Seconds until an evacuation of a tenant's guest ends."""
     end: str
-    """Its phase then; ``deleted``: it is gone."""
+    """Its phase then; ``deleted``: it is removed."""
     at: float = 0.0
     moved: set[str] = field(default_factory=set)
     migrations: dict[str, tuple[dict[str, Any], float]] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class Cluster:
             self.outcomes.note(None, made)
 
     def tick(self) -> None:
-        """End what is over."""
+        """Finish evacuations whose time is over."""
         self.at += TICK_SECONDS
         for key, (old, began) in list(self.migrations.items()):
             is_tenants = namespace_of(old).startswith("tenant")
@@ -93,7 +93,7 @@ class Cluster:
 def test_a_tenant_does_not_keep_the_drain_of_their_guests_node_waiting_for_long(
     first: str, ends_after: float, end: str, machines: int
 ) -> None:
-    """Five guests of 10 s two at a time take half a minute; a tenant with half of the places may double that, and has the first two."""
+    """Five guests of 10 s, two at a time, take half a minute. A tenant with half of the places may double that, and starts first."""
     cluster, chance = Cluster(ends_after, end), random.Random(7)
     tenants = [a_guest("tenant", number) for number in range(machines)]
     others = [(chance.random() * DRAIN_SECONDS, a_guest("others", number)) for number in range(5)]

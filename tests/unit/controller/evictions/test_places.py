@@ -1,4 +1,4 @@
-"""Places of migrations that evictions cause: whose the next one is, and which migrations have one."""
+"""Places of migrations caused by evictions: who gets the next one, and which migrations hold one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WAITING = {"node1": frozenset({"ours", "others"})}
         (4, 2, 0, True),
         (4, 2, 1, True),
         (4, 2, 2, False),
-        (4, 3, 0, True),  # the limit was another one when they began
+        (4, 3, 0, True),  # the limit was larger when they began
         (3, 1, 0, True),
         (3, 1, 1, False),
         (1, 0, 0, False),

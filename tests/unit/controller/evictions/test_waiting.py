@@ -1,4 +1,4 @@
-"""Who found no place for the migration of an eviction, and for how long that is known."""
+"""Evictions that found no place for their migration, and how long the record lasts."""
 
 from __future__ import annotations
 

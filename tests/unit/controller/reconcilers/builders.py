@@ -1,4 +1,4 @@
-"""Machines, pods and migrations that say only what a test is about."""
+"""VMs, pods and migrations with only the fields that a test sets."""
 
 from __future__ import annotations
 

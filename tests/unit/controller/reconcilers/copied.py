@@ -1,4 +1,4 @@
-"""A machine that says all that virt-controller copies into its pod."""
+"""A VM with every field that virt-controller copies into its pod."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes with KVM as virt-controller knows them, with the labels that virt-handler writes on such processors."""
+"""Nodes with KVM as virt-controller keeps them, with virt-handler's labels for these processors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def a_node(
     capacity: str = "1k",
     **labels: str,
 ) -> dict[str, Any]:
-    """Return a Node as it is kept; ``processor``: None where guests are emulated."""
+    """Return a Node as virt-controller keeps it; ``processor`` is None where guests are emulated."""
     own = labels_of_processor(*processor) if processor is not None else {}
     return trim_node(
         {

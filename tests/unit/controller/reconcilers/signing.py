@@ -1,4 +1,4 @@
-"""CertificateSigningRequests for tests, right in everything but what a test changes."""
+"""CertificateSigningRequests for tests, valid except for a test's change."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WRONG_KEYS: dict[str, PrivateKey] = {
     "another curve": ec.generate_private_key(ec.SECP384R1()),
     "a small curve": ec.generate_private_key(ec.SECP192R1()),
 }
-"""Made here because they take half a second, and mutants of what is tested share what this module made (``tests/mutants/worker.py``)."""
+"""Made at import, because each takes half a second; the mutants of a module share them (``tests/mutants/worker.py``)."""
 
 
 def pkcs10(
@@ -35,7 +35,7 @@ def pkcs10(
     extensions: tuple[x509.ExtensionType, ...] = (),
     attributes: tuple[tuple[x509.ObjectIdentifier, bytes], ...] = (),
 ) -> bytes:
-    """Return a request, PEM."""
+    """Return a request in PEM."""
     builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([x509.NameAttribute(*each) for each in subject]))
     if alternatives:
         builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
@@ -51,7 +51,7 @@ RIGHT = pkcs10()
 
 
 def a_request(pem: bytes = RIGHT, *, node: str | None = "node1", conditions: tuple[str, ...] = (), **spec: Any) -> dict[str, Any]:
-    """Return a CertificateSigningRequest as kube-apiserver has stored it."""
+    """Return a CertificateSigningRequest as kube-apiserver stores it."""
     made = {
         "signerName": "kubevirt.io/virt-handler",
         "usages": ["digital signature", "server auth", "client auth"],

@@ -1,4 +1,4 @@
-"""The claims of a machine's disks."""
+"""The claims of a VM's disks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of two machines with the same storage has it."""
+"""Which of two VMs with the same storage may use it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EARLIER, LATER = "2026-01-01T00:00:10Z", "2026-01-01T00:01:00Z"
 
 
 def machine(uid: str, *ran: str, phase: str = "Failed", result: str = "Failed", **spec: Any) -> dict[str, Any]:
-    """Return one whose attempts are over; ``ran`` is when each guest began to run, or nothing."""
+    """Return a VM with finished attempts; ``ran`` has each guest's start time, or an empty string."""
     attempts = [an_attempt(number, result=result, **({"runningTime": at} if at else {})) for number, at in enumerate(ran, 1)]
     vm = a_vm(phase=phase, attempts=attempts, **spec)
     vm["metadata"]["uid"] = uid

@@ -1,4 +1,4 @@
-"""What virt-controller keeps of objects that others may make as long as they like."""
+"""Trimmed copies of objects that other clients can make arbitrarily long."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ TEXT = "x" * 1_000_000
 
 @pytest.mark.parametrize("field", ["name", "uid", "kind", "apiVersion"])
 def test_an_owner_takes_no_more_memory_than_others_and_stays_who_it_was(field: str) -> None:
-    """Kubernetes bounds none of them but by the size of the whole pod: a hundred pods were virt-controller's memory."""
+    """Kubernetes bounds these fields only by the size of the whole pod: a hundred pods could fill virt-controller's memory."""
     pod = a_pod()
     pod["metadata"]["ownerReferences"][0][field] += TEXT
     kept = trim_pod(pod)
@@ -121,7 +121,7 @@ def test_a_mount_takes_no_more_memory_than_others() -> None:
 
 
 def test_what_a_kubelet_writes_is_bounded_and_means_what_it_meant() -> None:
-    """A node may write the status of any pod on it, and may put pods of its own anywhere."""
+    """A node may write the status of its pods, and may create mirror pods in any namespace."""
     pod = a_pod(phase="Failed", exit_code=1)
     pod["status"] |= {"reason": TEXT, "message": TEXT, "podIPs": [{"ip": TEXT}]}
     pod["status"]["conditions"] = [

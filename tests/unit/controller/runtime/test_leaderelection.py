@@ -83,7 +83,7 @@ class View:
 
 
 class Terms:
-    """Who led, from when to when."""
+    """Leaders with begin and end of each term."""
 
     def __init__(self) -> None:
         self.spans: list[tuple[str, float, float]] = []
@@ -146,7 +146,7 @@ def test_a_leader_that_is_cut_off_stops_before_another_starts() -> None:
 
 
 class Refusing(View):
-    """Refuses at once what it refuses."""
+    """Refuses immediately."""
 
     async def _hop(self) -> None:
         await asyncio.sleep(0.01)
@@ -155,7 +155,7 @@ class Refusing(View):
 
 
 class Lingering(View):
-    """Takes a moment to give up, as a connection that is closed does."""
+    """Takes a moment to cancel, as a connection does that closes."""
 
     async def _hop(self) -> None:
         try:
@@ -237,7 +237,7 @@ def test_short_trouble_with_the_server_costs_nobody_the_lead() -> None:
 
 @pytest.mark.parametrize("answer", [0.0, 3.0, 6.0, 9.0])
 def test_a_term_counts_from_the_beginning_of_its_renewal_however_late_the_answer_comes(answer: float) -> None:
-    """Others count from when they saw the lease change, which is as soon as it is stored."""
+    """Other candidates count from the stored change, which may come before the response."""
     server, terms = Server(), Terms()
     stored: list[float] = []
 
@@ -248,7 +248,7 @@ def test_a_term_counts_from_the_beginning_of_its_renewal_however_late_the_answer
             stored.append(loop.time())
             return answer if loop.time() > 50 else 0.0
 
-        view = server.view(lambda: len(stored) > 1 and stored[-1] > 50, slow)  # the last renewal is stored, and all else fails
+        view = server.view(lambda: len(stored) > 1 and stored[-1] > 50, slow)  # the last renewal is stored; everything else fails
         async with asyncio.timeout(200), asyncio.TaskGroup() as tasks:
             tasks.create_task(campaign(an_elector(view, "a"), terms.lead("a")))
             await asyncio.sleep(1)
@@ -271,7 +271,7 @@ def test_a_leader_that_stops_does_not_give_away_what_another_holds(other: str) -
             leading = tasks.create_task(campaign(an_elector(server.view(), "a"), terms.lead("a")))
             await asyncio.sleep(10.5)
             server.take(other)
-            leading.cancel()  # before its next renewal would have told it
+            leading.cancel()  # before its next renewal would have failed
 
     run(scenario())
     assert (server.spec["holderIdentity"], server.spec["leaseDurationSeconds"]) == (other, 15)

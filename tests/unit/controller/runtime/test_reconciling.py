@@ -24,7 +24,7 @@ class Scripted:
 
 
 def moments(reconciler: Scripted, *, seconds: float = 1000) -> list[float]:
-    """When the reconciler was called within so many virtual seconds."""
+    """Return the virtual times of the reconciler's calls within ``seconds``."""
 
     async def scenario() -> None:
         controller = Controller("test", reconciler, workers=2)
@@ -51,7 +51,7 @@ def test_errors_and_conflicts_are_tried_again_with_growing_pauses() -> None:
 
 
 def test_after_a_success_the_pauses_begin_anew() -> None:
-    """An object that failed for an hour yesterday is not left alone for long because of one error today."""
+    """A success resets the backoff, so one new error after an hour of failures causes only a short pause."""
     bad = [ValueError("a defect")] * 6
     called = moments(Scripted(*bad, Result(requeue_after=50), ValueError("another"), Result()))
     grown, first, again = called[6] - called[5], called[1] - called[0], called[8] - called[7]
@@ -120,7 +120,7 @@ def test_one_object_never_has_two_workers() -> None:
 
 @pytest.mark.parametrize("workers", [1, None])
 def test_passes_that_wait_for_nobody_let_others_have_their_turns(workers: int | None) -> None:
-    """A tenant's thousand objects were looked at in one turn of the event loop, in which virt-controller's lease is renewed, too."""
+    """Otherwise a tenant's thousand objects would take one turn of the event loop, which also renews virt-controller's lease."""
     passes, turns = 50, [0]
 
     class Busy:

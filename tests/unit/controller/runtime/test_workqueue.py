@@ -14,7 +14,7 @@ ITEMS = st.sampled_from("abcd")
 
 
 class Queue(RuleBasedStateMachine):
-    """The promises of the module's docstring against the plainest model of them."""
+    """The promises of the module's docstring, compared with the simplest model."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class Queue(RuleBasedStateMachine):
 
     @rule(item=ITEMS, seconds=st.integers(0, 5))
     def add_after(self, item: str, seconds: int) -> None:
-        # No two moments alike: the order of timers that are due at the same moment is not promised.
+        # All due times differ, because the order of timers with equal due times is unspecified.
         self.delays += 1
         delay = seconds + self.delays / 1e6 if seconds else 0
         self.loop.run_until_complete(self._call("add_after", item, delay))

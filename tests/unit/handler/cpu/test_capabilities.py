@@ -1,4 +1,4 @@
-"""Labels of a node, made of libvirt's capabilities."""
+"""Node labels from libvirt's capabilities."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node whose acceleration was looked at too early is looked at again, and no more often than it is worth."""
+"""virt-handler checks a node's acceleration again if the first check came early, at bounded intervals."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_device_is_tried_when_it_changed_and_after_pauses(observed: Observed, 
 
 
 class Trials(acceleration.Trials):
-    """Reports of trials that nobody ran; the last one stays."""
+    """Reports of simulated trials; the last one stays."""
 
     def __init__(self, *reports: str) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ def test_the_verdict_changes_when_the_device_appears_and_nobody_asks_again(tmp_p
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(detector.run())
             await asyncio.sleep(3601)
-            assert len(trials.at) == 1  # there is nothing to try
+            assert len(trials.at) == 1  # nothing to try
             device.touch()
             await asyncio.sleep(detection.POLL_SECONDS + 1)
             assert len(trials.at) == 2

@@ -1,4 +1,4 @@
-"""Files of the node as disks: who waits for whom while one is made."""
+"""Files of the node as disks: locking while one is created."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from handler.devices import host_disks
 
 @pytest.fixture
 def opened(tmp_path: Path) -> Iterator[list[int]]:
-    """Return descriptors of two directories, and another one of the first."""
+    """Yield descriptors of two directories, and another one of the first."""
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
     descriptors = [os.open(tmp_path / name, os.O_RDONLY | os.O_DIRECTORY) for name in ("a", "b", "a")]

@@ -1,4 +1,4 @@
-"""Numbers of macvtaps: what the kubelet is offered, and what a pod is believed."""
+"""Device numbers of macvtaps: which ones the kubelet gets, and checks of a pod's numbers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_what_is_no_id_gives_nothing(tmp_path: Path, unknown: str) -> None:
 
 @pytest.fixture
 def node(tmp_path: Path) -> Macvtaps:
-    """A node with macvtaps of the numbers 1 and 3, and one that has 2 for a moment while another is made."""
+    """Return a node with macvtaps 1 and 3, and 2 held for a moment while another one is made."""
     (tmp_path / "devices").write_text("246 macvtap\n")
     for minor, link in ((1, "tap12345"), (2, "kvhold2"), (3, "mvt0")):
         (tmp_path / f"246:{minor}").symlink_to(f"../../devices/virtual/net/{link}/macvtap/tap{minor}")
@@ -35,7 +35,7 @@ def node(tmp_path: Path) -> Macvtaps:
 
 
 def test_a_number_that_a_macvtap_of_the_node_has_is_given_to_nobody(node: Macvtaps) -> None:
-    """Whoever is given it opens what is there: another guest's, or that of somebody else than KubeVirt."""
+    """The pod would open another guest's macvtap, or one of another program."""
     assert node.refusal(["macvtap1", "macvtap2", "macvtap3"]) == "a macvtap of the node has the number 246:1 and 246:3 already"
     assert node.refusal(["macvtap2", "macvtap4", "tun1"]) == ""
     assert network.MACVTAP_HOLDER == "kvhold"
@@ -65,7 +65,7 @@ def test_what_is_no_device_of_a_macvtap_is_not_the_pods(tmp_path: Path) -> None:
     (tmp_path / "dev").mkdir()
     (tmp_path / macvtap.path_of(3)[1:]).write_text("")
     (tmp_path / macvtap.path_of(4)[1:]).symlink_to("/dev/null")
-    for directory in (tmp_path, tmp_path / "dev"):  # of the second, nothing is in its dev
+    for directory in (tmp_path, tmp_path / "dev"):  # of the second, without files in its dev
         root = os.open(directory, os.O_PATH)
         try:
             assert macvtap.nodes(root, 246) == macvtap.nodes(root, None) == ()

@@ -1,4 +1,4 @@
-"""The processes of a launcher that may lock memory, as hostile as they can be."""
+"""A launcher's processes that may lock memory, with hostile process tables."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_the_nearest_processes_below_a_launcher_are_found_first(tmp_path: Path) 
     _process(tmp_path, 1, 2, 3)
     _process(tmp_path, 2, 4)
     _process(tmp_path, 3)
-    assert list(passthrough._children(1, tmp_path)) == [2, 3, 4]  # 4 has gone
+    assert list(passthrough._children(1, tmp_path)) == [2, 3, 4]  # 4 has ended
 
 
 def test_a_launcher_that_starts_process_below_process_keeps_nobody_looking(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_the_limits_of_another_users_process_stay(caplog: pytest.LogCaptureFixtu
         limits = resource.prlimit(process.pid, resource.RLIMIT_MEMLOCK)
         process.kill()
     assert limits == (0, 0)
-    assert caplog.records == []  # who is not root would have been refused
+    assert caplog.records == []  # a refusal for missing root would be logged
 
 
 def test_few_of_the_groups_of_a_pod_are_looked_at(tmp_path: Path) -> None:

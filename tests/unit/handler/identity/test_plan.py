@@ -1,4 +1,4 @@
-"""When a node asks for a certificate, and what it says when it has none that others believe."""
+"""When a node requests a certificate, and its messages while it has no valid one."""
 
 from __future__ import annotations
 

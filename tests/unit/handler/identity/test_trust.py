@@ -1,4 +1,4 @@
-"""Which node a verified certificate names: exactly one, or nobody."""
+"""A verified certificate names exactly one node, or none."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_everybody_else_is_nobody(stranger: Peer | None) -> None:
 
 @given(st.text(max_size=80))
 def test_no_text_names_two_nodes(text: str) -> None:
-    """The way there and back: who has this name in its certificate is the node that may have it, and no other."""
+    """Both directions: only the node of this name can have a certificate with this name."""
     node = names.node_of_server_name(text)
 
     assert not node or names.handler_server_name(node) == text
@@ -72,7 +72,7 @@ def test_no_text_names_two_nodes(text: str) -> None:
         return
     assert names.node_of_server_name(made) == text
     assert made.isascii()
-    assert len(made.encode("idna")) <= 253  # what Python's ssl does with a server name
+    assert len(made.encode("idna")) <= 253  # Python's ssl encodes a server name like this
 
 
 @pytest.mark.parametrize("name", ["", "*", "a" * 64, "a." * 120 + "ab", "A", "a_b", "a/b", "a,DNS:b", "a\n", "-a", "a-", ".a", "ä"])

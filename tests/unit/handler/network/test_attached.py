@@ -1,4 +1,4 @@
-"""Further networks: what the pod is made to be, and what is told where it has no such network."""
+"""Further networks: the plan for the pod, and messages for a missing network."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def test_the_pods_first_address_says_which_family_comes_first(address: str | Non
 @pytest.mark.parametrize("kind", ["masquerade", "bridge", "passt"])
 @pytest.mark.parametrize("first", ["10.0.0.9", "fd00::9"])
 def test_the_order_of_the_pods_addresses_stays_whatever_virt_handler_writes(kind: str, first: str) -> None:
-    """``podIP`` says it first, and is then the first address that the binding says."""
+    """``podIP`` decides first; afterwards the first address of the binding does."""
     both = Observed((dataclasses.replace(EMPTY.links[0], addresses=("10.0.0.9/24", "fd00::9/64")),))
     vm = {**a_vm({"name": "a", "type": kind, **({"ports": []} if kind == "passt" else {})}), "status": {"podIP": first}}
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Macvtaps on further networks: what the pod is made to be, and what is told where it cannot have one."""
+"""Macvtaps on further networks: the plan for the pod, and messages where it cannot have one."""
 
 from __future__ import annotations
 

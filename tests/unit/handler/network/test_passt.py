@@ -1,4 +1,4 @@
-"""passt: what the pod is made to be, and what is told where it has no address."""
+"""passt: the plan for the pod, and messages where it has no address."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plugin for networks is told, and what is believed of its result."""
+"""Requests to network plugins, and checks of their results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plugins that fail while a pod is given its networks: whose fault it is."""
+"""Plugins that fail while virt-handler sets up a pod's networks, and the reported cause."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ THEIRS = {"name": "lan", "type": interfaces.PLUGIN, "plugin": "san", "mac": "52:
 
 
 class Failing(Plugins):
-    """Plugins none of which does what it is asked to."""
+    """Plugins that all fail."""
 
     def __init__(self, fault: Fault) -> None:
         super().__init__(Path(), {})

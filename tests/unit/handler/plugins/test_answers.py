@@ -1,4 +1,4 @@
-"""What is believed of a plugin's answer, and what is said of one that is not."""
+"""Checks of a plugin's answer, and messages for invalid ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What plugins added is taken away once its pod is gone, until they say that it is done."""
+"""After a pod is gone, virt-handler calls DEL until the plugins report success."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MACHINE = {"machine": {"namespace": "default", "name": "vm", "uid": "u-1"}}
 
 
 class World:
-    """Plugins that remember, and pods."""
+    """Plugins with state, and pods."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -98,14 +98,14 @@ async def test_one_that_hangs_keeps_no_later_one_waiting(world: World) -> None:
 
 
 async def test_what_is_added_while_its_pod_goes_is_deleted_after_that_and_not_beside_it(world: World) -> None:
-    """A DEL beside an ADD that has not answered would find nothing, and be the last."""
+    """A DEL during an unfinished ADD would find nothing and be the last one."""
     record = Record("storage", GONE, "data", "images", MACHINE)
     async with asyncio.TaskGroup() as group, world.records.lock(Element("storage", GONE, "data")):
         world.records.write(record)
         group.create_task(world.deleter.look())
         while not world.looked:
             await asyncio.sleep(0.001)
-        for _ in range(10):  # what it does now, it would have done by then
+        for _ in range(10):  # enough turns for any call to have started
             await asyncio.to_thread(world.looked.count, GONE)
         assert world.calls == []
         world.records.write(record.answered({"disk": {"size": 512}}))

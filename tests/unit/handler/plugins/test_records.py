@@ -1,4 +1,4 @@
-"""What plugins were asked to add is known to the next process, whatever lies beside it."""
+"""The next process finds the ADDs of plugins, despite other files in the directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns are shared by namespaces: whoever has many calls under way keeps nobody else from the next turn."""
+"""Namespaces share the places for calls: one with many calls does not keep others from the next place."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.controller import virtualtime
 
 
 class World:
-    """Calls that last until they are told to end."""
+    """Calls that last until the test ends them."""
 
     def __init__(self, number: int) -> None:
         self.turns = Turns(number)
@@ -25,7 +25,7 @@ class World:
         self.ends: dict[str, asyncio.Event] = {}
 
     async def call(self, name: str) -> None:
-        """Hold a turn of the namespace before the dash."""
+        """Hold a place of the namespace before the dash."""
         async with self.turns.turn(name.partition("-")[0], None):
             self.begun.append(name)
             self.under_way.append(name)
@@ -99,7 +99,7 @@ async def test_a_turn_that_was_given_while_its_wait_was_ended_goes_to_the_next()
         async with world.turns.turn("a", None):
             second, third = (group.create_task(world.call(each)) for each in ("a-1", "b-0"))
             await settled()
-        second.cancel()  # nothing ran since the turn was given
+        second.cancel()  # no task ran since it got the place
         with ended(second, third):
             await settled()
             assert world.under_way == ["b-0"]
@@ -112,7 +112,7 @@ async def test_who_waits_no_longer_when_a_turn_is_free_is_passed_over() -> None:
         async with world.turns.turn("a", None):
             second, third = (group.create_task(world.call(each)) for each in ("a-1", "b-0"))
             await settled()
-            second.cancel()  # it has not heard of it when the turn is given
+            second.cancel()  # it has not seen the place yet when it gets it
         with ended(second, third):
             await settled()
             assert world.under_way == ["b-0"]
@@ -134,7 +134,7 @@ async def test_a_single_turn_is_everybodys() -> None:
 
 
 async def hang(turns: Turns, namespace: str, began: asyncio.Event | None = None) -> None:
-    """Make a call to which nobody answers."""
+    """Make a call that gets no answer."""
     with contextlib.suppress(TimeoutError):
         async with turns.turn(namespace, PATIENCE_SECONDS), asyncio.timeout(SECONDS):
             if began is not None:
@@ -149,7 +149,7 @@ async def without_end(turns: Turns, namespace: str) -> None:
 
 @pytest.mark.parametrize(("namespaces", "disks"), [(1, 24), (2, 6), (3, 6), (4, 6), (5, 2), (6, 4), (12, 6)])
 def test_namespaces_whose_calls_all_hang_keep_nobody_else_from_a_plugin(namespaces: int, disks: int) -> None:
-    """It may be one storage server of many tenants. The first call of each is nobody's to know."""
+    """They may share one storage server. No limiter can predict a namespace's first call."""
 
     async def play() -> list[float]:
         turns, loop, waited = Turns(AT_ONCE), asyncio.get_running_loop(), []

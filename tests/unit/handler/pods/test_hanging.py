@@ -1,4 +1,4 @@
-"""Calls that may hang: one a pod, whose end is seen by whoever still waits, and harms nobody if nobody does."""
+"""Calls that may hang, one per pod. A caller who still waits gets the result; otherwise it is dropped."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def test_a_call_that_returned_is_over_and_who_asks_again_has_another() -> 
 
 
 async def test_who_waits_gets_what_the_call_fails_with_and_may_ask_again() -> None:
-    """Not that the storage hangs, which would be waited for: what the system says is what the machine's user is told."""
+    """The VM's message is the system's error, not that the storage hangs."""
     calls, answers = Calls[str](), iter([OSError("stale file handle"), None])
 
     def call() -> str:
@@ -84,7 +84,7 @@ async def test_a_call_that_fails_after_everybody_left_is_no_complaint() -> None:
 
 @pytest.mark.parametrize("outcome", ["result", "error"])
 def test_a_call_that_outlives_the_event_loop_ends_quietly_and_holds_no_process(outcome: str) -> None:
-    """Whatever a thread does not catch fails this test: pytest's warning of it is an error, as all are."""
+    """An uncaught exception in a thread fails this test, because pytest treats warnings as errors."""
     answers, daemonic = threading.Event(), []
 
     def call() -> None:
@@ -101,4 +101,4 @@ def test_a_call_that_outlives_the_event_loop_ends_quietly_and_holds_no_process(o
     asyncio.run(serve())
     answers.set()
     joined(f"outliving-{outcome}")
-    assert daemonic == [True]  # the interpreter waits for others when it ends
+    assert daemonic == [True]  # the interpreter waits for non-daemon threads at exit

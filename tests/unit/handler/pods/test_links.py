@@ -1,4 +1,4 @@
-"""Links to launchers, on a clock that jumps: what one pod does stays with its link."""
+"""Links to launchers, on a virtual clock: one pod's faults affect only its own link."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OnStatus = Callable[[messages.Status], None]
 
 
 class Pod:
-    """A launcher: what it says is said through ``on_status``; ``faults`` are raised by the next connections."""
+    """A launcher that reports through ``on_status``; the next connections raise ``faults``."""
 
     def __init__(self) -> None:
         self.faults: list[Exception] = []
@@ -42,7 +42,7 @@ class Pod:
 
 
 class Node:
-    """Pods by uid, and what Links tells of them."""
+    """Pods by uid, and the reports of Links about them."""
 
     def __init__(self, *uids: str) -> None:
         self.pods = {uid: Pod() for uid in uids}
@@ -68,7 +68,7 @@ def test_changes_are_told_in_bursts_then_slowly_and_the_newest_always() -> None:
     async def flood(node: Node) -> None:
         node.links.acquire("pod-1", ME)
         await asyncio.sleep(1)
-        for revision in range(1, 10_001):  # a thousand a second
+        for revision in range(1, 10_001):  # a thousand per second
             node.pods["pod-1"].on_status(messages.Status(revision))
             await asyncio.sleep(0.001)
         await asyncio.sleep(1)
@@ -82,7 +82,7 @@ def test_a_change_that_comes_alone_is_told_at_once() -> None:
     async def speak(node: Node) -> None:
         node.links.acquire("pod-1", ME)
         await asyncio.sleep(1)
-        for revision in range(1, 601):  # a live migration of five minutes
+        for revision in range(1, 601):  # as in a live migration of five minutes
             node.pods["pod-1"].on_status(messages.Status(revision))
             assert node.told[-1][2] == revision
             await asyncio.sleep(0.5)

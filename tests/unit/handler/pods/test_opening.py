@@ -1,4 +1,4 @@
-"""Paths that lead nowhere but below a pod's directory; ``tests/host/handler/test_ownership.py`` has the devices."""
+"""Paths cannot leave a pod's directory; ``tests/host/handler/test_ownership.py`` covers devices."""
 
 from __future__ import annotations
 

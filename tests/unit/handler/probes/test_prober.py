@@ -1,4 +1,4 @@
-"""Probes of the guests of a node, on a clock that jumps: when each is asked, and what one question can do to the others."""
+"""Probes of a node's guests on a virtual clock: their times, and one probe's effects on others."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ class Noon:
 
 @dataclass
 class Guests:
-    """What the guests answer, and when they were asked; asked by ``Question``."""
+    """The guests' answers, and the times of their probes; called by ``Question``."""
 
     answer: Outcome | Exception = GOOD
     answers: dict[str, Outcome | Exception] = field(default_factory=dict)
-    """Of some, by address, in place of ``answer``."""
+    """Answers by address, in place of ``answer``."""
     asked: list[tuple[float, str, int]] = field(default_factory=list)
     """Time, address and port."""
     changed: list[tuple[float, str]] = field(default_factory=list)
-    """Time and pod, of each time that what the probes come to has changed."""
+    """Time and pod of each changed verdict."""
     seconds: float = 0.0
-    """That an answer takes."""
+    """Duration of an answer."""
     meanwhile: Callable[[], None] = lambda: None
-    """What happens while a question is under way."""
+    """Runs during each probe."""
 
     def prober(self) -> Prober:
         return Prober(self._question, Noon(), may_be_asked=guest_plan.may_be_asked, changed=self._changed)
@@ -91,7 +91,7 @@ def probed(running: str = "", **numbers: int) -> dict[str, Any]:
 
 
 def play(asker: Prober, scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run a scene beside the prober, which must not end before it."""
+    """Run a scene next to the prober, which must outlive it."""
 
     async def scene() -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -173,7 +173,7 @@ def test_nobody_is_asked_who_cannot_answer_and_what_follows_is_counted_anew(quie
         assert guests.times() == [0.0]
         link.status = a_running()
         await asyncio.sleep(1)
-        assert asker.verdict(vm, link, "10.0.0.1") == Verdict()  # the failure before does not count
+        assert asker.verdict(vm, link, "10.0.0.1") == Verdict()  # the earlier failure does not count
         await asyncio.sleep(1)
         assert asker.verdict(vm, link, "10.0.0.1") == Verdict(ready=False, message="bad")
 

@@ -1,4 +1,4 @@
-"""What the answers to a probe come to."""
+"""Verdicts from the answers to a probe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The guest's DHCP server: what is said where it died, and where it could not be started again."""
+"""The guest's DHCP server: messages when it ended, and when its restart failed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def observed(restarts: int = 0, problem: str = "", cause: str = "", *, stopping:
 
 
 def written(vm: dict[str, Any], seen: messages.Status, now: datetime, fault: guest_status.NetworkFault | None = None) -> dict[str, Any]:
-    """Return the status as virt-handler puts it together."""
+    """Return the status as virt-handler assembles it."""
     status = guest_status.with_network(vm, vm["status"], fault or dhcp_faults.fault(seen), now)
     return dict(dhcp_faults.with_restarts(vm, status, seen, now))
 

@@ -1,4 +1,4 @@
-"""Disks that fail under a guest that goes on: the condition that names them, and the Event."""
+"""Disks that fail while the guest keeps running: the condition and the Event."""
 
 from __future__ import annotations
 

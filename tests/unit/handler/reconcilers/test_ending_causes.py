@@ -1,4 +1,4 @@
-"""The cause of an end that the machine did not ask for, by what was done to its pod."""
+"""Causes of a guest's unrequested end, from the state of its pod."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_domain_that_somebody_destroyed_in_a_pod_that_was_not_asked_to_end_is_
         (a_run(), ("Stopped", "PodDeleted"), "Warning"),
         (a_vm("Scheduled"), ("Stopped", "PodDeleted"), "Warning"),
         (a_run(), ("Stopped", "PoweredOff"), "Warning"),
-        (a_vm("Scheduled"), ("Stopped", "PoweredOff"), "Normal"),  # no guest ran, so it lost nothing
+        (a_vm("Scheduled"), ("Stopped", "PoweredOff"), "Normal"),  # no guest ran, so nothing was lost
         (a_run(), ("Stopped", "ShutDown"), "Normal"),
         (a_run(), ("Stopped", "EvictionByEvictionAPI"), "Normal"),
         (a_run(), ("Succeeded", "GuestPoweredOff"), "Normal"),

@@ -1,4 +1,4 @@
-"""Imports in the status of their machine."""
+"""Imports in a VM's status."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ URL = "https://images.example/a.img"
 
 
 def importing(*told: ImportStatus, vm: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Return the machine with the status that tells of these imports."""
+    """Return the VM with these imports in its status."""
     machine = vm or a_vm()
     disk = {"name": "root", "type": "PersistentVolumeClaim", "source": {"name": "c", "import": {"http": {"url": f"{URL}?sig=s#f"}}}}
     machine["spec"]["domain"]["devices"]["disks"] = [disk]

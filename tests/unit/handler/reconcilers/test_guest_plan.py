@@ -1,4 +1,4 @@
-"""What is done about a guest, state by state, and that doing it gets somewhere."""
+"""Actions for a guest, state by state, and their progress towards a final state."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_scheduled_machine_is_started_once_its_launcher_answers() -> None:
 
 
 def test_a_start_that_is_not_answered_yet_goes_on_whatever_its_guest_looks_like() -> None:
-    """On the way to its first instruction libvirt has the guest paused, and calls that a wish of the user."""
+    """libvirt starts a guest paused, with the reason "user", before its first instruction."""
     on_its_way = a_running(state="paused", reason="user")
     assert plan(replace(observed(a_vm(), on_its_way), starting=True)) == START
     assert plan(replace(observed(a_vm(), a_running()), starting=True)) == START
@@ -71,14 +71,14 @@ def test_a_domain_that_ran_is_not_started_again_in_its_pod() -> None:
 
 
 def test_no_guest_is_started_in_a_pod_that_was_asked_to_end_and_its_last_word_is_waited_for() -> None:
-    """A drain may come before the start; what is written of the attempt is its launcher's word, not ours."""
+    """A drain may precede the start; the attempt's result comes from its launcher."""
     assert plan(observed(a_vm(), replace(EMPTY, stopping=True))) == ()
     assert plan(observed(a_vm(deleting=True), replace(EMPTY, stopping=True))) == ()
 
 
 @pytest.mark.parametrize(("given", "seconds"), [(5, 5.0), (0, 0.0), (None, 30.0)])
 def test_a_guest_has_the_time_to_shut_down_that_its_spec_gives_however_it_is_stopped(given: int | None, seconds: float) -> None:
-    """virt-api marks every deletion with no time at all: a guest whose machine is deleted must not lose its file systems by that."""
+    """virt-api gives every deletion a grace period of 0; a deleted VM's guest must still shut down cleanly."""
     deleted, stopped = a_vm("Running", deleting=True), a_vm("Running", request=a_request("Stop"))
     deleted["metadata"]["deletionGracePeriodSeconds"] = 0
     for vm in (deleted, stopped):
@@ -102,17 +102,17 @@ def test_a_grace_period_that_is_shortened_while_the_guest_shuts_down_is_sent_onc
     vm = a_vm(phase, deleting=deleting, request=a_request("Stop"))
     vm["spec"]["terminationGracePeriodSeconds"] = 3
     assert plan(observed(vm, a_running(stopping=True, grace_seconds=900.0))) == shut_down(3.0)
-    for told in (3.0, 1.0, None):  # taken; shorter already; of a release that does not say
+    for told in (3.0, 1.0, None):  # accepted; already shorter; from a release without the field
         assert plan(observed(vm, a_running(stopping=True, grace_seconds=told))) == (() if phase == "Stopping" else REPORT)
 
 
 def test_no_grace_period_is_sent_to_a_guest_that_shall_be_on() -> None:
-    """A SIGTERM asked it: somebody deleted its pod."""
+    """A deletion of its pod sent SIGTERM."""
     assert plan(observed(a_vm("Running"), a_running(stopping=True, grace_seconds=900.0))) == REPORT
 
 
 def test_a_stop_that_has_begun_is_carried_out_though_the_machine_is_to_be_on_by_now() -> None:
-    """A stop may be taken back by a start: neither is the guest left in Stopping for ever, nor one started that ends at once."""
+    """A start may revoke a stop: the guest neither stays in Stopping forever, nor starts only to end at once."""
     for request in (None, a_request("Start"), a_request("Unpause")):
         assert plan(observed(a_vm("Stopping", request=request), a_running())) == shut_down(30.0)
         (action,) = plan(observed(a_vm("Stopping", request=request), EMPTY))
@@ -140,7 +140,7 @@ def test_pause_and_unpause_follow_the_last_verb() -> None:
 
 
 def test_a_guest_that_libvirt_still_starts_is_not_resumed() -> None:
-    """It was, and the machine had an Event that its guest was unpaused, before it was started."""
+    """Otherwise the VM would get an Event about an unpaused guest before its start."""
     starting = a_running("paused", "starting up", started=False)
 
     assert plan(observed(a_vm(), starting)) == ()
@@ -153,7 +153,7 @@ def test_a_guest_that_libvirt_still_starts_is_not_resumed() -> None:
     [("running", "unknown"), ("blocked", "unknown"), ("pmsuspended", "unknown"), ("shutdown", "user"), ("paused", "crashed")],
 )
 def test_only_a_pause_is_ended_where_nobody_asked_for_one(state: DomainState, reason: str) -> None:
-    """libvirt has the same reasons in other states: a machine that runs would be resumed, and said to be unpaused, for ever."""
+    """libvirt uses the same reasons in other states: a running VM would be resumed, with Events, forever."""
     assert plan(observed(a_vm("Running"), a_running(state, reason))) == REPORT
 
 
@@ -167,7 +167,7 @@ FAULTS: list[tuple[DomainState, str]] = [("paused", "I/O error"), ("paused", "wa
         (a_request("Unpause"), "", True),
         (a_request("Unpause"), "2026-11-21T07:59:00Z", True),
         (a_request("Unpause"), "2026-11-21T08:10:00Z", True),  # the other virt-api's clock is behind
-        (a_request("Unpause"), "2026-11-21T07:59:30Z", False),  # it was tried; the disk is as full as it was
+        (a_request("Unpause"), "2026-11-21T07:59:30Z", False),  # it was tried, and the disk is still full
         (a_request("Unpause", 0), "", False),  # of an earlier attempt
         (a_request("Start"), "", False),
         (a_request("Pause"), "", False),
@@ -218,9 +218,9 @@ def test_what_stands_still_is_what_nobody_paused(launcher: messages.Status | Non
     [
         ("2026-11-21T07:59:30Z", None, "", True),
         ("2026-11-21T07:59:30Z", "True", "2026-11-21T07:59:31Z", True),
-        ("2026-11-21T07:59:30Z", "True", "2026-11-21T07:59:30Z", False),  # in the same second: rather once too often than never
+        ("2026-11-21T07:59:30Z", "True", "2026-11-21T07:59:30Z", False),  # in the same second: resuming twice is better than never
         ("2026-11-21T07:59:30Z", "True", "2026-11-21T07:59:29Z", False),
-        ("2026-11-21T07:59:30Z", "False", "2026-11-21T07:59:29Z", True),  # it ran on; the stop is seen only now
+        ("2026-11-21T07:59:30Z", "False", "2026-11-21T07:59:29Z", True),  # it had resumed; this stop was noticed later
         ("2026-11-21T07:59:30Z", "True", None, True),
         ("", "True", "2026-11-21T07:59:31Z", True),
     ],
@@ -228,7 +228,7 @@ def test_what_stands_still_is_what_nobody_paused(launcher: messages.Status | Non
 def test_a_virt_handler_that_was_away_heeds_an_unpause_that_is_younger_than_the_stop(
     asked: str, paused: str | None, since: str | None, is_answered: bool
 ) -> None:
-    """Otherwise each of its restarts would resume a guest whose disk is full, or none an unpause that came meanwhile."""
+    """Otherwise each restart would resume a guest with a full disk, or would miss an unpause request."""
     conditions = [] if paused is None else [{"type": "Paused", "status": paused, "lastTransitionTime": since}]
     vm = a_vm("Running", request={"action": "Unpause", "attempt": 1, "time": asked} if asked else None, conditions=conditions)
     assert guest_plan.answered_before(vm) == (asked if is_answered else "")
@@ -257,7 +257,7 @@ def test_a_guest_that_moved_away_is_no_longer_reported_from_here() -> None:
 
 
 def test_a_guest_that_has_just_left_is_the_targets_even_before_its_launcher_has_ended() -> None:
-    """Its domain is still listed here: a stop, or a report of it, would be about the wrong pod."""
+    """Its domain is still listed here; a stop or report would concern the wrong pod."""
     for vm in (a_vm("Running"), a_vm("Running", request=a_request("Stop")), a_vm("Running", deleting=True)):
         assert plan(observed(vm, a_migrating("succeeded"))) == ()
 
@@ -269,7 +269,7 @@ def test_a_guest_that_came_by_a_migration_is_reported_and_stopped_like_any_other
 
 @pytest.mark.parametrize("connected", [False, True])
 def test_the_end_of_a_launcher_whose_guest_was_leaving_is_not_guessed(connected: bool) -> None:
-    """The guest may run on at the target already: an end written here would have another one started beside it."""
+    """The guest may already run at the target: reporting an end would start a second one."""
     leaving: tuple[messages.MigrationState, ...] = ("running", "succeeded")
     staying: tuple[messages.MigrationState, ...] = ("prepared", "failed", "cancelled")
     coming: tuple[messages.MigrationState, ...] = ("running", "arrived")
@@ -278,7 +278,7 @@ def test_the_end_of_a_launcher_whose_guest_was_leaving_is_not_guessed(connected:
             assert plan(observed(vm, a_migrating(state), connected=connected, gone=True)) == ()
         for state in staying:
             assert isinstance(only(plan(observed(vm, a_migrating(state), connected=connected, gone=True))), EndAttempt)
-        for state in coming:  # the other direction: it does not run elsewhere
+        for state in coming:  # the other direction: it runs only here
             assert isinstance(only(plan(observed(vm, a_migrating(state, "incoming"), connected=connected, gone=True))), EndAttempt)
 
 
@@ -325,7 +325,7 @@ def test_a_lost_connection_is_waited_for() -> None:
 def simulate(
     vm: dict[str, Any], launcher: messages.Status | None, actions: tuple[Action, ...]
 ) -> tuple[dict[str, Any], messages.Status | None]:
-    """The world after at most one action."""
+    """Return the state after at most one action."""
     match only(actions) if actions else None:
         case StartGuest(paused=paused):
             return vm, a_running("paused" if paused else "running", "user" if paused else "booted")
@@ -400,7 +400,7 @@ def test_only_a_guest_that_runs_and_stays_can_answer_a_probe(launcher: messages.
 
 @pytest.mark.parametrize("phase", ["Scheduled", "Running", "Stopping", "Unknown"])
 def test_of_a_launcher_that_is_not_understood_nothing_is_known_but_its_end(phase: str) -> None:
-    """An older virt-handler may follow a newer one: what it heard before says nothing any more."""
+    """An older virt-handler may follow a newer one: earlier messages no longer count."""
     for launcher in (None, EMPTY, a_running(), an_ended("shutdown")):
         seen = replace(observed(a_vm(phase, deleting=True), launcher, connected=False), not_understood="it speaks version 9")
         assert plan(seen) == (ReportNotUnderstood("it speaks version 9"),)

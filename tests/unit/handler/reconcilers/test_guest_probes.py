@@ -1,4 +1,4 @@
-"""What probes make of a machine's status."""
+"""Effects of probes on a VM's status."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def ready(vm: dict[str, Any], verdict: Verdict, state: Any = "running") -> tuple
     ],
 )
 def test_a_guest_is_ready_once_its_probe_says_so(known: tuple[dict[str, Any], ...], verdict: Verdict, wanted: tuple[str, str, str]) -> None:
-    """And who knows nothing goes on from what the status says."""
+    """Without results, the verdict continues from the status."""
     assert ready(a_probed(*known), verdict) == wanted
 
 
 def test_a_paused_guest_is_as_ready_as_before_once_it_runs_on() -> None:
-    """By a virt-handler that knows only the status, too: the guest stood still to move, and is on another node."""
+    """Also with a virt-handler that has only the status: the guest was paused to move to another node."""
     for known, reason in ((READY, "Paused"), (NOT_READY, "ReadinessProbeFailed"), (PAUSED, "Paused")):
         vm = a_probed(known)
         vm["status"] = guest_status.running(vm, a_running("paused", "migration"), None, NOW, Verdict())

@@ -1,4 +1,4 @@
-"""The status of a machine whose guest runs, from all that is seen of it, and the Events about what is new."""
+"""The status of a VM with a running guest, from all observations, and Events about changes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_guest_that_runs_for_the_first_time_has_started_once() -> None:
     status, again = guest_report.status_of(first)
     assert (status["phase"], again) == ("Running", None)
     assert list(guest_report.events(first, status)) == [("Normal", "Started", "the guest runs (emulation)")]
-    assert reasons(seen({**a_vm("Scheduled"), "status": {**status, "phase": "Scheduled"}})) == []  # by an edit of the status
+    assert reasons(seen({**a_vm("Scheduled"), "status": {**status, "phase": "Scheduled"}})) == []  # after an edit of the status
     assert reasons(seen(a_vm("Running"))) == []
 
 
@@ -53,7 +53,7 @@ def test_a_guest_that_is_not_alive_has_begun_to_end_and_nothing_else_is_told() -
     assert (status["phase"], again) == ("Stopping", None)
     assert list(guest_report.events(dead, status)) == [("Warning", "LivenessProbeFailed", "the liveness probe failed: no answer")]
     assert objects.condition(status["conditions"], "DisksReady") is None
-    assert "LivenessProbeFailed" not in reasons(replace(dead, launcher=a_running(stopping=True)))  # it ends already
+    assert "LivenessProbeFailed" not in reasons(replace(dead, launcher=a_running(stopping=True)))  # it is already ending
 
 
 @pytest.mark.parametrize(

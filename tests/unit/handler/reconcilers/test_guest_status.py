@@ -188,7 +188,7 @@ def test_an_end_clears_what_only_a_running_guest_has() -> None:
     status = guest_status.ended(running, guest_status.End("Succeeded", "GuestPoweredOff", "bye"), NOW)
 
     assert not {"nodeName", "podIP", "domain", "interfaces", "graphics"} & set(status)
-    assert (status["podName"], status["podUID"]) == ("p", running["status"]["podUID"])  # the next attempt waits for this very pod
+    assert (status["podName"], status["podUID"]) == ("p", running["status"]["podUID"])  # the next attempt waits for this pod
     assert [each["type"] for each in status["conditions"]] == ["Ready"]
     assert status["attempts"][0]["nodeName"] == "n"
     assert status["attempts"][0]["endTime"] == "2026-11-21T08:00:00Z"
@@ -196,7 +196,7 @@ def test_an_end_clears_what_only_a_running_guest_has() -> None:
 
 
 def test_an_end_leaves_the_conditions_that_tell_of_no_guest() -> None:
-    """As virt-controller leaves them (``test_virtual_machine_plan_corners``), which alone may take LauncherOutdated away."""
+    """As virt-controller leaves them (``test_virtual_machine_plan_corners``); only virt-controller removes LauncherOutdated."""
     known = [{"type": each, "status": "True", "reason": "x", "lastTransitionTime": "2026-01-01T00:00:00Z"} for each in conditions.TYPES]
     status = guest_status.ended({**a_vm(), "status": {"conditions": known}}, guest_status.End("Stopped", "ShutDown", "bye"), NOW)
     assert {each["type"] for each in status["conditions"]} == {"Ready", "Stalled", "DisksReady", "DisruptionTarget", "LauncherOutdated"}

@@ -1,4 +1,4 @@
-"""A migration that failed names a cause that its user knows."""
+"""A failed migration names a cause that its user can understand."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def ended(kind: messages.EndingKind, message: str = "") -> messages.Status:
 
 
 def restarted(attempt: int) -> dict[str, Any]:
-    """Return a machine in its first attempt for which a restart asked to have this one."""
+    """Return a VM in its first attempt with a restart request for this attempt."""
     request = {"action": "Restart", "time": "2026-01-01T00:00:00.000000Z", "runStrategy": "Always", "attempt": attempt}
     status = {"attempt": 1, "attempts": [{"number": 1}], "request": request}
     return {"metadata": {"name": "a", "namespace": "b"}, "spec": {"domain": {}, "runStrategy": "Always"}, "status": status}
@@ -72,7 +72,7 @@ def test_a_machine_that_is_to_run_on_says_what_broke(state: messages.MigrationSt
         ({"metadata": {"name": "a", "namespace": "b"}, "spec": {"domain": {}, "runStrategy": "Halted"}}, "runStrategy is Halted"),
         ({"metadata": {"name": "a", "namespace": "b"}, "spec": {"domain": {}, "runStrategy": "Always"}}, ""),
         (restarted(2), "restart was requested"),
-        (restarted(1), ""),  # it has been
+        (restarted(1), ""),  # it was done
     ],
 )
 def test_a_machine_that_should_be_off_says_why(vm: Any, why: str) -> None:

@@ -1,4 +1,4 @@
-"""A migration that takes too long is aborted, or its guest paused, and says why; a restart of virt-handler changes nothing."""
+"""virt-handler aborts a slow migration, or pauses its guest, with the reason; a restart changes nothing."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_migration_has_its_time_and_no_more() -> None:
 
 @pytest.mark.parametrize("options", [{}, {"completionTimeoutSeconds": None}], ids=["none", "null"])
 def test_without_a_time_it_has_all_the_time(options: dict[str, Any]) -> None:
-    """virt-controller was of the release before when it began."""
+    """A virt-controller of the previous release started it."""
     migration = a_migration("Running", phaseTransitionTimestamps=STAMPS, options=options)
     assert planned(migration, 1e6) == LOOK_AGAIN
     assert planned(a_migration("Running", phaseTransitionTimestamps=STAMPS), 1e6) == LOOK_AGAIN
@@ -129,7 +129,7 @@ FIGURES = {
     ],
 )
 def test_the_migration_says_that_it_timed_out_and_what_may_help(migration: dict[str, Any], seconds: float, words: str) -> None:
-    """It follows from the Migration and the launcher alone: virt-handler may have been restarted since it asked for the end."""
+    """It follows only from the Migration and the launcher, because virt-handler may have restarted since it requested the end."""
     assert planned(migration, seconds, cancelled(**FIGURES)) == (plan.EndMigration("Failed", words),)
 
 
@@ -261,7 +261,7 @@ def test_where_nobody_wrote_figures_none_are_told() -> None:
 
 @pytest.mark.parametrize(("bandwidth", "is_said"), [("10Mi", True), ("13Mi", True), ("14Mi", False), ("0", False), (None, False)])
 def test_a_bandwidth_that_bounds_the_rate_is_named(bandwidth: str | None, *, is_said: bool) -> None:
-    """FIGURES are of 10 MiB a second."""
+    """FIGURES show 10 MiB per second."""
     said = caused(moving(bandwidth=bandwidth), 151)
     assert (f"; no more than {bandwidth} a second may be (bandwidth); the guest writes" in said) is is_said
     assert ("a MigrationPolicy with a higher bandwidth, allowPause, allowAutoConverge or a longer" in said) is is_said

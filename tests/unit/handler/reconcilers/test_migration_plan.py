@@ -1,4 +1,4 @@
-"""Both sides of a migration, and that whichever side crashes when, exactly one end is written."""
+"""Both sides of a migration: exactly one end is written, whichever side crashes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOOK_AGAIN = (plan.Requeue(plan.LOOK_AGAIN_SECONDS),)
 
 
 def rest(migration: dict[str, Any]) -> plan.SourcePlan:
-    """What the source does until something changes."""
+    """Return the source's plan while nothing changes."""
     return LOOK_AGAIN if migration["status"]["phase"] == "Running" else ()
 
 
@@ -45,7 +45,7 @@ def test_the_source_writes_running_before_it_begins() -> None:
 
 @pytest.mark.parametrize("phase", ["", "Pending", "Scheduling", "PreparingTarget"])
 def test_the_source_does_nothing_before_the_target_is_ready(phase: str) -> None:
-    """The guest would be sent to where nobody expects it, and the Migration fail; its deletion is virt-controller's until then."""
+    """The target does not expect the guest yet, so the Migration would fail; until then virt-controller handles its deletion."""
     for deleting in (False, True):
         assert source(a_migration(phase, deleting=deleting), a_running()) == ()
 
@@ -56,7 +56,7 @@ def test_the_target_does_nothing_before_it_is_its_turn(phase: str) -> None:
 
 
 def test_a_launcher_that_has_said_nothing_yet_is_waited_for() -> None:
-    """virt-handler was restarted: what became of the guest is not guessed."""
+    """virt-handler restarted and does not guess the guest's state."""
     for phase in ("PreparingTarget", "TargetReady", "Running"):
         for connected in (False, True):
             unsaid = a_migration(phase, deleting=True)
@@ -81,7 +81,7 @@ def test_nothing_is_asked_of_a_source_that_does_not_answer(state: messages.Migra
         ("failed", False, "Failed"),
         ("failed", True, "Failed"),
         ("cancelled", True, "Cancelled"),
-        ("cancelled", False, "Failed"),  # not by its deletion: nobody asked for it, so it is no cancellation
+        ("cancelled", False, "Failed"),  # without a deletion it is not a cancellation
     ],
 )
 def test_the_source_says_that_the_guest_stayed(state: messages.MigrationState, deleting: bool, phase: str) -> None:
@@ -118,8 +118,8 @@ def test_a_migration_that_never_began_is_cancelled_by_its_deletion() -> None:
     ("launcher", "connected", "gone"),
     [
         (an_ended("shutdown"), False, True),
-        (an_ended("shutdown"), True, False),  # it says so before it exits: there is nothing left to move
-        (a_running(), False, True),  # it could not say so: nobody else would ever end the Migration
+        (an_ended("shutdown"), True, False),  # it reports this before it exits: no guest is left to move
+        (a_running(), False, True),  # it could not report; only this plan ends the Migration
     ],
 )
 def test_a_guest_that_ended_before_it_could_move_fails_its_migration(
@@ -173,14 +173,14 @@ def test_the_target_is_prepared_then_expected_then_offered() -> None:
 
 
 def test_a_target_whose_address_is_known_already_becomes_ready_all_the_same() -> None:
-    """Whoever put it into the status: the source begins when the phase says so."""
+    """The status may contain it early; the source begins only with the phase."""
     migration = a_migration("PreparingTarget", targetAddress="10.0.0.2:8445")
     assert target(migration, a_migrating("prepared", "incoming")) == (plan.OfferAddress("10.0.0.2:8445"),)
 
 
 @pytest.mark.parametrize("phase", ["PreparingTarget", "TargetReady"])
 def test_a_target_whose_launcher_has_ended_is_neither_prepared_nor_offered(phase: str) -> None:
-    """virt-controller sees the end of its pod, and ends the Migration."""
+    """virt-controller sees the pod's end and ends the Migration."""
     prepared = a_migrating("prepared", "incoming").migrations
     for migrations in ((), prepared):
         for relaying in (False, True):
@@ -221,7 +221,7 @@ def test_connections_are_passed_on_once_the_guest_was_released_and_while_its_for
     afterwards = (plan.CloseRelays(),) if phase == "Succeeded" else LOOK_AGAIN
     assert plan.plan_source(left) == (plan.ForwardConnections(ADDRESSES),)
     assert plan.plan_source(replace(left, forwarded=True)) == afterwards
-    assert plan.plan_source(replace(left, migration=a_migration(phase))) == afterwards  # of an older virt-controller: nobody said where to
+    assert plan.plan_source(replace(left, migration=a_migration(phase))) == afterwards  # an older virt-controller did not name the target
     assert plan.plan_source(replace(left, migration=a_migration(phase, targetPodIPs=[]))) == afterwards
     assert plan.plan_source(replace(left, launcher=a_migrating("succeeded", "incoming"))) != (plan.ForwardConnections(ADDRESSES),)
     assert plan.plan_source(replace(left, connected=False)) == ((plan.ForgetMigration(),) if phase == "Succeeded" else LOOK_AGAIN)
@@ -283,7 +283,7 @@ STATES: list[messages.MigrationState | None] = [None, "running", "succeeded", "f
 @pytest.mark.parametrize("deleting", [False, True])
 @pytest.mark.parametrize("phase", ["TargetReady", "Running"])
 def test_at_most_one_side_writes_an_end(phase: str, deleting: bool, state: messages.MigrationState | None) -> None:
-    """What one launcher can say of a migration together with what the other can say at that moment."""
+    """All combinations of reports that the two launchers can make at one moment."""
     here = a_running() if state is None else a_migrating(state)
     there = a_migrating("succeeded" if state == "succeeded" else "prepared", "incoming")
     ends = [
@@ -305,7 +305,7 @@ def test_what_a_launcher_says_later_is_waited_for_a_while() -> None:
         return plan.plan_target(Observed(migration, launcher, connected=True, gone=gone, now=NOW))
 
     assert of(a_running(migrations=(here,))) == (plan.CloseRelays(), *LOOK_AGAIN)
-    assert of(None) == (plan.CloseRelays(), *LOOK_AGAIN)  # virt-handler was restarted
+    assert of(None) == (plan.CloseRelays(), *LOOK_AGAIN)  # virt-handler restarted
     assert of(None, gone=True) == (plan.ForgetMigration(),)
     assert of(a_running(migrations=(replace(here, elapsed_milliseconds=1),))) == (plan.ForgetMigration(),)
     for seconds in (-plan.MEASURE_SECONDS, plan.MEASURE_SECONDS):
@@ -327,7 +327,7 @@ def test_a_broken_connection_is_virt_controllers_to_judge_where_attempts_are_cou
     assert isinstance(action, plan.FailAttempt)
     assert action.message.startswith("the connection to the target broke")
     for migration in (
-        a_migration("Running"),  # of a virt-controller that was older
+        a_migration("Running"),  # of an older virt-controller
         a_migration("Running", attempt=1, deleting=True),
         a_migration("TargetReady", attempt=1),
     ):
@@ -343,7 +343,7 @@ def test_the_end_of_a_target_pod_that_virt_controller_saw_waits_for_this_word() 
 
 
 def test_an_attempt_that_failed_is_over_for_both_sides() -> None:
-    """Its relays end, and its door is closed: whatever arrived is never released, whoever says so."""
+    """Its relays and its target are closed: a guest that arrived there is never released."""
     migration = a_migration("Running", attempt=1, attempts=[BROKE])
     assert source(migration, a_broken()) == (plan.ForgetMigration(), *LOOK_AGAIN)
     for state in ("prepared", "running", "arrived", "succeeded", "failed"):
@@ -382,7 +382,7 @@ def test_nothing_begins_on_a_node_whose_virt_handler_ends_soon() -> None:
     prepared = a_migrating("prepared", "incoming")
     assert leaves(a_migration("TargetReady"), a_running()) == ()
     assert comes(a_migration("PreparingTarget"), prepared) == ()
-    # What has begun goes on.
+    # A begun migration continues.
     assert leaves(a_migration("Running"), a_running()) == (plan.MigrateGuest(),)
     assert leaves(a_migration("Running"), a_migrating("succeeded")) == (plan.RequestRelease(),)
     assert comes(a_migration("Running"), a_migrating("arrived", "incoming"), relaying=False) == (plan.AcceptRelays(),)

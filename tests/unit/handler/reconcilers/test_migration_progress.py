@@ -1,4 +1,4 @@
-"""What is written of a migration's figures, how often, and when it counts as one that does not converge."""
+"""A migration's progress in its status: contents, write rate, and when it counts as not converging."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def planned(known: MigrationStatus, migration: dict[str, Any] | None = None, cou
 
 
 def after(known: MigrationStatus, times: int, migration: dict[str, Any] | None = None, course: Course | None = None) -> Step:
-    """Return the step after so many figures of one kind, the last of which may be written."""
+    """Return the step after ``times`` equal samples; only the last may be written."""
     step, migration = Step(course or Course()), migration or a_migration("Running")
     for number in range(times):
         at = 1000.0 if number == times - 1 else 0.0
@@ -170,7 +170,7 @@ def test_a_guest_that_writes_faster_for_some_seconds_does_not_converge() -> None
 
 
 def test_a_guest_that_writes_as_fast_as_pages_are_sent_does_not_converge_whatever_a_moments_rate_is() -> None:
-    """As QEMU says it of a guest that writes without end: no page is counted twice between two times that it is sent."""
+    """As QEMU reports for a guest with endless writes: it counts each page at most once between two transfers."""
     course, migration, step = Course(), a_migration("Running"), None
     for number, moment in enumerate((4, 1, 3, 4, 2, 4, 4, 3, 4, 4, 4, 4), start=1):
         known = replace(
@@ -261,7 +261,7 @@ def test_a_condition_keeps_those_of_others() -> None:
 
 
 def test_a_condition_is_said_although_the_figures_are_as_before() -> None:
-    """Whoever was restarted has not counted: the figures may be written already when the count is full."""
+    """After a restart the samples are counted again, so the progress may be written before the count is full."""
     known = replace(BEHIND, elapsed_milliseconds=900)
     migration = a_migration("Running", progress=plan.figures(known, NOW - timedelta(seconds=9)))
     step = planned(known, migration, Course(row=plan.SAMPLES - 1))

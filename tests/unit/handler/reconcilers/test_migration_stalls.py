@@ -1,4 +1,4 @@
-"""For how long nothing of a guest has moved."""
+"""How long a migration has transferred nothing."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_each_attempt_has_its_own_time() -> None:
 
 @pytest.mark.parametrize("said", [None, known("failed", memory=1), known("succeeded", memory=1)])
 def test_it_begins_anew_once_nobody_could_tell_or_it_was_over(said: messages.MigrationStatus | None) -> None:
-    """A launcher that was away says nothing of the time in between."""
+    """A launcher that was away reports nothing about the time in between."""
     stalls = Stalls()
     stalls.seconds("m", known(memory=1), 100.0)
     assert stalls.seconds("m", said, 200.0) == 0.0
@@ -61,7 +61,7 @@ def test_it_begins_anew_once_nobody_could_tell_or_it_was_over(said: messages.Mig
 
 
 def test_one_that_was_cancelled_for_it_still_says_for_how_long() -> None:
-    """The cause of its end is told from this."""
+    """The cause of its end uses this."""
     stalls = Stalls()
     stalls.seconds("m", known(memory=1), 100.0)
     assert stalls.seconds("m", known("cancelled", memory=2), 250.0) == 150.0

@@ -1,4 +1,4 @@
-"""A guest that reboots again and again: when it is said, for how long, and that it is told once."""
+"""Reboot loops: when the condition is set, how long it stays, and that its Event comes once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.handler.reconcilers.builders import NOW, a_running, a_vm
 
 
 def after(*seconds: float, first: int = 0) -> Reboots:
-    """Return what is known of a guest that rebooted at these times."""
+    """Return the state for a guest that rebooted at these times."""
     known = reboot_loops.noted(None, first, NOW)
     for number, each in enumerate(seconds, start=1):
         known = reboot_loops.noted(known, first + number, NOW + timedelta(seconds=each))

@@ -1,4 +1,4 @@
-"""Trimming of the machines and Migrations that virt-handler keeps copies of."""
+"""Trimmed copies of the VMs and Migrations in virt-handler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Relays by migration: what one meets stays with it."""
+"""Relays by migration: one relay's faults affect no other."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.unit.controller.virtualtime import run
 
 
 class Faulty(Outgoing):
-    """Relays whose sockets are there, and which then meet something."""
+    """Relays that have their sockets, and then fail."""
 
     def __init__(self, migration_uid: str, fault: Exception | None) -> None:
         self.migration_uid = migration_uid
@@ -39,7 +39,7 @@ def test_what_the_relays_of_one_migration_meet_ends_no_others(fault: Exception, 
                 await relays.open(uid, "pod", Destination("n", "127.0.0.1:1"))
             await asyncio.sleep(10)
             assert told == ["one"]
-            await relays.open("one", "pod", Destination("n", "127.0.0.1:1"))  # anew
+            await relays.open("one", "pod", Destination("n", "127.0.0.1:1"))  # again
             await asyncio.sleep(10)
             assert told == ["one", "one"]
             running.cancel()
@@ -73,7 +73,7 @@ def test_relays_that_are_open_are_not_opened_again_until_they_are_closed() -> No
 
 
 class Unready(Faulty):
-    """Relays whose sockets never are there."""
+    """Relays that never get their sockets."""
 
     async def run(self) -> None:
         await asyncio.Event().wait()

@@ -1,4 +1,4 @@
-"""What an NBD server may say when it is asked for an export: https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md."""
+"""Answers of an NBD server about an export: https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def info(size: int, flags: int = 1, kind: int = 0) -> bytes:
 
 
 class Said:
-    """A writer that remembers."""
+    """A writer that keeps the bytes."""
 
     def __init__(self) -> None:
         self.bytes = b""
@@ -74,4 +74,4 @@ async def test_what_is_no_export_is_told(answer: bytes, words: str) -> None:
         with pytest.raises(NoExport, match=words):
             await ask(answer)
     else:
-        assert (await ask(answer))[0].size == 512  # it is asked no more, however much it says
+        assert (await ask(answer))[0].size == 512  # the client stops reading, however much it sends

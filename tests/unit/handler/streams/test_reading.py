@@ -1,4 +1,4 @@
-"""Bounds of those who wait for what a guest tells, and the part of a launcher's text that is passed on."""
+"""Limits on readers of guest information, and which part of a launcher's text is passed on."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ RIGHT = [
     (Type.DEVICE_DISCONNECT, b""),
 ]
 FILTER = packet(23, b"-1,-1,-1,-1,1\0")
-"""No client sends it, though the protocol would have it."""
+"""No client sends it, although the protocol allows it."""
 SAID = b"".join(packet(kind, body) for kind, body in RIGHT)
 
 
@@ -112,7 +112,7 @@ def test_a_client_has_to_wait_for_the_hello_of_qemu() -> None:
 
 @pytest.mark.parametrize("rest", [1, 2, 3, 5])
 def test_capabilities_of_which_qemu_would_read_less_than_we_are_refused(rest: int) -> None:
-    """QEMU's parser reads whole words: to it the heads behind such a hello would be short ones, and what follows other packets."""
+    """QEMU's parser reads whole words: after such a hello it would expect short headers and misread the packets that follow."""
     cut = packet(Type.HELLO, bytes(64) + b"\xff" * rest, long=False)
     packets = Packets()
     packets.from_guest(hello())

@@ -30,7 +30,7 @@ def packet(kind: int | None, *options: tuple[int, bytes], mac: str = MAC, ciaddr
 
 
 def read(said: Answer | None) -> tuple[int, bytes, dict[int, bytes]]:
-    """Return kind, yiaddr and options of an answer, read by the rules for requests."""
+    """Return kind, yiaddr and options of an answer, parsed by the rules for requests."""
     assert said is not None
     assert len(said.data) >= 300
     assert said.data[0] == 2
@@ -74,7 +74,7 @@ def test_the_guests_address_is_granted(options: list[tuple[int, bytes]], ciaddr:
 
 
 def test_another_address_is_refused_before_everybody() -> None:
-    """After a move from elsewhere the guest asks for what it had (RFC 2131, 4.3.2)."""
+    """After moving here the guest requests its former address (RFC 2131, 4.3.2)."""
     said = answer(packet(message.REQUEST, (50, FOREIGN)), LEASE)
     kind, yiaddr, options = read(said)
     assert (kind, yiaddr, set(options)) == (message.NAK, bytes(4), {53, 54})
@@ -189,7 +189,7 @@ def test_long_options_come_in_parts_and_are_read_as_one() -> None:
 
 
 def test_search_domains_are_names_as_in_dns() -> None:
-    """The example of RFC 3397, section 2, in its meaning: the second name ends as the first does."""
+    """As in the example of RFC 3397, section 2: the second name points to the end of the first."""
     assert message.domain_search(["eng.apple.com.".rstrip("."), "marketing.apple.com"]) == (
         b"\3eng\5apple\3com\0" + b"\x09marketing" + b"\xc0\x04"
     )

@@ -108,6 +108,6 @@ def test_a_guest_is_told_the_address_of_ipam_on_a_further_network_and_nothing_of
     told = (("172.16.0.0/12", "192.168.7.1"),)
     assert found == Lease(lan.mac, "192.168.7.9", "169.254.75.1", "255.255.255.0", 1400, router="", routes=told)
     assert "interface 'lan' has an address that IPAM gave" in lease.not_migratable(both)
-    pods_own = messages.Interface("default", TAP.mac, "tap0", lease=given)  # which the specification tells
+    pods_own = messages.Interface("default", TAP.mac, "tap0", lease=given)  # the specification has it
     for cards in ((TAP, silent), (pods_own,)):
         assert lease.not_migratable(messages.Machine("default", "testvm", "u-1", {}, "qemu", cards)) == ""

@@ -28,7 +28,7 @@ def test_the_hosts_model_is_checked_as_far_as_libvirt_knows_it() -> None:
 
 
 def test_a_card_has_its_address_in_small_letters() -> None:
-    """The guest agent tells addresses so, and interfaces are found by them."""
+    """The guest agent reports lower-case addresses, which identify interfaces."""
     mac = ET.fromstring(to_xml(Definition("ns", "vm", "u", {}, "qemu", (Tap("52:54:00:C0:FF:EE", "tap0"),)))).find("devices/interface/mac")
     assert mac is not None
     assert mac.get("address") == "52:54:00:c0:ff:ee"

@@ -1,4 +1,4 @@
-"""Formats of disks: what a guest wrote never says how its disk is read."""
+"""Formats of disks: a guest's data never decides how its disk is read."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def filled(xml: str, *, accelerator: str = "qemu", found: dict[str, Found] | Non
 
 
 def changes(before: str, after: str) -> list[tuple[str, str]]:
-    """Return which pieces of a text became which, word by word."""
+    """Return the changed pieces of a text, word by word."""
     old, new = (text.replace("'", "\0'\0").replace("<", "\0<").replace(">", ">\0").split("\0") for text in (before, after))
     matcher = difflib.SequenceMatcher(a=old, b=new, autojunk=False)
     return [("".join(old[a:b]), "".join(new[c:d])) for kind, a, b, c, d in matcher.get_opcodes() if kind != "equal"]
@@ -197,7 +197,7 @@ def test_a_cached_disk_cannot_be_migrated() -> None:
     assert "cache none" in filling.not_migratable(document(DISK))
     assert filling.not_migratable(document(DISK.replace("type='raw'", "type='raw' cache='none'"))) == ""
     assert filling.not_migratable(document(DISK.replace("</disk>", "<readonly/></disk>"))) == ""
-    assert filling.not_migratable(document(DISK), ["root"]) == ""  # it is copied
+    assert filling.not_migratable(document(DISK), ["root"]) == ""  # the migration copies it
     assert filling.not_migratable(document(DISK), ["other"])
 
 

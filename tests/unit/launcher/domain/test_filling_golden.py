@@ -1,4 +1,4 @@
-"""The three ways to say what a machine is, held against each other, and what mutations of golden documents do to those who read them."""
+"""The three ways to describe a VM, compared with each other, and effects of mutated golden documents on their readers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ EMPTIED: Final = (
     (r'path="/run/kubevirt/(serial|agent).sock"', r'path="@\1@"'),
     (r'socket="/run/kubevirt/(vnc|spice).sock"', r'socket="@\1@"'),
 )
-"""Places in a golden document, as regular expressions, and the placeholders of which they were made."""
+"""Places in a golden document, as regular expressions, and their original placeholders."""
 REFUSED: Final = {
     "disk-drivers": "/domain/devices/disk[4]/iotune",
     "filesystems": "/domain/devices/filesystem[1]",
@@ -54,11 +54,11 @@ REFUSED: Final = {
     "virtio-video": "/domain/devices/serial[2]/source/@path",
     "vsock": "/domain/devices/vsock",
 }
-"""What typed fields have that XML cannot ask for: the first place, by name of the golden document. A new one is allowed, or is put here."""
+"""Typed fields without an equivalent in XML, each as its first place, by golden document. A new one is allowed, or is added here."""
 
 
 def emptied(name: str) -> str:
-    """Return a golden document with placeholders in its places."""
+    """Return a golden document with placeholders."""
     text = (GOLDEN / f"{name}.xml").read_text()
     for pattern, placeholder in EMPTIED:
         text = re.sub(pattern, placeholder, text)
@@ -66,7 +66,7 @@ def emptied(name: str) -> str:
 
 
 def allowed(given: object, shape: beside.Shape = beside.FIELDS) -> Any:
-    """Return of typed fields those that mean something beside XML."""
+    """Return the typed fields that are allowed next to XML."""
     if isinstance(given, list):
         return [allowed(each, shape) for each in given]
     if not isinstance(given, Mapping) or not shape:
@@ -75,9 +75,9 @@ def allowed(given: object, shape: beside.Shape = beside.FIELDS) -> Any:
 
 
 def standing_beside(name: str) -> dict[str, Any]:
-    """Return what has to stand beside an emptied document."""
+    """Return the fields that an emptied document needs."""
     found: dict[str, Any] = allowed({each: CASES[name].specification.get(each) or {} for each in ("firmware", "devices")})
-    if "disks" in found["devices"]:  # an empty drive has nothing to be filled in: the XML has all of it
+    if "disks" in found["devices"]:  # an empty drive is complete in the XML
         found["devices"]["disks"] = [each for each in found["devices"]["disks"] if "type" in each]
     return found
 
@@ -126,7 +126,7 @@ _NOISE: Final = ("", "", "<", ">", "&", "\0", "\ud800", "<!--", "]]>", "<?x?>", 
 
 
 def mutated(text: str, draw: random.Random, corpus: list[str]) -> str:
-    """Return a document with a few changes: mostly such as leave it XML."""
+    """Return a document with a few changes, most of which leave it valid XML."""
     for _ in range(draw.choice((1, 1, 1, 2, 4))):
         begin, end, by = draw.choice((_other_value, _other_value, _other_element, _nasty_value, _nasty_text, _noise))(text, draw, corpus)
         text = text[:begin] + by + text[end:]
@@ -134,7 +134,7 @@ def mutated(text: str, draw: random.Random, corpus: list[str]) -> str:
 
 
 def _other_value(text: str, draw: random.Random, corpus: list[str]) -> tuple[int, int, str]:
-    """Give an attribute the value that one of its name has in some document."""
+    """Replace an attribute's value with that of an equally named attribute of any document."""
     match = draw.choice(list(_VALUE.finditer(text)) or [None])
     if match is None:
         return 0, 0, ""
@@ -142,7 +142,7 @@ def _other_value(text: str, draw: random.Random, corpus: list[str]) -> tuple[int
 
 
 def _other_element(text: str, draw: random.Random, corpus: list[str]) -> tuple[int, int, str]:
-    """Take an element out, or put one of some document in its place or behind it."""
+    """Remove an element, or insert one of any document in its place or behind it."""
     match = draw.choice(list(_ELEMENT.finditer(text)) or [None])
     if match is None:
         return 0, 0, ""
@@ -166,7 +166,7 @@ def _noise(text: str, draw: random.Random, _corpus: list[str]) -> tuple[int, int
 
 
 def admissible(name: str) -> dict[str, Any]:
-    """Return what stands beside an emptied document, as virt-api wants it: golden documents are of launchers, which ask less."""
+    """Return the fields next to an emptied document as virt-api requires them; golden documents are for launchers, which require less."""
     domain = standing_beside(name)
     container = ((domain.get("firmware") or {}).get("kernelBoot") or {}).get("container") or {}
     if container.get("initrdPath"):
@@ -200,7 +200,7 @@ def errors(text: str, domain: dict[str, Any]) -> list[FieldError]:
 
 
 def definition_of(text: str, domain: dict[str, Any]) -> tuple[Definition, dict[str, Tap]]:
-    """Return what virt-handler and the pod would say of a machine that virt-api admitted: volumes and taps are as it has them."""
+    """Return the definition from virt-handler and the pod for an admitted VM, with matching volumes and taps."""
     read = reading.read(text)
     specification = domain_of({"spec": {"domain": domain, "domainXML": text}})
     blocks = {each.name: Found(block=each.is_block, format="qcow2" if each.format == "qcow2" else "raw") for each in read.disks}
@@ -230,7 +230,7 @@ def test_mutations_are_refused_with_their_places_or_can_be_filled_in(seed: int) 
 
 
 def libvirts_places(filled: str) -> list[str]:
-    """Return what is left of placeholders where libvirt would take them for what they say; in a title they are a title."""
+    """Return placeholders left in places that libvirt interprets; in a title they are plain text."""
     root = ET.fromstring(filled)
     paths = [root.get("type"), *(root.findtext(each) for each in ("name", "uuid", "os/loader", "os/nvram", "os/kernel", "os/initrd"))]
     paths += [root.findtext("sysinfo/system/entry[@name='uuid']")]

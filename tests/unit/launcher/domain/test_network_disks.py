@@ -1,4 +1,4 @@
-"""What names a server is judged again before it becomes XML: virt-launcher believes nobody."""
+"""virt-launcher validates the servers of disks again before it writes them into XML."""
 
 from __future__ import annotations
 

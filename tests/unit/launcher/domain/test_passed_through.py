@@ -1,4 +1,4 @@
-"""Devices of the node: whom a device plugin's variables name, and which of them are believed."""
+"""Devices of the node: which ones a device plugin's variables name, and which are valid."""
 
 from __future__ import annotations
 

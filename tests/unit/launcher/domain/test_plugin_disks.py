@@ -1,4 +1,4 @@
-"""What virt-handler says of a plugin's disk is judged again before it becomes XML."""
+"""virt-launcher validates virt-handler's data about a plugin's disk again before it writes it into XML."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions to guest agents through libvirt: its errors as ours, and an agent that hangs in the way of nothing else."""
+"""Guest agent commands through libvirt: translated errors, and a hanging agent blocks nothing else."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from launcher.hypervisor import translate
 from launcher.hypervisor.connection import LibvirtHypervisor
 from launcher.hypervisor.port import AgentRefused, AgentSilent, OperationInvalid
 
-NAME = "test"  # the domain that libvirt's test driver begins with
+NAME = "test"  # the initial domain of libvirt's test driver
 
 
 def an_error(code: int, domain: int = libvirt.VIR_FROM_QEMU, text: str = "no") -> libvirt.libvirtError:
-    """Return libvirt's error of this code."""
+    """Return libvirt's error with this code."""
     error = libvirt.libvirtError(text)
     error.err = (code, domain, text, 2, text, None, None, -1, -1)
     return error
 
 
 class Agent:
-    """The agent that libvirt's test driver has not: it answers with a text, an error, or what a function returns."""
+    """An agent, which libvirt's test driver lacks: it answers with a text, an error, or a function's result."""
 
     answer: Any = None
 

@@ -1,4 +1,4 @@
-"""State of a guest's agent, whatever comes first: libvirt's event, or the look at its domain."""
+"""The state of a guest's agent, from libvirt's event or from the domain, in either order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors of disks that stop no guest: the last of each, and how often they are worth a look."""
+"""Disk errors that do not stop the guest: the last error of each disk, and how often virt-launcher looks."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_an_error_that_comes_while_the_others_are_gathered_ends_nothing() -> Non
     faults = DiskFaults()
 
     class Targets(dict[str, str]):
-        """In which nothing is looked up but something else fails, as in the thread of libvirt's events."""
+        """Fails on each look-up, as in the thread of libvirt's events."""
 
         def __contains__(self, alias: object) -> bool:
             faults.take("a", f"another beside {alias}", "", ignored=False, now=2.0)

@@ -1,4 +1,4 @@
-"""While libvirtd is away, whoever calls it is told so, in the words that virt-handler takes for a cause that passes."""
+"""While libvirtd is away, its callers get an error that virt-handler treats as transient."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reboots, told from resets, and the like."""
+"""Reboots, distinguished from resets, and similar events."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def test_an_advertisement_says_all_that_a_guest_needs() -> None:
     said = read(answer(asked(bytes(4) + OWN_MAC), SETTINGS))
     assert (said.source, said.destination, said.source_mac) == (ROUTER, GUEST, GATEWAY_MAC)
     assert said.payload[:2] == b"\x86\0"
-    assert said.payload[4:16] == b"\x40\xc0" + (9000).to_bytes(2, "big") + bytes(8)  # hop limit, M and O, router's lifetime
+    assert said.payload[4:16] == b"\x40\xc0" + (9000).to_bytes(2, "big") + bytes(8)  # hop limit, M and O, router lifetime
     assert options(said.payload[16:]) == [
         (1, GATEWAY_MAC),
         (5, b"\0\0" + (1450).to_bytes(4, "big")),

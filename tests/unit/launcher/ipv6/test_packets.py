@@ -19,7 +19,7 @@ def test_what_is_written_is_read_again() -> None:
 
 
 def test_a_checksum_of_zero_is_never_sent() -> None:
-    """It would mean that there is none, which IPv6 does not know (RFC 8200, section 8.1)."""
+    """Zero would mean no checksum, which IPv6 does not allow (RFC 8200, section 8.1)."""
     for number in range(0x10000):
         payload = b"\0\1\0\2\0\x0a\0\0" + number.to_bytes(2, "big")
         if packets.checksum(SOURCE + DESTINATION + b"\0\0\0\x0a\0\0\0\x11" + payload) == 0:
@@ -53,7 +53,7 @@ def test_a_cut_frame_is_none(length: int) -> None:
     ],
 )
 def test_a_frame_with_a_wrong_byte_is_none(at: int, value: int) -> None:
-    """Another kind or version, a longer one, another header, or a checksum that does not fit."""
+    """Another type or version, a longer frame, another header, or a wrong checksum."""
     assert packets.parse(FRAME[:at] + bytes((value,)) + FRAME[at + 1 :]) is None
 
 

@@ -1,6 +1,6 @@
-"""The pod that the tests of its life work with, with short waits.
+"""The pod for the tests of virt-launcher's life, with short waits.
 
-Modules are imported where the pod is made: those whose mutants are run (``make mutants``) may not be there before their tests are.
+Modules are imported where the pod is made: modules with mutants (``make mutants``) must not be loaded before their tests.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ async def world(tmp_path: Path, times: Times) -> AsyncIterator[World]:
 
 @pytest.fixture
 def times() -> Times:
-    """Return the times of the world's parts; a test that needs others gives them as its parameter ``times``."""
+    """Return the times of the world's parts. A test overrides them with its parameter ``times``."""
     from tests.unit.launcher.main.world import QUICK
 
     return QUICK

@@ -63,7 +63,7 @@ RARE = Times(agent_round=60.0, agent_pause=0.0)
 
 
 class Scene:
-    """A guest whose agent is asked."""
+    """A guest with a queried agent."""
 
     def __init__(self, times: Times) -> None:
         self.hypervisor = FakeHypervisor()
@@ -359,7 +359,7 @@ async def test_a_guest_that_is_to_power_off_is_asked_no_more(scene: Scene) -> No
 @pytest.mark.parametrize("times", [dataclasses.replace(RARE, agent_limit=1.0)])
 async def test_an_agent_that_is_slow_is_not_asked_everything(scene: Scene) -> None:
     def slow(_: object) -> object:
-        time.sleep(1.0)  # it is the event loop's clock that counts
+        time.sleep(1.0)  # the event loop's clock counts
         return ANSWERS["guest-get-osinfo"]
 
     scene.hypervisor.answers["guest-get-osinfo"] = slow

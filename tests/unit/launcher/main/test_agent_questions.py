@@ -1,4 +1,4 @@
-"""Decisions about the guest's agent: whether it is asked, which questions, and what came of a round."""
+"""Decisions about the guest's agent: whether to query it, which commands to send, and the result of a round."""
 
 from __future__ import annotations
 

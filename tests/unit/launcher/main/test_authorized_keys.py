@@ -37,7 +37,7 @@ TRIED_AGAIN = dataclasses.replace(OFTEN, keys_retry=0.02)
 
 
 class Scene:
-    """A guest whose agent sets keys."""
+    """A guest with an agent that sets keys."""
 
     def __init__(self, directory: Path, times: Times) -> None:
         self.secrets = directory

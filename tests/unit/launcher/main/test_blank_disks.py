@@ -1,4 +1,4 @@
-"""Blank disks in claims, on a real directory: made whole or not at all, once, and never over what is there."""
+"""Blank disks in claims, in a real directory: created completely or not at all, once, and never over existing data."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_start_after_one_that_was_killed_finds_no_half_disk(claim: Path, at: C
 
     if at is os.unlink:
         assert (claim / "disk.img").read_bytes() == b"the guest's"
-        (claim / "disk.img").unlink()  # its other name must not bring back what the guest wrote
+        (claim / "disk.img").unlink()  # its other name must not bring back the guest's writes
         blank_disks.create(specification())
     assert (claim / "disk.img").read_bytes() == bytes(3 * MIB)
     assert [each.name for each in claim.iterdir()] == ["disk.img"]
@@ -91,7 +91,7 @@ def test_a_disk_that_another_pod_is_creating_is_waited_for(claim: Path) -> None:
 
 
 def test_of_two_that_create_one_the_first_one_counts(claim: Path) -> None:
-    """The other fills the claim without asking for a lock, between our look and our link."""
+    """The other one fills the claim without a lock, between our check and our link."""
     with system_calls.at(os.link, lambda: (claim / "disk.img").write_bytes(b"theirs")):
         blank_disks.create(specification())
     assert (claim / "disk.img").read_bytes() == b"theirs"
@@ -99,7 +99,7 @@ def test_of_two_that_create_one_the_first_one_counts(claim: Path) -> None:
 
 
 def test_a_file_that_took_the_place_of_a_left_one_is_not_removed(claim: Path) -> None:
-    """Between opening what was left and locking it, its owner finished, and a third began."""
+    """Between our open and our lock of the leftover, its owner finished and a third process began."""
     (claim / "disk.img.new").write_bytes(b"")
     third: list[Any] = []
 

@@ -1,4 +1,4 @@
-"""Looks at the server that tells the guest its addresses."""
+"""Supervision of the guest's DHCP server."""
 
 from __future__ import annotations
 

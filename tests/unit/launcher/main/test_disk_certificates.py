@@ -1,4 +1,4 @@
-"""Certificates for NBD servers: where they are written, and what is told of those that are none. Servers are asked by tests on the host."""
+"""Certificates for NBD servers: where virt-launcher writes them, and messages for invalid ones. Host tests use real servers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ VALUES = {"ca-cert.pem": b"authority", "client-cert.pem": b"certificate", "clien
 
 
 class Commands(Children):
-    """Instead of a process: it notes what is asked, and answers as a server that is as it should be, fails, or hangs."""
+    """Replaces a process: records the calls, and answers like a correct, failing or hanging server."""
 
     def __init__(self, said: str = "", *, hangs: bool = False) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class Commands(Children):
 
 @pytest.fixture
 def directories(tmp_path: Path, pod_directories: Callable[..., None]) -> tuple[Path, Path]:
-    """Return where the Secret is mounted, and where the certificates are to be."""
+    """Return the Secret's mount and the directory for the certificates."""
     pod_directories(NBD_TLS=tmp_path / "secret", NBD_CERTIFICATES=tmp_path / "certificates")
     return tmp_path / "secret", tmp_path / "certificates"
 

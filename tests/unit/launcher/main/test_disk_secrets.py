@@ -1,4 +1,4 @@
-"""Logins to servers of disks: what libvirtd is told, and what people are shown."""
+"""Logins to servers of disks: values for libvirtd, and values shown to users."""
 
 from __future__ import annotations
 

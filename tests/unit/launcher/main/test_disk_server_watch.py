@@ -1,4 +1,4 @@
-"""Whether a guest goes on: only what the servers of disks stopped, and once all of them answer."""
+"""Whether a guest resumes: only after pauses by disk servers, and once all of them answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers of disks that do not answer: a start that waits for them, and a guest that goes on once they do."""
+"""Disk servers that do not answer: the start waits for them, and a paused guest resumes once they answer."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def test_a_guest_goes_on_when_all_servers_that_stopped_it_are_back(world: 
     answers.connected = [10809, 3260]
     answers.ports = set()
     await asyncio.sleep(0.05)
-    assert world.status.servers_silent == ()  # whoever has a connection need not be asked
+    assert world.status.servers_silent == ()  # an open connection proves that the server answers
 
     answers.connected = []
     await world.until(lambda: world.status.servers_silent == ("data", "unit"))
@@ -111,13 +111,13 @@ async def test_a_disk_at_a_plugins_socket_is_waited_for_and_looked_at_as_those_o
 
 
 def test_a_socket_counts_only_while_somebody_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)  # sun_path is short, paths of tests are long
+    monkeypatch.chdir(tmp_path)  # sun_path is short, and paths of tests are long
     assert not NETWORK.listens("nbd.sock")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind("nbd.sock")
         assert not NETWORK.listens("nbd.sock")
         listener.listen(1)
-        assert [NETWORK.listens("nbd.sock") for _ in range(5)] == [True] * 5  # those that nobody accepts fill its queue
+        assert [NETWORK.listens("nbd.sock") for _ in range(5)] == [True] * 5  # unaccepted connections fill its queue
     assert not NETWORK.listens("nbd.sock")
 
 
@@ -130,7 +130,7 @@ def test_a_disk_that_a_plugin_put_into_the_pod_as_a_file_has_no_server() -> None
 
 
 def stop(world: World, *errors: tuple[str, str]) -> None:
-    """Have errors of disks stop the guest."""
+    """Stop the guest with disk errors."""
     world.hypervisor.domains[NAME] = dataclasses.replace(world.hypervisor.domains[NAME], disk_errors=errors)
     world.hypervisor.become(NAME, State.PAUSED, "I/O error")
 
@@ -148,6 +148,6 @@ def stop(world: World, *errors: tuple[str, str]) -> None:
     ],
 )
 def test_only_established_connections_count(tables: list[str], missing: set[str]) -> None:
-    """The tables are those of proc_pid_net(5): remote address and port in hexadecimal, and 01 for a connection that is established."""
+    """Tables as in proc_pid_net(5): remote address and port in hexadecimal, and 01 for an established connection."""
     endpoints = {"a": (("one.example", 10809),), "b": (("two.example", 10809),), "c": (("192.0.2.1", 3260),)}
     assert set(disk_servers.disconnected(endpoints, tables)) == missing

@@ -1,4 +1,4 @@
-"""Files of disks before a start, on a real directory: what grows, by how much, and what is told of files that are not virt-launcher's."""
+"""Disk files before a start, in a real directory: which ones grow, by how much, and messages for files of other owners."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state of firmware and TPM: made once, kept, and never believed."""
+"""State of firmware and TPM: created once, kept, and never trusted."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ KEPT_TPM = {"firmware": STATE, "devices": {"tpm": {"persistent": True}}}
 
 
 class Commands(Children):
-    """Instead of a process that takes a second: it makes what swtpm_setup makes, by the same rules."""
+    """Replaces a process of one second: it creates swtpm_setup's files by the same rules."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ def volumes(tmp_path: Path, pod_directories: Callable[..., None]) -> Path:
 
 @pytest.fixture
 def prepare(volumes: Path) -> Prepare:
-    """Return what has the state of a machine at hand, with UEFI's own files where the test has them."""
+    """Return a function that prepares a VM's state, with UEFI's files from the test."""
 
     def prepare(specification: Mapping[str, Any], commands: Children | None = None, uid: str = "u-1") -> None:
         ovmf = PurePosixPath(volumes / "ovmf")
@@ -188,7 +188,7 @@ def test_a_directory_of_somebody_else_is_refused(volumes: Path, prepare: Prepare
         (volumes / "claim/u-1").mkdir()
         os.chown(volumes / "claim/u-1", 65534, -1)
         uid = "u-1"
-    else:  # who cannot give a directory away finds root's
+    else:  # without the right to change owners it stays root's
         pod_directories(STATE=Path("/"))
         uid = "usr"
     with pytest.raises(StateUnusable, match="belongs to user"):

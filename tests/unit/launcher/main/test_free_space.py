@@ -1,4 +1,4 @@
-"""A guest that stands still for want of room is let go on when there is some; disks that fail under one that goes on are told."""
+"""A guest paused by a full disk resumes when there is space; disk errors of a running guest are reported."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_guest_that_ran_for_a_while_begins_anew_and_one_that_stops_again_soon_
         ({"data": ENOUGH_BYTES}, 10.0, True),
         ({"data": ENOUGH_BYTES}, 9.9, False),
         ({"data": ENOUGH_BYTES - 1}, 10.0, False),
-        ({"other": 0}, 10.0, True),  # a device, of which nobody knows how full it is
+        ({"other": 0}, 10.0, True),  # on a device with unknown free space
         ({"data": ENOUGH_BYTES, "more": 0}, 10.0, False),
     ],
 )
@@ -101,9 +101,9 @@ def test_an_error_is_told_as_long_as_it_means_anything(full: bool, rooms: dict[s
         ("I/O error", {}, {"data": ENOUGH_BYTES - 1}, {"data": 110.0}),
         ("I/O error", {"data": 108.0}, {"data": ENOUGH_BYTES - 1}, {"data": 110.0}),
         ("I/O error", {}, {"data": ENOUGH_BYTES}, {}),
-        ("I/O error", {"data": 108.0}, {"data": ENOUGH_BYTES}, {"data": 108.0}),  # there was none when it happened
-        ("I/O error", {"data": 97.0}, {"data": ENOUGH_BYTES}, {"data": 97.0}),  # nor, as far as anybody knows, here
-        ("I/O error", {"data": 96.9}, {"data": ENOUGH_BYTES}, {}),  # that was another one
+        ("I/O error", {"data": 108.0}, {"data": ENOUGH_BYTES}, {"data": 108.0}),  # it had no space when it failed
+        ("I/O error", {"data": 97.0}, {"data": ENOUGH_BYTES}, {"data": 97.0}),  # as far as known, none here either
+        ("I/O error", {"data": 96.9}, {"data": ENOUGH_BYTES}, {}),  # that was another error
         ("I/O error", {}, {}, {}),
         (NO_SPACE, {}, {"data": ENOUGH_BYTES}, {"data": 110.0}),
     ],
@@ -135,7 +135,7 @@ def times() -> Times:
 
 @pytest.fixture
 def storage(world: World, overlays: Path) -> dict[str, int]:
-    """Return what the file systems of disks have left."""
+    """Return the free bytes of the disks' file systems."""
     (overlays / "data.qcow2").touch()
     world.free["data"] = 0
     return world.free
@@ -145,13 +145,13 @@ DISKLESS = dataclasses.replace(MACHINE, domain={"memory": {"guest": "128Mi"}, "d
 
 
 def stop(world: World, *errors: tuple[str, str]) -> None:
-    """Have errors of disks stop the guest."""
+    """Stop the guest with disk errors."""
     world.hypervisor.domains[NAME] = dataclasses.replace(world.hypervisor.domains[NAME], disk_errors=errors)
     world.hypervisor.become(NAME, State.PAUSED, "I/O error")
 
 
 async def looks(world: World) -> None:
-    """Wait until it is known that the guest stands still, and look twice."""
+    """Wait until virt-launcher knows that the guest is paused, then look twice."""
     known = world.domain._watch.record
     await world.until(lambda: known.known.domain is not None and bool(known.known.domain.disk_errors))
     for _ in range(2):
@@ -169,7 +169,7 @@ async def test_a_guest_may_go_on_once_there_is_room_and_is_offered_that_again_wh
 
     storage["data"] = ENOUGH_BYTES
     await world.until(lambda: world.status.has_room)
-    assert world.hypervisor.domains[NAME].state is State.PAUSED  # whether anybody paused the machine is not known here
+    assert world.hypervisor.domains[NAME].state is State.PAUSED  # whether a user paused the VM is unknown here
     await world.domain.handle(messages.Resume())
     assert (world.hypervisor.domains[NAME].state, world.status.has_room) == (State.RUNNING, False)
 

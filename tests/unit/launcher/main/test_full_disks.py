@@ -1,4 +1,4 @@
-"""What a look at the free space of disks comes to. What tries, errors and file systems mean is in ``test_free_space``."""
+"""Decisions from the free space of disks. ``test_free_space`` explains tries, errors and file systems."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STANDS = Failing({}, frozenset({"root"}))
     ("tries", "free", "stands", "offer"),
     [
         (Tries(), {"root": ENOUGH_BYTES}, True, True),
-        (Tries(), {}, True, True),  # nothing says that there is none
+        (Tries(), {}, True, True),  # nothing shows a lack of space
         (Tries(), {"root": ENOUGH_BYTES - 1}, True, False),
         (Tries(), {"root": ENOUGH_BYTES}, False, False),
         (Tries(offered=True), {"root": ENOUGH_BYTES}, True, False),

@@ -1,4 +1,4 @@
-"""The XML that libvirt was given, as it is told."""
+"""Reports of the XML that libvirt got."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the importer reports, and what its end means."""
+"""The importer's reports, and the meaning of its exit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Imports as the launcher carries them out, with programs in the importer's place that say what it might."""
+"""Imports by the launcher, with test programs in place of the importer."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def a_machine(*names: str, **given: Any) -> messages.Machine:
 
 
 class Pod:
-    """The imports of a pod, and what is known of them."""
+    """The imports of a pod and their state."""
 
     def __init__(self, directory: Path) -> None:
         self.directories = Directories(directory / "disks", directory / "devices", directory / "secrets", directory / "authorities")
@@ -46,7 +46,7 @@ class Pod:
         )
 
     def play(self, program: str) -> None:
-        """Have this program run in the importer's place from now on."""
+        """Run this program in place of the importer."""
         self.program.with_suffix(".new").write_text(program)
         self.program.with_suffix(".new").rename(self.program)
 

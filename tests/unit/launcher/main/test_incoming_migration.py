@@ -12,17 +12,17 @@ from launcher.protocol import messages
     ("known", "state", "reason", "then"),
     [
         ("prepared", State.PAUSED, "migrating", "running"),
-        ("prepared", State.PAUSED, "user", "arrived"),  # it came while nobody looked
+        ("prepared", State.PAUSED, "user", "arrived"),  # it arrived between two looks
         ("prepared", State.RUNNING, "unpaused", "succeeded"),
         ("running", State.PAUSED, "migrating", "running"),
         ("running", State.PAUSED, "user", "arrived"),
         ("arrived", State.PAUSED, "user", "arrived"),
-        ("running", State.SHUTDOWN, "unknown", "running"),  # libvirt ends the QEMU of a migration that was aborted
+        ("running", State.SHUTDOWN, "unknown", "running"),  # libvirt ends the QEMU of an aborted migration
         ("arrived", State.SHUTDOWN, "unknown", "arrived"),
         ("running", State.PAUSED, "shutting down", "running"),
         ("arrived", State.RUNNING, "unpaused", "succeeded"),
         ("arrived", State.PMSUSPENDED, "unknown", "succeeded"),
-        ("running", State.NOSTATE, "unknown", "running"),  # of a later libvirt
+        ("running", State.NOSTATE, "unknown", "running"),  # from a later libvirt
         ("failed", State.PAUSED, "user", "failed"),
         ("cancelled", State.PAUSED, "user", "cancelled"),
     ],

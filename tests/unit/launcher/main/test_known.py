@@ -1,4 +1,4 @@
-"""Effects of each fact on what is known: one line of a table per transition."""
+"""Effects of each fact on the state: one table row per transition."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ ENDING = Ending("shutdown", "the guest powered off", time=1.0)
 INCOMING = MigrationStatus("m1", "incoming", "prepared")
 OUTGOING = MigrationStatus("m1", "outgoing", "running")
 STARTED = Known(Status(3, started=True), MACHINE, RUNNING, Run(ran=True))
-"""A guest that runs."""
+"""A running guest."""
 LEAVING = Known(Status(3, started=True, migrations=(OUTGOING,)), MACHINE, RUNNING, Run(ran=True))
 ENDED = Known(Status(3, started=True, ending=ENDING), MACHINE, OFF, Run(ran=True), over=True)
 
 
-def target(state: messages.MigrationState = "prepared", **also: Any) -> Known:  # members of Known
+def target(state: messages.MigrationState = "prepared", **also: Any) -> Known:  # as members of Known
     return Known(Status(3, migrations=(dataclasses.replace(INCOMING, state=state),)), MACHINE, **also)
 
 
@@ -41,7 +41,7 @@ def state_of(found: Known) -> str:
     return found.status.migrations[-1].state
 
 
-# --- what is read from it ---
+# --- values read from it ---
 
 
 def test_a_domain_has_the_name_of_its_machine() -> None:
@@ -156,7 +156,7 @@ def test_qemus_last_words_are_part_of_an_ending() -> None:
     assert known.with_log(STARTED, ("no disk",)) == STARTED
 
 
-# --- looks at the domain ---
+# --- observations of the domain ---
 
 
 def described(seen: Observation, detail: str = "") -> messages.DomainStatus:

@@ -1,4 +1,4 @@
-"""The pauses between libvirtds: doubled while they end soon, and begun anew after one that lived."""
+"""Pauses between starts of libvirtd: doubled while it ends early, reset after a long life."""
 
 from __future__ import annotations
 

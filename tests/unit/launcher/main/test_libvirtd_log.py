@@ -51,7 +51,7 @@ async def test_what_is_forwarded_is_marked_and_cut_and_nobody_reads_afterwards(c
                 await asyncio.sleep(0.01)
                 told += capfd.readouterr().err
     assert told == "libvirtd: QEMU ended\nlibvirtd: " + "x" * libvirtd_log.MAX_LINE + "\n"
-    assert not loop.remove_reader(reader)  # the next file of that number is somebody else's
+    assert not loop.remove_reader(reader)  # the next file with that number belongs to another part
 
 
 def _same_pipe(one: int, other: int) -> bool:

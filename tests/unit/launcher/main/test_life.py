@@ -21,7 +21,7 @@ OFF = Observation("d", "u", "qemu", State.SHUTOFF, "shutdown")
 
 
 SWITCHING = Observation("d", "u", "qemu", State.PAUSED, "migrating")
-"""A source's domain whose memory has gone over: libvirt paused it."""
+"""A source's domain whose memory was transferred: libvirt paused it."""
 
 
 def stopping(deadline: float = 10, attempts: int = 0, last_attempt: float = float("-inf"), since: float = 4.5) -> Stopping:
@@ -43,7 +43,7 @@ def stopping(deadline: float = 10, attempts: int = 0, last_attempt: float = floa
         (Observation("d", "u", "qemu", State.PAUSED, "I/O error"), stopping(), Step.RESUME),
         (Observation("d", "u", "qemu", State.PAUSED, "watchdog"), stopping(), Step.RESUME),
         (Observation("d", "u", "qemu", State.PMSUSPENDED, "unknown"), stopping(), Step.RESUME),
-        (SWITCHING, stopping(), Step.PRESS_BUTTON),  # a migration ended, and libvirt has not said how
+        (SWITCHING, stopping(), Step.PRESS_BUTTON),  # a migration ended, and libvirt has not reported how
         (Observation("d", "u", "qemu", State.RUNNING, "user"), stopping(), Step.PRESS_BUTTON),
         (Observation("d", "u", "qemu", State.SHUTDOWN, "user"), stopping(), Step.WAIT),
         (RUNNING, stopping(5), Step.DESTROY),

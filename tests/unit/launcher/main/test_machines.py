@@ -1,4 +1,4 @@
-"""Facts that follow from the machine alone."""
+"""Facts that follow from the VM alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sources of which no disk is made; the disks that are made are read back by tests on the host."""
+"""Sources without a generated disk; host tests read back the generated ones."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def make(
 
 
 class Commands(Children):
-    """Instead of a process: it notes what an image would be made of."""
+    """Replaces a process: records the contents of the image."""
 
     def __init__(self, *, fails: bool = False) -> None:
         super().__init__()

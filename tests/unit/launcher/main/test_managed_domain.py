@@ -158,7 +158,7 @@ async def test_sigterm_ends_what_is_being_made_however_long_it_would_take(world:
 
 
 async def test_sigterm_waits_for_no_libvirtd_that_is_to_tidy_up_after_a_failed_start(world: World) -> None:
-    """Before, for a minute: the stop waited for the start, and the start for libvirtd."""
+    """Otherwise the stop would wait for the start, and the start for libvirtd, for a minute."""
 
     async def away(_destroy: Call) -> None:
         raise Unavailable("libvirtd is away")
@@ -514,7 +514,7 @@ async def test_two_migrations_at_once_are_refused(world: World) -> None:
 
 @pytest.mark.parametrize("by", ["request", "signal"])
 async def test_a_guest_that_is_shut_down_is_not_migrated(world: World, by: str) -> None:
-    """It would arrive where nobody knows that it is to end, or end in the middle of its way."""
+    """It would arrive at a target that expects it to run, or end in mid-migration."""
     await world.domain.handle(SYNC)
     if by == "request":
         await world.domain.handle(messages.Shutdown(30.0))
@@ -574,7 +574,7 @@ async def test_sigterm_during_a_migration_aborts_it_first(world: World) -> None:
 
 
 async def test_sigterm_while_libvirt_confirms_presses_no_button_and_ends_well(world: World) -> None:
-    """The domain is complete on the target and paused here; what was last observed may say that it runs."""
+    """The domain is complete on the target and paused here; the last observation may still say that it runs."""
     await migrating(world)
     world.hypervisor.domains[NAME] = dataclasses.replace(world.hypervisor.domains[NAME], state=State.PAUSED, reason="migrating")
 
@@ -586,14 +586,14 @@ async def test_sigterm_while_libvirt_confirms_presses_no_button_and_ends_well(wo
     await asyncio.sleep(0.1)
     world.hypervisor.end_migration(NAME)
     await world.ends("migrated")
-    after = world.hypervisor.calls[world.hypervisor.calls.index("resume") + 1 :]  # of the start
+    after = world.hypervisor.calls[world.hypervisor.calls.index("resume") + 1 :]  # by the start
     assert not {"press power button", "ask agent", "destroy", "resume"} & set(after)
 
 
 async def test_sigterm_acts_on_what_is_so_now(world: World) -> None:
     await world.domain.handle(SYNC)
     domain = world.hypervisor.domains[NAME]
-    world.hypervisor.domains[NAME] = dataclasses.replace(domain, state=State.SHUTOFF, reason="shutdown")  # and no event tells
+    world.hypervisor.domains[NAME] = dataclasses.replace(domain, state=State.SHUTOFF, reason="shutdown")  # without an event
     world.domain.terminate()
     await world.ends("shutdown-requested")
     assert "press power button" not in world.hypervisor.calls
@@ -619,7 +619,7 @@ async def test_a_domain_that_libvirt_left_paused_without_an_outcome_goes_on_here
 
 
 async def test_a_migration_that_goes_on_without_us_is_waited_for(world: World) -> None:
-    """The connection to libvirtd broke, libvirtd did not."""
+    """The connection to libvirtd broke, not libvirtd."""
     await migrating(world)
 
     async def progress(_progress: Call) -> Progress | None:
@@ -724,7 +724,7 @@ async def test_nothing_but_a_release_resumes_a_domain_that_arrived(world: World)
 
 
 async def test_a_domain_that_is_gone_when_it_is_to_be_released_ends_the_pod(world: World) -> None:
-    """It left the source: nobody else would ever say that the guest has ended."""
+    """It left the source: no other component would report the guest's end."""
     await arrived(world)
     world.hypervisor.vanish(NAME)
     await world.until(lambda: state_of(world) == "failed")
@@ -785,7 +785,7 @@ async def test_a_release_that_libvirt_could_not_carry_out_can_be_repeated(world:
 
 
 async def test_a_release_whose_answer_is_lost_has_succeeded_where_the_guest_runs(world: World) -> None:
-    """libvirtd is gone once it let the domain run: a guest that runs here would be taken for one that nobody may have."""
+    """libvirtd ends after it resumed the domain: the running guest must not count as one to discard."""
     await arrived(world)
 
     async def lost(resume: Call) -> None:
@@ -883,7 +883,7 @@ async def test_without_addresses_no_guest_is_started(world: World) -> None:
 async def test_nothing_is_broken_off_where_nobody_can_tell_the_pods_memory(world: World) -> None:
     await migrating(world)
     looks = world.hypervisor.calls.count("progress") + 10
-    await world.until(lambda: world.hypervisor.calls.count("progress") > looks)  # as often as at the memory
+    await world.until(lambda: world.hypervisor.calls.count("progress") > looks)  # as often as during the memory phase
     assert world.hypervisor.migrating
     assert "abort" not in world.hypervisor.calls
 

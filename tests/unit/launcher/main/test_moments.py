@@ -1,4 +1,4 @@
-"""Requests and events that arrive in the very moment in which something else is done."""
+"""Requests and events that arrive at the same moment as another action."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def refused(world: World, request: messages.Action) -> RequestRefused:
 
 @pytest.mark.parametrize("request_", [messages.Sync(SYNC.machine, paused=True), SYNC, PREPARE], ids=["paused", "running", "target"])
 async def test_a_sigterm_at_the_last_moment_of_what_is_being_made_ends_the_pod(world: World, request_: messages.Action) -> None:
-    """Before, it was forgotten: nothing was waited for any more that it could have broken off."""
+    """Otherwise it is lost: no wait is left that it could interrupt."""
 
     async def and_sigterm(call: Call) -> None:
         await call()
@@ -58,7 +58,7 @@ async def test_a_sigterm_at_the_moment_in_which_a_start_fails_waits_for_no_libvi
 
 
 async def test_a_second_sigterm_changes_nothing(world: World) -> None:
-    """Before, a RuntimeError out of the signal's handler."""
+    """Otherwise the signal handler raises a RuntimeError."""
     creating = asyncio.Event()
 
     async def hanging(_create: Call) -> None:
@@ -81,7 +81,7 @@ async def test_a_second_sigterm_changes_nothing(world: World) -> None:
 
 @pytest.mark.parametrize("times", [dataclasses.replace(QUICK, release=0.02)])
 async def test_a_copy_that_is_being_released_is_not_destroyed(world: World) -> None:
-    """It is the only one by then: the source's QEMU is gone. Before, it was, and the guest had no grace period."""
+    """It is the only copy by then, because the source's QEMU has ended; destroying it would deny the guest its grace period."""
     await world.domain.handle(messages.PrepareMigrationTarget("m1", dataclasses.replace(SYNC.machine, grace_seconds=30.0)))
     world.hypervisor.become(NAME, State.PAUSED, "user")
     await world.until(lambda: state_of(world) == "arrived")
@@ -107,7 +107,7 @@ async def test_a_copy_that_is_being_released_is_not_destroyed(world: World) -> N
 
 @pytest.mark.parametrize("times", [dataclasses.replace(QUICK, release=20.0)])
 async def test_a_copy_that_arrived_while_libvirtd_was_away_is_not_taken_for_one_that_never_came(world: World) -> None:
-    """It may be the only one by then. Before, the target ended at once, on the word of the last look that had succeeded."""
+    """It may be the only copy by then; the last successful observation is too old to end the target."""
     await world.domain.handle(messages.PrepareMigrationTarget("m1", dataclasses.replace(SYNC.machine, grace_seconds=30.0)))
     await asyncio.sleep(0.03)
     world.hypervisor.connect(connected=False)
@@ -133,7 +133,7 @@ async def test_a_target_whose_libvirtd_stays_away_ends_when_its_grace_period_doe
 @pytest.mark.parametrize("times", [dataclasses.replace(QUICK, give_up=0.1)])
 @pytest.mark.parametrize("call", ["destroy", "observe"])
 async def test_a_libvirtd_that_hangs_is_given_up_like_one_that_fails(world: World, call: str) -> None:
-    """Before, the stop hung with it, half a minute for each question, and the kubelet killed the pod before it could say how it ended."""
+    """Otherwise the stop hangs for half a minute per call, and the kubelet kills the pod before it reports its end."""
     await world.domain.handle(messages.Sync(dataclasses.replace(SYNC.machine, grace_seconds=0.1)))
     world.hypervisor.intercept(call, hangs)
     world.domain.terminate()
@@ -175,7 +175,7 @@ async def test_a_guest_that_is_paused_at_the_moment_in_which_it_stays_runs_again
 
 
 async def test_a_guest_that_stays_and_runs_again_is_not_paused_by_a_request_of_that_moment(world: World) -> None:
-    """Nobody would let it run again: its migration is over."""
+    """No component would resume it: its migration is over."""
     await leaving(world)
     await world.domain.handle(messages.PauseForMigration("m1"))
     async with asyncio.TaskGroup() as group:

@@ -1,4 +1,4 @@
-"""What a look at a domain that is being migrated means, and how its migration ended."""
+"""Observations of a migrating domain, and the migration's result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How passt is started: its command, and that of the program that it is started by."""
+"""The command lines of passt and of the program that starts it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory that the container may still take, by the files of both versions of cgroups."""
+"""Memory that the container may still use, from the files of both cgroup versions."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_system_without_cgroups(tmp_path: Path) -> None:
 
 
 def test_a_path_with_colons_of_a_controller_beside_another(tmp_path: Path, own: Path) -> None:
-    """As systemd's driver of a runtime without it names them."""
+    """As named by the systemd cgroup driver of a container runtime."""
     own.write_text("4:hugetlb,memory:/kubepods.slice:cri-containerd:c1\n")
     put(
         tmp_path / "fs/memory/kubepods.slice:cri-containerd:c1",

@@ -1,4 +1,4 @@
-"""The way of a guest to being off: what a SIGTERM asks for, grace periods, and the next step."""
+"""Powering a guest off: effects of SIGTERM, grace periods, and the next step."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ ENDING = Ending("shutdown", "the guest powered off", time=1.0)
 INCOMING = MigrationStatus("m1", "incoming", "prepared")
 OUTGOING = MigrationStatus("m1", "outgoing", "running")
 STARTED = Known(Status(3, started=True), MACHINE, RUNNING, Run(ran=True))
-"""A guest that runs."""
+"""A running guest."""
 LEAVING = Known(Status(3, started=True, migrations=(OUTGOING,)), MACHINE, RUNNING, Run(ran=True))
 ENDED = Known(Status(3, started=True, ending=ENDING), MACHINE, OFF, Run(ran=True), over=True)
 
 
-def target(state: messages.MigrationState = "prepared", **also: Any) -> Known:  # members of Known
+def target(state: messages.MigrationState = "prepared", **also: Any) -> Known:  # as members of Known
     return Known(Status(3, migrations=(dataclasses.replace(INCOMING, state=state),)), MACHINE, **also)
 
 
@@ -71,7 +71,7 @@ def test_the_shortest_grace_period_of_a_guest_that_ran_counts(before: Known, gra
 
 
 def test_the_shortest_grace_period_that_was_given_is_told() -> None:
-    """By it virt-handler knows, after its own restart too, whether a shorter one has to be sent."""
+    """From it virt-handler, also after its own restart, decides whether to send a shorter one."""
     found, told = STARTED, []
     for seconds in (900.0, 3.0, 30.0, 0.0):
         found = power_off.requested(found, seconds, 100.0)
@@ -92,17 +92,17 @@ SOON = Stopping(100.0, 4.0)
 @pytest.mark.parametrize(
     ("now", "fresh", "operating", "expected"),
     [
-        (STARTED, True, False, Step.WAIT),  # nobody asked
+        (STARTED, True, False, Step.WAIT),  # no stop was requested
         (dataclasses.replace(ENDED, stopping=LATE, domain=RUNNING), True, False, Step.WAIT),
         (dataclasses.replace(STARTED, stopping=SOON), True, False, Step.PRESS_BUTTON),
         (dataclasses.replace(STARTED, stopping=SOON), True, True, Step.PRESS_BUTTON),
         (dataclasses.replace(STARTED, stopping=SOON), False, False, Step.WAIT),
         (dataclasses.replace(STARTED, stopping=LATE), False, False, Step.WAIT),
         (dataclasses.replace(STARTED, stopping=Stopping(5 - TIMES.give_up, 0.0)), False, False, Step.GIVE_UP),
-        (dataclasses.replace(STARTED, stopping=SOON, domain=None), True, False, Step.WAIT),  # how it ended is found by a look
+        (dataclasses.replace(STARTED, stopping=SOON, domain=None), True, False, Step.WAIT),  # an observation finds out how it ended
         (dataclasses.replace(LEAVING, stopping=SOON), True, False, Step.ABORT_MIGRATION),
         (target(stopping=SOON), True, False, Step.END),
-        (target(stopping=SOON), False, False, Step.WAIT),  # something may have come since
+        (target(stopping=SOON), False, False, Step.WAIT),  # it may have arrived since
         (target(stopping=Stopping(5.5, 0.0)), False, False, Step.WAIT),
         (target(stopping=Stopping(5.0, 0.0)), False, False, Step.END),
         (target(stopping=LATE), False, False, Step.END),
@@ -126,7 +126,7 @@ def test_the_next_step_follows_from_all_that_is_known(now: Known, *, fresh: bool
         (None, None),
         (Stopping(5.5, 0.0), 5.5),
         (Stopping(5.0, 0.0), 5.0 + TIMES.give_up),
-        (Stopping(-10.0, -10.0), TIMES.give_up - 10.0),  # nothing is asked of libvirt any more
+        (Stopping(-10.0, -10.0), TIMES.give_up - 10.0),  # libvirt gets no more calls
     ],
 )
 def test_libvirt_is_waited_for_until_the_next_measure(stopping: Stopping | None, until: float | None) -> None:

@@ -1,4 +1,4 @@
-"""QEMU's log: what a guest may do to it, and what is read of it all the same."""
+"""QEMU's log: reading it despite a hostile guest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked of Ceph clusters before the start, and what is told of their answers. Clusters are asked by tests on the host."""
+"""Checks of Ceph images before the start, and messages for the answers. Host tests use real clusters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Listeners that hear of a change, and the moment at which they do."""
+"""Listeners of changes, and when they are called."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def test_the_answer_to_a_destruction_says_that_the_guest_is_off(world: Wor
 
 @pytest.mark.parametrize("times", [dataclasses.replace(QUICK, look=60.0)])
 async def test_an_event_is_looked_at_once(world: World) -> None:
-    """Or virt-launcher would ask libvirtd without a pause from the first event on."""
+    """Otherwise virt-launcher would query libvirtd without a pause after the first event."""
     await world.domain.handle(SYNC)
     await asyncio.sleep(0.03)
     before = world.hypervisor.calls.count("observe")
@@ -45,7 +45,7 @@ async def test_an_event_is_looked_at_once(world: World) -> None:
 
 
 async def test_a_stop_that_two_ask_for_is_logged_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    """virt-handler asks, and then the kubelet by SIGTERM: people read the log for what became of their guest."""
+    """virt-handler requests it, then the kubelet by SIGTERM. Users read this log."""
     caplog.set_level("INFO", logger="launcher")
     await world.domain.handle(SYNC)
     await world.domain.handle(messages.Shutdown(30.0))

@@ -1,4 +1,4 @@
-"""Requests that are refused in the state that a pod is in, and what is left alone then."""
+"""Requests refused in the pod's state, without side effects."""
 
 from __future__ import annotations
 

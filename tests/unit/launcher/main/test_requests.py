@@ -1,4 +1,4 @@
-"""Judgements of requests in the light of what is known: one line of a table each."""
+"""Verdicts on requests by state, one table row each."""
 
 from __future__ import annotations
 

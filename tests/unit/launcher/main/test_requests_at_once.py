@@ -1,4 +1,4 @@
-"""Requests that come while another one is carried out: they wait for it, and find what it left."""
+"""Concurrent requests: each waits for the previous one and sees its result."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def refused(world: World, request: messages.Action) -> RequestRefused:
 
 
 def held(world: World, method: str) -> Callable[[], None]:
-    """Have a method of the hypervisor begin only once the function that is returned was called."""
+    """Delay a method of the hypervisor until the returned function is called."""
     go = asyncio.Event()
 
     async def wait(call: Call) -> Any:
@@ -47,7 +47,7 @@ async def test_a_second_sync_has_the_outcome_of_the_first(world: World) -> None:
 
 
 async def test_a_pod_that_becomes_a_target_starts_nothing_meanwhile(world: World) -> None:
-    """Or there would be two QEMU on one disk."""
+    """Otherwise there would be two QEMU processes on one disk."""
     go = held(world, "ready")
     async with asyncio.TaskGroup() as group:
         group.create_task(world.domain.handle(PREPARE))
@@ -76,7 +76,7 @@ async def test_a_pod_that_starts_a_guest_becomes_no_target_meanwhile(world: Worl
 
 
 async def test_a_guest_is_paused_after_its_start_and_not_within(world: World) -> None:
-    """The start would let it run again."""
+    """Otherwise the start would resume it."""
     go = world.hold_console()
     async with asyncio.TaskGroup() as group:
         group.create_task(world.domain.handle(SYNC))
@@ -88,7 +88,7 @@ async def test_a_guest_is_paused_after_its_start_and_not_within(world: World) ->
 
 
 async def test_a_guest_is_resumed_after_its_start_and_not_within(world: World) -> None:
-    """Its first line would be lost: nobody reads its serial port yet."""
+    """Otherwise the first line on its serial port would be lost."""
     go = world.hold_console()
     async with asyncio.TaskGroup() as group:
         group.create_task(world.domain.handle(messages.Sync(MACHINE, paused=True)))
@@ -120,7 +120,7 @@ async def test_a_guest_that_may_run_already_has_its_grace_period(
     *,
     paused: bool,
 ) -> None:
-    """libvirt was asked and has not answered."""
+    """libvirt was called and has not answered."""
     if paused:
         await world.domain.handle(messages.Sync(PATIENT, paused=True))
     go = held(world, "resume")
@@ -153,7 +153,7 @@ async def test_the_answer_to_a_release_says_that_the_guest_runs(world: World) ->
 
 
 async def test_looks_are_taken_one_after_the_other(world: World) -> None:
-    """Or what an older one saw could be taken in after what a newer one did."""
+    """Otherwise an older observation could overwrite a newer one."""
     at_once = [0, 0]
 
     async def counted(observe: Call) -> Any:

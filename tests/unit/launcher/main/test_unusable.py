@@ -1,4 +1,4 @@
-"""Machines whose disks, state or time zone cannot be had: the start fails with the reason, and the pod ends."""
+"""VMs with unusable disks, state or time zone: the start fails with the reason, and the pod ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A start whose claim holds no image yet: refused, and the pod as if it had not been asked."""
+"""A start whose claim holds no image yet: it is refused and leaves the pod unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pod over the double of the hypervisor, and what its tests ask of it."""
+"""A pod over the fake hypervisor, and its tests' helpers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ QUICK = Times(
     agent_pause=0.0,
 )
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode"
-"""Of the kernel's tables of connections."""
+"""The header of the kernel's connection tables."""
 
 
 def connection(port: int, state: str = "01", address: str = "0100007F") -> str:
@@ -44,7 +44,7 @@ def connection(port: int, state: str = "01", address: str = "0100007F") -> str:
 
 
 class ConnectedConsole(Console):
-    """A console whose serial port is there as soon as it is wanted, or as soon as a test says so."""
+    """A console whose serial port appears immediately, or when the test says so."""
 
     is_held = False
 
@@ -54,7 +54,7 @@ class ConnectedConsole(Console):
 
 
 class IdleChildren(Children):
-    """Commands that succeed and do nothing."""
+    """Commands that succeed without effect."""
 
     async def run(self, arguments: Sequence[str], environment: Mapping[str, str]) -> str:
         await asyncio.sleep(0)
@@ -62,23 +62,23 @@ class IdleChildren(Children):
 
 
 Call = Callable[[], Awaitable[Any]]
-"""The call of the hypervisor that another one is made in place of."""
+"""The replaced call of the hypervisor."""
 
 
 async def hangs(_call: object) -> None:
-    """Never answer: what is to be called instead of a method of the hypervisor."""
+    """Never answer; replaces a method of the hypervisor."""
     await asyncio.Event().wait()
 
 
 class FakeNetwork(Network):
-    """Servers that answer or do not, by their ports, and sockets at which somebody listens or does not."""
+    """Servers by port and sockets, each listening or not."""
 
     def __init__(self) -> None:
         self.ports: set[int] = set()
         self.connected: list[int] = []
         self.listening: set[str] = set()
         self.looked: Callable[[], None] = lambda: None
-        """Called at each look at a socket."""
+        """Called at each check of a socket."""
 
     async def answers(self, host: str, port: int) -> bool:
         await asyncio.sleep(0)
@@ -93,14 +93,14 @@ class FakeNetwork(Network):
 
 
 class World:
-    """A pod over the double."""
+    """A pod over the fake hypervisor."""
 
     def __init__(self, directory: Path, times: Times = QUICK) -> None:
         self.network = FakeNetwork()
         self.free: dict[str, int] = {}
-        """Bytes that are free where disks lie."""
+        """Free bytes by disk."""
         self.memory: int | None = None
-        """Bytes that the pod may still take."""
+        """Bytes that the pod may still use."""
         self.hypervisor = FakeHypervisor()
         self.served: list[messages.Machine] = []
         self.serving_fails: OSError | None = None
@@ -127,7 +127,7 @@ class World:
         return self.console
 
     def hold_console(self) -> Callable[[], None]:
-        """Have the serial port be there only once the function that is returned was called."""
+        """Delay the serial port until the returned function is called."""
         self.console.is_held = True
         return self.console.connected.set
 

@@ -178,7 +178,7 @@ def a_hello(**status: Any) -> bytes:
 
 
 def test_a_launcher_has_shorter_lines_and_lists() -> None:
-    """What virt-handler keeps of a status stays small, whatever a pod makes up."""
+    """virt-handler's copy of a status stays small, whatever a pod sends."""
     with pytest.raises(ProtocolError, match="longer than"):
         codec.replies().receive(b" " * (MAX_REPLY_BYTES + 1))
     most = [{"name": "", "mac": ""}] * MAX_ITEMS
@@ -204,7 +204,7 @@ def test_texts_that_take_much_more_memory_than_their_line_are_refused(body: dict
 
 
 def test_what_is_not_kept_of_a_line_does_not_count() -> None:
-    """As a later release may say it, or a hostile one: nested as deep as the parser lets it."""
+    """From a later release or a hostile pod: nested as deep as the parser allows."""
     nested: Any = "a" * (300 << 10) + "\U0001f600"
     for _ in range(900):
         nested = [nested]
@@ -229,7 +229,7 @@ def test_a_text_that_was_asked_for_is_as_long_as_a_launcher_may_send_it_and_no_l
 
 
 def test_the_longest_honest_status_fits() -> None:
-    """64 interfaces of 16 addresses with names of 256 characters of four bytes: apiserver.apis.virt.spec.guestinfo has the bounds."""
+    """64 interfaces of 16 addresses with names of 256 characters of four bytes: bounds from apiserver.apis.virt.spec.guestinfo."""
     name, address = "\U0001f600" * 256, "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"
     interface = messages.InterfaceStatus(name, name, name, (address,) * 16)
     agent = messages.AgentStatus(True, name, name, name, name, name, name)

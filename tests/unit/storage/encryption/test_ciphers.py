@@ -1,4 +1,4 @@
-"""What each provider writes, what it reads, and which of several does."""
+"""Each provider's writes and reads, and the choice among several."""
 
 import base64
 
@@ -36,7 +36,7 @@ def test_damaged_values_are_undecryptable_and_nothing_worse(kind: type[AesGcm | 
             value, _ = chain.unseal(damaged, ABOUT)
         except Undecryptable:
             continue
-        assert kind is AesCbc  # it authenticates nothing
+        assert kind is AesCbc  # it does not authenticate
         assert value != b'{"a": 1}'
 
 

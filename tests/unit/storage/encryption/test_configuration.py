@@ -1,4 +1,4 @@
-"""The EncryptionConfiguration file: which rule a resource has, and what is wrong with files that cannot be used."""
+"""The EncryptionConfiguration file: the rule for a resource, and errors of invalid files."""
 
 import base64
 from typing import Any

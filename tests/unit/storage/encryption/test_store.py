@@ -1,4 +1,4 @@
-"""A storage with encrypted values; the promises of the port it keeps in ``tests/contracts``."""
+"""A storage with encrypted values; ``tests/contracts`` tests the port's promises."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""Which endpoint is connected to, against servers on loopback that do what a script says."""
+"""The choice of an endpoint, with scripted servers on loopback."""
 
 import asyncio
 
@@ -38,7 +38,7 @@ async def test_many_callers_wait_for_one_connection() -> None:
             waiting = [tasks.create_task(store.ready(soon())) for _ in range(20)]
             links = {await each for each in waiting}
         assert len(links) == 1
-        assert made <= 2  # the one of the impatient caller, and the one that all others share
+        assert made <= 2  # the impatient caller's connection, and the one that the others share
         await store.close()
 
 

@@ -1,4 +1,4 @@
-"""What one watch makes of etcd's messages; over a real etcd it is in ``tests/contracts``."""
+"""One watch's handling of etcd's messages; ``tests/contracts`` uses a real etcd."""
 
 import asyncio
 
@@ -41,7 +41,7 @@ def test_events_become_one_batch_a_revision_and_those_told_before_are_dropped() 
 def test_a_change_whose_previous_value_was_compacted_is_not_passed_off_as_a_creation(event: rpc.Event) -> None:
     with pytest.raises(Compacted):
         list(batches([event], KEYS, 5))
-    assert list(batches([event], KEYS, 6)) == []  # told before: nobody needs it
+    assert list(batches([event], KEYS, 6)) == []  # already delivered
 
 
 @pytest.mark.parametrize(("prefix", "end"), [(b"a/", b"a0"), (b"a\xff", b"b"), (b"\xff\xff", b"\0"), (b"", b"\0")])
@@ -60,14 +60,14 @@ async def test_progress_is_asked_once_at_a_time_and_again_when_etcd_is_silent() 
     for _ in range(3):
         progress.ask()
     assert len(sent) == 1
-    for _ in range(20):  # silence: again, although others ask all the time
+    for _ in range(20):  # silence: it asks again, although others keep asking
         progress.ask()
         await asyncio.sleep(0.005)
     assert len(sent) >= 2
     before = len(sent)
     progress.ask()
     progress.answered()
-    assert len(sent) == before + 1  # for the one who asked while it was under way
+    assert len(sent) == before + 1  # for the caller who asked during the first one
     progress.answered()
     assert not progress.is_asked
     await asyncio.sleep(0.1)

@@ -1,4 +1,4 @@
-"""One connection with its socket, against servers on loopback that do what a script says."""
+"""One connection with its socket, with scripted servers on loopback."""
 
 import asyncio
 import ssl
@@ -26,7 +26,7 @@ async def frame_from(reader: asyncio.StreamReader) -> tuple[int, int, bytes]:
 
 
 async def call_from(reader: asyncio.StreamReader) -> tuple[int, bytes]:
-    """Return stream and message of the next call, whatever comes between."""
+    """Return stream and message of the next call, skipping other frames."""
     while True:
         kind, stream, payload = await frame_from(reader)
         if kind == frames.DATA:
@@ -52,7 +52,7 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 @asynccontextmanager
 async def serving(script: Script, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
-    """Yield the port."""
+    """Yield the server's port."""
     writers: list[asyncio.StreamWriter] = []
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -114,7 +114,7 @@ async def test_a_deadline_is_kept_and_a_silent_connection_is_left() -> None:
         assert soon(0) - began > 0.25
         assert not made.is_usable
         assert not (await failure(made)).processed  # never sent
-        assert (await later).status == DEADLINE_EXCEEDED  # what is under way there may still be answered
+        assert (await later).status == DEADLINE_EXCEEDED  # calls in progress on it may still get answers
 
 
 async def test_a_call_that_is_slow_on_a_living_connection_does_not_take_it_along() -> None:
@@ -189,7 +189,7 @@ async def test_a_silent_server_is_pinged_while_calls_are_under_way_and_then_give
 
     async with linked(deaf, Keepalive(0.1, 0.1)) as made:
         await asyncio.sleep(0.35)
-        assert not pings  # etcd minds pings while nothing is under way
+        assert not pings  # etcd rejects pings while no call is running
         assert made.is_usable
         error = await failure(made)
         assert (error.status, len(pings)) == (UNAVAILABLE, 1)

@@ -1,4 +1,4 @@
-"""The connection without its socket: against h2 as the server, in any split of bytes, and against servers that mean harm."""
+"""The connection without its socket: with h2 as server, in any split of bytes, and with hostile servers."""
 
 import itertools
 import math
@@ -37,7 +37,7 @@ FINE = [("grpc-status", "0"), ("grpc-message", "")]
 
 
 class Server:
-    """h2 as the other side: strict about everything that a client may do wrong."""
+    """h2 as the server, strict about client errors."""
 
     def __init__(self) -> None:
         self.connection = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False, header_encoding="utf-8"))
@@ -51,7 +51,7 @@ class Server:
         self.exchange()
 
     def exchange(self) -> None:
-        """Carry bytes both ways until nobody has any."""
+        """Exchange bytes until both sides have none."""
         while True:
             ours, theirs = self.session.take(), self.connection.data_to_send()
             if not ours and not theirs:
@@ -206,7 +206,7 @@ def test_calls_beyond_the_servers_limit_wait_their_turn() -> None:
     calls = [server.call() for _ in range(5)]
     server.exchange()
     assert len(server.requests) == 2
-    server.session.cancel(calls[4][0])  # one that waits
+    server.session.cancel(calls[4][0])  # of a waiting call
     for call, future in calls[:4]:
         server.answer(call.stream, b"a")
         assert future.result(timeout=0) == b"a"
@@ -384,7 +384,7 @@ def test_streams_carry_messages_both_ways_and_stop_the_server_while_nobody_reads
         part = pending[: min(window, 16_384)]
         server.connection.send_data(stream.stream, part)
         pending = pending[len(part) :]
-    assert sent == math.ceil(STREAM_WINDOW / 100_005)  # bounded by the window, whatever the server would like
+    assert sent == math.ceil(STREAM_WINDOW / 100_005)  # bounded by the window, whatever the server wants
     for _ in range(sent - 1):
         assert stream.take() == message
         server.session.release(stream)
@@ -422,7 +422,7 @@ def test_a_stream_refuses_a_message_that_nobody_would_send() -> None:
 
 
 def recorded() -> bytes:
-    """What a server sends for three calls: settings, pings, padding, a large answer, an error."""
+    """Return a server's bytes for three calls: settings, pings, padding, a large answer, an error."""
     parts = [raw(frames.SETTINGS, 0, 0, b"\0\4\0\1\0\0"), raw(frames.PING, 0, 0, b"12345678"), frames.window_update(0, 1000)]
     fine = raw(frames.HEADERS, frames.END_HEADERS, 1, block(*HEADERS))
     parts += [fine, raw(frames.DATA, 0, 1, framed(b"one")[:3]), raw(frames.DATA, frames.PADDED, 1, b"\x01" + framed(b"one")[3:] + b"\0")]
@@ -509,7 +509,7 @@ def test_whatever_octets_come_only_the_protocols_error_is_raised(data: bytes) ->
         (raw(frames.DATA, frames.PADDED, 1), frames.PROTOCOL_ERROR),
         (raw(frames.HEADERS, frames.END_HEADERS | frames.PRIORITY, 1, b"\0"), frames.FRAME_SIZE_ERROR),
         (raw(frames.HEADERS, frames.END_HEADERS, 1, b"\xff\xff\xff\xff\xff\xff\xff\xff\xff"), frames.COMPRESSION_ERROR),
-        (raw(frames.HEADERS, frames.END_HEADERS, 1, b"\x3f\xe1\x1f"), frames.COMPRESSION_ERROR),  # a table, though we said none
+        (raw(frames.HEADERS, frames.END_HEADERS, 1, b"\x3f\xe1\x1f"), frames.COMPRESSION_ERROR),  # a table, although we allow none
         (raw(frames.HEADERS, 0, 1, b"") + raw(frames.PING, 0, 0, bytes(8)), frames.PROTOCOL_ERROR),
         (raw(frames.HEADERS, 0, 1, b"") + raw(frames.CONTINUATION, 0, 3, b""), frames.PROTOCOL_ERROR),
         (raw(frames.CONTINUATION, frames.END_HEADERS, 1, b""), frames.PROTOCOL_ERROR),

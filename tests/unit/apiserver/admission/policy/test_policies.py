@@ -1,4 +1,4 @@
-"""Policies over one request each: decisions, what is noted and counted, and when a policy is asked at all."""
+"""Admission policies over single requests: decisions, annotations, metrics, and the requests that policies match."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ async def test_streams_and_subresources_are_what_the_rules_say() -> None:
 
 
 async def test_policies_about_policies_are_not_asked() -> None:
-    """ADM-07: or nobody could take a policy away that refuses everything."""
+    """ADM-07: otherwise a policy that denies everything could not be deleted."""
     world = World("validating")
     world.put(matchConstraints={"resourceRules": [{**RULE, "apiGroups": ["*"], "resources": ["*"]}]}, validations=[{"expression": "false"}])
     group = "admissionregistration.k8s.io"
@@ -172,7 +172,7 @@ async def test_policies_about_policies_are_not_asked() -> None:
 
 
 async def test_a_policy_that_costs_too_much_fails() -> None:
-    """ADM-04: cost limits, of an expression and of all together."""
+    """ADM-04: cost limits of one expression and of all expressions together."""
     world = World("validating")
     loop = "object.spec.items.all(a, object.spec.items.all(b, object.spec.items.all(c, true)))"
     world.put(validations=[{"expression": loop}])
@@ -189,7 +189,7 @@ async def test_a_policy_that_costs_too_much_fails() -> None:
 
 
 async def test_an_expression_that_does_not_compile_is_an_error_of_evaluation() -> None:
-    """ADM-04: kube-apiserver refuses such policies; those that got there before it did follow failurePolicy."""
+    """ADM-04: kube-apiserver refuses such policies; those stored earlier follow failurePolicy."""
     world = World("validating")
     world.put(validations=[{"expression": "object.spec.size <"}], variables=[{"name": "v", "expression": "nothing"}])
     refusal = await world.refusal(thing())
@@ -202,7 +202,7 @@ async def test_an_expression_that_does_not_compile_is_an_error_of_evaluation() -
 
 
 async def test_a_message_cannot_ask_the_authorizer_and_is_kept_short() -> None:
-    """ADM-04: messageExpression falls back to the message, and that to the expression."""
+    """ADM-04: messageExpression falls back to message, then to the expression."""
     world = World("validating")
     for said in ("authorizer.path('/x').check('get').reason()", "'a\\nb'", "'   '", f"'{'x' * 6000}'", "object.none"):
         world.put(validations=[{"expression": "false", "message": "no", "messageExpression": said}])
@@ -226,7 +226,7 @@ async def test_match_conditions_know_no_namespace_and_one_that_is_false_decides(
 
 
 async def test_an_absent_namespace_is_a_problem_only_of_policies_that_look_at_it() -> None:
-    """ADM-04: errors of selectors count where the rules match."""
+    """ADM-04: selector errors count only where the rules match."""
     world = World("validating")
     narrow = {"resourceRules": [RULE], "namespaceSelector": {"matchLabels": {"team": "a"}}}
     world.put(matchConstraints=narrow, validations=[{"expression": "true"}])
@@ -255,7 +255,7 @@ async def test_a_policy_without_a_binding_does_nothing() -> None:
 
 
 async def test_mutations_are_counted_and_follow_the_failure_policy() -> None:
-    """ADM-05: JSONPatch that cannot be applied; failurePolicy Ignore."""
+    """ADM-05: a JSONPatch that cannot be applied, with failurePolicy Ignore."""
     world = World("mutating")
     patch = "[JSONPatch{op: 'replace', path: '/spec/none/deep', value: 1}]"
     mutations = [{"patchType": "JSONPatch", "jsonPatch": {"expression": patch}}]
@@ -292,7 +292,7 @@ async def test_a_json_patch_may_hold_any_json(expression: str, spec: Json) -> No
 
 
 async def test_a_mutation_must_leave_the_object_what_it_is() -> None:
-    """ADM-05: kind and metadata are not a policy's to take."""
+    """ADM-05: a policy cannot change kind or remove metadata."""
     world = World("mutating")
     for patch in ("{op: 'replace', path: '/kind', value: 'Other'}", "{op: 'remove', path: '/metadata'}", "{op: 'add', path: '', value: 1}"):
         world.put(mutations=[{"patchType": "JSONPatch", "jsonPatch": {"expression": f"[JSONPatch{patch}]"}}])

@@ -1,4 +1,4 @@
-"""Where webhooks are, who we are to them, and what is trusted."""
+"""Addresses of webhooks, our identity towards them, and trusted authorities."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HOUR = timedelta(hours=1)
     ],
 )
 def test_where_a_webhook_is(address: Address, url: str, name: str | None) -> None:
-    """ADM-03: Go's default resolver: the Service's name in the cluster's DNS."""
+    """ADM-03: as Go's default resolver: the Service's name in the cluster's DNS."""
     found = target(address)
     assert (found.url, found.server_name) == (url, name)
 

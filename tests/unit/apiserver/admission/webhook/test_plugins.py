@@ -1,4 +1,4 @@
-"""The plug-ins without a network: readiness, the second round, and that nothing else is asked than what has to be."""
+"""The webhook plug-ins without a network: readiness, reinvocation, and no needless calls."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class _Versions:
 
 
 class _Unknown:
-    """Conditions that nobody can evaluate."""
+    """Match conditions that fail to evaluate."""
 
     def __init__(self, expressions: Sequence[Expression]) -> None:
         self._failures = [f"{each.name}: expressions cannot be evaluated here" for each in expressions]
@@ -81,7 +81,7 @@ def _nothing(request: Object) -> Object:
 
 
 class _Caller:
-    """Answers as the test says, and notes who was asked."""
+    """Returns the test's answers and records the calls."""
 
     def __init__(self, replies: dict[str, Reply]) -> None:
         self.replies = replies
@@ -118,7 +118,7 @@ def created() -> Attributes:
 
 
 def labels(key: str) -> Reply:
-    """Return what counts, in a label, how often it was asked."""
+    """Return a reply that counts its calls in a label."""
 
     def reply(request: Object) -> Object:
         value = str(int(request["object"]["metadata"]["labels"].get(key, "0")) + 1)
@@ -129,7 +129,7 @@ def labels(key: str) -> Reply:
 
 
 class Stamper:
-    """A plug-in that changes the object in place, in both rounds or in the second alone."""
+    """A plug-in that changes the object in place, in both rounds or only in the second."""
 
     name = "Stamper"
 
@@ -154,7 +154,7 @@ def chain(*mutating: Plugin) -> Chain:
 
 @pytest.mark.parametrize("plugin", [MutatingWebhooks, ValidatingWebhooks])
 async def test_nothing_is_admitted_before_the_webhooks_are_known(plugin: type[MutatingWebhooks | ValidatingWebhooks]) -> None:
-    """ADM-08: with Go's words, after a while."""
+    """ADM-08: after a wait, with Go's message."""
     made, _, _ = dispatcher("admit", {}, synced=False)
     webhooks = plugin(dataclasses.replace(made, ready_seconds=0.01))
     assert webhooks.handles("CREATE", THINGS, "")
@@ -165,7 +165,7 @@ async def test_nothing_is_admitted_before_the_webhooks_are_known(plugin: type[Mu
 
 
 async def test_a_plugin_that_changes_the_object_in_the_second_round_has_webhooks_called_again() -> None:
-    """ADM-03: reinvocation after what other plug-ins do, as well; here a change in place, which is noticed all the same."""
+    """ADM-03: changes by other plug-ins, in place included, also trigger reinvocation."""
     made, caller, _ = dispatcher("admit", {"a": labels("a")}, hook("a", reinvocationPolicy="IfNeeded"), hook("b"))
     attributes = created()
     await chain(Stamper(second=True), MutatingWebhooks(made)).mutate(attributes)
@@ -207,7 +207,7 @@ async def test_conditions_that_nobody_can_evaluate_are_the_failure_policys() -> 
 
 
 async def test_cancelling_a_request_cancels_its_calls() -> None:
-    """The client went away, or its time is over: nobody waits for webhooks on its behalf."""
+    """The client disconnected or its deadline passed."""
     made, caller, _ = dispatcher("validating", {}, hook("a"), hook("b"))
     ended: list[str] = []
 

@@ -1,4 +1,4 @@
-"""Webhooks as a configuration describes them."""
+"""Parsing of webhook configurations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions and answers on the wire."""
+"""AdmissionReview requests and responses as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which webhooks there are, in which order, and that a look-up costs nothing when nothing changed."""
+"""The list of webhooks: its order, and cheap look-ups while nothing changes."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_an_equivalent_version_matches_after_the_requested_one() -> None:
 
 
 def test_configurations_of_webhooks_are_never_asked_about() -> None:
-    """ADM-07: or nobody could remove one that refuses everything."""
+    """ADM-07: otherwise a webhook that denies everything could not be deleted."""
     made, store = source()
     store.apply(configuration("a", {"name": "1"}))
     assert names(made, resource=OURSELVES) == []

@@ -1,4 +1,4 @@
-"""The pause that doubles."""
+"""Exponential backoff."""
 
 from __future__ import annotations
 

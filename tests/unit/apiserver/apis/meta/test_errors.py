@@ -1,4 +1,4 @@
-"""A Status that somebody else sent: what is of the right type in it counts, and the rest does no harm."""
+"""A Status from another server: members of the right type count, and the others do no harm."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_no_field_of_a_wrong_type_raises_or_is_passed_on(value: Any) -> None:
         error = errors.from_status(status, 503)
         assert isinstance(error, errors.StatusError)
         assert isinstance(error.message, str)
-        orjson.dumps(error.to_json())  # it is an answer
+        orjson.dumps(error.to_json())  # it serializes
 
 
 def test_what_a_stranger_tells_is_one_line_that_no_terminal_obeys_and_no_client_waits_for() -> None:

@@ -1,4 +1,4 @@
-"""What is remembered of names and times is bounded, however long a client makes them."""
+"""Caches of names and times are bounded, also with very long values."""
 
 from __future__ import annotations
 

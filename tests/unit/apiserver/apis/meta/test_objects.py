@@ -1,4 +1,4 @@
-"""Conditions of objects, as the API conventions have them."""
+"""Conditions, as in the API conventions."""
 
 from __future__ import annotations
 

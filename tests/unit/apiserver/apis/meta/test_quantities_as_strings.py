@@ -1,4 +1,4 @@
-"""Quantities become strings, wherever a model has them."""
+"""Conversion of quantities to strings anywhere in a model."""
 
 from __future__ import annotations
 
@@ -13,14 +13,12 @@ from apiserver.apis.virt.v1alpha1 import types
 
 
 class Part(Model):
-    """A structure in a structure."""
-
     read_bytes: Quantity | None = None
     count: int | None = None
 
 
 class Whole(Kind):
-    """Quantities in every place that a model can have them."""
+    """Quantities in every place that a model allows."""
 
     size: Quantity = Field(description="bare")
     part: Part | None = None
@@ -67,7 +65,7 @@ def test_a_number_is_shown_as_go_shows_it(number: float, text: str) -> None:
 
 
 def test_every_quantity_of_a_machine_is_found() -> None:
-    """By the schema that is published: each field of type Quantity is a place."""
+    """The published schema is the reference: each field of type Quantity is a place."""
     published = str(types.VirtualMachine.model_json_schema()).count("'x-meta': 'Quantity'")
     assert _leaves(amounts._places_of(types.VirtualMachine)) >= published > 10
 

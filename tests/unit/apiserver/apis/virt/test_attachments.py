@@ -1,4 +1,4 @@
-"""Further networks of a pod: which a machine names, what its pod asks the nodes for, and what it may not ask for."""
+"""Further networks of a pod: which ones a VM names, what its pod requests from nodes, and what it may not request."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_an_address_that_no_guest_can_have_is_not_told_to_the_nodes() -> None:
 
 def test_a_status_may_name_the_pod_that_virt_controller_makes() -> None:
     assert objections(a_pod()) == []
-    assert objections(a_pod({})) == []  # of an older release
+    assert objections(a_pod({})) == []  # made by an older release
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Versions of what virt-controller and virt-handlers write for each other."""
+"""Versions of the contract between virt-controller and virt-handlers."""
 
 from __future__ import annotations
 

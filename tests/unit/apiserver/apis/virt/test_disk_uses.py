@@ -1,4 +1,4 @@
-"""What machines hold of claims and of files of nodes, and which of them may hold the same at once."""
+"""Uses of claims and node files by VMs, and which uses may coincide."""
 
 from __future__ import annotations
 

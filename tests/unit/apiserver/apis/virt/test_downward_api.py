@@ -1,4 +1,4 @@
-"""Fields of a machine as text."""
+"""Fields of a VM as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bounds of what a guest says: each just kept, and just beyond."""
+"""Bounds of the guest agent's reports: the last value inside and the first outside."""
 
 from __future__ import annotations
 

@@ -177,7 +177,7 @@ def test_a_limit_that_is_written_otherwise_is_the_same_hardware() -> None:
     ],
 )
 def test_a_processor_is_numbered_by_bits_for_its_socket_core_and_thread(processors: dict[str, int], most: int, highest: int) -> None:
-    """The numbers are those that QEMU gives (``query-hotpluggable-cpus`` with ``x86 apic-id``)."""
+    """Numbers from QEMU (``query-hotpluggable-cpus`` with ``x86 apic-id``)."""
     domain = {"cpu": processors}
     assert (cpu.max_vcpus(domain), cpu.highest_apic_id(domain)) == (most, highest)
 
@@ -306,7 +306,7 @@ def test_ranges_are_as_short_as_can_be() -> None:
 def test_a_time_zone_is_a_file_of_its_name(tmp_path: Path) -> None:
     zones = tmp_path / "zoneinfo"
     longest = "A" * 64
-    assert clock.is_zone(longest, zones)  # a system without any
+    assert clock.is_zone(longest, zones)  # on a system without time zones
     assert not clock.is_zone("A" * 65, zones)
     (zones / "Europe").mkdir(parents=True)
     (zones / "Europe/Berlin").touch()

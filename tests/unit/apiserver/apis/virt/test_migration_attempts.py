@@ -1,4 +1,4 @@
-"""Numbers and uids of the attempts of one Migration, and what is kept of those that failed."""
+"""Numbers and uids of a Migration's attempts, and the record of failed ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def a_migration(**status: Any) -> dict[str, Any]:
 
 
 def test_each_attempt_is_a_migration_of_its_own_to_launchers_and_relays() -> None:
-    """The first one is the Migration itself, which launchers and virt-handlers of an older release know."""
+    """The first attempt has the Migration's own uid, which launchers and virt-handlers of an older release expect."""
     assert migration_attempts.uid_of(a_migration()) == UID
     found = [migration_attempts.uid_of(a_migration(attempt=each)) for each in range(1, migration_attempts.MAX_ATTEMPTS + 1)]
     assert found == [UID, f"{UID}-2", f"{UID}-3"]
@@ -29,7 +29,7 @@ def test_each_attempt_is_a_migration_of_its_own_to_launchers_and_relays() -> Non
 
 @pytest.mark.parametrize("stored", [float("nan"), "../../x", "2", [2], {"name": "x"}, None, True, 2.5], ids=repr)
 def test_what_is_no_number_is_no_attempt(stored: object) -> None:
-    """It once kept a machine whose Migration had it from being looked after."""
+    """An invalid number must not stop reconciliation of the VM."""
     assert migration_attempts.number_of(a_migration(attempt=stored)) == 0
     assert migration_attempts.uid_of(a_migration(attempt=stored)) == UID
 

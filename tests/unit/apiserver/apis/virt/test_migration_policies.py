@@ -1,4 +1,4 @@
-"""Which policy holds for a machine, what follows for its migration, and what a policy may say."""
+"""Choice of a VM's policy, its effect on the migration, and its allowed values."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_what_a_policy_says_wins_over_the_defaults_false_and_zero_as_well() -> N
     ids=["few", "a little less than an hour", "an hour", "a tenant's number", "as the bandwidth asks for", "the operator's word"],
 )
 def test_the_sizes_of_disks_give_a_migration_an_hour_at_most(policy: dict[str, Any], copied: int, seconds: int) -> None:
-    """Who sizes a blank disk need not fill it."""
+    """Tenants set the sizes of blank disks without filling them."""
     found = policies.options({"spec": policy}, GIB, Defaults(), copied_bytes=copied * GIB)
     assert found["completionTimeoutSeconds"] == seconds
 
@@ -120,7 +120,7 @@ def test_what_the_bandwidth_asks_for_is_rounded_up() -> None:
 
 
 def test_no_time_is_none_at_all() -> None:
-    """A status that says 0 seconds is refused."""
+    """A status with 0 seconds is refused."""
     assert policies.options(NO_POLICY, 0, Defaults())["completionTimeoutSeconds"] == 150
 
 
@@ -194,7 +194,7 @@ def test_every_hostile_value_is_judged_by_the_structure_as_by_the_models() -> No
 
 
 def test_nothing_that_a_client_sends_breaks_the_rules() -> None:
-    """Of an object of wrong shape the rest is judged, too."""
+    """The other fields of a malformed object are validated as well."""
     for case in hostile.cases(FULL):
         if not case.path.startswith("metadata") and case.value != "half a surrogate pair":
             obj: Any = {**case.object, "spec": case.object.get("spec")}

@@ -1,4 +1,4 @@
-"""Names and options of plugins: nobody names a file by them that is not in the directory."""
+"""Names and options of plugins. A name cannot point outside the plugins' directory."""
 
 from __future__ import annotations
 

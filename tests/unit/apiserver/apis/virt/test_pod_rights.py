@@ -1,4 +1,4 @@
-"""Pods that a machine's status may name."""
+"""Pods that a VM's status may name."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ VM: Final = a_vm(
 
 
 def made(vm: Object) -> tuple[Object, Object]:
-    """Return the pods that virt-controller makes for a machine, as kube-apiserver would return them."""
+    """Return virt-controller's pods for a VM, as kube-apiserver would return them."""
     claims = dict.fromkeys(disk_claims.claims_of(vm))
     pods = (launcher_pod(vm, 1, claims, SETTINGS, Placement()), target_pod(vm, a_migration(), 1, claims, SETTINGS, MOVE))
     for each in pods:
@@ -122,7 +122,7 @@ def volume(source: Object) -> Change:
 
 
 def exchange(kind: str, field: str, value: str) -> Change:
-    """Have the first volume of a kind show something else, in the same place."""
+    """Return a change that makes the first volume of a kind show another value in the same place."""
 
     def change(pod: Object) -> None:
         next(each for each in pod["spec"]["volumes"] if kind in each)[kind][field] = value
@@ -187,7 +187,7 @@ def test_a_token_is_of_the_service_account_that_the_machine_names() -> None:
 
 
 def test_a_source_of_several_kinds_is_looked_at_whole() -> None:
-    """Kubernetes takes one kind in each source; what other than it may say here is not believed to be so."""
+    """Kubernetes refuses a source of several kinds; the check does not rely on that."""
     allowed = [pod_rights.Content("ServiceAccount", "default"), pod_rights.Content("DownwardAPI", "")]
     for first in ("downwardAPI", "serviceAccountToken"):
         source = {first: {}, "secret": {"name": "stolen"}}
@@ -195,7 +195,7 @@ def test_a_source_of_several_kinds_is_looked_at_whole() -> None:
 
 
 def test_a_volume_of_several_kinds_is_looked_at_whole() -> None:
-    """Kubernetes has none; who reads this has not to know that."""
+    """Kubernetes refuses a volume of several kinds; the check does not rely on that."""
     pod = made(VM)[0]
     pod["spec"]["volumes"].append({"name": "stolen", "emptyDir": {}, "projected": {"sources": []}, "hostPath": {}, "nfs": {}})
     assert [each.rpartition(" mounts ")[2] for each in objections(VM, pod)] == [

@@ -12,7 +12,7 @@ from apiserver.apis.virt.lifecycle import power
 def _vm(
     strategy: str = "RerunOnFailure", *, limit: int | None = None, attempt: int = 0, request: Any = None, **ended: Any
 ) -> dict[str, Any]:
-    """``ended`` maps ``a<number>`` to a result, or to (result, runningTime), or to what else its entry says."""
+    """Return a VM; ``ended`` maps ``a<number>`` to a result, to (result, runningTime), or to the members of its entry."""
     attempts = []
     for name, value in ended.items():
         result, running = value if isinstance(value, tuple) else (value, None)
@@ -131,7 +131,7 @@ def test_a_verb_that_was_superseded_does_not_come_back_with_its_strategy(action:
         vm["status"]["runStrategyGeneration"] = edited
         assert (power.effective_request(vm) is not None) is counts
     assert _brief(vm) == (False, 1, "AttemptEnded")
-    del called["generation"]  # written by a release that did not know it
+    del called["generation"]  # written by a release without this field
     for edited, counts in ((0, True), (1, False)):
         vm["status"]["runStrategyGeneration"] = edited
         assert (power.effective_request(vm) is not None) is counts
@@ -236,10 +236,10 @@ def test_only_a_pause_of_this_very_attempt_pauses(request_: dict[str, Any], paus
     [
         (_vm(attempt=1, request=_request("Stop", 1)), "stop was requested"),
         (_vm(attempt=1, request=_request("Restart", 2)), "restart was requested"),
-        (_vm(attempt=2, request=_request("Restart", 2)), ""),  # it has been
+        (_vm(attempt=2, request=_request("Restart", 2)), ""),  # it was done
         (_vm(attempt=1), ""),
         (_vm("Halted", attempt=1), "runStrategy is Halted"),
-        (_vm("Always", a1=_run("Failed", 1)), ""),  # another attempt follows one that ended by itself
+        (_vm("Always", a1=_run("Failed", 1)), ""),  # another attempt follows one that the guest ended
         (_vm("RerunOnFailure", a1=_run("Failed", 1)), ""),
     ],
 )
@@ -301,7 +301,7 @@ def test_what_the_cluster_ended_goes_on_elsewhere(strategy: str, result: str) ->
 )
 def test_what_somebody_ended_stays_off_whatever_the_cluster_did_at_that_moment(strategy: str, last: dict[str, Any]) -> None:
     if "request" in last and last["request"]["runStrategy"] != strategy:
-        return  # it does not count
+        return  # a request for another strategy does not count
     assert not power.decide(_interrupted(strategy, **last)).on
 
 

@@ -1,4 +1,4 @@
-"""Percents of a migration, which are all on the target only when it succeeded."""
+"""Progress of migrations: 100 % only on success."""
 
 from __future__ import annotations
 

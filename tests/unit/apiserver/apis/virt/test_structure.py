@@ -1,4 +1,4 @@
-"""``apis.virt.structure`` against the models that virt-api validates with: what one refuses for its type, the other does, too."""
+"""``apis.virt.structure`` refuses the same types as the models that virt-api validates with."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ COPIED = (
     "spec.tolerations",
     "spec.topologySpreadConstraints",
 )
-"""Only copied into the pod: kube-apiserver's to judge."""
+"""Only copied into the pod; kube-apiserver validates them."""
 JUDGED = [case for case in CASES if not case.path.startswith((*COPIED, "metadata"))]
 
 
 def is_refused_by_the_models(case: Case) -> bool:
     if case.value == "half a surrogate pair":
-        return True  # it does not come as far as the models: no UTF-8 can carry it
+        return True  # UTF-8 cannot encode it, so it never reaches the models
     kind = types.VirtualMachine if case.kind == "VirtualMachine" else types.Migration
     try:
         kind.model_validate({key: value for key, value in case.object.items() if key != "metadata"})
     except ValidationError as error:
-        return any(each["type"] != "extra_forbidden" for each in error.errors())  # unknown members are no fault to a reader
+        return any(each["type"] != "extra_forbidden" for each in error.errors())  # a reader accepts unknown members
     return False
 
 
@@ -48,7 +48,7 @@ def faults_of(case: Case) -> tuple[str, ...]:
 
 
 def test_the_full_objects_have_every_field() -> None:
-    """Otherwise a field that is new in the models would not be attacked."""
+    """Otherwise the tests would miss new fields of the models."""
     for kind, full in ((types.VirtualMachine, a_full_virtual_machine()), (types.Migration, a_full_migration())):
         present = {".".join(step for step in path if isinstance(step, str)) for path in places(full)}
         assert {each for each in all_fields(kind) if not each.startswith(COPIED)} <= present

@@ -8,7 +8,7 @@ from apiserver.apis.virt.lifecycle import power, summary
 
 
 def a_vm(phase: str = "", *, ready: str = "", disks: str = "", **status: Any) -> dict[str, Any]:
-    """``ready`` and ``disks``: the reasons of conditions that are False."""
+    """Return a VM; ``ready`` and ``disks`` are the reasons of conditions that are False."""
     told = [("Ready", ready), ("DisksReady", disks)]
     conditions = [{"type": kind, "status": "False", "reason": reason, "message": f"{kind} says why"} for kind, reason in told if reason]
     conditions += status.pop("conditions", [])
@@ -76,7 +76,7 @@ def test_what_is_off_and_stays_so_is_called_as_its_phase(phase: str) -> None:
 
 
 def test_a_panic_is_the_word_while_nothing_follows_it() -> None:
-    """Before, it was the word of a running machine whose domain is called crashed, and virt-launcher reports no such domain."""
+    """virt-launcher reports no such domain while it runs."""
     vm = a_vm("Failed", ready="GuestPanicked", **ENDED)
     assert summary.word(vm) == "Starting"
     for strategy in ("Once", "Manual", "Halted"):

@@ -1,4 +1,4 @@
-"""Revocations: what the operator wrote, and which certificates it is about."""
+"""Revocations: parsing the operator's list, and matching certificates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AUD-01: the shape of events."""
+"""AUD-01: the form of events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AUD-01: which rule of an audit policy decides."""
+"""AUD-01: the rule of an audit policy that applies to a request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AUD-01: where events say that a request came from."""
+"""AUD-01: source addresses in events."""
 
 from __future__ import annotations
 

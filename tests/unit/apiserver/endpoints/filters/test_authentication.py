@@ -1,4 +1,4 @@
-"""Who asks, by the certificate of a connection that may live longer than the certificate does."""
+"""Authentication by the certificate of a connection, which may outlive the certificate."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from tests.unit.apiserver.endpoints.filters.test_certificates import HOUR, NOW, 
 
 SECOND = timedelta(seconds=1)
 BEGIN, END = NOW - HOUR, NOW + HOUR
-"""Of every certificate here, if nothing else is said."""
+"""The default validity of certificates in these tests."""
 NEVER = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
-"""The end of what has none (RFC 5280, section 4.1.2.5)."""
+"""The end of a certificate that does not expire (RFC 5280, section 4.1.2.5)."""
 
 
 class Clock:
@@ -34,7 +34,7 @@ class Clock:
 
 
 class Carrier:
-    """A connection whose handshake verified a certificate."""
+    """A connection with a verified certificate."""
 
     peer = "192.0.2.1:4711"
 
@@ -88,7 +88,7 @@ async def test_a_certificate_is_worth_something_from_its_first_second_to_its_las
 
 @pytest.mark.parametrize("proxy", [False, True], ids=["client", "front proxy"])
 async def test_a_certificate_that_expires_on_an_open_connection_is_worth_nothing_from_then_on(world: World, *, proxy: bool) -> None:
-    """Whoever keeps a connection open must not stay who he was; nor may a front proxy speak for others for ever."""
+    """An open connection must not keep an expired identity, neither a user's nor a front proxy's."""
     authenticate = world.authenticator()
     carrier = world.connect("front-proxy", world.proxies) if proxy else world.connect("alice")
     asking = request(carrier, ("X-Remote-User", "alice"))
@@ -124,15 +124,15 @@ async def test_only_a_front_proxy_speaks_for_others(world: World) -> None:
     spoken_for = await authenticate(request(world.connect("front-proxy", world.proxies), *said))
     assert (spoken_for.name, spoken_for.uid, spoken_for.extra) == ("bob", "u", {"scopes": ("a",)})
     assert set(spoken_for.groups) == {"team", "system:authenticated"}
-    assert (await authenticate(request(world.connect("front-proxy"), *said))).name == "front-proxy"  # of the clients' authority
+    assert (await authenticate(request(world.connect("front-proxy"), *said))).name == "front-proxy"  # issued by the clients' authority
     with pytest.raises(Unauthorized):
         await authenticate(request(world.connect("another", world.proxies), *said))
-    with pytest.raises(Unauthorized):  # who names nobody is nobody
+    with pytest.raises(Unauthorized):  # no name, no user
         await authenticate(request(world.connect("front-proxy", world.proxies)))
 
 
 async def test_a_front_proxy_whose_authority_is_that_of_clients_is_itself_only_where_it_names_nobody(world: World) -> None:
-    """Clusters with one authority for both: what it forwards is asked by others, not by a client called front-proxy."""
+    """In clusters with one authority for both, forwarded requests belong to their users, not to a client called front-proxy."""
     authorities = authorities_of(pem(world.root))
     world.trust = Trust(RequestHeader(authorities, ("front-proxy",)), authorities)
     authenticate, carrier = world.authenticator(), world.connect("front-proxy")
@@ -142,7 +142,7 @@ async def test_a_front_proxy_whose_authority_is_that_of_clients_is_itself_only_w
 
 
 async def test_a_certificate_that_names_nobody_does_not_stand_in_the_way_of_a_token(world: World) -> None:
-    """The aggregator's own, say: it is one of ours, and names nobody by itself."""
+    """For example the aggregator's certificate: our authority issued it, and alone it names no user."""
     authenticate = world.authenticator()
     for carrier in (world.connect("another", world.proxies), world.connect("front-proxy", world.proxies)):
         assert (await authenticate(request(carrier, ("Authorization", "Bearer bob")))).name == "bob"
@@ -151,7 +151,7 @@ async def test_a_certificate_that_names_nobody_does_not_stand_in_the_way_of_a_to
 
 
 class Watched(Carrier):
-    """A connection of which it is noted when its handshake is looked at."""
+    """A connection that records each look at its handshake."""
 
     def __init__(self, carrier: Carrier, name: str, read: list[str]) -> None:
         self.certificate = carrier.certificate
@@ -165,7 +165,7 @@ class Watched(Carrier):
 
 
 async def test_a_certificate_is_read_once_while_few_are_remembered(world: World) -> None:
-    """To read one costs more than the rest of a request; but whoever comes with ever new ones must not fill the memory."""
+    """Reading a certificate costs more than the rest of a request. The cache is bounded against clients with ever new certificates."""
     read: list[str] = []
     authenticate = world.authenticator(max_certificates=2)
     a, b, c = (Watched(world.connect(each), each, read) for each in "abc")
@@ -175,7 +175,7 @@ async def test_a_certificate_is_read_once_while_few_are_remembered(world: World)
 
 
 async def test_what_was_found_for_a_certificate_is_not_another_s_who_sends_the_same_fields(world: World) -> None:
-    """The same bytes are the same header fields, whoever sent them."""
+    """Different clients can send equal header fields."""
     authenticate = world.authenticator()
     fields = Fields([("Host", "h")])
     carriers: list[Any] = [world.connect("alice"), world.connect("bob")]
@@ -213,7 +213,7 @@ async def test_the_life_that_is_left_is_counted(world: World) -> None:
     proxy = world.connect("front-proxy", world.proxies)
     await authenticate(request(proxy, ("X-Remote-User", "bob")))
     await authenticate(request(proxy, ("Authorization", "Bearer bob")))
-    assert seen == []  # of a client's certificate, as in Go
+    assert seen == []  # issued for clients, as in Go
     await authenticate(request(world.connect("alice")))
     await authenticate(request(world.connect("bob", end=NEVER)))
     assert seen == [HOUR.total_seconds(), (NEVER - NOW).total_seconds()]

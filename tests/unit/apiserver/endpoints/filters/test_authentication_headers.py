@@ -1,4 +1,4 @@
-"""Who asks, by what the header fields say; and whose word counts, by what certificates and the cluster's ConfigMap say."""
+"""Authentication by header fields, and which front proxies the certificates and the cluster's ConfigMap allow."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def request(*pairs: tuple[str, str]) -> Request:
 
 
 def offering(*protocols: str) -> tuple[tuple[str, str], ...]:
-    """Return the header fields of a websocket that offers these, a line each."""
+    """Return the header fields of a websocket that offers these protocols, one field each."""
     return (*WEBSOCKET, *(("Sec-WebSocket-Protocol", each) for each in protocols))
 
 
 def hidden(token: str | bytes) -> str:
-    """Return the protocol that is this token."""
+    """Return the protocol that carries this token."""
     data = token.encode() if isinstance(token, str) else token
     return f"base64url.bearer.authorization.k8s.io.{base64.urlsafe_b64encode(data).decode().rstrip('=')}"
 
@@ -77,7 +77,7 @@ def certificate(name: str = "alice", *, issuer: Authority = OURS, uids: tuple[st
     ],
 )
 def test_a_front_proxy_names_a_user_as_in_go(given: tuple[tuple[str, str], ...], found: User | None) -> None:
-    """The first field of a name counts, and the next name only if that is empty; of groups all but the empty ones."""
+    """The first field of a name counts, and the next name only if that is empty; of groups all non-empty fields count."""
     trust = RequestHeader(username_headers=("X-Remote-User", "X-User"), group_headers=("X-Remote-Group", "X-Group"))
     assert user_in_headers(trust, fields(*given)) == found
 
@@ -97,7 +97,7 @@ def test_a_front_proxy_names_a_user_as_in_go(given: tuple[tuple[str, str], ...],
 def test_the_keys_of_what_else_is_said_of_a_user_are_in_small_letters_as_they_were_sent(
     prefixes: tuple[str, ...], given: tuple[tuple[str, str], ...], extra: dict[str, tuple[str, ...]]
 ) -> None:
-    """What is percent-encoded is a letter of its own: the sign for Kelvin must not become the k of a key that says on which node one is."""
+    """Percent-encoded letters keep their case: the Kelvin sign must not become the k of a key that names the user's node."""
     user = user_in_headers(RequestHeader(extra_prefixes=prefixes), fields(("X-Remote-User", "bob"), *given))
     assert user is not None
     assert user.extra == extra
@@ -213,7 +213,7 @@ def test_a_token_that_is_offered_wrongly_is_nobody_not_anonymous(protocols: tupl
 
 
 class Reviewing:
-    """Knows every token but one, and remembers which it was asked about."""
+    """Accepts every token but one, and records the tokens."""
 
     def __init__(self) -> None:
         self.reviewed: list[str] = []
@@ -263,13 +263,13 @@ async def test_an_empty_token_is_worth_nothing_and_nobody_is_asked_about_it() ->
     ids=["nothing", "empty", "everything"],
 )
 def test_the_config_map_says_whom_to_believe_and_in_which_fields(data: dict[str, str], found: RequestHeader) -> None:
-    """Nobody is named by a field that the ConfigMap does not have; that of uids is younger than some clusters."""
+    """Fields missing from the ConfigMap name no user. Some clusters' ConfigMaps predate the field for uids."""
     assert from_config_map(data) == found
 
 
 @pytest.mark.parametrize("value", ["[", "{}", '"front-proxy"', "1", "null", "[1]", '["front-proxy", null]'])
 def test_a_config_map_that_cannot_be_read_is_refused_not_read_as_empty(value: str) -> None:
-    """An empty list of names would be all names."""
+    """An empty list of names would allow all names."""
     with pytest.raises(ValueError, match=r"requestheader-allowed-names is no JSON list of strings|Expecting value"):
         from_config_map({"requestheader-allowed-names": value})
     for key in ("username-headers", "uid-headers", "group-headers", "extra-headers-prefix"):

@@ -1,4 +1,4 @@
-"""AUZ-03, AUZ-07, REQ-02: what is asked of kube-apiserver, and how long its answers hold."""
+"""AUZ-03, AUZ-07, REQ-02: SubjectAccessReviews sent to kube-apiserver, and the caching of their answers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Kube:
 
 @dataclass
 class World:
-    """A clock, and what was counted."""
+    """A clock and counters."""
 
     now: float = 100.0
     codes: list[str] = field(default_factory=list)
@@ -81,7 +81,7 @@ async def test_an_answer_is_for_one_user_and_one_request_only() -> None:
     kube, world = Kube(), World()
     authorizer = made(kube, world)
     await authorizer.decide(ALICE, GET)
-    assert authorizer.known(User("alice", ("team",), "u1", {"scopes": ("x",)}), GET) is not None  # the same one
+    assert authorizer.known(User("alice", ("team",), "u1", {"scopes": ("x",)}), GET) is not None  # the same user
     for another in (
         User("bob", ("team",), "u1", {"scopes": ("x",)}),
         User("alice", (), "u1", {"scopes": ("x",)}),

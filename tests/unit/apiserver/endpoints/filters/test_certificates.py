@@ -1,4 +1,4 @@
-"""Certificates as OpenSSL tells of them, held against the library ``cryptography``."""
+"""OpenSSL's view of certificates, compared with the library ``cryptography``."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def signed(
     usages: tuple[x509.ObjectIdentifier, ...] = (),
     end: datetime = NOW + HOUR,
 ) -> Signed:
-    """Return a certificate and its key; ``by`` None: signed by itself."""
+    """Return a certificate and its key. ``by`` None: self-signed."""
     key = key or ec.generate_private_key(ec.SECP256R1())
     issuer, signer = (by[0].subject, by[1]) if by is not None else (subject, key)
     builder = (
@@ -85,7 +85,7 @@ class Handshake:
         self.authority = authority.certificate.decode()
 
     def __call__(self, leaf: Signed, *others: Signed) -> Certificate:
-        """Return what the server reads of a client with this certificate, and these behind it."""
+        """Return the certificate that the server reads from a client with this chain."""
         return certificates.of(self.connect(leaf, *others))
 
     def connect(self, leaf: Signed, *others: Signed) -> ssl.SSLObject:
@@ -168,7 +168,7 @@ def test_an_authority_is_its_subject_and_its_key(key: Key | None) -> None:
 
 
 def test_who_issued_it_is_told_as_the_signature_tells_it(root: Signed, tmp_path: Path) -> None:
-    """The handshake trusts the union; of two authorities with one name, and of two names with one key, each counts for itself."""
+    """The handshake trusts all authorities together. Authorities with equal names, or with equal keys, still count separately."""
     namesake, other = signed(common("root"), None, ca=True), signed(common("other"), None, key=root[1], ca=True)
     between = signed(common("between"), root, ca=True)
     lone = signed(common("lone"), None)

@@ -1,4 +1,4 @@
-"""TMO-01: the bound of time."""
+"""TMO-01: request timeouts."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def test_a_cancellation_that_comes_too_late_does_not_reach_the_next_reques
     deadlines = Deadlines(60, now=clock)
     deadline = deadlines.begin()
     clock.now = 61
-    deadlines.look()  # the answer is there already, and nothing was awaited since
+    deadlines.look()  # the answer is already there, and no code has awaited since
     deadlines.end(deadline)
     assert deadline.expired
     await deadline.absorb()

@@ -1,4 +1,4 @@
-"""IMP-01: who may act as whom."""
+"""IMP-01: impersonation rights."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Asked = tuple[str, str, str, str, str, str]
 
 @dataclass
 class Rules:
-    """Allows what is listed: (verb, group, resource, subresource, namespace, name)."""
+    """Allows the listed (verb, group, resource, subresource, namespace, name)."""
 
     allowed: set[Asked]
     asked: list[Asked] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""MET-01, MET-02: what is counted of requests."""
+"""MET-01, MET-02: request metrics."""
 
 from __future__ import annotations
 

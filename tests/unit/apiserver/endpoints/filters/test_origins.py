@@ -1,4 +1,4 @@
-"""Whose pages may open websockets."""
+"""Origins of pages that may open websockets."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ EVIL = ("Origin", "https://evil.example")
         ("https://api.example.com", "api.example.com:443", True),
         ("https://[::1]:8443", "[::1]:8443", True),
         ("https://10.0.0.1", "10.0.0.1", True),
-        ("http://api.example.com:8443", HOST, False),  # whoever is between can be that page
+        ("http://api.example.com:8443", HOST, False),  # an attacker on the path can forge that page
         ("https://api.example.com", HOST, False),
         ("https://api.example.com:8444", HOST, False),
         ("https://evil.example", HOST, False),
@@ -87,10 +87,10 @@ def request(*pairs: tuple[str, str]) -> Request:
 @pytest.mark.parametrize(
     "pairs",
     [
-        [EVIL, *METADATA],  # no websocket: the browser keeps the answer from the page
-        [*UPGRADE, *METADATA],  # no page
+        [EVIL, *METADATA],  # not a websocket: the browser hides the answer from the page
+        [*UPGRADE, *METADATA],  # not from a page
         [*UPGRADE, *METADATA, ("Origin", f"https://{HOST}")],
-        [*UPGRADE, EVIL],  # websocket-client, and with it kubernetes.stream
+        [*UPGRADE, EVIL],  # from websocket-client, which kubernetes.stream uses
         [*UPGRADE, EVIL, ("User-Agent", "fabric8-kubernetes-client/6.13.4"), ("Accept-Encoding", "gzip")],
         [*UPGRADE, EVIL, ("User-Agent", "OpenAPI-Generator/37.0.2/python (like Mozilla/5.0)")],
         [*UPGRADE, ("Origin", "null")],

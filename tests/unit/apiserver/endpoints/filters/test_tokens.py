@@ -1,4 +1,4 @@
-"""Reviews of bearer tokens, which anybody may show."""
+"""TokenReviews. Any client may present a token."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from apiserver.endpoints.filters.tokens import TokenReview
 
 
 class Cluster:
-    """Answers reviews when it is told to."""
+    """Answers reviews when the test says so."""
 
     def __init__(self) -> None:
         self.waiting = 0

@@ -1,4 +1,4 @@
-"""When a stream ends because its user may not any more, on a virtual clock."""
+"""End of streams after their user lost access, on a virtual clock."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def made(kube: Kube, review: Callable[[str], User | None] = User, **timing: Any)
         return review(token)
 
     authenticator = Authenticator(trust=Trust(), now=lambda: datetime(2026, 11, 22, tzinfo=UTC), review=reviewed)
-    # Answers are remembered for an hour: what was remembered must not count.
+    # Answers are cached for an hour here; cached answers must not count.
     authorizer = Delegated(cast("Client", kube), seconds=(3600.0, 3600.0), now=now)
     return Withdrawing(authenticator, authorizer, **timing)
 
@@ -117,7 +117,7 @@ def test_a_stream_ends_within_a_minute_though_many_others_share_the_answers() ->
 
     assert lost_at <= min(times)
     assert max(times) < lost_at + MINUTE
-    # One answer for all in SHARED_SECONDS, and two verbs: 500 streams ask as often as a few.
+    # One answer serves all streams for SHARED_SECONDS, for two verbs: 500 streams cause no more reviews than a few.
     assert len(kube.asked) <= 2 * (lost_at + MINUTE) / withdrawing.SHARED_SECONDS
 
 
@@ -156,8 +156,8 @@ def test_a_loss_ends_a_stream_within_a_minute_whatever_is_shared_and_however_slo
 
 
 def test_an_answer_tells_of_the_moment_when_it_was_asked_for() -> None:
-    """And not of that when it came: a right may have gone in between."""
-    kube = Kube(away=lambda: now() > 90, seconds=9.5)  # judged from 20 to 39 and from 59 to 78, and no more from 98 on
+    """Not of the moment when it arrived: the user may have lost access in between."""
+    kube = Kube(away=lambda: now() > 90, seconds=9.5)  # reviewed from 20 to 39 s and from 59 to 78 s, not from 98 s on
 
     when, end = run(ended(made(kube, check_seconds=(20.0, 20.0))))
 

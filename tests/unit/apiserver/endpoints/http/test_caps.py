@@ -1,4 +1,4 @@
-"""Who gives a place up when there are too many connections."""
+"""Which client loses a connection when there are too many."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ CAPS = Caps(total=6, each=4)
         ({"a": 1}, "a", None),
         ({"a": 4}, "a", None),
         ({"a": 5}, "a", "a"),
-        ({"a": 5, "b": 1}, "b", None),  # what is too much of one is not another's business
+        ({"a": 5, "b": 1}, "b", None),  # another client's excess does not affect b
         ({"a": 4, "b": 2}, "b", None),
         ({"a": 4, "b": 3}, "b", "a"),
         ({"a": 3, "b": 4}, "b", "b"),
         ({"a": 4, "b": 2, "c": 1}, "c", "a"),
-        ({"a": 1, "b": 1, "c": 1, "d": 1, "e": 1, "f": 1, "g": 1}, "g", "a"),  # all hold as much: who was there first
+        ({"a": 1, "b": 1, "c": 1, "d": 1, "e": 1, "f": 1, "g": 1}, "g", "a"),  # all hold the same number: the oldest loses
     ],
 )
 def test_whoever_holds_the_most_gives_up(held: dict[str, int], newcomer: str, expected: str | None) -> None:

@@ -1,4 +1,4 @@
-"""One connection, over a transport in memory."""
+"""One HTTP connection over a transport in memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GET = b"GET /%b HTTP/1.1\r\nHost: h\r\n\r\n"
 
 
 class Handler:
-    """Answers by the path, and notes what happened."""
+    """Answers by path, and records events."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []
@@ -116,7 +116,10 @@ async def test_who_sends_ahead_without_end_is_not_read(line: Line, handler: Hand
 
 
 async def test_what_was_sent_ahead_does_not_grow_from_answer_to_answer(line: Line) -> None:
-    """Each answer takes one small request out of what waits: reading on then would let it grow by what is read."""
+    """Each response consumes one small request from the buffer.
+
+    If each consumption resumed reading, the buffer would grow by a whole read.
+    """
     ahead = (GET % b"b") * 100
     for _ in range(1000):
         if line.transport.reading:
@@ -371,7 +374,7 @@ async def test_a_head_of_who_has_shown_a_certificate_may_be_longer(handler: Hand
 
 
 async def test_heads_of_many_fields_are_for_those_who_have_shown_a_certificate(handler: Handler) -> None:
-    """kube-apiserver tells every group of a user in a field of its own."""
+    """kube-apiserver sends each group of a user in its own field."""
     for fields, certificate, code in ((99, b"", b"200"), (100, b"", b"431"), (999, b"proxy", b"200"), (1000, b"proxy", b"431")):
         line = Line(handler, certificate=certificate)
         answer = await line.send(b"GET /x HTTP/1.1\r\nHost: h\r\n" + b"G: g\r\n" * fields + b"\r\n")
@@ -380,7 +383,7 @@ async def test_heads_of_many_fields_are_for_those_who_have_shown_a_certificate(h
 
 
 async def test_of_long_heads_that_do_not_end_there_are_few(handler: Handler) -> None:
-    unhurried = replace(QUICK.verified, head_seconds=60)  # none ends because this machine is busy
+    unhurried = replace(QUICK.verified, head_seconds=60)  # a busy machine must not end one
     first = Line(handler, replace(QUICK, long_heads=3, verified=unhurried), certificate=b"proxy")
     lines = [first, *(Line(handler, certificate=b"proxy", beside=first) for _ in range(4))]
     for line in lines:

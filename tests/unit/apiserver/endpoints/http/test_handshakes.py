@@ -1,4 +1,4 @@
-"""Whose turn a handshake is, and how many connections there may be: many clients of OpenSSL's in memory."""
+"""The order of TLS handshakes, and limits on connections: many OpenSSL clients in memory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def contexts(tmp_path_factory: pytest.TempPathFactory) -> Contexts:
 
 
 class From(Socket):
-    """A socket of a client at this address."""
+    """A socket of a client with this address."""
 
     def __init__(self, address: str) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class From(Socket):
 
 
 class Client:
-    """A client's end of one connection, which may stop anywhere."""
+    """A client's end of a connection, which may stop anywhere."""
 
     def __init__(self, listener: Listener, address: str, context: ssl.SSLContext) -> None:
         self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -93,7 +93,7 @@ class Client:
 
 
 class Listener:
-    """A server, and clients before it."""
+    """A server and its clients."""
 
     def __init__(
         self, contexts: Contexts, *, handshakes: Caps = PLENTY, unverified: Caps = PLENTY, verified: Caps = PLENTY, seconds: float = 5
@@ -160,7 +160,7 @@ async def test_a_certificate_takes_a_connection_out_of_the_crowd(contexts: Conte
     for each in proxies:
         await each.shake()
     for _ in range(20):
-        await listener.client("192.0.2.1").shake()  # from the very address
+        await listener.client("192.0.2.1").shake()  # from the same address
         listener.client("192.0.2.1")
     assert [len(each) for each in (listener.handshakes.unverified, listener.handshakes.verified)] == [1, 2]
     for each in proxies:
@@ -172,7 +172,7 @@ async def test_who_holds_one_certificate_takes_no_place_of_another(contexts: Con
     listener = Listener(contexts, verified=Caps(4, 4))
     proxy = listener.client("192.0.2.1", contexts.proxy)
     await proxy.shake()
-    nodes = [listener.client("192.0.2.1", contexts.node) for _ in range(10)]  # from the very address
+    nodes = [listener.client("192.0.2.1", contexts.node) for _ in range(10)]  # from the same address
     for each in nodes:
         await each.shake()
     assert (await proxy.ask()).endswith(b"/x")
@@ -188,7 +188,7 @@ async def test_addresses_take_turns(contexts: Contexts) -> None:
     others = [listener.client(f"192.0.2.{number}") for number in (2, 3)]
     for each in others:
         each.send(each.hello())
-    await asyncio.sleep(0)  # one turn of the event loop
+    await asyncio.sleep(0)  # in one turn of the event loop
     assert all(each.has_answer() for each in others), "they came last, and need not wait for all the others"
     answered = sum(each.has_answer() for each in crowd)
     assert 0 < answered <= 2, "what is open is served between turns"
@@ -263,7 +263,7 @@ def record(announced: int, body: bytes, first: bytes = b"\x16\x03\x01", length: 
         (record(100, b"", length=16_385), Hello.TOO_LONG),
         (b"\x16\x03\x01\x00\x02\x01\x00" + b"\x16\x03\x01\x40\x00\xff\xff", Hello.TOO_LONG),  # 64 KiB, announced in two records
         (b"\x16\x03\x01\x00\x04\x01\x00\x01\x00" + b"\x16\x03\x01\x01\x00", Hello.WHOLE),
-        (b"\x16\x03\x01\x00\x05\x02\xff\xff\xff", Hello.WHOLE),  # no first message of a client: OpenSSL makes no room for it
+        (b"\x16\x03\x01\x00\x05\x02\xff\xff\xff", Hello.WHOLE),  # not a client's first message: OpenSSL allocates nothing for it
         (b"GET / HTTP/1.1\r\n", Hello.WHOLE),
         (b"G", Hello.WHOLE),
         (b"\x80\x2e\x01\x03\x01\x00\x15\x00\x00", Hello.WHOLE),
@@ -283,12 +283,12 @@ async def test_a_first_message_that_is_announced_too_long_ends_the_connection(co
 
 
 async def test_a_handshake_has_a_length(contexts: Contexts) -> None:
-    """What comes behind the first message cannot be read before it is deciphered, and so it is counted."""
+    """Later messages are encrypted, so their bytes are counted."""
     listener = Listener(contexts)
     client = listener.client("192.0.2.1", contexts.old)
     client.send(client.hello())
     await settle()
-    certificate = b"\x16\x03\x03\x3f\xfc\x0b" + (100_000).to_bytes(3, "big") + b"x" * 16_376  # as long as it is announced, in many records
+    certificate = b"\x16\x03\x03\x3f\xfc\x0b" + (100_000).to_bytes(3, "big") + b"x" * 16_376  # as long as announced, in many records
     seen = []
     for _ in range(2):
         client.send(certificate)
@@ -326,7 +326,7 @@ async def test_what_is_sent_behind_the_handshake_is_read_once_its_turn_has_come(
 
 
 async def test_of_a_stranger_little_is_taken_at_once(contexts: Contexts) -> None:
-    """OpenSSL's buffer keeps the size of the most that came."""
+    """OpenSSL's buffer keeps its largest size."""
     listener = Listener(contexts)
     for context, most in ((None, 16 << 10), (contexts.proxy, 64 << 10)):
         client = listener.client("192.0.2.1", context)
@@ -337,7 +337,7 @@ async def test_of_a_stranger_little_is_taken_at_once(contexts: Contexts) -> None
 
 
 def ask_for_keys(client: Client) -> bytes:
-    """Return a record that asks the server for new keys (RFC 8446, section 4.6.3): what Python has no method for."""
+    """Return a record that requests new keys (RFC 8446, section 4.6.3). Python has no method for this."""
     library = ctypes.CDLL(_ssl.__file__)
     pointer = ctypes.c_void_p.from_address(id(client.object._sslobj) + 24)  # type: ignore[attr-defined]  # `SSL *` in CPython's object
     assert library.SSL_key_update(pointer, 1) == 1
@@ -385,7 +385,7 @@ async def test_what_goes_wrong_in_one_handshake_stops_no_other(contexts: Context
     listener = Listener(contexts)
     broken, other = listener.client("192.0.2.1"), listener.client("192.0.2.2")
     hello = bytearray(broken.hello())
-    hello[9:11] = b"\x00\x00"  # a version that there never was
+    hello[9:11] = b"\x00\x00"  # a version that does not exist
     broken.send(bytes(hello[:40]) + b"\xff" * (len(hello) - 40))
     other.send(other.hello())
     await settle()

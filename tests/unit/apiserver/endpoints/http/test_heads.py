@@ -1,4 +1,4 @@
-"""Heads of requests: what is read, and what is refused because two parties could read it differently."""
+"""Heads of requests: valid ones, and ones refused because two parties could read them differently."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ LINES = st.tuples(
 
 
 class Told:
-    """What httptools reads."""
+    """httptools' result."""
 
     def __init__(self) -> None:
         self.url = b""
@@ -143,7 +143,7 @@ def test_what_is_taken_means_the_same_to_two_other_parsers(line: tuple[bytes, ..
         (name, value.lower() if name == b"transfer-encoding" else value) for name, value in ours
     ]
     if head.method == "get":
-        return  # llhttp knows a fixed set of methods
+        return  # llhttp accepts a fixed set of methods
     told = Told()
     parser = httptools.HttpRequestParser(told)
     parser.feed_data(raw + b"\r\n\r\n")

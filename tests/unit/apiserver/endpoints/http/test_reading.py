@@ -1,4 +1,4 @@
-"""From bytes to requests: it does not matter how the bytes were cut."""
+"""Parsing of requests does not depend on how the bytes are cut."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def in_chunks(pieces: list[bytes]) -> bytes:
 
 
 def read_all(cuts: list[bytes]) -> list[tuple[str, str, bytes] | int]:
-    """Return what is read of the cuts: method, target and body of each request, at last the code of a refusal."""
+    """Return method, target and body of each parsed request, and last the code of a refusal."""
     reader = Reader(Heads())
     found: list[tuple[str, str, bytes] | int] = []
     head, body = None, b""

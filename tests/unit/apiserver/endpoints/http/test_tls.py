@@ -1,4 +1,4 @@
-"""TLS between connection and socket: a client of OpenSSL in memory at the other end."""
+"""TLS between connection and socket, with an OpenSSL client in memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ LARGE = b"x" * 1_000_000
 
 
 class Contexts:
-    """A server's context, and clients' that trust it: one without a certificate, two with one each, one of an older protocol."""
+    """A server's context, and clients' contexts that trust it: one without a certificate, two with different ones, one with an older
+    protocol."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -73,7 +74,7 @@ class Peer:
         self.tls.connection_made(self.transport)
 
     def arrive(self, data: bytes) -> None:
-        """Let bytes come from the socket."""
+        """Deliver bytes from the socket."""
         for start in range(0, len(data), self.size):
             piece = data[start : start + self.size]
             while piece and not self.transport.closed:
@@ -84,7 +85,7 @@ class Peer:
                 piece = piece[count:]
 
     async def exchange(self) -> None:
-        """Carry what either side wrote to the other."""
+        """Exchange the pending bytes of both sides."""
         self.arrive(self.outgoing.read())
         await settle()
         self.incoming.write(self.transport.written)
@@ -106,7 +107,7 @@ class Peer:
         return await self.hear()
 
     async def hear(self) -> bytes:
-        """Return what the server says, until it is silent."""
+        """Return the server's bytes until it sends no more."""
         said = b""
         for _ in range(3):
             await self.exchange()
@@ -264,7 +265,7 @@ async def test_a_server_that_stops_lets_go_of_handshakes_under_way(contexts: Con
 
 async def test_backpressure_is_that_of_the_socket(contexts: Contexts) -> None:
     peer = Peer(contexts)
-    peer.tls.pause_writing()  # nobody writes yet
+    peer.tls.pause_writing()  # no code writes yet
     peer.tls.resume_writing()
     await peer.shake()
     peer.object.write(GET % b"large")

@@ -1,4 +1,4 @@
-"""Work in turns: a little at once, one address after the other."""
+"""Fair turns: a little work at once, one address after the other."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from apiserver.endpoints.http.turns import Turns
 
 
 class Done:
-    """Notes what was done."""
+    """Records the work."""
 
     def __init__(self) -> None:
         self.names: list[str] = []

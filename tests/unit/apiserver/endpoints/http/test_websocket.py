@@ -1,4 +1,4 @@
-"""Websockets, spoken by the library's own client over a transport in memory."""
+"""Websockets, with the library's own client over a transport in memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TOKEN = "base64url.bearer.authorization.k8s.io.dG9rZW4"
 
 
 class Peer:
-    """A client on a line to a server that echoes, and closes on ``bye``."""
+    """A client of a server that echoes, and closes on ``bye``."""
 
     def __init__(self, *protocols: str, ping_seconds: float = 0, max_bytes: int = 1000) -> None:
         self.ended: list[Closed] = []
@@ -54,7 +54,7 @@ class Peer:
         return socket
 
     async def exchange(self) -> list[Frame]:
-        """Move bytes until nothing moves; return the frames that came."""
+        """Exchange bytes until none are left; return the received frames."""
         frames = []
         for _ in range(5):
             for data in self.client.data_to_send():
@@ -158,13 +158,13 @@ def masked(opcode: Opcode, data: bytes, *, fin: bool = True) -> bytes:
 
 
 def endless(*frames: bytes) -> bytes:
-    """Return some 64 KiB of the frames, whole ones: what one read of a socket brings."""
+    """Return about 64 KiB of whole frames, as one read of a socket would."""
     once = b"".join(frames)
     return once * max(1, (64 << 10) // len(once))
 
 
 async def flooded(flood: bytes, max_bytes: int) -> tuple[int, int, Peer]:
-    """Send until a websocket that nobody receives from is not read any more; return the bytes sent and the bytes of memory they take."""
+    """Send to an unread websocket until the server stops reading; return the sent bytes and the memory that they take."""
     waiting, accepted = asyncio.Event(), asyncio.Event()
 
     async def serve(request: Request) -> Response:
@@ -237,12 +237,12 @@ async def test_parts_of_a_message_are_bounded_together() -> None:
 
 
 async def test_a_compressed_message_is_no_message() -> None:
-    """No extension is offered, so nothing inflates: one that is compressed all the same breaks the protocol (RFC 6455, 5.2)."""
+    """The server offers no extension. A compressed message breaks the protocol (RFC 6455, 5.2), and nothing inflates it."""
     peer = Peer()
     await peer.exchange()
     assert not peer.client.extensions
     plain = masked(Opcode.BINARY, b"x")
-    peer.line.connection.data_received(bytes([plain[0] | 0x40]) + plain[1:])  # RSV1: permessage-deflate's mark (RFC 7692, 6)
+    peer.line.connection.data_received(bytes([plain[0] | 0x40]) + plain[1:])  # RSV1: permessage-deflate's bit (RFC 7692, 6)
     await settle()
     assert [each.code for each in peer.ended] == [1006]
     assert (1002).to_bytes(2, "big") in peer.line.take()

@@ -1,4 +1,4 @@
-"""A transport in memory, and a connection of a server on it."""
+"""A transport in memory, with a server's connection on it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from apiserver.endpoints.http.server import Server
 
 
 class Shown:
-    """As much of ``ssl.SSLObject`` as says which certificate the client has shown."""
+    """The part of ``ssl.SSLObject`` that returns the client's certificate."""
 
     def __init__(self, certificate: bytes) -> None:
         self._certificate = certificate
@@ -26,7 +26,7 @@ class Shown:
 
 
 class FakeTransport(asyncio.Transport):
-    """Keeps what is written; ``full`` says that the client does not read."""
+    """Keeps the written bytes; ``full`` means that the client does not read."""
 
     def __init__(self, shown: Shown | None = None) -> None:
         super().__init__()
@@ -100,29 +100,27 @@ class Line:
         self.connection.connection_made(self.transport)
 
     async def send(self, *data: bytes) -> bytes:
-        """Send the pieces, let everything run, and take what was answered."""
+        """Send the pieces, run all tasks, and return the response bytes."""
         for each in data:
             self.connection.data_received(each)
             await settle()
         return self.take()
 
     def take(self) -> bytes:
-        """Take what was answered."""
+        """Return and clear the response bytes."""
         taken = bytes(self.transport.written)
         self.transport.written.clear()
         return taken
 
     def is_closed(self) -> bool:
-        """Return whether the server has closed the connection."""
         return self.transport.closed
 
     async def end(self) -> None:
-        """Stop the server."""
         await self.server.shutdown(0)
         await settle()
 
 
 async def settle() -> None:
-    """Let everything run that can."""
+    """Run all tasks until they wait."""
     for _ in range(20):
         await asyncio.sleep(0)

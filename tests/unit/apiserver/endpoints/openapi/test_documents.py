@@ -59,7 +59,7 @@ def _operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, 
 
 def test_the_documents_are_valid_openapi() -> None:
     assert [str(each) for each in OpenAPIV30SpecValidator(V3).iter_errors()] == []
-    # Kubernetes puts siblings beside $ref, which the validator ignores
+    # Kubernetes puts siblings next to $ref, which the validator ignores
     assert [str(each) for each in OpenAPIV2SpecValidator(V2).iter_errors()] == []
 
 
@@ -200,7 +200,7 @@ def test_alternatives_cannot_be_published() -> None:
 
 
 def test_oas_04_nothing_in_the_documents_is_in_kubernetes_own_names_or_without_use() -> None:
-    """The aggregator renames definitions that differ under one name, and throws away what no path of ours leads to."""
+    """The aggregator renames conflicting definitions, and drops definitions that none of our paths uses."""
     used = {each["$ref"].removeprefix("#/definitions/") for each in _walk(V2) if "$ref" in each}
     assert set(V2["definitions"]) == used
     assert all(name.startswith("io.kubevirt.") for name in V2["definitions"])

@@ -1,4 +1,4 @@
-"""The client of streams, against servers that send what nobody asked for."""
+"""The client of streams against servers that send unrequested data."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from websockets.uri import parse_uri
 from apiserver.endpoints.verbs.bounded import Bounded
 
 READ = 256 << 10
-"""The most that the event loop reads of a TLS connection at once."""
+"""The most bytes of a TLS connection that the event loop reads at once."""
 MESSAGE = 64 << 10
 
 
 class Transport(asyncio.Transport):
-    """In memory; a peer that does not read is told by ``pause_writing``."""
+    """A transport in memory; ``pause_writing`` tells the connection that the peer does not read."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,13 +70,13 @@ def connected(kind: type[ClientConnection] = Bounded) -> tuple[ClientConnection,
 
 
 def frames(data: bytes, opcode: Opcode = Opcode.BINARY) -> bytes:
-    """Return one read full of such frames."""
+    """Return one read full of these frames."""
     once = Frame(opcode, data).serialize(mask=False)
     return once * (READ // len(once))
 
 
 async def taken(connection: ClientConnection, transport: Transport, flood: bytes) -> int:
-    """Send until it is not read any more; return the bytes of memory that it takes."""
+    """Send until the connection stops reading; return the memory in bytes that it takes."""
     gc.collect()
     tracemalloc.start()
     try:
@@ -98,7 +98,7 @@ async def test_what_nobody_receives_is_bounded_in_bytes(data: bytes) -> None:
 
 
 async def test_the_library_alone_would_take_a_hundred_times_as_much() -> None:
-    """Why there is a class of ours; when this fails, it may go."""
+    """The reason for our own class. If this test fails, remove the class."""
     connection, transport = connected(ClientConnection)
     assert await taken(connection, transport, frames(b"")) > 16 << 20
 
@@ -129,7 +129,7 @@ async def test_pongs_that_the_server_does_not_take_are_not_kept() -> None:
 
 
 async def test_a_goodbye_is_answered_though_the_server_takes_nothing() -> None:
-    """Or the two would wait for each other until the time of closing is over."""
+    """Otherwise both sides would wait for each other until the close timeout."""
     connection, transport = connected()
     connection.pause_writing()
     before = transport.written

@@ -1,4 +1,4 @@
-"""Words that a destination of a stream may say to a client whose stream it refuses."""
+"""Messages that a stream's destination may send to a client that it refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many streams: whose they are, what is one too many, and that none is counted after its end."""
+"""Limits on streams per user and object; ended streams no longer count."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_what_is_one_too_many(limits: StreamLimits, everyone: int, of_holder: in
         ("system:serviceaccount:shop:two", "system:serviceaccount:shop:*"),
         ("system:serviceaccount:other:one", "system:serviceaccount:other:*"),
         ("system:anonymous", "system:anonymous"),
-        ("oidc:system:serviceaccount:shop:one", "oidc:system:serviceaccount:shop:one"),  # somebody else, whatever the name looks like
+        ("oidc:system:serviceaccount:shop:one", "oidc:system:serviceaccount:shop:one"),  # another user, despite the similar name
     ],
 )
 def test_service_accounts_of_one_namespace_are_one_holder(name: str, holder: str) -> None:
@@ -94,7 +94,7 @@ async def test_each_limit_counts_what_it_says() -> None:
 
 
 def test_by_default_streams_that_are_flooded_fit_into_the_pods_memory() -> None:
-    """One takes up to a MiB then, and the chart gives a pod 512 MiB (docs/security.md, Streams)."""
+    """A flooded stream takes up to 1 MiB; the chart gives a pod 512 MiB (docs/security.md, Streams)."""
     assert 0 < DEFAULTS.max_streams_per_user_and_object < DEFAULTS.max_streams_per_user < DEFAULTS.max_streams <= 256
 
 

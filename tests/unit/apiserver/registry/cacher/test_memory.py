@@ -1,4 +1,4 @@
-"""Giving memory back."""
+"""Returning memory to the system."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events are pushed from the window into receivers: in order, once, and whatever one of them does, the others go on."""
+"""Pushing events from the window to receivers: in order, once each, and independent of other receivers' faults."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -30,14 +30,14 @@ def window(capacity: int = 500, limits: Limits = LIMITS) -> Window:
 
 
 class Hearer:
-    """A receiver that keeps what it is told; ``is_full`` says that it has no room."""
+    """A receiver that keeps its events; ``is_full`` means that it has no room."""
 
     def __init__(self) -> None:
         self.batches: list[EventBatch] = []
         self.is_full = False
         self.waits = 0
         self.meanwhile: Callable[[], None] = lambda: None
-        """Happens while it is told."""
+        """Runs during each delivery."""
         self._emptied = asyncio.Event()
 
     @property
@@ -62,7 +62,7 @@ class Hearer:
 
 @asynccontextmanager
 async def telling(made: Window, *pairs: tuple[Watch, Hearer]) -> AsyncIterator[list[asyncio.Task[None]]]:
-    """Tell the receivers; the window is closed in the end."""
+    """Deliver to the receivers; close the window at the end."""
     async with asyncio.TaskGroup() as tasks:
         yield [tasks.create_task(watch.tell(hearer)) for watch, hearer in pairs]
         made.close()
@@ -241,7 +241,7 @@ async def test_who_is_cancelled_says_exactly_how_far_it_was_told_and_hears_nothi
         made.extend([record(11)], 11)
         await settle()
         made.extend([record(12)], 12)
-        tasks[0].cancel()  # what is due is told before its task runs
+        tasks[0].cancel()  # pending events are delivered before its task runs
         await settle()
         made.extend([record(13)], 13)
         await settle()

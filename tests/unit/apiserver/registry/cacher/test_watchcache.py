@@ -74,7 +74,7 @@ async def world(make_world: Callable[..., World]) -> AsyncIterator[World]:
 
 @pytest.fixture
 async def impatient(make_world: Callable[..., World]) -> AsyncIterator[World]:
-    """For what has to wait in vain. All others would fail where the machine stands still for so long."""
+    """A world with a short timeout, for waits that must fail. Other tests would fail with it when the machine stalls."""
     async with synced(make_world(timeout_seconds=0.3)) as made:
         yield made
 
@@ -129,7 +129,7 @@ async def test_1_a_read_does_not_share_a_question_that_was_asked_before_it(world
     world.storage.delay = 0.05
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(world.cache.wait_fresh())
-        await asyncio.sleep(0.06)  # the first question is under way, or was answered
+        await asyncio.sleep(0.06)  # the first request is in progress or done
         world.storage.delay = 0.0
         revision = await world.put("vm/a")
         assert await world.cache.wait_fresh() >= revision
@@ -227,7 +227,7 @@ async def test_2_more_entries_than_a_page_are_listed_at_one_revision(make_world:
 
 
 class Meddled(UnreliableStorage):
-    """A storage in which much happens after the first page of a listing."""
+    """A storage in which many changes follow the first page of a listing."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -245,7 +245,7 @@ class Meddled(UnreliableStorage):
 
 
 async def test_2_what_is_written_between_two_pages_of_the_first_listing_is_not_missed(make_world: Callable[..., World]) -> None:
-    """All pages are of the revision after which the cache goes on: pages of different ones would lose what lies between them."""
+    """All pages have the revision from which the cache continues. With different revisions, changes between them would be lost."""
     storage = Meddled()
     made = make_world(storage)
     for part in range(6):
@@ -328,7 +328,7 @@ async def test_3_a_watch_of_the_future_is_silent_until_then(world: World) -> Non
         for number in range(4):
             await world.put("vm/a", n=number)
         found: list[int] = []
-        while len(found) < 2:  # on a slow machine with bookmarks in between
+        while len(found) < 2:  # on a slow machine, bookmarks in between
             found += [event.revision for event in await read(watch, 1) if event.item]
         assert found == [after + 1, after + 2]
 
@@ -566,7 +566,7 @@ async def test_5_a_storage_that_hangs_is_said_within_the_bound_and_not_waited_fo
         await impatient.cache.wait_fresh()
     again = impatient.cache.wait_fresh()
     with pytest.raises(errors.ServiceUnavailable, match="the storage does not answer"):
-        again.send(None)  # at once: the first question is still open
+        again.send(None)  # fails immediately: the first request is still open
     assert impatient.storage.calls["revision"] == asked + 1
     impatient.storage.delay = 0.0
     async with asyncio.timeout(30):

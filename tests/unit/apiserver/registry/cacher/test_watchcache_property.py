@@ -1,6 +1,6 @@
-"""Promise 3 of the watch cache as a property: whoever folds events over a snapshot ends where the list is.
+"""Promise 3 of the watch cache as a property: applying events to a snapshot gives the current list.
 
-Under compaction, lost connections, restarts of the server and slow reading; small windows and chunks make all of them happen.
+Includes compaction, lost connections, server restarts and slow readers. Small windows and chunks make all of them happen.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ def is_even(item: Item) -> bool:
 
 
 class Folder:
-    """A client: lists, watches, folds; lists again when it is told to."""
+    """A client that lists, watches and applies events; it lists again when required."""
 
     def __init__(self, prefix: str, predicate: Predicate | None) -> None:
         self._prefix = prefix
@@ -49,9 +49,9 @@ class Folder:
         return {item.key: item for item in cache.list(self._prefix).items if self._predicate is None or self._predicate(item)}
 
     async def resume(self, cache: WatchCache) -> None:
-        """Watch from where it is, as a client does whose stream ended; list if that is too old.
+        """Watch from the last revision; list if that is too old.
 
-        In the middle of what was at hand there is no such place: a revision may hold several changes, of which some were folded.
+        Also list after a stop in the middle of a revision: it may hold several changes, and the client has applied only some of them.
         """
         await self._stack.aclose()
         for _ in range(2):
@@ -77,7 +77,7 @@ class Folder:
             for event in self._watch.take():
                 self.fold(event)
         except TimeoutError:
-            if isinstance(self._watch, Replay) and self._watch._live is None:  # an interrupted one has ended
+            if isinstance(self._watch, Replay) and self._watch._live is None:  # an interrupted replay has ended
                 self.revision = max(self.revision, self._watch.revision)
                 await self.resume(cache)
         except errors.Expired:
@@ -203,14 +203,14 @@ INTERRUPTED = [
     ("take", 0),
     ("write", {"vm/a/1": None}),
     ("resume", 0),
-]  # in the middle of two changes
+]  # interrupted between two changes of one revision
 COMPACTED_TWICE = [
     ("write", {"vm/a/1": 0}),
     ("disconnect", None),
     ("compact", None),
     ("write", {"elsewhere/1": 0}),
     ("compact", None),
-]  # and only the first time past what was missed
+]  # only the first compaction passes unseen changes
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))

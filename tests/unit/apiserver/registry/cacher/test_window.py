@@ -129,7 +129,7 @@ async def test_a_watch_does_not_claim_a_revision_whose_events_it_has_not_handed_
 
 @pytest.mark.parametrize("chunk", [1, 2, 3, 256])
 async def test_a_watch_never_claims_less_than_the_events_that_were_taken(chunk: int) -> None:
-    """A last bookmark that says less has the client hear of a deletion twice."""
+    """With an older last bookmark, the client would receive a deletion twice."""
     made = window(20, range(11, 11), Limits(chunk=chunk))
     watch = Watch(made, "", 10)
     for revision in range(11, 18):

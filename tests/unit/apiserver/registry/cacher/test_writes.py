@@ -1,4 +1,4 @@
-"""What a server is writing is known again when storage tells of it, whichever it hears first."""
+"""A server recognizes its own writes in storage events, whether the event or the acknowledgement arrives first."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_a_write_has_one_item_whether_it_is_told_of_or_acknowledged_first() -> N
     write = begun(writes)
     acknowledged = write.at(8)
     assert writes.find(Entry("k", b"v", 7, 8)) is acknowledged
-    assert writes.find(Entry("k", b"v", 7, 8)) is None  # it was told of
+    assert writes.find(Entry("k", b"v", 7, 8)) is None  # the event was already delivered
 
 
 def test_what_somebody_else_wrote_is_not_taken_for_ours() -> None:
@@ -31,7 +31,7 @@ def test_what_somebody_else_wrote_is_not_taken_for_ours() -> None:
     told = writes.find(Entry("k", b"v", 6, 7))
     assert told is not None
     assert told.revision == 7
-    assert write.at(9).revision == 9  # the same was written twice: each is its own item
+    assert write.at(9).revision == 9  # two equal writes have separate items
     assert told.object == {"at": 7}
 
 
@@ -44,7 +44,7 @@ def test_what_is_stored_in_an_old_form_is_decoded_so_that_it_is_known_to_be() ->
 def test_what_was_not_written_is_forgotten_and_so_are_the_oldest_of_too_many() -> None:
     writes = Writes()
     first, second = begun(writes), begun(writes, value=b"w")
-    writes.forget(first)  # the second stands in its place
+    writes.forget(first)  # the second write of the key stays
     assert writes.find(Entry("k", b"w", 6, 6)) is second.at(6)
     begun(writes)
     for number in range(MAX_WRITES):

@@ -1,4 +1,4 @@
-"""What a delete does to one object."""
+"""Effects of a delete on one object."""
 
 from __future__ import annotations
 

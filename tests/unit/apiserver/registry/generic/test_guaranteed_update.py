@@ -1,4 +1,4 @@
-"""A plan made with a copy that is behind counts for nothing: neither that it refuses, nor that it changes nothing, nor as a dry run."""
+"""Plans made from a stale copy are repeated: refusals, empty changes and dry runs alike."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DRY = WriteOptions(dry_run=True)
 
 
 class World:
-    """Two stores over one storage: ``behind`` has a cache that follows no more, ``other`` one that never did and reads storage."""
+    """Two stores over one storage. The cache of ``behind`` is stale; ``other`` has none and reads storage."""
 
     def __init__(self) -> None:
         self.storage = MemoryStorage()
@@ -38,14 +38,14 @@ class World:
         return cache, Store(self.storage, cache, strategy, root="/registry", admission=admission, now=lambda: datetime.now(UTC))
 
     async def stored(self) -> dict[str, str]:
-        """Return the labels that storage has."""
+        """Return the stored labels."""
         entry = await self.storage.get(self.other.key("n", "a"))
         assert entry is not None
         return dict(self.other.decode(entry).labels)
 
 
 class Labelling:
-    """A change that adds a label, and may refuse what it finds; ``seen`` has the labels that it was shown each time."""
+    """A change that adds a label and may refuse; ``seen`` has the labels it saw each time."""
 
     def __init__(self, label: str, refuses: Callable[[dict[str, str]], bool] = lambda _: False) -> None:
         self.label = label
@@ -91,7 +91,7 @@ async def test_a_refusal_counts_only_of_what_is_stored(world: World, options: Wr
 
 
 class Interfered(AdmitAll):
-    """Somebody else writes each time that admission is asked, up to ten times."""
+    """Admission during which another client writes, up to ten times."""
 
     def __init__(self, other: Store) -> None:
         self.other = other

@@ -69,7 +69,7 @@ def test_revisions_are_decimal_numbers() -> None:
 
 
 class _Even:
-    """A selection of so many terms that selecting takes a while."""
+    """A selection with enough terms to take a while."""
 
     number = 1000
 

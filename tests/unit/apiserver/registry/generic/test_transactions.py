@@ -1,4 +1,4 @@
-"""What one transaction writes, on which conditions, and what its refusals become; over the memory storage."""
+"""Writes, conditions and refusals of one transaction, over the memory storage."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ A, B = (f"{ROOT}/example.com/leases/ns/{name}" for name in "ab")
 
 
 class Holding(Strategy):
-    """Objects that hold the locks which they list."""
+    """Objects that hold the locks they list."""
 
     resource = LEASES
     singular = "lease"
@@ -39,7 +39,7 @@ class Holding(Strategy):
 
 
 class Worded(Holding):
-    """Such objects, whose refusals have words of their own."""
+    """The same, with its own message for refusals."""
 
     def __init__(self) -> None:
         self.told: list[object] = []
@@ -50,16 +50,16 @@ class Worded(Holding):
 
 
 class Interrupted(UnreliableStorage):
-    """A storage in which somebody else's writes come first, once, and a value may read otherwise than it was written."""
+    """A storage where another client's writes come first, once, and values may read differently than written."""
 
     def __init__(self) -> None:
         super().__init__()
         self.first: list[Put | Delete] = []
         self.given_up: list[Delete] = []
-        """Keys that somebody else deletes after the first commit that is refused, before what stood in its way is read."""
+        """Keys that another client deletes after the first refused commit, before the store reads the conflicting key."""
         self.commits = 0
         self.read: dict[str, bytes | Unavailable | None] = {}
-        """Values that are read of keys, where these are not what was written."""
+        """Values returned for keys instead of the written ones."""
 
     async def get(self, key: str) -> Entry | None:
         if key not in self.read:
@@ -144,7 +144,7 @@ async def test_what_does_not_change_its_locks_writes_the_object_alone(world: Wor
 
 
 async def test_a_removal_takes_only_what_was_read(world: World) -> None:
-    """A finalizer, say, or a lock that somebody wrote between the read and the removal must not be lost."""
+    """A finalizer or lock written between read and removal must not be lost."""
     old = await world.create(A, "x/1")
     newer = await world.replace(old, "x/1")
 
@@ -194,7 +194,7 @@ async def test_a_key_is_taken_once(world: World) -> None:
 
 @pytest.mark.parametrize(("holds", "wants"), [(A, B), (B, A)], ids=["a holds it", "b holds it"])
 async def test_a_lock_that_is_held_is_a_conflict_that_names_its_holder(world: World, holds: str, wants: str) -> None:
-    """Whichever came first: a migration must not take the lock of another because its name comes earlier in the alphabet."""
+    """The first holder keeps the lock, whatever the order of the names."""
     holder = await world.create(holds, "x/1")
     other = await world.create(wants)
     for attempt in (lambda: world.replace(other, "x/1"), lambda: world.transactions.check_locks(wants, None, lease(wants, "x/1"))):
@@ -210,7 +210,7 @@ async def test_a_lock_that_is_held_is_a_conflict_that_names_its_holder(world: Wo
 
 
 async def test_a_lock_is_held_in_a_group_whose_keys_come_before_those_of_locks() -> None:
-    """A lock in the way is told from an object that somebody else wrote by its key, wherever that stands in the order of keys."""
+    """The store distinguishes a held lock from a changed object by the key, whatever the order of keys."""
     early = Resource("a.example.com", "v1", "leases", "Lease")
     strategy = Holding()
     strategy.resource = early
@@ -242,7 +242,7 @@ async def test_a_lock_is_held_in_a_group_whose_keys_come_before_those_of_locks()
 async def test_a_dry_run_refuses_what_the_write_would_refuse_and_nothing_else(
     world: World, old: tuple[str, ...], new: tuple[str, ...], holder: str | None, *, refused: bool
 ) -> None:
-    """What an object holds already stands in nobody's way, even where storage says another's: a version that knew no locks wrote it."""
+    """Locks that the object already holds never conflict, even if storage names another holder: an older version without locks wrote it."""
     stored = await world.create(A)
     item = Item(A, stored.revision, lease(A, *old), b"created")
     if holder is not None:
@@ -258,11 +258,11 @@ async def test_a_dry_run_refuses_what_the_write_would_refuse_and_nothing_else(
 async def test_ones_own_locks_are_in_nobodys_way(world: World) -> None:
     old = await world.create(A, "x/1")
     await world.transactions.check_locks(A, old.object, lease(A, "x/1"))
-    await world.transactions.check_locks(A, None, lease(A, "x/1"))  # storage says whose it is, though the object does not
+    await world.transactions.check_locks(A, None, lease(A, "x/1"))  # storage names the object as holder, the object does not
 
 
 async def test_a_lock_that_storage_says_is_the_objects_own_is_taken_over(world: World) -> None:
-    """The strategy learned to lock after the object was stored, or another version of the server wrote it."""
+    """The object was stored before its strategy used locks, or by another version of the server."""
     await world.create(A, "x/1")
     entry = await world.storage.get(A)
     assert entry is not None
@@ -361,7 +361,7 @@ async def test_of_several_who_share_a_lock_the_last_one_gives_it_up(world: World
 async def test_of_the_objects_written_last_it_is_remembered_that_storage_has_their_locks_and_of_no_others(world: World) -> None:
     world.transactions = Transactions(world.storage, Holding(), ROOT, max_complete=2)
     items = {lock: await world.create(f"{A}{number}", lock) for number, lock in enumerate(("x/0", "x/1", "x/2"))}
-    items["x/0"] = await world.replace(items["x/0"], "x/0")  # so it was not the first written
+    items["x/0"] = await world.replace(items["x/0"], "x/0")  # now x/1 was written first
     await world.storage.commit([], [Delete(key_of(lock)) for lock in items])
     for lock in ("x/2", "x/0", "x/1"):
         await world.replace(items[lock], lock)
@@ -447,7 +447,7 @@ async def test_a_write_of_unknown_outcome_is_a_timeout_that_says_whether_to_repe
             await attempt
         assert "storage did not answer, the write may have happened" in str(caught.value)
         assert caught.value.details.retry_after_seconds == after
-        assert "the store is out" not in str(caught.value)  # addresses may be in it
+        assert "the store is out" not in str(caught.value)  # it may contain addresses
     with pytest.raises(Timeout) as caught:
         await world.transactions.remove(item)
     assert caught.value.details.retry_after_seconds == 1

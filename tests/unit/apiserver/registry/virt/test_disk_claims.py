@@ -1,4 +1,4 @@
-"""Never two guests on a disk: what virt-api lets two virt-controllers, two virt-apis and a restart in between write."""
+"""Never two guests on a disk: writes that virt-api allows to two virt-controllers, across two virt-apis and a restart."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Virt:
         self.items: dict[str, Item] = {}
 
     def server(self) -> Transactions:
-        """Return another virt-api, or the same one after a restart: nothing is remembered."""
+        """Return another virt-api, or the same one after a restart: without cached state."""
         return Transactions(self.storage, VirtualMachineStrategy(), ROOT)
 
     def _key(self, vm: dict[str, Any]) -> str:
@@ -69,7 +69,7 @@ class Virt:
         self.items[vm["metadata"]["name"]] = Item(key, revision, vm, value)
 
     async def enter(self, name: str, phase: str) -> bool:
-        """Write a phase; return whether that was taken."""
+        """Write a phase; return whether virt-api accepted it."""
         item = self.items[name]
         new = {**item.object, "status": {**item.object["status"], "phase": phase}}
         value = codec.dump(new)
@@ -157,7 +157,7 @@ async def test_a_machine_that_never_got_a_lock_does_not_give_up_that_of_another_
 
 
 class Noting(MemoryStorage):
-    """A storage that notes which keys are read one by one."""
+    """A storage that records keys read singly."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -169,7 +169,7 @@ class Noting(MemoryStorage):
 
 
 class OneServer(Virt):
-    """A virt-api that is never started again, so that it remembers."""
+    """A virt-api that never restarts and so keeps its cache."""
 
     def __init__(self, storage: MemoryStorage) -> None:
         super().__init__(storage)
@@ -209,7 +209,7 @@ async def test_readers_share_with_readers_and_those_who_share_with_their_like() 
 
 
 async def go_together(one: dict[str, Any], two: dict[str, Any]) -> bool:
-    """Return whether the second gets its guest while the first has one, and see that the order does not matter."""
+    """Return whether both VMs may have their guests at once; check that the order does not matter."""
     found = []
     for first, second in ((one, two), (two, one)):
         virt = Virt()
@@ -270,7 +270,7 @@ async def test_claims_are_of_a_namespace_and_found_in_lower_case() -> None:
 
 
 async def test_a_lock_that_an_older_virt_api_left_behind_is_in_nobodys_way() -> None:
-    """It ended one machine and removed another without knowing of locks."""
+    """It stopped one VM and deleted another without releasing their locks."""
     virt = Virt()
     for name, use in (("one", "writes"), ("two", "reads")):
         await virt.create(a_vm(name, a_disk(name, use), phase=phases.RUNNING))  # type: ignore[arg-type]  # of a loop

@@ -1,4 +1,4 @@
-"""The part of a guest's information that virt-api passes on: the fields of its model, whoever said them."""
+"""virt-api passes on only the modelled fields of a guest's information."""
 
 from __future__ import annotations
 

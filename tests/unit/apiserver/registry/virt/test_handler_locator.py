@@ -1,4 +1,4 @@
-"""Addresses of virt-handler on a node, whatever a kubelet says of its pod."""
+"""Addresses of a node's virt-handler, with untrusted pod statuses."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def a_handler(address: str | None, *, phase: str = "Running") -> dict[str, Any]:
 
 
 async def located(pod: dict[str, Any]) -> HandlerLocator:
-    """Return a locator that knows this pod."""
+    """Return a locator with this pod."""
     api = FakeAPI()
     await api.put(PODS, pod)
     async with api.serving() as config, Client(config, user_agent="test") as client:

@@ -1,4 +1,4 @@
-"""Words of a node that virt-api believes: none but those that it has looked at itself."""
+"""virt-api believes only those parts of a node's answer that it has checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bounds of the requests that wait for nodes to answer, of all and of one namespace."""
+"""Limits on requests that wait for nodes, in total and per namespace."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from apiserver.registry.virt.guestinfo import GuestInfo
 
 
 def wait(stack: ExitStack, read: GuestInfo, namespace: str, most: int) -> int:
-    """Begin to wait for so many machines of a namespace; return for how many that was allowed."""
+    """Start waiting for ``most`` VMs of a namespace; return how many were allowed."""
     for number in range(most):
         vm: dict[str, Any] = {"metadata": {"name": "vm", "namespace": namespace, "uid": f"{namespace}-{number}"}}
         try:

@@ -50,7 +50,7 @@ def _vm(phase: str = "Running", strategy: str = "RerunOnFailure", **status: Any)
 
 
 def test_quantities_are_strings_however_they_were_written_and_stored() -> None:
-    """Policies compare them, ``kubectl get --sort-by`` sorts them: of two types both fail."""
+    """Policies compare them and ``kubectl get --sort-by`` sorts them; mixed types break both."""
     strategy, vm = VirtualMachineStrategy(), _vm()
     vm["spec"]["domain"] |= {"memory": {"guest": 268435456}, "resources": {"limits": {"cpu": 1.5}}}
     stored = Entry("/vms/acc/vm1", json.dumps(vm).encode(), 7, 7)
@@ -131,7 +131,7 @@ def test_a_status_that_is_written_as_such_is_judged() -> None:
 
 
 def _causes(spec: Any, metadata: dict[str, Any] | None = None, strategy: Any = None, **more: Any) -> list[str]:
-    """Return the fields that the one refusal of a creation names."""
+    """Return the fields named in the refusal of a creation."""
     obj = {
         "apiVersion": "kubevirt.io/v1alpha1",
         "kind": "VirtualMachine",
@@ -180,7 +180,7 @@ MISSHAPEN_AND_WRONG: dict[str, Any] = {
 
 
 def test_nothing_more_is_looked_for_in_an_object_with_more_wrong_shapes_than_are_told() -> None:
-    """Before, a body of 120 KB took 1.2 s, twice of what finding its wrong shapes takes, and virt-api answered nobody meanwhile."""
+    """Otherwise a body of 120 KB takes 1.2 s, twice the time for finding its type errors, and blocks virt-api."""
 
     class Judging(VirtualMachineStrategy):
         judged = 0
@@ -197,7 +197,7 @@ def test_nothing_more_is_looked_for_in_an_object_with_more_wrong_shapes_than_are
 
 @pytest.mark.parametrize("field", ["ownerReferences", "finalizers", "managedFields"])
 def test_a_list_of_metadata_that_is_longer_than_any_is_refused_before_each_item_is(field: str) -> None:
-    """Before, 1.5 million numbers in a body of 3 MB took seconds of processor time, in which virt-api answers nobody."""
+    """Otherwise 1.5 million numbers in a body of 3 MB take seconds of processor time and block virt-api."""
     many: list[Any] = [1] * (objectmeta.MAX_ITEMS + 1)
     assert _causes({"domain": {}, "runStrategy": 5}, {field: many}) == [f"metadata.{field}", "spec.runStrategy"]
     assert _causes({"domain": {}}, {field: many[1:]}) != [f"metadata.{field}"]
@@ -415,7 +415,7 @@ def test_priorities_of_migrations_have_bounds(priority: int, wrong: list[str]) -
     assert (strategy.read(obj).errors, [str(each) for each in strategy.validate(obj)]) == ((), wrong)
     assert "spec.priority" in _causes({"selector": {"name": "vm1"}, "priority": "x"}, strategy=strategy)
     unchanged = {"metadata": {"name": "m", "namespace": "acc"}, "spec": {"selector": {"name": "vm1"}}}
-    assert strategy.validate_update(unchanged, unchanged) == []  # of an earlier release
+    assert strategy.validate_update(unchanged, unchanged) == []  # stored by an earlier release
 
 
 def test_an_unfinished_migration_claims_its_machine_and_a_final_one_does_not() -> None:
@@ -451,7 +451,8 @@ def test_a_migration_is_immutable_and_its_end_is_final() -> None:
 )
 @pytest.mark.parametrize("deleting", [{}, {"deletionTimestamp": "2026-01-02T03:04:05Z"}], ids=["kept", "deleted"])
 def test_a_migration_is_let_go_once_it_is_over_and_no_sooner(phase: str, deleting: dict[str, str]) -> None:
-    """Deleted while its guest arrives, it named neither pod any more, and who took the marks off the target's had a second QEMU."""
+    """Without this, a Migration deleted in progress protected neither pod, and removing the labels of the target's pod led to a second
+    QEMU."""
     strategy = MigrationStrategy()
     metadata = {"namespace": "acc", "name": "m1", "finalizers": ["kubevirt.io/migration", "a.b/c"], **deleting}
     old = {"metadata": metadata, "spec": {"selector": {"name": "vm1"}}, "status": {"phase": phase}}
@@ -478,7 +479,7 @@ def test_the_row_of_a_machine_from_xml_shows_its_processors_and_its_memory_as_of
 
 
 def test_the_documents_of_a_long_list_are_read_once() -> None:
-    """However many there are: each request for all rows would read all of them anew, in the event loop."""
+    """Otherwise each list request would parse all documents again, in the event loop."""
     strategy, read = VirtualMachineStrategy(), list[str]()
     vms = [{"spec": {"domainXML": documents.document(inside=f"<title>row {number}</title>")}} for number in range(reading.REMEMBERED + 20)]
 
@@ -526,7 +527,7 @@ def test_the_table_names_a_pod_only_while_there_is_one(phase: str) -> None:
 
 
 def _moved(vm: dict[str, Any], **spec: Any) -> list[str]:
-    """Return what whoever edits the spec so is told."""
+    """Return the warnings for this edit of the spec."""
     return list(VirtualMachineStrategy().warnings_on_update({**vm, "spec": {**vm["spec"], **spec}}, vm))
 
 

@@ -1,4 +1,4 @@
-"""AUD-01: where events go, and what happens when the other side is slow."""
+"""AUD-01: destinations of events, and slow destinations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from apiserver.server.audit.logfile import LogFile
 
 
 class Slow:
-    """Stores when it is let."""
+    """Stores when the test allows it."""
 
     def __init__(self) -> None:
         self.stored: list[str] = []
@@ -86,7 +86,7 @@ async def test_a_strict_backend_refuses_what_it_cannot_store() -> None:
 
 
 class Gated:
-    """Stores each batch when it is told how that ends."""
+    """Stores each batch with the outcome that the test sets."""
 
     def __init__(self) -> None:
         self.batches: list[list[str]] = []
@@ -118,7 +118,7 @@ async def test_a_request_waits_for_the_batch_of_its_event_and_no_longer() -> Non
                 made.add(f"{each}{count}")
                 requests.append(tasks.create_task(room(made)))
             await asyncio.sleep(0.01)
-            if count:  # meanwhile the batch before is stored
+            if count:  # meanwhile the previous batch is stored
                 finish(gated.ends[count - 1], ends[count - 1])
                 await asyncio.sleep(0.01)
             assert [each.done() for each in requests] == [True] * 2 * count + [False] * 2

@@ -1,4 +1,4 @@
-"""One of several servers compacts, as often as one alone would."""
+"""Several servers together compact as often as one."""
 
 import asyncio
 
@@ -23,7 +23,7 @@ async def test_history_goes_up_to_where_the_interval_before_ended() -> None:
     early = await write(storage)
     assert await compactor.turn()
     between = await write(storage, 3)
-    await storage.range("", revision=early)  # nothing is forgotten in the first interval
+    await storage.range("", revision=early)  # nothing is compacted in the first interval
     assert await compactor.turn()
     with pytest.raises(Compacted):
         await storage.range("", revision=early)
@@ -45,7 +45,7 @@ async def test_of_several_servers_one_compacts_in_each_interval_and_a_dead_one_i
     for _ in range(5):
         await write(storage)
         won.append([await each.turn() for each in servers[1:]])
-    assert sum(map(sum, won)) == 5  # the first one is gone: the others went on, one an interval
+    assert sum(map(sum, won)) == 5  # the first server is gone: the others compact once per interval
     assert max(each.compacted for each in servers) > before
 
 

@@ -1,4 +1,4 @@
-"""Which keys are encrypted, and the file that says so, followed while it changes."""
+"""The EncryptionConfiguration file: which keys are encrypted, and reloads of the file."""
 
 import asyncio
 import base64
@@ -58,7 +58,7 @@ async def test_a_file_that_changes_is_read_again_and_a_bad_one_changes_nothing(t
         (running,) = [tasks.create_task(each) for each in kept.background()]
 
         async def until(status: str, count: int) -> None:
-            async with asyncio.timeout(5):  # within which nothing would be read again at the period that holds without `file_seconds`
+            async with asyncio.timeout(5):  # too short for a reload with the default period, without `file_seconds`
                 while f'reloads_total{{status="{status}"}} {count}' not in registry.page().decode():
                     await asyncio.sleep(0.01)
 
@@ -96,7 +96,7 @@ async def test_health_waits_as_long_as_the_flags_say() -> None:
 
 
 class Counted(MemoryStorage):
-    """Counts questions for the revision; ``silent``: answers none of them, ``out``: each with an error."""
+    """Counts requests for the revision; ``silent`` never answers, ``out`` answers with an error."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -124,7 +124,7 @@ async def test_however_many_ask_whether_storage_is_well_it_is_asked_once_at_a_ti
 
     assert (all(await ask()), storage.asked) == (True, 2), "one for the first, one for those who came meanwhile"
     storage.silent = True
-    answers = await within(2, ask())  # they wait together, not one after the other
+    answers = await within(2, ask())  # they wait at the same time
     assert (any(answers), storage.asked) == (False, 4), "no answer is older than its question"
     storage.silent = False
     assert await kept.ready()

@@ -1,4 +1,4 @@
-"""The step that follows from what an authority's Secret and its consumers hold, one row a state."""
+"""The next step for an authority's Secret and its consumers, one row per state."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def data(signer: Pair | None, *trusted: Pair, staged: Pair | None = None) -> Dat
 def seen(
     authority: Data | None, *, by: Pair = GOOD, trusting: bytes | None = None, injected: str | None = None, since: str = ""
 ) -> Observed:
-    """Return a world in which the leaf is signed by ``by`` and all trust what the authority's Secret says, if nothing else is said."""
+    """Return a world where ``by`` signed the leaf and, by default, all consumers trust the authority's Secret."""
     carried = (authority or {}).get(BUNDLE, b"") if trusting is None else trusting
     leaf = {CERTIFICATE: LEAVES[by.certificate].certificate, KEY: LEAVES[by.certificate].key, BUNDLE: carried}
     return Observed(authority, since, {"leaf": leaf}, {"api": fingerprint(carried) if injected is None else injected})
@@ -110,7 +110,7 @@ def test_an_unusable_authority_is_followed_by_the_staged_one_which_is_trusted_al
     assert staged_pair(staged) == NEXT
     for other in (EXPIRED, FUTURE, replace(NEXT, key=GOOD.key), replace(NEXT, certificate=b"garbage"), replace(NEXT, key=b"")):
         (made,) = decide(seen({**unusable, NEXT_CERTIFICATE: other.certificate, NEXT_KEY: other.key}))
-        assert isinstance(made, MakeAuthority)  # one that is no better than the first helps nobody
+        assert isinstance(made, MakeAuthority)  # an unusable successor does not help
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_once_staged_it_is_not_staged_again_and_everybody_is_told() -> None:
 
 @pytest.mark.parametrize("carried", [b"", b"-", b"~"])
 def test_whoever_carries_anything_else_is_given_the_bundle(carried: bytes) -> None:
-    """However the two compare: who carries something else trusts too few, or somebody for too long."""
+    """In either direction: a consumer with another bundle trusts too few authorities, or trusts one for too long."""
     assert decide(seen({**data(GOOD), BUNDLE: carried}))[0] == WriteBundle("ca", bundle(GOOD))
     assert decide(seen(data(GOOD, GOOD), trusting=carried, injected=fingerprint(bundle(GOOD)))) == (WriteBundle("leaf", bundle(GOOD)),)
     assert decide(seen(data(GOOD, GOOD), injected=carried.decode())) == (InjectBundle("api", bundle(GOOD)),)
@@ -180,8 +180,8 @@ def test_whoever_carries_anything_else_is_given_the_bundle(carried: bytes) -> No
         (mark(OLD, OLD, NEXT, at=NOW - POLICY.spread + SECOND), None),
         (mark(OLD, OLD, NEXT, at=NOW), None),
         (mark(OLD, OLD, NEXT, at=NOW + SECOND), MarkSpread),  # the clock was set back
-        (mark(OLD, OLD, at=NOW - POLICY.spread), MarkSpread),  # of another bundle
-        (mark(NEXT, OLD, NEXT, at=NOW - POLICY.spread), MarkSpread),  # of another signer
+        (mark(OLD, OLD, at=NOW - POLICY.spread), MarkSpread),  # for another bundle
+        (mark(NEXT, OLD, NEXT, at=NOW - POLICY.spread), MarkSpread),  # for another signer
         (mark(OLD, OLD, NEXT, at=NOW).partition(" ")[0] + " yesterday", MarkSpread),
         (f"0 {times.to_rfc3339(NOW - POLICY.spread)}", MarkSpread),
         (f"~ {times.to_rfc3339(NOW - POLICY.spread)}", MarkSpread),

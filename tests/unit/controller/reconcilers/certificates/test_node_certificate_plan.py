@@ -1,4 +1,4 @@
-"""A node obtains the certificate of its own name, and for each thing that is wrong alone, none."""
+"""A node gets the certificate for its own name; each single fault in the request prevents it."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_one_thing_that_is_wrong_is_denied_whatever_else_is_right(wrong: str) ->
     assert isinstance(denied, Deny)
     assert 10 < len(denied.message) <= 1000
     request["status"] = {"conditions": [{"type": "Approved", "status": "True"}]}
-    assert plan(request, NAMESPACE, NONE, NOW) == Fail(denied.message)  # whoever approved it: it is not signed
+    assert plan(request, NAMESPACE, NONE, NOW) == Fail(denied.message)  # it is not signed, whoever approved it
 
 
 def test_a_request_that_was_changed_after_it_was_signed_is_denied() -> None:
@@ -113,7 +113,7 @@ def test_a_request_that_was_changed_after_it_was_signed_is_denied() -> None:
 
 @given(st.data())
 def test_whatever_is_done_to_the_bytes_nothing_but_the_right_request_is_signed(data: st.DataObject) -> None:
-    """A request with one byte changed is denied, or says the same (a bit string has bits that do not count), and is no exception."""
+    """A request with one changed byte is denied, or means the same (a bit string has unused bits); it never raises an exception."""
     der = bytearray(base64.b64decode(b"".join(RIGHT.splitlines()[1:-1])))
     at = data.draw(st.integers(0, len(der) - 1))
     der[at] ^= data.draw(st.integers(1, 255))
@@ -163,7 +163,7 @@ def test_a_revoked_node_obtains_nothing_until_it_is_pardoned_or_given_a_time() -
 
 
 def test_a_node_that_is_revoked_until_some_day_obtains_nothing_before() -> None:
-    """A certificate that begins then is none that anybody believes now; a clock that is ahead by a little is no revocation."""
+    """A certificate that begins in the future is not valid yet; a clock slightly ahead causes no revocation."""
     later = trust.revocations({"revoked.node1": "2026-06-03T00:00:00Z"})
     denied = plan(a_request(), NAMESPACE, later, NOW)
     assert denied == Deny("node node1 is revoked until 2026-06-03T00:00:00Z (ConfigMap kubevirt-trust)")

@@ -1,4 +1,4 @@
-"""Labels of nodes that processors ask for, and the conditions that tell of them."""
+"""Node labels that CPU models and features require, and the conditions that report them."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_a_guest_has_the_nodes_processor_unless_it_names_a_model(model: str, *, 
 
 
 def test_what_is_asked_for_is_what_virt_handler_writes() -> None:
-    """A model or feature that makes no label would be on no node."""
+    """A model or feature without a label would match no node."""
     models, features = sorted(cpu_names.MODELS), sorted(cpu_names.FEATURES)
     written = {
         *capabilities.labels(Capabilities(models=tuple(models))),
@@ -200,7 +200,7 @@ def test_what_is_asked_for_is_told_with_the_fields_and_of_much_the_first() -> No
 
 
 def test_whatever_stands_in_a_machine_that_is_sound_something_can_be_said_of_its_processors() -> None:
-    """Objects of older releases, or of who writes to etcd, were never validated; what makes no label kube-apiserver refuses."""
+    """Objects of older releases, or written directly to etcd, were never validated; kube-apiserver refuses invalid labels."""
     machines = [each.object for each in CASES if each.kind == "VirtualMachine" and each.path.startswith("spec.domain")]
     sound = [each for each in machines if structure.has_sound_domain(each)]
     assert sound

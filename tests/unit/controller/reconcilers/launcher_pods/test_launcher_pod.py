@@ -1,4 +1,4 @@
-"""The pods that machines become, as files: ``UPDATE_GOLDEN=1 pytest`` this file rewrites them."""
+"""The pods of VMs, as files. ``UPDATE_GOLDEN=1 pytest`` with this file writes them again."""
 
 from __future__ import annotations
 
@@ -334,7 +334,7 @@ def test_the_pod_is_as_reviewed(name: str) -> None:
 
 @pytest.mark.parametrize("name", PODS)
 def test_the_pod_passes_pod_security_restricted(name: str) -> None:
-    """https://kubernetes.io/docs/concepts/security/pod-security-standards/, the rules that a pod can break."""
+    """Rules that a pod can break, from https://kubernetes.io/docs/concepts/security/pod-security-standards/."""
     spec = PODS[name]["spec"]
     allowed = {"emptyDir", "persistentVolumeClaim", "image", "projected"}
     assert all(set(volume) - {"name"} <= allowed for volume in spec["volumes"])
@@ -359,7 +359,7 @@ DISK = st.fixed_dictionaries(
 
 
 def a_disk(drawn: Object) -> Object:
-    """Return a disk that virt-api takes."""
+    """Return a disk that virt-api accepts."""
     disk = {key: value for key, value in drawn.items() if key != "sizeLimit"}
     if drawn["type"] == "CloudInitNoCloud":
         return disk | {"source": {"userData": "x", "metaDataSecretRef": {"name": "s"}}}
@@ -406,7 +406,7 @@ def volumes(pod: Object) -> list[Object]:
 
 @pytest.mark.parametrize("limit", ["1Mi", "4Gi", "1Ti"])
 def test_the_volume_of_overlays_holds_a_disk_that_was_written_to_its_last_byte(limit: str) -> None:
-    """The guest that fills its own disk must not be evicted. qcow2 takes 8 + 2 bytes for each cluster of 64 KiB, and a few clusters."""
+    """A guest that fills its own disk must not be evicted. qcow2 needs 8 + 2 bytes per cluster of 64 KiB, and a few clusters."""
     size = quantity.parse(limit).bytes
     vm = a_vm(domain={"devices": {"disks": [{"type": "Image", "source": {"reference": "a", "sizeLimit": limit}}]}})
 

@@ -1,4 +1,4 @@
-"""Drains that an uncordon ended: whose evictions are told so, and which of their Migrations end."""
+"""Drains that an uncordon ended: messages for their evictions, and the end of their Migrations."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def ago(seconds: float) -> str:
 
 
 def drained(*, phase: str = "Running", made: float = 60, node: str = "node1", **status: Any) -> dict[str, Any]:
-    """A Migration that a drain caused so many seconds ago."""
+    """Return a Migration that a drain caused ``made`` seconds ago."""
     migration = a_migration(phase=phase, **status)
     marks = {evictions.POD_LABEL: "some-pod", evictions.DRAIN_LABEL: "true"}
     migration["metadata"] |= {"labels": marks, "annotations": {evictions.NODE_ANNOTATION: node}, "creationTimestamp": ago(made)}
@@ -35,7 +35,7 @@ def drained(*, phase: str = "Running", made: float = 60, node: str = "node1", **
 
 
 def there(since: float | None = 3600) -> dict[str, Any]:
-    """A pod on node1 that was made so many seconds ago."""
+    """Return a pod on node1, created ``since`` seconds ago."""
     pod = a_pod()
     if since is not None:
         pod["metadata"]["creationTimestamp"] = ago(since)
@@ -48,7 +48,7 @@ def test_while_one_of_its_migrations_is_under_way_a_drain_is_over_for_all_guests
 
 
 def test_one_that_never_ends_keeps_nobodys_eviction_waiting_for_ever() -> None:
-    """Its launcher was taken over: neither side says how it ended."""
+    """The guest took over its launcher, so neither side reports an end."""
 
     def stuck(seconds: float) -> dict[str, Any]:
         stamps = [{"phase": "PreparingTarget", "time": ago(seconds)}, {"phase": "Running", "time": ago(0)}]
@@ -110,7 +110,7 @@ def test_one_that_is_being_made_counts() -> None:
 
 @pytest.mark.parametrize("told", ["2100-01-01T00:00:00Z", "2020-01-01T00:00:00Z", "never", None])
 def test_an_end_that_cannot_be_is_the_beginning(told: str | None) -> None:
-    """virt-handler of some node writes it, and would otherwise hold up evictions on another one."""
+    """Any node's virt-handler could write it, and would delay evictions on other nodes."""
     for made, over in ((TOLD_SECONDS - 1, True), (TOLD_SECONDS, False)):
         assert is_over_for(there(), OPEN, [drained(phase="Succeeded", made=made, **({"endTime": told} if told else {}))], NOW) is over
 

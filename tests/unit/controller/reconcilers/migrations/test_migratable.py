@@ -1,4 +1,4 @@
-"""What is in the way of a live migration."""
+"""Obstacles to a live migration."""
 
 from __future__ import annotations
 

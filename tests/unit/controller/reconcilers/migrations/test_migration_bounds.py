@@ -1,4 +1,4 @@
-"""Each phase of a migration has its time, whatever the launchers and the nodes of its sides do."""
+"""Each phase of a migration has a time limit, independent of launchers and nodes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def ago(seconds: float) -> str:
 
 
 def under_way(phase: str, since: float, *, deleting: bool = False, **status: Any) -> dict[str, Any]:
-    """Return a Migration whose target is prepared for so long; its virt-handlers wrote times of tomorrow."""
+    """Return a Migration that entered PreparingTarget ``since`` seconds ago; its virt-handlers wrote times of tomorrow."""
     stamps = [{"phase": phases.PREPARING_TARGET, "time": ago(since)}, {"phase": phase, "time": ago(-86_400)}]
     sides = {"sourcePod": SOURCE, "targetPod": TARGET, "sourceNode": "node1", "targetNode": "node2"}
     given = {**sides, "options": {"completionTimeoutSeconds": 600}, **status}
@@ -55,7 +55,7 @@ def planned(migration: dict[str, Any], **rest: Any) -> tuple[Action, ...]:
 
 def written(actions: tuple[Action, ...]) -> dict[str, Any]:
     found = next(each.status for each in actions if isinstance(each, WriteStatus))
-    assert not status_validation.validate_migration_status({"status": found}, {})  # virt-api takes it
+    assert not status_validation.validate_migration_status({"status": found}, {})  # virt-api accepts it
     return found
 
 
@@ -100,7 +100,7 @@ def test_one_that_never_ends_is_said_to_be_overdue_and_its_place_is_anothers(opt
 
 
 def an_overdue(**status: Any) -> dict[str, Any]:
-    """Return a Migration of which is said that it is overdue."""
+    """Return a Migration with the overdue condition."""
     known = {"type": "Succeeded", "status": "Unknown", "reason": OVERDUE, "message": "", "lastTransitionTime": ago(1e6)}
     return under_way(phases.RUNNING, 1e6, conditions=[known, *status.pop("more", ())], **status)
 
@@ -206,7 +206,7 @@ def test_time_counts_from_the_target_of_the_present_attempt() -> None:
 
 UNPLACED = a_pod(phase="Pending", migration="migration-uid", node="")
 PLACED = a_pod(phase="Pending", migration="migration-uid", node="node2")
-del PLACED["status"]["conditions"]  # nobody says when it got its node
+del PLACED["status"]["conditions"]  # no component recorded when it got its node
 RUNNING = a_pod(migration="migration-uid", node="node2")
 
 
@@ -262,7 +262,7 @@ def test_a_target_that_people_asked_for_has_time_for_a_node_and_then_to_run(
 
 
 def test_a_target_that_may_look_for_a_node_for_ever_has_no_more_time_on_it_whatever_that_node_says() -> None:
-    """virt-controller writes down once for each attempt that it got its node; the node says that it was just now, or tomorrow."""
+    """virt-controller records the scheduling once for each attempt; the node reports it as just now, or tomorrow."""
     target = a_pod(phase="Pending", migration="migration-uid", node="node2", bound_at=ago(-86_400))
     migration = a_migration(phase=phases.SCHEDULING, startTime=ago(1e6), attempt=1, targetPod=TARGET)
     given = {"target": target, "limits": MigrationLimits(scheduling_seconds=0)}

@@ -1,4 +1,4 @@
-"""Whose a Migration is, and which of those that are over are deleted."""
+"""Owners of Migrations, and deletion of finished ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def an_owner(uid: str = UID, **rest: Any) -> dict[str, Any]:
 def over(
     number: int, *, phase: str = "Succeeded", owners: Any = (), evicted: bool = False, ago: float = 7200, **status: Any
 ) -> dict[str, Any]:
-    """A finished Migration of testvm; the higher its number the newer it is."""
+    """Return a finished Migration of testvm; higher numbers are newer."""
     made = a_migration(phase=phase, endTime=times.to_rfc3339(NOW - timedelta(seconds=ago)), **status)
     del made["metadata"]["finalizers"]
     created = times.to_rfc3339(NOW - timedelta(days=1) + timedelta(seconds=number))

@@ -65,7 +65,7 @@ def seen(migration: dict[str, Any], **rest: Any) -> Observed:
 
 def outcome(actions: tuple[Action, ...]) -> tuple[str, str]:
     status = next(each.status for each in actions if isinstance(each, WriteStatus))
-    assert not status_validation.validate_migration_status({"status": status}, {})  # virt-api takes it
+    assert not status_validation.validate_migration_status({"status": status}, {})  # virt-api accepts it
     return status["phase"], status["message"]
 
 
@@ -128,7 +128,7 @@ def test_disks_that_are_copied_along_give_it_more_time() -> None:
 
 @pytest.mark.parametrize("phase", UNFINISHED)
 def test_what_was_written_about_the_way_is_not_written_again(phase: str) -> None:
-    """An edit of a policy changes nothing under way."""
+    """An edit of a policy does not change running migrations."""
     options = {"bandwidth": "5Mi"}
     policy = {"metadata": {"name": "other"}, "spec": {"bandwidth": "10Mi"}}
     migration = a_migration(phase=phase, **SIDES, targetNode="node2", policy="slow", options=options)
@@ -302,7 +302,7 @@ def test_a_machine_that_does_not_run_cannot_migrate(phase: str) -> None:
 
 @pytest.mark.parametrize("phase", ["Scheduling", "PreparingTarget"])
 def test_a_machine_that_was_restarted_meanwhile_is_not_migrated_by_what_was_begun_for_its_former_pod(phase: str) -> None:
-    """The target was made for another guest: its node was chosen, and its anti-affinity written, for a pod that is gone."""
+    """The target was made for an earlier guest: its node and anti-affinity were chosen for a deleted pod."""
     again = names.launcher_pod_name("testvm", UID, 2)
     migration = a_migration(phase=phase, **SIDES)
     assert outcome(plan(seen(migration, vm=a_running_vm(again), target=a_target()))) == (
@@ -500,7 +500,7 @@ def test_the_targets_virt_handler_has_a_moment_to_write_the_end_with_what_it_too
     assert of(timedelta(seconds=-HANDLER_SECONDS + 1)) == (Requeue(1),)
     for ended, uid in (
         (timedelta(seconds=-HANDLER_SECONDS), "migration-uid"),
-        (timedelta(hours=1), "migration-uid"),  # of a node whose clock is ahead
+        (timedelta(hours=1), "migration-uid"),  # of a node with its clock ahead
         (timedelta(), "another"),
     ):
         assert outcome(of(ended, uid))[0] == "Succeeded"
@@ -539,7 +539,7 @@ def a_stopped_vm(how: str) -> dict[str, Any]:
         vm["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:30Z"
     if how in ("Stop", "Restart"):
         vm["status"]["request"] = {"action": how, "runStrategy": "RerunOnFailure", "attempt": 1 if how == "Stop" else 2}
-    if how == "restarted":  # and the next attempt has begun
+    if how == "restarted":  # the next attempt has begun
         ended = {**an_attempt(), "podName": SOURCE, "stopTime": "2026-01-01T00:00:30Z", "result": "Stopped"}
         vm["status"] |= {"attempt": 2, "attempts": [ended, an_attempt(2)], "podName": an_attempt(2)["podName"]}
     return vm

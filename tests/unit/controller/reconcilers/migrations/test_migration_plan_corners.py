@@ -1,4 +1,4 @@
-"""Small decisions about a live migration, one by one: why it does not begin, how long somebody is waited for, and what is said of it."""
+"""Edge cases of live migrations: why one does not begin, timeouts, and messages."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def written(actions: tuple[Action, ...]) -> dict[str, Any]:
 
 
 def told(actions: tuple[Action, ...]) -> tuple[str, str, str, str]:
-    """Return the phase, what the condition says of the outcome, and both texts, which have to be one."""
+    """Return the phase and the condition's status, reason and message; check that both messages are equal."""
     status = written(actions)
     found = condition(status["conditions"], "Succeeded")
     assert found is not None
@@ -123,7 +123,7 @@ def test_a_machine_whose_pod_is_not_seen_yet_is_looked_at_again() -> None:
 
 @pytest.mark.parametrize("node", ["node1", "", "node7"])
 def test_what_is_begun_is_written_down(node: str) -> None:
-    """The machine's status says which node it is on; before it does, its pod."""
+    """The node comes from the VM's status, or from its pod until the status names it."""
     migration = a_migration(phase="Pending", startTime="2026-01-01T00:00:30Z")
     migration["spec"]["nodeSelector"] = {"disk": "ssd"}
     create, write, event = plan(seen(migration, vm=a_machine(status={"nodeName": node}), target=None))
@@ -177,7 +177,7 @@ def test_a_target_that_no_node_takes_is_said_once_and_one_that_merely_starts_not
 
 
 def an_evacuation(began: float, phase: str = "Scheduling", **status: Any) -> dict[str, Any]:
-    """A migration that an eviction caused, of which virt-controller first wrote so many seconds ago."""
+    """Return a migration caused by an eviction, first written ``began`` seconds ago."""
     first = {"phase": "Pending", "time": times.to_rfc3339(NOW - timedelta(seconds=began))}
     later = {"phase": "Scheduling", "time": times.to_rfc3339(NOW)}
     given = {"phaseTransitionTimestamps": [first, later], "message": "pod x: 0/2 nodes", **SIDES, **status}
@@ -287,7 +287,7 @@ def test_one_whose_turn_it_is_not_waits_and_says_so(phase: str) -> None:
     waiting = {**a_migration(phase="Pending"), "status": written(actions)}
     assert plan(seen(waiting, target=None, turn=WAITS)) == (Requeue(Times().queue),)
     moved_up = plan(seen(waiting, target=None, turn=Turn(may_begin=False, message="1 migration leaves node node1; 1st in the queue")))
-    assert [type(each).__name__ for each in moved_up] == ["WriteStatus", "Requeue"]  # no Event for each step
+    assert [type(each).__name__ for each in moved_up] == ["WriteStatus", "Requeue"]  # no Event per step
     assert any(isinstance(each, CreatePod) for each in plan(seen(waiting, target=None)))
 
 
@@ -300,7 +300,7 @@ def test_whoever_waits_is_cancelled_or_fails_at_once() -> None:
 @pytest.mark.parametrize("phase", ["Scheduling", "PreparingTarget"])
 def test_one_that_has_begun_waits_for_no_turn(phase: str) -> None:
     assert plan(seen(a_migration(phase=phase, **SIDES), turn=WAITS)) == plan(seen(a_migration(phase=phase, **SIDES)))
-    pending = a_migration(phase="Pending")  # its target pod was made, and that could not be written down
+    pending = a_migration(phase="Pending")  # its target pod was created, but recording that failed
     assert any(isinstance(each, CreatePod) for each in plan(seen(pending, target=a_target(), turn=WAITS)))
 
 
@@ -367,7 +367,7 @@ def test_a_target_is_given_its_time_from_when_it_ran_and_no_more(waited: float, 
             ("Failed", "False", "TargetPodEnded", f"target pod {TARGET} ended: crashed: QEMU (exit code 1)"),
         ),
         (
-            {"target": None, "source": None},  # the target's end is certain, and what the source may yet say changes nothing
+            {"target": None, "source": None},  # the target has ended, so the source's report changes nothing
             ("Failed", "False", "TargetPodEnded", f"target pod {TARGET} ended: it was deleted"),
         ),
     ],
@@ -458,7 +458,7 @@ def test_a_source_whose_migration_does_not_say_when_it_ended_is_not_waited_for()
 @pytest.mark.parametrize(("phase", "lost"), [("Succeeded", SOURCE), ("Failed", TARGET), ("Cancelled", TARGET)])
 @pytest.mark.parametrize("deleting", [False, True])
 def test_of_a_machine_that_runs_anew_by_now_the_pod_that_lost_is_deleted_once(phase: str, lost: str, *, deleting: bool) -> None:
-    """The other is a pod of the machine's, whose plan ends it."""
+    """The VM's plan deletes its other pod."""
     rest = {"source": a_pod(deleting=deleting), "target": a_target(deleting=deleting)}
     actions = plan(seen(a_migration(phase=phase, **SIDES), vm=a_machine(pod=NEXT_RUN), **rest))
     assert deleted(actions) == ([] if deleting else [lost])

@@ -1,4 +1,4 @@
-"""Which Migrations begin, and in which order the others wait."""
+"""Which Migrations begin, and the order of the others."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ UNDER_WAY = ("Scheduling", "PreparingTarget", "TargetReady", "Running")
 
 
 class World:
-    """Migrations, one of each machine, by their names; made one second after another unless it is said."""
+    """Migrations by name, one per VM, created one second apart by default."""
 
     def __init__(self, per_node: int = 2, per_cluster: int = 5) -> None:
         self.limits = MigrationLimits(per_node=per_node, per_cluster=per_cluster)
@@ -66,7 +66,7 @@ class World:
         return turns(Observed(self.migrations, self.machines, now=NOW, limits=self.limits, **given))
 
     def begin(self) -> list[str]:
-        """Return the names of those whose turn it is, in no order."""
+        """Return the sorted names of those that may begin."""
         return sorted(name for (_, name), turn in self.turns().items() if turn.may_begin)
 
     def said(self, name: str, namespace: str = "ns") -> str:
@@ -155,7 +155,7 @@ def test_guests_of_a_node_that_is_emptied_go_first() -> None:
     assert world.begin() == ["drained"]
     assert world.turns()[NamespacedName("ns", "drained")].is_drain
     assert not world.turns()[NamespacedName("ns", "old")].is_drain
-    world.rest = {"emptied": frozenset({"a", "b"})}  # somebody moves one by hand
+    world.rest = {"emptied": frozenset({"a", "b"})}  # a user moves one manually
     assert world.begin() == ["drained"]
 
 
@@ -195,7 +195,7 @@ def test_namespaces_take_turns() -> None:
     world.put("few-1", namespace="few", ago=10)
     assert world.begin() == ["few-0", "many-0", "many-1"]
     world.limits = MigrationLimits(per_node=2)
-    assert world.begin() == ["many-0", "many-1"]  # that one has one under way
+    assert world.begin() == ["many-0", "many-1"]  # few already has a running one
 
 
 def test_what_a_namespace_asks_for_with_less_priority_is_not_held_against_what_it_asks_for_with_more() -> None:
@@ -258,10 +258,10 @@ def test_of_those_that_waited_long_one_is_under_way_before_the_others() -> None:
     assert world.begin() == ["drained"]
     world.migrations[0]["status"]["startTime"] = times.to_rfc3339(NOW - timedelta(seconds=20))
     assert world.begin() == ["drained"]
-    world.migrations[0]["status"]["startTime"] = times.to_rfc3339(NOW - timedelta(seconds=51))  # its turn came by itself
+    world.migrations[0]["status"]["startTime"] = times.to_rfc3339(NOW - timedelta(seconds=51))  # it had its regular turn
     assert world.begin() == ["old-0"]
     world.migrations[0]["metadata"]["labels"] = {evictions.POD_LABEL: "some-pod"}
-    world.migrations[0]["status"]["startTime"] = times.to_rfc3339(NOW)  # a drain's may wait as long as it likes
+    world.migrations[0]["status"]["startTime"] = times.to_rfc3339(NOW)  # migrations of drains may start at any time
     assert world.begin() == ["old-0"]
 
 
@@ -298,7 +298,7 @@ def test_one_that_was_tried_in_vain_holds_nobody_up() -> None:
     assert world.begin() == ["elsewhere", "goes", "refused"]
     second = world.put("refused-2")
     world.rest = {"in_vain": frozenset({refused, second})}
-    assert world.begin() == ["elsewhere", "goes", "refused", "refused-2"]  # whichever is the first that is taken
+    assert world.begin() == ["elsewhere", "goes", "refused", "refused-2"]  # the result does not depend on which is considered first
 
 
 @pytest.mark.parametrize("machine", ["Unknown", None])
@@ -438,7 +438,7 @@ def test_a_second_attempt_of_which_no_target_can_be_made_yields_to_drains_too() 
 
 @pytest.mark.parametrize("more", [{}, {"evicted": True}], ids=["by a person", "by an eviction on a node that nobody empties"])
 def test_guests_that_do_not_arrive_hold_no_place_before_a_drain(more: dict[str, Any]) -> None:
-    """Five guests of a tenant that write without an end kept every drain waiting for as long as their memory is large: for hours."""
+    """Otherwise five guests of a tenant with endless writes would block drains for hours, in proportion to their memory."""
 
     def begin(since: float) -> list[str]:
         world = World(per_node=1, per_cluster=1)
@@ -462,7 +462,7 @@ def test_guests_of_drains_hold_their_places_however_long_they_are_on_their_way()
 
 @pytest.mark.parametrize(("phase", "begins"), [("Running", True), ("Scheduling", False)])
 def test_guests_that_do_not_arrive_hold_places_before_those_of_their_own_namespace_alone(phase: str, *, begins: bool) -> None:
-    """Five of a tenant kept everybody else's machines where they were for as long as their memory is large."""
+    """Otherwise five guests of a tenant would block other tenants' migrations for a time in proportion to their memory."""
 
     def begin(since: float, namespace: str) -> list[str]:
         world = World(per_node=1, per_cluster=2)

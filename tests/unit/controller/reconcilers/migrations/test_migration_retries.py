@@ -1,4 +1,4 @@
-"""An attempt that failed for a cause that may pass is followed by another one; what does not end, or repeats, ends the Migration."""
+"""A new attempt follows a failure with a transient cause; permanent or repeated causes end the Migration."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def seen(phase: str = "Running", *, deleting: bool = False, status: dict[str, An
 
 def written(actions: tuple[Action, ...]) -> dict[str, Any]:
     status = next(each.status for each in actions if isinstance(each, WriteStatus))
-    assert not status_validation.validate_migration_status({"status": status}, {})  # virt-api takes it
+    assert not status_validation.validate_migration_status({"status": status}, {})  # virt-api accepts it
     return status
 
 
@@ -86,7 +86,7 @@ def kinds(actions: tuple[Action, ...]) -> list[str]:
 
 
 def a_retry(since: float = BACK_OFF[0], phase: str = "Pending", **rest: Any) -> Observed:
-    """The second attempt, ``since`` seconds after the first was over."""
+    """Return the second attempt, ``since`` seconds after the end of the first."""
     stamps = [{"phase": "Running", "time": ago(500)}, {"phase": "Pending", "time": ago(since)}]
     status = {"attempt": 2, "attempts": [BROKE], "phaseTransitionTimestamps": stamps, "targetPodUID": None, "targetNode": None}
     return seen(phase, status={**status, **rest.pop("status", {})}, **rest)
@@ -117,7 +117,7 @@ def test_an_attempt_whose_connection_broke_is_followed_by_another_once_its_targe
 
 @pytest.mark.parametrize("phase", ["Running", "PreparingTarget", "TargetReady"])
 def test_no_attempt_begins_while_anything_may_run_in_the_target_of_the_last(phase: str) -> None:
-    """A paused QEMU that nobody ended may hold locks of the disks."""
+    """A paused QEMU may hold disk locks."""
     actions = plan(seen(phase, status={"attempts": [BROKE]}, target=a_target()))
     assert kinds(actions) == ["WriteStatus", "DeletePod", "Requeue"]
     assert actions[1] == DeletePod(TARGET, f"uid-of-{TARGET}", GRACE_SECONDS)
@@ -146,7 +146,7 @@ def test_a_target_that_does_not_end_is_the_end() -> None:
 def test_the_next_attempt_waits_a_while_and_goes_to_another_pod() -> None:
     assert plan(a_retry(1)) == (Requeue(BACK_OFF[0] - 1),)
     waiting = Turn(may_begin=False, message="others are first")
-    for turn in (Turn(), waiting):  # its turn was never given back
+    for turn in (Turn(), waiting):  # its place was not given back
         actions = plan(a_retry(turn=turn))
         create, write = actions[:2]
         assert isinstance(create, CreatePod)
@@ -160,7 +160,7 @@ def test_the_next_attempt_waits_a_while_and_goes_to_another_pod() -> None:
 
 
 def test_the_next_attempt_rather_goes_to_another_node() -> None:
-    """Rather: of two nodes there is no other one."""
+    """A preference only, because two nodes leave no other choice."""
     failed = [{**BROKE, "targetNode": "node3"}, {**BROKE, "number": 0, "targetNode": "node3"}, {**ENDED, "number": 9}]
     retry = a_retry()
     retry = replace(retry, migration={**retry.migration, "status": {**retry.migration["status"], "attempts": failed}})
@@ -201,7 +201,7 @@ def test_a_second_target_is_for_the_same_processors() -> None:
 
 
 def test_each_attempt_has_its_own_time_for_a_node() -> None:
-    """It begins long after the Migration, whose time for a node is over."""
+    """It begins long after the Migration's own time for scheduling."""
     pending = a_target(phase="Pending", node="")
     for since, phase in ((NODE_SECONDS, "Scheduling"), (290, "Scheduling"), (301, "Failed")):
         actions = plan(a_retry(since, "Scheduling", target=pending, now=NOW))
@@ -254,7 +254,7 @@ def test_a_target_that_ended_before_anything_moved_is_replaced(phase: str, targe
 
 
 def test_a_target_that_a_kubelet_rejects_while_virt_handlers_devices_are_away_is_replaced() -> None:
-    """virt-handler is a device plugin: while it is started again, its node admits no launcher."""
+    """virt-handler is a device plugin: while it restarts, its node admits no launcher."""
     rejected = a_target(phase="Failed")
     rejected["status"] |= {"reason": "UnexpectedAdmissionError", "message": "no healthy devices present"}
     status = written(plan(seen("Scheduling", target=rejected, status={"targetNode": None, "targetPodUID": None})))
@@ -273,7 +273,7 @@ def test_a_target_that_is_deleted_before_it_was_ready_is_replaced_once_it_is_gon
 
 
 def test_while_the_guest_moves_the_end_of_the_target_waits_for_the_word_of_the_source() -> None:
-    """It may have left, and have been complete in the pod that ended: then a second attempt would have nothing to move."""
+    """The guest may have moved completely into the ended pod; then a second attempt has nothing to move."""
     actions = plan(seen(target=a_target(phase="Failed", exit_code=1)))
     status = written(actions)
     assert (status["phase"], status["attempt"], status["attempts"][0]["reason"]) == ("Running", 1, "TargetPodEnded")
@@ -295,7 +295,7 @@ RELEASE = {"type": release.RELEASED, "status": "True", "reason": release.BY_HAND
 def test_nothing_follows_while_the_guest_may_run_in_a_target_that_is_gone(
     failure: dict[str, Any], source: dict[str, Any] | None, conditions: list[dict[str, Any]], *, ended: bool, deleting: bool
 ) -> None:
-    """By force, its object goes before its containers do."""
+    """A forced deletion removes the object before the containers end."""
     vm = a_running_vm()
     if ended:
         vm["status"]["phase"] = "Stopped"
@@ -311,7 +311,7 @@ def test_nothing_follows_while_the_guest_may_run_in_a_target_that_is_gone(
     assert (said["status"], said["reason"], said["message"]) == ("Unknown", TARGET_MAY_RUN, status["message"])
     assert f"target pod {TARGET} is gone and was not seen to end" in status["message"]
     given["status"] = {key: value for key, value in status.items() if key != "phase"}
-    assert plan(seen(**given, lingers=40.0)) == (Requeue(40.0),)  # said once
+    assert plan(seen(**given, lingers=40.0)) == (Requeue(40.0),)  # reported once
     assert plan(seen(**given, lingers=0.0, silence=Silence(of_kubelet={"node2": 17.0}))) == (Requeue(17.0),)
     for rest in ({"lingers": 0.0}, {"lingers": 40.0, "silence": Silence(whole=frozenset({"node2"}))}):
         assert written(plan(seen(**given, **rest)))["phase"] in ("Pending", "Failed", "Cancelled")
@@ -343,7 +343,7 @@ def test_one_that_waits_for_a_target_gives_its_place_away_in_its_time() -> None:
 
 @pytest.mark.parametrize("phase", ["Scheduling", "PreparingTarget", "TargetReady", "Running"])
 def test_what_nobody_counts_ends_with_its_first_failure(phase: str) -> None:
-    """Of a virt-controller that was older, whose virt-handlers may be, too; and a pod that never ran says that it does not fit."""
+    """An older virt-controller made it, and its virt-handlers may be as old; a pod that never ran reports that it does not fit."""
     count = {"attempt": 1} if phase == "Scheduling" else {"attempt": None}
     assert written(plan(seen(phase, status=count)))["phase"] == "Failed"
 

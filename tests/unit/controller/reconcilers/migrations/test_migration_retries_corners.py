@@ -1,4 +1,4 @@
-"""Small decisions between two attempts of a migration, one by one: how long somebody waits, and what is said of it."""
+"""Edge cases between two attempts of a migration: waiting times and messages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def failed(number: int, **said: Any) -> dict[str, Any]:
 
 
 def a_target(*, asked: float | None, grace: Any = None) -> dict[str, Any]:
-    """A target pod that somebody asked to end so many seconds ago."""
+    """Return a target pod that a client asked to delete ``asked`` seconds ago."""
     pod = a_pod(migration="migration-uid", node="node2", deleting=asked is not None)
     if asked is not None:
         pod["metadata"] |= {"deletionTimestamp": ago(asked), "deletionGracePeriodSeconds": grace}

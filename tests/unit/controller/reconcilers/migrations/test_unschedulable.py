@@ -1,4 +1,4 @@
-"""What a migration says, beside the scheduler's words, when no node takes its target pod."""
+"""Hints that a migration adds to the scheduler's message when its target pod fits no node."""
 
 from __future__ import annotations
 

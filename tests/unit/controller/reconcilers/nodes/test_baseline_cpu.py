@@ -1,4 +1,4 @@
-"""The CPU of a machine that names none, chosen from the labels of the nodes that it may run on."""
+"""The CPU model of a VM that names none, from the labels of its possible nodes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_pool_is_the_nodes_that_offer_kvm_and_have_labels() -> None:
     gone, emulated = a_node("c", ROME, kvm="0", capacity="0"), a_node("d", None)
     nameless = a_node("e", ("EPYC-Rome", (), ("aes",)))
     assert model(milan, gone, emulated, nameless) == "EPYC-Milan"
-    assert model(milan, a_node("c", ROME, kvm="0")) == "EPYC-Rome-v2"  # its device plugin is being restarted
+    assert model(milan, a_node("c", ROME, kvm="0")) == "EPYC-Rome-v2"  # its device plugin is restarting
     assert model(milan, a_node("c", ROME, capacity="0")) == "EPYC-Rome-v2"
     assert why_none(gone, emulated, nameless) == why_none() == "no node that the machine may run on offers KVM and has labels of CPU models"
 
@@ -159,7 +159,7 @@ def test_a_selector_asks_for_all_of_its_labels() -> None:
 
 
 def test_of_a_machine_that_asks_for_more_than_anybody_needs_no_pool_is_looked_for() -> None:
-    """Every label of every node was compared with each of thousands, in one turn of the event loop."""
+    """Otherwise each term would be compared with every label of every node in one turn of the event loop."""
     labels = [{"key": f"k{number}", "operator": "DoesNotExist"} for number in range(200)]
     names_of = {"key": "k", "operator": "NotIn", "values": [str(number) for number in range(309)]}
     terms: list[dict[str, Any]] = [{"matchExpressions": [*labels, names_of], "matchFields": []}]

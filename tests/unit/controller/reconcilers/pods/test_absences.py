@@ -28,7 +28,7 @@ def test_the_time_begins_anew_once_a_silent_kubelet_is_heard() -> None:
     time = Time()
     absences, vm, pod = Absences(time), a_vm(), a_pod()
     uid = pod["metadata"]["uid"]
-    absences.hold(vm)  # of a pod that nobody asked for nothing is known
+    absences.hold(vm)  # nothing is recorded yet for this pod
     for _ in range(3):
         assert absences.left(vm, uid, 10.0) == 10 + KUBELET_SECONDS
         absences.hold(vm)

@@ -1,4 +1,4 @@
-"""What a tenant may have put under the name of a pod to be made, one change at a time."""
+"""Pods that a tenant may have created under the name of a launcher pod, one change at a time."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ VMS = {
 
 
 def as_served(pod: dict[str, Any]) -> dict[str, Any]:
-    """The pod as kube-apiserver hands it out: a component test holds this against the real one."""
+    """Return the pod as kube-apiserver returns it; a component test compares this with the real one."""
     found = copy.deepcopy(pod)
     found["metadata"] |= {"uid": "u", "resourceVersion": "5", "creationTimestamp": "2026-01-01T00:00:00Z", "generation": 1}
     spec = found["spec"]

@@ -18,7 +18,7 @@ from tests.unit.controller.reconcilers.builders import a_pod, a_vm, an_attempt
 from tests.unit.controller.reconcilers.launcher_pods.test_launcher_pod import FILESYSTEMS, FIRST_BOOT, IMPORTED, NETWORK_DISKS
 
 BOUND = datetime(2026, 1, 1, tzinfo=UTC)
-"""The moment at which ``a_pod`` got its node."""
+"""The time when ``a_pod`` got its node."""
 SPEC = {key: value for key, value in FIRST_BOOT["spec"].items() if key in ("domain", "accessCredentials")}
 USER = "spec.domain.devices.disks[0].source.userDataSecretRef"
 NET = "spec.domain.devices.disks[0].source.networkDataSecretRef"
@@ -37,7 +37,7 @@ def test_what_is_mounted_is_known_by_the_volume_that_the_pod_has_for_it(vm: dict
         mounted = [next(iter(each.items())) for each in volumes[source.volume]["projected"]["sources"]]
         assert (source.kind.lower(), source.name) in [(kind.lower(), each["name"]) for kind, each in mounted]
     projected = [source for each in volumes.values() if "projected" in each for source in each["projected"]["sources"]]
-    assert len(of(vm)) == sum("downwardAPI" not in each for each in projected)  # the pod's own fields are always there
+    assert len(of(vm)) == sum("downwardAPI" not in each for each in projected)  # the pod's own fields always exist
 
 
 def test_the_authority_that_stands_beside_a_token_may_be_missing() -> None:
@@ -136,7 +136,7 @@ def test_what_was_mended_is_not_told_beside_what_was_not() -> None:
     found = fault(FIRST_BOOT, [old, new])
     assert found is not None
     assert (found[0], "user" in found[1]) == ("ConfigMapNotFound", False)
-    for last in ("2026-01-01T00:05:00Z", "2026-01-01T00:04:00Z"):  # six minutes before the newest, too
+    for last in ("2026-01-01T00:05:00Z", "2026-01-01T00:04:00Z"):  # also six minutes before the newest
         both = fault(FIRST_BOOT, [{**old, "last": last}, new])
         assert both is not None
         assert "user" in both[1]
@@ -144,7 +144,7 @@ def test_what_was_mended_is_not_told_beside_what_was_not() -> None:
 
 @pytest.mark.parametrize("seconds", [0, 60])
 def test_of_several_looks_at_one_volume_the_last_one_counts(seconds: int) -> None:
-    """The Secret came, without its key; then the key came, and another Secret went."""
+    """The Secret came without its key; then the key came, and another Secret went."""
     missing, keyless = 'secret "net" not found', "references non-existent secret key: eth0.yaml"
     for first, second, said in ((missing, keyless, "net has no key eth0.yaml"), (keyless, missing, "net not found")):
         events = [an_event("disk-0", first, "2026-01-01T00:00:00Z"), an_event("disk-0", second, f"2026-01-01T00:{seconds // 60:02}:00Z")]

@@ -1,4 +1,4 @@
-"""Networks that are missing: before there is a pod, while its sandbox is made, and when they come."""
+"""Missing networks: before there is a pod, during sandbox creation, and when they appear."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_network_that_went_while_the_pod_was_made_is_told_and_the_attempt_goes
     assert (condition(status_of(actions)["conditions"], "NetworkReady") or {})["reason"] == "NetworkNotFound"
     assert {type(each) for each in actions} == {WriteStatus, Emit, Requeue}
     again = plan(seen({**a_starting_vm(lacks=True)}, pending(), missing=("default/lan",)))
-    assert [type(each) for each in again] == [Requeue]  # said once
+    assert [type(each) for each in again] == [Requeue]  # reported once
 
 
 def test_when_the_network_is_there_nothing_is_said_of_it_any_more() -> None:
@@ -129,7 +129,7 @@ def test_a_network_that_no_node_can_make_is_told_before_there_is_a_pod_and_while
         ('{"type": "bridge", "name": "inner"}', "inner", ""),
         ('{"Type": "bridge", "name": ""}', "lan", ""),
         ('{"plugins": [{"type": "bridge"}]}', "lan", ""),
-        (None, "lan", ""),  # a file on the nodes
+        (None, "lan", ""),  # in a file on the nodes
         ("", "lan", ""),
         (7, "lan", ""),
         (" " * networks.MAX_CONFIGURATION + "{", "lan", ""),

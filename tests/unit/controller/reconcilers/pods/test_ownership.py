@@ -71,7 +71,7 @@ def test_a_pod_of_another_namespace_is_nobodys() -> None:
     ],
 )
 def test_a_pod_that_we_cannot_have_made_is_nobodys_whatever_it_claims(change: Any) -> None:
-    """virt-controller may not delete it: whoever counted it would wait for ever."""
+    """virt-controller may not delete such a pod, so counting it would mean waiting forever."""
     pod = a_pod()
     change(pod)
     assert not ownership.is_controlled_by(pod, a_vm())
@@ -124,7 +124,7 @@ def test_a_machine_refers_to_its_own_pod_and_to_both_sides_of_migrations_that_st
     moving = a_migration(phase="Running", sourcePod="left", sourcePodUID="u1", targetPodUID="u2")
     assert ownership.references(vm, [moving]) == (own, Reference("left", "u1"), Reference(target, "u2"))
     over = a_migration(phase="Failed", sourcePod="left", sourcePodUID="u1", targetPodUID="u2")
-    assert Reference(target, "u2") in ownership.references(vm, [over])  # it has not asked for the deletion of the loser yet
+    assert Reference(target, "u2") in ownership.references(vm, [over])  # the losing pod's deletion is not requested yet
     over["metadata"]["finalizers"] = []
     assert ownership.references(vm, [over]) == (own,)
 

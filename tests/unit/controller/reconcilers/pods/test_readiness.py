@@ -70,13 +70,13 @@ def test_the_pod_in_which_the_guest_runs_is_ready() -> None:
     ],
 )
 def test_what_is_said_is_what_the_machine_is_and_only_once(phase: str, state: str, status: str, reason: str, said: str) -> None:
-    """No condition at all keeps a pod from being ready as well as False does."""
+    """A missing condition keeps a pod unready, as False does."""
     wanted = [] if (said or "False") == status else [(OWN, status, reason)]
     assert told(a_machine(phase, state), a_gated_pod(said)) == wanted
 
 
 def test_a_guest_that_stands_still_to_move_is_not_taken_out_of_its_service() -> None:
-    """Nor is it after the hand-over, while the machine's status is still that of the source."""
+    """Nor does it leave after the hand-over, while the VM's status still names the source."""
     source, target = a_gated_pod("True"), a_gated_pod(migration="m")
     vm = a_machine()
     vm["status"]["domain"] = {"state": "paused", "reason": "migrating"}
@@ -107,14 +107,14 @@ def made_ready(pod: dict[str, Any], status: str = "True") -> dict[str, Any]:
 
 
 def test_the_source_is_ready_until_the_target_is_in_fact() -> None:
-    """It passes connections on; a Service that has neither of the two refuses them."""
+    """It forwards connections; a Service with neither pod would refuse them."""
     source, target = a_gated_pod("True"), a_gated_pod(migration="m")
     vm = a_moved_machine(target)
     assert told(vm, source, target) == [(TARGET, "True", "GuestRunning")]
     for ready in (a_gated_pod("True", migration="m"), made_ready(a_gated_pod("True", migration="m"), "False")):
         assert told(vm, source, ready) == []
     assert told(vm, source, made_ready(a_gated_pod("True", migration="m"))) == [(OWN, "False", "GuestElsewhere")]
-    assert told(vm, a_gated_pod(), target) == [(TARGET, "True", "GuestRunning")]  # it is not made ready
+    assert told(vm, a_gated_pod(), target) == [(TARGET, "True", "GuestRunning")]  # it does not become ready
     assert told(vm, a_gated_pod("True", phase="Succeeded", exit_code=0), target) == [(TARGET, "True", "GuestRunning")]
 
 
@@ -152,7 +152,7 @@ def test_a_guest_that_arrives_paused_takes_connections_from_no_pod() -> None:
 
 
 def test_a_pod_without_the_gate_is_left_as_it_is() -> None:
-    """An older release made it: nothing there waits for the condition."""
+    """An older release made it: its readiness does not depend on the condition."""
     pod = a_pod()
     assert told(a_machine(), pod) == []
     pod["spec"]["readinessGates"] = [{"conditionType": "example.com/load-balancer"}]
@@ -185,7 +185,7 @@ def test_a_pod_that_ends_still_has_its_guest() -> None:
 
 
 def test_the_condition_is_known_however_many_others_somebody_gave_the_pod() -> None:
-    """Otherwise it would be written again with each change of the pod, which it is itself."""
+    """Otherwise each change of the pod would cause another write, which is itself a change of the pod."""
     pod = a_gated_pod()
     others = [{"type": f"example.com/{number}", "status": "True"} for number in range(MAX_CONDITIONS)]
     pod["status"]["conditions"] = [*others, {"type": "Ready", "status": "True"}, {"type": GATE, "status": "True"}]

@@ -1,4 +1,4 @@
-"""Networks that a node's plugins refuse: what the kubelet says of them, and what becomes of it."""
+"""Networks that a node's plugins refuse: the kubelet's messages and their effects."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_kubelet_that_is_at_the_volumes_is_not_at_the_networks() -> None:
     [
         (a_vm(domain=DOMAIN), pending(), 2, True),
         (a_vm(domain=DOMAIN), pending(), 1, False),
-        (a_vm(domain=DOMAIN), pending(), -1, True),  # by a node whose clock is ahead
+        (a_vm(domain=DOMAIN), pending(), -1, True),  # from a node with its clock ahead
         (a_vm(), pending(), 2, False),
         (a_vm(domain=DOMAIN), a_pod(), 2, False),
     ],
@@ -115,7 +115,7 @@ def seen(vm: dict[str, Any], pod: dict[str, Any], *events: dict[str, Any]) -> Ob
 
 def test_the_machine_says_it_once_and_no_more_once_the_pod_has_its_sandbox() -> None:
     vm = a_vm(phase="Scheduling", attempts=[an_attempt()], domain=DOMAIN)
-    vm["status"]["conditions"] = [{"type": "DisksReady", "status": "False", "reason": "SecretNotFound"}]  # which came since
+    vm["status"]["conditions"] = [{"type": "DisksReady", "status": "False", "reason": "SecretNotFound"}]  # which was added later
     event = an_event(of_network("lan", NO_PLUGIN))
     written, emitted, again = plan(seen(vm, pending(), event))
     assert isinstance(written, WriteStatus)

@@ -1,4 +1,4 @@
-"""What is remembered of an upgrade's Migrations, whatever their machines' owners do with them."""
+"""The record of an upgrade's Migrations, whatever the VMs' owners do to them."""
 
 from __future__ import annotations
 

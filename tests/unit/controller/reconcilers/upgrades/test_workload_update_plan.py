@@ -1,4 +1,4 @@
-"""Whose guest goes next into a pod of the release."""
+"""Which guest moves next into a pod of the new release."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def ago(seconds: float) -> str:
 
 
 class World:
-    """Machines with outdated launchers by their names, and Migrations."""
+    """VMs with outdated launchers by name, and Migrations."""
 
     def __init__(self, strategy: Any = "LiveMigrate", size: int = 2, per_node: int = 2, per_cluster: int = 5) -> None:
         self.settings = Settings(launcher_image=NEW, workload_update=WorkloadUpdate(strategy, size, 60.0))
@@ -104,7 +104,7 @@ def test_those_that_are_on_their_way_and_those_that_began_in_the_interval_count(
 
 
 def test_nothing_begins_while_more_are_on_their_way_than_the_batch_has_by_now() -> None:
-    """Its size is an option, and virt-controller may have been restarted with a smaller one."""
+    """The batch size is an option, and virt-controller may have restarted with a smaller one."""
     world = World(size=1)
     for name in ("other", "another"):
         world.migrate(name, "Running", 500)
@@ -129,7 +129,7 @@ def test_only_places_that_are_free_are_taken_of_each_node_and_in_all() -> None:
         world.put(name, "node2")
     assert world.moved() == ["a", "c", "d"]
     world.migrate("another", "Pending", 500)
-    nodes["default", "another"] = "node1"  # it has not begun: the machine says where it is
+    nodes["default", "another"] = "node1"  # it has not begun: the node is in the VM's status
     assert world.moved() == ["c", "d"]
     world.migrate("a third", "Pending", 500)
     nodes["default", "a third"] = "node3"

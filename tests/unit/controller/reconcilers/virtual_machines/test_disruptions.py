@@ -96,7 +96,7 @@ def test_it_stays_the_reason_of_an_end(attempt: dict[str, Any], pods: list[dict[
 
 
 def allowed(since: str | None) -> dict[str, Any]:
-    """The condition that an eviction's answer left, 30 s into the first minute of the year or so."""
+    """Return the condition of an allowed eviction, with this lastTransitionTime."""
     told = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionAllowed", "message": "pod p was to be evicted"}
     return told if since is None else {**told, "lastTransitionTime": since}
 

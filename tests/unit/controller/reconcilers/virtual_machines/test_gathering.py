@@ -1,4 +1,4 @@
-"""Rivals that keep a machine from its disks, and machines that are looked at when one gives its disks up."""
+"""Rivals for a VM's disks, and the VMs to reconcile when one gives its disks up."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def file(*, read_only: bool = False) -> Object:
 
 
 def a_machine(name: str, *disks: Object, namespace: str = "default", phase: str = "", node: str = "", **spec: Any) -> Object:
-    """Return one whose newest attempt is over, if its phase says so."""
+    """Return a VM; the phase decides whether its newest attempt is over."""
     result = {"result": "Failed", "runningTime": RAN} if phase == "Failed" else {}
     vm = a_vm(phase=phase, attempts=[an_attempt(1, **result)] if phase else None, domain={"devices": {"disks": list(disks)}}, **spec)
     vm["metadata"] |= {"name": name, "namespace": namespace, "uid": f"{namespace}-{name}"}
@@ -90,11 +90,11 @@ def test_machines_that_are_off_do_not_hide_who_has_a_file() -> None:
 def test_of_many_machines_with_the_same_storage_some_are_looked_at() -> None:
     many = [a_machine(f"a{number:03}", claim(), file(), phase="Running", node="node1") for number in range(MAX_NAMESAKES + 9)]
     assert len(rivals(a_machine("vm", claim()), *many)) == MAX_NAMESAKES
-    assert len(files_in_use(STARTS, *many)) == MAX_NAMESAKES - 1  # and itself
+    assert len(files_in_use(STARTS, *many)) == MAX_NAMESAKES - 1  # minus itself
 
 
 def test_a_machine_is_no_rival_of_its_own_and_another_is_one_however_much_both_name() -> None:
-    """Its copy here may be older than it is."""
+    """virt-controller's copy of it may be stale."""
     vm = a_machine("vm", claim("a"), claim("b"), phase="Failed")
     others = (a_machine("vm", claim("a"), phase="Running"), a_machine("other", claim("a"), claim("b"), phase="Running"))
     assert rivals(vm, *others) == ["other"]
@@ -138,7 +138,7 @@ def test_who_may_have_waited_is_looked_at_when_a_machine_lets_go_of_its_disks(
 
 @pytest.mark.parametrize("phase", ["Failed", "Scheduling"])
 def test_who_may_have_waited_is_looked_at_when_a_machine_is_to_have_other_disks(phase: str) -> None:
-    """Nobody looked at it then: it stayed ``Pending`` until somebody touched it."""
+    """Otherwise it would stay ``Pending`` until its next change."""
     old = a_machine("first", claim(), phase=phase)
     assert woken(old, a_machine("first", claim("other"), phase=phase)) == ["for-data"]
     assert woken(old, a_machine("first", claim(readOnly=True), phase=phase)) == ["for-data"]

@@ -1,4 +1,4 @@
-"""A guest that ends because something in the cluster ends its pod goes on in another, as the table of docs/operating/migrations.md says."""
+"""A guest continues in another pod after the cluster ended its pod, as in the table of docs/operating/migrations.md."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def ended(cause: str | None, how: dict[str, Any], *, deleting: bool = True) -> d
 
 
 def becomes(vm: dict[str, Any], *pods: dict[str, Any], silence: Silence = REPORTING) -> bool:
-    """Plan until nothing is written any more; return whether another pod is made."""
+    """Plan until no action writes; return whether a pod is created."""
     for _ in range(6):
         actions = plan(Observed(vm=vm, pods=pods, claims={}, settings=Settings("launcher"), now=NOW, rested=400.0, silence=silence))
         if any(isinstance(each, CreatePod) for each in actions):
@@ -160,7 +160,7 @@ def test_a_halt_after_the_eviction_takes_one_write(phase: str, ready: tuple[str,
 
 @pytest.mark.parametrize("strategy", ["Once", "Manual"])
 def test_an_eviction_that_was_only_seen_by_whoever_allowed_it_counts(strategy: str) -> None:
-    """The leader was evicted, too, and the next one begins when the pod is gone."""
+    """The leader was evicted as well, and its successor starts after the pod is gone."""
     vm = machine(strategy)
     vm["status"]["conditions"] = [{"type": "DisruptionTarget", "status": "True", "reason": "EvictionAllowed", "message": "m"}]
     assert becomes(vm)
@@ -168,7 +168,7 @@ def test_an_eviction_that_was_only_seen_by_whoever_allowed_it_counts(strategy: s
 
 
 def rejected(attempt: int = 1, reason: str = "UnexpectedAdmissionError") -> dict[str, Any]:
-    """Return a pod whose kubelet did not admit it: no container of it was ever made."""
+    """Return a pod that its kubelet did not admit; it never had a container."""
     pod = a_pod(attempt, phase="Failed")
     pod["status"] |= {"reason": reason, "message": "no healthy devices present", "containerStatuses": []}
     return pod
@@ -194,7 +194,7 @@ def test_a_pod_that_a_kubelet_rejects_while_virt_handlers_devices_are_away_is_re
 
 def test_the_next_pod_prefers_another_node_than_the_one_that_rejected_it() -> None:
     vm = starting("Once")
-    for _ in range(2):  # the cause, the end
+    for _ in range(2):  # the cause, then the end
         vm["status"] = next(each.status for each in plan(seen(vm, rejected())) if isinstance(each, WriteStatus))
     (made,) = (each for each in plan(seen(vm, rejected())) if isinstance(each, CreatePod))
     (preferred,) = made.pod["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]

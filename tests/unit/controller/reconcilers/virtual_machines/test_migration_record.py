@@ -1,4 +1,4 @@
-"""What the status of a machine says of its live migration."""
+"""A VM's status about its live migration."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_one_that_waits_is_not_told() -> None:
 
 
 def test_one_of_another_pod_is_not_told() -> None:
-    """The machine was restarted, or the copy of the Migration is older than the move."""
+    """The VM was restarted, or the copy of the Migration is older than the move."""
     migration = a_migration(phase="Running", sourcePodUID="from-uid", **BEGUN)
     moved = {**RECORD, "phase": "Succeeded"}
     assert recorded(a_machine(moved, pod="to-uid"), migration) == moved

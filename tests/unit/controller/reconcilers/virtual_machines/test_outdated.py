@@ -1,4 +1,4 @@
-"""Launcher pods of another release: when a machine says that it has one, and what it says becomes of its guest."""
+"""Launcher pods of another release: the VM's condition, and its prediction for the guest."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def deleted(actions: tuple[Action, ...]) -> list[DeletePod]:
 
 
 def written(actions: tuple[Action, ...]) -> dict[str, Any]:
-    """Return the status that is written; virt-api takes it."""
+    """Return the written status, after checking that virt-api accepts it."""
     found = next(each.status for each in actions if isinstance(each, WriteStatus))
     assert not status_validation.validate_virtual_machine_status({"status": found}, {})
     return found
@@ -87,7 +87,7 @@ def test_a_pod_that_was_made_but_not_written_down_is_made_again_which_compares_i
 
 @pytest.mark.parametrize("state", ["second", "deleting", "second, deleting"])
 def test_the_next_attempt_does_not_begin_while_more_lives_than_its_own_pod(state: str) -> None:
-    """Two pods that may run are one too many, and one that is being deleted may be gone before its guest is: they go first."""
+    """The VM may have only one living pod, and a pod under deletion may end before its guest: both go first."""
     made, stray = a_pod(1, phase="Pending", node="", deleting=state == "deleting"), a_pod(7, deleting=state == "second, deleting")
     pods = [made] if state == "deleting" else [made, stray]
     for each in (pods, pods[::-1]):
@@ -120,7 +120,7 @@ def test_the_uid_of_a_pod_is_written_down_when_it_is_made() -> None:
 
 
 def test_a_pod_under_the_same_name_is_not_handed_the_guest() -> None:
-    """Somebody deleted the pod and made another one, with the same owner: it goes, and the attempt ends when it is gone."""
+    """A user replaced the pod with one of the same owner. The plan deletes it; the attempt ends when it is gone."""
     vm = a_vm(phase="Scheduling", attempts=[an_attempt()])
     other = a_pod()
     other["metadata"]["uid"] = "uid-of-another"
@@ -132,17 +132,15 @@ def test_no_other_pod_of_the_machine_stands_in_for_the_one_that_the_status_names
     stray = a_pod(7)
     for phase in ("Scheduling", "Scheduled", "Running", "Unknown"):
         assert plan(seen(a_vm(phase=phase, attempts=[an_attempt()]), stray)) == (DeletePod(name_of(stray), uid_of(stray)),)
-    assert kinds(plan(seen(a_vm(), stray))) == ["DeletePod"]  # before the first start nothing is waited for
+    assert kinds(plan(seen(a_vm(), stray))) == ["DeletePod"]  # before the first start there is no wait
 
 
 def test_no_guest_goes_into_a_pod_that_is_being_deleted() -> None:
-    """It would be powered off half started; the attempt ends when the pod is over, and the next one is another pod."""
+    """A guest started there would be powered off early. The attempt ends with the pod, and the next one gets another pod."""
     going = a_pod(deleting=True)
     assert plan(seen(a_vm(phase="Scheduling", attempts=[an_attempt()]), going)) == ()
     late = NOW + timedelta(hours=1)
-    assert (
-        plan(seen(a_vm(phase="Scheduled", attempts=[an_attempt()]), going, now=late)) == ()
-    )  # nor is it told of a start that took too long
+    assert plan(seen(a_vm(phase="Scheduled", attempts=[an_attempt()]), going, now=late)) == ()  # no start timeout is reported either
 
 
 def test_a_pod_that_lost_labels_and_owner_is_watched_over_as_before() -> None:
@@ -165,9 +163,9 @@ def test_a_guest_may_outlive_the_object_of_its_pod_and_nothing_is_decided_until_
     for each in (vm, gone):
         assert plan(seen(each, lingers=50.0)) == (Requeue(50.0),)
         assert plan(seen(each, lingers=0.0, silence=MUTE)) == (Requeue(17.0),)  # without its kubelet no container ends
-        assert "Requeue" not in kinds(plan(seen(each, lingers=50.0, silence=LOST)))  # a person's word that the node is off
+        assert "Requeue" not in kinds(plan(seen(each, lingers=50.0, silence=LOST)))  # a person confirmed that the node is off
         assert "Requeue" not in kinds(plan(seen(each, lingers=0.0)))
-    assert kinds(plan(seen(a_vm(phase="Scheduling", attempts=[an_attempt()]), lingers=50.0)))[0] == "WriteStatus"  # no guest was in it
+    assert kinds(plan(seen(a_vm(phase="Scheduling", attempts=[an_attempt()]), lingers=50.0)))[0] == "WriteStatus"  # it had no guest
 
 
 def a_source_that_was_left() -> dict[str, Any]:
@@ -198,7 +196,7 @@ def test_a_guest_may_outlive_the_object_of_its_target_and_nothing_is_decided_unt
     assert written(actions)["attempts"] == vm["status"]["attempts"]
     assert written(actions)["phase"] == phase
     vm["status"] = written(actions)
-    assert plan(seen(vm, *sources, absent_targets=(ABSENT,))) == (Requeue(50.0),)  # said once
+    assert plan(seen(vm, *sources, absent_targets=(ABSENT,))) == (Requeue(50.0),)  # reported once
     mute, lost = Silence(of_kubelet={"node2": 17.0}), Silence(whole=frozenset({"node2"}))
     over = dataclasses.replace(ABSENT, lingers=0.0)
     assert plan(seen(vm, *sources, absent_targets=(over,), silence=mute)) == (Requeue(17.0),)
@@ -215,7 +213,7 @@ def test_the_next_attempt_waits_for_a_target_that_may_run_and_a_machine_that_is_
     vm["spec"]["runStrategy"] = "Halted"
     assert "Requeue" not in kinds(plan(seen(vm, rested=3600.0, absent_targets=(ABSENT,))))
     said = {"type": "Ready", "status": "Unknown", "reason": TARGET_MAY_RUN, "message": ""}
-    vm["status"]["conditions"] = [said]  # and it was asked to be off then
+    vm["status"]["conditions"] = [said]  # it was stopped then
     assert condition(written(plan(seen(vm, rested=3600.0)))["conditions"], "Ready") is None
 
 
@@ -289,7 +287,7 @@ def test_a_pod_that_no_node_takes_is_told_of_with_what_its_processors_ask_for() 
         ready = condition(written(plan(seen(vm, pod)))["conditions"], "Ready")
         return ready["message"] if ready is not None else ""
 
-    assert told() == f"pod {name_of(pod)}: 0/2 nodes"  # emulated, it asks for nothing
+    assert told() == f"pod {name_of(pod)}: 0/2 nodes"  # emulation needs no node label
     pod["spec"]["containers"][0]["resources"]["limits"][names.KVM_RESOURCE] = "1"
     label = "cpu-model.node.kubevirt.io/Skylake-Client"
     assert told() == f"pod {name_of(pod)}: 0/2 nodes; spec.domain.cpu.model: Skylake-Client needs a node with the label {label}"
@@ -311,7 +309,7 @@ def test_an_attempt_that_takes_too_long_loses_its_pod_and_counts_as_failed() -> 
 
 @pytest.mark.parametrize("reason", ["ContainerCreating", "ErrImagePull", "ImagePullBackOff", "CreateContainerConfigError"])
 def test_what_is_waited_for_before_the_container_runs_ends_no_attempt(reason: str) -> None:
-    """A registry, a volume or a network that is away for an hour."""
+    """For example a registry, volume or network that fails for an hour."""
     vm, pod = a_vm(phase="Scheduling", attempts=[an_attempt()]), a_pod(phase="Pending")
     pod["status"]["containerStatuses"][0]["state"]["waiting"] = {"reason": reason}
     late = NOW + timedelta(hours=1)
@@ -331,7 +329,7 @@ def test_what_is_waited_for_before_the_container_runs_ends_no_attempt(reason: st
 def test_a_pod_that_a_node_prepares_is_worth_a_word_after_a_minute() -> None:
     vm, pod = a_vm(phase="Scheduling", attempts=[an_attempt()]), a_pod(phase="Pending")
     assert plan(seen(vm, pod, now=NOW - timedelta(seconds=20))) == (Requeue(20.0),)
-    assert plan(seen(vm, pod, now=NOW - timedelta(days=1))) == (Requeue(60.0),)  # its clock is not ours
+    assert plan(seen(vm, pod, now=NOW - timedelta(days=1))) == (Requeue(60.0),)  # the node's clock differs from ours
     ready = condition(written(plan(seen(vm, pod)))["conditions"], "Ready")
     assert ready is not None
     assert f"kubectl describe pod {name_of(pod)}" in ready["message"]
@@ -369,7 +367,7 @@ def test_the_wait_for_an_image_has_no_limit_and_the_start_after_it_has_the_whole
 
 @pytest.mark.parametrize("since", ["2026-01-03T00:00:00Z", "9999-12-31T23:59:59Z"])
 def test_a_wait_for_an_image_that_a_node_lets_end_in_the_future_gives_the_start_no_longer_limit(since: str) -> None:
-    """Before, the limit was that much longer, and with the last moment that there is the plan failed."""
+    """Otherwise the limit would grow by that time, and the latest possible time would make the plan fail."""
     late = NOW + timedelta(days=1)
     assert plan(seen(waiting_for_an_image("True", since=since), a_pod(), now=late)) == (Requeue(180.0),)
 
@@ -404,7 +402,7 @@ def test_in_time_the_deadline_is_waited_for(rerun: dict[str, Any], left: float) 
 @pytest.mark.parametrize("kind", ["DisksReady", "NetworkReady"])
 @pytest.mark.parametrize("reason", ["PluginFailed", "PluginTimedOut", "PluginNotFound"])
 def test_a_plugin_that_fails_takes_no_time_of_the_start(kind: str, reason: str) -> None:
-    """Whatever it sets up: the start has all of its time once the plugin has done what it was asked to."""
+    """For any kind of plugin: the start keeps its full time after the plugin has succeeded."""
     vm = a_vm(phase="Scheduled", attempts=[an_attempt()], rerun={"startTimeoutSeconds": 1})
     told = {"type": kind, "status": "False", "reason": reason, "message": "", "lastTransitionTime": "2026-01-01T00:01:00Z"}
     vm["status"]["conditions"] = [told]
@@ -507,7 +505,7 @@ def test_what_a_strange_registry_says_is_one_bounded_line_without_control_charac
 
 
 def test_what_a_scheduler_or_kubelet_calls_the_reason_is_one_word_and_what_a_webhook_says_one_line() -> None:
-    """virt-api takes nothing else, and a machine whose status cannot be written is stuck."""
+    """virt-api accepts nothing else, and a VM with an unwritable status would be stuck."""
     pod = a_pod(phase="Pending", node="")
     for reason, expected in (
         ("Not \x1b[2Jenough " + "x" * 999, "Not2Jenough"),
@@ -554,7 +552,7 @@ def test_a_source_pod_that_ended_does_not_end_the_attempt_while_the_target_lives
     vm = a_vm(phase="Running", attempts=[an_attempt()])
     target = a_pod(migration="m", node="node2")
     assert plan(seen(vm, a_pod(phase="Succeeded", exit_code=0), target, targets=TARGETS)) == ()
-    assert kinds(plan(seen(vm, a_pod(phase="Succeeded", exit_code=0), target))) == ["DeletePod"]  # of no Migration: nobody else ends it
+    assert kinds(plan(seen(vm, a_pod(phase="Succeeded", exit_code=0), target))) == ["DeletePod"]  # only this plan deletes it
 
 
 def test_stopping_in_the_middle_of_a_migration_stops_both_sides() -> None:
@@ -653,7 +651,7 @@ def disrupted(pod: dict[str, Any], reason: str = "EvictionByEvictionAPI", messag
 
 @pytest.mark.parametrize("phase", ["Scheduling", "Scheduled", "Running", "Stopping", "Stopped"])
 def test_a_drain_says_that_it_was_the_reason(phase: str) -> None:
-    """Stopped: virt-handler was quicker to write the end than the pod to go."""
+    """Stopped: virt-handler wrote the end before the pod was gone."""
     is_over: dict[str, Any] = {"result": "Stopped", "endTime": "2026-01-01T00:00:59Z"} if phase == "Stopped" else {}
     vm, pod = a_vm(phase=phase, attempts=[an_attempt(**is_over)]), disrupted(a_pod(deleting=True))
     actions = plan(seen(vm, pod))
@@ -695,7 +693,7 @@ def test_a_deleted_machine_waits_for_no_guest_that_was_never_started() -> None:
 def test_only_a_pod_of_this_start_is_known_to_have_no_guest() -> None:
     vm = a_vm(phase="Scheduling", attempts=[an_attempt()], runStrategy="Halted")
     assert [each.grace_seconds for each in deleted(plan(seen(vm, a_pod(), a_pod(7))))] == [1, None]
-    fresh = a_vm(runStrategy="Halted")  # its pod was made, and a stop came before that was written down
+    fresh = a_vm(runStrategy="Halted")  # its pod was created, and a stop came before the plan recorded it
     assert [each.grace_seconds for each in deleted(plan(seen(fresh, a_pod(), a_pod(7))))] == [1, None]
 
 
@@ -759,7 +757,7 @@ def test_a_pod_that_waits_on_a_silent_node_is_said_once_whatever_else_is_in_its_
         ("Scheduling", True, True, "NodeNotFound"),
         ("Scheduling", False, True, "NodeNotFound"),
         ("Scheduling", True, False, "NodeUnreachable"),
-        ("Running", True, True, "NodeUnreachable"),  # it was there, and the guest may run still
+        ("Running", True, True, "NodeUnreachable"),  # it existed, and the guest may still run
     ],
 )
 def test_a_node_that_there_is_not_is_not_called_silent(phase: str, pinned: bool, missing: bool, reason: str) -> None:
@@ -780,7 +778,7 @@ def test_a_node_that_there_is_not_is_not_called_silent(phase: str, pinned: bool,
 
 
 def test_no_pod_is_made_for_a_node_that_there_is_not() -> None:
-    """One was, and Kubernetes removed it after 40 seconds: six attempts in four minutes, each said to have failed."""
+    """Otherwise Kubernetes removes each pod after 40 s: six failed attempts in four minutes."""
     ghost = Silence(whole=frozenset({"ghost"}), missing=frozenset({"ghost"}))
     vm = a_vm(nodeName="ghost")
     actions = plan(seen(vm, silence=ghost))
@@ -990,7 +988,7 @@ def observations(draw: st.DrawFn) -> Observed:
     if not is_deleting(vm):
         vm["metadata"]["finalizers"] = draw(st.sampled_from([[names.VM_FINALIZER], []]))
     if request := draw(REQUESTS):
-        # Verbs ask for the next attempt at most.
+        # Verbs request the next attempt at most.
         vm["status"]["request"] = {**request, "attempt": min(request["attempt"], len(attempts) + 1)}
     silent = draw(st.sets(st.sampled_from(["node1", "node2"])))
     mute = draw(st.sets(st.sampled_from(["node1", "node2"]))) - silent
@@ -1004,13 +1002,13 @@ def observations(draw: st.DrawFn) -> Observed:
 
 
 def apply(observed: Observed, actions: tuple[Action, ...]) -> Observed:
-    """The world after the actions: a model of what :class:`controller.reconcilers.applying.Applier` does."""
+    """Return the state after the actions: a model of :class:`controller.reconcilers.applying.Applier`."""
     vm, pods, made = copy.deepcopy(observed.vm), {name_of(pod): copy.deepcopy(pod) for pod in observed.pods}, ""
     for action in actions:
         match action:
             case CreatePod():
                 made = f"uid-of-{name_of(action.pod)}"
-                if (found := pods.get(name_of(action.pod))) is not None:  # the name is taken by what differs: it is to go first
+                if (found := pods.get(name_of(action.pod))) is not None:  # a different pod has the name, and must go first
                     found["metadata"]["deletionTimestamp"] = "2026-01-01T00:01:00Z"
                     break
                 pods[name_of(action.pod)] = {**action.pod, "status": {"phase": "Pending"}}
@@ -1028,7 +1026,7 @@ def apply(observed: Observed, actions: tuple[Action, ...]) -> Observed:
                 vm["metadata"]["finalizers"].append(action.finalizer)
             case RemoveFinalizer():
                 vm["metadata"]["finalizers"].remove(action.finalizer)
-            case Emit() | Requeue() | SetPodCondition() | AddOwner() | DeleteObject():  # the last three are other plans'
+            case Emit() | Requeue() | SetPodCondition() | AddOwner() | DeleteObject():  # the last three belong to other plans
                 pass
     return dataclasses.replace(observed, vm=vm, pods=tuple(pods.values()))
 
@@ -1049,7 +1047,7 @@ def test_no_pod_is_ever_made_beside_one_that_may_run(observed: Observed) -> None
     actions = plan(observed)
     if created := [each for each in actions if isinstance(each, CreatePod)]:
         assert len(created) == 1
-        # A living pod of the very same name is the lock of this attempt: kube-apiserver makes no second one.
+        # A living pod of the same name is this attempt's lock: kube-apiserver creates no second one.
         assert all(pod_state.is_over(pod) or name_of(pod) == name_of(created[0].pod) for pod in observed.pods)
         own = [pod for pod in observed.pods if uid_of(pod) == observed.vm["status"].get("podUID")]
         assert own or not (observed.lingers and is_handled(observed.vm))
@@ -1078,14 +1076,13 @@ def test_a_guest_goes_only_into_the_pod_whose_uid_was_written_down(observed: Obs
             assert each.status.get("podUID") == before
 
 
-# The CPU of a machine that names none
+# The CPU of a VM that names none
 
 
 NODES = (a_node("node1", ROME, zone="1"), a_node("node2", MILAN, zone="2"))
 
 
 def chosen(vm: dict[str, Any], **rest: Any) -> tuple[Any, dict[str, str]]:
-    """Return ``status.cpu`` and the pod's nodeSelector."""
     actions = plan(seen(vm, nodes=NODES, **{"kvm_offered": True, **rest}))
     (pod,) = (each.pod for each in actions if isinstance(each, CreatePod))
     return written(actions).get("cpu"), pod["spec"].get("nodeSelector", {})
@@ -1161,7 +1158,7 @@ def test_a_start_says_whether_its_claims_let_the_guest_migrate(modes: list[str],
 
 
 def rested(vm: dict[str, Any], **edit: Any) -> dict[str, Any]:
-    """Return the conditions of a machine that is off, by type, after an edit of its spec and the plan's writes."""
+    """Return the conditions, by type, of a VM that is off, after an edit of its spec and the plan's writes."""
     vm["spec"].update(edit)
     vm["metadata"]["generation"] = 7
     actions = plan(seen(vm))
@@ -1176,7 +1173,7 @@ def a_condition(kind: str, status: str, reason: str) -> dict[str, Any]:
 
 
 def test_an_edit_of_a_machine_that_is_off_is_judged_in_its_condition_ready() -> None:
-    """By the generation ``kubectl wait`` knows that a condition is about the spec as it is now."""
+    """``kubectl wait`` uses the generation to see that a condition is about the current spec."""
     vm = a_vm(phase="Failed", attempts=[an_attempt(result="Failed", endTime="2026-01-01T00:00:00Z")], runStrategy="Manual")
     vm["status"]["conditions"] = [a_condition("Ready", "False", "Crashed")]
     ready = rested(vm, priorityClassName="high")["Ready"]
@@ -1192,9 +1189,9 @@ def test_a_machine_that_is_off_says_the_reason_of_the_last_judgement(before: str
 
 
 def kstatus(vm: dict[str, Any]) -> str:
-    """Return what kstatus makes of an object of a kind that it does not know: Helm 4, Flux and kpt wait by it.
+    """Return kstatus' result for an object of a kind unknown to it; Helm 4, Flux and kpt wait with it.
 
-    By the rules of ``sigs.k8s.io/cli-utils/pkg/kstatus/status``: ``checkGenericProperties``, then ``checkReadyCondition``.
+    Rules of ``sigs.k8s.io/cli-utils/pkg/kstatus/status``: ``checkGenericProperties``, then ``checkReadyCondition``.
     """
     found = {each["type"]: each["status"] for each in vm["status"].get("conditions") or ()}
     if vm["status"].get("observedGeneration") != vm["metadata"]["generation"] or found.get("Reconciling") == "True":
@@ -1217,7 +1214,7 @@ SUCCEEDED = [an_attempt(result="Succeeded", endTime="2026-01-01T00:00:00Z", gene
         ("Halted", "Stopped", SUCCEEDED, {"request": {**STOP, "runStrategy": "Halted"}}, "Current"),
         ("RerunOnFailure", "Succeeded", SUCCEEDED, {}, "Current"),
         ("Once", "Succeeded", SUCCEEDED, {}, "Current"),
-        ("RerunOnFailure", "Succeeded", SUCCEEDED, {"request": STOP}, "InProgress"),  # the spec wants a guest, and a person does not
+        ("RerunOnFailure", "Succeeded", SUCCEEDED, {"request": STOP}, "InProgress"),  # only the spec wants a guest
         ("RerunOnFailure", "Failed", FAILED, {}, "Failed"),
         ("Once", "Failed", FAILED, {}, "Failed"),
         ("Manual", "Failed", FAILED, {}, "Failed"),

@@ -1,4 +1,4 @@
-"""Small decisions about a virtual machine, one by one: which pods go and stay, whose end counts, and how loud it is told."""
+"""Edge cases of the plan for a VM: which pods stay, which end counts, and the type of Event."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_an_end_that_was_seen_is_recorded_at_once() -> None:
 
 
 def test_nothing_is_said_of_a_guest_that_ended() -> None:
-    """As virt-handler leaves it (``test_guest_status``): a guest that was paused when it was lost is not "paused"."""
+    """As virt-handler leaves it (``test_guest_status``): a paused guest that was lost is no longer reported as paused."""
     vm = a_vm(phase="Running", attempts=[an_attempt()])
     vm["status"]["conditions"] = [
         {"type": each, "status": "True", "reason": "x", "lastTransitionTime": "2026-01-01T00:00:00Z"} for each in conditions.TYPES
@@ -276,7 +276,7 @@ def test_a_claim_without_volume_is_named_once_no_node_takes_the_pod(phase: str, 
     vm["status"] = status
     assert summary.word(vm) == "ErrorUnschedulable"
     assert plan(seen(vm, pod, claims={"data": a_claim(status={"phase": phase})})) == ()
-    for bound in (pod, a_pod(phase="Pending")):  # the volume came, and then a node
+    for bound in (pod, a_pod(phase="Pending")):  # first the volume came, then a node
         again = condition(written(plan(seen(vm, bound, claims={"data": a_claim(status={"phase": "Bound"})})))["conditions"], "DisksReady")
         assert again is not None
         assert (again["status"], again["reason"]) == ("True", "Found")
@@ -327,7 +327,7 @@ def test_an_attempt_follows_its_guest_wherever_it_goes(came_from: str, is_at: st
     vm = a_vm(phase="Running", attempts=[an_attempt(nodeName=came_from)])
     vm["status"]["nodeName"] = is_at
     assert written(plan(seen(vm, a_pod(node=is_at))))["attempts"][0]["nodeName"] == is_at
-    vm["status"]["attempts"] = []  # nobody wrote one down, and none is made up
+    vm["status"]["attempts"] = []  # none was recorded, and the plan invents none
     assert plan(seen(vm, a_pod(node=is_at))) == ()
 
 

@@ -1,4 +1,4 @@
-"""A small language for tables of writes, and a kind to write."""
+"""A notation for tables of writes, and a kind to write."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SPEC: Json = {
 
 
 def document(spec: Json, *versions: str) -> Json:
-    """Return an OpenAPI document of the kind ``Thing``."""
+    """Return an OpenAPI document with the kind ``Thing``."""
     schemas: Json = {
         "Pair": {"type": "object", "properties": {"a": _STRING, "b": _STRING}},
         "Item": {
@@ -77,7 +77,7 @@ def document(spec: Json, *versions: str) -> Json:
 
 
 class World:
-    """An object, and what managers do to it; each write is a second later."""
+    """One object and its managers. Each write is one second after the previous one."""
 
     def __init__(self, spec: Json = SPEC, versions: tuple[str, ...] = ("v1", "v2"), **more: Any) -> None:
         self.live: Json | None = None
@@ -86,7 +86,7 @@ class World:
         self.serve(spec, versions)
 
     def serve(self, spec: Json, versions: tuple[str, ...]) -> None:
-        """Serve the kind with this schema in these versions from now on."""
+        """Serve the kind with this schema in these versions."""
         types = openapi.types(document(spec, *versions))
         schemas = {f"g/{version}": types[f"g/{version}", "Thing"] for version in versions}
 
@@ -96,14 +96,13 @@ class World:
         self._managers = {version: FieldManager(f"g/{version}", "Thing", schemas, convert=convert, **self._more) for version in versions}
 
     def apply(self, manager: str, spec: str, *, force: bool = False, version: str = "v1", **metadata: Any) -> Json:
-        """Apply a spec in YAML."""
         self.now += timedelta(seconds=1)
         body = self._body(spec, version, **metadata)
         self.live = self._managers[version].apply(self._at(version), body, manager, force=force, now=self.now)
         return self.live
 
     def update(self, manager: str, spec: str, *, version: str = "v1", **metadata: Any) -> Json:
-        """Replace the object by one with a spec in YAML."""
+        """Replace the object with one that has this spec in YAML."""
         self.now += timedelta(seconds=1)
         new = self._body(spec, version, **metadata)
         before = self._at(version)
@@ -115,18 +114,16 @@ class World:
 
     @property
     def spec(self) -> Any:
-        """What the object is."""
         assert self.live is not None
         return self.live.get("spec")
 
     @property
     def owned(self) -> dict[str, Any]:
-        """Return the fields below spec by manager, in brief: ``size``, ``list[name=x].value``."""
+        """Return each manager's fields below spec, abbreviated: ``size``, ``list[name=x].value``."""
         entries = (self.live or {})["metadata"].get("managedFields") or []
         return {each["manager"]: sorted(_paths(each["fieldsV1"].get("f:spec", {}), "")) for each in entries}
 
     def entry(self, manager: str) -> Json:
-        """Return a manager's only entry."""
         [found] = [each for each in (self.live or {})["metadata"]["managedFields"] if each["manager"] == manager]
         assert isinstance(found, dict)
         return found
@@ -153,5 +150,4 @@ def _paths(tree: Json, prefix: str) -> list[str]:
 
 @pytest.fixture
 def world() -> Callable[..., World]:
-    """Return what makes worlds."""
     return World

@@ -1,4 +1,4 @@
-"""What applying makes of objects and owners, case by case. The cases follow the themes of structured-merge-diff's own suite."""
+"""Effects of apply on objects and owners, case by case, along the themes of structured-merge-diff's own tests."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_field_that_an_update_took_is_a_conflict_for_its_applier(world: New) -
     with pytest.raises(Conflict) as caught:
         it.apply("a", "{name: x}")
     assert caught.value.details.causes[0].message == 'conflict with "u" using g/v1'
-    it.apply("a", "{name: y}")  # to agree is no conflict
+    it.apply("a", "{name: y}")  # equal values do not conflict
     assert it.owned == {"a": ["name"], "u": ["name"]}
 
 
@@ -164,7 +164,7 @@ def test_a_granular_map_keeps_what_others_put_into_it(world: New) -> None:
 
 
 def test_a_map_in_a_map_goes_with_who_made_it_whatever_others_put_into_it(world: New) -> None:
-    """Hard on the other manager, and what Go does: it owns what is in the item, but not the item."""
+    """As in Go: the other manager owns the fields in the item, but not the item, and so loses them."""
     it = world()
     it.apply("a", "{maps: {m: {x: '1'}}}")
     it.update("u", "{maps: {m: {x: '1', y: '2'}}}")

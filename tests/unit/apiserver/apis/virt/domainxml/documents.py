@@ -28,7 +28,7 @@ def document(
     attributes: str = "type='qemu'",
     before: str = "",
 ) -> str:
-    """Return a domain; the arguments are what is in its places."""
+    """Return a domain with these parts."""
     return (
         f"{before}<domain {attributes}><name>@name@</name><uuid>@uuid@</uuid>{memory}{vcpu}"
         f"<os>{system}</os>{inside}<devices>{devices}</devices></domain>"
@@ -36,5 +36,5 @@ def document(
 
 
 def uefi(loader: str = LOADER, nvram: str = NVRAM, features: str = "<acpi/>", *, devices: str = "", system: str = "") -> str:
-    """Return a domain with UEFI; ``system``: instead of its loader and variables."""
+    """Return a domain with UEFI; ``system`` replaces its loader and variables."""
     return document(devices, f"<features>{features}</features>", system=system or f"{OPERATING}{loader}{nvram}")

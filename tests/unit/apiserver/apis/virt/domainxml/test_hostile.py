@@ -1,4 +1,4 @@
-"""A corpus of hostile XML: each entry is refused, with the place."""
+"""A corpus of hostile XML. Each entry is refused, with its place."""
 
 from __future__ import annotations
 
@@ -458,7 +458,7 @@ def test_what_is_not_allowed_is_refused_with_its_place(name: str) -> None:
 
 
 def test_the_document_of_the_corpus_is_allowed() -> None:
-    """Otherwise every entry could be refused for that."""
+    """Otherwise the corpus would prove nothing."""
     assert reading.problems_of(document(DISK + INTERFACE + SERIAL)) == ()
 
 

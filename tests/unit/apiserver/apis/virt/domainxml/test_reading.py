@@ -1,4 +1,4 @@
-"""Readings of XML for the pod, its scheduling and its node."""
+"""Values that the pod, its scheduling and its node need from the XML."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.unit.apiserver.apis.virt.domainxml.documents import DISK, INTERFACE, 
 
 MIB = 1 << 20
 DUMPED = Path(__file__).parent / "dumped.xml"
-"""What ``virsh dumpxml`` prints (libvirt 9.0), with the placeholders in their places again."""
+"""Output of ``virsh dumpxml`` (libvirt 9.0), with the placeholders put back."""
 CELL = "<cell id='{}' cpus='{}' memory='64' unit='MiB'/>"
 
 
@@ -80,7 +80,7 @@ def test_the_typed_fields_say_what_the_xml_means() -> None:
 
 
 def test_what_libvirt_dumps_of_a_typed_machine_is_read() -> None:
-    """Of the golden domain ``smallest``, on a q35: what it was given, and what libvirt adds to it."""
+    """The golden domain ``smallest`` on a q35, with libvirt's additions."""
     found = reading.read(DUMPED.read_text())
     assert (found.cache_bytes, found.has_serial, found.graphics) == (64 * MIB, True, ("vnc",))
 
@@ -199,7 +199,7 @@ def test_places_are_named_as_in_xpath() -> None:
 
 
 class Compared(str):
-    """A name that counts how often it is compared with another one."""
+    """A name that counts its comparisons."""
 
     __slots__ = ()
     times = 0
@@ -229,7 +229,7 @@ def test_of_foreign_elements_nobody_looks_for_what_could_be_filled_in() -> None:
 
 @pytest.mark.parametrize("text", ["<a><b/><b c='d'>e</b></a>", "<a><b/>", "<a>x<b/></a>", "<!DOCTYPE a><a/>"])
 def test_what_was_read_goes_without_the_collector_of_garbage(text: str) -> None:
-    """It has the whole document, thousands of objects, and would look at them all in the event loop."""
+    """A collection would visit the document's thousands of objects in the event loop."""
     gc.collect()
     gc.disable()
     try:
@@ -241,7 +241,7 @@ def test_what_was_read_goes_without_the_collector_of_garbage(text: str) -> None:
 
 
 def test_the_largest_document_is_read_and_one_byte_more_is_not() -> None:
-    """Bytes are counted, not characters: the object that has it is bounded in bytes."""
+    """The bound is in bytes, because the bound of the object is."""
     largest = f"<a>{'ä' * ((parsing.MAX_BYTES - 8) // 2)} </a>"
     assert len(largest.encode()) == parsing.MAX_BYTES
     assert parsing.parse(largest).name == "a"

@@ -1,4 +1,4 @@
-"""Rules between the elements of the XML: for each what just fits, and what just does not, with all places that are told."""
+"""Rules between elements of the XML: for each the last valid and the first invalid case, with all reported places."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processors and memory of documents, as lists show them."""
+"""Processors and memory of documents, as tables show them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CELLS = "<cpu><topology sockets='2' dies='2' cores='3' threads='1'/><numa><cell 
 
 
 class Reads:
-    """Reads documents, and notes which."""
+    """Reads documents and records them."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []

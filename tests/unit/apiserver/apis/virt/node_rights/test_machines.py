@@ -1,4 +1,4 @@
-"""Every field of a machine's status, in every phase before and after a write, by the node that it is on, by others, and by a target."""
+"""Every field of a VM's status, in every phase before and after a write, by its node, other nodes and a migration's target."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MAY: dict[str, set[str]] = {
     "Succeeded": {"observedGeneration", "conditions"},
     "Failed": {"observedGeneration", "conditions"},
 }
-"""Fields that may take the value below, by the phase after the write; attempts and podIP have tests of their own."""
+"""Fields that may take the value below, by the phase after the write. Attempts and podIP have their own tests."""
 SAMPLES: dict[str, Any] = {
     "attempt": 2,
     "attempts": [{"number": 1, "podName": "p", "nodeName": "n"}, {"number": 2}],
@@ -76,7 +76,7 @@ def stored(phase: str, **status: Any) -> dict[str, Any]:
 
 
 def written(old: dict[str, Any], phase: str, /, **changes: Any) -> dict[str, Any]:
-    """Return the least that an honest virt-handler writes to bring a machine into a phase."""
+    """Return the smallest write of an honest virt-handler that moves a VM into a phase."""
     new = copy.deepcopy(old)
     new["status"] = phases.enter(new["status"], phase, NOW)
     if phase in RESULTS:
@@ -316,7 +316,7 @@ def test_a_full_history_forgets_its_oldest_entry() -> None:
 
 
 def taken_over(old: dict[str, Any], migration: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    """Return what virt-handler of the target writes."""
+    """Return the write of the target's virt-handler."""
     moved = migration["status"]
     record = {key: moved[key] for key in ("sourceNode", "sourcePod", "targetNode", "targetPod", "startTime") if key in moved}
     here = {"nodeName": moved["targetNode"], "podName": moved["targetPod"], "podUID": moved["targetPodUID"]}
@@ -338,7 +338,7 @@ def test_before_and_after_the_migration_runs_the_machine_stays(phase: str) -> No
 
 
 def test_the_target_of_an_attempt_that_failed_does_not_take_the_machine_over() -> None:
-    """The source said that the guest stayed: whatever stands at the target is put away."""
+    """The source reported that the guest stayed, so the target's domain is discarded."""
     failed = [{"number": 1, "reason": "ConnectionBroken", "message": "broke"}]
     old, migration = stored("Running"), a_migration("Running", attempt=1, attempts=failed)
     assert paths(a_write("n2", old, taken_over(old, migration), migration)) == {"status.migration"}

@@ -1,4 +1,4 @@
-"""Every field of a Migration's status, in every phase before and after a write, by its source, its target and others."""
+"""Every field of a Migration's status, in every phase before and after a write, by its source, its target and other nodes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ SAMPLES: dict[str, Any] = {
 
 
 def stored(phase: str, **status: Any) -> dict[str, Any]:
-    """Return a Migration that may be cancelled, and whose history is known."""
+    """Return a Migration that may be cancelled, with its phase history."""
     address = {} if phase == "PreparingTarget" else {"targetAddress": "10.0.0.2:8446"}
     history = [{"phase": phase, "time": MOMENT}] if phase else []
     return a_migration(phase, deleting=True, **address, phaseTransitionTimestamps=history, **{"attempt": 1, **status})
@@ -74,7 +74,7 @@ def written(old: dict[str, Any], phase: str, /, **changes: Any) -> dict[str, Any
 
 
 def paths(node: str, old: dict[str, Any], new: dict[str, Any], *, pod: str = "") -> set[str]:
-    """Return what is refused; ``pod``: that of the machine, by default where an honest outcome has it."""
+    """Return the refused paths. ``pod``: the VM's pod, by default the one that fits an honest outcome."""
     found = pod or ("p2" if phases.phase_of(new) == phases.SUCCEEDED else "p")
     write = MigrationWrite(node, old, new, NOW, a_vm("Running", podName=found), frozenset({"10.0.0.2", "fd00::2"}))
     return {each.path for each in validate(write)}
@@ -156,7 +156,7 @@ def test_the_source_does_not_take_back_a_guest_that_left(after: str) -> None:
     assert paths("n", old, written(old, after), pod="p2") == {"status.phase"}
     released = stored("Running", conditions=[{"type": "Released", "status": "True"}])
     assert paths("n", released, written(released, after)) == {"status.phase"}
-    assert validate(MigrationWrite("n", old, written(old, after), NOW, None)) == []  # of a machine that is gone
+    assert validate(MigrationWrite("n", old, written(old, after), NOW, None)) == []  # its VM is deleted
 
 
 def test_only_what_is_being_deleted_is_cancelled() -> None:
@@ -235,7 +235,7 @@ FIRST: dict[str, Any] = SAMPLES["attempts"][0]
 def test_a_source_says_of_its_present_attempt_alone_that_it_failed(
     before: dict[str, Any], attempts: list[dict[str, Any]], refused: set[str]
 ) -> None:
-    """Each such word costs one attempt, of which virt-controller makes so many."""
+    """Each report uses up one attempt, and virt-controller makes a limited number."""
     old = stored("Running", **before)
     assert paths("n", old, written(old, "Running", attempts=attempts)) == refused
 
@@ -251,7 +251,7 @@ def test_a_source_does_not_say_at_once_that_the_guest_left_and_that_it_stayed() 
 
 
 def test_a_source_does_not_say_that_the_guest_left_once_it_said_that_it_stayed() -> None:
-    """Or the target's door would be closed for good, and virt-controller would wait for its guest."""
+    """Otherwise the target would never release the guest, and virt-controller would wait for it."""
     old = stored("Running", attempts=[FIRST])
     assert paths("n", old, written(old, "Running", conditions=SAMPLES["conditions"])) == {"status.conditions[Released]"}
     earlier = stored("Running", attempt=2, attempts=[FIRST])

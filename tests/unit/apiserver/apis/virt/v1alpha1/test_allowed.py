@@ -1,4 +1,4 @@
-"""Fields that machines may have only where the administrator of the cluster allows it."""
+"""Fields that VMs may use only if the cluster's administrator allows them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Both sides of each bound of ``spec.domain``: the last value that is taken, and the first that is not."""
+"""Both sides of each bound of ``spec.domain``: the last valid value and the first invalid one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from apiserver.apis.virt.v1alpha1.domain import cpu_names, rules
 
 
 def errors(domain: dict[str, Any], allowed: Allowed = NOTHING) -> list[str]:
-    """Return the errors of a machine with this domain."""
+    """Return the errors of a VM with this domain."""
     obj: dict[str, Any] = {"kind": "VirtualMachine", "metadata": {"name": "vm1", "namespace": "acc"}, "spec": {"domain": domain}}
     _, found = decoding.read(types.VirtualMachine, copy.deepcopy(obj))
     assert not list(found)
@@ -28,25 +28,25 @@ def disk(**fields: Any) -> dict[str, Any]:
 
 
 def created(size: str, **fields: Any) -> dict[str, Any]:
-    """A disk that is created in its claim."""
+    """Return a disk that is created in its claim."""
     of_source = {key: fields.pop(key) for key in ("ephemeral", "sizeLimit") if key in fields}
     return disk(type="PersistentVolumeClaim", source={"name": "a", "create": {"size": size}, **of_source}, **fields)
 
 
 def imported(url: str = "https://h/i", **fields: Any) -> dict[str, Any]:
-    """A disk whose image is imported; ``fields`` are of the import, and ``http`` and ``source`` are further fields of these."""
+    """Return a disk with an imported image. ``fields`` belong to the import; ``http`` and ``source`` hold further fields of these two."""
     http, source = fields.pop("http", {}), fields.pop("source", {})
     return disk(type="PersistentVolumeClaim", source={"name": "a", "import": {"http": {"url": url, **http}, **fields}, **source})
 
 
 def stored(**fields: Any) -> dict[str, Any]:
-    """A disk whose image is imported from an object store."""
+    """Return a disk with an image from an object store."""
     s3 = {"endpoint": "https://h", "bucket": "abc", "key": "k", **fields}
     return disk(type="PersistentVolumeClaim", source={"name": "a", "import": {"s3": s3}})
 
 
 def contained(reference: str, **fields: Any) -> dict[str, Any]:
-    """A disk whose image is imported from a registry."""
+    """Return a disk with an image from a registry."""
     return disk(type="PersistentVolumeClaim", source={"name": "a", "import": {"registry": {"reference": reference, **fields}}})
 
 
@@ -55,22 +55,19 @@ SHA256 = "0123456789abcdefABCDEF" + "0" * 42
 
 
 def shareable(**fields: Any) -> dict[str, Any]:
-    """A disk that several machines have."""
+    """Return a disk that several VMs share."""
     return {"type": "PersistentVolumeClaim", "source": {"name": "a"}, "shareable": True, **fields}
 
 
 def driver(*, device: str = "disk", read_only: bool = False, **said: str) -> dict[str, Any]:
-    """A disk with a driver."""
     return disk(device=device, readOnly=read_only or device == "cdrom", driver=said)
 
 
 def blocks(*, device: str = "disk", target: dict[str, Any] | None = None, **sizes: int) -> dict[str, Any]:
-    """A disk with sizes of blocks."""
     return disk(device=device, target=target or {"bus": "scsi"}, blockSize=sizes)
 
 
 def limits(**said: Any) -> dict[str, Any]:
-    """A disk with limits."""
     return disk(ioTune=said)
 
 
@@ -83,7 +80,7 @@ def kernel(arguments: str = "", path: str = "/vmlinuz", image: str = "a") -> dic
 
 
 def shared(*of: dict[str, Any], **domain: Any) -> dict[str, Any]:
-    """A machine with shared file systems, each of a claim of its own where nothing else is said."""
+    """Return a domain with shared file systems, each with its own claim by default."""
     unsaid = ({"name": f"f{at}", "type": "PersistentVolumeClaim", "source": {"name": f"c{at}"}} for at in range(len(of)))
     filesystems = [base | each for base, each in zip(unsaid, of, strict=True)]
     return {**domain, "devices": {**domain.get("devices", {}), "filesystems": filesystems}}
@@ -136,7 +133,7 @@ def memory(most: str, pages: str = "", guest: str = "512Mi") -> dict[str, Any]:
 
 
 def numa(*cells: tuple[str, str], cpu: dict[str, Any] | None = None, **of: Any) -> dict[str, Any]:
-    """Return a machine with NUMA nodes, each of processors and memory; of 2 processors and 512Mi where nothing else is said."""
+    """Return a domain with NUMA nodes, each given as (processors, memory); 2 processors and 512Mi in total by default."""
     nodes = [{"cpus": cpus, "memory": memory} for cpus, memory in cells]
     return {"cpu": {**(cpu or {"cores": 2}), "numa": {"cells": nodes}}, **of}
 

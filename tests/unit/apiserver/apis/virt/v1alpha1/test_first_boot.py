@@ -1,4 +1,4 @@
-"""Rules of disks that are made in the pod, and of ``spec.accessCredentials``."""
+"""Rules of disks that virt-launcher makes in the pod, and of ``spec.accessCredentials``."""
 
 from __future__ import annotations
 

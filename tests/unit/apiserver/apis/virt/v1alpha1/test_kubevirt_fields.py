@@ -1,4 +1,4 @@
-"""Hints about fields of KubeVirt's manifests: in refusals, in warnings, and of an apply."""
+"""Hints about KubeVirt's fields: in refusals, in warnings, and in applies."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _object(kind: str, spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def _said(kind: str, spec: dict[str, Any]) -> dict[str, str]:
-    """Return what a strict write is refused with, by field."""
+    """Return the errors of a strict write, by field."""
     strict = WriteOptions(field_validation="Strict")
     try:
         return {each.path: each.detail for each in Planner(STRATEGIES[kind]).read(_object(kind, spec), strict)}

@@ -1,4 +1,4 @@
-"""What may be asked of a guest, and what the parts read in it."""
+"""Probes of guests: allowed values, and how virt-controller and virt-handler read them."""
 
 from __future__ import annotations
 

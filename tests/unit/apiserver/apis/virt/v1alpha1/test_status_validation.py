@@ -1,4 +1,4 @@
-"""Forms of everything that a status says; what was so before may stay."""
+"""Forms of all status fields. Values that were stored before may stay."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ MIGRATION_CASES: dict[tuple[Any, ...], list[Any]] = {
     ("phaseTransitionTimestamps", 0, "time"): HOSTILE_TIMES,
 }
 ENUMERATED = {"allowAutoConverge", "allowPause", "connected", "phase", "status", "result", "action", "runStrategy", "type"}
-"""Fields whose values the schema lists (a condition's and a domain's ``type`` have cases above)."""
+"""Fields with an enum in the schema. (A condition's and a domain's ``type`` have cases above.)"""
 
 
 def errors(kind: str, new: Json, old: Json | None = None) -> list[tuple[str, str]]:
@@ -206,7 +206,6 @@ def errors(kind: str, new: Json, old: Json | None = None) -> list[tuple[str, str
 
 
 def changed(status: Json, path: tuple[Any, ...], value: Any) -> Json:
-    """Return a copy with another value at a path."""
     found = copy.deepcopy(status)
     place: Any = found
     for step in path[:-1]:
@@ -316,7 +315,7 @@ def test_a_final_phase_is_final() -> None:
 
 
 def test_many_elements_are_judged_one_by_one() -> None:
-    """Endured, because they were there before; with each held against each it would take minutes."""
+    """Stored elements are tolerated. Comparing each with each would take minutes."""
     stamps = [{"phase": "Done", "time": MOMENT, "n": each} for each in range(20_000)]
     conditions = [{"type": f"two words {each}", "status": "True"} for each in range(20_000)]
     old = {"phaseTransitionTimestamps": stamps, "conditions": conditions}

@@ -72,7 +72,7 @@ def test_the_examples_are_accepted_as_they_are(path: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").rglob("*.yaml")), ids=lambda path: path.name)
 def test_every_example_is_given_to_a_cluster_by_a_test(path: Path) -> None:
-    """A test names the file, or follows the commands of the README that is in the file's directory."""
+    """A test names the file, or runs the commands of the README in the file's directory."""
     tests = [test.read_text() for test in (ROOT / "tests/cluster").glob("test_*.py")]
     readme = path.parent / "README.md"
     followed = readme.exists() and path.name in readme.read_text() and any(f'/{path.parent.name}"' in test for test in tests)
@@ -113,7 +113,10 @@ def test_defaults_say_what_the_manifest_leaves_out() -> None:
 
 
 def test_what_the_author_wrote_is_stored_as_it_was_written() -> None:
-    """``kubectl apply`` compares what it sent with what is stored, an atomic list as a whole: more in it would be a change each time."""
+    """``kubectl apply`` compares its manifest with the stored object, atomic lists as a whole.
+
+    An added member would be a change each time.
+    """
     written = _vm(
         domain={
             "cpu": {"cores": 2},
@@ -513,7 +516,7 @@ def test_a_machine_that_would_fill_the_memory_of_its_readers_is_refused(field: s
     assert _errors(obj)[0].startswith("metadata: Too long: may have, together with the spec, not more than 131072 bytes as JSON, and has ")
 
     old = copy.deepcopy(obj)
-    assert validation.validate_virtual_machine_update(obj, old) == []  # from before the rule: it can be stopped, and can go
+    assert validation.validate_virtual_machine_update(obj, old) == []  # stored before the rule: it can be stopped and deleted
     obj["metadata"][field]["one-more"] = ""
     assert len(validation.validate_virtual_machine_update(obj, old)) == 1
 
@@ -555,7 +558,7 @@ def test_the_domain_of_a_machine_that_is_on_stays_as_it_is() -> None:
     defaults.default_virtual_machine(old)
     new = copy.deepcopy(old)
     new["spec"]["domain"]["cpu"]["cores"] = 2
-    for phase in ("", "Pending", "Scheduling", "Stopped", "Succeeded", "Failed"):  # there is no guest: the spec can be mended
+    for phase in ("", "Pending", "Scheduling", "Stopped", "Succeeded", "Failed"):  # there is no guest, so the user can fix the spec
         old["status"] = {"phase": phase}
         assert validation.validate_virtual_machine_update(new, old) == []
     old["status"] = {"phase": "Scheduled"}
@@ -579,8 +582,8 @@ def test_the_domain_of_a_machine_that_is_on_stays_as_it_is() -> None:
         ("RerunOnFailure", "Running", "Stop", "it is stopping: wait until it is off"),
         ("Halted", "Running", None, "it is stopping: wait until it is off"),
         ("Halted", "Stopping", None, "it is stopping: wait until it is off"),
-        ("RerunOnFailure", "Stopping", None, "it is stopping: wait until it is off"),  # the guest shuts down by itself
-        ("RerunOnFailure", "Stopping", "Restart", "stop it first"),  # it is on again at once
+        ("RerunOnFailure", "Stopping", None, "it is stopping: wait until it is off"),  # the guest is shutting down
+        ("RerunOnFailure", "Stopping", "Restart", "stop it first"),  # it starts again immediately
         ("RerunOnFailure", "Unknown", None, "stop it first"),
     ],
 )
@@ -805,7 +808,7 @@ def test_any_json_is_read_or_refused_with_paths(value: Any) -> None:
     ids=["numbers", "nulls", "objects", "map", "unknown", "long integer"],
 )
 def test_an_object_with_more_values_than_any_has_is_refused_before_each_of_them_is(spec: dict[str, Any]) -> None:
-    """Before, each of a million numbers in a body of 2 MB took 1.6 KB, and virt-api ended for lack of memory."""
+    """Validating one by one a million numbers in a body of 2 MB would take 1.6 KB for each."""
     spec["runStrategy"] = "Always"
     unknown, found = decoding.read(types.VirtualMachine, {"metadata": {}, "spec": spec})
     assert unknown == ()

@@ -1,4 +1,4 @@
-"""FLW-02: which level a request belongs to, and how many seats levels have."""
+"""FLW-02: the priority level of a request, and the seats of levels."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_demand_is_kept_over_a_period() -> None:
     demand.set(10, 0)
     demand.set(0, 5)
     assert demand.close(10) == 10
-    assert demand.smoothed == pytest.approx(5 + 5)  # the average and the deviation
+    assert demand.smoothed == pytest.approx(5 + 5)  # the average plus the standard deviation
     assert demand.close(20) == 0
     assert 9 < demand.smoothed < 10
 

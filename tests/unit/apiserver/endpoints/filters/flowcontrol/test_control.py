@@ -1,4 +1,4 @@
-"""FLW-01, FLW-02: the limiter that the chain asks."""
+"""FLW-01, FLW-02: the limiter of the filter chain."""
 
 from __future__ import annotations
 
@@ -99,9 +99,9 @@ async def test_a_client_that_goes_away_leaves_its_queue() -> None:
 
 
 def test_full_queues_refuse_before_anything_is_read() -> None:
-    """FLW-03: enter() raises, and nobody has touched the body."""
+    """FLW-03: enter() raises before any code reads the body."""
     made, _ = control()
-    for _ in range(22):  # two are served, twenty wait in the two queues of the flow
+    for _ in range(22):  # two run, twenty wait in the flow's two queues
         enter(made)
     with pytest.raises(TooManyRequests) as refused:
         enter(made)

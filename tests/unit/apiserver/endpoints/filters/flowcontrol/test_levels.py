@@ -1,4 +1,4 @@
-"""FLW-02: a flow that asks for everything takes nothing from another. Simulated: time is a number."""
+"""FLW-02: a flow with unlimited demand takes nothing from another flow. Time is simulated."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ QUEUING = Queuing()
 
 
 def disjoint() -> tuple[int, int]:
-    """Return two flows that share no queue."""
+    """Return two flows without a common queue."""
     first = flow_of("s", "a")
     hand = set(deal(first, 64, 8))
     return first, next(each for each in range(1, 10**6) if not hand & set(deal(each * 7919, 64, 8))) * 7919
@@ -26,7 +26,7 @@ def disjoint() -> tuple[int, int]:
 
 @dataclass
 class World:
-    """Events in the order of their time."""
+    """Runs events in the order of their time."""
 
     now: float = 0.0
     events: list[tuple[float, int, Callable[[], None]]] = field(default_factory=list)
@@ -44,7 +44,7 @@ class World:
 
 @dataclass
 class Client:
-    """Keeps ``parallel`` requests under way, each ``seconds`` long; comes back after 0.1 s when it was refused."""
+    """Keeps ``parallel`` requests running, ``seconds`` each; tries again 0.1 s after a refusal."""
 
     world: World
     seats: Seats
@@ -95,8 +95,8 @@ def test_a_noisy_user_does_not_starve_another() -> None:
     noisy.begin()
     world.at(1.0, quiet.begin)
     world.run(40)
-    assert sorted(quiet.latencies)[int(len(quiet.latencies) * 0.98)] < 0.2 * 1.1  # less than twice what it takes alone
-    assert len(noisy.latencies) > 0.9 * 40 * 10 / 0.1 - len(quiet.latencies)  # and nothing is wasted
+    assert sorted(quiet.latencies)[int(len(quiet.latencies) * 0.98)] < 0.2 * 1.1  # less than twice the latency that it has alone
+    assert len(noisy.latencies) > 0.9 * 40 * 10 / 0.1 - len(quiet.latencies)  # no seat is wasted
 
 
 def test_two_users_who_want_everything_get_half_each() -> None:

@@ -1,4 +1,4 @@
-"""Rules of UEFI, TPM, their state, and what a machine says it is."""
+"""Rules of UEFI, TPM, their state, and SMBIOS identities."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Disks that are files of the node: paths that one may have, and what may be said beside them."""
+"""Disks backed by files of the node: allowed paths and allowed fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What machines may say to plugins of their nodes."""
+"""Options that VMs may pass to plugins of their nodes."""
 
 from __future__ import annotations
 
