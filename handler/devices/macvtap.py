@@ -23,7 +23,7 @@ from handler.devices import ownership
 from handler.pods import opening
 
 NUMBERS: Final = 64
-"""Most macvtaps of guests on a node. To make one, all lower numbers may have to be occupied for a moment."""
+"""Maximum number of macvtaps of guests on a node. To make one, all lower numbers may have to be occupied for a moment."""
 DIRECTORY: Final = "kubevirt-macvtap"
 """Device nodes to copy into pods, below the kubelet's directory for plugins, from which it removes only files."""
 _DRIVER: Final = re.compile(r"^ *(\d+) macvtap$", re.MULTILINE)

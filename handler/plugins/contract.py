@@ -35,9 +35,9 @@ FINAL: Final = frozenset({UNSUPPORTED_FIELD, INVALID_CONFIGURATION})
 """Error codes for permanent failures: the machine's start fails. All other errors are retried."""
 
 MAX_OUTPUT: Final = 64 << 10
-"""Most bytes of a plugin's standard output."""
+"""Maximum bytes of a plugin's standard output."""
 MAX_ERRORS: Final = 256 << 10
-"""Most bytes of its standard error; virt-handler logs the end."""
+"""Maximum bytes of its standard error; virt-handler logs the end."""
 SECONDS: Final = 20.0
 """Time limit of a call."""
 MAX_DATA: Final = 128 << 20

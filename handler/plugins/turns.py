@@ -16,7 +16,7 @@ LEFT_FOR_OTHERS: Final = 1
 """Turns that one namespace cannot take, if there is more than one, because all its calls may time out. Nor can all namespaces together that
 had a timeout, because they may share a hanging server."""
 MAX_SILENT: Final = 256
-"""Most namespaces with a recorded timeout."""
+"""Maximum number of namespaces with a recorded timeout."""
 
 
 class NoTurn(TimeoutError):
@@ -45,7 +45,7 @@ class Turns:
 
         Args:
             namespace: the machine's; empty: none.
-            patience: most seconds to wait; None: unlimited.
+            patience: maximum seconds to wait; None: unlimited.
 
         Raises:
             NoTurn: there was none in that time.

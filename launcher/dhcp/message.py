@@ -52,7 +52,7 @@ class Request:
 
     @property
     def max_size(self) -> int:
-        """Return the most bytes of DHCP in an answer (RFC 2132, section 9.10)."""
+        """Return the maximum bytes of DHCP in an answer (RFC 2132, section 9.10)."""
         said = self.options.get(MAX_SIZE, b"")
         return max(int.from_bytes(said, "big") if len(said) == 2 else 0, MIN_MAX_SIZE) - IP_AND_UDP
 

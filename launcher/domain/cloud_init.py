@@ -14,9 +14,9 @@ from apiserver.apis.virt.hardware import cloud_init
 from launcher.domain.values import InvalidSpecification
 
 MAX_KEYS: Final = 64
-"""Most public keys per machine."""
+"""Maximum number of public keys per machine."""
 MAX_KEY: Final = 4 << 10
-"""Most bytes of a public key. The largest RSA key, of 16384 bits, has 2800."""
+"""Maximum bytes of a public key. The largest RSA key, of 16384 bits, has 2800."""
 
 _PLACES: Final[Mapping[str, Mapping[str, str]]] = {
     cloud_init.NO_CLOUD: {"userData": "user-data", "networkData": "network-config", "metaData": "meta-data"},

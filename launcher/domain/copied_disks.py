@@ -10,7 +10,7 @@ from apiserver.apis.virt.hardware import disks
 from launcher.domain.disk_origins import origins
 
 MAX_COPIED: Final = 8
-"""Most disks copied in one migration. Each takes one connection of the migration's relay."""
+"""Maximum number of disks copied in one migration. Each takes one connection of the migration's relay."""
 _DIGEST: Final = re.compile(r".+@sha256:[0-9a-f]{64}")
 
 

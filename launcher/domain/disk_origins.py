@@ -28,7 +28,7 @@ class Origin:
     overlaid: bool = False
     """True if the guest's writes go to an overlay file in this pod."""
     limit: int = 0
-    """Most bytes of the disk below an overlay; the size of a blank disk."""
+    """Maximum bytes of the disk below an overlay; the size of a blank disk."""
     blank: bool = False
     """True if the overlay has no backing file."""
     created: int = 0

@@ -125,7 +125,7 @@ class Terms:
     """Limits and options of one migration."""
 
     bandwidth_bytes: int = 0
-    """Most bytes per second; 0: unlimited. libvirt counts in MiB, at least one. Copied disks share it, and memory gets as much as one of
+    """Maximum bytes per second; 0: unlimited. libvirt counts in MiB, at least one. Copied disks share it, and memory gets as much as one of
     them."""
     max_downtime_milliseconds: int = 0
     """Longest pause at the end, as QEMU estimates it; 0: QEMU's default."""

@@ -20,7 +20,7 @@ FOR_EVER: Final = 0xFFFFFFFF
 MAX_DUID: Final = 130
 """Bytes (RFC 8415, section 11.1)."""
 MAX_ASSOCIATIONS: Final = 4
-"""Most associations per message, and addresses per association, that are answered."""
+"""Maximum number of associations per message, and addresses per association, that are answered."""
 NAMES_BYTES: Final = 700
 """For the search list: an answer must fit into IPv6's least MTU (1280)."""
 _HEAD: Final = 4

@@ -203,7 +203,7 @@ class Migrate:
 
     migration_uid: str
     bandwidth_bytes: int = 0
-    """Most bytes per second, rounded down to MiB, at least 1 MiB; 0: unlimited."""
+    """Maximum bytes per second, rounded down to MiB, at least 1 MiB; 0: unlimited."""
     max_downtime_milliseconds: int = 0
     """Longest pause of the guest at the end; 0: QEMU's default."""
     parallel_connections: int = 1

@@ -27,8 +27,8 @@ def read(directory: Path, *, limit: int = cloud_init.MAX_VALUES, count: int = cl
 
     Args:
         directory: where it is mounted.
-        limit: most bytes of all values together.
-        count: most keys.
+        limit: maximum bytes of all values together.
+        count: maximum number of keys.
 
     Raises:
         Unreadable: it is missing, too large, or not what a kubelet mounts.

@@ -1,8 +1,8 @@
-"""``spec.domainXML``: a domain in libvirt's own words, read without believing any of them. Pure.
+"""``spec.domainXML``: a domain in libvirt's XML, from an untrusted author. Pure.
 
-``parsing`` reads the bytes (no document type, no entities, bounded), ``grammar`` says which elements and attributes may stand where and
-with which values, and ``rules`` what has to fit together, in the XML and with what stands beside it. All of it is a list of what may be:
-what libvirt learns tomorrow is refused until somebody has looked at it. ``reading`` returns what the pod needs to know of it.
+``parsing`` reads the bytes (no document type, no entities, size limits), ``grammar`` defines the allowed elements, attributes and values,
+and ``rules`` checks relations inside the XML and with the fields next to it. Everything is an allow-list: new features of libvirt are
+refused until reviewed. ``reading`` returns what the pod needs.
 
-A place is named as in XPath: ``/domain/devices/disk[2]/source/@file``.
+Paths are as in XPath: ``/domain/devices/disk[2]/source/@file``.
 """

@@ -1,4 +1,4 @@
-"""Typed fields beside ``spec.domainXML``: disks and networks that its placeholders name, and processors and memory that win over it."""
+"""Typed fields next to ``spec.domainXML``: disks and networks for its placeholders, and processors and memory, which override it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from apiserver.apis.virt.places import network
 
 Shape: TypeAlias = "Mapping[str, Shape]"
 _END: Final[Shape] = {}
-"""All below it."""
+"""All fields below."""
 
 FIELDS: Final[Shape] = {
     "cpu": dict.fromkeys(("sockets", "cores", "threads"), _END),
@@ -31,11 +31,11 @@ FIELDS: Final[Shape] = {
         "interfaces": dict.fromkeys(("name", "type", "mac", "network", "ports"), _END),
     },
 }
-"""Fields of ``spec.domain`` that mean something beside the XML; lists as their elements."""
+"""Fields of ``spec.domain`` that have an effect next to the XML; lists as their elements."""
 
 
 def foreign(given: object, shape: Shape = FIELDS, path: str = "") -> Iterator[str]:
-    """Yield the fields below ``spec.domain`` that mean nothing beside the XML."""
+    """Yield the fields below ``spec.domain`` that have no effect next to the XML."""
     if isinstance(given, list):
         for position, each in enumerate(given):
             yield from foreign(each, shape, f"{path}[{position}]")
@@ -51,12 +51,12 @@ def foreign(given: object, shape: Shape = FIELDS, path: str = "") -> Iterator[st
 
 
 def problems(found: Reading, root: parsing.Node, domain: Mapping[str, Any]) -> list[Problem]:
-    """Return what in the XML does not fit to what stands beside it.
+    """Return mismatches between the XML and the fields next to it.
 
     Args:
-        found: what was read.
-        root: the document itself.
-        domain: ``spec.domain``, as its author wrote it, with what :func:`apiserver.apis.virt.hardware.disks.defaulted` fills into disks.
+        found: the facts read from it.
+        root: the document.
+        domain: ``spec.domain`` as written, with the defaults of :func:`apiserver.apis.virt.hardware.disks.defaulted` in disks.
     """
     devices = domain.get("devices") or {}
     disks = {str(each.get("name")): each for each in devices.get("disks") or ()}
@@ -153,11 +153,11 @@ def _uuid(root: parsing.Node, given: str | None) -> Iterator[Problem]:
 
 
 DEFAULT_NETWORK: Final = "default"
-"""The network of a machine that says nothing of networks: the XML may have it."""
+"""Default network of a machine without networks; the XML may use it."""
 
 
 def combined(domain: Mapping[str, Any], found: Reading) -> dict[str, Any]:
-    """Return ``spec.domain`` as the typed fields would say what the XML and what stands beside it mean together."""
+    """Return a ``spec.domain`` with typed fields for the combined meaning of the XML and the fields next to it."""
     devices = domain.get("devices") or {}
     size = sized(domain, found.memory_bytes, found.topology)
     return {
@@ -178,11 +178,11 @@ def combined(domain: Mapping[str, Any], found: Reading) -> dict[str, Any]:
 
 
 def sized(domain: Mapping[str, Any], memory_bytes: int, topology: tuple[int, int, int]) -> dict[str, Any]:
-    """Return of the same processors and memory alone, which what stands beside the XML wins."""
+    """Return only processors and memory of :func:`combined`; the fields next to the XML override it."""
     sockets, cores, threads = topology
     cpu = {key: value for key, value in (domain.get("cpu") or {}).items() if value is not None}
     given = (domain.get("memory") or {}).get("guest")
-    in_xml = f"{-(-memory_bytes // values.KIB)}Ki"  # libvirt counts in KiB, too, and people read it
+    in_xml = f"{-(-memory_bytes // values.KIB)}Ki"  # libvirt counts in KiB, and it is readable
     return {
         "cpu": cpu or {"sockets": sockets, "cores": cores, "threads": threads},
         "memory": {"guest": in_xml if given is None else given},
@@ -190,7 +190,7 @@ def sized(domain: Mapping[str, Any], memory_bytes: int, topology: tuple[int, int
 
 
 def _firmware(domain: Mapping[str, Any], found: Reading) -> dict[str, Any]:
-    """Return ``firmware``, where there is anything to say: a claim for its state keeps the variables of UEFI, too."""
+    """Return ``firmware``, if any; with a claim for its state, UEFI variables are persistent."""
     given = {key: value for key, value in (domain.get("firmware") or {}).items() if value is not None}
     if found.uuid and found.uuid != values.UUID:
         given.setdefault("uuid", found.uuid)
@@ -201,7 +201,7 @@ def _firmware(domain: Mapping[str, Any], found: Reading) -> dict[str, Any]:
 
 
 def _interfaces(declared: list[dict[str, Any]] | None, macs: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The address that stands beside the XML wins over the one in it."""
+    """The MAC address next to the XML overrides the one in it."""
     given = [{"name": each} for each in macs if each == DEFAULT_NETWORK] if declared is None else declared
     found = []
     for each in given:
@@ -211,7 +211,7 @@ def _interfaces(declared: list[dict[str, Any]] | None, macs: Mapping[str, str]) 
 
 
 def read_document(text: str) -> tuple[Reading, parsing.Node]:
-    """Return what was read, and the document.
+    """Return the facts and the document.
 
     Raises:
         Malformed: as :func:`reading.read`.

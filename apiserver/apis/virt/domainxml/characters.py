@@ -1,7 +1,7 @@
-"""Characters that no domain needs: those that a terminal obeys, and those that show a text as another than it is.
+"""Characters that no domain needs: control characters, and those that change how text is displayed.
 
-Directional characters of Unicode let a line be read in another order than it is written ("Trojan Source", CVE-2021-42574): what a person
-approved would not be what libvirt is given. Line and paragraph separators end a line for one reader and not for the next.
+Unicode's directional characters display a line in another order than it is stored ("Trojan Source", CVE-2021-42574), so a reviewer would
+not see what libvirt gets. Line and paragraph separators end lines for some programs only.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 
 _CONTROLS: Final = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"
 _DIRECTIONAL: Final = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
-"""The property Bidi_Control of Unicode."""
+"""Unicode's property Bidi_Control."""
 _SEPARATORS: Final = "\u2028\u2029"
 _CONTROL: Final = re.compile(f"[{_CONTROLS}]")
 _EITHER: Final = re.compile(f"[{_CONTROLS}{_DIRECTIONAL}{_SEPARATORS}]")
@@ -19,7 +19,7 @@ _MISLEADING: Final = re.compile(f"[{_DIRECTIONAL}{_SEPARATORS}]")
 
 
 def problem(text: str) -> str:
-    """Return what is wrong with the characters of a text, naming the first of them; an empty string if nothing is."""
+    """Return what is wrong with the first bad character of a text, or an empty string."""
     if not _EITHER.search(text):
         return ""
     if found := _CONTROL.search(text):
@@ -36,7 +36,7 @@ def _named(character: str) -> str:
 def line_of_control(text: str) -> int:
     """Return the number of the first line with a control character; 0 if there is none.
 
-    Such a document is read no further; of all other places the element or attribute is named.
+    Such a document is not parsed further. For other errors the element or attribute is named.
     """
     found = _CONTROL.search(text)
     return text.count("\n", 0, found.start()) + 1 if found else 0

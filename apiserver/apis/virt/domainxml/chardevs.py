@@ -1,4 +1,4 @@
-"""Serial ports, consoles and channels: no other sockets, files and devices than those of the pod."""
+"""Serial ports, consoles and channels: only sockets of the pod, no files or devices."""
 
 from __future__ import annotations
 

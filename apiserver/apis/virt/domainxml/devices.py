@@ -90,7 +90,7 @@ _SOUND: Final = Element(
     most=2,
 )
 _AUDIO: Final = Element({"id": number(1, 1), "type": words("none")}, required=frozenset({"id", "type"}))
-"""libvirt's dumps have one for each display of VNC."""
+"""libvirt's dumps contain one per VNC display."""
 _WATCHDOG: Final = Element(
     {"model": words("i6300esb", "ib700"), "action": words("reset", "poweroff", "none")}, PLACE, required=frozenset({"model"})
 )

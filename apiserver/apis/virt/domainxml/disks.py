@@ -1,4 +1,4 @@
-"""``<disk>``: files and devices of the disks that stand beside the XML."""
+"""``<disk>``: files and devices of the disks next to the XML."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from apiserver.apis.virt.domainxml.values import DISK, ON_OFF, matching, named, 
 
 MOST: Final = 32
 SOURCES: Final = {"file": "file", "block": "dev"}
-"""By type, the attribute of ``<source>`` that has the path."""
+"""The attribute of ``<source>`` with the path, by type."""
 
 _DRIVER: Final = Element(
     {

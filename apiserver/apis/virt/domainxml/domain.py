@@ -1,4 +1,4 @@
-"""``<domain>``, as a whole."""
+"""The ``<domain>`` element."""
 
 from __future__ import annotations
 
@@ -134,4 +134,4 @@ REASONS: Final[Mapping[str, str]] = {
     "@cpuset": _OF_THE_POD,
     **dict.fromkeys(("firmware", "@firmware", "@template", "@templateFormat", "@stateless", "varstore"), _UEFI),
 }
-"""Reasons, for people, why an element or attribute that they may well try is not allowed; by its name."""
+"""Reasons, for users, why elements and attributes that they may try are not allowed, by name."""

@@ -1,4 +1,4 @@
-"""Grammar of ``spec.domainXML``: the list of elements and attributes that are allowed, and the comparison of a document with it."""
+"""Grammar of ``spec.domainXML``: the allowed elements and attributes, and the check of a document."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ from apiserver.apis.virt.domainxml.parsing import BLANKS, Node
 from apiserver.apis.virt.domainxml.values import Rule
 
 MAX_PROBLEMS: Final = 50
-"""Told of one document."""
+"""Maximum number of reported problems per document."""
 
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """An element that is allowed in its place."""
+    """An allowed element."""
 
     attributes: Mapping[str, Rule] = field(default_factory=dict)
     children: Mapping[str, Allowed] = field(default_factory=dict)
     text: Rule | None = None
     """None: it has no text."""
     required: frozenset[str] = frozenset()
-    """Attributes without which it means nothing or something else."""
+    """Attributes without which it has no meaning, or another one."""
     required_children: frozenset[str] = frozenset()
-    """Of children the same: an attribute and a child may have one name (``<controller model=''><model/>``)."""
+    """The same for children, because an attribute and a child may share a name (``<controller model=''><model/>``)."""
     most: int = 1
-    """Number of siblings of this name that are allowed: libvirt reads the first of what it expects once."""
+    """Allowed siblings of this name: of elements that it expects once, libvirt reads only the first."""
     is_foreign: bool = False
-    """It has elements of other namespaces, which nobody reads."""
+    """It contains elements of other namespaces, which are ignored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """An element whose content depends on the value of one of its attributes."""
+    """An element whose content depends on one of its attributes."""
 
     attribute: str
     elements: Mapping[str, Element]
     most: int = 1
     hint: str = ""
-    """Hint on what to write instead of other values of the attribute, for people."""
+    """For users: what to write instead of other values of the attribute."""
 
 
 Allowed: TypeAlias = Element | Choice
@@ -59,12 +59,12 @@ class Problem:
 
 
 def problems(node: Node, allowed: Allowed, reasons: Mapping[str, str]) -> list[Problem]:
-    """Return what of a document is not allowed.
+    """Return what is not allowed in a document.
 
     Args:
         node: its root.
-        allowed: what its root may be.
-        reasons: by name of an element or attribute, why none of it is allowed: told where it is met.
+        allowed: the grammar of its root.
+        reasons: by name of an element or attribute, why it is never allowed.
     """
     found: dict[str, Problem] = {}
     for problem in itertools.chain(_characters(node), _problems(node, allowed, reasons)):
@@ -75,7 +75,7 @@ def problems(node: Node, allowed: Allowed, reasons: Mapping[str, str]) -> list[P
 
 
 def _characters(node: Node) -> Iterator[Problem]:
-    """Yield what is wrong with characters, in elements that nobody reads, too, since people do; after references to them are resolved."""
+    """Yield problems with characters, after references are resolved, also in ignored elements, because people read them."""
     for name, value in node.attributes.items():
         if problem := characters.problem(value):
             yield Problem(f"{node.path}/@{name[:80]}", problem)

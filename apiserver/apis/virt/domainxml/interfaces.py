@@ -1,4 +1,4 @@
-"""``<interface>``: cards on the taps that virt-handler has made in the pod."""
+"""``<interface>``: network cards on the taps that virt-handler made in the pod."""
 
 from __future__ import annotations
 

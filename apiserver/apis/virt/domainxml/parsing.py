@@ -1,7 +1,7 @@
-"""Parsing of XML that somebody hostile wrote.
+"""Parses XML of a hostile author.
 
-The parser is expat, libvirt's is libxml2: whatever two parsers may take for different things is refused (document types and with them
-entities, processing instructions, CDATA, other encodings, comments inside of a value), so that what was judged is what libvirt reads.
+The parser is expat, and libvirt's is libxml2. Everything that two parsers may interpret differently is refused (document types and so
+entities, processing instructions, CDATA, other encodings, comments inside a value), so that libvirt reads what was checked.
 """
 
 from __future__ import annotations
@@ -16,35 +16,35 @@ from xml.parsers import expat
 from apiserver.apis.virt.domainxml import characters
 
 MAX_BYTES: Final = 64 << 10
-"""Of the document as UTF-8. The whole object may have 128 KiB; what engines write of a large machine has 20."""
+"""Of the document as UTF-8. The whole object may have 128 KiB; engines write 20 for a large machine."""
 MAX_DEPTH: Final = 16
 MAX_ELEMENTS: Final = 4000
-"""That are read: earlier releases admitted so many, and whoever has a guest of such a document keeps it."""
+"""Limit for reading: earlier releases admitted this many, and guests with such documents must remain readable."""
 MAX_ELEMENTS_ADMITTED: Final = 1600
-"""Of a document that somebody writes: all that may stand in one at once are 1462, beside ``<metadata>``.
+"""Limit for new documents: the grammar allows at most 1462 elements at once, without ``<metadata>``.
 
-Engines write some hundred; what our own fields say with every list full, as far as XML may say it, are 600.
+Engines write about a hundred; our own fields with full lists, as far as XML supports them, give 600.
 """
 MAX_ATTRIBUTES: Final = 32
-"""Of one element."""
+"""Per element."""
 MAX_NAMESPACE: Final = 1024
-"""Characters of its name, which expat writes out with each element and attribute of it; those of real documents have some forty."""
+"""Characters of a namespace's name, which expat repeats for each of its elements and attributes; real ones have some forty."""
 OF_LIBVIRT: Final = "http://libvirt.org/schemas/domain/"
-"""Namespaces in which libvirt has elements that go around its own checks: ``qemu:commandline`` and others."""
+"""Namespaces with libvirt's elements that bypass its checks: ``qemu:commandline`` and others."""
 
 BLANKS: Final = " \t\r\n"
-"""Characters that mean nothing between two elements. Other blanks of Unicode are text to libvirt."""
+"""Insignificant characters between two elements. libvirt treats other Unicode blanks as text."""
 _TAG: Final = re.compile(rb"<[^\s/>]+")
 _ATTRIBUTE: Final = re.compile(rb"""\s+([^\s=/>]+)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
 _TAG_END: Final = re.compile(rb"\s*(/?)>")
 _SEPARATOR: Final = " "
 
 Span = tuple[int, int]
-"""Offsets of the first byte and of the one after the last, in the document as UTF-8."""
+"""Offsets of the first byte and after the last byte in the document as UTF-8."""
 
 
 class Malformed(ValueError):
-    """A document that cannot be read; the message begins with the place."""
+    """An invalid document; the message begins with the place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,25 +55,25 @@ class Node:
     path: str
     attributes: Mapping[str, str]
     text: str
-    """Between its tags, if there is no element; as it stands there, blanks included."""
+    """The text between its tags, including blanks; empty if it has child elements."""
     children: tuple[Node, ...]
     is_foreign: bool
-    """It is in a namespace, or an attribute of it is: libvirt's own elements are in none."""
+    """It or one of its attributes has a namespace; libvirt's own elements have none."""
     spans: Mapping[str, Span]
-    """Of the values of its attributes; of a foreign element none, since nothing is filled into it."""
+    """Spans of its attributes' values; empty for foreign elements, which are never filled in."""
     inner: Span | None
-    """Of what is between its tags; None: it is written as one tag, or foreign."""
+    """Span between its tags; None if it has one tag, or is foreign."""
 
     def child(self, name: str) -> Node | None:
-        """Return the first child of a name."""
+        """Return the first child with this name."""
         return next((each for each in self.children if each.name == name), None)
 
     def all(self, name: str) -> tuple[Node, ...]:
-        """Return the children of a name."""
+        """Return the children with this name."""
         return tuple(each for each in self.children if each.name == name)
 
     def find(self, *names: str) -> Node | None:
-        """Return the first child of the last name, below those of the names before it."""
+        """Return the first descendant along these names."""
         node: Node | None = self
         for name in names:
             node = node.child(name) if node is not None else None
@@ -86,17 +86,17 @@ class Node:
 
 @dataclass(slots=True)
 class _Element:
-    """An element that does not know its place yet."""
+    """An element before its path is known."""
 
     name: str
     attributes: dict[str, str]
     is_foreign: bool
     spans: dict[str, Span]
     begin: int | None
-    """Offset of the first byte after its first tag; None: as of :attr:`Node.inner`."""
+    """Offset after its start tag; None: as for :attr:`Node.inner`."""
     inner: Span | None = None
     pieces: list[str] = field(default_factory=list)
-    """Of its text."""
+    """Pieces of its text."""
     text: str = ""
     children: list[_Element] = field(default_factory=list)
     has_comment: bool = False
@@ -128,7 +128,7 @@ class _Builder:
         except expat.ExpatError as error:
             raise Malformed(f"line {error.lineno}: {expat.errors.messages.get(error.code, 'no XML')}") from error
         finally:
-            del self._parser  # it knows our methods: as long as we know it, only a collection of garbage takes the document away
+            del self._parser  # it references our methods, and we reference it: only garbage collection would free the document
         if self.root is None:
             raise Malformed("line 1: no element found")
         return self.root
@@ -178,7 +178,7 @@ class _Builder:
         self._open.append(_Element(name.rpartition(_SEPARATOR)[2], attributes, is_foreign, spans, begin))
 
     def _spans(self, at: int) -> tuple[dict[str, Span], int | None]:
-        """Return where the values of the tag at an offset are, and where it ends; None if it is the element's last one, too."""
+        """Return the spans of the values of the tag at an offset, and its end; None if it is an empty-element tag."""
         match = _TAG.match(self._data, at)
         spans: dict[str, Span] = {}
         while match is not None:
@@ -187,7 +187,7 @@ class _Builder:
             if match is not None:
                 spans[match[1].decode()] = match.span(2 if match[2] is not None else 3)
         end = _TAG_END.match(self._data, at)
-        if end is None:  # expat has read this tag: it is one
+        if end is None:  # expat has accepted this tag
             raise self._malformed("a tag is not understood")
         return spans, None if end[1] else end.end()
 
@@ -210,7 +210,7 @@ class _Builder:
 
 
 def element_count(text: str) -> int:
-    """Return the number of elements of a document, those in its comments included, without a look at what it says."""
+    """Return the number of elements in a document, including those in comments, without parsing it."""
     return text.count("<") - text.count("</") - text.count("<!") - text.count("<?")
 
 
@@ -218,7 +218,7 @@ def parse(text: str) -> Node:
     """Return the root of a document.
 
     Raises:
-        Malformed: it is no XML, or has what is not allowed in any place.
+        Malformed: it is not XML, or contains something that is never allowed.
     """
     try:
         data = text.encode()
@@ -244,7 +244,7 @@ def _placed(element: _Element, path: str) -> Node:
 
 
 def numbers(names: Sequence[str]) -> list[int]:
-    """Return of each sibling its number among those of its name, from 1 on; 0 of one that is alone."""
+    """Return each sibling's number among those of its name, from 1; 0 if it is the only one."""
     total = Counter(names) if len(set(names)) < len(names) else {}
     counted = dict.fromkeys(total, 0)
     found = []

@@ -1,4 +1,4 @@
-"""Parts that devices of all kinds have: an address in the guest, and a name."""
+"""Parts common to all devices: an address in the guest, and an alias."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ADDRESS: Final = Choice(
     "type", {kind: Element({"type": words(kind), **parts}, required=_NEEDED.get(kind, frozenset())) for kind, parts in _PARTS.items()}
 )
 ALIAS: Final = Element({"name": word}, required=frozenset({"name"}))
-"""libvirt forgets one that does not begin with ``ua-``."""
+"""libvirt drops aliases that do not begin with ``ua-``."""
 BOOT: Final = Element({"order": number(1, 99)}, required=frozenset({"order"}))
 PLACE: Final[Mapping[str, Allowed]] = {"address": ADDRESS, "alias": ALIAS}
 ROM: Final = Element({"bar": ON_OFF, "enabled": YES_NO})

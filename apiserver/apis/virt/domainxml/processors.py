@@ -100,7 +100,7 @@ _TIMERS: Final[Mapping[str, Mapping[str, Rule]]] = {
     "kvmclock": {},
     "hypervclock": {},
 }
-"""By name, what QEMU can do."""
+"""Attributes that QEMU supports, by name."""
 _TIMER: Final = Choice(
     "name", {name: Element({"name": words(name), "present": YES_NO, **more}) for name, more in _TIMERS.items()}, most=len(_TIMERS)
 )

@@ -1,4 +1,4 @@
-"""Reader of ``spec.domainXML``: the facts that pod, scheduler and node need of it, in the terms of the typed fields."""
+"""Reads ``spec.domainXML``: the facts for pod, scheduler and node, in terms of the typed fields."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from apiserver.apis.virt.hardware import io_threads, video
 
 MIB: Final = 1 << 20
 REMEMBERED: Final = 256
-"""Documents of which what was read is kept: every look at a machine asks for it."""
+"""Documents with cached facts, because each access to a machine needs them."""
 _VRAM_MIB: Final = 16
-"""Memory of a card that says nothing of it: libvirt's default, as are those of a qxl card."""
+"""Default memory of a video card, libvirt's; also the sizes of a qxl card."""
 _QXL_MIB: Final = {"ram": 64, "vram": 64, "vgamem": 16}
 _DEFAULT_CACHE_BYTES: Final = 1 << 30
-"""QEMU's translation cache at most, where no ``<tb-cache>`` says less (tcg/region.c)."""
+"""QEMU's largest translation cache, unless ``<tb-cache>`` limits it (tcg/region.c)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +27,15 @@ class Disk:
     """A ``<disk>`` with a source."""
 
     name: str
-    """Of the disk that stands beside the XML."""
+    """Name of the disk next to the XML."""
     target: str
-    """libvirt's name of it."""
+    """libvirt's target name."""
     path: str
-    """The place of the element."""
+    """The element's path."""
     is_block: bool
     format: str
     is_cached: bool
-    """The page cache of the node has what it reads and writes."""
+    """Whether it uses the node's page cache."""
     is_read_only: bool
 
 
@@ -44,26 +44,26 @@ class Feature:
     """A ``<feature>`` of ``<cpu>``."""
 
     path: str
-    """The place of the element."""
+    """The element's path."""
     name: str
     policy: str
 
 
 @dataclass(frozen=True, slots=True)
 class CPU:
-    """``<cpu>``, as far as a node with KVM has a say in it."""
+    """``<cpu>``, as far as it depends on a node with KVM."""
 
     is_the_nodes: bool
-    """The guest has what the node's processor has: ``host-model``, ``host-passthrough`` and ``maximum``, and a model that is the least."""
+    """The guest gets the node's processor: ``host-model``, ``host-passthrough``, ``maximum``, or a minimum model."""
     model: str
-    """Empty: none is named."""
+    """Empty: none is specified."""
     model_path: str
     features: tuple[Feature, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """All that somebody other than libvirt needs to know."""
+    """All facts that other programs than libvirt need."""
 
     memory_bytes: int
     topology: tuple[int, int, int]
@@ -71,35 +71,35 @@ class Reading:
     has_topology: bool
     machine: str
     type: str
-    """``qemu``, ``kvm``, or the placeholder for whichever the pod has."""
+    """``qemu``, ``kvm``, or the placeholder for the pod's accelerator."""
     uuid: str
-    """Its own, or the placeholder; empty where there is none."""
+    """A UUID, or the placeholder; empty: none."""
     firmware: str
     """``bios``, ``efi``, or ``secure``: UEFI with Secure Boot."""
     tpm: str
     """``none``, ``transient`` or ``persistent``."""
     page_size: str
-    """Of huge pages, as a quantity; empty for ordinary ones."""
+    """Size of huge pages, as a quantity; empty for ordinary pages."""
     disks: tuple[Disk, ...]
     networks: tuple[tuple[str, str], ...]
-    """Names of the interfaces that stand beside the XML, and the MAC addresses that the XML gives them, empty where it gives none."""
+    """Names of the interfaces next to the XML, and their MAC addresses in the XML, empty without one."""
     has_serial: bool
     graphics: tuple[str, ...]
     device_bytes: int
-    """Upper bound of the pod's memory that displays and threads take."""
+    """Upper bound of the pod's memory for displays and threads."""
     cache_bytes: int
     """The emulator's translation cache."""
     cpu: CPU
 
 
 def problems_of(text: str) -> tuple[Problem, ...]:
-    """Return what is wrong with a document, whatever stands beside it."""
+    """Return what is wrong with a document itself."""
     found = _read(text)
     return found if isinstance(found, tuple) else ()
 
 
 def read(text: str) -> Reading:
-    """Return what is to be known of a document.
+    """Return the facts of a document.
 
     Raises:
         Malformed: it has one of :func:`problems_of`, which is the message.
@@ -108,7 +108,7 @@ def read(text: str) -> Reading:
 
 
 def read_anew(text: str) -> Reading:
-    """Return the same, for whoever remembers it: the document takes no place of those that are looked at again and again.
+    """Like :func:`read`, but without the cache, for callers with their own.
 
     Raises:
         Malformed: as :func:`read`.
@@ -164,12 +164,12 @@ def _reading(root: Node) -> Reading:
 
 
 def _cpu(root: Node) -> CPU:
-    """Unsaid, ``mode`` is ``custom`` and ``match`` is ``exact``; without a model QEMU takes its own, which every node can do."""
+    """``mode`` defaults to ``custom``, ``match`` to ``exact``, and the model to QEMU's own, which each node supports."""
     element, model = root.child("cpu"), root.find("cpu", "model")
     if element is None:
         return CPU(is_the_nodes=False, model="", model_path="", features=())
     is_custom = element.get("mode", "custom") == "custom"
-    if not is_custom:  # what stands in it is not looked at
+    if not is_custom:  # its content is ignored
         model = None
     return CPU(
         is_the_nodes=not is_custom or (model is not None and element.get("match") == "minimum"),
@@ -221,13 +221,13 @@ def _video_bytes(element: Node) -> int:
             return video.VIRTIO_BYTES
         case "qxl":
             ram, vram, vgamem = (_card_bytes(model, each, default) for each, default in _QXL_MIB.items())
-            return max(ram, 2 * vgamem) + vram + vgamem  # qxl_init_ramsize: ram is at least two pictures
+            return max(ram, 2 * vgamem) + vram + vgamem  # qxl_init_ramsize: ram holds at least two images
         case _:
             return _card_bytes(model, "vram", _VRAM_MIB)
 
 
 def _card_bytes(model: Node, attribute: str, default_mib: int) -> int:
-    """Return the bytes of a memory of a card: libvirt and QEMU take the next power of two."""
+    """Return the bytes of a card's memory, rounded up to a power of two as in libvirt and QEMU."""
     said = int(model.get(attribute, "0")) << 10 or default_mib * MIB
     return 1 << (said - 1).bit_length()
 

@@ -1,6 +1,6 @@
-"""Rules between the elements of the XML: libvirt refuses what breaks them, or means something else than it seems.
+"""Rules between elements of the XML. If broken, libvirt refuses the document or interprets it unexpectedly.
 
-All functions take what the grammar allows.
+All functions take documents that match the grammar.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from apiserver.apis.virt.hardware import memory
 
 _COUNTS: Final = ("sockets", "dies", "cores", "threads")
 _OF_THE_NODE: Final = ("host-passthrough", "maximum")
-"""Modes of ``<cpu>`` in which there is no model to be named."""
+"""Modes of ``<cpu>`` without a model."""
 PAGE_SIZES: Final = {2 << 20: "2Mi", 1 << 30: "1Gi"}
-"""Of huge pages, as quantities, by their bytes."""
+"""Sizes of huge pages as quantities, by bytes."""
 _NO_NODES: Final[tuple[Node, ...]] = ()
 
 
 def problems(root: Node) -> list[Problem]:
-    """Return what does not fit."""
+    """Return violations of the rules."""
     return [
         *_memory(root),
         *_memory_backing(root),
@@ -39,7 +39,7 @@ def problems(root: Node) -> list[Problem]:
 
 
 def memory_bytes(root: Node) -> int:
-    """Return the guest's memory: libvirt takes the sum of the NUMA cells, where there are any, for what ``<memory>`` says."""
+    """Return the guest's memory: the sum of the NUMA cells, if any, overrides ``<memory>`` in libvirt."""
     cells = _cells(root)
     return sum(values.in_bytes(each.get("memory"), each.get("unit")) for each in cells) if cells else _amount(root, "memory")
 
@@ -67,7 +67,7 @@ def firmware(root: Node) -> str:
 
 
 def page_bytes(root: Node) -> int:
-    """Return the size of huge pages; 0: the guest's memory has ordinary ones."""
+    """Return the size of huge pages; 0: ordinary pages."""
     page = root.find("memoryBacking", "hugepages", "page")
     return values.in_bytes(page.get("size"), page.get("unit")) if page is not None else 0
 
@@ -129,7 +129,7 @@ def _memory_backing(root: Node) -> Iterator[Problem]:
 
 
 def _firmware(root: Node) -> Iterator[Problem]:
-    """UEFI is what the typed field ``firmware.bootloader.efi`` makes of it, and keeps its rules."""
+    """UEFI must correspond to the typed field ``firmware.bootloader.efi`` and its rules."""
     kind, nvram = firmware(root), root.find("os", "nvram")
     if kind == "bios":
         if nvram is not None:

@@ -1,4 +1,4 @@
-"""Processors and memory of documents, of which much is remembered: a list shows them of each machine."""
+"""A large cache of documents' processors and memory, which lists show for each machine."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from apiserver.apis.virt.domainxml import parsing, reading
 from apiserver.apis.virt.domainxml.reading import Reading
 
 REMEMBERED: Final = 16_384
-"""Documents of which the size is kept, some 6 MB."""
+"""Documents with cached size, some 6 MB."""
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Processors and memory of a document, which a row of a list shows."""
+    """Processors and memory of a document, for a row of a list."""
 
     memory_bytes: int
     topology: tuple[int, int, int]
-    """As of :class:`Reading`."""
+    """As in :class:`Reading`."""
 
 
 class Sizes:
-    """Sizes by the digests of documents: whoever lists thousands of machines reads the document of each once, and no text is kept."""
+    """Sizes by documents' digests. Listing thousands of machines reads each document once, and keeps no text."""
 
     def __init__(self, read: Callable[[str], Reading] = reading.read_anew, most: int = REMEMBERED) -> None:
         self._read = read
@@ -35,7 +35,7 @@ class Sizes:
         return len(self._known)
 
     def of(self, text: str) -> Size | None:
-        """Return the size that a document says; None: it cannot be read."""
+        """Return the size in a document; None if it is invalid."""
         digest = hashlib.sha256(text.encode(errors="surrogatepass")).digest()
         if digest in self._known:
             return self._known[digest]
@@ -52,4 +52,4 @@ class Sizes:
 
 
 SIZES: Final = Sizes()
-"""Those of the process."""
+"""Of this process."""

@@ -1,4 +1,4 @@
-"""The subresource ``domainxml``: the XML that libvirt was given, as virt-launcher says it."""
+"""The subresource ``domainxml``: the XML for libvirt, as virt-launcher reports it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from apiserver.apis.virt.domainxml import characters
 NAME: Final = "domainxml"
 FIELD: Final = "xml"
 MAX_CHARACTERS: Final = 128 << 10
-"""Twice what a machine's own may have: what is filled in may be longer than its placeholder."""
+"""Twice the limit of a machine's own, because values may be longer than their placeholders."""
 
 
 def parse(text: str) -> Object:
     """Return the fields of the answer.
 
     Raises:
-        ValueError: it is too long, or has characters that a terminal would obey, or that show it as another text.
+        ValueError: it is too long, or has control characters or characters that change how text is displayed.
     """
     if len(text) > MAX_CHARACTERS:
         raise ValueError(f"longer than {MAX_CHARACTERS} characters")

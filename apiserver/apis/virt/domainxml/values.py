@@ -1,4 +1,4 @@
-"""Values that attributes and texts may have. A rule takes a value and returns what is wrong with it, or an empty string."""
+"""Valid values of attributes and texts. A rule takes a value and returns what is wrong with it, or an empty string."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ UNITS: Final[Mapping[str, int]] = {
         for spelling, base in ((letter, 1024), (f"{letter}iB", 1024), (f"{letter}B", 1000))
     },
 }
-"""libvirt's units in bytes: ``KB`` is a thousand, ``K`` and ``KiB`` are 1024; letters of either case (virScaleInteger)."""
+"""libvirt's units in bytes: ``KB`` is 1000, ``K`` and ``KiB`` are 1024, in upper or lower case (virScaleInteger)."""
 KIB: Final = 1024
 
 
 def unit(value: str) -> str:
-    """Accept a unit of libvirt's."""
+    """Accept a unit of libvirt."""
     return "" if _factor(value) else f"must be one of {', '.join(UNITS)}"
 
 
@@ -40,14 +40,14 @@ def _factor(value: str) -> int:
 
 
 def in_bytes(number: str, unit: str) -> int:
-    """Return an amount; KiB where no unit is given, as libvirt takes memory. It goes on with whole KiB, rounded up."""
+    """Return an amount in bytes; the default unit is KiB, as in libvirt's memory. Rounded up to KiB."""
     amount = int(number) * (_factor(unit) if unit else KIB)
     return -(-amount // KIB) * KIB
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """A rule that accepts these words alone."""
+    """A rule that accepts only these words."""
 
     allowed: tuple[str, ...]
 
@@ -59,7 +59,7 @@ class Words:
 
 
 def words(*allowed: str) -> Rule:
-    """Return a rule that accepts these words alone."""
+    """Return a rule that accepts only these words."""
     return Words(allowed)
 
 
@@ -69,7 +69,7 @@ YES_NO: Final = words("yes", "no")
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A rule that accepts integers, written as libvirt and we read them alike: decimal, no blanks, no leading zeros."""
+    """A rule that accepts integers in a form that libvirt reads in the same way: decimal, no blanks, no leading zeros."""
 
     least: int
     most: int
@@ -82,7 +82,7 @@ class Number:
 
 
 def number(least: int, most: int) -> Rule:
-    """Return a rule that accepts integers between two, both included."""
+    """Return a rule that accepts integers in an inclusive range."""
     return Number(least, most)
 
 
@@ -92,12 +92,12 @@ def address(value: str) -> str:
 
 
 def word(value: str) -> str:
-    """Accept a name of libvirt's or QEMU's."""
+    """Accept a name of libvirt or QEMU."""
     return "" if _WORD.fullmatch(value) else "must be a word of at most 64 letters, digits and _.-"
 
 
 def matching(pattern: str, problem: str) -> Rule:
-    """Return a rule that accepts what a regular expression matches as a whole."""
+    """Return a rule that accepts full matches of a regular expression."""
     compiled = re.compile(pattern)
 
     def rule(value: str) -> str:
@@ -135,7 +135,7 @@ def literal_uuid(value: str) -> str:
 
 
 def mac(value: str) -> str:
-    """Accept a MAC address that a guest can have, or its placeholder."""
+    """Accept a MAC address that is valid for a guest, or its placeholder."""
     return "" if name_in(value, MAC) else network.mac_problem(value)
 
 
@@ -158,7 +158,7 @@ MAC: Final = "mac"
 
 
 def named(kind: str) -> Rule:
-    """Return a rule that accepts the placeholder ``@kind:NAME@`` of something that stands beside the XML."""
+    """Return a rule that accepts the placeholder ``@kind:NAME@`` of something next to the XML."""
 
     def rule(value: str) -> str:
         if name_in(value, kind):
@@ -169,6 +169,6 @@ def named(kind: str) -> Rule:
 
 
 def name_in(value: str, kind: str) -> str:
-    """Return the name in a placeholder, empty where it is none."""
+    """Return the name in a placeholder; empty if it is none."""
     match = _NAMED.fullmatch(value)
     return match[2] if match and match[1] == kind and not names.label_errors(match[2]) else ""

@@ -1,11 +1,10 @@
-"""The hardware that ``spec.domain`` describes, with the defaults of what it leaves unsaid. Pure; nothing given is changed.
+"""The hardware of ``spec.domain`` with defaults. Pure; arguments are not modified.
 
-One module for each family of fields, of the same name as in ``v1alpha1.domain``, ``launcher_pods`` and ``launcher.domain``.
+One module per family of fields, with the same name as in ``v1alpha1.domain``, ``launcher_pods`` and ``launcher.domain``.
 
-The lists of devices are atomic, and their elements are stored as their author wrote them: ``kubectl apply`` compares such a list as a
-whole, and would take every default that the server wrote into an element for a change, at each apply. So nobody reads those lists but
-through here, virt-api's own rules included, and no default is typed twice. So are the values and bounds that both those rules and the
-XML of the launcher, which believes nobody, hold a field to.
+Lists of devices are atomic and stored as written, without defaults: ``kubectl apply`` compares such a list as a whole, and would see each
+server-side default as a change. So all readers, also virt-api's validation, use these functions, and each default is defined once. The same
+holds for values and limits that both virt-api and the launcher check.
 
 All functions take ``spec.domain`` as virt-api stores it.
 """

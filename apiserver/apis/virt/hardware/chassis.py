@@ -1,8 +1,8 @@
-"""The chassis that the machine says it is in: ``chassis``."""
+"""SMBIOS strings of the machine's chassis: ``chassis``."""
 
 from __future__ import annotations
 
 from typing import Final
 
 FIELDS: Final = ("manufacturer", "version", "serial", "asset", "sku")
-"""Names of its fields, which are libvirt's of the strings in SMBIOS table 3."""
+"""Its fields, named as libvirt's strings of SMBIOS table 3."""

@@ -12,13 +12,13 @@ from apiserver.apis.virt.hardware.given import Domain
 
 TIMERS: Final = ("hpet", "hyperv", "kvm", "pit", "rtc")
 ZONE: Final = re.compile(r"(?=.{1,64}\Z)[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*")
-"""Names of time zones; none leads out of the directory that they are files of."""
+"""Names of time zones, which cannot leave their directory."""
 ZONES: Final = Path("/usr/share/zoneinfo")
-"""The time zones of the system, of one release in the images of virt-api and virt-launcher: QEMU takes one that is not there for UTC."""
+"""The system's time zones, the same release in the images of virt-api and virt-launcher. QEMU treats a missing one as UTC."""
 
 
 def is_zone(name: str, zones: Path = ZONES) -> bool:
-    """Return whether there is a time zone of this name; where the system has none at all, whether there could be."""
+    """Return whether a time zone of this name exists; on systems without time zones, whether the name is valid."""
     return bool(ZONE.fullmatch(name)) and _is_there(name, zones)
 
 
@@ -28,15 +28,15 @@ def _is_there(name: str, zones: Path) -> bool:
 
 
 def timers(domain: Domain) -> dict[str, Mapping[str, Any]]:
-    """Return what is said of each timer, by its name; nothing is said of the others."""
+    """Return the specified timers by name."""
     given = (domain.get("clock") or {}).get("timer") or {}
     return {name: given[name] for name in TIMERS if given.get(name) is not None}
 
 
 def is_present(domain: Domain, timer: str) -> bool:
-    """Return whether the guest has a timer: each of which something is said, unless that is that it is not there; never mind an hpet.
+    """Return whether the guest has a timer: each specified one unless it is disabled; an hpet only if it is enabled.
 
-    An hpet is there only where that is said: guests keep time worse with it, and cost more.
+    With an hpet, guests keep worse time and cost more.
     """
     said = timers(domain).get(timer)
     present = None if said is None else said.get("present")
@@ -44,6 +44,6 @@ def is_present(domain: Domain, timer: str) -> bool:
 
 
 def for_kvm_alone(domain: Domain) -> tuple[str, ...]:
-    """Return the paths below ``spec.domain`` of what is given and means nothing to an emulated machine."""
+    """Return the specified paths below ``spec.domain`` that have no effect on an emulated machine."""
     found = [f"clock.timer.{name}" for name in ("hyperv", "kvm") if name in timers(domain)]
     return (*found, *(f"clock.timer.{name}.tickPolicy" for name, said in timers(domain).items() if said.get("tickPolicy")))

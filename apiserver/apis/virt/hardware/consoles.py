@@ -8,5 +8,5 @@ from apiserver.apis.virt.hardware.given import Domain
 
 
 def defaulted(domain: Domain) -> list[Object]:
-    """Return ``devices.consoles``; one serial port where nothing is said."""
+    """Return ``devices.consoles``; by default one serial port."""
     return given.devices(domain, "consoles", [{"type": "pty"}])

@@ -9,18 +9,17 @@ from apiserver.apis.virt.hardware.given import Domain
 
 COUNTS: Final = ("sockets", "cores", "threads")
 OF_THE_NODE: Final = frozenset({"host-model", "host-passthrough"})
-"""Names in place of a model's: with KVM the guest has what the node's own processors have, as it has where no model is named."""
+"""Values in place of a model. With KVM the guest has the node's processor features, as without any model."""
 Policy = Literal["force", "require", "optional", "disable", "forbid"]
 POLICIES: Final = get_args(Policy)
 POLICY: Final = "require"
-"""Of a feature that says none: libvirt's own default."""
+"""Default for features, libvirt's own."""
 MAX_QUEUES: Final = 8
-"""Queues of one device at most: beyond eight, a disk or a network card of a pod is no faster, while each queue costs an interrupt, and
-memory in QEMU."""
+"""Maximum queues of a device. More make a pod's disk or network card no faster, and each costs an interrupt and memory in QEMU."""
 
 
 def counts(domain: Domain) -> dict[str, int]:
-    """Return the numbers of sockets, of cores of each and of threads of each core that the guest starts with."""
+    """Return the initial numbers of sockets, cores per socket and threads per core."""
     cpu = domain.get("cpu") or {}
     return {each: int(cpu.get(each) or 1) for each in COUNTS}
 
@@ -31,20 +30,20 @@ def vcpus(domain: Domain) -> int:
 
 
 def max_sockets(domain: Domain) -> int:
-    """Return how many sockets there is room for."""
+    """Return the maximum number of sockets after hot-plug."""
     return max(int((domain.get("cpu") or {}).get("maxSockets") or 0), counts(domain)["sockets"])
 
 
 def max_vcpus(domain: Domain) -> int:
-    """Return how many processors there is room for."""
+    """Return the maximum number of processors after hot-plug."""
     return math.prod((counts(domain) | {"sockets": max_sockets(domain)}).values())
 
 
 def highest_apic_id(domain: Domain) -> int:
-    """Return the number of the last processor there is room for as its interrupt controller has it.
+    """Return the highest APIC id of the processors after hot-plug.
 
-    It consists of one field of bits for socket, core and thread each, so that it leaves numbers out where cores or threads are no power
-    of two (Intel SDM, volume 3, 10.9.1).
+    It has a bit field each for socket, core and thread, so numbers are skipped if cores or threads are not a power of two (Intel SDM,
+    volume 3, 10.9.1).
     """
     each = counts(domain)
     threads, cores = (max(each[name] - 1, 0).bit_length() for name in ("threads", "cores"))
@@ -52,26 +51,26 @@ def highest_apic_id(domain: Domain) -> int:
 
 
 def queues(domain: Domain) -> int:
-    """Return how many queues a device has that is to have several."""
+    """Return the number of queues of a multi-queue device."""
     return min(vcpus(domain), MAX_QUEUES)
 
 
 def model(domain: Domain) -> str:
-    """Return the name of the CPU model that the guest has on every node; empty where that is the node's to say."""
+    """Return the guest's CPU model, the same on each node; empty if it depends on the node."""
     name = str((domain.get("cpu") or {}).get("model") or "")
     return "" if name in OF_THE_NODE else name
 
 
 def is_dedicated(domain: Domain) -> bool:
-    """Return whether each processor is to have one of the node's for itself."""
+    """Return whether each processor gets a dedicated one of the node."""
     return bool((domain.get("cpu") or {}).get("dedicatedCpuPlacement"))
 
 
 def isolates_emulator(domain: Domain) -> bool:
-    """Return whether QEMU's own threads have one more of the node's processors for themselves."""
+    """Return whether QEMU's own threads get one more dedicated processor."""
     return is_dedicated(domain) and bool((domain.get("cpu") or {}).get("isolateEmulatorThread"))
 
 
 def dedicated(domain: Domain) -> int:
-    """Return how many of the node's processors the machine has for itself; 0: it shares them."""
+    """Return the number of the node's processors dedicated to the machine; 0: it shares them."""
     return vcpus(domain) + isolates_emulator(domain) if is_dedicated(domain) else 0

@@ -1,14 +1,13 @@
-"""CPU models that a machine which names none may be given, the best first, and their vendors.
+"""CPU models for machines that specify none, the best first, with their vendors.
 
-The order is that of libvirt's ``src/cpu_map/index.xml`` (11.3), which lists the models of a vendor from the oldest to the newest, turned
-round. Within a generation the newest version comes first (``qemu-system-x86_64 -cpu help`` says of what which one is an alias), models
-that know of speculation control (IBRS) before those that do not, and models without TSX before those with it, since processors lose TSX
-with new microcode. The last model of each vendor is the oldest that has all of x86-64-v2, which today's distributions need: below it, and
-with a model that is not listed, a guest may not even boot.
+The order is the reverse of libvirt's ``src/cpu_map/index.xml`` (11.3), which lists a vendor's models from the oldest to the newest. Within
+a generation, the newest version comes first (``qemu-system-x86_64 -cpu help`` lists the aliases), models with speculation control (IBRS)
+before those without, and models without TSX before those with it, because processors lose TSX with new microcode. The last model of each
+vendor is the oldest with all of x86-64-v2, which current distributions need. Below it, and with unlisted models, a guest may not boot.
 
-KVM shows a guest the vendor of the node's processor, whatever its model (QEMU's ``host_cpu_instance_init``), and libvirt calls a model
-usable if its features are there: an EPYC can do Nehalem. A guest that came to a node of another vendor would have become another
-processor while it ran. So each model is for nodes of its vendor alone.
+KVM shows a guest the vendor of the node's processor with any model (QEMU's ``host_cpu_instance_init``), and libvirt calls a model usable if
+its features exist: an EPYC supports Nehalem. A guest that migrated to a node of another vendor would see its processor change while it
+runs. So each model is only for nodes of its vendor.
 """
 
 from __future__ import annotations
@@ -51,9 +50,9 @@ _BEST_FIRST: Final = {
     "Hygon": "Dhyana-v2 Dhyana Dhyana-v1",
 }
 MODELS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({vendor: tuple(each.split()) for vendor, each in _BEST_FIRST.items()})
-"""By vendor, as libvirt calls it; the best first."""
+"""By libvirt's name of the vendor; the best first."""
 VENDORS: Final[Mapping[str, str]] = MappingProxyType({model: vendor for vendor, models in MODELS.items() for model in models})
-"""The vendor of each of these models."""
+"""The vendor of each model."""
 PROTECTIONS: Final = ("amd-ssbd", "amd-stibp", "ibpb", "ibrs", "md-clear", "pcid", "spec-ctrl", "ssbd", "stibp", "virt-ssbd")
-"""Features by which a guest protects itself, or makes that cheap, and which came with microcode, so that most models lack some
+"""Features that protect a guest or make protection cheap. They came with microcode, so most models lack some
 (https://www.qemu.org/docs/master/system/qemu-cpu-models.html, "important CPU features")."""

@@ -13,15 +13,15 @@ from apiserver.apis.meta.objects import dig
 from apiserver.apis.virt.hardware.given import Domain
 
 MIB: Final = 1 << 20
-"""libvirt rounds the memory of each node up to whole MiB, so that the guest would have more than was asked for."""
+"""libvirt rounds each node's memory up to MiB, so other amounts would exceed the request."""
 MIN_BYTES: Final = 16 * MIB
-"""Of a node: Linux takes none for one that has less than 4 MiB."""
+"""Least memory of a node: Linux ignores nodes with less than 4 MiB."""
 _RANGES: Final = re.compile(r"[0-9]{1,3}(-[0-9]{1,3})?(,[0-9]{1,3}(-[0-9]{1,3})?){0,255}")
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A node: processors, and memory that is near to them."""
+    """A node: processors and their local memory."""
 
     cpus: tuple[int, ...]
     """Their numbers, in order."""
@@ -29,35 +29,35 @@ class Cell:
 
 
 def given(domain: Domain) -> list[dict[str, Any]]:
-    """Return ``cpu.numa.cells`` as their author wrote them."""
+    """Return ``cpu.numa.cells`` as written."""
     return list(((domain.get("cpu") or {}).get("numa") or {}).get("cells") or ())
 
 
 def cells(domain: Domain) -> list[Cell]:
-    """Return the nodes that were asked for; none: the guest sees one.
+    """Return the specified nodes; empty: the guest sees one.
 
     Raises:
-        ValueError: processors are not written as numbers, or memory not as a quantity.
+        ValueError: processors are not numbers, or memory is not a quantity.
     """
     return [Cell(numbers(str(each.get("cpus") or "")), quantity.parse(str(each.get("memory") or "")).bytes) for each in given(domain)]
 
 
 def is_passed_through(domain: Domain) -> bool:
-    """Return whether the guest is to have the nodes of the processors that it has for itself."""
+    """Return whether the guest gets the NUMA nodes of its dedicated processors."""
     return dig(domain, "cpu", "numa", "guestMappingPassthrough") is not None
 
 
 def following(nodes: Sequence[int], amount: int) -> list[Cell]:
-    """Return the nodes of a guest whose processors are pinned.
+    """Return the NUMA nodes of a guest with pinned processors.
 
-    Each processor gets as much memory near to it as any other, up to a MiB; what is no whole MiB is in the last node.
+    Each processor gets the same local memory, up to a MiB; the last node gets the remainder.
 
     Args:
-        nodes: the number of the host's node of each processor that one of the guest's runs on, in the order of the guest's.
+        nodes: the host's NUMA node of each of the guest's processors, in the guest's order.
         amount: bytes of memory.
 
     Raises:
-        ValueError: the memory is too little for so many nodes.
+        ValueError: there is too little memory for this many nodes.
     """
     members: dict[int, list[int]] = {}
     for cpu, node in enumerate(nodes):
@@ -74,10 +74,10 @@ def following(nodes: Sequence[int], amount: int) -> list[Cell]:
 
 
 def numbers(text: str) -> tuple[int, ...]:
-    """Return the numbers that ``0-3,8`` stands for, each once and in order.
+    """Return the numbers in ``0-3,8``, sorted and unique.
 
     Raises:
-        ValueError: it stands for none.
+        ValueError: the text is invalid.
     """
     if not _RANGES.fullmatch(text):
         raise ValueError(f"{text[:64]!r} is no list of numbers such as 0-3,8")
@@ -91,8 +91,9 @@ def numbers(text: str) -> tuple[int, ...]:
 
 
 def ranges(found: Iterable[int]) -> str:
-    """Return numbers as :func:`numbers` reads them: ``0-3,8``."""
-    runs = groupby(enumerate(sorted(found)), key=lambda each: each[1] - each[0])  # what counts up has one difference to its place
+    """Return numbers as text for :func:`numbers`: ``0-3,8``."""
+    # consecutive numbers have the same difference to their position
+    runs = groupby(enumerate(sorted(found)), key=lambda each: each[1] - each[0])
     return ",".join(_run([number for _, number in run]) for _, run in runs)
 
 

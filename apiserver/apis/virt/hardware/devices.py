@@ -1,4 +1,4 @@
-"""All devices of a domain with their defaults, and the comparison of two domains."""
+"""All devices of a domain with defaults, and the comparison of two domains."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ _UNWRITTEN: Final = {
     "vsock": vsock.defaulted,
     "watchdog": watchdog.defaulted,
 }
-"""Devices that are not written into an object that leaves them unsaid: they follow from the lists, or few ask for them."""
+"""Devices whose defaults are not written into an object: they follow from other lists, or are rare."""
 
 
 def defaulted(domain: Domain) -> Object:
-    """Return ``devices`` with all of its lists."""
+    """Return ``devices`` with all its lists."""
     return {
         "disks": disks.defaulted(domain),
         "interfaces": interfaces.defaulted(domain),
@@ -59,9 +59,9 @@ def defaulted(domain: Domain) -> Object:
 
 
 def differing(one: Domain, other: Domain, path: Path) -> list[Path]:
-    """Return the fields in which the hardware of two domains differs. Defaults count, and ``1024Mi`` equals ``1Gi``.
+    """Return the fields that differ between the hardware of two domains. Defaults count, and ``1024Mi`` equals ``1Gi``.
 
-    Defaults that follow from another field differ with it, and are not named. ``path`` is that of the domain.
+    A default that follows from another field differs with it and is not listed. ``path`` is the domain's.
     """
     places = _differing(_compared(one), _compared(other))
     said = [each for each in places if _is_said(one, each) or _is_said(other, each)]
@@ -69,7 +69,7 @@ def differing(one: Domain, other: Domain, path: Path) -> list[Path]:
 
 
 def _differing(one: object, other: object, place: _Place = ()) -> list[_Place]:
-    """Return the innermost places that differ. Lists of different lengths are one place: which element is new cannot be said."""
+    """Return the innermost places that differ. Lists of different lengths are one place, because the new element is unknown."""
     if one == other:
         return []
     if isinstance(one, dict) and isinstance(other, dict):
@@ -82,7 +82,7 @@ def _differing(one: object, other: object, place: _Place = ()) -> list[_Place]:
 
 
 def _is_said(domain: Any, place: _Place) -> bool:  # noqa: ANN401 - any JSON value
-    """Return whether the author of a domain wrote something at a place."""
+    """Return whether a place is specified in a domain."""
     for step in _steps(place):
         is_there = step in domain if isinstance(domain, dict) else isinstance(domain, list) and isinstance(step, int) and step < len(domain)
         if not is_there:
@@ -93,7 +93,7 @@ def _is_said(domain: Any, place: _Place) -> bool:  # noqa: ANN401 - any JSON val
 
 def _steps(place: _Place) -> Iterator[str | int]:
     for step in place:
-        yield from (step,) if isinstance(step, int) else step.split(".")  # of resources, two steps are one key
+        yield from (step,) if isinstance(step, int) else step.split(".")  # in resources, two steps form one key
 
 
 def _path(place: _Place, path: Path) -> Path:
@@ -104,7 +104,7 @@ def _path(place: _Place, path: Path) -> Path:
 
 def _compared(domain: Domain) -> Object:
     found: Object = {
-        **given.said(domain.get("devices") or {}),  # what has no default, and what nobody has thought of here, is compared as it stands
+        **given.said(domain.get("devices") or {}),  # fields without defaults, and unknown ones, are compared as they are
         **defaulted(domain),
         "disks": disks.compared(domain),
         "autoattachMemBalloon": memory.has_balloon(domain),

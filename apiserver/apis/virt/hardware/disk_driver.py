@@ -1,4 +1,4 @@
-"""The way in which QEMU reads and writes a disk: the words of ``driver`` of a disk, which are libvirt's."""
+"""How QEMU reads and writes a disk: values of its ``driver``, which are libvirt's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits of what a guest may read and write: ``ioTune`` of a disk."""
+"""I/O limits of a disk: ``ioTune``."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from apiserver.apis.meta import quantity
 
 _DIRECTIONS: Final = ("total", "read", "write")
 BYTES: Final = tuple(f"{direction}BytesSec{burst}" for burst in ("", "Max") for direction in _DIRECTIONS)
-"""Limits that are quantities of bytes."""
+"""Limits given as quantities of bytes."""
 IOPS: Final = tuple(f"{direction}IopsSec{burst}" for burst in ("", "Max") for direction in _DIRECTIONS)
-"""Limits that are numbers of requests."""
+"""Limits given as numbers of requests."""
 
 
 def limits(disk: Mapping[str, Any]) -> dict[str, int]:
-    """Return the limits of a disk, in bytes and requests a second.
+    """Return the limits of a disk, in bytes and requests per second.
 
     Raises:
-        ValueError: what is given is no quantity or number.
+        ValueError: a limit is not a quantity or number.
     """
     said = disk.get("ioTune") or {}
     return {

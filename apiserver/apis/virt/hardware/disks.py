@@ -12,101 +12,101 @@ from apiserver.apis.virt.hardware import cloud_init, cpu, disk_imports, disk_io_
 from apiserver.apis.virt.hardware.given import Domain
 
 MAX_DISKS: Final = 26
-"""Of a machine, and so of the imports that its status tells of."""
+"""Maximum number of disks of a machine, and so of imports in its status."""
 CLAIM: Final = "PersistentVolumeClaim"
 IMAGE: Final = "Image"
-"""Types of disks; those that are made in the pod are :data:`cloud_init.MADE`."""
+"""Types of disks; those made in the pod are :data:`cloud_init.MADE`."""
 IMAGE_PATH: Final = "disk/disk.img"
 BLOCK: Final = 512
-"""Bytes of a block where nothing is said."""
+"""Default block size in bytes."""
 UNCACHED: Final = ("none", "directsync")
-"""Values of ``driver.cache`` that keep the data out of the node's page cache."""
+"""Values of ``driver.cache`` that bypass the node's page cache."""
 OVERLAY_SIZE_LIMIT: Final = "4Gi"
-"""Default of ``source.sizeLimit``: the cloud images of most distributions are smaller."""
+"""Default of ``source.sizeLimit``, more than the cloud images of most distributions."""
 MIB: Final = 1 << 20
 LUN: Final = "lun"
-"""Value of ``device``."""
+"""A value of ``device``."""
 EMPTY: Final = "EmptyDisk"
-"""Type of a disk that is made blank in the pod."""
+"""Type of a blank disk made in the pod."""
 WWN: Final = re.compile(r"[0-9a-fA-F]{16}")
-"""Form of ``wwn``, a World Wide Name."""
+"""A World Wide Name, ``wwn``."""
 
 
 def defaulted(domain: Domain) -> list[Object]:
     """Return ``devices.disks``, each with ``name``, ``device``, ``target.bus``, ``readOnly`` and, for an image, ``source.path``.
 
-    An image or a claim of which the guest writes to an overlay has ``source.sizeLimit``, too.
+    An image or claim with an overlay also has ``source.sizeLimit``.
     """
     return [_disk(each, position) for position, each in enumerate(given.devices(domain, "disks", []))]
 
 
 def compared(domain: Domain) -> list[Object]:
-    """Return :func:`defaulted` with amounts in bytes: for comparisons."""
+    """Return :func:`defaulted` with amounts in bytes, for comparisons."""
     return [_in_bytes(each) for each in defaulted(domain)]
 
 
 def is_empty_drive(disk: Mapping[str, Any]) -> bool:
-    """Return whether a disk is a drive without a medium; ``disk`` is of what :func:`defaulted` returns."""
+    """Return whether a disk of :func:`defaulted` is a drive without a medium."""
     return disk["device"] == "cdrom" and disk.get("type") is None and disk.get("source") is None
 
 
 def is_lun(disk: Mapping[str, Any]) -> bool:
-    """Return whether the guest's SCSI commands go to a device of the node, and not to QEMU."""
+    """Return whether the guest's SCSI commands go to a device of the node, not to QEMU."""
     return disk.get("device") == LUN
 
 
 def claim_of(disk: Mapping[str, Any]) -> str | None:
-    """Return the claim a disk names, in lower case: Kubernetes admits no other names. None for other disks."""
+    """Return a disk's claim in lower case, as all names in Kubernetes; None for other disks."""
     if is_empty_drive(disk):
         return None
     return str((disk.get("source") or {}).get("name") or "").lower() if disk.get("type", CLAIM) == CLAIM else None
 
 
 def queues(domain: Domain) -> int:
-    """Return how many queues each disk has; 0: as many as QEMU gives the machine type, one for each processor."""
+    """Return the number of queues of each disk; 0: QEMU's default for the machine type, one per processor."""
     several = (domain.get("devices") or {}).get("blockMultiQueue")
     return 0 if several is None else cpu.queues(domain) if several else 1
 
 
 def overlay_bytes(disk: Mapping[str, Any]) -> int:
-    """Return how large a disk with an overlay may be; 0 for a disk without one.
+    """Return the largest size of a disk with an overlay in bytes; 0 without one.
 
     Args:
-        disk: of what :func:`defaulted` returns.
+        disk: of :func:`defaulted`.
 
     Raises:
-        ValueError: what is given is no quantity.
+        ValueError: it is not a quantity.
     """
     limit = (disk.get("source") or {}).get("size" if disk.get("type") == EMPTY else "sizeLimit")
     return quantity.parse(str(limit)).bytes if limit is not None and is_overlaid(disk) else 0
 
 
 def created_bytes(disk: Mapping[str, Any]) -> int:
-    """Return the size of the disk that is created in an empty claim, or as a file of the node, in whole MiB; 0 where none is.
+    """Return the size of the disk to create in an empty claim or as a file of the node, in whole MiB; 0: none.
 
     Raises:
-        ValueError: what is given is no quantity.
+        ValueError: it is not a quantity.
     """
     size = ((disk.get("source") or {}).get("create") or {}).get("size") if disk.get("type") in (CLAIM, host_disks.HOST) else None
     return 0 if size is None else -(-quantity.parse(str(size)).bytes // MIB) * MIB
 
 
 def is_overlaid(disk: Mapping[str, Any]) -> bool:
-    """Return whether what the guest writes to a disk goes to a file in its pod; ``disk`` is of what :func:`defaulted` returns."""
+    """Return whether the guest's writes go to a file in the pod; ``disk`` is of :func:`defaulted`."""
     kind = disk.get("type", CLAIM)
     is_private = kind in (IMAGE, EMPTY) or (kind == CLAIM and bool((disk.get("source") or {}).get("ephemeral")))
     return is_private and disk["device"] != "cdrom" and not disk["readOnly"]
 
 
 def block_size(disk: Mapping[str, Any]) -> tuple[int, int]:
-    """Return the bytes of a logical and of a physical block."""
+    """Return the bytes of a logical and a physical block."""
     said = disk.get("blockSize") or {}
     logical = said.get("logical") or BLOCK
     return logical, said.get("physical") or logical
 
 
 def is_cached(disk: Mapping[str, Any]) -> bool:
-    """Return whether the page cache of the node is to have what a disk reads and writes, because its author said so."""
+    """Return whether the disk's author chose a mode with the node's page cache."""
     return (disk.get("driver") or {}).get("cache", "none") not in UNCACHED
 
 
@@ -123,7 +123,7 @@ def _in_bytes(disk: Object) -> Object:
 
 def _disk(said: Object, position: int) -> Object:
     is_made = said.get("type") in cloud_init.MADE
-    # Cloud images come with kernels that know virtio and no SATA; installers and Windows look for answers on a CD-ROM.
+    # Cloud images have kernels with virtio but without SATA drivers; installers and Windows look for answer files on a CD-ROM.
     is_cdrom = said.get("device", "cdrom" if said.get("type") in cloud_init.MOUNTED else "disk") == "cdrom"
     disk: Object = {"name": f"disk{position}", "device": "cdrom" if is_cdrom else "disk", "readOnly": is_cdrom or is_made, **said}
     bus = "sata" if is_cdrom else "scsi" if is_lun(said) else "virtio"

@@ -25,37 +25,37 @@ HYPERV: Final = (
 )
 SPINLOCK_RETRIES: Final = 4096
 MAX_VENDOR_ID: Final = 12
-"""Characters: it is told in three registers of four bytes."""
+"""Characters: CPUID returns it in three registers of four bytes."""
 VENDOR_ID: Final = re.compile(rf"[A-Za-z0-9 ._-]{{1,{MAX_VENDOR_ID}}}")
 TRANSLATION_CACHE_MEBIBYTES: Final = 64
-"""Translated code that QEMU keeps for an emulated guest. Its own default is a quarter of a GiB or more, resident as the guest runs code.
-A Debian boots with 64 as fast as with 256 (89 and 84 s of processor time until cloud-init has finished), and in twice the time with 32."""
+"""QEMU's cache of translated code for an emulated guest. Its default, a quarter of a GiB or more, becomes resident as the guest runs code.
+Debian boots with 64 as fast as with 256 (89 and 84 s of processor time until cloud-init has finished), and takes twice the time with 32."""
 
 
 def given(domain: Domain) -> dict[str, Any]:
-    """Return ``features`` as its author wrote it."""
+    """Return ``features`` as written."""
     return {name: each for name, each in (domain.get("features") or {}).items() if each is not None}
 
 
 def has_acpi(domain: Domain) -> bool:
-    """Return whether the machine has ACPI; it has unless somebody says that it has not."""
+    """Return whether the machine has ACPI, which is the default."""
     return _is_enabled(given(domain).get("acpi") or {})
 
 
 def smm(domain: Domain) -> bool | None:
-    """Return whether the machine is to have System Management Mode; None where nothing is said of it."""
+    """Return whether the machine has System Management Mode; None: not specified."""
     said = given(domain).get("smm")
     return None if said is None else _is_enabled(said)
 
 
 def hyperv(domain: Domain) -> dict[str, Any]:
-    """Return the enlightenments that the guest is to have, by name; those that are turned off are left out."""
+    """Return the guest's enabled enlightenments by name."""
     said = given(domain).get("hyperv") or {}
     return {name: said[name] for name in HYPERV if said.get(name) is not None and _is_enabled(said[name])}
 
 
 def for_kvm_alone(domain: Domain) -> tuple[str, ...]:
-    """Return the paths below ``spec.domain`` of what is given and means nothing to an emulated machine."""
+    """Return the specified paths below ``spec.domain`` that have no effect on an emulated machine."""
     found = [f"features.{name}" for name in ("kvm", "pvspinlock", "apic") if name in given(domain)]
     return (*found, *(f"features.hyperv.{name}" for name in hyperv(domain)))
 

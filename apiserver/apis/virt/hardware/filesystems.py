@@ -13,19 +13,19 @@ CLAIM: Final = "PersistentVolumeClaim"
 TYPES: Final = (CLAIM, cloud_init.CONFIG_MAP, cloud_init.SECRET)
 MAX_FILES_OF_CLAIM: Final = 65536
 MAX_FILES: Final = 4096
-"""Files that a guest may know at a time, of a claim and of a ConfigMap or Secret: each costs memory in the pod."""
+"""Maximum number of files that a guest may reference at a time, in a claim and in a ConfigMap or Secret. Each costs memory in the pod."""
 
 
 def defaulted(domain: Domain) -> list[Object]:
-    """Return ``devices.filesystems``, each with ``readOnly``; none where nothing is said."""
+    """Return ``devices.filesystems``, each with ``readOnly``; by default none."""
     return [{"readOnly": each.get("type") in cloud_init.FILES, **each} for each in given.devices(domain, "filesystems", [])]
 
 
 def claim_of(filesystem: Mapping[str, Any]) -> str | None:
-    """Return the claim that a file system is, in lower case: Kubernetes admits no other names. None for others."""
+    """Return a file system's claim in lower case, as all names in Kubernetes; None for others."""
     return str((filesystem.get("source") or {}).get("name") or "").lower() if filesystem.get("type") == CLAIM else None
 
 
 def max_files(filesystem: Mapping[str, Any]) -> int:
-    """Return how many files of it the guest may know at a time; opening one more fails in the guest until it forgets others."""
+    """Return how many of its files the guest may reference at a time; opening more fails in the guest until it drops others."""
     return MAX_FILES_OF_CLAIM if filesystem.get("type") == CLAIM else MAX_FILES

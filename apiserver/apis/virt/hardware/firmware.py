@@ -10,7 +10,7 @@ from apiserver.apis.virt.hardware.given import Domain
 EFI: Final[Object] = {"secureBoot": True, "persistent": False}
 """Defaults of ``bootloader.efi``."""
 SYSTEM_FIELDS: Final = ("manufacturer", "product", "version", "sku", "family")
-"""Names of the fields of ``system``, which are libvirt's of the strings in SMBIOS table 1."""
+"""Fields of ``system``, named as libvirt's strings of SMBIOS table 1."""
 
 
 def efi(domain: Domain) -> Object | None:
@@ -20,15 +20,10 @@ def efi(domain: Domain) -> Object | None:
 
 
 def state_claim(domain: Domain) -> str:
-    """Return the claim that keeps the state of firmware and TPM, in lower case: Kubernetes admits no other names. Empty: none does."""
+    """Return the claim for the state of firmware and TPM in lower case, as all names in Kubernetes; empty: none."""
     return str(dig(domain, "firmware", "persistentState", "claimName") or "").lower()
 
 
 def state_directory(domain: Domain, uid: str) -> str:
-    """Return the directory below the claim in which the state of this machine lies: its UUID where one is given, else ``uid``.
-
-    Args:
-        domain: ``spec.domain``.
-        uid: the object's.
-    """
+    """Return the claim's directory for this machine's state: its specified UUID, else the object's ``uid``."""
     return str(dig(domain, "firmware", "uuid") or uid).lower()

@@ -1,4 +1,4 @@
-"""The devices as their author wrote them."""
+"""The devices as written."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Domain = Mapping[str, Any]
 
 
 def devices(domain: Domain, field: str, otherwise: Sequence[Object]) -> list[Object]:
-    """Return the list ``devices.<field>``, or ``otherwise`` where nothing is said. A null says nothing, as everywhere."""
+    """Return the list ``devices.<field>``, or ``otherwise`` if it is not specified or null."""
     given = (domain.get("devices") or {}).get(field)
     if given is None:
         return list(otherwise)
@@ -20,11 +20,11 @@ def devices(domain: Domain, field: str, otherwise: Sequence[Object]) -> list[Obj
 
 
 def device(domain: Domain, field: str) -> Object | None:
-    """Return the one device ``devices.<field>``, or None where nothing is said."""
+    """Return the device ``devices.<field>``, or None if it is not specified."""
     given = (domain.get("devices") or {}).get(field)
     return None if given is None else said(given)
 
 
 def said(given: Mapping[str, Any]) -> Object:
-    """Return the members of an object that say something: a null does not."""
+    """Return an object without null members."""
     return {key: value for key, value in given.items() if value is not None}

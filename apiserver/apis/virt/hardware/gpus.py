@@ -1,4 +1,4 @@
-"""Graphics processors of the node: ``devices.gpus``."""
+"""GPUs of the node: ``devices.gpus``."""
 
 from __future__ import annotations
 

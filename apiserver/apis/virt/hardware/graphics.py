@@ -9,9 +9,9 @@ from apiserver.apis.virt.hardware import given
 from apiserver.apis.virt.hardware.given import Domain
 
 MAX_GRAPHICS: Final = 2
-"""Of a machine, and so of what its status tells of them."""
+"""Maximum number of displays of a machine, also in its status."""
 
 
 def defaulted(domain: Domain) -> list[Object]:
-    """Return ``devices.graphics``; one display of type vnc where nothing is said."""
+    """Return ``devices.graphics``; by default one display of type vnc."""
     return given.devices(domain, "graphics", [{"type": "vnc"}])

@@ -1,4 +1,4 @@
-"""Disks that are files of the node: their type, and the paths that they may have. Pure."""
+"""Disks that are files of the node: type and valid paths. Pure."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 HOST: Final = "HostDisk"
-"""Type of such disks. Their content is raw, whatever its first bytes say."""
+"""Type of such disks. Their format is always raw, without detection."""
 MAX_PATH: Final = 1024
 MAX_NAME: Final = 255
-"""Bytes of one name in a path: no file system of Linux's has longer ones."""
+"""Bytes of a path component, the limit of all Linux file systems."""
 NAMESPACE: Final = "{namespace}"
-"""In a prefix: the namespace of the machine."""
+"""In a prefix: the machine's namespace."""
 
 
 def is_host(disk: Mapping[str, Any]) -> bool:
@@ -20,12 +20,12 @@ def is_host(disk: Mapping[str, Any]) -> bool:
 
 
 def path_of(disk: Mapping[str, Any]) -> str:
-    """Return the path of a disk on its node; empty for other disks."""
+    """Return a disk's path on its node; empty for other disks."""
     return str((disk.get("source") or {}).get("path") or "") if is_host(disk) else ""
 
 
 def path_problem(path: str) -> str:
-    """Return why this is no path that such a file can have, or an empty string: one file is to have one path."""
+    """Return why a path is not valid, or an empty string. Each file has only one valid path."""
     if len(path) > MAX_PATH:
         return f"may not be longer than {MAX_PATH} characters"
     if not path.startswith("/"):
@@ -47,10 +47,10 @@ def is_below(path: str, prefixes: Iterable[str], namespace: str) -> bool:
 
 
 def prefixes(text: str) -> tuple[str, ...]:
-    """Return the prefixes of a comma-separated list.
+    """Return the prefixes in a comma-separated list.
 
     Raises:
-        ValueError: one is no directory of which anybody could mean all below it.
+        ValueError: one is invalid, or too close to the root.
     """
     found = tuple(each.rstrip("/") for each in text.split(",") if each)
     for each in found:

@@ -15,6 +15,6 @@ BUSES: Final = get_args(Bus)
 
 
 def defaulted(domain: Domain) -> list[Object]:
-    """Return ``devices.inputs``, each with ``bus``; with a display and nothing said a tablet, whose pointer is where the viewer's is."""
+    """Return ``devices.inputs``, each with ``bus``; with a display by default a tablet, so that its pointer follows the viewer's."""
     unsaid = [{"type": "tablet"}] if graphics.defaulted(domain) else []
     return [{"bus": "usb", **each} for each in given.devices(domain, "inputs", unsaid)]

@@ -10,21 +10,21 @@ from apiserver.apis.virt.hardware import cpu, given
 from apiserver.apis.virt.hardware.given import Domain
 
 MAX_INTERFACES: Final = 8
-"""Of a machine, and so of what its status tells of them."""
+"""Maximum number of interfaces of a machine, also in its status."""
 SRIOV: Final = "sriov"
-"""Type of an interface that is a card of the node."""
+"""Type of an interface that is a network card of the node."""
 MACVTAP: Final = "macvtap"
-"""Type of an interface whose tap is a link of its own on that of a further network."""
+"""Type of an interface with a macvtap on a further network's link."""
 PLUGIN: Final = "plugin"
 """Type of an interface that a plugin of the node sets up (docs/plugins.md)."""
 PASST: Final = "passt"
-"""Type of an interface whose connections a process of the pod makes for the guest."""
+"""Type of an interface whose connections passt relays in the pod."""
 PASST_FILES: Final = 16384
-"""Descriptors that it may have: two of each TCP connection, one of each port and of whatever else the guest talks to."""
+"""Descriptors of passt: two per TCP connection, one per port and other flow."""
 
 
 def defaulted(domain: Domain) -> list[Object]:
-    """Return ``devices.interfaces``, each with ``type``, and with ``model`` where it is emulated; one where nothing is said."""
+    """Return ``devices.interfaces``, each with ``type``, and with ``model`` if emulated; by default one."""
     return [_defaulted(each) for each in given.devices(domain, "interfaces", [{"name": "default"}])]
 
 
@@ -34,46 +34,46 @@ def _defaulted(interface: Object) -> Object:
 
 
 def emulated(domain: Domain) -> list[Object]:
-    """Return the interfaces whose card is QEMU's, and not one of the node."""
+    """Return the interfaces with an emulated card, not one of the node."""
     return [each for each in defaulted(domain) if each["type"] != SRIOV]
 
 
 def of_passt(domain: Domain) -> list[Object]:
-    """Return the interfaces whose connections passt makes: one at most, for the pod has one network of its own."""
+    """Return the interfaces of type passt: at most one, because the pod has one network of its own."""
     return [each for each in defaulted(domain) if each["type"] == PASST]
 
 
 def on_taps(domain: Domain) -> list[Object]:
-    """Return the interfaces whose frames QEMU exchanges with the node by a tap device, which may be a macvtap."""
+    """Return the interfaces with a tap device, including macvtaps."""
     return [each for each in emulated(domain) if each["type"] != PASST]
 
 
 def on_macvtaps(domain: Domain) -> list[Object]:
-    """Return the interfaces among those whose tap is a macvtap, and has a character device of its own."""
+    """Return the interfaces with a macvtap, which has its own character device."""
     return [each for each in on_taps(domain) if each["type"] == MACVTAP]
 
 
 def takes_place_of_pod(interface: Mapping[str, Any]) -> bool:
-    """Return whether the guest has the pod's own addresses, which leaves the pod none."""
+    """Return whether the guest takes the pod's own addresses, so that the pod has none."""
     return interface["type"] == "bridge" and not interface.get("network")
 
 
 def is_on_pods_network(interface: Mapping[str, Any]) -> bool:
-    """Return whether an interface is joined to the network that the pod has anyway, and not to a further one."""
+    """Return whether an interface is on the pod's own network, not on a further one."""
     return not interface.get("network") and interface["type"] != PLUGIN
 
 
 def ports(interface: Mapping[str, Any]) -> list[Object] | None:
-    """Return the ports by which others reach the guest, each with ``protocol``; None: all."""
+    """Return the ports at which others reach the guest, each with ``protocol``; None: all."""
     given_ports = interface.get("ports")
     return None if given_ports is None else [{"protocol": "TCP", **given.said(each)} for each in given_ports]
 
 
 def queues(domain: Domain, model: str) -> int:
-    """Return how many pairs of queues a card of a model has."""
+    """Return the number of queue pairs of a card of this model."""
     return cpu.queues(domain) if has_several_queues(domain) and model == "virtio" else 1
 
 
 def has_several_queues(domain: Domain) -> bool:
-    """Return whether cards of model virtio have several queues where there are several processors."""
+    """Return whether virtio cards have several queues on machines with several processors."""
     return bool((domain.get("devices") or {}).get("networkInterfaceMultiqueue"))

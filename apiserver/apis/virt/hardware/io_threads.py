@@ -1,4 +1,4 @@
-"""Threads of QEMU that serve disks: ``ioThreads``, and ``dedicatedIOThread`` of a disk. Of a disk of bus virtio; the others have none."""
+"""QEMU's threads for disks: ``ioThreads``, and ``dedicatedIOThread`` of a disk. Only disks of bus virtio have them."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from apiserver.apis.virt.hardware import disks
 from apiserver.apis.virt.hardware.given import Domain
 
 MAX: Final = 16
-"""Threads that disks may share."""
+"""Maximum number of threads that disks share."""
 THREAD_BYTES: Final = 2 << 20
-"""A thread's stack as far as it is used, and its own loop of events: 8 KiB measured of one that waits, and room for requests."""
+"""A thread's used stack and its event loop: a waiting one takes 8 KiB, plus room for requests."""
 
 
 def shared(domain: Domain) -> int:
-    """Return how many threads there are that several disks may share."""
+    """Return the number of threads that disks share."""
     return int((domain.get("ioThreads") or {}).get("count") or 0)
 
 
 def total(domain: Domain) -> int:
-    """Return how many threads there are."""
+    """Return the number of threads."""
     return shared(domain) + sum(is_alone(each) for each in disks.defaulted(domain))
 
 
 def assigned(domain: Domain) -> dict[str, int]:
-    """Return the number of each disk's thread by the disk's name, counted from 1; disks that QEMU's main thread serves are left out.
+    """Return each disk's thread number, counted from 1, by the disk's name, without the disks of QEMU's main thread.
 
-    The threads that are shared take turns, those of one disk each come after them.
+    Shared threads are assigned in turn; dedicated ones have the numbers after them.
     """
     in_turn, alone = cycle(range(1, shared(domain) + 1)), count(shared(domain) + 1)
     found = {}
@@ -41,7 +41,7 @@ def assigned(domain: Domain) -> dict[str, int]:
 
 
 def is_alone(disk: Mapping[str, Any]) -> bool:
-    """Return whether a disk, of those that :func:`disks.defaulted` returns, has a thread of its own."""
+    """Return whether a disk of :func:`disks.defaulted` has a dedicated thread."""
     return bool(disk.get("dedicatedIOThread")) and _can_have_one(disk)
 
 

@@ -14,30 +14,30 @@ MAX: Final = quantity.parse("16Ti")
 
 
 def guest_bytes(domain: Domain) -> int:
-    """Return the guest's memory; fractions of a byte are rounded up.
+    """Return the guest's memory in bytes, rounded up.
 
     Raises:
-        ValueError: what is given is no quantity. So do all functions here.
+        ValueError: it is not a quantity. Applies to all functions here.
     """
     return quantity.parse(str((domain.get("memory") or {}).get("guest", GUEST))).bytes
 
 
 def max_guest_bytes(domain: Domain) -> int:
-    """Return how much memory there is room for; as much as the guest has where nothing is said."""
+    """Return the maximum memory after hot-plug; by default the guest's memory."""
     most = (domain.get("memory") or {}).get("maxGuest")
     return guest_bytes(domain) if most is None else quantity.parse(str(most)).bytes
 
 
 def page_size(domain: Domain) -> str:
-    """Return the size of the huge pages of which the guest's memory consists, as a quantity; empty for ordinary ones."""
+    """Return the size of the huge pages behind the guest's memory, as a quantity; empty for ordinary pages."""
     return str(((domain.get("memory") or {}).get("hugepages") or {}).get("pageSize") or "")
 
 
 def has_balloon(domain: Domain) -> bool:
-    """Return whether there is a balloon, through which the guest gives unused memory back."""
+    """Return whether there is a balloon, with which the guest returns unused memory."""
     return (domain.get("devices") or {}).get("autoattachMemBalloon") is not False
 
 
 def compared(domain: Domain) -> Object:
-    """Return ``memory`` in one way of writing: for comparisons."""
+    """Return ``memory`` in a normalized form, for comparisons."""
     return {"guest": guest_bytes(domain), "maxGuest": max_guest_bytes(domain), "hugepages": page_size(domain)}

@@ -1,4 +1,4 @@
-"""Disks that QEMU itself reaches over the network, by drivers of its own: their types, sources and the forms of what names them. Pure."""
+"""Disks that QEMU itself reaches over the network: types, sources and forms of names. Pure."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ NBD: Final = "NBD"
 NFS: Final = "NFS"
 RBD: Final = "RBD"
 REQUESTS: Final = 32
-"""Requests that a guest may have under way at a disk whose driver copies what is written: each copy is there until the server answers."""
+"""Maximum number of parallel requests of a guest to a disk whose driver copies written data: each copy exists until the server answers."""
 
 MAX_LUN: Final = 255
 LOGIN_KEYS: Final[Mapping[str, str]] = {"node.session.auth.username": "username", "node.session.auth.password": "password"}
-"""Files of a login in the pod by the keys of its Secret, which are those of Kubernetes' type ``kubernetes.io/iscsi-chap``."""
+"""Files of a login in the pod, by the keys of its Secret (Kubernetes' type ``kubernetes.io/iscsi-chap``)."""
 KEYRING_KEYS: Final[Mapping[str, str]] = {"key": "key"}
-"""File with the key of a user of Ceph's, by the key of its Secret, which is that of Kubernetes' type ``kubernetes.io/rbd``."""
+"""File with a Ceph user's key, by the key of its Secret (Kubernetes' type ``kubernetes.io/rbd``)."""
 AUTHORITY_KEYS: Final[Mapping[str, str]] = {"ca.crt": "ca-cert.pem"}
 CLIENT_KEYS: Final[Mapping[str, str]] = {"tls.crt": "client-cert.pem", "tls.key": "client-key.pem"}
-"""Files of TLS, of the names that QEMU knows, by the keys of their Secret, which are those of Kubernetes' type ``kubernetes.io/tls``. Of
-the client's either both are there or none."""
+"""TLS files with QEMU's names, by the keys of their Secret (Kubernetes' type ``kubernetes.io/tls``). The client's are optional, but only
+together."""
 
 _ISCSI_PORT: Final = 3260
 _MONITOR_PORT: Final = 6789
 NFS_PORT: Final = 2049
-"""Of NFS. It is not what QEMU connects to first: it asks the server's portmapper (111) for this port and for that of the mount protocol."""
+"""Port of NFS. QEMU first asks the server's portmapper (111) for this port and that of the mount protocol."""
 MAX_IDENTITY: Final = 2**31 - 1
-"""Of a user or group as whom files of an NFS server are read and written."""
+"""Largest user or group id for access to files of an NFS server."""
 _IQN: Final = re.compile(r"iqn\.[0-9]{4}-[0-9]{2}\.[a-z0-9.-]+(:[A-Za-z0-9.:_-]+)?|eui\.[0-9A-Fa-f]{16}|naa\.([0-9A-Fa-f]{16}){1,2}")
 _MAX_IQN: Final = 223
-"""RFC 7143, 4.2.7; letters of other scripts, which it allows, are left out."""
+"""RFC 7143, 4.2.7, without non-ASCII letters."""
 _FILE: Final = re.compile(r"(/[^/]+){2,}")
 MAX_FILE: Final = 1024
-"""Bytes of the path of a file: the longest that the mount protocol has (RFC 1813, 5.1.4)."""
+"""Bytes of a path: the limit of the mount protocol (RFC 1813, 5.1.4)."""
 MAX_NAME: Final = 255
-"""Bytes of one name in a path (``NAME_MAX`` of Linux and of every file system that it exports)."""
+"""Bytes of a path component (``NAME_MAX`` of Linux and of its exported file systems)."""
 _RBD_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,95}")
 _EXPORT: Final = re.compile(r"[A-Za-z0-9_.:/@+=~-]{1,255}")
 
 
 def is_host(text: str) -> bool:
-    """Return whether a text is the name of a host or its address: IPv4, or IPv6 without brackets and zone."""
+    """Return whether a text is a host's name or address: IPv4, or IPv6 without brackets and zone."""
     try:
         ipaddress.ip_address(text)
     except ValueError:
@@ -55,34 +55,34 @@ def is_host(text: str) -> bool:
 
 
 def is_export(text: str) -> bool:
-    """Return whether a text can be the name of an export of an NBD server: those of QEMU's and of nbd-server's manuals can."""
+    """Return whether a text is a supported export name of an NBD server; those in QEMU's and nbd-server's manuals are."""
     return bool(_EXPORT.fullmatch(text))
 
 
 def is_rbd_name(text: str) -> bool:
-    """Return whether a text can be the name of a pool, an image or a user of Ceph's: what QEMU's options need no escapes for."""
+    """Return whether a text is a supported name of a Ceph pool, image or user: it needs no escapes in QEMU's options."""
     return bool(_RBD_NAME.fullmatch(text))
 
 
 def is_file(text: str) -> bool:
-    """Return whether a text is the path of a file on an NFS server: absolute, without ``.``, ``..`` and empty parts, in a directory."""
+    """Return whether a text is a file's path on an NFS server: absolute, in a directory, without ``.``, ``..`` and empty parts."""
     is_whole = bool(_FILE.fullmatch(text)) and not {".", ".."} & set(text.split("/"))
     is_short = len(text.encode()) <= MAX_FILE and all(len(each.encode()) <= MAX_NAME for each in text.split("/"))
     return is_whole and text.isprintable() and is_short
 
 
 def is_iqn(text: str) -> bool:
-    """Return whether a text is the name of an iSCSI target or initiator: of the forms ``iqn.``, ``eui.`` or ``naa.``."""
+    """Return whether a text is the name of an iSCSI target or initiator: ``iqn.``, ``eui.`` or ``naa.``."""
     return len(text) <= _MAX_IQN and bool(_IQN.fullmatch(text))
 
 
 def portal(text: str) -> tuple[str, int] | None:
-    """Return host and port of an iSCSI portal: ``host``, ``host:port``, ``[IPv6]`` or ``[IPv6]:port``; None: it is none of these."""
+    """Return host and port of an iSCSI portal: ``host``, ``host:port``, ``[IPv6]`` or ``[IPv6]:port``; None if invalid."""
     return _place(text, _ISCSI_PORT)
 
 
 def monitor(text: str) -> tuple[str, int] | None:
-    """Return host and port of a monitor of Ceph's, of the same forms; None: it is none."""
+    """Return host and port of a Ceph monitor in the same forms; None if invalid."""
     return _place(text, _MONITOR_PORT)
 
 
@@ -97,20 +97,20 @@ def _place(text: str, unsaid_port: int) -> tuple[str, int] | None:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Properties of one type of such disks. Sources are of what ``disks.defaulted`` returns."""
+    """Properties of one type of such disks. Sources are of ``disks.defaulted``."""
 
     endpoints: Callable[[Mapping[str, Any]], tuple[tuple[str, int], ...]]
-    """Returns hosts and ports of the servers of a valid source, any of which will do."""
+    """Returns alternative hosts and ports of a valid source's servers."""
     identity: Callable[[Mapping[str, Any]], str]
-    """Returns what is the same of two sources, which need not be valid, that are surely one, as words; empty where no server is named."""
+    """Returns a text that is equal for two sources, even invalid ones, only if they are the same disk; empty without a server."""
     unsaid: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of a source that says nothing of them."""
+    """Default fields of a source."""
     login_keys: Mapping[str, str] = field(default_factory=dict)
-    """Files of a login in the pod, by the keys of the Secret in ``secretRef``; empty: the type has none."""
+    """Files of a login in the pod, by the keys of the Secret in ``secretRef``; empty: no login."""
     has_tls: bool = False
-    """True: ``tlsSecretRef`` is one of its fields."""
+    """Whether it supports ``tlsSecretRef``."""
     copies: bool = False
-    """True: QEMU's driver copies what the guest writes."""
+    """Whether QEMU's driver copies what the guest writes."""
 
 
 def _of_nbd(source: Mapping[str, Any]) -> str:
@@ -134,7 +134,7 @@ def _of_rbd(source: Mapping[str, Any]) -> str:
 
 
 def _same_host(host: object) -> str:
-    """Return the one form of a host's name or address."""
+    """Return a host's name or address in a normalized form."""
     try:
         found = ipaddress.ip_address(str(host))
     except ValueError:
@@ -159,11 +159,11 @@ KINDS: Final[Mapping[str, Kind]] = {
         copies=True,
     ),
 }
-"""Types of such disks. Their content is raw, whatever its first bytes say: guessing would let a guest name files and servers to QEMU."""
+"""Types of such disks. Their format is always raw: with detection, a guest could make QEMU open other files and servers."""
 
 
 def kind_of(disk: Mapping[str, Any]) -> Kind | None:
-    """Return what the type of a disk is; None: QEMU does not reach it over the network."""
+    """Return the kind of a disk; None: QEMU does not reach it over the network."""
     return KINDS.get(str(disk.get("type")))
 
 
@@ -173,19 +173,19 @@ def is_network(disk: Mapping[str, Any]) -> bool:
 
 
 def is_copied(disk: Mapping[str, Any]) -> bool:
-    """Return whether QEMU copies what the guest writes to a disk; ``disk`` is of what ``disks.defaulted`` returns."""
+    """Return whether QEMU copies what the guest writes to a disk of ``disks.defaulted``."""
     kind = kind_of(disk)
     return kind is not None and kind.copies and not disk["readOnly"]
 
 
 def endpoints(disk: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
-    """Return hosts and ports of the servers of a disk, any of which will do; ``disk`` is of what ``disks.defaulted`` returns, and valid."""
+    """Return alternative hosts and ports of a disk's servers; ``disk`` is valid and of ``disks.defaulted``."""
     kind = kind_of(disk)
     return () if kind is None else kind.endpoints(disk.get("source") or {})
 
 
 def login_secret(disk: Mapping[str, Any]) -> str:
-    """Return the Secret by which QEMU logs in to the server of a disk; empty where it needs none."""
+    """Return the Secret for QEMU's login to a disk's server; empty: none."""
     return _secret(disk, "secretRef") if login_keys(disk) else ""
 
 
@@ -196,7 +196,7 @@ def login_keys(disk: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def tls_secret(disk: Mapping[str, Any]) -> str:
-    """Return the Secret with certificates for TLS with the server of a disk; empty where there is no TLS."""
+    """Return the Secret with certificates for TLS with a disk's server; empty without TLS."""
     kind = kind_of(disk)
     return _secret(disk, "tlsSecretRef") if kind is not None and kind.has_tls else ""
 
@@ -206,14 +206,14 @@ def _secret(disk: Mapping[str, Any], reference: str) -> str:
 
 
 def secret_of(disk: Mapping[str, Any]) -> str:
-    """Return the Secret that a disk's pod mounts for it; empty for none."""
+    """Return the Secret that the pod mounts for a disk; empty for none."""
     return login_secret(disk) or tls_secret(disk)
 
 
 def identity(disk: Mapping[str, Any]) -> str:
-    """Return what is the same of two disks that are surely one, as words; empty for a disk of another kind or without a server.
+    """Return a text that is equal for two disks only if they are the same; empty for other disks or without a server.
 
-    One server has several names and addresses, so two disks that are one may have different ones.
+    A server may have several names and addresses, so the same disk may have different texts.
     """
     kind = kind_of(disk)
     return "" if kind is None else kind.identity(disk.get("source") or {})

@@ -1,4 +1,4 @@
-"""Disks that a storage plugin sets up on the node: their type, and the words between virt-handler and virt-launcher about them. Pure."""
+"""Disks that a storage plugin sets up on the node: type, and data from virt-handler to virt-launcher. Pure."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from apiserver.apis.virt.hardware.given import Domain
 from apiserver.apis.virt.places import layout
 
 PLUGIN: Final = "Plugin"
-"""Type of such disks. Their content is raw, whatever its first bytes say, as that of disks over the network."""
+"""Type of such disks. Their format is always raw, as for network disks."""
 Protocol = Literal["nbd", "file"]
 """``nbd``: QEMU connects to an NBD server at a unix socket; ``file``: it opens a raw image."""
 PROTOCOLS: Final = get_args(Protocol)
 SOCKET: Final = "nbd.sock"
 IMAGE: Final = "disk.img"
-"""Names of what a plugin may put into the directory of a disk."""
+"""Files that a plugin may put into a disk's directory."""
 SERVED: Final = "served"
-"""Field of a disk's source that virt-handler adds for virt-launcher: what the plugin answered. No object of the API has it."""
+"""Field in a disk's source with the plugin's answer, from virt-handler to virt-launcher. Objects of the API never have it."""
 MAX_SIZE: Final = 1 << 50
-"""Bytes of a disk: more than any hypervisor test has seen, and less than what overflows somewhere."""
+"""Maximum bytes of a disk, far below an overflow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,9 @@ class Served:
     size: int
     """Bytes of the disk."""
     export: str = ""
-    """Of ``nbd``: the name of what the server exports."""
+    """Of ``nbd``: the name of the export."""
     live_migration: bool = False
-    """On every node the plugin serves the same content, on two nodes at once while a guest moves between them."""
+    """Whether the plugin serves the same content on all nodes, and on two nodes at once during a migration."""
 
 
 def is_plugin(disk: Mapping[str, Any]) -> bool:
@@ -45,15 +45,15 @@ def is_plugin(disk: Mapping[str, Any]) -> bool:
 
 
 def plugin_of(disk: Mapping[str, Any]) -> str:
-    """Return the plugin that sets up a disk; empty for other disks."""
+    """Return the plugin of a disk; empty for other disks."""
     return str((disk.get("source") or {}).get("plugin") or "") if is_plugin(disk) else ""
 
 
 def size_limit_bytes(disk: Mapping[str, Any]) -> int:
-    """Return the bytes that an image file of a plugin may have; 0: none may be put into the pod.
+    """Return the maximum bytes of a plugin's image file; 0: none may be put into the pod.
 
     Raises:
-        ValueError: what is given is no quantity.
+        ValueError: it is not a quantity.
     """
     limit = (disk.get("source") or {}).get("sizeLimit") if is_plugin(disk) else None
     return 0 if limit is None else quantity.parse(str(limit)).bytes
@@ -65,14 +65,14 @@ def directory(name: str) -> str:
 
 
 def path(name: str, protocol: Protocol) -> str:
-    """Return where in the pod a disk is."""
+    """Return a disk's path in the pod."""
     return f"{directory(name)}/{SOCKET if protocol == 'nbd' else IMAGE}"
 
 
 def with_served(domain: Domain, served: Mapping[str, Served]) -> Object:
-    """Return ``spec.domain`` for virt-launcher: with what plugins answered, by the disk's name, in place of what they were asked.
+    """Return ``spec.domain`` for virt-launcher: with the plugins' answers, by disk name, in place of their requests.
 
-    ``domain`` is of what ``devices.defaulted`` wrote: its disks have names.
+    ``domain`` is of ``devices.defaulted``, so its disks have names.
     """
     if not served:
         return dict(domain)
@@ -88,7 +88,7 @@ def _with_served(disk: Object, found: Served | None) -> Object:
 
 
 def served(disk: Mapping[str, Any]) -> Served | None:
-    """Return what the plugin of a disk answered, as :func:`with_served` wrote it; None: nothing that makes sense."""
+    """Return the plugin's answer that :func:`with_served` wrote; None if it is missing or invalid."""
     said = (disk.get("source") or {}).get(SERVED)
     if not is_plugin(disk) or not isinstance(said, Mapping):
         return None

@@ -22,6 +22,6 @@ def defaulted(domain: Domain) -> Object | None:
 
 
 def slots(domain: Domain) -> int:
-    """Return how many devices of clients there can be at a time."""
+    """Return the maximum number of devices of clients at a time."""
     devices = defaulted(domain)
     return int(devices["slots"]) if devices is not None else 0

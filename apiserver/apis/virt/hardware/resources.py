@@ -1,4 +1,4 @@
-"""Shares of the node: ``resources``. What QEMU and libvirt need beside the guest's memory is not in them."""
+"""Shares of the node: ``resources``, without the overhead of QEMU and libvirt."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from apiserver.apis.virt.hardware import cpu, memory
 from apiserver.apis.virt.hardware.given import Domain
 
 CPU_REQUEST_MILLI: Final = 100
-"""Requested for each processor: guests are idle most of the time."""
+"""Requested per processor, because guests are idle most of the time."""
 
 
 def cpu_request(domain: Domain) -> int:
-    """Return thousandths of a processor that are requested.
+    """Return the CPU request in thousandths.
 
     Raises:
-        ValueError: what is given is no quantity. So do all functions here.
+        ValueError: it is not a quantity. Applies to all functions here.
     """
     if cpu.is_dedicated(domain):
         return cpu.dedicated(domain) * 1000
@@ -30,9 +30,9 @@ def cpu_request(domain: Domain) -> int:
 
 
 def cpu_limit(domain: Domain) -> int:
-    """Return thousandths of a processor that may be used at most; 0: there is no limit.
+    """Return the CPU limit in thousandths; 0: none.
 
-    QEMU's threads for disks, network and migrations run beside those of the processors, so that the number of these would be too little.
+    The number of processors would be too small a default, because QEMU has further threads for disks, network and migrations.
     """
     if cpu.is_dedicated(domain):
         return cpu.dedicated(domain) * 1000
@@ -41,25 +41,25 @@ def cpu_limit(domain: Domain) -> int:
 
 
 def memory_request(domain: Domain) -> int:
-    """Return the bytes that are requested for the guest's memory."""
+    """Return the memory request in bytes."""
     asked = said(domain, "requests", "memory")
     return memory.guest_bytes(domain) if asked is None else asked.bytes
 
 
 def memory_limit(domain: Domain) -> int:
-    """Return the bytes that the guest's memory may take: all of it, whatever was requested."""
+    """Return the memory limit in bytes: at least all of the guest's memory."""
     limit = said(domain, "limits", "memory")
     return max(memory.guest_bytes(domain), memory_request(domain)) if limit is None else limit.bytes
 
 
 def said(domain: Domain, which: str, name: str) -> Quantity | None:
-    """Return ``resources.<which>.<name>`` where it is given."""
+    """Return the specified ``resources.<which>.<name>``, or None."""
     given = ((domain.get("resources") or {}).get(which) or {}).get(name)
     return None if given is None else quantity.parse(str(given))
 
 
 def compared(domain: Domain) -> Object:
-    """Return what is given in one way of writing: for comparisons."""
+    """Return the specified resources in a normalized form, for comparisons."""
     return {
         f"{which}.{name}": amount
         for which in ("requests", "limits")

@@ -13,30 +13,30 @@ Type = Literal["vga", "bochs", "virtio", "none"]
 TYPES: Final = get_args(Type)
 
 WITH_VRAM: Final = ("vga", "bochs")
-"""Types of cards with memory of a size that can be chosen."""
+"""Types of cards with memory of configurable size."""
 VRAM: Final = "16Mi"
 MIN_VRAM: Final = quantity.parse("4Mi")
 MAX_VRAM: Final = quantity.parse("256Mi")
 MAX_HEADS: Final = 4
 VIRTIO_BYTES: Final = 264 << 20
-"""Upper bound of what QEMU keeps for a virtio card: the guest's pictures (``max_hostmem`` of virtio-gpu), and 8 MiB for text modes."""
+"""Upper bound of QEMU's memory for a virtio card: the guest's images (``max_hostmem`` of virtio-gpu), and 8 MiB for text modes."""
 
 
 def defaulted(domain: Domain) -> Object:
-    """Return ``devices.video`` with ``type``; a card where there is a display."""
+    """Return ``devices.video`` with ``type``; by default a card if there is a display."""
     return {"type": "vga" if graphics.defaulted(domain) else "none", **(given.device(domain, "video") or {})}
 
 
 def compared(domain: Domain) -> Object:
-    """Return :func:`defaulted` with the memory in bytes: for comparisons."""
+    """Return :func:`defaulted` with the memory in bytes, for comparisons."""
     return {"heads": 1, **defaulted(domain), "vram": vram_bytes(domain)}
 
 
 def vram_bytes(domain: Domain) -> int:
-    """Return the memory of a card that has memory of its own, else 0.
+    """Return the card's own memory in bytes; 0 without any.
 
     Raises:
-        ValueError: what is given is no quantity.
+        ValueError: it is not a quantity.
     """
     video = defaulted(domain)
     return quantity.parse(str(video.get("vram", VRAM))).bytes if video["type"] in WITH_VRAM else 0

@@ -15,6 +15,6 @@ ACTIONS: Final = get_args(Action)
 
 
 def defaulted(domain: Domain) -> Object | None:
-    """Return ``devices.watchdog`` with ``model`` and ``action``; None where nothing is said."""
+    """Return ``devices.watchdog`` with ``model`` and ``action``; None if not specified."""
     said = given.device(domain, "watchdog")
     return None if said is None else {"model": "i6300esb", "action": "reset", **said}

@@ -1,7 +1,7 @@
-"""Forms of what a status names: uids, addresses, one line or word of text. Pure.
+"""Forms of values in a status: uids, addresses, one line or word of text. Pure.
 
-Each function returns what is wrong, an empty list when nothing is; as in :mod:`apiserver.apis.meta.names`, a text of absurd length is told
-only that.
+Each function returns what is wrong, or an empty list. As in :mod:`apiserver.apis.meta.names`, a text of excessive length gets only that
+error.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from apiserver.apis.virt.places import network
 
 MAX_UID: Final = 63
 MAX_MESSAGE: Final = 8 << 10
-"""Bytes of a message for people: the names of all claims that a machine can name fit into it."""
+"""Bytes of a message for users: the names of all claims of a machine fit."""
 MAX_REASON: Final = 256
 MAX_WORDS: Final = 256
 MAX_MOMENT: Final = 40
-"""Of an RFC 3339 time, whose fraction of a second may have any number of digits."""
+"""For an RFC 3339 time, whose fraction of a second may have any number of digits."""
 MAX_PORT: Final = 65535
 _MAX_ADDRESS: Final = 45
-"""Of an IPv6 address as text (RFC 4291, 2.2)."""
+"""For an IPv6 address as text (RFC 4291, 2.2)."""
 _MAX_HOST_PORT: Final = _MAX_ADDRESS + len("[]:65535")
 
 _NOBODYS: Final = tuple(
@@ -32,16 +32,16 @@ _NOBODYS: Final = tuple(
             "100.100.100.200/32",  # metadata of Alibaba Cloud
             "168.63.129.16/32",  # of Azure
             "192.0.0.192/32",  # of Oracle Cloud
-            "fd00:ec2::/32",  # of AWS, with its other services of each machine
+            "fd00:ec2::/32",  # of AWS, with further services for each machine
             "fd20:ce::/32",  # of Google Cloud
-            "64:ff9b::/96",  # the rest are IPv4 addresses in disguise
+            "64:ff9b::/96",  # the rest are mapped IPv4 addresses
             "64:ff9b:1::/48",
             "2002::/16",
             "2001::/32",
         ),
     )
 )
-"""Networks of which no pod has an address, beside those that :mod:`ipaddress` knows: 169.254.169.254 is of the link."""
+"""Networks without pod addresses, besides those in :mod:`ipaddress`: 169.254.169.254 is link-local."""
 
 _NO_PODS: Final = "must be an address that a pod can have: none of a node or link, of a group, or of a cloud's metadata"
 
@@ -54,60 +54,60 @@ _HOST_PORT: Final = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<four>[0-9.]+
 
 
 def uid_errors(text: str) -> list[str]:
-    """Check a uid against what Kubernetes gives: a UUID, or the hash of a static pod's manifest; part of paths on nodes."""
+    """Check a uid as given by Kubernetes, which becomes part of paths on nodes: a UUID, or the hash of a static pod's manifest."""
     if len(text) > MAX_UID:
         return [f"must be no more than {MAX_UID} bytes"]
     return [] if _UID.fullmatch(text) else ["must be a uid: alphanumeric characters and '-', beginning with an alphanumeric character"]
 
 
 def ip_errors(text: str) -> list[str]:
-    """Check an address against IPv4 and IPv6, without a zone."""
+    """Check that a text is an IPv4 or IPv6 address without a zone."""
     return [] if ip(text) is not None else ["must be an IP address such as 10.9.8.7 or 2001:db8::ffff"]
 
 
 def pod_ip_errors(text: str) -> list[str]:
-    """Check the address of a pod, to which others connect, against those that a pod can have."""
+    """Check that an address, to which other components connect, can be a pod's."""
     if found := ip_errors(text):
         return found
     return [] if pod_ip(text) is not None else [_NO_PODS]
 
 
 def mac_errors(text: str) -> list[str]:
-    """Check an Ethernet address against its form."""
+    """Check the form of a MAC address."""
     return [] if MAC.fullmatch(text) else [f"must be six pairs of hexadecimal digits such as {network.EXAMPLE_MAC}"]
 
 
 def host_port_errors(text: str) -> list[str]:
-    """Check the address of a server in a pod against ``host:port``, where the host is an IP address."""
+    """Check the address of a server in a pod: ``host:port`` with an IP address."""
     if (found := host_port(text)) is None:
         return ["must be an IP address and a port such as 10.9.8.7:8445 or [2001:db8::ffff]:8445"]
     return [] if pod_ip(str(found[0])) is not None else [_NO_PODS]
 
 
 def reason_errors(text: str) -> list[str]:
-    """Check a condition's reason against the rule of ``metav1.Condition``."""
+    """Check a condition's reason by the rule of ``metav1.Condition``."""
     if len(text) > MAX_REASON:
         return [f"must be no more than {MAX_REASON} bytes"]
     return [] if _REASON.fullmatch(text) else ["must be one word such as PodNotRunning: letters, digits, '_', ',' and ':'"]
 
 
 def message_errors(text: str) -> list[str]:
-    """Check a text for people against its bounds: what hypervisors and guests said may be in it, and terminals show it."""
+    """Check the limits of a text for users, because it may contain text from hypervisors and guests, and terminals show it."""
     return _text_errors(text, MAX_MESSAGE, "\n\t")
 
 
 def words_errors(text: str) -> list[str]:
-    """Check a few words of a hypervisor against their bounds."""
+    """Check the limits of a few words from a hypervisor."""
     return _text_errors(text, MAX_WORDS, "")
 
 
 def moment_errors(text: str) -> list[str]:
-    """Check an RFC 3339 time, which the schema has seen to be one, against its length."""
+    """Check the length of an RFC 3339 time; the schema has checked its form."""
     return [f"must be no more than {MAX_MOMENT} bytes"] if len(text) > MAX_MOMENT else []
 
 
 def ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Return the address that a text names; None if it is none."""
+    """Return the IP address in a text, or None."""
     if len(text) > _MAX_ADDRESS or "%" in text:
         return None
     try:
@@ -117,9 +117,9 @@ def ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def pod_ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Return the address that a text names, if a pod can have it; None for those of node, link, groups, and clouds' metadata.
+    """Return the IP address in a text if it can be a pod's; None for those of nodes, links, groups and cloud metadata.
 
-    A kubelet says which address its pod has, and a guest which its interface has. Both may be in a stranger's hands.
+    The text comes from a kubelet or a guest, and either may be compromised.
     """
     found = ip(text)
     if found is None or (isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None):
@@ -129,7 +129,7 @@ def pod_ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def host_port(text: str) -> tuple[ipaddress.IPv4Address | ipaddress.IPv6Address, int] | None:
-    """Return host and port that a text names; None if it names none, or a host by name."""
+    """Return the host and port in a text; None if it has neither or a host name."""
     match = _HOST_PORT.fullmatch(text) if len(text) <= _MAX_HOST_PORT else None
     if match is None:
         return None

@@ -1,4 +1,4 @@
-"""Labels, annotations, finalizers and names of objects that more than one process reads."""
+"""Labels, annotations, finalizers and names of objects that several processes read."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ CREATED_BY_LABEL: Final = "kubevirt.io/created-by"
 MIGRATION_LABEL: Final = "kubevirt.io/migration-uid"
 """On the target pod of a live migration: the uid of the Migration."""
 POD_LABELS: Final = (COMPONENT_LABEL, VM_NAME_LABEL, CREATED_BY_LABEL, MIGRATION_LABEL)
-"""On a launcher pod those that are ours; all others are the machine's own."""
+"""Our labels on a launcher pod; all others are the machine's."""
 WORKLOAD_UPDATE_LABEL: Final = "kubevirt.io/workload-update"
-"""On a Migration that virt-controller made because of an upgrade of the chart: ten characters that stand for virt-launcher's image."""
+"""On a Migration made for a chart upgrade: ten characters that identify virt-launcher's image."""
 ATTEMPT_ANNOTATION: Final = "kubevirt.io/attempt"
 SPEC_ANNOTATION: Final = "kubevirt.io/spec-hash"
-"""On a launcher pod: a hash of the fields of the machine's spec that the pod and its domain are made from."""
+"""On a launcher pod: a hash of the spec's fields that determine pod and domain."""
 GUEST_RUNNING_GATE: Final = "kubevirt.io/guest-running"
-"""Type of a launcher pod's condition, and of the readiness gate that waits for it: the machine's guest runs in this very pod."""
+"""Type of a launcher pod's condition and readiness gate: the machine's guest runs in this pod."""
 
 VM_FINALIZER: Final = "kubevirt.io/virtual-machine"
 MIGRATION_FINALIZER: Final = "kubevirt.io/migration"
 
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 HOSTNAME_SELECTOR: Final = "kubevirt.io/hostname"
-"""Accepted in every nodeSelector of ours and translated to the label that each kubelet sets, ``kubernetes.io/hostname``."""
+"""Accepted in our nodeSelectors and translated to the label that each kubelet sets, ``kubernetes.io/hostname``."""
 
 KVM_RESOURCE: Final = "devices.kubevirt.io/kvm"
 TUN_RESOURCE: Final = "devices.kubevirt.io/tun"
@@ -42,35 +42,35 @@ MACVTAP_RESOURCE: Final = "devices.kubevirt.io/macvtap"
 VHOST_VSOCK_RESOURCE: Final = "devices.kubevirt.io/vhost-vsock"
 
 CPU_MODEL_LABELS: Final = "cpu-model.node.kubevirt.io/"
-"""Prefix of labels on a Node, by the name of each CPU model of libvirt that guests with KVM can have there. The value is ``true``."""
+"""Prefix of a Node's labels for libvirt's CPU models that KVM guests can use there. The value is ``true``."""
 CPU_FEATURE_LABELS: Final = "cpu-feature.node.kubevirt.io/"
-"""The same by the name of each feature."""
+"""The same for CPU features."""
 HOST_MODEL_LABELS: Final = "host-model-cpu.node.kubevirt.io/"
-"""The same by the one model that libvirt takes there for ``host-model``."""
+"""The same for the model that libvirt uses for ``host-model`` there."""
 HOST_MODEL_FEATURE_LABELS: Final = "host-model-required-features.node.kubevirt.io/"
-"""The same by each feature that ``host-model`` has there beyond that model."""
+"""The same for the features of ``host-model`` beyond that model."""
 CPU_LABELS: Final = (CPU_MODEL_LABELS, CPU_FEATURE_LABELS, HOST_MODEL_LABELS, HOST_MODEL_FEATURE_LABELS)
-"""Prefixes of the labels that virt-handler writes onto its Node, the only ones that it may write."""
+"""Prefixes of the labels that virt-handler writes on its Node, the only ones it may write."""
 
 HANDLER_SIGNER: Final = f"{GROUP}/{HANDLER}"
-"""``spec.signerName`` of the CertificateSigningRequests of virt-handlers; virt-controller signs them."""
+"""``spec.signerName`` of virt-handlers' CertificateSigningRequests; virt-controller signs them."""
 HANDLER_USAGES: Final = ("digital signature", "server auth", "client auth")
 """``spec.usages`` of these requests."""
 NODE_CLAIM: Final = "authentication.kubernetes.io/node-name"
-"""Key of a user's extra under which kube-apiserver passes on the node that a service account's token is bound to (KEP-4193)."""
+"""Key in a user's extra with the node of a service account token (KEP-4193)."""
 NODE_UID_CLAIM: Final = "authentication.kubernetes.io/node-uid"
-"""The same for the uid that its Node had when the token was made."""
+"""The same for the uid of this Node when the token was made."""
 
 CONTAINER: Final = "compute"
-"""The container of a launcher pod that holds virt-launcher, libvirtd and QEMU."""
+"""The container of a launcher pod with virt-launcher, libvirtd and QEMU."""
 
 
 _HANDLER_DOMAIN: Final = f".{HANDLER}"
 _MAX_NODE_NAME: Final = 240
-"""With the domain, what a server name may have: 253 characters (RFC 1035, 2.3.4)."""
+"""With the domain, a server name may have 253 characters (RFC 1035, 2.3.4)."""
 _LABEL: Final = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 _NODE: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
-"""RFC 1123, with labels of at most 63 characters. Kubernetes does not bound those of a node's name, but TLS libraries do."""
+"""RFC 1123, with labels of at most 63 characters: Kubernetes does not limit those of node names, but TLS libraries do."""
 
 
 def _suffix(*parts: str) -> str:
@@ -79,7 +79,7 @@ def _suffix(*parts: str) -> str:
 
 
 def launcher_pod_name(vm_name: str, vm_uid: str, attempt: int) -> str:
-    """Return the one name the pod of this start attempt can have: whoever creates it second gets AlreadyExists."""
+    """Return the pod's name for this attempt. It is unique, so a second creation fails with AlreadyExists."""
     return f"virt-launcher-{vm_name}-{_suffix(vm_uid, str(attempt))}"
 
 
@@ -89,25 +89,25 @@ def handler_username(namespace: str) -> str:
 
 
 def handler_lease(node: str) -> str:
-    """Return the name of the Lease that virt-handler of a node renews: its sign of life."""
+    """Return the name of the Lease that virt-handler of a node renews."""
     return f"{HANDLER}-{node}"
 
 
 def node_lease_namespace(namespace: str) -> str:
-    """Return the namespace of virt-handlers' Leases, beside that of the installation: who may write them writes nothing else."""
+    """Return the separate namespace of virt-handlers' Leases, so that write access to them covers nothing else."""
     return f"{namespace}-node-lease"
 
 
 def target_pod_name(vm_name: str, migration_uid: str) -> str:
-    """Return the one name that the target pod of an attempt of a Migration can have; the uid is the attempt's."""
+    """Return the unique name of a migration attempt's target pod; the uid is the attempt's."""
     return f"virt-launcher-{vm_name}-{_suffix(migration_uid, 'target')}"
 
 
 def handler_server_name(node: str) -> str:
-    """Return the name in the certificate of virt-handler of a node, by which others verify whom they dialled: ``<node>.virt-handler``.
+    """Return the server name in the certificate of a node's virt-handler: ``<node>.virt-handler``.
 
     Raises:
-        ValueError: the name of the node fits into no certificate.
+        ValueError: the node's name does not fit into a certificate.
     """
     if len(node) > _MAX_NODE_NAME or not _NODE.fullmatch(node):
         raise ValueError(
@@ -118,6 +118,6 @@ def handler_server_name(node: str) -> str:
 
 
 def node_of_server_name(name: str) -> str:
-    """Return the node whose virt-handler has this name in its certificate; empty if it is no such name."""
+    """Return the node in a virt-handler's server name; empty if it is not one."""
     node = name.removesuffix(_HANDLER_DOMAIN)
     return node if node != name and len(node) <= _MAX_NODE_NAME and _NODE.fullmatch(node) else ""

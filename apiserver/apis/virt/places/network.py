@@ -1,14 +1,14 @@
-"""Networks of a launcher pod: names and addresses on which virt-handler, virt-launcher and virt-api agree. Pure.
+"""Networks of a launcher pod: names and addresses shared by virt-handler, virt-launcher and virt-api. Pure.
 
-The pod's own, with a masqueraded guest; :data:`BRIDGED_SERVER` and what is named likewise are of a guest in the pod's place
+They are for the pod's own network with a masqueraded guest. :data:`BRIDGED_SERVER` and similar names are for a guest in the pod's place
 (``handler.network.bridged``). Those of further networks are in ``attachments``.
 
 ::
 
     guest ── tap0 ── bridge k6t-eth0 (10.0.2.1, fd10:0:2::1, fixed MAC) ── masquerade out, dnat in ── eth0 (the pod's addresses)
 
-virt-handler makes bridge, taps and filters from outside, virt-launcher answers the guest's DHCP on the bridge and what it asks by IPv6 on a
-tap of its own, and virt-api refuses MAC addresses that a guest cannot have.
+virt-handler makes bridge, taps and filters from outside. virt-launcher answers the guest's DHCP on the bridge, and IPv6 requests on a
+separate tap. virt-api refuses MAC addresses that are not valid for a guest.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ from collections.abc import Set
 from typing import Final
 
 UPLINK: Final = "eth0"
-"""The name that every CNI plugin gives to the pod's interface."""
+"""The name of a pod's interface with all CNI plugins."""
 BRIDGE: Final = "k6t-eth0"
 TAP: Final = "tap0"
 BRIDGE_MAC: Final = "02:00:00:00:00:01"
-"""The guest's gateway. Fixed, because after a live migration the guest goes on talking to the address it has learnt."""
+"""The guest's gateway. Fixed, because after a live migration the guest still uses the address it has learnt."""
 MACVTAP_INDEX: Final = 1_000_000
-"""Index of a link that is a guest's macvtap, less the minor number of its character device: libvirt looks for /dev/tap<index>."""
+"""A macvtap's link index minus the minor number of its character device: libvirt opens /dev/tap<index>."""
 MACVTAP_HOLDER: Final = "kvhold"
-"""Of links that take minor numbers for a moment."""
+"""Name prefix of links that occupy minor numbers for a moment."""
 TAP_MAC: Final = "02:00:00:00:00:02"
-"""The tap of the guest's card: the end that the pod has."""
+"""The pod's end of the guest's tap."""
 GATEWAY: Final = "10.0.2.1"
 GUEST: Final = "10.0.2.2"
 PREFIX: Final = 24
 NETMASK: Final = "255.255.255.0"
 BROADCAST: Final = "10.0.2.255"
 BRIDGED_SERVER: Final = "169.254.75.1"
-"""Of virt-launcher's DHCP server where the guest has the pod's own address (RFC 3927: no network's)."""
+"""Address of virt-launcher's DHCP server if the guest has the pod's own address (RFC 3927: in no network)."""
 GATEWAY6: Final = "fd10:0:2::1"
 GUEST6: Final = "fd10:0:2::2"
-"""Unique local addresses (RFC 4193), the guest's way out where the pod has IPv6."""
+"""Unique local addresses (RFC 4193) for the guest if the pod has IPv6."""
 ROUTER6: Final = "fe80::1"
-"""By which the guest knows its gateway; virt-launcher speaks for it."""
+"""The guest's IPv6 gateway, for which virt-launcher answers."""
 BRIDGED_ROUTER6: Final = "fe80::a9fe:4b01"
-"""Link-local address from which virt-launcher speaks to a guest that has the pod's own address, as :data:`BRIDGED_SERVER` is for IPv4."""
+"""Link-local address of virt-launcher for a guest with the pod's own address, like :data:`BRIDGED_SERVER` for IPv4."""
 CONTROL_TAP: Final = "tap-ipv6"
-"""Of virt-launcher: what the guest asks of its router and of DHCPv6 comes out of it, and what goes in comes to the guest alone."""
+"""virt-launcher's tap: it receives the guest's router requests and DHCPv6, and what is written reaches only the guest."""
 DHCP6_SERVERS: Final = "ff02::1:2"
 DHCP6_SERVER_PORT: Final = 547
 DHCP6_CLIENT_PORT: Final = 546
@@ -61,27 +61,27 @@ _GROUP_BIT: Final = 0x01
 
 
 def normal_mac(mac: str) -> str:
-    """Return a MAC address in lower case with colons, whichever of the two usual notations it has; what is none is returned likewise."""
+    """Return a MAC address in lower case with colons, from either usual notation; other texts are treated alike."""
     return mac.lower().replace("-", ":")
 
 
 def link_local(mac: str) -> str:
-    """Return the IPv6 address that follows from a MAC address on every link (RFC 4291, appendix A)."""
+    """Return the link-local IPv6 address of a MAC address (RFC 4291, appendix A)."""
     octets = bytearray.fromhex(normal_mac(mac).replace(":", ""))
     octets[0] ^= 0x02
     return str(ipaddress.IPv6Address(b"\xfe\x80" + bytes(6) + octets[:3] + b"\xff\xfe" + octets[3:]))
 
 
 def is_mac(text: str) -> bool:
-    """Return whether a text is a MAC address in one of the two usual notations."""
+    """Return whether a text is a MAC address in either usual notation."""
     return _MAC.fullmatch(normal_mac(text)) is not None
 
 
 def derived_mac(seed: str, name: str, reserved: Set[str] = RESERVED_MACS) -> str:
-    """Return the MAC address that always follows from a seed and the name of what has it.
+    """Return a MAC address derived from a seed and a name.
 
-    A guest's follows from the machine's uid and the interface's name, the same in every pod; that of a link beside it, which is another
-    one, from the guest's and what the link is. No address is one that is reserved.
+    A guest's address is derived from the machine's uid and the interface's name, so it is the same in each pod. The address of its other
+    links is derived from the guest's address. Reserved addresses are avoided.
     """
     digest = hashlib.sha256(f"{seed}\0{name}".encode()).digest()
     while (derived := _mac_of(digest)) in reserved:
@@ -94,10 +94,10 @@ def _mac_of(digest: bytes) -> str:
 
 
 def mac_problem(mac: str) -> str:
-    """Return what keeps a guest from having this MAC address, or an empty string.
+    """Return why a guest cannot have this MAC address, or an empty string.
 
-    A guest with the bridge's address would take what is meant for its gateway; a source address with the group bit is against
-    IEEE 802, section 8.2.
+    With the bridge's address, a guest would receive packets for its gateway; a source address with the group bit violates IEEE 802, section
+    8.2.
     """
     if not is_mac(mac):
         return f"must be six pairs of hexadecimal digits such as {EXAMPLE_MAC}"

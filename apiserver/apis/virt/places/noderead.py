@@ -1,7 +1,7 @@
-"""Reads of a machine from the node that it runs on: the names that virt-api, virt-handler and virt-launcher agree on.
+"""Reads of a machine from its node: names shared by virt-api, virt-handler and virt-launcher.
 
 ``GET …/virtualmachines/NAME/guestinfo`` goes from virt-api to virt-handler of the machine's node, at ``streams.handler_path`` over mTLS,
-and from there to virt-launcher, by ``launcher.protocol``'s ``Read``. virt-handler answers with a JSON object.
+and from there to virt-launcher as ``launcher.protocol``'s ``Read``. virt-handler answers with a JSON object.
 """
 
 from __future__ import annotations
@@ -9,6 +9,6 @@ from __future__ import annotations
 from typing import Final
 
 MAX_BYTES: Final = 1 << 20
-"""Of virt-handler's answer: virt-launcher says less."""
+"""Maximum bytes of virt-handler's answer; virt-launcher's limit is smaller."""
 SECONDS: Final = 35.0
-"""Time-out of virt-api's request to virt-handler, which waits less for virt-launcher."""
+"""Timeout of virt-api's request; virt-handler's own timeout is shorter."""

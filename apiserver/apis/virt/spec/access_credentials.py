@@ -1,4 +1,4 @@
-"""``spec.accessCredentials`` as plain JSON: the Secret of each, and the way in which it comes to the guest. Pure."""
+"""``spec.accessCredentials`` as plain JSON: Secrets and propagation methods. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GUEST_AGENT: Final = "qemuGuestAgent"
 METHODS: Final = (NO_CLOUD, CONFIG_DRIVE, GUEST_AGENT)
 """Fields of ``propagationMethod``."""
 DISKS: Final[Mapping[str, str]] = {NO_CLOUD: cloud_init.NO_CLOUD, CONFIG_DRIVE: cloud_init.CONFIG_DRIVE}
-"""Type of the disk that brings the keys, by method."""
+"""Type of the disk with the keys, by method."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +24,12 @@ class Credential:
 
     secret: str
     method: str
-    """The one that is set."""
+    """The method that is set."""
     users: tuple[str, ...]
 
 
 def of(spec: Mapping[str, Any]) -> tuple[Credential, ...]:
-    """Return the elements in order, without those that name no way, which virt-api does not take."""
+    """Return the elements in order, without those that have no method, which virt-api refuses."""
     found = (_credential(each) for each in spec.get("accessCredentials") or ())
     return tuple(each for each in found if each is not None)
 

@@ -1,8 +1,8 @@
 """Further networks of a machine's pod: NetworkAttachmentDefinitions. Pure.
 
-They and the annotation are those of the Kubernetes Network Custom Resource Definition De-facto Standard, version 1.3, which Multus follows.
-An interface of the guest names one by ``network``. virt-controller writes the pod's annotation, from which the nodes' CNI plugin gives the
-pod a link with a name and a MAC address of ours, and virt-handler joins the guest to that link.
+They and the annotation follow the Kubernetes Network Custom Resource Definition De-facto Standard, version 1.3, which Multus implements. An
+interface of the guest refers to one by ``network``. virt-controller writes the pod's annotation, the node's CNI plugin gives the pod a link
+with our name and MAC address, and virt-handler joins the guest to that link.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from apiserver.apis.virt.spec.described import domain_of
 
 NETWORK_ATTACHMENT_DEFINITIONS: Final = Resource("k8s.cni.cncf.io", "v1", "network-attachment-definitions", "NetworkAttachmentDefinition")
 ANNOTATION: Final = "k8s.v1.cni.cncf.io/networks"
-"""Of a pod: the networks that it is to have beside its own."""
+"""On a pod: its further networks."""
 DEFAULT_NETWORK_ANNOTATION: Final = "v1.multus-cni.io/default-network"
-"""Of a pod: what it is to have instead of its own network. No pod of a machine has this."""
+"""On a pod: replaces its own network. Pods of machines never have it."""
 COMMON_NAMESPACE: Final = "default"
-"""Namespace whose networks pods of every namespace may have, where Multus isolates namespaces."""
+"""Namespace whose networks all pods may use if Multus isolates namespaces."""
 _DIGITS: Final = 10
-"""Of a hash, so that names of links have at most 14 characters (IFNAMSIZ is 16, its last byte a zero)."""
+"""Digits of a hash, so that link names have at most 14 characters (IFNAMSIZ is 16 with the final zero)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A network that one interface of the machine names."""
+    """A network of one interface of the machine."""
 
     position: int
-    """Of the interface in ``devices.interfaces``."""
+    """Position of the interface in ``devices.interfaces``."""
     interface: str
     """Its name."""
     namespace: str
@@ -50,7 +50,7 @@ class Attachment:
 
 
 def problem(given: str) -> str:
-    """Return what keeps a text from naming a network, or an empty string: ``NAME``, or ``default/NAME``."""
+    """Return why a text is not a network's name, ``NAME`` or ``default/NAME``, or an empty string."""
     namespace, slash, name = given.rpartition("/")
     if names.label_errors(name) or (slash and namespace != COMMON_NAMESPACE):
         return (
@@ -61,7 +61,7 @@ def problem(given: str) -> str:
 
 
 def of(vm: Mapping[str, Any]) -> tuple[Attachment, ...]:
-    """Return the networks of a machine beside its pod's own, in the order of its interfaces; what names none is left out."""
+    """Return a machine's further networks in the order of its interfaces, ignoring invalid names."""
     return tuple(_of(vm))
 
 
@@ -75,7 +75,7 @@ def _of(vm: Mapping[str, Any]) -> Iterator[Attachment]:
 
 
 def mac_address(vm_uid: str, interface: Mapping[str, Any]) -> str:
-    """Return the MAC address of an interface: the one given, where a guest may have it, else the one that follows from the machine."""
+    """Return an interface's MAC address: the given one if valid for a guest, else one derived from the machine."""
     given = interface.get("mac")
     if isinstance(given, str) and given and not network.mac_problem(given):
         return network.normal_mac(given)
@@ -83,13 +83,13 @@ def mac_address(vm_uid: str, interface: Mapping[str, Any]) -> str:
 
 
 def pod_annotations(vm: Mapping[str, Any]) -> dict[str, str]:
-    """Return the annotations of the machine's pod; none for a machine that has its pod's own network alone."""
+    """Return the annotations of the machine's pod; empty without further networks."""
     found = [{"name": each.name, "namespace": each.namespace, "interface": link(each.interface), "mac": each.mac} for each in of(vm)]
     return {ANNOTATION: json.dumps(found)} if found else {}
 
 
 def link(interface: str) -> str:
-    """Return the name of the link that the pod has for an interface: always the same, whatever other interfaces there are."""
+    """Return the pod link's name for an interface, which does not depend on other interfaces."""
     return f"net{_hash(interface)}"
 
 
@@ -99,7 +99,7 @@ def tap(interface: str) -> str:
 
 
 def bridge(interface: str) -> str:
-    """Return the name of the bridge that joins the two."""
+    """Return the name of the bridge between the two."""
     return f"k6t-{_hash(interface)}"
 
 
@@ -108,7 +108,7 @@ def _hash(interface: str) -> str:
 
 
 def excess(vm: Mapping[str, Any], pod: Mapping[str, Any]) -> list[str]:
-    """Return what the pod's annotations ask for beyond the machine's networks, in words."""
+    """Return, for messages, what the pod's annotations request beyond the machine's networks."""
     asked = (pod.get("metadata") or {}).get("annotations") or {}
     found = [f"annotation {DEFAULT_NETWORK_ANNOTATION}"] if DEFAULT_NETWORK_ANNOTATION in asked else []
     if not _named(asked.get(ANNOTATION)) <= {(each.namespace, each.name) for each in of(vm)}:
@@ -117,7 +117,7 @@ def excess(vm: Mapping[str, Any], pod: Mapping[str, Any]) -> list[str]:
 
 
 def _named(annotation: object) -> set[tuple[str, str]]:
-    """Return (namespace, name) of the networks in an annotation as this module writes it; one with empty words for anything else."""
+    """Return (namespace, name) of the networks in an annotation of this module; one with empty names for anything else."""
     if annotation is None:
         return set()
     try:

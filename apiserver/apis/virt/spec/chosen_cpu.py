@@ -1,8 +1,7 @@
-"""The CPU that virt-controller chose for a machine with KVM which names none: ``status.cpu``.
+"""The CPU that virt-controller chose for a KVM machine without one: ``status.cpu``.
 
-virt-controller writes it with the start, virt-handler passes it on as if the spec had named it, and virt-launcher says which model its
-domain got. Only what virt-launcher said (``status.domain.cpuModel``) tells what a running guest has: one that was started while an older
-virt-handler was on its node has its processor, whatever was chosen.
+virt-controller writes it with the start, virt-handler passes it on like a specified CPU, and virt-launcher reports its domain's model. Only
+that report (``status.domain.cpuModel``) shows what a running guest has: a guest started by an older virt-handler has the node's processor.
 """
 
 from __future__ import annotations
@@ -18,19 +17,19 @@ from apiserver.apis.virt.hardware.given import Domain
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A model of libvirt's, and features beside those that it has."""
+    """A model of libvirt, and further features."""
 
     model: str
     features: tuple[str, ...] = ()
 
 
 def is_to_choose(vm: Mapping[str, Any]) -> bool:
-    """Return whether the machine leaves its CPU to us: with KVM, one is chosen for it."""
+    """Return whether the machine has no CPU model: with KVM, one is chosen."""
     return not dig(vm, "spec", "domainXML") and not dig(vm, "spec", "domain", "cpu", "model")
 
 
 def chosen(vm: Mapping[str, Any]) -> Chosen | None:
-    """Return what was chosen for the newest attempt; None: nothing, or the node's own processor."""
+    """Return the CPU chosen for the newest attempt; None: none, or the node's own processor."""
     model = dig(vm, "status", "cpu", "model") or ""
     if not model or model in cpu.OF_THE_NODE or not is_to_choose(vm):
         return None
@@ -38,13 +37,13 @@ def chosen(vm: Mapping[str, Any]) -> Chosen | None:
 
 
 def running(vm: Mapping[str, Any]) -> Chosen | None:
-    """Return what was chosen if the guest runs with it."""
+    """Return the chosen CPU if the guest runs with it."""
     found = chosen(vm)
     return found if found is not None and dig(vm, "status", "domain", "cpuModel") == found.model else None
 
 
 def given(domain: Domain, found: Chosen | None) -> Domain:
-    """Return ``spec.domain`` as if its author had named what was chosen."""
+    """Return ``spec.domain`` as if the chosen CPU were specified."""
     if found is None:
         return domain
     said = domain.get("cpu") or {}

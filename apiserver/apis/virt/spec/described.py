@@ -1,4 +1,4 @@
-"""The domain that a machine describes: by ``spec.domain``, by ``spec.domainXML``, or by both."""
+"""The domain described by ``spec.domain``, ``spec.domainXML``, or both."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from apiserver.apis.virt.hardware.given import Domain
 
 
 def domain_of(vm: Mapping[str, Any]) -> Domain:
-    """Return ``spec.domain``; of a machine with XML, what the typed fields would be if they said what it means.
+    """Return ``spec.domain``; for a machine with XML, the typed fields of the same meaning.
 
-    XML that cannot be read means nothing: virt-api refuses it, and ``structure`` tells of it whoever is given it all the same.
+    Invalid XML is ignored here: virt-api refuses it, and ``structure`` reports it otherwise.
     """
     spec = vm.get("spec") or {}
     domain: Domain = spec.get("domain") or {}
@@ -27,7 +27,7 @@ def domain_of(vm: Mapping[str, Any]) -> Domain:
 
 
 def size_of(vm: Mapping[str, Any]) -> Domain:
-    """Return a domain with the processors and the memory of :func:`domain_of`: of XML those alone, which are remembered for lists."""
+    """Return a domain with only processors and memory of :func:`domain_of`; those of XML are cached for lists."""
     spec = vm.get("spec") or {}
     domain: Domain = spec.get("domain") or {}
     xml = spec.get("domainXML")

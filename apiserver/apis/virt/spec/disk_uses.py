@@ -1,16 +1,15 @@
-"""Uses of claims by machines, and which machines may have one at once. Pure.
+"""How machines use claims, and which machines may share one. Pure.
 
-A claim that a guest writes to as a disk is its machine's alone: two guests that know nothing of each other destroy a file system. Guests
-that only read share it, and so do machines that say ``shareable``, whose guests know of each other; but not the ones with the others.
+A claim that a guest writes to as a disk belongs to one machine, because two guests without coordination destroy a file system. Guests that
+only read may share it. Machines with ``shareable``, whose guests coordinate, may share it with each other, but not with readers.
 
-A claim that guests have as a shared file system is for sharing: the node's kernel, or the file system of several nodes, orders what they
-write, as among pods. It is no disk of another machine meanwhile, and keeps no other machine's firmware, since a guest that writes files may
-write those. The state of firmware and TPM is its machine's alone, in a directory of its own, of which a claim may hold many. What a guest
-may only read as files destroys nothing, and is not held.
+A claim used as a shared file system may be shared: the node's kernel or the network file system orders writes, as among pods. Meanwhile it
+cannot be another machine's disk or hold another machine's firmware state, because a guest that writes files could change those. The state
+of firmware and TPM belongs to one machine, in its own directory; a claim may hold many. Read-only file systems need no lock.
 
-A disk of a server is held like a claim, within the machine's namespace, by what is the same of two disks that are surely one. Across
-namespaces it is not: nobody has to own what they name, so a tenant could keep another one's machine off its disk. What a plugin sets up is
-not held either: two machines that say the same to it may have two disks of it, which the plugin alone knows.
+A disk of a server is locked like a claim within the machine's namespace, by a text that is equal only for the same disk. It is not locked
+across namespaces: users can name any server, so a tenant could block another's machine. Disks of plugins are not locked, because two
+machines with equal requests may get two disks, which only the plugin can tell.
 """
 
 from __future__ import annotations
@@ -25,38 +24,38 @@ from apiserver.apis.virt.hardware.given import Domain
 Use = Literal["writes", "reads", "shares"]
 WRITES: Final = "writes"
 ALONE: Final = ""
-"""In place of a group: nobody else may hold it."""
+"""In place of a group: an exclusive lock."""
 _DISK: Final = "disk"
 _FILES: Final = "files"
 _STATE: Final = "state"
 HOST: Final = "host"
-"""Kind of what is the node's, and no namespace's."""
+"""Kind of locks on the node's files, in no namespace."""
 SERVER: Final = "server"
-"""Kind of what a server has, as a namespace names it."""
+"""Kind of locks on a server's disks, within a namespace."""
 
 
 class Lock(NamedTuple):
-    """Lock that a machine holds while it has a guest."""
+    """A lock that a machine holds while it has a guest."""
 
     what: str
-    """Segments ``kind/claim`` and, of the state of firmware, ``/directory``: the claim is the second. Of a file of a node
-    ``host/node/digest``, of a disk of a server ``server/digest``."""
+    """``kind/claim``, for firmware state followed by ``/directory``. For a file of a node ``host/node/digest``, for a disk of a server
+    ``server/digest``."""
     group: str
-    """Machines of one group may hold it at once; ``ALONE``: nobody else may."""
+    """VMs of one group share the lock; with ``ALONE``, one VM holds it exclusively."""
 
 
 def uses(domain: Domain) -> dict[str, Use]:
-    """Return what the machine does with each claim that a disk of it names, by the claim's name."""
+    """Return how the machine's disks use each claim, by the claim's name."""
     return {claim: _use(each) for each in disks.defaulted(domain) if (claim := disks.claim_of(each))}
 
 
 def server_uses(domain: Domain) -> dict[str, Use]:
-    """Return what the machine does with each disk of a server, by the words that are the same for every disk that is surely this one."""
+    """Return how the machine uses each server's disk, by a text that is equal only for the same disk."""
     return {same: _use(each) for each in disks.defaulted(domain) if (same := network_disks.identity(each))}
 
 
 def locks(domain: Domain, uid: str, node: str = "") -> frozenset[Lock]:
-    """Return all locks of a machine on claims of its namespace, disks of servers and files of its node; ``uid`` is its own."""
+    """Return all locks of a machine on claims, servers' disks and files of its node; ``uid`` is the machine's."""
     return frozenset((*_locks(domain, uid), *_files_of_node(domain, node)))
 
 
@@ -67,7 +66,7 @@ def _files_of_node(domain: Domain, node: str) -> Iterator[Lock]:
 
 
 def digest(text: str) -> str:
-    """Return what stands for a path, or the words for a disk of a server, in the name of what is held, of which it is one segment."""
+    """Return one path segment that identifies a path or a server's disk in a lock."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -86,13 +85,13 @@ def _locks(domain: Domain, uid: str) -> Iterator[Lock]:
 
 
 def clash(mine: Use, theirs: Use) -> bool:
-    """Return whether two machines that do this with a claim, or a disk of a server, may not have it at once."""
+    """Return whether two machines with these uses may not share a claim or server's disk."""
     return mine != theirs or mine == WRITES
 
 
 def _use(disk: Mapping[str, Any]) -> Use:
     if disk_imports.of(disk) is not None:
-        return WRITES  # the pod does, whatever its guest does
+        return WRITES  # the pod writes, regardless of its guest
     if disk.get("shareable"):
         return "shares"
     return "reads" if disk["readOnly"] or disks.is_overlaid(disk) else WRITES

@@ -1,4 +1,4 @@
-"""Fields of a machine, and resources of its pod, that a disk of type DownwardAPI has as files: Kubernetes' names for them. Pure."""
+"""Fields of a machine and resources of its pod, as files on a DownwardAPI disk, with Kubernetes' names. Pure."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from typing import Any, Final
 from apiserver.apis.meta.objects import Object, annotations_of, labels_of, name_of, namespace_of, uid_of
 
 FIELDS: Final = ("metadata.name", "metadata.namespace", "metadata.uid", "metadata.labels", "metadata.annotations")
-"""Values of ``fieldRef.fieldPath``, beside ``metadata.labels['<key>']`` and ``metadata.annotations['<key>']``."""
+"""Values of ``fieldRef.fieldPath``, besides ``metadata.labels['<key>']`` and ``metadata.annotations['<key>']``."""
 MAX_ITEMS: Final = 64
 MANIFEST: Final = "kubectl.kubernetes.io/last-applied-configuration"
-"""The annotation with all of the machine as it was applied: it is not among ``metadata.annotations``, which are the author's own."""
+"""The annotation with the applied manifest, excluded from ``metadata.annotations`` because it contains the whole machine."""
 
 _ONE: Final = re.compile(r"metadata\.(labels|annotations)\['([^']*)'\]")
 
 
 def key_of(field: str) -> str | None:
-    """Return the key of the label or annotation that a field path names, or None."""
+    """Return the label's or annotation's key in a field path, or None."""
     match = _ONE.fullmatch(field)
     return None if match is None else match[2]
 
 
 def annotations_read(vm: Object, fields: Collection[str]) -> dict[str, str]:
-    """Return the annotations of a machine of which :func:`value` of one of these fields says anything."""
+    """Return a machine's annotations that affect :func:`value` of these fields."""
     keys = {key_of(field) for field in fields}
     whole = "metadata.annotations" in fields
     return {key: each for key, each in annotations_of(vm).items() if key in keys or (whole and key != MANIFEST)}
 
 
 def value(vm: Object, field: str) -> str:
-    """Return the text of a field of a machine; empty where there is no such label or annotation, or no such field.
+    """Return a machine's field as text; empty for a missing label, annotation or field.
 
-    Labels and annotations as a whole are lines ``key="value"`` in the order of their keys, the value quoted as in JSON.
+    All labels or annotations are lines ``key="value"`` sorted by key, with values quoted as in JSON.
     """
     match field:
         case "metadata.name":

@@ -1,7 +1,7 @@
-"""Fields of ``…/virtualmachines/NAME/guestinfo``, which a guest's agent tells, and the bounds of each. Pure.
+"""Fields of ``…/virtualmachines/NAME/guestinfo`` from the guest agent, and their limits. Pure.
 
-All of it is the guest's word: it may be false, and of any size and type. So virt-launcher bounds what the agent says, virt-handler what a
-launcher says, and virt-api what a node says, each by :func:`bounded`.
+All of it comes from the guest: it may be false, and of any size and type. So virt-launcher limits the agent's data, virt-handler the
+launcher's, and virt-api the node's, each with :func:`bounded`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MAX_INTEGER: Final = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """One line of at most so many characters."""
+    """One line of at most ``limit`` characters."""
 
     limit: int
 
@@ -34,7 +34,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A time, as RFC 3339 writes it."""
+    """An RFC 3339 time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +44,14 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """A list of at most so many."""
+    """A list of at most ``limit`` items."""
 
     limit: int
     of: Shape
 
 
 Shape = Text | Number | Moment | Address | Items | Mapping[str, Any]
-"""A mapping is an object: its fields, and the shape of each."""
+"""A mapping is an object with the shape of each field."""
 
 FIELDS: Final[Mapping[str, Shape]] = {
     "time": Moment(),
@@ -86,19 +86,19 @@ FIELDS: Final[Mapping[str, Shape]] = {
     "truncated": Items(16, Text(32)),
 }
 MAX_BYTES: Final = 180 << 10
-"""Of the whole as a JSON text that is quoted as a JSON string, as it is on its way."""
+"""Limit for all fields as JSON text inside a JSON string, as transmitted."""
 
 
 def bounded(value: object) -> Object:
-    """Return what is left of a value of any shape: fields that there are, of the right type, short and printable."""
+    """Return the valid part of any value: known fields of the right type, short and printable."""
     return _bounded(FIELDS, value) or {}
 
 
 def parse(text: str) -> Object:
-    """Return the fields in a text that somebody says is a guest's information.
+    """Return the fields in a text with a guest's information.
 
     Raises:
-        ValueError: it is no JSON object.
+        ValueError: it is not a JSON object.
     """
     try:
         found = json.loads(text)
@@ -110,9 +110,9 @@ def parse(text: str) -> Object:
 
 
 def fitted(info: Object) -> Object:
-    """Return bounded information as short as it has to be: of the longest list the second half is left out, until it is short enough.
+    """Return the information shortened to the limit: repeatedly drops the second half of the longest list.
 
-    ``truncated`` names the lists that lost something.
+    ``truncated`` names the shortened lists.
     """
     cut: set[str] = set(info.get("truncated") or ())
     while _quoted_length(info) > MAX_BYTES:
@@ -123,7 +123,7 @@ def fitted(info: Object) -> Object:
 
 
 def has_more(field: str, value: object) -> bool:
-    """Return whether the agent told more items of this list than are taken in."""
+    """Return whether the agent reported more items of this list than the limit."""
     shape = FIELDS[field]
     return isinstance(shape, Items) and isinstance(value, list) and len(value) > shape.limit
 
@@ -133,7 +133,7 @@ def _quoted_length(value: object) -> int:
 
 
 def _bounded(shape: Shape, value: object) -> Any:  # noqa: ANN401 - any JSON value
-    """Return what is left of a value; None where nothing is."""
+    """Return the valid part of a value, or None."""
     match shape:
         case Text():
             return (one_line(value, shape.limit) or None) if isinstance(value, str) else None

@@ -1,6 +1,6 @@
-"""Plugins of nodes, as machines name them: names and options. Pure.
+"""Names and options of node plugins in machines. Pure.
 
-What a plugin is and what it is told is in docs/plugins.md; virt-handler's side of it in :mod:`handler.plugins`.
+docs/plugins.md specifies plugins; :mod:`handler.plugins` is virt-handler's side.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ _OPTION_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 
 def is_name(text: str) -> bool:
-    """Return whether a text can be the name of a plugin, which is that of a file in the nodes' directory of plugins: never a path."""
+    """Return whether a text is valid as a plugin's name, which is a file name in the node's plugin directory."""
     return len(text) <= MAX_NAME and _NAME.fullmatch(text) is not None
 
 
 def is_option_name(text: str) -> bool:
-    """Return whether a text can be the name of an option."""
+    """Return whether a text is valid as an option's name."""
     return len(text) <= MAX_OPTION_NAME and _OPTION_NAME.fullmatch(text) is not None
 
 
 def option_problem(value: str) -> str:
-    """Return what keeps a text from being the value of an option, or an empty string."""
+    """Return why a text is not a valid option value, or an empty string."""
     if len(value.encode(errors="replace")) > MAX_OPTION_VALUE:
         return f"must be no more than {MAX_OPTION_VALUE} bytes"
     return "" if value.isprintable() else "must be one line of printable characters"
 
 
 def names(text: str) -> tuple[str, ...]:
-    """Return the names in a flag's comma-separated list.
+    """Return the names in a comma-separated flag.
 
     Raises:
-        ValueError: one of them can be no plugin's.
+        ValueError: one of them is not a valid plugin name.
     """
     found = tuple(each for each in text.split(",") if each)
     if wrong := [each for each in found if not is_name(each)]:

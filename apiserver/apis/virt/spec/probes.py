@@ -1,6 +1,6 @@
-"""``spec.readinessProbe`` and ``spec.livenessProbe`` as plain JSON, with what they mean unsaid. Pure.
+"""``spec.readinessProbe`` and ``spec.livenessProbe`` as plain JSON with defaults. Pure.
 
-Numbers and their defaults are a container's (kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1, Probe).
+Numbers and defaults are those of containers (kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1, Probe).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ HTTP: Final = "httpGet"
 TCP: Final = "tcpSocket"
 AGENT: Final = "guestAgentPing"
 HANDLERS: Final = (HTTP, TCP, AGENT)
-"""Fields of a probe, of which one is set."""
+"""Fields of a probe; exactly one is set."""
 OVER_NETWORK: Final = (HTTP, TCP)
 PERIOD_SECONDS: Final = 10
 TIMEOUT_SECONDS: Final = 1
@@ -26,7 +26,7 @@ MAX_SECONDS: Final = 24 * 3600
 MAX_THRESHOLD: Final = 1000
 MAX_PORT: Final = 65535
 PING: Final = "guestping"
-"""The name of the launcher's ``Read`` that asks the guest agent for a sign of life; it tells nothing."""
+"""The launcher's ``Read`` that pings the guest agent; its text is empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Probe:
     handler: str
     """One of :data:`HANDLERS`."""
     port: int = 0
-    """1 to 65535; 0: of a probe by the guest agent, or of one whose port is none, by which nobody can ask."""
+    """1 to 65535; 0: the guest agent's, or invalid, so that the probe cannot run."""
     path: str = "/"
     headers: tuple[tuple[str, str], ...] = ()
     initial_delay_seconds: int = 0
@@ -47,9 +47,9 @@ class Probe:
 
 
 def of(spec: Mapping[str, Any], field: str) -> Probe | None:
-    """Return the probe of a field of ``spec``; None without one, or where it names no way, which virt-api does not take.
+    """Return the probe in a field of ``spec``; None without one or without a handler, which virt-api refuses.
 
-    Whatever is stored, the numbers are within virt-api's limits: the nearest one that is.
+    Stored numbers outside of virt-api's limits are changed to the nearest limit.
     """
     given = spec.get(field)
     if not given:
