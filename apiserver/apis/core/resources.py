@@ -1,4 +1,4 @@
-"""The built-in resources that our processes read or write."""
+"""The built-in resources that our processes use."""
 
 from __future__ import annotations
 

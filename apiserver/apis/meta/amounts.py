@@ -1,7 +1,7 @@
-"""Quantities of an object as strings, whatever JSON type they were written in. Pure.
+"""Converts quantities in an object to strings, from any JSON type. Pure.
 
-``guest: 268435456`` is stored and shown as ``"268435456"``, as Go does: policies, columns and clients meet one type. A string stays as it
-was written (``1024Mi`` does not become ``1Gi``), so that what compares manifests with objects finds no difference.
+``guest: 268435456`` is stored and shown as ``"268435456"``, as in Go, so that policies, columns and clients see one type. Strings remain as
+written (``1024Mi`` does not become ``1Gi``), so that comparing manifests with objects shows no difference.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from pydantic import BaseModel, PlainValidator
 from apiserver.apis.meta import quantity, schema
 
 Places = dict[str, "Places | None"]
-"""Members of an object that hold quantities, by name. None marks a quantity. A list counts as its elements."""
+"""Members of an object with quantities, by name. None marks a quantity. A list counts as its elements."""
 
 _EACH: Final = "*"
-"""Member of :data:`Places`: every value of a map."""
+"""Key in :data:`Places` for each value of a map."""
 
 
 def write_as_strings(model: type[BaseModel], obj: dict[str, Any]) -> None:
-    """Replace, in place, each number that the model has for a quantity by the string that Go shows of it."""
+    """Replace each number of a quantity, in place, by Go's string for it."""
     if places := _places_of(model):
         _write(places, obj)
 
 
 def as_string(number: float) -> str:
-    """Return a number as the quantity that Go shows of it.
+    """Return Go's string for a number as a quantity.
 
     Raises:
-        ValueError: it is too large or too small for one.
+        ValueError: it is too large or too small.
     """
     return str(quantity.parse(str(number)))
 
@@ -53,7 +53,7 @@ def _replace(parent: dict[str, Any], name: str) -> None:
     try:
         parent[name] = as_string(parent[name])
     except ValueError:
-        return  # validation refuses it
+        return  # validation will refuse it
 
 
 @cache

@@ -1,19 +1,19 @@
-"""The pause that doubles while something keeps failing. Pure."""
+"""Exponential backoff. Pure."""
 
 from __future__ import annotations
 
 from typing import Final
 
 _MOST_DOUBLINGS: Final = 32
-"""More make no difference to any pause, and a number of that size is no float any more after a thousand."""
+"""More doublings change no pause, and after a thousand the number is too large for a float."""
 
 
 def pause_seconds(failures: int, first: float, longest: float) -> float:
-    """Return how long to wait after so many failures in a row.
+    """Return the pause after consecutive failures.
 
     Args:
-        failures: none of them, no pause.
-        first: the pause in seconds after the first one, doubled with each further one.
-        longest: where that ends.
+        failures: their number; 0: no pause.
+        first: the first pause in seconds, doubled after each further failure.
+        longest: the longest pause.
     """
     return min(first * 2 ** min(failures - 1, _MOST_DOUBLINGS), longest) if failures > 0 else 0.0

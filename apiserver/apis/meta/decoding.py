@@ -1,4 +1,4 @@
-"""Holds plain JSON against a model: which fields are unknown, which have a wrong type, all at once and in Kubernetes' words."""
+"""Checks plain JSON against a model: all unknown fields and wrong types at once, in Kubernetes' words."""
 
 from __future__ import annotations
 
@@ -25,15 +25,14 @@ _TYPES: Final = {
 _OBJECTS: Final = frozenset({"dict_type", "model_type", "model_attributes_type"})
 _MAX_DEPTH: Final = 64
 MAX_VALUES: Final = 20_000
-"""The most values in lists and maps of one object. Each may be wrong, and takes 1.6 KB and ten microseconds of virt-api then."""
+"""Maximum number of values in an object's lists and maps. Each wrong one takes 1.6 KB and ten microseconds of virt-api."""
 _IGNORED: Final = frozenset({"metadata", "apiVersion", "kind"})
 
 
 def read(model: type[BaseModel], obj: dict[str, Any]) -> tuple[tuple[str, ...], tuple[FieldError, ...]]:
-    """Return (paths of unknown fields, fields with a wrong value); unknown fields and nulls are dropped from ``obj``.
+    """Return (paths of unknown fields, fields with a wrong value), and drop unknown fields and nulls from ``obj``.
 
-    A null means that nothing is said, as in Go. ``metadata``, ``apiVersion`` and ``kind`` are left alone. An object of more than
-    ``MAX_VALUES`` is not looked at.
+    As in Go, null means unset. ``metadata``, ``apiVersion`` and ``kind`` are not checked, nor is an object of more than ``MAX_VALUES``.
     """
     content = {key: value for key, value in obj.items() if key not in _IGNORED}
     written = _written(content)
@@ -41,7 +40,7 @@ def read(model: type[BaseModel], obj: dict[str, Any]) -> tuple[tuple[str, ...], 
         return (), (invalid(Path(place), "…", f"an object has at most {MAX_VALUES} values in its lists and maps"),)
     nulls = written is None or b"null" in written
     if not nulls and _fits(model, content):
-        return (), ()  # nothing to find, and nothing to drop: most of what is sent
+        return (), ()  # nothing to find or to drop: the usual case
     unknown = _unknown_nulls(model, content) if nulls else []
     if (deep := _drop_nulls(content, _MAX_DEPTH)) is not None:
         return (), (invalid(_path(deep), "…", f"nested deeper than {_MAX_DEPTH} levels"),)
@@ -61,10 +60,10 @@ def read(model: type[BaseModel], obj: dict[str, Any]) -> tuple[tuple[str, ...], 
 
 
 def prune(model: type[BaseModel], obj: dict[str, Any]) -> None:
-    """Take out of ``obj``, in place, what the model refuses, so that the rest can be judged.
+    """Remove the parts of ``obj`` that the model refuses, in place, so that the rest can be validated.
 
-    A field is as if it had not been given, an object in a list is empty, so that the others keep their positions, and of a list with
-    a wrong text or number nothing is left. What is required may be absent afterwards.
+    A refused field is removed. A refused object in a list becomes empty, so that the other elements keep their positions. A list with a
+    refused text or number becomes empty. Required fields may be missing afterwards.
 
     Raises:
         ValueError: it has more than ``MAX_VALUES``.
@@ -94,7 +93,7 @@ def _take_out(obj: dict[str, Any], location: tuple[int | str, ...], *, is_object
                 return
             place = place[step]
         else:
-            return  # gone with what holds it
+            return  # removed with its parent
 
 
 def _written(content: dict[str, Any]) -> bytes | None:
@@ -105,7 +104,7 @@ def _written(content: dict[str, Any]) -> bytes | None:
 
 
 def _with_too_many_values(content: dict[str, Any]) -> str:
-    """Return the field with which an object has more than ``MAX_VALUES`` values; empty if it has not."""
+    """Return the field in which an object exceeds ``MAX_VALUES``; empty if it does not."""
     count = 0
     for field, value in content.items():
         waiting = [value]
@@ -121,21 +120,21 @@ def _with_too_many_values(content: dict[str, Any]) -> str:
 
 def _fits(model: type[BaseModel], content: dict[str, Any]) -> bool:
     try:
-        model.__pydantic_validator__.validate_python(content)  # as model_validate, which takes half as long again for its own options
+        model.__pydantic_validator__.validate_python(content)  # like model_validate, which takes 50 % longer for its own options
     except (ValidationError, RecursionError):
         return False
     return True
 
 
 def _unknown_nulls(model: type[BaseModel], content: dict[str, Any]) -> list[str]:
-    """Return the paths of nulls in fields that the model does not have, before nulls are dropped."""
+    """Return the paths of nulls in unknown fields, before nulls are dropped."""
     try:
         model.model_validate(content)
     except ValidationError as error:
         found = error.errors(include_url=False, include_context=False)
         return [str(_path(each["loc"])) for each in found if each["type"] == "extra_forbidden" and each["input"] is None]
     except RecursionError:
-        pass  # what is nested too deeply is found next
+        pass  # too deep nesting is found next
     return []
 
 
@@ -167,9 +166,9 @@ def _remove(obj: dict[str, Any], location: tuple[int | str, ...]) -> None:
 
 
 def _drop_nulls(value: Any, depth: int) -> tuple[int | str, ...] | None:  # noqa: ANN401 - any JSON value
-    """Remove null values of maps in place; return where it is nested too deeply, if it is.
+    """Remove nulls from maps in place; return the path of too deep nesting, if any.
 
-    The way there is put together coming back: written out for each value, one long key would take the memory of all below it.
+    The path is built while returning. Built for each value, one long key would be copied for all values below it.
     """
     if depth == 0:
         return ()

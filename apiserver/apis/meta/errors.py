@@ -28,7 +28,7 @@ MAX_STRANGERS_RETRY_SECONDS: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One cause in ``details.causes``: ``reason`` for programs, ``message`` for people, ``field`` as a path like ``spec.replicas``."""
+    """One cause in ``details.causes``: ``reason`` for programs, ``message`` for users, ``field`` as a path like ``spec.replicas``."""
 
     reason: str
     message: str
@@ -52,7 +52,7 @@ class Details:
     retry_after_seconds: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """Return the object as it stands in a Status, without its empty fields."""
+        """Return the object for a Status, without empty fields."""
         body: dict[str, Any] = {"name": self.name, "group": self.group, "kind": self.kind, "uid": self.uid}
         body["causes"] = [cause.to_json() for cause in self.causes]
         body["retryAfterSeconds"] = self.retry_after_seconds
@@ -61,12 +61,12 @@ class Details:
 
 @dataclass(eq=False)
 class StatusError(Exception):
-    """A failure that is, or becomes, a ``Status`` object on the wire."""
+    """An error with its ``Status`` object."""
 
     message: str
     details: Details = field(default_factory=Details)
     metadata: dict[str, Any] = field(default_factory=dict)
-    """``metadata`` of the Status: a fresh ``continue`` token on Expired."""
+    """``metadata`` of the Status: with Expired, a new ``continue`` token."""
 
     code: ClassVar[int] = 500
     reason: ClassVar[str] = "Unknown"
@@ -91,28 +91,28 @@ class StatusError(Exception):
 
 
 class BadRequest(StatusError):
-    """The request cannot be understood."""
+    """The request is malformed."""
 
     code = 400
     reason = "BadRequest"
 
 
 class Unauthorized(StatusError):
-    """Nobody knows who asks."""
+    """The user is not authenticated."""
 
     code = 401
     reason = "Unauthorized"
 
 
 class Forbidden(StatusError):
-    """The one who asks may not."""
+    """The user is not authorized."""
 
     code = 403
     reason = "Forbidden"
 
 
 class NotFound(StatusError):
-    """The object that was named is absent."""
+    """The object does not exist."""
 
     code = 404
     reason = "NotFound"
@@ -126,28 +126,28 @@ class MethodNotAllowed(StatusError):
 
 
 class NotAcceptable(StatusError):
-    """No media type in Accept can be served."""
+    """The server supports no media type in Accept."""
 
     code = 406
     reason = "NotAcceptable"
 
 
 class AlreadyExists(StatusError):
-    """The object that was to be created is there."""
+    """The object to create exists."""
 
     code = 409
     reason = "AlreadyExists"
 
 
 class Conflict(StatusError):
-    """The object changed since it was read, or a precondition does not hold."""
+    """The object changed after it was read, or a precondition failed."""
 
     code = 409
     reason = "Conflict"
 
 
 class Gone(StatusError):
-    """It was there and will not be again."""
+    """The object existed, and will not exist again."""
 
     code = 410
     reason = "Gone"
@@ -161,63 +161,63 @@ class Expired(StatusError):
 
 
 class RequestEntityTooLarge(StatusError):
-    """The body is larger than the server takes."""
+    """The body exceeds the server's limit."""
 
     code = 413
     reason = "RequestEntityTooLarge"
 
 
 class UnsupportedMediaType(StatusError):
-    """The body's media type cannot be read here."""
+    """The server does not support the body's media type."""
 
     code = 415
     reason = "UnsupportedMediaType"
 
 
 class Invalid(StatusError):
-    """The object was understood and is wrong; ``details.causes`` has all of it."""
+    """The object is invalid; ``details.causes`` has all problems."""
 
     code = 422
     reason = "Invalid"
 
 
 class TooManyRequests(StatusError):
-    """Come back after ``details.retry_after_seconds``."""
+    """Retry after ``details.retry_after_seconds``."""
 
     code = 429
     reason = "TooManyRequests"
 
 
 class ServerTimeout(StatusError):
-    """The server could not finish in time; try again."""
+    """The server did not finish in time; retry."""
 
     code = 500
     reason = "ServerTimeout"
 
 
 class InternalError(StatusError):
-    """A defect of the server, or of something behind it."""
+    """A bug in the server or a backend."""
 
     code = 500
     reason = "InternalError"
 
 
 class ServiceUnavailable(StatusError):
-    """The server cannot serve now; try again."""
+    """The server cannot serve now; retry."""
 
     code = 503
     reason = "ServiceUnavailable"
 
 
 class Timeout(StatusError):
-    """The request took longer than it may."""
+    """The request exceeded its time limit."""
 
     code = 504
     reason = "Timeout"
 
 
 class UnknownStatus(StatusError):
-    """A Status whose reason no class here stands for."""
+    """A Status with another reason."""
 
 
 _BY_REASON: dict[str, type[StatusError]] = {
@@ -235,7 +235,7 @@ _BY_CODE: dict[int, type[StatusError]] = {
 
 
 def from_status(status: dict[str, Any], http_code: int = 0) -> StatusError:
-    """Return the error that a ``Status`` object stands for; by its reason, else by its code. A field of a wrong type says nothing."""
+    """Return the error of a ``Status`` object, by its reason, else by its code. Fields of a wrong type are ignored."""
     code = _number(status.get("code")) or http_code or InternalError.code
     cls = _BY_REASON.get(_text(status.get("reason"))) or _BY_CODE.get(code) or UnknownStatus
     given = _members(status.get("details"))
@@ -253,9 +253,9 @@ def from_status(status: dict[str, Any], http_code: int = 0) -> StatusError:
 
 
 def of_stranger(error: StatusError) -> StatusError:
-    """Return an error that somebody told who is not trusted: its kind, one short line of its message, and when to ask again, if soon.
+    """Return an error from an untrusted source with only its class, one short line of its message, and a limited retry delay.
 
-    A client prints the message to a terminal, and waits for as long as it is told.
+    Clients print the message to a terminal, and wait for the delay.
     """
     details = Details(retry_after_seconds=min(error.details.retry_after_seconds, MAX_STRANGERS_RETRY_SECONDS))
     return type(error)(one_line(error.message, MAX_STRANGERS_MESSAGE), details)
@@ -266,7 +266,7 @@ def _text(value: object) -> str:
 
 
 def _number(value: object) -> int:
-    """Return an int32 that is not negative, as all numbers of a Status are; of anything else 0."""
+    """Return a non-negative int32, as all numbers of a Status are; 0 for anything else."""
     return value if type(value) is int and 0 <= value < 1 << 31 else 0
 
 
@@ -275,6 +275,6 @@ def _members(value: object) -> dict[str, Any]:
 
 
 def from_http(code: int, body: str) -> StatusError:
-    """Return the error for an answer that is no ``Status`` (a proxy's, say)."""
+    """Return the error for an answer without a ``Status``, for example from a proxy."""
     cls = _BY_CODE.get(code, UnknownStatus)
     return cls(f"the server answered {code}: {body.strip()[:500]}")

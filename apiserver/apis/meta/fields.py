@@ -1,4 +1,4 @@
-"""Field selectors: ``status.phase=Running,spec.nodeName!=node1``, as apimachinery's ``fields`` reads them.
+"""Field selectors: ``status.phase=Running,spec.nodeName!=node1``, parsed like apimachinery's ``fields``.
 
 In a value, a backslash escapes a comma, an equals sign and itself.
 """
@@ -11,7 +11,7 @@ from typing import Final
 
 MAX_LENGTH: Final = 64 * 1024
 MAX_TERMS: Final = 1000
-"""Each of which every change is held against for every watch that has it."""
+"""Each watch with the selector evaluates all of them for each change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Term:
     equal: bool = True
 
     def matches(self, fields: Mapping[str, str]) -> bool:
-        """Return whether an object's fields satisfy this term; an absent field is the empty string."""
+        """Return whether an object's fields satisfy this term; a missing field is the empty string."""
         return (fields.get(self.field, "") == self.value) == self.equal
 
     def __str__(self) -> str:
@@ -32,18 +32,18 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """Terms that all have to hold."""
+    """Terms that must all hold."""
 
     terms: tuple[Term, ...] = ()
 
     @property
     def is_everything(self) -> bool:
-        """True if nothing is asked."""
+        """True without terms."""
         return not self.terms
 
     @property
     def field_names(self) -> frozenset[str]:
-        """The fields that are asked for."""
+        """The fields in the terms."""
         return frozenset(each.field for each in self.terms)
 
     def matches(self, fields: Mapping[str, str]) -> bool:
@@ -51,7 +51,7 @@ class Selector:
         return all(each.matches(fields) for each in self.terms)
 
     def exact(self, field: str) -> str | None:
-        """Return the value that ``field`` has to equal, if a term says so: ``metadata.name`` makes a list of one."""
+        """Return the value that a term requires for ``field``, or None: ``metadata.name`` makes a list of one."""
         return next((each.value for each in self.terms if each.field == field and each.equal), None)
 
     def __str__(self) -> str:
@@ -62,10 +62,10 @@ EVERYTHING: Final = Selector()
 
 
 def parse(text: str) -> Selector:
-    """Return the selector that ``text`` writes; whether its fields exist is the resource's to say.
+    """Parse a selector. It does not check that the fields exist.
 
     Raises:
-        ValueError: with apimachinery's words.
+        ValueError: with apimachinery's text.
     """
     if len(text) > MAX_LENGTH:
         raise ValueError(f"a field selector may not be longer than {MAX_LENGTH} characters")
@@ -76,7 +76,7 @@ def parse(text: str) -> Selector:
         field, operator, value = _split_term(part)
         if not operator:
             raise ValueError(f"invalid selector: '{text}'; can't understand '{part}'")
-        if field or value:  # apimachinery takes a bare operator for no condition
+        if field or value:  # apimachinery ignores an operator alone
             terms.append(Term(field, unescape(value), operator != "!="))
     if len(terms) > MAX_TERMS:
         raise ValueError(f"a field selector may not have more than {MAX_TERMS} terms")
@@ -84,12 +84,12 @@ def parse(text: str) -> Selector:
 
 
 def escape(value: str) -> str:
-    """Return a value as it stands in a selector."""
+    """Escape a value for a selector."""
     return value.replace("\\", "\\\\").replace(",", "\\,").replace("=", "\\=")
 
 
 def unescape(value: str) -> str:
-    """Return the value that an escaped text stands for.
+    """Unescape a value of a selector.
 
     Raises:
         ValueError: an unescaped ``,`` or ``=``, or a backslash before anything else.

@@ -1,4 +1,4 @@
-"""Values of command-line flags, read as argparse wants it: what cannot be one is an ArgumentTypeError, which is printed behind the flag."""
+"""Parses values of flags for argparse. Errors are ArgumentTypeError, which argparse prints after the flag."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _T = TypeVar("_T")
 
 
 def checked(read: Callable[[str], _T]) -> Callable[[str], _T]:
-    """Return a reader of flags that says what ``read`` raises as a ValueError."""
+    """Return a parser of flags that reports a ValueError of ``read``."""
 
     def reading(text: str) -> _T:
         try:
@@ -25,7 +25,7 @@ def checked(read: Callable[[str], _T]) -> Callable[[str], _T]:
 
 
 def natural(text: str) -> int:
-    """Return a whole number that is not negative."""
+    """Parse a non-negative integer."""
     number = int(text)
     if number < 0:
         raise ArgumentTypeError(f"{text} is negative")
@@ -33,7 +33,7 @@ def natural(text: str) -> int:
 
 
 def positive(text: str) -> int:
-    """Return a whole number above 0."""
+    """Parse a positive integer."""
     number = int(text)
     if number < 1:
         raise ArgumentTypeError(f"{text} is less than 1")
@@ -41,7 +41,7 @@ def positive(text: str) -> int:
 
 
 def duration(text: str) -> timedelta:
-    """Return a duration as Go writes it (``1m30s``)."""
+    """Parse a Go duration (``1m30s``)."""
     try:
         return times.parse_duration(text)
     except ValueError as error:
@@ -49,5 +49,5 @@ def duration(text: str) -> timedelta:
 
 
 def seconds(text: str) -> float:
-    """Return the seconds of a duration as Go writes it."""
+    """Parse a Go duration, and return seconds."""
     return duration(text).total_seconds()

@@ -1,8 +1,8 @@
-"""JSON patch, RFC 6902, as Kubernetes applies it: 10 000 operations, and copies that add up to at most 3 MiB.
+"""JSON patch, RFC 6902, as in Kubernetes: at most 10 000 operations, and copies of at most 3 MiB in total.
 
-Where the RFC is strict and Go's library is not, clients have come to rely on the library: ``test`` for null succeeds where nothing is,
-``replace`` puts what was absent, ``copy`` of what is absent puts null, places in lists may be counted from the end (``/-1``), and a
-``value`` that is left out is null, as Go's encoder leaves out what is empty.
+Where Go's library is more lenient than the RFC, clients rely on it: ``test`` for null succeeds for a missing value, ``replace`` adds a
+missing value, ``copy`` of a missing value gives null, list positions may count from the end (``/-1``), and a missing ``value`` is null,
+because Go's encoder omits empty values.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ class TestFailed(errors.Invalid):
 
 
 class _Mismatch(ValueError):
-    """The document has another value than a ``test`` says."""
+    """The document has another value than ``test``."""
 
 
 def apply(document: dict[str, Any], patch: Any) -> Any:  # noqa: ANN401 - any JSON value
-    """Return ``document`` as ``patch`` wants it. Neither is changed; the result may share parts with both.
+    """Return ``document`` with ``patch`` applied. Neither is changed; the result may share parts with both.
 
     Raises:
-        BadRequest: ``patch`` is no JSON patch.
+        BadRequest: ``patch`` is not a JSON patch.
         RequestEntityTooLarge: it has too many operations, or copies too much.
-        Invalid: a ``test`` fails, or a path leads nowhere.
+        Invalid: a ``test`` fails, or a path does not exist.
     """
     patching = _Patching(document)
     for position, operation in enumerate(_checked(patch)):
@@ -53,7 +53,7 @@ def apply(document: dict[str, Any], patch: Any) -> Any:  # noqa: ANN401 - any JS
 
 
 class _Patching:
-    """A document while it is patched: what an operation changes is copied once, what none touches stays shared."""
+    """A document during patching: changed parts are copied once, unchanged parts stay shared."""
 
     def __init__(self, document: Any) -> None:  # noqa: ANN401 - any JSON value
         self.document = document
@@ -103,10 +103,10 @@ class _Patching:
         _set(container, key, value)
 
     def _container(self, path: str, *, change: bool = True) -> tuple[Any, str]:
-        """Return what holds the value at ``path``, ready to be changed, and the value's key in it.
+        """Return the parent of the value at ``path``, ready to be changed, and the value's key in it.
 
         Raises:
-            ValueError: there is none.
+            ValueError: it does not exist.
         """
         steps = [each.replace("~1", "/").replace("~0", "~") for each in path.split("/")[1:]]
         if not steps or not isinstance(self.document, dict | list):
@@ -128,7 +128,7 @@ class _Patching:
         if id(container) in self._own:
             return container
         copied = container.copy()
-        self._own[id(copied)] = copied  # kept, so that its id stays its own
+        self._own[id(copied)] = copied  # kept, so that no other object gets its id
         return copied
 
 
@@ -153,7 +153,7 @@ def _remove(container: Any, key: str) -> None:  # noqa: ANN401 - a JSON object o
 
 
 def _place(key: str, size: int) -> int:
-    """Return the place in a list of ``size`` that a step names, counted from the end if it is negative."""
+    """Return a step's position in a list of ``size``; negative ones count from the end."""
     if not _PLACE(key):
         raise ValueError(f"value was not a proper array index: {key[:64]!r}")
     place = int(key)
@@ -163,12 +163,12 @@ def _place(key: str, size: int) -> int:
 
 
 def _canonical(value: Any) -> bytes:  # noqa: ANN401 - any JSON value
-    """Return the bytes that two values share if they are equal: true is not 1."""
+    """Return bytes that are the same for equal values; true is not 1."""
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
 
 
 def unknown_members(patch: Any) -> list[str]:  # noqa: ANN401 - any JSON value
-    """Return the paths (``[0].extra``) of what no operation has."""
+    """Return the paths (``[0].extra``) of members that no operation has."""
     operations = [each if isinstance(each, dict) else {} for each in patch] if isinstance(patch, list) else []
     return [f"[{position}].{key}" for position, each in enumerate(operations) for key in each if key not in _MEMBERS]
 

@@ -1,4 +1,4 @@
-"""Label selectors: ``app=web,tier in (a, b),!legacy``, parsed and matched as apimachinery's ``labels`` does, with its error texts."""
+"""Label selectors: ``app=web,tier in (a, b),!legacy``, parsed and matched like apimachinery's ``labels``, with its error texts."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from apiserver.apis.meta import names
 from apiserver.apis.meta.validation import FieldError, Path, invalid
 
 MAX_LENGTH: Final = 64 * 1024
-"""Characters of a selector: far above what a URL brings through any proxy."""
+"""Characters of a selector, far more than fit into a URL through any proxy."""
 MAX_REQUIREMENTS: Final = 1000
-"""Terms of a selector, each of which every change is held against for every watch that has it."""
+"""Terms of a selector. Each watch with it evaluates all of them for each change."""
 _FEW: Final = 8
 
 
 class Operator(StrEnum):
-    """Comparison that a requirement makes."""
+    """Operator of a requirement."""
 
     EQUALS = "="
     NOT_EQUALS = "!="
@@ -84,13 +84,13 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """Terms that all have to hold; none of them: everything matches."""
+    """Terms that must all hold; without terms, everything matches."""
 
     requirements: tuple[Requirement, ...] = ()
 
     @property
     def is_everything(self) -> bool:
-        """True if nothing is asked."""
+        """True without terms."""
         return not self.requirements
 
     def matches(self, labels: Mapping[str, str] | None) -> bool:
@@ -106,10 +106,10 @@ EVERYTHING: Final = Selector()
 
 
 def parse(text: str) -> Selector:
-    """Return the selector that ``text`` writes; its terms in the order of their keys.
+    """Parse a selector; its terms are sorted by key.
 
     Raises:
-        ValueError: with apimachinery's words.
+        ValueError: with apimachinery's text.
     """
     if len(text) > MAX_LENGTH:
         raise ValueError(f"a label selector may not be longer than {MAX_LENGTH} characters")
@@ -185,7 +185,7 @@ def _longest_symbol(text: str, position: int) -> str:
 
 
 class _Parser:
-    """Recursive descent over the tokens; ``in`` and ``notin`` are words where a key or a value may stand."""
+    """Recursive-descent parser; ``in`` and ``notin`` are words where a key or value may be."""
 
     def __init__(self, tokens: Sequence[_Token]) -> None:
         self._tokens = tokens
@@ -296,7 +296,7 @@ def _checked(requirement: Requirement) -> Requirement:
 
 
 def _integer(text: str | None) -> int | None:
-    """Return a decimal 64-bit integer, as Go's ``strconv.ParseInt`` reads it."""
+    """Parse a decimal 64-bit integer like Go's ``strconv.ParseInt``."""
     if text is None or len(text) > 20 or not text.removeprefix("-").removeprefix("+").isdecimal() or not text.isascii():
         return None
     number = int(text)

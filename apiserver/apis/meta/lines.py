@@ -1,12 +1,12 @@
-"""Text from the other side of a border (a guest, its launcher, a stranger's registry), made fit for statuses, events and logs. Pure."""
+"""Makes untrusted text (of a guest, its launcher, a registry) safe for statuses, events and logs. Pure."""
 
 from __future__ import annotations
 
 
 def one_line(text: str, limit: int) -> str:
-    """Return the text as one line of at most ``limit`` characters, without control characters: no terminal obeys it.
+    """Return the text as one line of at most ``limit`` characters, without control characters for terminals.
 
-    Lines are joined by `` | ``; what had to be left out at the end is an ellipsis.
+    Lines are joined by `` | ``; an ellipsis marks a cut at the end.
     """
     lines = ("".join(each for each in line if each.isprintable()).strip() for line in text[: 4 * limit].splitlines())
     line = " | ".join(each for each in lines if each)

@@ -6,9 +6,9 @@ from typing import Any
 
 
 def apply(document: Any, patch: Any) -> Any:  # noqa: ANN401 - any JSON value
-    """Return ``document`` as ``patch`` wants it. Neither is changed; the result may share parts with both.
+    """Return ``document`` with ``patch`` applied. Neither is changed; the result may share parts with both.
 
-    Objects in lists that are new have no nulls either, as with Go's library; what replaces something else than an object keeps them.
+    As in Go's library, new objects in lists lose their nulls, but a value that replaces a non-object keeps them.
     """
     if not isinstance(patch, dict):
         return patch

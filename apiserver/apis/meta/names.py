@@ -1,6 +1,6 @@
-"""The syntax of names: RFC 1123 labels and subdomains, label keys and values. Texts are those of apimachinery.
+"""The syntax of names: RFC 1123 labels and subdomains, label keys and values. Error texts are apimachinery's.
 
-Each ``*_errors`` function returns what is wrong, an empty list when nothing is. A text of absurd length is told only that.
+Each ``*_errors`` function returns what is wrong, or an empty list. A text of excessive length gets only that error.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MAX_LABEL: Final = 63
 MAX_SUBDOMAIN: Final = 253
 _LONGEST_KEY: Final = MAX_SUBDOMAIN + 1 + MAX_LABEL
 _LONGEST_KEYS: Final = 4096
-"""Characters of all keys of an object that are remembered together."""
+"""Characters of an object's keys that are cached together."""
 _ABSURD: Final = 1024
 
 _LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -43,7 +43,7 @@ MAX_GENERATED_BASE: Final = MAX_LABEL - GENERATED_SUFFIX
 
 
 def label_errors(name: str) -> list[str]:
-    """Check a name against RFC 1123's label: at most 63 bytes of ``a-z0-9-``."""
+    """Check an RFC 1123 label: at most 63 bytes of ``a-z0-9-``."""
     found = _too_long(name, MAX_LABEL)
     if len(name) <= _ABSURD and not _LABEL_PATTERN.fullmatch(name):
         if _SUBDOMAIN_PATTERN.fullmatch(name):
@@ -57,7 +57,7 @@ def label_errors(name: str) -> list[str]:
 
 
 def subdomain_errors(name: str) -> list[str]:
-    """Check a name against RFC 1123's subdomain: labels joined by dots, at most 253 bytes."""
+    """Check an RFC 1123 subdomain: labels joined by dots, at most 253 bytes."""
     found = _too_long(name, MAX_SUBDOMAIN)
     if len(name) <= _ABSURD and not _SUBDOMAIN_PATTERN.fullmatch(name):
         found.append(
@@ -68,7 +68,7 @@ def subdomain_errors(name: str) -> list[str]:
 
 
 def qualified_name_errors(key: str) -> list[str]:
-    """Check a label key, annotation key or finalizer against ``[prefix/]name``."""
+    """Check a label key, annotation key or finalizer: ``[prefix/]name``."""
     parts = key.split("/")
     if len(parts) > 2:
         rule = f"a valid label key {_KEY_RULE} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
@@ -90,7 +90,7 @@ def qualified_name_errors(key: str) -> list[str]:
 
 
 def label_value_errors(value: str) -> list[str]:
-    """Check a label's value against its rule: empty, or at most 63 bytes."""
+    """Check a label's value: empty, or at most 63 bytes."""
     found = _too_long(value, MAX_LABEL)
     if len(value) <= _ABSURD and not _VALUE_PATTERN.fullmatch(value):
         found.append(_VALUE_RULE)
@@ -98,9 +98,9 @@ def label_value_errors(value: str) -> list[str]:
 
 
 def are_qualified_names(keys: Iterable[str], *, in_lower_case: bool = False) -> bool:
-    """Return whether :func:`qualified_name_errors` has nothing to say about any of the keys, or of what they are ``in_lower_case``.
+    """Return whether all keys pass :func:`qualified_name_errors`, optionally ``in_lower_case``.
 
-    An author gives the same keys to each object, so what was said of them together is remembered.
+    An author gives the same keys to each object, so the result for all keys together is cached.
     """
     listed = tuple(keys)
     found = _are_qualified if sum(map(len, listed)) <= _LONGEST_KEYS else _are_qualified.__wrapped__
@@ -108,26 +108,26 @@ def are_qualified_names(keys: Iterable[str], *, in_lower_case: bool = False) -> 
 
 
 def are_label_values(values: Iterable[str]) -> bool:
-    """Return whether :func:`label_value_errors` has nothing to say about any of the values."""
+    """Return whether all values pass :func:`label_value_errors`."""
     match = _VALUE_PATTERN.fullmatch
     return all(len(each) <= MAX_LABEL and match(each) for each in values)
 
 
 @lru_cache(maxsize=256)
 def _are_qualified(keys: tuple[str, ...], in_lower_case: bool) -> bool:  # noqa: FBT001 - remembered by its place
-    """Remembered; so the caller sees to it that the keys are not many."""
+    """Cached, so the caller limits the number of keys."""
     compared = list(map(str.lower, keys)) if in_lower_case else keys
     return max(map(len, compared), default=0) <= _LONGEST_KEY and all(map(_is_qualified_name, compared))
 
 
 @lru_cache(maxsize=8192)
 def _is_qualified_name(key: str) -> bool:
-    """Remembered; so the caller sees to it that the key is not long."""
+    """Cached, so the caller limits the key's length."""
     return not qualified_name_errors(key)
 
 
 def generate(base: str) -> str:
-    """Return a name for ``generateName: base``: the base, cut to 58 bytes, and five random characters that spell no words."""
+    """Return a name for ``generateName: base``: the base, cut to 58 bytes, and five random characters without vowels."""
     suffix = "".join(secrets.choice(GENERATED_ALPHABET) for _ in range(GENERATED_SUFFIX))
     return base.encode()[:MAX_GENERATED_BASE].decode(errors="ignore") + suffix
 

@@ -1,6 +1,6 @@
-"""``metadata``: its shape, and what a value of each field may be. Rules and texts are apimachinery's ``api/validation``.
+"""``metadata``: its structure and valid values. Rules and texts are those of apimachinery's ``api/validation``.
 
-:func:`read` holds a client's metadata against the schema; :func:`validate` and :func:`validate_update` see only what passed it.
+:func:`read` checks a client's metadata against the schema; :func:`validate` and :func:`validate_update` only get valid ones.
 ``managedFields`` are read here and validated where they are merged.
 """
 
@@ -21,15 +21,15 @@ ORPHAN_FINALIZER: Final = "orphan"
 FOREGROUND_FINALIZER: Final = "foregroundDeletion"
 
 Place: TypeAlias = "Path | tuple[Place, str | int]"
-"""Place of a value: what holds it, and under which field or index. A :class:`Path` is made of it only if there is something to say."""
+"""Place of a value: its parent, and the field or index in it. Converted to a :class:`Path` only for an error."""
 Check = Callable[[Any, Place, list[str]], list[FieldError]]
-"""Returns what is wrong with a value; adds the paths of unknown fields in it to the list."""
+"""Returns what is wrong with a value, and adds the paths of its unknown fields to the list."""
 NameRule = Callable[[str], list[str]]
 """Returns what is wrong with a name."""
 
 _NOTHING: Final[Mapping[str, Any]] = {}
 MAX_ITEMS: Final = 10_000
-"""The most items in a list: each of them may be wrong, and takes some microseconds and half a kilobyte then."""
+"""Maximum number of items in a list: each wrong one takes some microseconds and half a kilobyte."""
 _LISTS: Final = ("ownerReferences", "finalizers", "managedFields")
 ROOT: Final = Path("metadata")
 _COMMON: Final = ("labels", "annotations", "ownerReferences")
@@ -45,9 +45,12 @@ def read(
     *,
     stored: Mapping[str, Any] = _NOTHING,
 ) -> tuple[list[str], list[FieldError]]:
-    """Drop from ``metadata`` (in place) unknown fields and nulls; return (paths of unknown fields, fields of a wrong type).
+    """Drop unknown fields and nulls from ``metadata`` (in place); return (paths of unknown fields, fields of a wrong type).
 
-    ``stored``: what it shall replace, which was read before.
+    Args:
+        metadata: the client's.
+        path: of ``metadata``.
+        stored: the stored metadata to be replaced, which was read before.
     """
     if not isinstance(metadata, dict):
         return [], [type_invalid(path, metadata, "must be an object")]
@@ -55,17 +58,18 @@ def read(
     if long := [too_many(path.child(field), len(value), MAX_ITEMS) for field, value in lists.items() if len(value) > MAX_ITEMS]:
         return [], long
     unknown: list[str] = []
-    # All in managedFields is text and objects: what is equal is of the right type. They are most of what there is to look at.
+    # managedFields contain only texts and objects, so equal ones have the right types. They are most of the metadata.
     managed = metadata.get("managedFields", _NOTHING)
     repeated = managed == stored.get("managedFields")
     if not repeated and isinstance(managed, list):
-        metadata["managedFields"] = [{**each} if isinstance(each, dict) else each for each in managed]  # the stored object's, some of them
+        # some of them are the stored object's
+        metadata["managedFields"] = [{**each} if isinstance(each, dict) else each for each in managed]
     found = _read_fields(metadata, path, _META_REPEATED if repeated else _META, unknown)
     return unknown, found
 
 
 def validate(metadata: Mapping[str, Any], *, namespaced: bool, name_rule: NameRule = names.subdomain_errors) -> list[FieldError]:
-    """Return all that is wrong with the metadata of an object to be created; its name has been generated already."""
+    """Return all problems of the metadata of an object to be created, after its name was generated."""
     found = _validate_names(metadata, name_rule)
     if not metadata.get("name"):
         found.append(required(ROOT.child("name"), "name or generateName is required"))
@@ -80,7 +84,7 @@ def validate(metadata: Mapping[str, Any], *, namespaced: bool, name_rule: NameRu
 
 
 def validate_given(metadata: Mapping[str, Any]) -> list[FieldError]:
-    """Return all that is wrong with what metadata say; what they lack may be filled in later."""
+    """Return all problems of specified metadata; missing ones may be added later."""
     found = _validate_names(metadata, names.subdomain_errors) + _validate_common(metadata)
     return found + validate_finalizers(metadata.get("finalizers") or [])
 
@@ -95,7 +99,7 @@ def _validate_names(metadata: Mapping[str, Any], name_rule: NameRule) -> list[Fi
 
 
 def validate_update(metadata: Mapping[str, Any], old: Mapping[str, Any]) -> list[FieldError]:
-    """Return all that is wrong with the metadata of an update; what the server sets itself has been put back already."""
+    """Return all problems of the metadata of an update, after restoring fields that the server sets."""
     found = []
     finalizers, old_finalizers = metadata.get("finalizers") or [], old.get("finalizers") or []
     if old.get("deletionTimestamp"):
@@ -108,7 +112,7 @@ def validate_update(metadata: Mapping[str, Any], old: Mapping[str, Any]) -> list
         found.append(invalid(ROOT.child("resourceVersion"), metadata.get("resourceVersion", 0), "must be specified for an update"))
     changed = [field for field in _IMMUTABLE if metadata.get(field) != old.get(field)]
     found += [invalid(ROOT.child(field), metadata.get(field), "field is immutable") for field in changed]
-    # What is as it was has been found right before, and is most of most updates.
+    # Unchanged fields, the usual case, were valid before.
     fresh = {key: metadata[key] for key in _COMMON if key in metadata and metadata[key] != old.get(key)}
     if fresh:
         found += _validate_common(fresh, known=old.get("annotations") or {})
@@ -116,7 +120,7 @@ def validate_update(metadata: Mapping[str, Any], old: Mapping[str, Any]) -> list
 
 
 def validate_labels(labels: Mapping[str, str], path: Path) -> list[FieldError]:
-    """Return all that is wrong with a map of labels (a nodeSelector is one, too)."""
+    """Return all problems of a map of labels, or a nodeSelector."""
     if not labels or (names.are_qualified_names(labels) and names.are_label_values(labels.values())):
         return []
     found = []
@@ -127,7 +131,7 @@ def validate_labels(labels: Mapping[str, str], path: Path) -> list[FieldError]:
 
 
 def validate_finalizers(finalizers: Sequence[str]) -> list[FieldError]:
-    """Return all that is wrong with a list of finalizers."""
+    """Return all problems of a list of finalizers."""
     if not finalizers:
         return []
     path = ROOT.child("finalizers")
@@ -140,7 +144,7 @@ def validate_finalizers(finalizers: Sequence[str]) -> list[FieldError]:
 
 
 def _validate_common(metadata: Mapping[str, Any], *, known: Mapping[str, str] | None = None) -> list[FieldError]:
-    """``known``: annotations that were there before."""
+    """``known``: annotations that existed before."""
     return [
         *validate_labels(metadata.get("labels") or {}, _LABELS),
         *_validate_annotations(metadata.get("annotations") or {}, known or {}),
@@ -170,7 +174,7 @@ def _validate_owners(owners: Sequence[Mapping[str, Any]]) -> list[FieldError]:
     for owner in owners:
         api_version = owner.get("apiVersion") or ""
         group, _, version = api_version.rpartition("/")
-        if "/" in group:  # nobody can read it
+        if "/" in group:  # invalid in any case
             group = version = ""
         if not version:
             found.append(invalid(path.child("apiVersion"), api_version, "version must not be empty"))
@@ -179,7 +183,7 @@ def _validate_owners(owners: Sequence[Mapping[str, Any]]) -> list[FieldError]:
             found.append(invalid(path, owner, "/v1, Kind=Event is disallowed from being an owner"))
         if owner.get("controller"):
             controllers.append(f"{owner.get('kind', '')}/{owner.get('name', '')}")
-    if len(controllers) > 1:  # said once, because it shows all owners; Go says it for each further one
+    if len(controllers) > 1:  # reported once, because it lists all owners; Go reports it for each further one
         first, second, *_ = controllers
         text = f'Only one reference can have Controller set to true. Found "true" in references for {first} and {second}'
         found.append(invalid(path, list(owners), text))
@@ -187,7 +191,7 @@ def _validate_owners(owners: Sequence[Mapping[str, Any]]) -> list[FieldError]:
 
 
 def _as_name(generate_name: str) -> str:
-    """Return what stands for a generateName under a rule for names: a trailing dash is fine there, and so is what will be cut."""
+    """Return a name for checking a generateName: a final dash, and characters that will be cut, are valid."""
     base = generate_name[: names.MAX_GENERATED_BASE]
     return base[:-1] + "a" if base.endswith("-") else base
 
@@ -207,7 +211,7 @@ def _read_fields(obj: dict[str, Any], place: Place, fields: Mapping[str, Check],
 
 
 def _path(place: Place) -> Path:
-    """Return a place as it is named in errors."""
+    """Return a place as a path for errors."""
     if isinstance(place, Path):
         return place
     holder, step = place
@@ -232,7 +236,7 @@ def _reads_as_time(value: str) -> bool:
 
 _is_known_time: Final = lru_cache(maxsize=1024)(_reads_as_time)
 _USUAL_TIME: Final = 40
-"""Longer ones, which a client may make as long as it likes, are not remembered."""
+"""Not cached for longer ones, because clients may make them any length."""
 
 
 def _scalar(holds: Callable[[object], bool], rule: str) -> Check:
@@ -246,7 +250,7 @@ _string: Final = _scalar(lambda value: isinstance(value, str), "must be a string
 
 
 def _text_of(most: int) -> Check:
-    """A text of at most so many bytes that can be printed: names in managed fields."""
+    """Return a check of printable text of at most ``most`` bytes, for names in managed fields."""
 
     def read_text(value: Any, place: Place, unknown: list[str]) -> list[FieldError]:  # noqa: ANN401 - a client's JSON
         if found := _string(value, place, unknown):
@@ -274,7 +278,7 @@ def _strings(value: Any, place: Place, unknown: list[str]) -> list[FieldError]: 
     if set(map(type, value.values())) <= _STRING_ALONE:
         return []
     for key in [key for key, each in value.items() if each is None]:
-        value[key] = ""  # Go decodes null into a string as the empty string
+        value[key] = ""  # Go decodes a null string as the empty string
     return [error for key, each in value.items() for error in _string(each, _path(place).key(key), unknown)]
 
 
@@ -331,4 +335,4 @@ _META: Final[Mapping[str, Check]] = {
     "managedFields": _list_of(_record(_MANAGED)),
 }
 _META_REPEATED: Final = {**_META, "managedFields": lambda *_: []}
-"""For an object that repeats the managed fields that are stored."""
+"""For an object that repeats the stored managed fields."""

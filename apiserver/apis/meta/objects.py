@@ -1,7 +1,7 @@
-"""Plain JSON objects ("unstructured"), and the few accessors that stand in for typed attributes.
+"""Plain JSON objects ("unstructured") and accessors in place of typed attributes.
 
-Every accessor accepts an object of any shape that an API server can have stored and never changes it: an absent or null field reads as
-empty. Objects out of an informer are shared; copy before writing.
+Accessors accept any object that an API server can store, and never change it. An absent or null field reads as empty. Objects of informers
+are shared; copy before writing.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from apiserver.apis.meta.resources import Resource
 
 Object: TypeAlias = dict[str, Any]
 Json: TypeAlias = Any
-"""Anything that JSON can say."""
+"""Any JSON value."""
 
 
 class NamespacedName(NamedTuple):
-    """Key of an object among those of its kind."""
+    """Key of an object within its kind."""
 
     namespace: str
     """Empty for a cluster-scoped object."""
@@ -28,10 +28,10 @@ class NamespacedName(NamedTuple):
 
 
 def dig(obj: Mapping[str, Any] | None, *path: str) -> Json:
-    """Return the value at ``path``, or None where a step is absent, null or no mapping."""
+    """Return the value at ``path``, or None if a step is absent, null or not a mapping."""
     value: Any = obj
     for step in path:
-        if type(value) is not dict and not isinstance(value, Mapping):  # asking an abstract class costs more than all the rest
+        if type(value) is not dict and not isinstance(value, Mapping):  # isinstance with an abstract class costs more than all the rest
             return None
         value = value.get(step)
     return value
@@ -48,7 +48,7 @@ def namespace_of(obj: Mapping[str, Any]) -> str:
 
 
 def key_of(obj: Mapping[str, Any]) -> NamespacedName:
-    """Return what identifies the object among its kind."""
+    """Return the object's key within its kind."""
     return NamespacedName(namespace_of(obj), name_of(obj))
 
 
@@ -58,32 +58,32 @@ def uid_of(obj: Mapping[str, Any]) -> str:
 
 
 def resource_version_of(obj: Mapping[str, Any]) -> str:
-    """Return ``metadata.resourceVersion``, of an object or of a list."""
+    """Return ``metadata.resourceVersion`` of an object or list."""
     return dig(obj, "metadata", "resourceVersion") or ""
 
 
 def generation_of(obj: Mapping[str, Any]) -> int:
-    """Return ``metadata.generation``: which version of the spec this is; 0 where there is none."""
+    """Return ``metadata.generation``, the version of the spec; 0 without one."""
     return int(dig(obj, "metadata", "generation") or 0)
 
 
 def labels_of(obj: Mapping[str, Any]) -> dict[str, str]:
-    """Return ``metadata.labels``, not to be written to."""
+    """Return ``metadata.labels``; do not modify."""
     return dig(obj, "metadata", "labels") or {}
 
 
 def annotations_of(obj: Mapping[str, Any]) -> dict[str, str]:
-    """Return ``metadata.annotations``, not to be written to."""
+    """Return ``metadata.annotations``; do not modify."""
     return dig(obj, "metadata", "annotations") or {}
 
 
 def finalizers_of(obj: Mapping[str, Any]) -> list[str]:
-    """Return ``metadata.finalizers``, not to be written to."""
+    """Return ``metadata.finalizers``; do not modify."""
     return dig(obj, "metadata", "finalizers") or []
 
 
 def is_deleting(obj: Mapping[str, Any]) -> bool:
-    """Return whether somebody asked for its deletion (it is held by finalizers or by its grace period)."""
+    """Return whether its deletion was requested (and waits for finalizers or the grace period)."""
     return bool(dig(obj, "metadata", "deletionTimestamp"))
 
 
@@ -96,7 +96,7 @@ def controller_of(obj: Mapping[str, Any]) -> Object | None:
 def owner_reference(owner: Mapping[str, Any], resource: Resource, *, block_owner_deletion: bool = False) -> Object:
     """Return the controlling ownerReference to ``owner``.
 
-    ``blockOwnerDeletion`` makes admission ask for ``update`` of the owner's ``finalizers`` subresource.
+    ``blockOwnerDeletion`` requires the right to ``update`` the owner's ``finalizers`` subresource.
     """
     reference: Object = {
         "apiVersion": resource.api_version,
@@ -111,7 +111,7 @@ def owner_reference(owner: Mapping[str, Any], resource: Resource, *, block_owner
 
 
 def object_reference(obj: Mapping[str, Any], resource: Resource) -> Object:
-    """Return the ``ObjectReference`` that an Event names its object by."""
+    """Return the ``ObjectReference`` for Events about an object."""
     return {
         "apiVersion": resource.api_version,
         "kind": resource.kind,
@@ -123,25 +123,25 @@ def object_reference(obj: Mapping[str, Any], resource: Resource) -> Object:
 
 
 def condition(conditions: Iterable[Mapping[str, Any]] | None, type_: str) -> Mapping[str, Any] | None:
-    """Return the condition of this type, out of a list of conditions."""
+    """Return the condition of this type from a list."""
     return next((each for each in conditions or () if each.get("type") == type_), None)
 
 
 def is_true(conditions: Iterable[Mapping[str, Any]] | None, type_: str) -> bool:
-    """Return whether the condition is there and says True."""
+    """Return whether the condition exists and is True."""
     found = condition(conditions, type_)
     return found is not None and found.get("status") == "True"
 
 
 def new_condition(obj: Mapping[str, Any], type_: str, status: str, reason: str, message: str) -> Object:
-    """Return a condition about the present generation of an object, as :func:`with_condition` takes it: without times."""
+    """Return a condition for the object's present generation, without times, for :func:`with_condition`."""
     return {"type": type_, "status": status, "reason": reason, "message": message, "observedGeneration": generation_of(obj)}
 
 
 def with_condition(conditions: Iterable[Mapping[str, Any]] | None, new: Mapping[str, Any], *, now: str) -> list[Object]:
-    """Return the list with ``new`` in place of the condition of its type, or at its end.
+    """Return the list with ``new`` replacing the condition of its type, or appended.
 
-    ``lastTransitionTime`` is ``now`` (RFC 3339) where the status changes and is kept where only words do, as the API conventions ask.
+    ``lastTransitionTime`` becomes ``now`` (RFC 3339) if the status changes, and else stays, as the API conventions require.
     """
     result: list[Object] = [dict(each) for each in conditions or ()]
     placed = dict(new)
@@ -156,14 +156,14 @@ def with_condition(conditions: Iterable[Mapping[str, Any]] | None, new: Mapping[
 
 
 def with_status_condition(status: Mapping[str, Any], new: Mapping[str, Any], *, now: str) -> Object:
-    """Return a status with ``new`` among its conditions, as of :func:`with_condition`."""
+    """Return a status with ``new`` among its conditions, as :func:`with_condition`."""
     return {**status, "conditions": with_condition(status.get("conditions"), new, now=now)}
 
 
 def with_conditions_judged(obj: Mapping[str, Any], status: Mapping[str, Any], types: Collection[str]) -> Object:
     """Return a status with the object's generation in all conditions of these types.
 
-    The caller judged the conditions again, and they hold. ``kubectl wait`` takes only a condition of the current generation.
+    Use it when the conditions were evaluated again and still hold. ``kubectl wait`` accepts only conditions of the current generation.
     """
     generation = generation_of(obj)
     if all(
@@ -180,7 +180,7 @@ def without_condition(conditions: Iterable[Mapping[str, Any]] | None, type_: str
 
 
 def without_managed_fields(obj: Object) -> Object:
-    """Return the object without ``metadata.managedFields``, which are as large as the rest and of no use to a controller."""
+    """Return the object without ``metadata.managedFields``, which are as large as the rest and useless for controllers."""
     metadata = obj.get("metadata")
     if not isinstance(metadata, dict) or "managedFields" not in metadata:
         return obj

@@ -1,6 +1,6 @@
-"""Quantities: ``512Mi``, ``1500m``, ``1e3``; parsed, compared and written as apimachinery's ``resource.Quantity``.
+"""Quantities: ``512Mi``, ``1500m``, ``1e3``, parsed, compared and written like apimachinery's ``resource.Quantity``.
 
-A quantity is exact down to 10⁻⁹ (rounded up, away from zero, beyond) and at most 2⁶³-1.
+A quantity is exact to 10⁻⁹ (rounded up, away from zero, beyond) and at most 2⁶³-1.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FORMAT_RULE: Final = "quantities must match the regular expression '^([+-]?[0-9.
 
 
 class Format(Enum):
-    """Format in which a quantity was written, and so is written back."""
+    """The format in which a quantity was written, which is kept when writing it."""
 
     DECIMAL_SI = "DecimalSI"
     BINARY_SI = "BinarySI"
@@ -37,7 +37,7 @@ class Format(Enum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Quantity:
-    """An amount. Equality and order are those of the amounts, whatever their format."""
+    """An amount. Equality and order ignore the format."""
 
     nanos: int
     """The amount times 10⁹."""
@@ -45,12 +45,12 @@ class Quantity:
 
     @property
     def bytes(self) -> int:
-        """The amount as a whole number, rounded up (away from zero), as Go's ``Value()``."""
+        """The amount rounded up to an integer (away from zero), like Go's ``Value()``."""
         return _divide_up(self.nanos, _NANO)
 
     @property
     def milli(self) -> int:
-        """The amount in thousandths, rounded up: CPU shares."""
+        """The amount in thousandths, rounded up, for CPU shares."""
         return _divide_up(self.nanos, 10**6)
 
     def __add__(self, other: Quantity) -> Quantity:
@@ -74,12 +74,12 @@ class Quantity:
 
 
 def of_bytes(amount: int) -> str:
-    """Return so many bytes, exactly, as people write them: ``64Gi``."""
+    """Format an exact number of bytes: ``64Gi``."""
     return str(Quantity(amount * _NANO, Format.BINARY_SI))
 
 
 def shown(amount: float) -> str:
-    """Return so many bytes, in three figures, as people read them: ``1.5Gi``, ``52.4Mi``, ``999``."""
+    """Format a number of bytes with three digits: ``1.5Gi``, ``52.4Mi``, ``999``."""
     for unit in _BINARY[:-1]:
         if abs(amount) < 1000:
             return f"{amount:.0f}{unit}" if not unit or amount >= 100 else f"{amount:.3g}{unit}"
@@ -88,7 +88,7 @@ def shown(amount: float) -> str:
 
 
 def about(amount: int) -> str:
-    """Return so many bytes, rounded down to two figures: ``50Gi``, ``5000Mi``; texts about free room stay the same with it."""
+    """Format a number of bytes rounded down to two digits: ``50Gi``, ``5000Mi``, so that texts about free space rarely change."""
     power = 0
     while (amount >= 10 * 1024 or (amount and amount % 1024 == 0)) and power < len(_BINARY) - 1:
         amount, power = amount // 1024, power + 1
@@ -97,10 +97,10 @@ def about(amount: int) -> str:
 
 
 def parse(text: str) -> Quantity:
-    """Return the quantity that ``text`` writes.
+    """Parse a quantity.
 
     Raises:
-        ValueError: it is none; the text is apimachinery's.
+        ValueError: it is invalid; the text is apimachinery's.
     """
     if len(text) > _MAX_TEXT:
         raise ValueError(FORMAT_RULE)
@@ -140,7 +140,7 @@ def _binary(amount: int) -> str:
 
 
 def _divide_up(amount: int, by: int) -> int:
-    """Divide, away from zero."""
+    """Divide, rounding away from zero."""
     return -(-amount // by) if amount >= 0 else amount // by
 
 

@@ -1,4 +1,4 @@
-"""Resources, as a client names them: group, version, plural, kind, scope."""
+"""Resources in requests: group, version, plural, kind, scope."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Resource:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
-        """Return the URL path of the collection, of an object, or of a subresource.
+        """Return the URL path of the collection, an object, or a subresource.
 
         ``namespace=None`` with a namespaced resource is the collection across all namespaces.
 
         Raises:
-            BadRequest: namespace or name cannot be one segment of a path: it would lead to another object.
+            BadRequest: namespace or name is not a single path segment, and would lead to another object.
         """
         parts = ["/apis", self.group, self.version] if self.group else ["/api", self.version]
         if self.namespaced and namespace is not None:
@@ -45,8 +45,8 @@ class Resource:
 
 
 def _segment(name: str) -> str:
-    """Return a name as it stands in a URL; as client-go, which calls it an invalid resource name, refuse what would not be a name there."""
+    """Return a name as a URL segment. Like client-go, refuse names that are not one ("invalid resource name")."""
     if type(name) is str and name not in ("", ".", "..") and "/" not in name and "%" not in name:
-        with suppress(UnicodeEncodeError):  # half a surrogate pair, which JSON can spell
+        with suppress(UnicodeEncodeError):  # half a surrogate pair, which JSON can contain
             return quote(name, safe=":")
     raise errors.BadRequest(f"invalid resource name {ascii(name)[:80]}: it cannot be one segment of a path")

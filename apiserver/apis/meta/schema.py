@@ -1,4 +1,4 @@
-"""Shared parts of the pydantic models of kinds: strictness, JSON names, and the scalar types of the Kubernetes API."""
+"""Common parts of the kinds' pydantic models: strictness, JSON names, and scalar types of the Kubernetes API."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from apiserver.apis.meta import quantity, times
 
 ATOMIC: Final[dict[str, Any]] = {"x-kubernetes-list-type": "atomic"}
 META: Final = "x-meta"
-"""In a field's schema: the type of ``endpoints.openapi.metatypes`` that is published in its place."""
+"""In a field's schema: the type of ``endpoints.openapi.metatypes`` to publish instead."""
 ATOMIC_MAP: Final[dict[str, Any]] = {"x-kubernetes-map-type": "atomic"}
 
 
 def keyed_by(*keys: str) -> dict[str, Any]:
-    """Return the extensions of a list of objects that ``keys`` tell apart; a strategic merge patch merges it by the first."""
+    """Return the extensions of a list of objects with unique ``keys``; strategic merge patches use the first."""
     return {
         "x-kubernetes-list-type": "map",
         "x-kubernetes-list-map-keys": list(keys),
@@ -27,13 +27,13 @@ def keyed_by(*keys: str) -> dict[str, Any]:
 
 
 class Model(BaseModel):
-    """A structure of the API: camelCase in JSON, nothing unknown, no conversions (``"1"`` is no integer)."""
+    """A structure of the API: camelCase in JSON, no unknown fields, no conversions (``"1"`` is not an integer)."""
 
     model_config = ConfigDict(extra="forbid", strict=True, alias_generator=to_camel)
 
 
 class Kind(Model):
-    """An object: what every kind has beside its own ``spec`` and ``status``."""
+    """An object: the fields of every kind besides ``spec`` and ``status``."""
 
     api_version: str | None = Field(None, description="The group and version of this representation.")
     kind: str | None = Field(None, description="Kind of this object, in CamelCase.")
@@ -41,10 +41,10 @@ class Kind(Model):
 
 
 def validated_quantity(value: object) -> object:
-    """Return a value that writes a quantity as it is.
+    """Return a value unchanged if it is a valid quantity.
 
     Raises:
-        PydanticCustomError: it writes none.
+        PydanticCustomError: it is not.
     """
     if isinstance(value, (str, int, float)) and not isinstance(value, bool):
         try:

@@ -1,14 +1,14 @@
-"""Strategic merge patch: a merge patch that knows from the schema which lists have keys.
+"""Strategic merge patch: a merge patch that gets the keys of lists from the schema.
 
-What ``kubectl apply``, plain ``kubectl patch`` and the garbage collector send. In a patch,
+Used by ``kubectl apply``, plain ``kubectl patch`` and the garbage collector. In a patch,
 
-- ``$patch: replace | delete | merge`` in a map (or in an element of a keyed list) says what to do with its like;
-- ``$retainKeys: [a, b]`` removes every other key of the map;
+- ``$patch: replace | delete | merge`` in a map (or an element of a keyed list) determines the operation;
+- ``$retainKeys: [a, b]`` removes all other keys of the map;
 - ``$deleteFromPrimitiveList/x: [v]`` removes values from list ``x``, and ``$setElementOrder/x: […]`` orders it.
 
-The schema is the published OpenAPI schema itself (:class:`Shape`), so that client and server merge alike: a list merges when
-``x-kubernetes-patch-strategy`` says so, by ``x-kubernetes-patch-merge-key`` when its elements are maps. The order that comes out
-is apimachinery's: elements of the patch in the patch's order, the others where they were in relation to those.
+The schema is the published OpenAPI schema (:class:`Shape`), so that client and server merge alike: a list merges if
+``x-kubernetes-patch-strategy`` says so, by ``x-kubernetes-patch-merge-key`` if its elements are maps. The resulting order is
+apimachinery's: the patch's elements in the patch's order, the others at their relative positions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _REF: Final = "#/components/schemas/"
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A place in the schema; ``schema`` empty: nothing is known, maps merge and lists are replaced."""
+    """A place in the schema. If ``schema`` is empty, maps merge and lists are replaced."""
 
     schema: Any
     components: Mapping[str, Mapping[str, Any]]
@@ -41,7 +41,7 @@ class Shape:
 
     @property
     def merge_key(self) -> str:
-        """Key that tells the elements of a list of maps apart."""
+        """The key of the elements in a list of maps."""
         return str(self._own("x-kubernetes-patch-merge-key"))
 
     def field(self, name: str) -> Shape:
@@ -65,10 +65,10 @@ class Shape:
 
 
 def apply(document: dict[str, Any], patch: Any, shape: Shape) -> dict[str, Any]:  # noqa: ANN401 - any JSON value
-    """Return ``document`` as ``patch`` wants it. Neither is changed; the result may share parts with both.
+    """Return ``document`` with ``patch`` applied. Neither is changed; the result may share parts with both.
 
     Raises:
-        BadRequest: the patch is malformed: an unknown directive, an element without its merge key.
+        BadRequest: the patch is malformed: an unknown directive, or an element without its merge key.
     """
     if not isinstance(patch, dict):
         raise errors.BadRequest("error decoding patch: a strategic merge patch is an object")
@@ -99,7 +99,7 @@ def _merge_map(original: Mapping[str, Any], patch: Mapping[str, Any], shape: Sha
 
 
 def _touched(patch: Mapping[str, Any]) -> list[str]:
-    """Return the fields that a patch speaks of, be it by a directive alone."""
+    """Return the fields in a patch, including those with only a directive."""
     fields: dict[str, None] = {}
     for key in patch:
         if key in (_PATCH, _RETAIN_KEYS):
@@ -134,14 +134,14 @@ def _merge_list_field(result: dict[str, Any], patch: Mapping[str, Any], key: str
     if key in result:
         merged = _ordered([*original], order, original, shape.merge_key) if given is None else _merge_list(original, given, shape, order)
         merged = [each for each in merged if _identity(each) not in deleted]
-    else:  # a new list is taken as it is
+    else:  # a new list is used as it is
         merged = _ordered([_clean(each) for each in given or [] if not _is_directive_itself(each)], order, original, shape.merge_key)
     if merged or key in result or isinstance(given, list):
         result[key] = merged
 
 
 def _check_order(patch: Sequence[Any], order: Sequence[Any], key: str) -> None:
-    """Refuse a patch whose elements stand otherwise than its ``$setElementOrder`` says."""
+    """Refuse a patch whose elements are not in the order of its ``$setElementOrder``."""
     left = iter([_key(each, key) for each in order])
     kept = [each for each in patch if not (isinstance(each, dict) and each.get(_PATCH) == "delete")]
     if order and not all(_key(each, key) in left for each in kept):
@@ -158,9 +158,9 @@ def _list_directive(patch: Mapping[str, Any], key: str, message: str) -> list[An
 
 
 def _merge_list(original: Sequence[Any], patch: Sequence[Any], shape: Shape, order: Sequence[Any]) -> list[Any]:
-    """Merge ``patch`` into ``original``; the result follows ``order``, or the patch when that is empty."""
+    """Merge ``patch`` into ``original``; the result follows ``order``, or the patch if that is empty."""
     if not any(isinstance(each, dict) for each in (*original, *patch)):
-        once = {_identity(each): each for each in (*original, *patch)}  # also of what the original had twice
+        once = {_identity(each): each for each in (*original, *patch)}  # also removes duplicates of the original
         return _ordered([*once.values()], order or patch, original, "")
     key = shape.merge_key
     if not key:
@@ -168,7 +168,7 @@ def _merge_list(original: Sequence[Any], patch: Sequence[Any], shape: Shape, ord
     replaced, edits, removed = _directives(patch, key)
     if replaced:
         return [_clean(each) for each in edits]
-    # The merge key need not be unique in the list: of several elements, the first is merged with, and the others stay.
+    # The merge key may not be unique in the list: the first of several elements is merged, and the others stay.
     merged = [each for each in original if _key(each, key) not in removed]
     places = _positions(merged, key)
     for edit in edits:
@@ -202,7 +202,7 @@ def _directives(patch: Sequence[Any], key: str) -> tuple[bool, list[dict[str, An
 
 
 def _ordered(merged: list[Any], order: Sequence[Any], original: Sequence[Any], key: str) -> list[Any]:
-    """Put what ``order`` names into its order, and the rest where it stood in ``original`` in relation to that."""
+    """Put the elements of ``order`` into its order, and the others at their relative positions in ``original``."""
     wanted, before = _positions(order, key), _positions(original, key)
     named = sorted((each for each in merged if _key(each, key) in wanted), key=lambda each: wanted[_key(each, key)])
     others = [each for each in merged if _key(each, key) not in wanted]
@@ -219,12 +219,12 @@ def _ordered(merged: list[Any], order: Sequence[Any], original: Sequence[Any], k
 
 
 def _positions(elements: Sequence[Any], key: str) -> dict[str, int]:
-    """Return where each element stands first, by its identity."""
+    """Return the first position of each element, by its identity."""
     return {_key(each, key): position for position, each in reversed(list(enumerate(elements)))}
 
 
 def _key(element: Any, key: str) -> str:  # noqa: ANN401 - any JSON value
-    """Return what tells an element apart: its merge key, or all of it; as text, so that long lists are looked up, not searched."""
+    """Return an element's identity: its merge key, or all of it; as text, so that lookups need no search."""
     return _identity(element.get(key) if key and isinstance(element, dict) else element)
 
 
@@ -244,7 +244,7 @@ def _unknown_directive(directive: Any) -> errors.BadRequest:  # noqa: ANN401 - a
 
 
 def _clean(value: Any) -> Any:  # noqa: ANN401 - any JSON value
-    """Return a patch's value as new content: without nulls of maps and without directives."""
+    """Return a patch's value as new content: without nulls in maps and without directives."""
     if isinstance(value, dict):
         return {} if value.get(_PATCH) == "delete" else _clean_map(value)
     if isinstance(value, list):
@@ -253,7 +253,7 @@ def _clean(value: Any) -> Any:  # noqa: ANN401 - any JSON value
 
 
 def _is_directive_itself(element: Any) -> bool:  # noqa: ANN401 - any JSON value
-    """Return whether an element of a list only says what to do with its like."""
+    """Return whether a list's element only contains a directive."""
     return isinstance(element, dict) and element.get(_PATCH) in ("delete", "replace") and len(element) <= 2
 
 

@@ -1,9 +1,9 @@
-"""The structure of JSON: which members an object has and of what type, checked without pydantic. Pure.
+"""Structure of JSON: checks members and types without pydantic. Pure.
 
-For the processes that read the API as plain JSON: one look at the border says whether everything behind it may rely on the types. As with
-structural schemas of CustomResourceDefinitions, members that are not known are nobody's business, and a null is an absent member.
+Processes that read the API as plain JSON check an object once, and then rely on the types. As in structural schemas of
+CustomResourceDefinitions, unknown members are ignored, and a null is an absent member.
 
-A check takes a value and returns what is wrong in it, as pairs of the place below it and the fault; no pairs, sound.
+A check takes a value and returns pairs of path and problem; none if the value is valid.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from apiserver.apis.meta.objects import Json
 Faults: TypeAlias = tuple[tuple[str, str], ...]
 Check: TypeAlias = Callable[[Json], Faults]
 Shape: TypeAlias = "str | Sequence[str] | Mapping[str, Shape]"
-"""A check in JSON; :func:`check_of` says how it is written."""
+"""A check in JSON; see :func:`check_of`."""
 
 MAX_FAULTS: Final = 8
-"""Told of one object: enough to see what happened, and a bounded message."""
+"""Maximum number of reported problems per object, to limit the message."""
 _LONG_TIME: Final = 40
-"""Characters: most times are shorter, and are read again with every look at their object."""
+"""Characters: most times are shorter, and are cached, because each access to their object parses them again."""
 _SOUND: Final[Faults] = ()
 _KINDS: Final[Mapping[type, str]] = {
     str: "a string",
@@ -37,12 +37,12 @@ _KINDS: Final[Mapping[type, str]] = {
 
 
 def anything(_: Json) -> Faults:
-    """Accept every value: nobody here looks into it."""
+    """Accept every value."""
     return _SOUND
 
 
 def text(value: Json) -> Faults:
-    """Accept Unicode text; half a surrogate pair, which JSON can spell, is none."""
+    """Accept Unicode text. JSON can contain half a surrogate pair, which is invalid."""
     if type(value) is not str:
         return _not("a string", value)
     if not value.isascii():
@@ -59,7 +59,7 @@ def boolean(value: Json) -> Faults:
 
 
 def integer(bits: int) -> Check:
-    """Return a check that accepts integers of so many bits with a sign."""
+    """Return a check that accepts signed integers of this size."""
     limit = 1 << (bits - 1)
 
     def check(value: Json) -> Faults:
@@ -71,7 +71,7 @@ def integer(bits: int) -> Check:
 
 
 def time(value: Json) -> Faults:
-    """Accept a time of RFC 3339."""
+    """Accept an RFC 3339 time."""
     if type(value) is not str:
         return _not("a string", value)
     return _remembered_time(value) if len(value) < _LONG_TIME else _time(value)
@@ -89,7 +89,7 @@ def amount(value: Json) -> Faults:
 
 
 def one_of(*words: str) -> Check:
-    """Return a check that accepts these words alone."""
+    """Return a check that accepts only these words."""
     known = frozenset(words)
 
     def check(value: Json) -> Faults:
@@ -99,7 +99,7 @@ def one_of(*words: str) -> Check:
 
 
 def items(check: Check) -> Check:
-    """Return a check that accepts lists of what ``check`` accepts."""
+    """Return a check that accepts lists whose elements pass ``check``."""
 
     def each(value: Json) -> Faults:
         if type(value) is not list:
@@ -110,7 +110,7 @@ def items(check: Check) -> Check:
 
 
 def values(check: Check) -> Check:
-    """Return a check that accepts objects with any members, all of which ``check`` accepts."""
+    """Return a check that accepts objects with any members whose values pass ``check``."""
 
     def each(value: Json) -> Faults:
         if type(value) is not dict:
@@ -121,11 +121,11 @@ def values(check: Check) -> Check:
 
 
 texts: Final = values(text)
-"""Accepts an object whose values are text: labels, annotations, selectors."""
+"""Accepts an object with text values: labels, annotations, selectors."""
 
 
 def members(known: Mapping[str, Check]) -> Check:
-    """Return a check that accepts objects with these members; a name that ends in ``?`` may be absent."""
+    """Return a check that accepts objects with these members; a name with a final ``?`` is optional."""
     parts = tuple((name.removesuffix("?"), check, not name.endswith("?")) for name, check in known.items())
 
     def check(value: Json) -> Faults:
@@ -157,8 +157,8 @@ _NAMED: Final[Mapping[str, Check]] = {
 def check_of(shape: Shape) -> Check:
     """Return the check of a shape.
 
-    ``"text"``, ``"int32"`` and the like are scalars, a list of words is one of them, ``{"[]": shape}`` a list, ``{"*": shape}`` an object
-    with any members, and every other object one with the members that it names, as :func:`members` takes them.
+    ``"text"``, ``"int32"`` and the like are scalars, a list of words is an enumeration, ``{"[]": shape}`` a list, ``{"*": shape}`` an
+    object with any members, and any other object lists members as for :func:`members`.
 
     Raises:
         KeyError: no scalar has this name.
@@ -186,7 +186,7 @@ _remembered_time: Final = lru_cache(maxsize=1024)(_time)
 
 
 def sentences(faults: Faults) -> tuple[str, ...]:
-    """Return faults as sentences with the place's path, at most ``MAX_FAULTS`` of them."""
+    """Return problems as sentences with their paths, at most ``MAX_FAULTS``."""
     said = tuple(f"{place.removeprefix('.') or 'the object'} {fault}" for place, fault in faults[:MAX_FAULTS])
     return (*said, f"and {len(faults) - MAX_FAULTS} more") if len(faults) > MAX_FAULTS else said
 

@@ -1,4 +1,4 @@
-"""Times and durations as the API writes them: RFC 3339 in UTC, Go durations, and the ages that ``kubectl get`` prints."""
+"""Times and durations of the API: RFC 3339 in UTC, Go durations, and the ages in ``kubectl get``."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _GO_UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3
 
 
 def to_rfc3339(moment: datetime) -> str:
-    """Return ``metav1.Time``: whole seconds, UTC, ``Z``. ``moment`` must know its time zone."""
-    return _second(int(moment.replace(microsecond=0).timestamp()))  # a float has no microseconds to spare in some centuries
+    """Return ``metav1.Time``: whole seconds, UTC, ``Z``. ``moment`` must have a time zone."""
+    return _second(int(moment.replace(microsecond=0).timestamp()))  # in distant centuries a float is too imprecise for microseconds
 
 
 @lru_cache(maxsize=64)
@@ -28,10 +28,10 @@ def to_rfc3339_micro(moment: datetime) -> str:
 
 
 def parse(text: str) -> datetime:
-    """Return the moment that an RFC 3339 text names, in UTC; more than six digits of a second are cut off.
+    """Parse an RFC 3339 time; the result is in UTC with at most six digits of a second.
 
     Raises:
-        ValueError: it is no RFC 3339 time with a time zone.
+        ValueError: it is not an RFC 3339 time with a time zone.
     """
     match = _RFC3339.fullmatch(text)
     if match is None:
@@ -41,12 +41,12 @@ def parse(text: str) -> datetime:
     local = datetime.fromisoformat(f"{day}T{clock}{(fraction or '')[:7].ljust(7, '0') if fraction else ''}{zone}")
     try:
         return local.astimezone(UTC)
-    except OverflowError as error:  # the first hours of the year 1 and the last of the year 9999, in other zones
+    except OverflowError as error:  # the first hours of year 1 and the last of year 9999, in other time zones
         raise ValueError(f"{text!r} is no time of the years 1 to 9999 in UTC") from error
 
 
 def parse_duration(text: str) -> timedelta:
-    """Return a Go duration such as ``1m30s``; a bare ``0`` has no unit.
+    """Parse a Go duration such as ``1m30s``; only ``0`` needs no unit.
 
     Raises:
         ValueError: it is not one.
@@ -61,8 +61,8 @@ def parse_duration(text: str) -> timedelta:
 
 
 def human(duration: timedelta) -> str:
-    """Return an age of two or three characters' precision, as apimachinery's ``duration.HumanDuration`` does: ``5m30s``, ``3d4h``."""
-    seconds = int(duration.total_seconds())  # towards zero, as Go's conversion
+    """Return an age with two or three digits, like apimachinery's ``duration.HumanDuration``: ``5m30s``, ``3d4h``."""
+    seconds = int(duration.total_seconds())  # towards zero, as in Go
     if seconds < -1:
         return "<invalid>"
     if seconds < 0:

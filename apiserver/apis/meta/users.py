@@ -13,7 +13,7 @@ MASTERS: Final = "system:masters"
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """``user.Info``: what an authenticator found out; a key for what is remembered of a user."""
+    """``user.Info`` from an authenticator; usable as a key of caches."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -21,7 +21,7 @@ class User:
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __hash__(self) -> int:
-        """Return a hash of everything: each token of a service account has an ``extra`` of its own."""
+        """Return a hash of all fields, because each service account token has its own ``extra``."""
         return hash((self.name, self.groups, self.uid, frozenset(self.extra.items())))
 
 
@@ -29,7 +29,7 @@ ANONYMOUS: Final = User("system:anonymous", (UNAUTHENTICATED,))
 
 
 def authenticated(user: User) -> User:
-    """Return the user as a member of ``system:authenticated``: the aggregator asks for OpenAPI as a user without groups."""
+    """Add ``system:authenticated`` to the user's groups: the aggregator requests OpenAPI as a user without groups."""
     if AUTHENTICATED in user.groups or UNAUTHENTICATED in user.groups:
         return user
     return User(user.name, (*user.groups, AUTHENTICATED), user.uid, user.extra)

@@ -48,9 +48,9 @@ _PHRASES: Final = {
 }
 _WITHOUT_VALUE: Final = frozenset({Reason.REQUIRED, Reason.FORBIDDEN, Reason.TOO_LONG})
 MAX_CAUSES: Final = 200
-"""Causes that one answer names: a list of a hundred thousand wrong disks shall not make a hundred thousand texts."""
+"""Maximum number of causes in an answer, so that a hundred thousand wrong disks do not cause as many messages."""
 MAX_VALUE: Final = 1024
-"""Characters of a value that an error repeats: a body of 3 MiB shall not come back as an error of 3 MiB."""
+"""Characters of a value in an error, so that a body of 3 MiB does not cause an error of 3 MiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Path:
     text: str = ""
 
     def child(self, *names: str) -> Path:
-        """Return the path of a field below this one."""
+        """Return the path of a child field."""
         return Path(".".join([self.text, *names] if self.text else names))
 
     def index(self, position: int) -> Path:
@@ -68,7 +68,7 @@ class Path:
         return Path(f"{self.text}[{position}]")
 
     def key(self, key: str) -> Path:
-        """Return the path of a value in a map whose keys are data."""
+        """Return the path of a value in a map with arbitrary keys."""
         return Path(f"{self.text}[{key}]")
 
     def __str__(self) -> str:
@@ -77,7 +77,7 @@ class Path:
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One wrong field."""
+    """One invalid field."""
 
     path: str
     reason: Reason
@@ -101,12 +101,12 @@ class FieldError:
 
 
 def required(path: Path, detail: str = "") -> FieldError:
-    """Report a field that has to be there and to be not empty."""
+    """Report a missing or empty required field."""
     return FieldError(str(path), Reason.REQUIRED, "", detail)
 
 
 def invalid(path: Path, value: Any, detail: str) -> FieldError:  # noqa: ANN401 - any JSON value
-    """Report a value of the right type that is malformed or out of bounds."""
+    """Report a value of the right type that is malformed or out of range."""
     return FieldError(str(path), Reason.INVALID, value, detail)
 
 
@@ -116,18 +116,18 @@ def type_invalid(path: Path, value: Any, detail: str) -> FieldError:  # noqa: AN
 
 
 def not_supported(path: Path, value: Any, supported: Sequence[str]) -> FieldError:  # noqa: ANN401 - any JSON value
-    """Report a value that is none of an enumeration."""
+    """Report a value outside of an enumeration."""
     detail = "supported values: " + ", ".join(quote(each) for each in supported) if supported else ""
     return FieldError(str(path), Reason.NOT_SUPPORTED, value, detail)
 
 
 def duplicate(path: Path, value: Any) -> FieldError:  # noqa: ANN401 - any JSON value
-    """Report a second occurrence of what must be unique."""
+    """Report a duplicate of a unique value."""
     return FieldError(str(path), Reason.DUPLICATE, value)
 
 
 def forbidden(path: Path, detail: str) -> FieldError:
-    """Report a field that may not be set, or not to this, in the present circumstances."""
+    """Report a field or value that is not allowed in the present circumstances."""
     return FieldError(str(path), Reason.FORBIDDEN, "", detail)
 
 
@@ -142,28 +142,28 @@ def too_many(path: Path, actual: int, limit: int) -> FieldError:
 
 
 def unknown_field(path: str, prefix: str = "") -> FieldError:
-    """Report a field that the schema does not have; ``prefix`` says of which text, if it is not the object's.
+    """Report a field that the schema lacks; ``prefix`` names the text, if it is not the object.
 
-    Go answers 400 ("strict decoding error") to the first kind of mistake alone; here unknown and wrong fields come together in one
-    Invalid, so that a manifest is mended in one go.
+    Go reports unknown fields separately with 400 ("strict decoding error"). Here unknown and invalid fields are in one Invalid, so that
+    users can fix a manifest in one step.
     """
     return FieldError(path, Reason.FORBIDDEN, "", f"{prefix}unknown field {quote(path)}")
 
 
 def duplicate_field(path: str, prefix: str = "") -> FieldError:
-    """Report a key that a text gives twice; ``prefix`` as in :func:`unknown_field`."""
+    """Report a duplicate key in a text; ``prefix`` as in :func:`unknown_field`."""
     return FieldError(path, Reason.FORBIDDEN, "", f"{prefix}duplicate field {quote(path)}")
 
 
 def raise_if_any(found: Iterable[FieldError], *, group: str, kind: str, name: str) -> None:
-    """Raise :class:`errors.Invalid` with all causes, if there is one."""
+    """Raise :class:`errors.Invalid` with all causes, if any."""
     problems = list(found)
     if problems:
         raise to_invalid(problems, group=group, kind=kind, name=name)
 
 
 def to_invalid(found: Sequence[FieldError], *, group: str, kind: str, name: str) -> errors.Invalid:
-    """Return the 422 for one object: ``VirtualMachine.kubevirt.io "vm1" is invalid: [a, b]``; equal messages are said once."""
+    """Return the 422 error of one object: ``VirtualMachine.kubevirt.io "vm1" is invalid: [a, b]``, without duplicate messages."""
     texts, causes = shortened(found)
     summary = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     qualified = f"{kind}.{group}" if group else kind
@@ -172,7 +172,7 @@ def to_invalid(found: Sequence[FieldError], *, group: str, kind: str, name: str)
 
 
 def shortened(found: Sequence[FieldError], most: int = MAX_CAUSES) -> tuple[list[str], tuple[errors.Cause, ...]]:
-    """Return messages, each once, and causes of the first ``most`` errors; the last message says how many more there are."""
+    """Return unique messages and the causes of the first ``most`` errors; the last message counts the others."""
     first = found[:most]
     texts = list(dict.fromkeys(str(each) for each in first))
     if len(found) > len(first):
@@ -181,7 +181,7 @@ def shortened(found: Sequence[FieldError], most: int = MAX_CAUSES) -> tuple[list
 
 
 def printed(value: Any) -> str:  # noqa: ANN401 - any JSON value
-    """Return a value as Go's field errors print it: strings quoted, the rest as JSON; cut when it is long."""
+    """Format a value as in Go's field errors: strings quoted, others as JSON; long ones are cut."""
     if isinstance(value, str):
         return quote(value if len(value) <= MAX_VALUE else value[:MAX_VALUE] + "…")
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=str)

@@ -1,4 +1,4 @@
-"""The order of API versions that Kubernetes prefers: ``v2``, ``v1``, ``v1beta2``, ``v1beta1``, ``v1alpha1``, then the rest by name.
+"""Kubernetes' order of API versions: ``v2``, ``v1``, ``v1beta2``, ``v1beta1``, ``v1alpha1``, then others by name.
 
 Source: ``k8s.io/apimachinery/pkg/version`` (``CompareKubeAwareVersionStrings``).
 """
@@ -13,7 +13,7 @@ _STABILITY: Final = {None: 0, "beta": 1, "alpha": 2}
 
 
 def preference(version: str) -> tuple[int, int, int, str]:
-    """Return a key that sorts the most preferred version first."""
+    """Return a sort key that puts the most preferred version first."""
     if not (found := _VERSION.fullmatch(version)):
         return 3, 0, 0, version
     major, stability, minor = found.groups()

@@ -1,4 +1,4 @@
-"""Comparison of two objects, field by field."""
+"""Compares two objects field by field."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ Found = tuple[Fields | None, Fields | None]
 def compare(atom: Atom, old: dict[str, Any], new: dict[str, Any]) -> tuple[Fields, Fields]:
     """Return (fields that were added or modified, fields that were removed).
 
-    Parts that are the same object on both sides, or equal, are not looked into: their cost is that of Python's ``==``.
+    Identical or equal parts are skipped at the cost of Python's ``==``.
 
     Raises:
-        Mismatch: what differs does not fit the schema.
+        Mismatch: a difference does not fit the schema.
     """
     touched, removed = _compare(atom, old, new)
     return touched or EMPTY, removed or EMPTY
 
 
 def appeared(atom: Atom, structs: dict[str, Any], new: dict[str, Any]) -> Fields:
-    """Return what :func:`compare` finds added between an object that is nothing but ``structs``, all empty, and a new one.
+    """Return the fields that :func:`compare` finds added to an object of only empty ``structs``.
 
     Raises:
         Mismatch: it does not fit the schema.
@@ -49,7 +49,7 @@ def appeared(atom: Atom, structs: dict[str, Any], new: dict[str, Any]) -> Fields
 
 
 def present(atom: Atom, value: Any) -> Fields:  # noqa: ANN401 - any JSON value
-    """Return the tree of a value that was not there before (or is not there any more): all of it, each step a member."""
+    """Return the tree of a value that was added or removed as a whole, in which each step is a member."""
     if type(value) in atom.accepted or value is None:
         return LEAF
     if isinstance(value, dict):
@@ -72,7 +72,7 @@ def present(atom: Atom, value: Any) -> Fields:  # noqa: ANN401 - any JSON value
 
 
 def _fields(tree: Fields, shape: MapAtom, value: dict[str, Any]) -> Fields:
-    """Put into ``tree`` the trees of the fields of a map that was not there before, and return it."""
+    """Add the trees of a new map's fields to ``tree``, and return it."""
     fields, other = shape.fields, shape.element
     for name in sorted(value):
         child = fields.get(name, other)
@@ -89,7 +89,7 @@ _LONGEST_KNOWN: Final = 4096
 
 
 def _flat(names: tuple[str, ...]) -> Fields:
-    """Return the tree of a map of scalars; remembered, because the same labels and annotations come with every object of an author."""
+    """Return the tree of a map of scalars, cached because objects of one author have the same labels and annotations."""
     tree = _known.get(names)
     if tree is None:
         tree = {SELF: LEAF, **dict.fromkeys(["f:" + name for name in sorted(names)], LEAF)}
@@ -118,7 +118,7 @@ def _compare(atom: Atom, old: Any, new: Any) -> Found:  # noqa: ANN401 - any JSO
 def _join(first: Fields | None, second: Fields | None) -> Fields | None:
     if first is None or second is None:
         return second if first is None else first
-    if not first or not second:  # one of them is the leaf itself: Go has no members but it at this step
+    if not first or not second:  # one of them is the leaf itself: in Go it is the step's only member
         return {SELF: LEAF, **(first or second)} if first or second else LEAF
     return union(first, second)
 
@@ -142,7 +142,7 @@ def _maps(atom: Atom, shape: MapAtom, old: Any, new: Any) -> Found:  # noqa: ANN
     after: dict[str, Any] = new if isinstance(new, dict) else {}
     if shape.atomic or not (before or after):
         return _leaf(old, new)
-    # Most of a map of many, annotations say, is as it was: that is found without a look at types.
+    # Most entries of a large map such as annotations are unchanged, which needs no check of types.
     names = [name for name, value in after.items() if before.get(name, ABSENT) != value] if atom.exact else after
     touched: Fields = {}
     removed: Fields = {}
@@ -199,7 +199,7 @@ def _lists(shape: ListAtom, old: Any, new: Any) -> Found:  # noqa: ANN401 - any 
 
 
 def _same_key(element: Atom, old: list[Any], new: list[Any]) -> Found:
-    """Compare the items under one step. Duplicates are owned as a whole: nobody can tell them apart."""
+    """Compare the items under one step. Duplicates are owned as a whole, because they cannot be distinguished."""
     if len(old) > 1 and len(new) > 1:
         return (None if same(old, new) else LEAF), None
     if len(old) > 1:

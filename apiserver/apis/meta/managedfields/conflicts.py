@@ -1,4 +1,4 @@
-"""Fields that an applier wants and another manager has."""
+"""Conflicts: fields that an applier changes and another manager owns."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class Conflicts(Exception):
         self.found = found
 
     def beyond(self, allowed: Fields) -> Conflicts | None:
-        """Return those that are not allowed, None if all are."""
+        """Return the conflicts outside of ``allowed``, or None."""
         left = ((owner, sets.difference(fields, allowed)) for owner, fields in self.found.items())
         found = {owner: fields for owner, fields in left if fields}
         return Conflicts(found) if found else None
 
     def to_error(self) -> Conflict:
-        """Return what the client hears: each conflict a cause, sorted by owner and path."""
+        """Return the error for the client: one cause per conflict, sorted by owner and path."""
         by_owner = sorted(self.found.items(), key=lambda item: item[0].identifier())
         each = [(owner, path) for owner, fields in by_owner for path in sets.paths(fields)]
         causes = tuple(Cause("FieldManagerConflict", f"conflict with {_show(owner)}", sets.show(path)) for owner, path in each)

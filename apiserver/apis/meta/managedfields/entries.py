@@ -1,4 +1,4 @@
-"""``metadata.managedFields``: its entries, read and written."""
+"""Reads and writes the entries of ``metadata.managedFields``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from apiserver.apis.meta.managedfields.sets import Fields
 APPLY: Final = "Apply"
 UPDATE: Final = "Update"
 MAX_UPDATERS: Final = 10
-"""Entries of ``Update`` that an object keeps; the oldest are folded into one."""
+"""Maximum number of ``Update`` entries; the oldest are merged into one."""
 ANCIENT: Final = "ancient-changes"
 _FIELDS_TYPE: Final = "FieldsV1"
 _CACHED: Final = 512
@@ -24,11 +24,11 @@ _LARGEST_CACHED: Final = 16 * 1024
 
 
 class EntryError(ValueError):
-    """An entry that cannot be understood; the message is Go's."""
+    """An invalid entry; the message is Go's."""
 
 
 class Owner(NamedTuple):
-    """Key of an entry. An applier has one entry, whichever version it applies."""
+    """Key of an entry. An applier has one entry for all versions."""
 
     manager: str
     operation: str
@@ -37,7 +37,7 @@ class Owner(NamedTuple):
     subresource: str = ""
 
     def identifier(self) -> str:
-        """Return the text that Go knows it by, which is what it sorts by."""
+        """Return Go's identifier of it, which determines the order."""
         named = (
             ("manager", self.manager),
             ("operation", self.operation),
@@ -48,12 +48,12 @@ class Owner(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """Fields that one owner owns."""
+    """Fields of one owner."""
 
     api_version: str
     fields: Fields
     time: str = ""
-    """RFC 3339; empty if nobody knows."""
+    """RFC 3339; empty if unknown."""
 
 
 Managed = dict[Owner, Entry]
@@ -62,7 +62,7 @@ Managed = dict[Owner, Entry]
 class Reader:
     """Reads entries of one kind; ``schemas`` are its types by apiVersion.
 
-    Sets are remembered by their bytes: the same few come back with every object.
+    Sets are cached by their bytes, because the same ones come with each object.
     """
 
     def __init__(self, schemas: Mapping[str, Atom]) -> None:
@@ -70,10 +70,10 @@ class Reader:
         self._known: dict[tuple[str, bytes], Fields] = {}
 
     def read(self, given: Sequence[Mapping[str, Any]] | None) -> Managed:
-        """Return the entries, as their versions' schemas of today see them.
+        """Return the entries, adapted to the present schemas of their versions.
 
         Raises:
-            EntryError: one is wrong.
+            EntryError: one is invalid.
         """
         managed: Managed = {}
         if given is None:
@@ -114,7 +114,7 @@ def _time(text: str | None) -> str:
 
 
 def write(managed: Managed) -> list[dict[str, Any]]:
-    """Return the entries in their order: appliers first, then by time."""
+    """Return the entries in order: appliers first, then by time."""
     ordered = sorted(managed.items(), key=_place) if len(managed) > 1 else managed.items()
     written = []
     for owner, entry in ordered:
@@ -137,7 +137,7 @@ def _place(item: tuple[Owner, Entry]) -> tuple[str, str, str, str, str]:
 
 
 def capped(managed: Managed) -> Managed:
-    """Return the entries with the oldest updaters folded together, version by version, until there are few enough."""
+    """Return the entries with the oldest updaters merged per version, down to the limit."""
     if len(managed) <= MAX_UPDATERS:
         return managed
     updaters = [owner for owner in managed if owner.operation == UPDATE]

@@ -1,4 +1,4 @@
-"""The way from client-side to server-side apply: kubectl's annotation says which fields are its own already."""
+"""Migration from client-side to server-side apply: kubectl's annotation determines the fields that it owns already."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from apiserver.apis.meta.objects import Object, annotations_of
 
 ANNOTATION: Final = "kubectl.kubernetes.io/last-applied-configuration"
 MANAGER: Final = "kubectl"
-"""Only kubectl's own default name takes part; another one opts out."""
+"""Only kubectl's default name takes part; with another name, users opt out."""
 
 
 def allowed(atom: Atom, api_version: str, live: Object) -> Fields:
-    """Return the fields that the annotation names and that still stand as it says: kubectl may take them without force."""
+    """Return the annotation's fields with unchanged values: kubectl may take them without force."""
     text = annotations_of(live).get(ANNOTATION)
     if not text:
         return EMPTY
@@ -38,7 +38,7 @@ def allowed(atom: Atom, api_version: str, live: Object) -> Fields:
 
 
 def follow(obj: Object, applied: Object) -> Object:
-    """Return the object with its annotation, if it has one, brought up to date with what was applied."""
+    """Return the object with its annotation, if any, updated to the applied configuration."""
     annotations = annotations_of(obj)
     if not annotations.get(ANNOTATION):
         return obj

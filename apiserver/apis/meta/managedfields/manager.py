@@ -1,4 +1,4 @@
-"""The chain of rules between a request and the updater, in Go's order."""
+"""The rules between a request and the updater, in Go's order."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SERVERS: Final = frozenset(
 _NOBODYS: Final = sets.of(
     *((f"f:{name}",) for name in sorted(_IDENTITY)), ("f:metadata",), *(("f:metadata", f"f:{name}") for name in sorted(_SERVERS))
 )  # fmt: skip
-"""Fields that are never anybody's: the server sets them, or they are the object's identity."""
+"""Fields without an owner: the server sets them, or they identify the object."""
 
 
 def _as_it_is(obj: Object, api_version: str) -> Object:
@@ -37,11 +37,11 @@ def _as_it_is(obj: Object, api_version: str) -> Object:
 
 
 class FieldManager:
-    """Tracks ownership of one kind as one version serves it, or of one of its subresources.
+    """Tracks ownership for one served version of a kind, or one of its subresources.
 
-    ``schemas``: the kind's type in every served version. ``ignored``: by version, the fields that this endpoint leaves as they are (the
-    main resource ``status``, ``/status`` all else). ``empty``: what an object is before it is created. ``convert``: for kinds with
-    several versions. ``reader``: shared by those of one kind, because it remembers the sets that it has read.
+    Args of the constructor: ``schemas``: the kind's type per served version. ``ignored``: per version, the fields that this endpoint does
+    not change (for the main resource ``status``, for ``/status`` everything else). ``empty``: an object before its creation. ``convert``:
+    for kinds with several versions. ``reader``: shared by all managers of a kind, because it caches parsed sets.
     """
 
     def __init__(
@@ -70,9 +70,9 @@ class FieldManager:
         self._moment = ""
 
     def update(self, live: Object | None, new: Object, manager: str, now: datetime) -> None:
-        """Set ``managedFields`` of an object that a create, update, patch or verb made of ``live`` (None: it is new).
+        """Set ``managedFields`` of a new object that a write made from ``live`` (None: it was created).
 
-        Nothing but ``new["metadata"]["managedFields"]`` is changed. Never raises: where ownership cannot be told, there is none.
+        Only ``new["metadata"]["managedFields"]`` changes. Never raises: if ownership cannot be determined, there is none.
         """
         metadata = new.get("metadata")
         if not isinstance(metadata, dict):
@@ -86,12 +86,12 @@ class FieldManager:
             metadata["managedFields"] = write(managed)
 
     def apply(self, live: Object | None, applied: Object, manager: str, *, force: bool, now: datetime) -> Object:
-        """Return ``live`` (None: it is to be created) with what ``applied`` says, and its ``managedFields``. Changes neither.
+        """Return ``live`` (None: to be created) merged with ``applied``, with ``managedFields``. Changes neither argument.
 
         Raises:
-            BadRequest: it is of another version or kind, or brings managedFields.
-            Invalid: it does not fit the schema; nulls, unknown fields and wrong types are all named.
-            Conflict: others own fields that it changes, and it is not forced.
+            BadRequest: it has another version or kind, or contains managedFields.
+            Invalid: it does not fit the schema; lists all nulls, unknown fields and wrong types.
+            Conflict: it changes fields of other owners without force.
         """
         try:
             managed = self._reader.read(dig(live, "metadata", "managedFields"))
@@ -108,7 +108,7 @@ class FieldManager:
         return {**merged, "metadata": metadata}
 
     def _known(self, live: Object | None, given: Any) -> Managed:  # noqa: ANN401 - a client's JSON
-        """Return the entries to start from. A subresource cannot set them; an empty list, or one empty entry, forgets them all."""
+        """Return the initial entries. A subresource cannot set them; an empty list, or one empty entry, resets them."""
         stored = dig(live, "metadata", "managedFields")
         if given is not None and not self._subresource and given != stored:
             if given in ([], [{}]):
@@ -117,7 +117,7 @@ class FieldManager:
                 if managed := self._reader.read(given):
                     return managed
             except EntryError:
-                pass  # the client does not understand them: what is stored stands
+                pass  # the client sent invalid entries: keep the stored ones
         try:
             return self._reader.read(stored)
         except EntryError:
@@ -125,7 +125,7 @@ class FieldManager:
 
     def _update(self, live: Object | None, new: Object, managed: Managed, manager: str, now: datetime) -> Managed:
         if not managed and live is not None and uid_of(live):
-            return managed  # nobody tracked it so far: the first apply will begin
+            return managed  # not tracked so far: the first apply starts tracking
         owner = Owner(manager or UNKNOWN, UPDATE, self._api_version, self._subresource)
         if live is None and not managed:
             taken = self._updater.first(self._structs, _ownable(new), self._api_version)
@@ -201,7 +201,7 @@ class FieldManager:
 
 
 def _ownable(obj: Object) -> Object:
-    """Return a new object without what is nobody's: cheaper than to take it out of the set of its fields."""
+    """Return a new object without unowned fields, which is cheaper than removing them from the set."""
     metadata = {name: value for name, value in obj["metadata"].items() if name not in _SERVERS}
     return {name: metadata if name == "metadata" else value for name, value in obj.items() if name not in _IDENTITY}
 

@@ -1,4 +1,4 @@
-"""Merges a configuration that is applied into an object."""
+"""Merges an applied configuration into an object."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from apiserver.apis.meta.managedfields.values import ABSENT, kind_of
 
 
 def merge(atom: Atom, live: Any, applied: Any) -> Any:  # noqa: ANN401 - any JSON values
-    """Return ``live`` with what ``applied`` says; ABSENT for nothing.
+    """Return ``live`` merged with ``applied``; ABSENT for nothing.
 
-    Both fit the schema, and ``applied`` has no duplicates. Parts that do not change are shared with ``live``.
+    Both fit the schema, and ``applied`` has no duplicates. Unchanged parts are shared with ``live``.
     """
     if live is applied or (atom.exact and live == applied):
         return live
@@ -64,8 +64,8 @@ def _lists(shape: ListAtom, live: Any, applied: Any) -> Any:  # noqa: ANN401 - a
 class _Zipper:
     """Merges two associative lists into one order.
 
-    Both orders are kept as far as they agree; where they do not, that of the applied list wins. Items of the live list alone stay
-    before the shared item that they stood before.
+    Both orders are kept as far as they agree; otherwise the applied list's order wins. Items only in the live list stay before the same
+    shared item.
     """
 
     def __init__(self, shape: ListAtom, live: list[Any], applied: list[Any]) -> None:
@@ -73,7 +73,7 @@ class _Zipper:
         self._live = live
         self._left = [shape.step_to(each) for each in live]
         self._right = [shape.step_to(each) for each in applied]
-        # Duplicates of one step are one thing that nobody can merge with: it is as if null stood there.
+        # Duplicates under one step cannot be merged with, so null takes their place.
         often = Counter(self._left)
         self._was = {step: each if often[step] == 1 else None for step, each in zip(self._left, live, strict=True)}
         self._wanted = dict(zip(self._right, applied, strict=True))

@@ -1,6 +1,6 @@
-"""From a published OpenAPI v3 document to the schema of its objects, as kube-openapi's ``schemaconv`` reads it.
+"""Converts a published OpenAPI v3 document to the schema of its objects, like kube-openapi's ``schemaconv``.
 
-It is the same document that clients get, so what kubectl believes about a list is what the server does with it.
+Clients get the same document, so kubectl and the server treat lists alike.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Json = Mapping[str, Any]
 
 
 class SchemaError(ValueError):
-    """A document that no schema can be made of."""
+    """A document that cannot be converted."""
 
 
 def types(document: Json) -> dict[tuple[str, str], Atom]:
@@ -39,7 +39,7 @@ def types(document: Json) -> dict[tuple[str, str], Atom]:
 
 
 class _Builder:
-    """Types by the names of their components; each is built once, so that they may refer to themselves."""
+    """Types by component name; each is built once, so that they may be recursive."""
 
     def __init__(self, schemas: Mapping[str, Json]) -> None:
         self.schemas = schemas
@@ -65,7 +65,7 @@ class _Builder:
         return self._named[name]
 
     def _open(self, *, deduced: bool) -> Atom:
-        """Return the type of what has no schema: owned as a whole, or (``deduced``) field by field as far as it is maps."""
+        """Return the type without a schema: owned as a whole, or (``deduced``) maps are owned field by field."""
         atom = Atom()
         self.made.append(atom)
         untyped = self._untyped if deduced else atom
@@ -159,7 +159,7 @@ def _is_reference(schema: Json) -> bool:
 
 
 def _map_relation(schema: Json, where: str) -> bool | None:
-    """Return whether a map is atomic; None where the schema does not say."""
+    """Return whether a map is atomic; None if the schema does not specify it."""
     match schema.get("x-kubernetes-map-type"):
         case None:
             return None

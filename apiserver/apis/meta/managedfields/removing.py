@@ -1,4 +1,4 @@
-"""Objects without some of their fields, and the set of all fields of an object."""
+"""Removes fields from objects, and computes the set of an object's fields."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from apiserver.apis.meta.managedfields.values import kind_of
 
 
 def remove(atom: Atom, value: Any, fields: Fields) -> Any:  # noqa: ANN401 - any JSON value
-    """Return a value without these fields; null where nothing is left of it."""
+    """Return a value without these fields; null if nothing is left."""
     if not fields:
         return value
     kind = kind_of(atom, value)
@@ -43,13 +43,13 @@ def remove(atom: Atom, value: Any, fields: Fields) -> Any:  # noqa: ANN401 - any
 
 
 def fields_of(atom: Atom, value: Any) -> Fields:  # noqa: ANN401 - any JSON value
-    """Return the set of an object's fields: what its author owns who applies it."""
+    """Return the set of an object's fields, which its applier owns."""
     found = _fields_of(atom, value)
     return found or EMPTY
 
 
 def _fields_of(atom: Atom, value: Any) -> Fields | None:  # noqa: ANN401 - any JSON value
-    """Return the tree of a value: LEAF where it is owned as a whole, None where nothing in it can be owned."""
+    """Return the tree of a value: LEAF if it is owned as a whole, None if nothing in it can be owned."""
     if type(value) in atom.accepted:
         return LEAF
     kind = kind_of(atom, value)
@@ -72,7 +72,7 @@ def _fields_of(atom: Atom, value: Any) -> Fields | None:  # noqa: ANN401 - any J
 
 
 def _step_to(shape: ListAtom, item: Any) -> str:  # noqa: ANN401 - any JSON value
-    """Return the step to an item. Pruning may leave so little of it that it cannot be told from others any more, but it is there."""
+    """Return the step to an item. After pruning, an item may lack its keys, but still exists."""
     try:
         return shape.step_to(item)
     except Mismatch:
@@ -102,7 +102,7 @@ def _fields_of_map(atom: Atom, value: Any) -> Fields | None:  # noqa: ANN401 - a
 
 
 def with_parents(fields: Fields, atom: Atom | None) -> Fields:
-    """Return the set with every named field of a struct in it whose fields are in it; parents in maps and lists are left out."""
+    """Return the set with each named struct field that has fields in it; parents in maps and lists are not added."""
     shape = atom.map if atom is not None else None
     result: Fields = {}
     for step, tree in fields.items():
@@ -122,7 +122,7 @@ def with_parents(fields: Fields, atom: Atom | None) -> Fields:
 
 
 def reconciled(fields: Fields, atom: Atom | None) -> Fields:
-    """Return a set that was made under another schema as this schema sees it: what became atomic is owned as a whole."""
+    """Return a set of another schema adapted to this one: parts that became atomic are owned as a whole."""
     if not fields or atom is None:
         return fields
     if atom.map is not None:

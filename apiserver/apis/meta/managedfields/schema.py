@@ -1,8 +1,8 @@
-"""Schema that sets of fields are computed by: what a value may be and how it is owned.
+"""The schema for sets of fields: valid values and their ownership.
 
-A type (:class:`Atom`) is a scalar, a list, a map, or, where the schema leaves it open, several of them; then the value decides.
-Structs are maps with named fields. An atomic list or map is owned as a whole, a granular one field by field, an associative list
-(``set``: by value, ``map``: by keys) item by item.
+A type (:class:`Atom`) is a scalar, a list, a map, or several of them, if the schema does not decide; then the value decides. Structs are
+maps with named fields. An atomic list or map is owned as a whole, a granular one field by field, an associative list (``set``: by value,
+``map``: by keys) item by item.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from apiserver.apis.meta.managedfields.elements import quote
 Scalar = Literal["numeric", "string", "boolean", "untyped"]
 
 _REMEMBERED: Final = 256
-"""Keys of items whose steps a list remembers: types of conditions, names of disks."""
+"""Cached keys of items with their steps, such as types of conditions and names of disks."""
 _ACCEPTED: Final[dict[Scalar, frozenset[type]]] = {
     "numeric": frozenset({int, float}),
     "string": frozenset({str}),
@@ -44,18 +44,18 @@ class MapAtom:
     def __init__(self) -> None:
         self.fields: dict[str, Atom] = {}
         self.element: Atom | None = None
-        """The type of what ``fields`` does not name; None: nothing else is allowed."""
+        """The type of fields that ``fields`` lacks; None: none are allowed."""
         self.atomic = False
         self.deduced = False
-        """It knows nothing of its content: no field is named, any is allowed."""
+        """Its content is untyped: no field is named, any is allowed."""
         self.defaults: dict[str, Any] = {}
-        """Defaults of fields, for those that are keys of a list."""
+        """Defaults of fields that are keys of a list."""
 
     def child(self, name: str) -> Atom:
         """Return the type of a field.
 
         Raises:
-            Mismatch: it is none.
+            Mismatch: it does not exist.
         """
         found = self.fields.get(name, self.element)
         if found is None:
@@ -72,14 +72,14 @@ class ListAtom:
         self.element = element
         self.associative = associative
         self.keys = keys
-        """By which an associative list tells its items apart; none: by their value."""
+        """The keys of an associative list's items; empty: items are identified by value."""
         self._steps: dict[str, str] = {}
 
     def step_to(self, item: Any) -> str:  # noqa: ANN401 - any JSON value
         """Return the step to an item.
 
         Raises:
-            Mismatch: it cannot be told from the others.
+            Mismatch: it has no valid key.
         """
         if not self.keys:
             if isinstance(item, str):
@@ -126,7 +126,7 @@ _NO_VALUE: Final[dict[type, str]] = {
 
 
 class Atom:
-    """A type: what is not None of ``map``, ``scalar`` and ``list`` is allowed."""
+    """A type: allows those of ``map``, ``scalar`` and ``list`` that are not None."""
 
     __slots__ = ("accepted", "exact", "is_scalar", "list", "map", "scalar", "single")
 
@@ -137,14 +137,14 @@ class Atom:
         self.accepted: frozenset[type] = frozenset()
         """The Python types of its scalars."""
         self.exact = False
-        """Nothing in it may be a number here and a truth value there, so that Python's ``==`` (for which 1 is True) will do."""
+        """Nothing in it may be either a number or a boolean, so Python's ``==`` (with 1 == True) is sufficient."""
         self.single = True
         """It allows only one kind of value."""
         self.is_scalar = False
         """It allows only scalars."""
 
     def settle(self, *, exact: bool) -> Atom:
-        """Derive what is precomputed, once the rest is set; ``exact``: the scalar is always of one kind."""
+        """Precompute attributes after the others are set; ``exact``: the scalar always has one type."""
         if self.scalar is not None:
             self.accepted = _ACCEPTED[self.scalar]
         self.single = sum(each is not None for each in (self.map, self.scalar, self.list)) == 1
@@ -153,7 +153,7 @@ class Atom:
         return self
 
     def children(self) -> Iterable[Atom]:
-        """Return the types of what it holds."""
+        """Return the types of its parts."""
         if self.list is not None:
             yield self.list.element
         if self.map is not None:
@@ -163,13 +163,13 @@ class Atom:
 
 
 def same(first: Any, second: Any) -> bool:  # noqa: ANN401 - any JSON values
-    """Return whether two values are equal, and a number is no truth value."""
+    """Return whether two values are equal, distinguishing numbers from booleans."""
     if first is second:
         return True
     if first != second:
         return False
     if isinstance(first, dict | list) and orjson.dumps(first) == orjson.dumps(second):
-        return True  # as it mostly is: so much is quicker than to look at everything
+        return True  # usually true, and faster than comparing all parts
     if isinstance(first, dict):
         return all(same(each, second[name]) for name, each in first.items())
     if isinstance(first, list):
@@ -178,7 +178,7 @@ def same(first: Any, second: Any) -> bool:  # noqa: ANN401 - any JSON values
 
 
 def mark_inexact(atoms: Iterable[Atom]) -> None:
-    """Pass on to every type that one of its parts is not :attr:`Atom.exact`."""
+    """Clear :attr:`Atom.exact` of each type that contains an inexact part."""
     everything = list(atoms)
     changed = True
     while changed:

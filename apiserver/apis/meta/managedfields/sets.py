@@ -1,11 +1,11 @@
-"""Sets of fields in their stored form, and their algebra.
+"""Sets of fields in their stored form, and their operations.
 
-A set is a tree of dicts. A step whose tree is empty is a member; one with fields below it is a member only if ``"."`` is among them::
+A set is a tree of dicts. A step with an empty tree is a member; one with fields below it is a member only if ``"."`` is among them::
 
     {"f:metadata": {"f:labels": {".": {}, "f:app": {}}}}     # metadata.labels and metadata.labels.app, not metadata
 
-The root is no member of itself: ``{}`` there is the empty set. Sets are never changed once they are built, so that they may share
-parts; they are sorted, and every function keeps them so.
+The root is not a member of itself: there, ``{}`` is the empty set. Finished sets are never changed, so that they can share parts. All
+functions return sorted sets.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ EMPTY: Final[Fields] = {}
 
 
 def ordered(fields: Fields) -> Fields:
-    """Return one level of a tree with its steps in order: itself if they are."""
+    """Return one level of a tree with sorted steps; the same object if sorted."""
     if len(fields) < 2:
         return fields
     steps = sorted(fields)
-    # "." sorts before "f:", and "f:" before the other kinds, so the last in plain order tells whether they are all fields.
+    # "." sorts before "f:", and "f:" before the other kinds, so the last one shows whether all are fields.
     if steps[-1][0] > "f" or elements.NOWHERE in fields:
         steps.sort(key=elements.rank)
     return fields if steps == list(fields) else {step: fields[step] for step in steps}
@@ -48,10 +48,10 @@ def of(*paths: Steps) -> Fields:
 
 
 def parse(raw: Any) -> Fields:  # noqa: ANN401 - a client's JSON
-    """Return the set that ``fieldsV1`` says, canonical, without steps of kinds that nobody knows.
+    """Return the canonical set in ``fieldsV1``, without steps of unknown kinds.
 
     Raises:
-        ElementError: it says none.
+        ElementError: it is invalid.
     """
     if raw is None:
         return EMPTY
@@ -82,14 +82,14 @@ def _parse(raw: Any) -> Fields:  # noqa: ANN401 - a client's JSON
 
 
 def union(first: Fields, second: Fields) -> Fields:
-    """Return what is in either."""
+    """Return the members of either set."""
     if not first:
         return second
     return _union(first, second) if second else first
 
 
 def difference(first: Fields, second: Fields) -> Fields:
-    """Return the members of ``first`` that are no members of ``second``; what is below a member is judged by itself."""
+    """Return the members of ``first`` that are not in ``second``. Fields below a member are separate members."""
     return (_difference(first, second, root=True) or EMPTY) if first and second else first
 
 
@@ -99,24 +99,24 @@ def without(first: Fields, second: Fields) -> Fields:
 
 
 def intersection(first: Fields, second: Fields) -> Fields:
-    """Return what is in both."""
+    """Return the members of both sets."""
     return (_intersection(first, second) or EMPTY) if first and second else EMPTY
 
 
 def contains(first: Fields, second: Fields) -> bool:
-    """Return whether every member of ``second`` is one of ``first``."""
+    """Return whether each member of ``second`` is in ``first``."""
     if not second:
         return True
     return bool(first) and _contains(first, second)
 
 
 def is_member(tree: Fields) -> bool:
-    """Return whether a step with this tree is a member itself."""
+    """Return whether a step with this tree is itself a member."""
     return not tree or SELF in tree
 
 
 def below(fields: Fields, step: str) -> Fields:
-    """Return what is below a step, as a set of its own."""
+    """Return the fields below a step as a set."""
     tree = fields.get(step)
     if not tree:
         return EMPTY
@@ -124,7 +124,7 @@ def below(fields: Fields, step: str) -> Fields:
 
 
 def paths(fields: Fields, prefix: Steps = ()) -> Iterator[Steps]:
-    """Iterate over the members as Go does: those of a level first, then what is below each."""
+    """Iterate over the members in Go's order: first those of a level, then those below each."""
     deeper = []
     for step, tree in fields.items():
         if step == SELF:
@@ -138,12 +138,12 @@ def paths(fields: Fields, prefix: Steps = ()) -> Iterator[Steps]:
 
 
 def show(path: Steps) -> str:
-    """Return a path out of an entry for people: ``.spec.disks[name="root"]``."""
+    """Return a path of an entry for users: ``.spec.disks[name="root"]``."""
     return "".join(elements.show(step, stored=True) for step in path)
 
 
 def as_member(tree: Fields) -> Fields:
-    """Return the tree of a step that is a member, too."""
+    """Return the tree of a step, changed to be a member itself."""
     return tree if is_member(tree) else {SELF: LEAF, **tree}
 
 
@@ -174,7 +174,7 @@ def _union(first: Fields, second: Fields) -> Fields:
 
 
 def _difference(first: Fields, second: Fields, *, root: bool = False) -> Fields | None:
-    """Return the tree that is left, ``first`` itself if all of it is, None for nothing. The root is a member of nothing."""
+    """Return the remaining tree, ``first`` itself if unchanged, None for nothing. The root is never a member."""
     if not first:
         return None if not second or SELF in second else first
     if not second:
@@ -207,7 +207,7 @@ def _without(first: Fields, second: Fields) -> Fields | None:
 
 
 def _replaced(tree: Fields, original: Fields, step: str, by: Fields | None) -> Fields:
-    """Return the tree with another one under a step, or none; it is copied only while it is the original."""
+    """Return the tree with another one, or none, under a step; copied only while it is the original."""
     if tree is original:
         tree = dict(tree)
     if by is None:

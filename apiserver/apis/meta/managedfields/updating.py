@@ -1,7 +1,7 @@
-"""The rules of ownership: who gains and who loses fields when an object changes, and what applying removes.
+"""Ownership rules: who gains and loses fields in a change, and what apply removes.
 
-An owner's entry speaks of the version that it was written in. Objects are converted to that version to find what the entry loses; an
-entry of a version that is not served any more is dropped.
+An owner's entry refers to the version it was written in. To find what an entry loses, objects are converted to its version; entries of
+versions no longer served are dropped.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from apiserver.apis.meta.managedfields.values import ABSENT
 from apiserver.apis.meta.objects import Object
 
 Convert = Callable[[Object, str], Object]
-"""Returns an object in another apiVersion; it never changes what it is given."""
+"""Returns an object in another apiVersion, without changing its argument."""
 
 _OWN_BOOKS: Final = sets.of(("f:metadata", "f:managedFields"))
-"""managedFields are no field of the object that anybody owns."""
+"""managedFields themselves have no owner."""
 
 
 class Updater:
-    """Computes ownership; ``schemas`` and ``ignored`` (fields that a write does not touch anyway) are by apiVersion."""
+    """Computes ownership; ``schemas`` and ``ignored`` (fields that a write never changes) are by apiVersion."""
 
     def __init__(self, schemas: Mapping[str, Atom], convert: Convert, ignored: Mapping[str, Fields]) -> None:
         self._schemas = schemas
@@ -37,7 +37,7 @@ class Updater:
         self._ignored = ignored
 
     def update(self, live: Object, new: Object, version: str, managed: Managed, writer: Owner) -> tuple[Managed, Fields]:
-        """Return the entries without what the write took from them, and what it took; the writer takes nothing from itself.
+        """Return the entries without fields that the writer took from others, and the taken fields.
 
         Raises:
             Mismatch: the objects do not fit the schema.
@@ -45,7 +45,7 @@ class Updater:
         return self._take(live, new, version, managed, applier=None, writer=writer, force=True)
 
     def first(self, structs: Object, new: Object, version: str) -> Fields:
-        """Return what a write takes that makes a new object out of nothing but empty ``structs``.
+        """Return the fields that a writer takes by creating an object from only empty ``structs``.
 
         Raises:
             Mismatch: the object does not fit the schema.
@@ -58,7 +58,7 @@ class Updater:
         """Return the merged object and the entries, with the applier's own (without its time).
 
         Raises:
-            Conflicts: others own what is to be changed, and it is not forced.
+            Conflicts: it changes fields of other owners without force.
         """
         managed = {owner: entry for owner, entry in managed.items() if entry.api_version in self._schemas}
         atom = self._schemas[version]
@@ -109,13 +109,13 @@ class Updater:
         return touched, removed
 
     def _prune(self, merged: Object, version: str, managed: Managed, last: Entry, fields: Fields) -> Object:
-        """Take away what the applier owned and does not say any more, unless somebody else owns it."""
+        """Remove the applier's former fields that it no longer applies, unless another manager owns them."""
         if {entry.api_version for entry in (last, *managed.values())} == {version}:
             return self._prune_parts(merged, version, managed, last, fields)
         return self._prune_whole(merged, version, managed, last)
 
     def _prune_parts(self, merged: Object, version: str, managed: Managed, last: Entry, fields: Fields) -> Object:
-        """Prune only the parts of the object in which the applier gave something up: what it still says, stays."""
+        """Prune only the parts of the object in which the applier dropped fields."""
         given_up = {step: tree for step, tree in last.fields.items() if not sets.contains(fields, {step: tree})}
         names = [step[2:] for step in given_up]
         part = {name: merged[name] for name in ("apiVersion", "kind", *names) if name in merged}
@@ -143,7 +143,7 @@ class Updater:
         at: str,
         managed: Managed,
     ) -> Any:  # noqa: ANN401 - as above
-        """Put back what anybody owns, at the version of the pruned object first; return it at that version."""
+        """Put back owned fields, first those at the version of the pruned object; return it at that version."""
         owned: dict[str, Fields] = {}
         for entry in managed.values():
             owned[entry.api_version] = sets.union(owned.get(entry.api_version, EMPTY), entry.fields)

@@ -1,4 +1,4 @@
-"""Validation of objects by their schemas, in the words that people know from Go."""
+"""Validates objects against their schemas, with Go's messages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Problem = tuple[str, str]
 
 
 def validate(atom: Atom, value: Any, *, duplicates: bool = False) -> None:  # noqa: ANN401 - any JSON value
-    """Check an object; ``duplicates`` in sets and keyed lists are allowed or not.
+    """Check an object; ``duplicates``: whether sets and keyed lists may have them.
 
     Raises:
         Mismatch: with every problem, sorted by path.

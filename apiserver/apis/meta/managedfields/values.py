@@ -1,4 +1,4 @@
-"""Kinds of values under a type that allows several, and Go's words for what does not fit."""
+"""Kinds of values under a type that allows several, and Go's messages for mismatches."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from apiserver.apis.meta.managedfields.schema import Atom, Mismatch
 Kind = Literal["map", "scalar", "list"]
 
 ABSENT: Final[Any] = type("Absent", (), {"__repr__": lambda _: "ABSENT", "__bool__": lambda _: False})()
-"""No value, as against null."""
+"""No value, unlike null."""
 
 
 def kind_of(atom: Atom, value: Any) -> Kind:  # noqa: ANN401 - any JSON value
-    """Return as what a value is read: by its own kind if the type allows it, else by the first kind that the type allows."""
+    """Return the kind to treat a value as: its own kind if the type allows it, else the type's first kind."""
     found = decided(atom, value)
     if found is not None:
         return found
@@ -24,7 +24,7 @@ def kind_of(atom: Atom, value: Any) -> Kind:  # noqa: ANN401 - any JSON value
 
 
 def decided(atom: Atom, value: Any) -> Kind | None:  # noqa: ANN401 - any JSON value
-    """Return the kind that a value decides for, None if it does not: it is null, or of a kind that the type does not allow."""
+    """Return a value's own kind; None if it is null or of a kind that the type does not allow."""
     if isinstance(value, dict):
         return "map" if atom.map is not None else None
     if isinstance(value, list):
@@ -33,7 +33,7 @@ def decided(atom: Atom, value: Any) -> Kind | None:  # noqa: ANN401 - any JSON v
 
 
 def misfit(atom: Atom, value: Any) -> Mismatch:  # noqa: ANN401 - any JSON value
-    """Return what to say of a value that is of no kind that its type allows."""
+    """Return the error for a value of no allowed kind."""
     if atom.map is not None:
         return Mismatch(f"expected map, got {printed(value)}")
     if atom.scalar == "numeric":
