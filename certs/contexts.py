@@ -1,12 +1,14 @@
-"""TLS contexts: every one of our processes makes its contexts here.
+"""TLS contexts, for all our processes.
 
-They judge certificates as Go's ``crypto/x509`` does, because kubectl, kube-apiserver and their authorities were tried with that:
+They verify like Go's ``crypto/x509``, with which kubectl, kube-apiserver and their authorities were tested:
 
-- Each certificate that the caller trusts is a trust anchor, also when another one signed it.
-- OpenSSL's strict mode is off. Python 3.13 turns it on in ``ssl.create_default_context``. It refuses authorities without ``keyUsage`` or
-  without an authority key identifier, as ``openssl req -x509`` and older Kubernetes distributions make them.
+- Each trusted certificate is a trust anchor, even if another authority signed it.
+- OpenSSL's strict mode, which Python 3.13 turns on in ``ssl.create_default_context``, is off. It refuses authorities
+  without ``keyUsage`` or authority key identifier, such as those of ``openssl req -x509`` and older Kubernetes
+  distributions.
 
-Signatures, dates, basic constraints and names are verified all the same. The standard library alone: the importer has nothing else.
+Signatures, dates, basic constraints and names are still verified. Only the standard library, because the importer has
+nothing else.
 """
 
 from __future__ import annotations
@@ -15,15 +17,15 @@ import ssl
 
 
 def client() -> ssl.SSLContext:
-    """Return a context to dial with: it verifies the server and its name, and trusts no authority yet."""
+    """Return a client context that verifies servers and their names, without trusted authorities yet."""
     return as_go(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
 
 
 def trusting(*, file: str | None = None, pem: str | None = None) -> ssl.SSLContext:
-    """Return a context to dial with that trusts the authorities in a file and in a text; the system's where there is neither.
+    """Return a client context that trusts the authorities in a file and a text; without either, the system's.
 
     Raises:
-        ssl.SSLError, OSError: they cannot be read.
+        ssl.SSLError, OSError: they are unreadable.
         ValueError: the text is not ASCII.
     """
     context = client()
@@ -35,12 +37,12 @@ def trusting(*, file: str | None = None, pem: str | None = None) -> ssl.SSLConte
 
 
 def server() -> ssl.SSLContext:
-    """Return a context to serve with: it has no certificate yet and asks clients for none."""
+    """Return a server context, without certificate yet, that requests none from clients."""
     return as_go(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
 
 
 def as_go(context: ssl.SSLContext) -> ssl.SSLContext:
-    """Have a context judge certificates as Go does, and return it."""
+    """Make a context verify certificates like Go, and return it."""
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.verify_flags = (context.verify_flags & ~ssl.VERIFY_X509_STRICT) | ssl.VERIFY_X509_PARTIAL_CHAIN
     return context

@@ -1,4 +1,4 @@
-"""Write certificate files so that a reader sees all of the old ones or all of the new ones."""
+"""Write certificate files so that readers see either the complete old set or the complete new one."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Final
 
 DATA: Final = "..data"
-"""The symlink that the kubelet swaps in volumes of Secrets; :func:`publish` does likewise."""
+"""The symlink that the kubelet swaps in Secret volumes, as does :func:`publish`."""
 
 
 def write_file(path: Path, content: bytes, *, mode: int = 0o600) -> None:
-    """Replace one file atomically and durably; it is never readable by more than ``mode`` allows."""
+    """Replace one file atomically and durably, never with more permissions than ``mode``."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         _write_new(temporary, content, mode)
@@ -25,9 +25,9 @@ def write_file(path: Path, content: bytes, *, mode: int = 0o600) -> None:
 
 
 def publish(directory: Path, files: Mapping[str, bytes], *, mode: int = 0o600) -> None:
-    """Replace a set of files in ``directory`` at once, the way the kubelet does.
+    """Replace a set of files in ``directory`` at once, as the kubelet does.
 
-    The files live in a new directory ``..<random>``; ``..data`` is a symlink to it and is swapped by one rename; each name is a
+    The files are in a new directory ``..<random>``; one rename swaps the symlink ``..data`` to it, and each name is a
     symlink through ``..data``. A crash leaves the old or the new set, and at worst a directory that the next call removes.
     """
     directory.mkdir(parents=True, exist_ok=True)

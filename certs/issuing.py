@@ -1,4 +1,4 @@
-"""Make authorities and the certificates they sign: EC P-256 keys, as PEM."""
+"""Create authorities and the certificates that they sign: EC P-256 keys, as PEM."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from certs.validity import SKEW
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A certificate and its private key, PEM (the key in PKCS #8, unencrypted); the key stays out of ``repr`` and so out of logs."""
+    """A certificate and its private key, PEM (the key in PKCS #8, unencrypted). ``repr``, and thus logs, omit the key."""
 
     certificate: bytes
     key: bytes = field(repr=False)
@@ -24,7 +24,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Profile of a leaf certificate: who it is and what it may be used for."""
+    """Identity and purposes of a leaf certificate."""
 
     common_name: str
     dns_names: tuple[str, ...] = ()
@@ -32,13 +32,13 @@ class Profile:
     server: bool = False
     client: bool = False
     organizations: tuple[str, ...] = ()
-    """To Kubernetes, a client's groups."""
+    """A client's groups in Kubernetes."""
 
 
 def new_authority(common_name: str, lifetime: timedelta, now: datetime) -> Pair:
-    """Return a self-signed authority that may sign leaves but no further authorities.
+    """Create a self-signed authority that signs leaves but no further authorities.
 
-    The time of issue becomes part of the name, as in Kubernetes' own: two authorities in one bundle stay apart.
+    As in Kubernetes, its name includes the time of issue, which distinguishes authorities in a bundle.
     """
     key = ec.generate_private_key(ec.SECP256R1())
     name = _name(f"{common_name}@{int(now.timestamp())}")
@@ -55,20 +55,20 @@ def new_authority(common_name: str, lifetime: timedelta, now: datetime) -> Pair:
 
 
 def issue(authority: Pair, profile: Profile, lifetime: timedelta, now: datetime) -> Pair:
-    """Return a new key and its certificate signed by ``authority``; it never outlives the authority.
+    """Create a key and a certificate signed by ``authority``, which it never outlives.
 
     Raises:
-        ValueError: the authority's PEM cannot be read, or an IP address of the profile is none.
+        ValueError: the authority's PEM is unreadable, or an IP address of the profile is invalid.
     """
     key = ec.generate_private_key(ec.SECP256R1())
     return Pair(sign(authority, key.public_key(), profile, now - SKEW, now + lifetime), _private(key))
 
 
 def sign(authority: Pair, public_key: ec.EllipticCurvePublicKey, profile: Profile, not_before: datetime, not_after: datetime) -> bytes:
-    """Return the certificate (PEM) of a key that somebody else holds, signed by ``authority``; it never outlives the authority.
+    """Sign a certificate (PEM) for an existing public key; it never outlives ``authority``.
 
     Raises:
-        ValueError: the authority's PEM cannot be read, or an IP address of the profile is none.
+        ValueError: the authority's PEM is unreadable, or an IP address of the profile is invalid.
     """
     signer = x509.load_pem_x509_certificate(authority.certificate)
     signing_key = serialization.load_pem_private_key(authority.key, password=None)

@@ -9,24 +9,26 @@ from datetime import UTC, datetime
 from typing import Final
 
 CARRIED: Final = "carried_peercert"
-"""Name of an item of ``asyncio.BaseTransport.get_extra_info``: the peer's certificate, in the form of ``ssl.SSLSocket.getpeercert``, for a
-connection whose TLS another of our processes ended."""
+"""Item of ``asyncio.BaseTransport.get_extra_info``: the peer's certificate, if another process of ours terminated TLS.
+
+Format of ``ssl.SSLSocket.getpeercert``.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Facts of a certificate that OpenSSL has verified."""
+    """Data of a verified certificate."""
 
     common_name: str
     """Empty unless there is exactly one."""
     alternative_names: tuple[tuple[str, str], ...]
-    """Kind and value of each, as in ``ssl.SSLSocket.getpeercert``: ``("DNS", "node1.virt-handler")``."""
+    """Pairs of kind and value, as in ``ssl.SSLSocket.getpeercert``: ``("DNS", "node1.virt-handler")``."""
     not_before: datetime
     not_after: datetime
 
     @property
     def dns_name(self) -> str:
-        """The DNS name, if it is the only alternative name of any kind; else empty: who has several is nobody in particular."""
+        """The DNS name if it is the only alternative name, else empty, because several names identify no one."""
         if len(self.alternative_names) != 1:
             return ""
         kind, name = self.alternative_names[0]
@@ -34,10 +36,10 @@ class Peer:
 
 
 def presented(transport: asyncio.BaseTransport | None) -> Peer | None:
-    """Return what the other side of a connection presented; None when it presented nothing, or nothing was verified.
+    """Return the peer's certificate data; None if it presented no certificate, or none was verified.
 
-    ``request.transport`` of aiohttp and ``writer.transport`` of asyncio will do. OpenSSL has verified the certificate whenever the
-    context asks for one, so an unverified name is never returned.
+    Accepts ``request.transport`` of aiohttp and ``writer.transport`` of asyncio. Contexts that request a certificate verify
+    it, so the name is always verified.
     """
     if transport is None:
         return None
@@ -46,7 +48,7 @@ def presented(transport: asyncio.BaseTransport | None) -> Peer | None:
 
 
 def described(certificate: object) -> Peer | None:
-    """Return the facts of a certificate in the form of ``ssl.SSLSocket.getpeercert``; None for an empty one, which is an unverified one."""
+    """Convert a certificate in the format of ``ssl.SSLSocket.getpeercert``; None for an empty, that is unverified, one."""
     if not isinstance(certificate, dict) or "notAfter" not in certificate:
         return None
     return Peer(
@@ -58,13 +60,13 @@ def described(certificate: object) -> Peer | None:
 
 
 def common_name(transport: asyncio.BaseTransport | None) -> str:
-    """Return the common name in the verified certificate of the other side; empty when it presented none."""
+    """Return the common name in the peer's verified certificate; empty without one."""
     peer = presented(transport)
     return peer.common_name if peer is not None else ""
 
 
 def subject_common_name(certificate: object) -> str:
-    """Return the common name of the subject in the form of ``ssl.SSLSocket.getpeercert``; empty unless there is exactly one."""
+    """Return the subject's common name from the format of ``ssl.SSLSocket.getpeercert``; empty unless there is exactly one."""
     subject = certificate.get("subject", ()) if isinstance(certificate, dict) else ()
     names = [value for relative in subject for key, value in relative if key == "commonName"]
     return str(names[0]) if len(names) == 1 else ""

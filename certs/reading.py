@@ -1,4 +1,4 @@
-"""Read PEM into what the rules need to know; bad input is an answer here, never an exception."""
+"""Parse PEM; invalid input gives an empty result, never an exception."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Certificate:
 
 
 def read_certificate(pem: bytes) -> Certificate | None:
-    """Return the first certificate of ``pem``, or None when there is none that can be read."""
+    """Return the first certificate of ``pem``, or None if unreadable."""
     try:
         return _convert(x509.load_pem_x509_certificate(pem))
     except (ValueError, UnsupportedAlgorithm):
@@ -38,7 +38,7 @@ def read_certificate(pem: bytes) -> Certificate | None:
 
 
 def read_bundle(pem: bytes) -> tuple[Certificate, ...]:
-    """Return every certificate of ``pem``, without repetitions and in order; empty when it cannot be read."""
+    """Return the certificates of ``pem`` in order, without duplicates; empty if unreadable."""
     try:
         found = [_convert(each) for each in x509.load_pem_x509_certificates(pem)]
     except (ValueError, UnsupportedAlgorithm):
@@ -47,21 +47,21 @@ def read_bundle(pem: bytes) -> tuple[Certificate, ...]:
 
 
 def write_bundle(certificates: tuple[Certificate, ...]) -> bytes:
-    """Return the PEM of all of them; :func:`read_bundle` is its inverse."""
+    """Return the PEM of all certificates; the inverse of :func:`read_bundle`."""
     return b"".join(each.pem for each in certificates)
 
 
 def matches(certificate: Certificate, key_pem: bytes) -> bool:
-    """Tell whether ``key_pem`` is the private key of this certificate."""
+    """Return whether ``key_pem`` is this certificate's private key."""
     try:
         key = serialization.load_pem_private_key(key_pem, password=None)
-    except (ValueError, TypeError, UnsupportedAlgorithm):  # TypeError: it wants a password
+    except (ValueError, TypeError, UnsupportedAlgorithm):  # TypeError: it needs a password
         return False
     return key.public_key() == certificate.parsed.public_key()
 
 
 def signed_by(certificate: Certificate, authority: Certificate) -> bool:
-    """Tell whether ``authority`` itself signed this certificate; times are not looked at."""
+    """Return whether ``authority`` itself signed this certificate, ignoring dates."""
     try:
         certificate.parsed.verify_directly_issued_by(authority.parsed)
     except (ValueError, TypeError, InvalidSignature):

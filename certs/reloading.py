@@ -1,17 +1,17 @@
-"""TLS contexts that follow their files: a renewed certificate is used without a restart.
+"""TLS contexts that follow their files, so that renewed certificates need no restart.
 
-The promises:
+Guarantees:
 
-* what is presented and trusted is always one consistent set: certificate, key and authorities of one version of the files. A set
-  that cannot be loaded (half-written, wrong key) is refused with a warning and the last good one stays in use;
-* at the first load there is no last good one: constructors raise OSError (``ssl.SSLError`` is one);
-* connections that are open stay as they are; new ones use the new set within ``interval`` seconds (kubelets need about a minute
-  to bring a changed Secret into a volume, so a poll of a few ``stat`` calls costs less than it could gain by inotify);
-* authorities that vanish from the files are no longer trusted, which adding to a live context could never achieve: every set has a context
-  of its own, and the listening context hands each handshake to the newest. Session resumption is off, because a resumed session would
-  skip the check of the client's certificate.
+* the certificate, key and authorities in use always belong to one version of the files. An unloadable set (half-written,
+  wrong key) is refused with a warning, and the last good one stays in use;
+* at the first load, constructors raise OSError instead (``ssl.SSLError`` is one);
+* open connections are unchanged; new ones use the new set within ``interval`` seconds (the kubelet needs about a minute to
+  update a Secret volume, so polling by a few ``stat`` calls is better than inotify);
+* authorities removed from the files are no longer trusted. A live context cannot remove any, so every set has its own
+  context, and the listening context passes each handshake to the newest. Session resumption is off, because it would skip
+  the check of the client's certificate.
 
-Only the standard library: virt-handler loads this on every node. ``tests/unit/certs/test_reloading.py`` holds the promises.
+Only the standard library: virt-handler loads this on every node. Tests: ``tests/unit/certs/test_reloading.py``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ INTERVAL_SECONDS: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Files of a certificate, its key and the authorities to trust; with the names of a ``kubernetes.io/tls`` Secret by default."""
+    """Files of a certificate, its key and the trusted authorities."""
 
     certificate: Path
     key: Path
@@ -42,11 +42,11 @@ class Files:
 
     @classmethod
     def in_directory(cls, directory: Path) -> Files:
-        """Return the files of a mounted Secret: ``tls.crt``, ``tls.key`` and ``ca.crt``."""
+        """Return the files of a mounted ``kubernetes.io/tls`` Secret: ``tls.crt``, ``tls.key`` and ``ca.crt``."""
         return cls(directory / "tls.crt", directory / "tls.key", directory / "ca.crt")
 
     def resolved(self) -> Files:
-        """Return the same files behind the symlink that the kubelet swaps, each directory's looked up once.
+        """Return the files behind the symlink that the kubelet swaps, resolving each directory once.
 
         Raises:
             OSError: a directory is absent.
@@ -62,7 +62,7 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """One consistent set, as bytes, for libraries that take no ``ssl.SSLContext`` (gRPC)."""
+    """One consistent set as bytes, for libraries without ``ssl.SSLContext`` (gRPC)."""
 
     certificate: bytes
     key: bytes
@@ -76,9 +76,9 @@ Signature = tuple[tuple[str, int, int, int], ...]
 
 
 class Reloader:
-    """Follows one set of files and calls ``load`` with each new version of it.
+    """Follows one set of files and calls ``load`` with each new version.
 
-    ``load`` gets paths that all belong to one version; it raises OSError (``ssl.SSLError``, too) or ValueError to refuse it.
+    ``load`` gets paths of a single version; to refuse it, it raises OSError (including ``ssl.SSLError``) or ValueError.
     """
 
     def __init__(self, files: Files, load: Callable[[Files], None], *, interval: float = INTERVAL_SECONDS) -> None:
@@ -91,20 +91,20 @@ class Reloader:
         self._seen = signature
 
     async def run(self) -> None:
-        """Look every ``interval`` seconds, until cancelled."""
+        """Check every ``interval`` seconds until cancelled."""
         while True:
             await asyncio.sleep(self._interval)
             self.refresh()
 
     def refresh(self) -> bool:
-        """Look now; return whether a new version was taken into use."""
+        """Check now; return whether a new version was loaded."""
         try:
             resolved, signature = self._look()
             if signature == self._seen:
                 return False
             self._load(resolved)
         except (OSError, ValueError) as error:
-            # Not remembered: the next look tries again, for a file that was half-written may become whole without a trace in its times.
+            # Not remembered, to retry: a half-written file may become complete without a new time stamp.
             logger.warning("keep the last good certificate: the files cannot be loaded", extra=self._about(error=str(error)))
             return False
         self._seen = signature
@@ -122,11 +122,11 @@ class Reloader:
 
 
 class ServerTls:
-    """The context to listen with: presents the newest certificate and trusts the newest authorities.
+    """Server context with the newest certificate and the newest authorities.
 
-    Pass :attr:`context` to the listening socket once and run :meth:`run` beside it. Clients' certificates are verified against the
-    authorities in the files and those given to :meth:`trust`; ``clients`` says whether they are not asked for (CERT_NONE), may be absent
-    (CERT_OPTIONAL) or must be there (CERT_REQUIRED). That a name is allowed is the caller's to check: :mod:`certs.peers`.
+    Pass :attr:`context` to the listening socket and run :meth:`run`. Clients are verified against the authorities in the
+    files and those of :meth:`trust`; ``clients`` says whether a certificate is not requested (CERT_NONE), optional
+    (CERT_OPTIONAL) or required (CERT_REQUIRED). The caller must check names with :mod:`certs.peers`.
     """
 
     def __init__(
@@ -148,27 +148,27 @@ class ServerTls:
 
     @property
     def newest(self) -> ssl.SSLContext:
-        """The context for one more connection, for those who can give each its own."""
+        """The current context, for servers with one context per connection."""
         return self._current
 
     @property
     def material(self) -> Material:
-        """The set of the newest context, for a process of ours that makes its own; without what :meth:`trust` was given."""
+        """The current set, for other processes of ours; excludes the authorities of :meth:`trust`."""
         return self._material
 
     async def run(self) -> None:
-        """Follow the files, until cancelled."""
+        """Follow the files until cancelled."""
         await self._reloader.run()
 
     def refresh(self) -> bool:
-        """Look at the files now; return whether a new version was taken into use."""
+        """Check the files now; return whether a new version was loaded."""
         return self._reloader.refresh()
 
     def trust(self, authorities: str) -> None:
-        """Trust these authorities (PEM) of clients, too, in place of those of the last call; empty for none.
+        """Also trust these client authorities (PEM), replacing those of the last call; empty for none.
 
         Raises:
-            OSError: the PEM, or the certificate files, cannot be loaded; what was trusted stays so.
+            OSError: the PEM or the certificate files cannot be loaded; the trust stays unchanged.
         """
         if authorities == self._trusted:
             return
@@ -187,7 +187,7 @@ class ServerTls:
         context.minimum_version = self._minimum
         context.set_alpn_protocols(list(self._alpn))
         context.options |= ssl.OP_NO_TICKET
-        # All that is offered is good, so the client may choose what is quick where it runs: Go's takes AES-128, as its servers would.
+        # All offered ciphers are good, so the client chooses the fastest: Go's takes AES-128, as its servers would.
         context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
         context.num_tickets = 0
         context.load_cert_chain(files.certificate, files.key)
@@ -200,33 +200,34 @@ class ServerTls:
         return context
 
     def _hand_over(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
-        # OpenSSL calls this for every handshake, with or without a server name; what it sets decides the certificate and the
-        # store that verifies the client (SSL_set_SSL_CTX). Versions, ALPN and whether to ask for a certificate never differ.
+        # OpenSSL calls this for every handshake, with or without a server name. The new context determines the certificate
+        # and the store that verifies the client (SSL_set_SSL_CTX); versions, ALPN and the request for a certificate never
+        # differ.
         connection.context = self._current
 
 
 class ClientTls:
-    """Contexts to dial with: ask for :attr:`context` at every dial."""
+    """Client contexts: get :attr:`context` for every dial."""
 
     def __init__(self, files: Files, *, interval: float = INTERVAL_SECONDS) -> None:
         self._reloader = Reloader(files, self._load, interval=interval)
 
     @property
     def context(self) -> ssl.SSLContext:
-        """The newest context: presents our certificate, trusts only the authorities in the files, checks the server's name."""
+        """The current context: presents our certificate, trusts only the authorities in the files, verifies the server's name."""
         return self._context
 
     @property
     def material(self) -> Material:
-        """The set of the newest context, for a process of ours that makes its own."""
+        """The current set, for other processes of ours."""
         return self._material
 
     async def run(self) -> None:
-        """Follow the files, until cancelled."""
+        """Follow the files until cancelled."""
         await self._reloader.run()
 
     def refresh(self) -> bool:
-        """Look at the files now; return whether a new version was taken into use."""
+        """Check the files now; return whether a new version was loaded."""
         return self._reloader.refresh()
 
     def _load(self, files: Files) -> None:

@@ -1,4 +1,4 @@
-"""Rules by which a certificate must be replaced: pure, each with its reason."""
+"""Reasons to renew a certificate. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from certs.reading import Certificate
 
 
 class Reason(StrEnum):
-    """Reason why a certificate is replaced; the value is what logs say."""
+    """Reason to renew a certificate; the value appears in logs."""
 
     MISSING = "there is none"
     UNREADABLE = "it cannot be read"
@@ -27,20 +27,20 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Lifetimes of certificates, and the time in which news of an authority reaches everyone.
+    """Lifetimes of certificates, and the time in which a new authority reaches every process.
 
-    ``spread`` covers the kubelet's refresh of Secret volumes (about a minute, its sync period plus its cache's), the poll of
-    ``certs.reloading`` and kube-apiserver's reaction to the APIService, with room.
+    ``spread`` covers the kubelet's refresh of Secret volumes (about a minute, its sync period plus its cache's), the poll
+    of ``certs.reloading`` and kube-apiserver's reaction to the APIService, with margin.
     """
 
     leaf: timedelta = timedelta(days=365)
     authority: timedelta = timedelta(days=3650)
     spread: timedelta = timedelta(minutes=10)
     node: timedelta = timedelta(days=1)
-    """Of the certificates of nodes, which are issued on request; as all, they end with their authority at the latest."""
+    """For node certificates, issued on request; like all, they end with their authority at the latest."""
 
     def __post_init__(self) -> None:
-        """Refuse lifetimes with which a leaf could be cut short by its authority for ever, or end before its successor is with everyone."""
+        """Refuse lifetimes with which an authority could cut every leaf short, or a leaf could end before its successor has spread."""
         if not timedelta(0) < self.leaf <= self.authority / 3:
             raise ValueError(f"a leaf's lifetime ({self.leaf}) must be above zero and at most a third of an authority's ({self.authority})")
         if self.spread > self.leaf / 3:
@@ -50,7 +50,7 @@ class Policy:
 
 
 def is_due(certificate: Certificate, now: datetime, lifetime: timedelta) -> Reason | None:
-    """Check the times alone: a certificate is due when less than a third of its life is left."""
+    """Check the dates only: a certificate is due when less than a third of its life is left."""
     if now >= certificate.not_after:
         return Reason.EXPIRED
     if now < certificate.not_before:
@@ -61,14 +61,14 @@ def is_due(certificate: Certificate, now: datetime, lifetime: timedelta) -> Reas
 
 
 def renew_before(certificate: Certificate, lifetime: timedelta) -> timedelta:
-    """Return how long before its end a certificate is renewed: a third of its life, or of ``lifetime`` when that is shorter."""
+    """Return how long before its end to renew: a third of its life, or of ``lifetime`` if shorter."""
     return min(lifetime, certificate.not_after - certificate.not_before) / 3
 
 
 def needs_renewal(
     certificate_pem: bytes, key_pem: bytes, now: datetime, *, lifetime: timedelta, profile: Profile, authority: Certificate
 ) -> Reason | None:
-    """Return why a leaf must be issued anew, or None when it is good."""
+    """Return why a leaf must be renewed, or None."""
     if not certificate_pem or not key_pem:
         return Reason.MISSING
     certificate = reading.read_certificate(certificate_pem)
@@ -84,7 +84,7 @@ def needs_renewal(
 
 
 def authority_unusable(certificate_pem: bytes, key_pem: bytes, now: datetime) -> Reason | None:
-    """Return why nothing can be signed with this authority now, or None; a life near its end is no obstacle."""
+    """Return why this authority cannot sign now, or None; an approaching end does not matter."""
     if not certificate_pem or not key_pem:
         return Reason.MISSING
     certificate = reading.read_certificate(certificate_pem)

@@ -1,8 +1,7 @@
-"""Read requests for certificates (PKCS #10, RFC 2986): what they ask for, and what is wrong with that.
+"""Parse and check certificate signing requests (PKCS #10, RFC 2986).
 
-Whoever signs takes the public key of a request and nothing else: names and uses come from a :class:`~certs.issuing.Profile` of the
-signer's. That the request asks for just those is demanded all the same, for one that asks for more is a mistake or an attempt, and must
-not look granted.
+The signer uses only the request's public key; names and purposes come from its :class:`~certs.issuing.Profile`. A request
+must still match exactly, because one for more is an error or an attack, and must not seem granted.
 """
 
 from __future__ import annotations
@@ -31,19 +30,19 @@ _EXTENSION_REQUEST: Final = x509.ObjectIdentifier("1.2.840.113549.1.9.14")
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """The key of a request, and what is wrong with the request; nobody signs for a key while there are faults."""
+    """A request's key and its faults; never sign if there are faults."""
 
     public_key: ec.EllipticCurvePublicKey | None = field(repr=False)
     faults: tuple[str, ...]
 
 
 def verify(pem: bytes, profile: Profile) -> Verified:
-    """Hold a request against the one profile that its sender may have; its subject and names must be exactly those."""
+    """Check a request against its sender's profile; subject and names must match exactly."""
     if len(pem) > MAX_BYTES or not _PEM.fullmatch(pem):
         return Verified(None, (f"it is not one PEM block CERTIFICATE REQUEST of at most {MAX_BYTES} bytes",))
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # the library warns of what it finds doubtful; it has no reason to in what we make
+            warnings.simplefilter("error")  # the library warns of doubtful input, which our own requests never contain
             return _held_against(x509.load_pem_x509_csr(pem), profile)
     except _UNREADABLE:
         return Verified(None, ("it cannot be read",))

@@ -1,4 +1,4 @@
-"""The beginning of certificates' validity."""
+"""Start of certificates' validity."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from datetime import timedelta
 from typing import Final
 
 SKEW: Final = timedelta(minutes=5)
-"""A certificate begins so much before it is issued: nodes whose clocks run behind must not refuse it."""
+"""A certificate is valid this long before its issue, for nodes with slow clocks."""

@@ -1,8 +1,7 @@
-"""virt-importer: downloads the image of a disk into a claim, once.
+"""virt-importer: downloads a disk's image into a claim, once.
 
-A process of its own in the launcher pod, started by virt-launcher before there is a network, a domain or a guest: it reads what strangers
-wrote, so what it may take of memory and of the claim is bounded, and it judges formats by their headers before any tool sees them.
-``python -m importer`` reads a plan (``importer.plan``) from its standard input and reports how far it is on its standard output, in lines
-of JSON (``importer.reporting``). It is made of the standard library and ``certs.contexts`` alone: every node has
-its image.
+virt-launcher starts this separate process in the launcher pod before network, domain and guest exist. It reads untrusted
+data, so its memory and disk use are bounded, and it checks formats by their headers before other tools see them. ``python
+-m importer`` reads a plan (``importer.plan``) from standard input and reports progress on standard output, in lines of JSON
+(``importer.reporting``). It only uses the standard library and ``certs.contexts``, because every node has its image.
 """

@@ -12,11 +12,11 @@ from importer.failures import ImportFailed
 from importer.reporting import Reporter
 
 MEMORY_BYTES: Final = 1 << 30
-"""Address space: what Python and OpenSSL map, a piece of everything, and the dictionary of xz."""
+"""Address space for Python, OpenSSL, the buffers and xz's dictionary."""
 
 
 def main() -> int:
-    """Import once; return 0 when the disk is there."""
+    """Import once; return 0 when the disk exists."""
     os.umask(0o007)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

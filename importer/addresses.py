@@ -1,4 +1,4 @@
-"""Addresses of images: which are followed, and how they are shown."""
+"""URLs of images: which are followed, and how they appear in messages."""
 
 from __future__ import annotations
 
@@ -9,48 +9,48 @@ from urllib.parse import quote, urljoin, urlsplit
 from importer.failures import ImportFailed
 
 MAX_SHOWN: Final = 256
-"""Characters of an address in a message."""
+"""Longest URL in a message, in characters."""
 _KEPT: Final = "".join(chr(each) for each in range(0x80) if each != ord(" "))
-"""Characters of a redirect that are left as they are: control characters are refused and not escaped."""
+"""Characters of a redirect that are not escaped; control characters are refused instead."""
 PORTS: Final = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A URL in parts."""
+    """A parsed URL."""
 
     scheme: str
     host: str
     port: int
     target: str
-    """Path and query, as the request line has them."""
+    """Path and query, as in the request line."""
 
     @property
     def origin(self) -> tuple[str, str, int]:
-        """Return what credentials are for."""
+        """Return the scope of credentials."""
         return self.scheme, self.host, self.port
 
     def __str__(self) -> str:
-        """Return it as it may be shown: a query can be a signature."""
+        """Return a form for messages, without the query, which may be a signature."""
         return f"{self.scheme}://{self.host_header}{self.target.partition('?')[0]}"[:MAX_SHOWN]
 
     @property
     def host_header(self) -> str:
-        """Return what the header Host has."""
+        """Return the value of the header Host."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == PORTS[self.scheme] else f"{host}:{self.port}"
 
     @property
     def full(self) -> str:
-        """Return it whole."""
+        """Return the complete URL."""
         return f"{self.scheme}://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}{self.target}"
 
 
 def parse(url: str) -> Address:
-    """Return a URL in parts.
+    """Parse a URL.
 
     Raises:
-        ImportFailed: it is none of http or https, or has credentials in it.
+        ImportFailed: it is not http or https, or contains credentials.
     """
     try:
         parts = urlsplit(url)
@@ -59,7 +59,7 @@ def parse(url: str) -> Address:
         raise ImportFailed("the URL is none") from error
     if parts.scheme not in PORTS:
         raise ImportFailed("the URL is neither http nor https")
-    if parts.username is not None:  # an empty one, where there is but a password
+    if parts.username is not None:  # empty if there is only a password
         raise ImportFailed("the URL has credentials in it")
     if any(not "!" <= each <= "~" for each in url):
         raise ImportFailed("the URL has characters that a URL cannot have")
@@ -70,10 +70,10 @@ def parse(url: str) -> Address:
 
 
 def redirected(address: Address, location: str) -> Address:
-    """Return where an answer sends us. Spaces and bytes beyond ASCII become escapes, as browsers and curl do it.
+    """Return a redirect's target. Spaces and non-ASCII bytes are escaped, as in browsers and curl.
 
     Raises:
-        ImportFailed: there we do not go.
+        ImportFailed: the import does not follow it.
     """
     try:
         found = parse(urljoin(address.full, quote(location.strip(" \t").encode("latin-1", "replace"), safe=_KEPT)))

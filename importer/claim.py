@@ -1,8 +1,7 @@
-"""The claim that an image comes into: a file is written aside, and renamed when it is whole.
+"""Write an image into a claim: to a temporary file, renamed when complete.
 
-``disk.img`` is the mark of a finished import: one that is there is never touched, whoever made it. All else of ours in the claim begins
-with ``.disk.img.`` and is made anew by the next try, so that a process that was killed at any moment leaves nothing that is taken for a
-disk.
+``disk.img`` marks a finished import, and an existing one is never touched. All other files of ours start with
+``.disk.img.`` and are recreated by the next try, so that a killed process leaves nothing that looks like a disk.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from importer.failures import ImportFailed
 
 IMAGE: Final = "disk.img"
 PARTIAL: Final = ".disk.img.import"
-"""The disk while it is made; locked as long as somebody makes it."""
+"""The incomplete disk, locked by its import."""
 SOURCE: Final = ".disk.img.import-source"
-"""An image that has to be converted."""
+"""An image to convert."""
 BLOCK: Final = 4096
-"""A disk has a whole number of these, whatever blocks its guest is told of."""
+"""Disks are a multiple of this, whatever block size their guest sees."""
 HOLE: Final = 64 << 10
 _MODE: Final = 0o660
 _ZEROS: Final = bytes(HOLE)
@@ -36,13 +35,13 @@ class DiskExists(ImportFailed):
 
 
 class File:
-    """A file that is written from its beginning to its end, with holes where there are zeros."""
+    """A file written sequentially, with holes for zeros."""
 
     def __init__(self, path: Path) -> None:
-        """Open it, empty.
+        """Open an empty file.
 
         Raises:
-            OSError: that cannot be.
+            OSError: it failed.
         """
         self.path = path
         self.size = 0
@@ -55,10 +54,10 @@ class File:
         os.close(self._file)
 
     def lock(self) -> None:
-        """Keep every other import out of the claim.
+        """Lock the claim against other imports.
 
         Raises:
-            ImportFailed: one is at it.
+            ImportFailed: another import is running.
         """
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -69,7 +68,7 @@ class File:
             raise ImportFailed("another import into the claim has just ended")
 
     def begin(self) -> None:
-        """Forget what an earlier try wrote."""
+        """Discard an earlier try's data."""
         os.ftruncate(self._file, 0)
         os.lseek(self._file, 0, os.SEEK_SET)
         self.size = 0
@@ -91,13 +90,13 @@ class File:
         return os.pread(self._file, length, 0)
 
     def grown(self, size: int) -> int:
-        """Make it at least so large, and a whole number of blocks; return the bytes that it has then."""
+        """Extend the disk to at least ``size`` bytes and whole blocks; return its new size."""
         self.size = -(-max(size, self.size, os.fstat(self._file).st_size) // BLOCK) * BLOCK
         os.ftruncate(self._file, self.size)
         return self.size
 
     def sync(self) -> None:
-        """Have it on the disk."""
+        """Flush to disk."""
         os.fsync(self._file)
 
 
@@ -107,22 +106,22 @@ def _write_all(file: int, block: memoryview) -> None:
 
 
 def has_disk(directory: Path) -> bool:
-    """Return whether the claim has a disk, or something of that name."""
+    """Return whether the claim has a disk, or anything of that name."""
     return os.path.lexists(directory / IMAGE)
 
 
 def capacity(directory: Path) -> int:
-    """Return the bytes of the claim's file system: no disk in it can be larger."""
+    """Return the size of the claim's file system in bytes, the limit of any disk."""
     found = os.statvfs(directory)
     return found.f_blocks * found.f_frsize
 
 
 @contextlib.contextmanager
 def errors_explained(directory: Path) -> Iterator[None]:
-    """Say what a failed write means.
+    """Explain a failed write.
 
     Raises:
-        ImportFailed: the claim has no room, or cannot be written.
+        ImportFailed: the claim is full or not writable.
     """
     try:
         yield
@@ -134,16 +133,16 @@ def errors_explained(directory: Path) -> Iterator[None]:
 
 
 def finish(directory: Path, file: File) -> None:
-    """Give the partial file its name, for good.
+    """Give the partial file its final name.
 
     Raises:
-        DiskExists: somebody else's has it; it stays.
-        OSError: that cannot be.
+        DiskExists: another import's disk has the name, and stays.
+        OSError: it failed.
     """
     file.sync()
     partial, image = directory / PARTIAL, directory / IMAGE
     try:
-        os.link(partial, image)  # unlike a rename it overwrites nothing
+        os.link(partial, image)  # unlike a rename, it never overwrites
     except FileExistsError as error:
         partial.unlink(missing_ok=True)
         raise DiskExists("the claim has got a disk meanwhile") from error

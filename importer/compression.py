@@ -1,4 +1,4 @@
-"""Compressed images, read piece by piece: what comes out is never more at a time than a piece, however little went in."""
+"""Decompress images piece by piece: output is bounded per step, whatever the input."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from importer import zstd
 from importer.failures import EndUnknown, ImportFailed
 
 PIECE: Final = 1 << 20
-"""Bytes that come out at once, at most."""
+"""Most bytes of output at once."""
 LZMA_BYTES: Final = 128 << 20
-"""Memory of xz: its highest preset takes 65 MiB."""
+"""Memory limit of xz; its highest preset takes 65 MiB."""
 _GZIP: Final = 31
-"""zlib's word for a gzip header and trailer."""
+"""zlib's value for the gzip format."""
 
 
 class _Decompressor(Protocol):
-    """The shape of those of bz2 and lzma."""
+    """Interface of the decompressors of bz2 and lzma."""
 
     @property
     def eof(self) -> bool: ...
@@ -32,7 +32,7 @@ class _Decompressor(Protocol):
 
 
 class _Gzip:
-    """zlib's decompressor, in that shape."""
+    """zlib's decompressor with that interface."""
 
     def __init__(self) -> None:
         self._inner = zlib.decompressobj(_GZIP)
@@ -54,7 +54,7 @@ class _Gzip:
 
 
 _TOO_MUCH_MEMORY: Final = "Memory usage limit"
-"""liblzma's words."""
+"""liblzma's text."""
 
 _KINDS: Final[tuple[tuple[tuple[bytes, ...], str, Callable[[], _Decompressor]], ...]] = (
     ((b"\x1f\x8b",), "gzip", _Gzip),
@@ -62,15 +62,15 @@ _KINDS: Final[tuple[tuple[tuple[bytes, ...], str, Callable[[], _Decompressor]], 
     ((b"BZh",), "bzip2", bz2.BZ2Decompressor),
     (zstd.MAGICS, "zstd", zstd.Decompressor),
 )
-"""(first bytes, all equally long, name, how it is read)."""
+"""(first bytes, equally long, name, decompressor)."""
 MAGIC_BYTES: Final = max(len(magics[0]) for magics, _, _ in _KINDS)
 
 
 def decompressed(pieces: Iterable[bytes], head: bytes) -> Iterator[bytes]:
-    """Yield what ``pieces``, which begin with ``head``, are when they are decompressed; as they are when they are not compressed.
+    """Decompress ``pieces``, which begin with ``head``; yield them unchanged if not compressed.
 
     Raises:
-        ImportFailed: what is compressed is damaged, or ends too early.
+        ImportFailed: compressed data is damaged or truncated.
     """
     for magics, name, make in _KINDS:
         if head.startswith(magics):
@@ -87,7 +87,7 @@ def _decompressed(pieces: Iterable[bytes], magics: tuple[bytes, ...], name: str,
             data = rest + piece
             rest = b""
             while True:
-                if ended:  # behind one stream can be the next, or zeros that fill a block
+                if ended:  # further streams, or zero padding, may follow
                     data = data if begun else data.lstrip(b"\0")
                     if len(data) < len(magics[0]):
                         rest = data
@@ -104,7 +104,7 @@ def _decompressed(pieces: Iterable[bytes], magics: tuple[bytes, ...], name: str,
                 elif decompressor.needs_input:
                     break
     except EndUnknown:
-        if not ended or streams > 1:  # one stream marks its own end, and of several the last ones may be missing
+        if not ended or streams > 1:  # one stream marks its end; of several, the last may be missing
             raise
     if not ended or rest.strip(b"\0"):
         raise ImportFailed(f"the image is damaged: {name}: it ends too early")
@@ -125,5 +125,5 @@ def _refusal(name: str, error: Exception) -> str:
 
 
 def is_compressed(head: bytes) -> bool:
-    """Return whether an image begins as one that would be decompressed."""
+    """Return whether an image's head marks a supported compression."""
     return any(head.startswith(magics) for magics, _, _ in _KINDS)

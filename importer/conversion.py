@@ -1,4 +1,4 @@
-"""The conversion of a qcow2 image by qemu-img, after its header was judged."""
+"""Convert a qcow2 image by qemu-img, after checking its header."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import Final
 from importer.failures import ImportFailed
 
 MEMORY_BYTES: Final = 1 << 30
-"""Address space of qemu-img, most of which it never touches."""
+"""Address space of qemu-img, mostly unused."""
 SECONDS: Final = 6 * 3600.0
-"""A conversion that takes longer hangs."""
+"""Time after which a conversion counts as hung."""
 MAX_WORDS: Final = 400
 
 
 def convert(qemu_img: str, source: Path, target: Path, size: int) -> None:
-    """Write the disk of ``size`` bytes that a qcow2 image holds into a file.
+    """Write the disk (``size`` bytes) of a qcow2 image into a file.
 
     Raises:
-        ImportFailed: with qemu-img's last words.
+        ImportFailed: with qemu-img's last output.
     """
-    # The format is said, never probed, and with "backing" nothing is followed, whatever the header says.
+    # The format is given, never probed, and "backing" disables references, whatever the header says.
     image = {"driver": "qcow2", "backing": None, "file": {"driver": "file", "filename": str(source)}}
     command = [qemu_img, "convert", "-q", "-O", "raw", "-S", "64k", "-W", "-m", "4", f"json:{json.dumps(image)}", str(target)]
     try:
@@ -46,7 +46,7 @@ def convert(qemu_img: str, source: Path, target: Path, size: int) -> None:
 
 
 def _confine(size: int) -> None:
-    """Bound memory and the largest file; no core of a stranger's image."""
+    """Limit memory and file size; no core dumps of untrusted images."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -1,4 +1,4 @@
-"""Credentials for a server, out of a mounted Secret."""
+"""Credentials for servers, from a mounted Secret."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from importer.addresses import Address
 from importer.failures import ImportFailed
 
 MAX_BYTES: Final = 16 << 10
-"""Of a value."""
+"""Longest value."""
 DOCKER_CONFIG: Final = ".dockerconfigjson"
 
 
 def value(secret: Path | None, key: str) -> str:
-    """Return the value of a key without a line's end; empty where there is none.
+    """Return a key's value without the final newline; empty if absent.
 
     Raises:
-        ImportFailed: it is no text that a header can carry; the message names the key.
+        ImportFailed: a header cannot carry it; the message names the key.
     """
     if secret is None:
         return ""
@@ -44,20 +44,20 @@ def value(secret: Path | None, key: str) -> str:
 
 
 def of_http(secret: Path | None, first: Address) -> Callable[[Address], Mapping[str, str]]:
-    """Return what gives each request its headers: credentials go to the server that is named, and to none that it redirects to.
+    """Return a function for a request's headers: credentials go only to the named server, never to redirects.
 
     Raises:
-        ImportFailed: there is a Secret without what is needed.
+        ImportFailed: the Secret lacks the keys.
     """
     header = _authorization(secret) if secret is not None else ""
     return lambda address: {"Authorization": header} if header and address.origin == first.origin else {}
 
 
 def of_s3(secret: Path | None, region: str, first: Address, now: Callable[[], datetime]) -> Callable[[Address], Mapping[str, str]]:
-    """Return what gives each request to an object store its signature; without a Secret it has none, as for a public bucket.
+    """Return a function for an object store's signed headers; without a Secret unsigned, for public buckets.
 
     Raises:
-        ImportFailed: there is a Secret without what is needed.
+        ImportFailed: the Secret lacks the keys.
     """
     if secret is None:
         return lambda _: {}
@@ -74,10 +74,10 @@ def of_s3(secret: Path | None, region: str, first: Address, now: Callable[[], da
 
 
 def of_registry(secret: Path | None, host: str) -> str:
-    """Return the value of Authorization for a registry; empty: nobody in particular asks.
+    """Return the Authorization header for a registry; empty: anonymous.
 
     Raises:
-        ImportFailed: the Secret has nothing for it.
+        ImportFailed: the Secret has no entry for it.
     """
     if secret is None:
         return ""
@@ -102,5 +102,5 @@ def _authorization(secret: Path) -> str:
 
 
 def basic(user: str, password: str) -> str:
-    """Return the value of Authorization for a user and a password."""
+    """Return the Authorization header for user and password."""
     return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()

@@ -1,8 +1,8 @@
-"""A claim that is a block device: an image is written from its beginning on, and the first bytes last.
+"""Write an image to a block device: sequentially, but the first bytes last.
 
-A device has no names, so its first MiB says what it holds. Zeros: nothing was imported yet. ``UNFINISHED`` in its first sector: an import
-was begun, and goes on from its beginning. Anything else is a disk and never touched, whoever made it. One sector, which a device writes
-whole or not at all, changes the second into the third.
+The first MiB marks the state. Zeros: no import yet. ``UNFINISHED`` in the first sector: an import started, and will
+restart. Anything else is a disk, and never touched. A device writes one sector atomically, which turns the second state
+into the third.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ UNFINISHED: Final = b"kubevirt.io/v1alpha1 import unfinished\n".ljust(SECTOR, b"
 PIECE: Final = 64 << 10
 _ZEROS: Final = bytes(PIECE)
 _BLKZEROOUT: Final = 0x127F
-"""ioctl of ``linux/fs.h``: write zeros to a range of a block device, which many devices do without being sent any."""
+"""ioctl of ``linux/fs.h``: write zeros to a range of a block device, often without transferring them."""
 
 
 def has_disk(path: Path) -> bool:
@@ -35,23 +35,23 @@ def has_disk(path: Path) -> bool:
 
 
 class Device:
-    """A device that is written from its beginning to its end; what it held there is overwritten, with zeros, too."""
+    """A device written sequentially; zeros also overwrite its content."""
 
     def __init__(self, path: Path, pwrite: Callable[[int, memoryview, int], int] = os.pwrite) -> None:
-        """Open it.
+        """Open the device.
 
         Args:
-            path: where the device is.
-            pwrite: writes some of these bytes to a descriptor, from an offset on, and returns how many.
+            path: the device.
+            pwrite: writes bytes to a descriptor at an offset, and returns their number.
 
         Raises:
-            OSError: that cannot be.
+            OSError: it failed.
         """
         self.path = path
         self._pwrite = pwrite
         self.size = 0
         self._head = bytearray()
-        self._zeros_from = -1  # where zeros begin that are not written yet
+        self._zeros_from = -1  # start of the pending zeros
         self._file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         self.capacity = os.lseek(self._file, 0, os.SEEK_END)
 
@@ -62,10 +62,10 @@ class Device:
         os.close(self._file)
 
     def lock(self) -> None:
-        """Keep every other import in this pod away from it.
+        """Lock the device against other imports in this pod.
 
         Raises:
-            ImportFailed: one is at it.
+            ImportFailed: another import is running.
         """
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -95,16 +95,16 @@ class Device:
             view = view[len(block) :]
 
     def grown(self, size: int) -> int:
-        """Return the bytes of the disk: a device is as large as it is, and at least ``size`` bytes."""
+        """Return the size written so far: a device has a fixed size, at least ``size``."""
         del size
         return self.size
 
     def finish(self) -> None:
-        """Make a disk of it, for good.
+        """Turn it into a disk.
 
         Raises:
-            ImportFailed: nothing would tell it from one that holds nothing.
-            OSError: that cannot be.
+            ImportFailed: it would look like an empty device.
+            OSError: it failed.
         """
         head = bytes(self._head)
         if not any(head) or head.startswith(UNFINISHED):
@@ -119,20 +119,20 @@ class Device:
         os.fsync(self._file)
 
     def _write_zeros(self) -> None:
-        """Write the zeros up to here."""
+        """Write the pending zeros."""
         start, self._zeros_from = self._zeros_from, -1
         if start < 0:
             return
         try:
             fcntl.ioctl(self._file, _BLKZEROOUT, struct.pack("QQ", start, (self.size - start) // SECTOR * SECTOR))
             start += (self.size - start) // SECTOR * SECTOR
-        except OSError:  # no block device, or one that cannot: then as other bytes
+        except OSError:  # not a block device, or no support: write plain bytes
             pass
         while start < self.size:
             start += self._write_all(_ZEROS[: self.size - start], start)
 
     def _write_all(self, data: bytes | memoryview, offset: int) -> int:
-        """Write at an offset; return how many bytes that were."""
+        """Write at an offset; return the number of bytes."""
         view, written = memoryview(data), 0
         while written < len(view):
             written += self._pwrite(self._file, view[written:], offset + written)
@@ -141,10 +141,10 @@ class Device:
 
 @contextlib.contextmanager
 def errors_explained() -> Iterator[None]:
-    """Say what a failed read or write means.
+    """Explain a failed read or write.
 
     Raises:
-        ImportFailed: the device does not do what it should.
+        ImportFailed: the device failed.
     """
     try:
         yield

@@ -1,11 +1,11 @@
-"""The failure of an import."""
+"""Errors of an import."""
 
 from __future__ import annotations
 
 
 class ImportFailed(Exception):
-    """An import that cannot be finished; the message says why, for people, and holds no credentials and no query of a URL."""
+    """The import failed; the message is for users, and contains no credentials and no query of a URL."""
 
 
 class EndUnknown(ImportFailed):
-    """A file that came without a length and ended with its connection: its checksum or its format may prove that it is whole."""
+    """A file without length ended with its connection; checksum or format may prove that it is complete."""

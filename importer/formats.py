@@ -1,8 +1,8 @@
-"""Formats of images, judged by their first bytes and nothing else. Pure.
+"""Detect image formats by the first bytes alone. Pure.
 
-Only raw and qcow2 are taken, and of qcow2 only what refers to no other file: https://www.qemu.org/docs/master/interop/qcow2.html.
-What else is known by its first bytes is refused by name, and what looks like no disk with those bytes: nothing that a server sends in the
-place of an image becomes the disk of a machine. A user who knows better says ``format: raw``.
+Accepted are raw and qcow2, the latter only without references to other files:
+https://www.qemu.org/docs/master/interop/qcow2.html. Other known formats are refused by name, and so is data that does not
+look like a disk, so that a server's error page never becomes a disk. A user can override this with ``format: raw``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from importer.failures import ImportFailed
 Format = Literal["raw", "qcow2"]
 
 HEAD_BYTES: Final = max(1 << 16, looks.HEAD_BYTES)
-"""As many first bytes are looked at: all header extensions of an image are among them, and the marks of file systems."""
+"""Bytes to examine: they include all header extensions of an image, and the signatures of file systems."""
 MAX_EXTENSIONS: Final = 64
 QCOW2_MAGIC: Final = b"QFI\xfb"
 
@@ -38,11 +38,11 @@ _REFUSED: Final = (
     (0, b"\x04\x22\x4d\x18", "lz4"),
     (0x101, b"ustar", "tar"),
 )
-"""(offset, bytes, name) of what is no disk that a guest could have as it is."""
+"""(offset, bytes, name) of formats that are not usable as disks."""
 
 _HEADER_2: Final = 72
 _HEADER_3: Final = 104
-"""Bytes of the headers of versions 2 and 3."""
+"""Header lengths of versions 2 and 3."""
 _KNOWN_FEATURES: Final = {0: "dirty", 3: "compression type", 4: "extended L2 entries"}
 _CORRUPT: Final = 1
 _EXTERNAL_DATA: Final = 2
@@ -52,10 +52,10 @@ _EXTENSION_ENCRYPTION: Final = 0x0537BE77
 
 
 def of(head: bytes, said: str | None = None) -> Format:
-    """Return the format of an image that begins so; what the user said of it, if anything.
+    """Return an image's format from its first bytes and the user's ``said``, if given.
 
     Raises:
-        ImportFailed: it is none that is taken, or not what was said.
+        ImportFailed: it is not accepted, or differs from ``said``.
     """
     if said == "raw" or not head:
         return "raw"
@@ -73,10 +73,10 @@ def of(head: bytes, said: str | None = None) -> Format:
 
 
 def qcow2_size(head: bytes) -> int:
-    """Return the bytes of the disk in a qcow2 image that begins so.
+    """Return the disk size in bytes of a qcow2 image.
 
     Raises:
-        ImportFailed: it refers to other files, is encrypted or damaged, or has something that we do not know.
+        ImportFailed: it refers to other files, is encrypted or damaged, or has unknown features.
     """
     if len(head) < _HEADER_2 or not head.startswith(QCOW2_MAGIC):
         raise ImportFailed("the qcow2 image has no header")
@@ -110,7 +110,7 @@ def _check_features(features: int) -> None:
 
 
 def _check_extensions(head: bytes, offset: int) -> None:
-    """Look at the header extensions, which follow the header."""
+    """Check the header extensions after the header."""
     for _ in range(MAX_EXTENSIONS):
         if offset + 8 > len(head):
             raise ImportFailed("the qcow2 image has more header extensions than are read here")

@@ -1,4 +1,4 @@
-"""One import from its beginning to its end."""
+"""One import from start to end."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from importer.plan import Plan
 from importer.reporting import Reporter
 
 SLACK: Final = 64 << 20
-"""Bytes that may come beyond those of the disk: what is compressed can be larger, by headers and padding."""
+"""Bytes that a download may exceed the disk's size, for headers and padding."""
 
 
 def run(plan: Plan, reporter: Reporter) -> None:
-    """Bring an image into a claim that has none.
+    """Import an image into an empty claim.
 
     Raises:
-        ImportFailed: with the reason; the claim is as it was, and a block device says that its import did not end.
+        ImportFailed: with the reason; the claim is unchanged, and a block device is marked as unfinished.
     """
     if plan.device is not None:
         _run_on_device(plan, plan.device, reporter)
@@ -91,7 +91,7 @@ def _write_converted(
 
 
 def _limit(plan: Plan, capacity: int) -> int:
-    """Return how large the disk may be in a claim of that capacity."""
+    """Return the largest disk size for a claim's capacity."""
     if plan.size is not None and plan.size > capacity:
         raise ImportFailed(f"size is {plan.size} bytes, and the claim has {capacity}")
     return plan.size or capacity
@@ -112,12 +112,12 @@ def _received(pieces: Iterable[bytes], expected: hashlib._Hash | None, limit: in
                 expected.update(piece)
             yield piece
     except EndUnknown:
-        if expected is None:  # else the checksum says whether it was the end
+        if expected is None:  # otherwise the checksum proves completeness
             raise
 
 
 def _peek(pieces: Iterable[bytes], length: int) -> tuple[bytes, Iterator[bytes]]:
-    """Return the first bytes, and all of them."""
+    """Return the first bytes, and an iterator over everything."""
     iterator, head = iter(pieces), b""
     while len(head) < length and (piece := next(iterator, b"")):
         head += piece

@@ -1,7 +1,8 @@
-"""Layers of a container image, laid over each other: which file is the disk. Pure.
+"""Find the disk among the layers of a container image. Pure.
 
-Layers are read from the last one down, because an upper layer says what the lower ones may show: a whiteout removes a file, an opaque
-whiteout what a directory had (https://github.com/opencontainers/image-spec/blob/main/layer.md), and a file hides one of the same name.
+Layers are read from the last to the first, because upper layers hide content of lower ones: a whiteout a file, an opaque
+whiteout a directory's content (https://github.com/opencontainers/image-spec/blob/main/layer.md), and a file another of the
+same name.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from typing import Final
 from importer.failures import ImportFailed
 
 DIRECTORY: Final = "disk"
-"""Container disks have their disk below it."""
+"""Directory of the disk in container disks."""
 MAX_NAMES: Final = 10_000
-"""Names that are remembered of one image."""
+"""Most names remembered per image."""
 _WHITEOUT: Final = ".wh."
 _OPAQUE: Final = ".wh..wh..opq"
 
@@ -21,7 +22,7 @@ Name = tuple[str, ...]
 
 
 class Layers:
-    """What the layers read so far say of those below."""
+    """Whiteouts of the layers read so far."""
 
     def __init__(self) -> None:
         self._gone: set[Name] = set()
@@ -30,10 +31,10 @@ class Layers:
         self._opaque_below: set[Name] = set()
 
     def is_disk(self, member: str, *, is_file: bool, is_directory: bool) -> bool:
-        """Return whether a member of the layer that is read is a disk that the image shows.
+        """Return whether a member of the current layer is a visible disk.
 
         Raises:
-            ImportFailed: there are more names than are remembered.
+            ImportFailed: there are too many names.
         """
         name = tuple(part for part in member.split("/") if part not in ("", "."))
         if not name or ".." in name:
@@ -49,7 +50,7 @@ class Layers:
         return is_shown and not any(part.startswith(".") for part in name)
 
     def end_layer(self) -> None:
-        """Say that the next member is of the layer below."""
+        """Continue with the layer below."""
         self._gone |= self._gone_below
         self._opaque |= self._opaque_below
         self._gone_below, self._opaque_below = set(), set()

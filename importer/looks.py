@@ -1,17 +1,17 @@
-"""What a raw disk looks like by its first bytes: a partition table, a boot sector, a file system, or zeros. Pure."""
+"""Signatures of raw disks in their first bytes: partition table, boot sector, file system, or zeros. Pure."""
 
 from __future__ import annotations
 
 from typing import Final
 
 _SIGNATURES: Final = (
-    (510, b"\x55\xaa"),  # an MBR, that of GPT included, and the boot sectors of FAT, exFAT, NTFS and hybrid ISOs
+    (510, b"\x55\xaa"),  # an MBR, also of GPT, and the boot sectors of FAT, exFAT, NTFS and hybrid ISOs
     (512, b"EFI PART"),
     (4096, b"EFI PART"),
-    (508, b"\xda\xbe"),  # Solaris' label
-    (0, b"ER\x02\x00"),  # Apple's partition map
+    (508, b"\xda\xbe"),  # Solaris label
+    (0, b"ER\x02\x00"),  # Apple partition map
     (0, b"RDSK"),
-    (512, b"\x57\x45\x56\x82"),  # BSD's label
+    (512, b"\x57\x45\x56\x82"),  # BSD label
     (0x8001, b"CD001"),  # ISO 9660
     (0x8001, b"BEA01"),  # UDF
     (0x438, b"\x53\xef"),  # ext2, ext3, ext4
@@ -30,10 +30,10 @@ _SIGNATURES: Final = (
     (0, b"-rom1fs-"),
     (0xFF6, b"SWAPSPACE2"),
     (0x218, b"LVM2 001"),
-    (0x1000, b"\xfc\x4e\x2b\xa9"),  # Linux' software RAID
+    (0x1000, b"\xfc\x4e\x2b\xa9"),  # Linux software RAID
     (0, b"\xfc\x4e\x2b\xa9"),
 )
-"""(offset, bytes) of what disks begin with."""
+"""(offset, bytes) at the start of disks."""
 HEAD_BYTES: Final = max(offset + len(magic) for offset, magic in _SIGNATURES)
 MAX_SHOWN: Final = 48
 """First bytes in a message."""
@@ -50,12 +50,12 @@ _TEXT: Final = "it is a text: the address may be that of a page, or of an error"
 
 
 def is_disk(head: bytes) -> bool:
-    """Return whether a raw disk may begin so."""
+    """Return whether a raw disk may start like this."""
     return (bool(head) and not any(head)) or any(head[offset : offset + len(magic)] == magic for offset, magic in _SIGNATURES)
 
 
 def described(head: bytes) -> str:
-    """Return the first bytes of what is no disk, and what they may be."""
+    """Describe data that is not a disk by its first bytes and a hint."""
     begun = head.removeprefix(b"\xef\xbb\xbf").lstrip()[:64].lower()
     hint = next((hint for magic, hint in _HINTS if begun.startswith(magic)), _TEXT if _is_text(head[:512]) else "")
     shown = "".join(chr(each) if 0x20 <= each < 0x7F else f"\\x{each:02x}" for each in head[:MAX_SHOWN])
@@ -68,5 +68,5 @@ def _is_text(head: bytes) -> bool:
     except UnicodeDecodeError as error:
         if error.start < len(head) - 4:
             return False
-        text = head[: error.start].decode()  # a character that is cut
+        text = head[: error.start].decode()  # a truncated character
     return bool(text) and all(each.isprintable() or each.isspace() for each in text)

@@ -10,7 +10,7 @@ from typing import Any, Final
 from importer.failures import ImportFailed
 
 MAX_BYTES: Final = 1 << 16
-"""Of the document."""
+"""Longest document."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,22 +18,22 @@ class Plan:
     """One import."""
 
     directory: Path
-    """The mounted claim; of no meaning where there is ``device``."""
+    """The mounted claim; unused if there is a ``device``."""
     source: dict[str, Any]
     """``source.import`` of the disk, as virt-api stores it."""
     size: int | None = None
-    """Bytes of the disk; None: those of the image."""
+    """Bytes of the disk; None: the image's size."""
     secret: Path | None = None
-    """The directory of the mounted Secret."""
+    """Directory of the mounted Secret."""
     authorities: Path | None = None
-    """The file with certificates of authorities to trust, in place of the usual ones."""
+    """File of trusted authorities, instead of the system's."""
     device: Path | None = None
-    """The block device that the claim is."""
+    """The claim's block device."""
     qemu_img: str = "/usr/bin/qemu-img"
 
     @property
     def format(self) -> str | None:
-        """Return the format that the user said, or None."""
+        """Return the user's format, or None."""
         return self.source.get("format") or None
 
     @property
@@ -44,10 +44,10 @@ class Plan:
 
 
 def read(document: bytes) -> Plan:
-    """Return the plan that a document holds.
+    """Parse a plan.
 
     Raises:
-        ImportFailed: it is none.
+        ImportFailed: it is invalid.
     """
     try:
         given = json.loads(document)

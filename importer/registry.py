@@ -1,8 +1,8 @@
-"""Images in registries of containers: the distribution API of OCI, as far as reading one file of one image takes.
+"""Read one file of an image in a container registry, by OCI's distribution API.
 
-https://github.com/opencontainers/distribution-spec/blob/main/spec.md; tokens as registries have them
-(https://distribution.github.io/distribution/spec/auth/token/). The image holds the disk as container disks do: a file below ``disk/`` in
-one of its layers. Every digest is verified.
+https://github.com/opencontainers/distribution-spec/blob/main/spec.md; tokens as in
+https://distribution.github.io/distribution/spec/auth/token/. The disk is a file below ``disk/`` in a layer, as in container
+disks. Every digest is verified.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from importer.failures import EndUnknown, ImportFailed
 from importer.transfer import Body, Transfer, Unauthorized
 
 MAX_DOCUMENT: Final = 4 << 20
-"""Bytes of a manifest or of an answer with a token."""
+"""Longest manifest or token answer, in bytes."""
 MAX_LAYERS: Final = 128
 MAX_MEMBERS: Final = 100_000
 PLATFORM: Final = ("linux", "amd64")
@@ -40,7 +40,7 @@ _PARAMETER: Final = re.compile(r'(\w+)="([^"]*)"')
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A reference of an image in parts."""
+    """A parsed image reference."""
 
     host: str
     repository: str
@@ -49,12 +49,12 @@ class Reference:
 
     @property
     def base(self) -> str:
-        """Return the address of the repository."""
+        """Return the repository's URL."""
         return f"https://{self.host}/v2/{self.repository}"
 
 
 def parse(text: str) -> Reference:
-    """Return a reference in parts; one without a host is Docker Hub's, as everywhere."""
+    """Parse an image reference; without a host, it is Docker Hub's."""
     name, _, digest = text.partition("@")
     host, slash, rest = name.partition("/")
     if not slash or not ("." in host or ":" in host or host == "localhost"):
@@ -68,10 +68,10 @@ def parse(text: str) -> Reference:
 def pieces(
     reference: Reference, secret: Path | None, authorities: Path | None, downloaded: Callable[[int, int | None], None]
 ) -> Iterator[bytes]:
-    """Yield the bytes of the disk image in a container image.
+    """Yield the bytes of the disk in a container image.
 
     Raises:
-        ImportFailed: the registry does not give it, or it is not there.
+        ImportFailed: the registry refuses, or there is no disk.
     """
     session = _Session(reference, secret, authorities)
     manifest = session.manifest(reference.version)
@@ -81,7 +81,7 @@ def pieces(
     if not isinstance(given, list) or len(given) > MAX_LAYERS or any(not isinstance(each, dict) for each in given):
         raise ImportFailed(f"{reference.host} answers what is no manifest")
     tree, found = layers.Layers(), ""
-    for layer in reversed(given):  # the last one says what the image has
+    for layer in reversed(given):  # upper layers first
         for name, data in session.disks(str(layer.get("digest")), tree, downloaded):
             if found:
                 raise ImportFailed(
@@ -103,11 +103,11 @@ def _of_platform(manifests: Any) -> str:  # noqa: ANN401  # JSON of a stranger's
 
 
 _MAX_EMPTY_READS: Final = 2
-"""At the end of an archive that has no block to mark it."""
+"""At the end of an archive without end marker."""
 
 
 class _Stream:
-    """An iterator of pieces as a file that is read once."""
+    """An iterator of pieces as a sequential file."""
 
     def __init__(self, given: Iterator[bytes]) -> None:
         self._pieces = given
@@ -115,10 +115,10 @@ class _Stream:
         self._empty_reads = 0
 
     def read(self, size: int) -> bytes:
-        """Return so many bytes, fewer at the end.
+        """Return ``size`` bytes, fewer at the end.
 
         Raises:
-            tarfile.ReadError: ``tarfile`` reads on after the end, as often as a header's size has blocks.
+            tarfile.ReadError: ``tarfile`` keeps reading after the end, once per block of a header's size.
         """
         while len(self._left) < size and (piece := next(self._pieces, b"")):
             self._left += piece
@@ -135,7 +135,7 @@ class _Stream:
 
 
 class _Session:
-    """Requests to one registry, with the token that it wanted."""
+    """Requests to one registry, with its token."""
 
     def __init__(self, reference: Reference, secret: Path | None, authorities: Path | None) -> None:
         self._base = reference.base
@@ -161,7 +161,7 @@ class _Session:
     def disks(
         self, digest: str, tree: layers.Layers, downloaded: Callable[[int, int | None], None]
     ) -> Iterator[tuple[str, Iterator[bytes]]]:
-        """Yield name and pieces of each disk image that a layer adds to the image; the layer is read to its end."""
+        """Yield name and pieces of each visible disk in a layer, reading the layer to its end."""
         if not _DIGEST.fullmatch(digest):
             raise ImportFailed(f"{self._host} names a layer without a digest")
         raw = _verified(self._transfer.pieces(f"{self._base}/blobs/{digest}", downloaded), digest)
@@ -172,7 +172,7 @@ class _Session:
             for _, member in zip(range(MAX_MEMBERS), layer, strict=False):
                 if tree.is_disk(member.name, is_file=member.isreg(), is_directory=member.isdir()):
                     yield member.name, _file(layer, member)
-        except (tarfile.TarError, ValueError, RecursionError) as error:  # the latter two: of extended headers
+        except (tarfile.TarError, ValueError, RecursionError) as error:  # the latter two come from extended headers
             raise ImportFailed(f"the layer {digest} is no archive: {error}") from error
         stream.drain()
 
@@ -180,9 +180,9 @@ class _Session:
         return {"Authorization": self._authorization} if self._authorization and address.origin == self._origin else {}
 
     def _authorize(self, refused: Unauthorized) -> None:
-        """Get what the registry wants to see."""
+        """Get the authorization that the registry requires."""
         if refused.origin != self._origin:
-            # The server of tokens that a stranger names would get the login.
+            # Otherwise a stranger could name a token server and get the login.
             raise ImportFailed(
                 f"{self._host} redirects to a server that wants to know who asks, and none but {self._host} is told"
             ) from refused
@@ -218,7 +218,7 @@ def _file(layer: tarfile.TarFile, member: tarfile.TarInfo) -> Iterator[bytes]:
 
 def _verified(given: Iterator[bytes], digest: str) -> Iterator[bytes]:
     found = hashlib.sha256()
-    with contextlib.suppress(EndUnknown):  # the digest says whether it was the end
+    with contextlib.suppress(EndUnknown):  # the digest proves completeness
         for piece in given:
             found.update(piece)
             yield piece

@@ -1,7 +1,7 @@
-"""Progress and result of an import, for virt-launcher: lines of JSON on the standard output.
+"""Report an import to virt-launcher, as lines of JSON on standard output.
 
-``{"phase": "Downloading", "bytes": 1048576, "total": 4194304}`` while it goes on (``total`` is null where nobody knows), the last line is
-``{"result": "Succeeded"}`` or ``{"result": "Failed", "message": …}``.
+``{"phase": "Downloading", "bytes": 1048576, "total": 4194304}`` during the import (``total`` is null if unknown); the last
+line is ``{"result": "Succeeded"}`` or ``{"result": "Failed", "message": …}``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAX_MESSAGE: Final = 1024
 
 
 class Reporter:
-    """Reports how far the import is, and how it ended."""
+    """Reports progress and result of the import."""
 
     def __init__(self, output: int = 1, clock: Callable[[], float] = time.monotonic) -> None:
         """Write to the file descriptor ``output``."""
@@ -30,17 +30,17 @@ class Reporter:
         self._told_at: float | None = None
 
     def downloaded(self, done: int, total: int | None) -> None:
-        """Tell how many bytes came, of how many."""
+        """Report downloaded and total bytes."""
         self._done = (done, total)
         if self._told_at is None or self._clock() - self._told_at >= SECONDS:
             self._progress(DOWNLOADING)
 
     def converting(self) -> None:
-        """Tell that all came, and is made a disk."""
+        """Report the start of the conversion."""
         self._progress(CONVERTING)
 
     def succeeded(self) -> None:
-        """Tell that the disk is there."""
+        """Report success."""
         if self._told_at is not None:
             self._progress(DOWNLOADING)
         self._write({"result": "Succeeded"})
@@ -50,7 +50,7 @@ class Reporter:
         self._write({"phase": phase, "bytes": self._done[0], "total": self._done[1]})
 
     def failed(self, message: str) -> None:
-        """Tell why it is not."""
+        """Report a failure."""
         self._write({"result": "Failed", "message": message[:MAX_MESSAGE]})
 
     def _write(self, document: dict[str, Any]) -> None:

@@ -1,6 +1,7 @@
-"""Signatures of requests to object stores: AWS Signature Version 4, of GET without a body.
+"""Sign requests to object stores: AWS Signature Version 4, for GET without a body.
 
-https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html: the canonical request, the string to sign, the key.
+https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html: the canonical request, the string to sign,
+the key.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ class Keys:
 
 
 def path_of(bucket: str, key: str) -> str:
-    """Return the path of an object, encoded as it is signed."""
+    """Return the path of an object, encoded for signing."""
     return "/" + "/".join(quote(each, safe="-._~") for each in (bucket, *key.split("/")))
 
 
 def headers(keys: Keys, region: str, host: str, path: str, now: datetime, more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the headers of a signed GET of ``path``, encoded; ``more`` are sent and signed, too."""
+    """Return the headers of a signed GET of the encoded ``path``; ``more`` are also signed."""
     stamp = now.strftime("%Y%m%dT%H%M%SZ")
     signed = {"host": host, "x-amz-content-sha256": EMPTY, "x-amz-date": stamp}
     if keys.session:

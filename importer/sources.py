@@ -13,14 +13,14 @@ from importer.reporting import Reporter
 from importer.transfer import Transfer
 
 DEFAULT_REGION: Final = "us-east-1"
-"""The one that stores without regions expect."""
+"""Expected by stores without regions."""
 
 
 def pieces(plan: Plan, reporter: Reporter) -> Iterator[bytes]:
-    """Yield the bytes of the image as they are at its source.
+    """Yield the image's bytes from its source.
 
     Raises:
-        ImportFailed: they do not come.
+        ImportFailed: the download fails.
     """
     source = plan.source
     if http := source.get("http"):

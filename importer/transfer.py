@@ -1,4 +1,4 @@
-"""A download over HTTP, which goes on where it was broken off as long as the server says that it is the same file."""
+"""HTTP downloads that resume after a break while the server confirms the same file."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ SECONDS: Final = 60.0
 """For a connection, and for the next bytes."""
 MAX_REDIRECTS: Final = 5
 MAX_RESUMES: Final = 16
-"""Broken connections in a row, without a mebibyte between them."""
+"""Successive broken connections with less than a mebibyte between them."""
 PROGRESS: Final = 1 << 20
 
 _RANGE: Final = re.compile(r"bytes (\d{1,19})-\d{1,19}/(\d{1,19})")
 _ENCODINGS: Final = ("", "identity", "gzip", "x-gzip", "zstd")
-"""Encodings of what comes although it was not asked for: the bytes of the last three are recognised as those of a compressed image."""
+"""Unrequested encodings that are accepted: the last three are handled as compressed images."""
 _REDIRECTS: Final = (301, 302, 303, 307, 308)
 _BROKEN: Final = (OSError, http.client.HTTPException)
-"""Errors that a connection can end with; TimeoutError and everything of TLS are OSError."""
+"""Errors that end a connection; TimeoutError and TLS errors are OSError."""
 
 Headers = Callable[[Address], Mapping[str, str]]
-"""Returns the headers with credentials for a request to an address."""
+"""Returns the headers with credentials for an address."""
 
 
 @dataclass(slots=True)
 class Body:
-    """A response whose content is read."""
+    """A response with unread content."""
 
     address: Address
     response: http.client.HTTPResponse
@@ -44,27 +44,27 @@ class Body:
     total: int | None
     """Bytes of the whole file."""
     validator: str
-    """An entity tag by which a server knows the file again; empty: it gave none."""
+    """Entity tag that identifies the file; empty if missing."""
 
 
 class Unauthorized(ImportFailed):
-    """The server wants to know who asks."""
+    """The server requires authentication."""
 
     def __init__(self, message: str, challenge: str, origin: tuple[str, str, int]) -> None:
         super().__init__(message)
         self.challenge = challenge
         self.origin = origin
-        """Origin of the server that says so, to which the first one may have redirected."""
+        """Origin of the refusing server, possibly after redirects."""
 
 
 class Transfer:
     """Downloads of one import."""
 
     def __init__(self, headers: Headers, authorities: Path | None = None, seconds: float = SECONDS) -> None:
-        """Trust these authorities; None: the usual ones.
+        """Trust these authorities; None: the system's.
 
         Raises:
-            ImportFailed: their certificates cannot be read.
+            ImportFailed: their certificates are unreadable.
         """
         self._headers = headers
         self._seconds = seconds
@@ -74,10 +74,10 @@ class Transfer:
             raise ImportFailed("the certificates of caConfigMapRef cannot be read: PEM is expected") from error
 
     def get(self, url: str, extra: Mapping[str, str] | None = None) -> Body:
-        """Begin to read a file; ``extra`` are further headers.
+        """Start reading a file; ``extra`` are further headers.
 
         Raises:
-            ImportFailed: the server does not give it.
+            ImportFailed: the server refuses.
         """
         address = addresses.parse(url)
         for _ in range(MAX_REDIRECTS + 1):
@@ -92,11 +92,11 @@ class Transfer:
         raise ImportFailed(f"{address}: more than {MAX_REDIRECTS} redirects")
 
     def pieces(self, url: str, downloaded: Callable[[int, int | None], None]) -> Iterator[bytes]:
-        """Yield the bytes of a file; ``downloaded`` is told how many there were of how many.
+        """Yield the bytes of a file; ``downloaded`` gets the bytes so far and in total.
 
         Raises:
-            ImportFailed: it does not come, or not whole.
-            EndUnknown: it came without a length, and the connection ended.
+            ImportFailed: it fails or is incomplete.
+            EndUnknown: it has no length, and the connection ended.
         """
         body = self.get(url)
         total, validator = body.total, body.validator
@@ -150,7 +150,7 @@ class Transfer:
         except _BROKEN as error:
             connection.close()
             raise ImportFailed(f"{address}: {_words(error)}") from None
-        except ValueError:  # of http.client: characters that no header can have
+        except ValueError:  # http.client rejects characters that headers cannot carry
             connection.close()
             raise ImportFailed(f"{address}: the credentials have characters that HTTP cannot carry") from None
 
@@ -166,7 +166,7 @@ def _checked(address: Address, connection: http.client.HTTPConnection, response:
         connection.close()
         raise ImportFailed(f"{address} answers with Content-Encoding: {encoding[:32]}, which was not asked for and is not read")
     tag = response.headers.get("ETag") or ""
-    validator = tag if tag.startswith('"') and tag.isascii() and len(tag) < 256 else ""  # a weak one does not mean the same bytes
+    validator = tag if tag.startswith('"') and tag.isascii() and len(tag) < 256 else ""  # a weak one does not guarantee equal bytes
     length = response.headers.get("Content-Length") or ""
     total = int(length) if length.isascii() and length.isdigit() and len(length) < 19 else None
     if response.status == 206 or total is None or "chunked" in (response.headers.get("Transfer-Encoding") or "").lower():
@@ -182,7 +182,7 @@ _HINTS: Final = {
 
 
 def _is_whole(response: http.client.HTTPResponse) -> bool:
-    """Return whether the end of a response of unknown length was its end: chunks say so, a closed connection says nothing."""
+    """Return whether a response of unknown length is complete: chunks prove it, a closed connection does not."""
     return "chunked" in (response.headers.get("Transfer-Encoding") or "").lower()
 
 

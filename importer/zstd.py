@@ -1,4 +1,4 @@
-"""zstd by libzstd, in the shape of the decompressors of ``bz2`` and ``lzma``: Python reads it by itself from 3.14 on."""
+"""zstd by libzstd, with the interface of ``bz2`` and ``lzma``; Python includes it from 3.14 on."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import functools
 from typing import Any, Final
 
 MAGICS: Final = (b"\x28\xb5\x2f\xfd", *(bytes((0x50 + kind, 0x2A, 0x4D, 0x18)) for kind in range(16)))
-"""A frame's first bytes, and those of the frames that are skipped: parallel compressors begin with one."""
+"""First bytes of a frame, and of skippable frames, which parallel compressors write first."""
 LIBRARY: Final = "libzstd.so.1"
 _TOO_MUCH_MEMORY: Final = "requires too much memory"
 
 
 class ZstdError(Exception):
-    """The data is damaged; the message says how."""
+    """The data is damaged; the message has details."""
 
 
 class _Buffer(ctypes.Structure):
-    """``ZSTD_inBuffer`` and ``ZSTD_outBuffer``, which have the same shape."""
+    """``ZSTD_inBuffer`` and ``ZSTD_outBuffer``, which have the same layout."""
 
     _fields_ = (("data", ctypes.c_void_p), ("size", ctypes.c_size_t), ("position", ctypes.c_size_t))
 
@@ -36,13 +36,13 @@ def _library() -> Any:  # noqa: ANN401  ctypes has no types for what a library h
 
 
 class Decompressor:
-    """A reader of one frame. libzstd refuses windows of more than 128 MiB by itself."""
+    """Decompresses one frame. libzstd refuses windows above 128 MiB."""
 
     def __init__(self) -> None:
-        """Take a decompressor of libzstd.
+        """Create libzstd's decompressor.
 
         Raises:
-            ZstdError: this machine has no libzstd.
+            ZstdError: libzstd is not installed.
         """
         try:
             self._library = _library()
@@ -61,15 +61,15 @@ class Decompressor:
 
     @property
     def unused_data(self) -> bytes:
-        """Return what is behind the frame."""
+        """Return the data after the frame."""
         return self._left if self.eof else b""
 
     def decompress(self, data: bytes, max_length: int) -> bytes:
-        """Return so many bytes at most of what the data, and what was left of the last, holds.
+        """Return at most ``max_length`` bytes from the data and earlier leftovers.
 
         Raises:
             ZstdError: it is damaged.
-            MemoryError: it takes more memory than a decompressor may have.
+            MemoryError: it needs more memory than allowed.
         """
         data = self._left + data
         given, room = ctypes.create_string_buffer(data, max(len(data), 1)), ctypes.create_string_buffer(max_length)

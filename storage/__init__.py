@@ -1,6 +1,6 @@
-"""Persistence of API objects: keys, bytes, revisions, watches. The disks of guests are volumes, not storage.
+"""Persistence of API objects: keys, bytes, revisions, watches. Guests' disks are volumes and not part of it.
 
-``port`` is the contract, with its promises by number; whoever stores something is written against it and nothing else.
-``memory`` keeps everything in the process, ``etcd`` in etcd; ``tests/contracts/test_storage*.py`` holds both to the promises. Both are
-ignorant of Kubernetes: objects, resourceVersions and selectors begin in ``apiserver.registry.generic``.
+``port`` is the interface, with numbered guarantees; callers use only that. ``memory`` keeps everything in the process,
+``etcd`` in etcd; ``tests/contracts/test_storage*.py`` tests both. Neither depends on Kubernetes: objects, resourceVersions
+and selectors are in ``apiserver.registry.generic``.
 """

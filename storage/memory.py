@@ -1,7 +1,7 @@
-"""The storage port in memory, with history: for tests, and for a server that may forget everything when it ends.
+"""The storage port in memory, with history, for tests and servers without persistence.
 
-One process, one event loop. Each call gives way to the loop once before it looks, so that nobody comes to rely on an order that
-a real store would not keep. ``tests/contracts/test_storage.py`` holds it to the promises of the port (durability aside).
+One process, one event loop. Each call yields to the loop first, so that callers cannot depend on an order that a real store
+would not guarantee. ``tests/contracts/test_storage.py`` tests the port's guarantees (except durability).
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from storage.port import (
     Unavailable,
 )
 
-# etcd's own defaults (--max-request-bytes, --max-txn-ops), so that what fits here fits there.
+# etcd's defaults (--max-request-bytes, --max-txn-ops), so that both accept the same commits.
 MAX_COMMIT_BYTES = 1536 * 1024
 MAX_COMMIT_WRITES = 128
 
 
 @dataclass(frozen=True, slots=True)
 class _Version:
-    """Value that a key had from ``revision`` on (None: absent)."""
+    """Value of a key from ``revision`` on (None: absent)."""
 
     revision: int
     entry: Entry | None
@@ -46,14 +46,14 @@ class _Version:
 class _Watch:
     prefix: str
     position: int
-    """Every change at or below it was yielded, or lies outside the prefix."""
+    """Every change up to it was yielded, or lies outside the prefix."""
     previous: bool
-    """Its changes say what was before."""
+    """Changes include previous values."""
     woken: asyncio.Event = field(default_factory=asyncio.Event)
     wants_progress: bool = False
 
     def as_seen(self, change: Change) -> Change:
-        """Return what it tells of a change."""
+        """Return the change as this watch reports it."""
         return change if self.previous else Change(change.key, change.entry, None)
 
 
@@ -64,27 +64,28 @@ class MemoryStorage:
     """See the port."""
 
     def __init__(self, *, keep_revisions: int = 0) -> None:
-        """Begin empty.
+        """Create an empty store.
 
         Args:
-            keep_revisions: compact by itself so that about this many revisions of history stay; 0 keeps everything until ``compact``.
+            keep_revisions: compact automatically, keeping about this many revisions; 0 keeps everything until
+                ``compact``.
         """
         self._keep_revisions = keep_revisions
-        self._revision = 1  # as a fresh etcd: an empty store has a revision too
+        self._revision = 1  # as in a new etcd, an empty store has a revision
         self._compacted = 0
-        self._keys: list[str] = []  # sorted; every key that has history
+        self._keys: list[str] = []  # sorted; every key with history
         self._history: dict[str, list[_Version]] = {}
-        self._log: list[Batch] = []  # one batch a revision, those above _compacted
+        self._log: list[Batch] = []  # one batch per revision above _compacted
         self._watches: set[_Watch] = set()
         self._closed = False
 
     async def get(self, key: str) -> Entry | None:
-        """Return ``key`` now."""
+        """Return the current entry of ``key``."""
         await self._turn()
         return self._latest(key)
 
     async def range(self, prefix: str, *, start: str = "", limit: int = 0, revision: int = 0) -> Page:
-        """Return the keys that begin with ``prefix``, from ``start`` on, at most ``limit`` of them."""
+        """Return at most ``limit`` keys with ``prefix``, from ``start`` on."""
         await self._turn()
         if revision > self._revision:
             raise FutureRevision(f"revision {revision} is not reached; the store is at {self._revision}")
@@ -102,7 +103,7 @@ class MemoryStorage:
         return Page(entries, at, more=len(entries) < len(found), count=len(found))
 
     def _first(self, start: str, end: str) -> Entry | None:
-        """Return the first entry from ``start`` on before ``end``."""
+        """Return the first entry from ``start`` up to, not including, ``end``."""
         keys = self._keys[bisect_left(self._keys, start) : bisect_left(self._keys, end)]
         return next((entry for key in keys if (entry := self._latest(key))), None)
 
@@ -122,7 +123,7 @@ class MemoryStorage:
 
     @asynccontextmanager
     async def watch(self, prefix: str, *, after: int, previous: bool = True) -> AsyncIterator[AsyncIterator[Batch]]:
-        """Watch ``prefix`` from the revision that follows ``after``."""
+        """Watch ``prefix`` for changes after ``after``."""
         watch = _Watch(prefix, after, previous)
         batches = self._follow(watch)
         self._watches.add(watch)
@@ -133,7 +134,7 @@ class MemoryStorage:
             await batches.aclose()
 
     async def request_progress(self) -> None:
-        """Make every watch yield a batch up to the present revision."""
+        """Request a batch up to the current revision from every watch."""
         await self._turn()
         for watch in self._watches:
             watch.wants_progress = True
@@ -145,7 +146,7 @@ class MemoryStorage:
         return self._revision
 
     async def compact(self, revision: int) -> None:
-        """Forget history below ``revision``."""
+        """Drop history below ``revision``."""
         await self._turn()
         if revision > self._revision:
             raise FutureRevision(f"compact to revision {revision}: the store is at {self._revision}")
@@ -153,7 +154,7 @@ class MemoryStorage:
             self._compact(revision)
 
     async def close(self) -> None:
-        """Make every later call, and every watch, raise ``Unavailable``."""
+        """Make every later call and watch raise ``Unavailable``."""
         self._closed = True
         for watch in self._watches:
             watch.woken.set()
@@ -196,11 +197,11 @@ class MemoryStorage:
         self._revision = batch.revision
         for watch in self._watches:
             watch.woken.set()
-        if 0 < 2 * self._keep_revisions < len(self._log):  # many at once: each time looks at every key
+        if 0 < 2 * self._keep_revisions < len(self._log):  # in bulk, because each compaction visits every key
             self._compact(self._revision - self._keep_revisions)
 
     def _compact(self, revision: int) -> None:
-        for watch in self._watches:  # those that miss nothing are past it, whether or not they have run since
+        for watch in self._watches:  # those that need nothing older, even if they have not run since
             if self._compacted <= watch.position < revision and not self._changes(watch, upto=revision):
                 watch.position = revision
             watch.woken.set()
@@ -238,7 +239,7 @@ class MemoryStorage:
                 raise Compacted(self._compacted)
             watch.woken.clear()
             upto = self._revision
-            asked, watch.wants_progress = watch.wants_progress, False  # before the changes: what is asked meanwhile is of a later revision
+            asked, watch.wants_progress = watch.wants_progress, False  # before the changes: later requests need a later revision
             for batch in self._changes(watch, upto=upto):
                 watch.position = batch.revision
                 yield batch
@@ -252,11 +253,11 @@ class MemoryStorage:
 
 
 def check_size(writes: Sequence[Put | Delete]) -> None:
-    """Raise what etcd would answer to a commit that no store of default settings takes.
+    """Raise etcd's errors for a commit that exceeds its default limits.
 
     Raises:
         TooLarge: too many writes, or too many bytes.
-        ValueError: a key stands in ``writes`` twice.
+        ValueError: a key is in ``writes`` twice.
     """
     if len(writes) > MAX_COMMIT_WRITES:
         raise TooLarge(f"a commit of {len(writes)} writes is larger than the {MAX_COMMIT_WRITES} that the store takes")

@@ -1,24 +1,26 @@
-"""The storage port: bytes under keys, with revisions. It does not know Kubernetes.
+"""The storage port: bytes under keys, with revisions, independent of Kubernetes.
 
-Promises, the same for every implementation; ``tests/contracts/test_storage.py`` holds each implementation to them by number.
+Guarantees of every implementation; ``tests/contracts/test_storage.py`` tests them by number.
 
-1. *Linearizable.* ``get``, and ``range`` without ``revision``, see every commit that was acknowledged before they were called.
-2. *Atomic.* ``commit`` applies all of its writes at one new revision, or, when a condition does not hold, none. A commit that changes
-   nothing (no writes, or only deletions of absent keys) makes no revision and returns the store's.
-3. *Durable.* A commit that returned survives the kill of every process. One that raised ``Unavailable`` may have happened or not.
-4. *Monotonic.* Every changing commit's revision is greater than every earlier one's; revisions are positive, an empty store's too.
-5. *Repeatable.* ``range`` at a ``revision`` that is not compacted returns what was there at that revision, page after page.
-6. *Complete.* ``watch(prefix, after=r)`` yields every change under ``prefix`` with a revision above ``r``, once, in the order of revisions;
-   a batch holds all changes of one revision, its ``revision``, and promises that nothing at or below it is still to come;
-   a batch without changes is progress alone.
-7. *Honest.* After ``compact(c)``, a range at a revision below ``c`` and a watch whose position is below ``c`` raise ``Compacted``;
-   nothing is skipped in silence. (A watch that is behind, but whose changes are under way to it already, may still yield them.)
-8. *Cancellable.* Cancelling any call leaves the store usable; a cancelled ``commit`` may have happened or not. Cancelling the
-   iteration of a watch ends that watch.
-9. *Reconnecting.* Outages raise ``Unavailable`` from the call they hit; the next call works once the store is back. A watch survives
-   a lost connection by itself, resuming after its last revision.
-Entries, conditions and the like are never changed. They are not frozen, because they are made for each write and each event, and a frozen
-one takes three times as long to make.
+1. *Linearizable.* ``get``, and ``range`` without ``revision``, see every commit acknowledged before the call.
+2. *Atomic.* ``commit`` applies all its writes at one new revision, or none if a condition fails. A commit without changes
+   (no writes, or only deletions of absent keys) returns the store's revision without a new one.
+3. *Durable.* A commit that returned survives the kill of every process. One that raised ``Unavailable`` may have happened.
+4. *Monotonic.* Every changing commit gets a higher revision than all earlier ones; revisions are positive, even in an empty
+   store.
+5. *Repeatable.* ``range`` at an uncompacted ``revision`` returns the state at that revision, on every page.
+6. *Complete.* ``watch(prefix, after=r)`` yields every change under ``prefix`` with a revision above ``r``, once, in the
+   order of revisions. A batch holds all changes of its ``revision``, and nothing up to it is still to come; a batch without
+   changes only reports progress.
+7. *Honest.* After ``compact(c)``, a range at a revision below ``c`` and a watch at a position below ``c`` raise
+   ``Compacted``; changes are never skipped silently. (A watch that lags may still yield changes already in transit.)
+8. *Cancellable.* Cancelling any call leaves the store usable; a cancelled ``commit`` may have happened. Cancelling the
+   iteration of a watch ends the watch.
+9. *Reconnecting.* An outage raises ``Unavailable`` from the calls it hits; later calls work once the store is back. A watch
+   survives a lost connection, and resumes after its last revision.
+
+Entries, conditions and so on are immutable by convention. They are created for each write and event, and freezing would
+triple the time.
 """
 
 from __future__ import annotations
@@ -30,21 +32,21 @@ from typing import Protocol
 
 
 class StorageError(Exception):
-    """Root of what this package raises.
+    """Base of this package's errors.
 
     ::
 
         StorageError
-        ├── RevisionMismatch   a condition of a commit did not hold
-        ├── Compacted          the revision asked for is gone
-        ├── FutureRevision     the revision asked for does not exist yet
-        ├── TooLarge           a value or a commit is larger than the store takes
-        └── Unavailable        the store cannot be reached, or did not answer in time
+        ├── RevisionMismatch   a condition of a commit failed
+        ├── Compacted          the requested revision is gone
+        ├── FutureRevision     the requested revision does not exist yet
+        ├── TooLarge           a value or a commit exceeds the store's limit
+        └── Unavailable        the store is unreachable, or did not answer in time
     """
 
 
 class RevisionMismatch(StorageError):
-    """A condition did not hold: ``key`` is now ``actual`` (None: absent); of a range, ``actual`` is an entry in it."""
+    """A condition failed: ``key`` is now ``actual`` (None: absent); for a range, ``actual`` is an entry in it."""
 
     def __init__(self, key: str, actual: Entry | None) -> None:
         super().__init__(f"revision of {key} is {actual.mod_revision if actual else 'none: it is absent'}")
@@ -53,7 +55,7 @@ class RevisionMismatch(StorageError):
 
 
 class Compacted(StorageError):
-    """The revision asked for was compacted; ``oldest`` is the oldest that still exists (0: not known)."""
+    """The requested revision was compacted; ``oldest`` is the oldest remaining one (0: unknown)."""
 
     def __init__(self, oldest: int = 0) -> None:
         super().__init__(f"revision is compacted; the oldest that exists is {oldest or 'not known'}")
@@ -61,15 +63,15 @@ class Compacted(StorageError):
 
 
 class FutureRevision(StorageError):
-    """The revision asked for is newer than the store."""
+    """The requested revision is newer than the store."""
 
 
 class TooLarge(StorageError):
-    """A value or a commit is larger than the store takes (etcd: 1.5 MiB a request by default)."""
+    """A value or a commit exceeds the store's limit (etcd: 1.5 MiB per request by default)."""
 
 
 class Unavailable(StorageError):
-    """The store cannot be reached or did not answer in time; a commit that raised this may have happened."""
+    """The store is unreachable or did not answer in time; a commit that raised this may have happened."""
 
 
 @dataclass(slots=True, unsafe_hash=True)
@@ -81,14 +83,14 @@ class Entry:
     create_revision: int
     mod_revision: int
     stale: bool = False
-    """The value is not stored as it would be today (encrypted with an old key): write it again even if it does not change."""
+    """Today the value would be stored differently (it is encrypted with an old key): rewrite it even if unchanged."""
 
 
 @dataclass(slots=True, unsafe_hash=True)
 class Condition:
-    """``key`` was last changed at ``mod_revision``; 0 means that it is absent.
+    """``key`` was last changed at ``mod_revision``; 0: it is absent.
 
-    With ``end``: so was every key from ``key`` on before ``end``; it is of use with 0, which means that there is none.
+    With ``end``, this applies to every key from ``key`` up to, not including, ``end``; useful with 0: there is none.
     """
 
     key: str
@@ -113,19 +115,19 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A part of a range, in the order of keys."""
+    """A page of a range, in the order of keys."""
 
     entries: tuple[Entry, ...]
     revision: int
-    """The store's revision when the range was read (the one asked for, if one was)."""
+    """The requested revision, or the store's at the time of reading."""
     more: bool
     count: int
-    """Keys that the prefix holds in all, from the start key on."""
+    """Number of keys with the prefix, from the start key on."""
 
 
 @dataclass(slots=True, unsafe_hash=True)
 class Change:
-    """One key changed: ``entry`` is what it became (None: deleted), ``previous`` what it was (None: created, or nobody asked)."""
+    """A change of one key from ``previous`` (None: created, or not requested) to ``entry`` (None: deleted)."""
 
     key: str
     entry: Entry | None
@@ -141,47 +143,47 @@ class Batch:
 
 
 class Storage(Protocol):
-    """See the module's promises."""
+    """See the module's guarantees."""
 
     async def get(self, key: str) -> Entry | None:
-        """Return ``key`` now."""
+        """Return the current entry of ``key``."""
         ...
 
     async def range(self, prefix: str, *, start: str = "", limit: int = 0, revision: int = 0) -> Page:
-        """Return the keys that begin with ``prefix``, from ``start`` (inclusive) on, at most ``limit`` (0: all).
+        """Return at most ``limit`` (0: all) keys with ``prefix``, from ``start`` (inclusive) on.
 
         Raises:
             Compacted: ``revision`` is gone.
-            FutureRevision: ``revision`` is not reached yet.
+            FutureRevision: ``revision`` does not exist yet.
         """
         ...
 
     async def commit(self, conditions: Sequence[Condition], writes: Sequence[Put | Delete]) -> int:
         """Apply ``writes`` if all ``conditions`` hold; return the new revision.
 
-        A key may stand in ``writes`` once, and at most 128 of them fit in a commit.
+        ``writes`` has each key at most once, and at most 128 keys.
 
         Raises:
-            ValueError: a key stands in ``writes`` twice; nothing was written.
-            RevisionMismatch: a condition does not hold; nothing was written.
-            TooLarge: nothing was written.
-            Unavailable: nothing is known.
+            ValueError: a key is in ``writes`` twice; no write happened.
+            RevisionMismatch: a condition failed; no write happened.
+            TooLarge: no write happened.
+            Unavailable: the result is unknown.
         """
         ...
 
     def watch(self, prefix: str, *, after: int, previous: bool = True) -> AbstractAsyncContextManager[AsyncIterator[Batch]]:
-        """Watch ``prefix`` from the revision that follows ``after``, which may lie in the future.
+        """Watch ``prefix`` for changes after the revision ``after``, which may lie in the future.
 
-        ``previous``: changes say what was before. Whoever knows it spares the store to send everything twice.
+        ``previous``: changes include previous values. Without it, the store sends half as much.
 
         Raises (from the iterator):
-            Compacted: the position of the watch is gone; read everything again.
+            Compacted: the watch's position is gone; read everything again.
             Unavailable: the store was closed.
         """
         ...
 
     async def request_progress(self) -> None:
-        """Ask that every watch soon yields a batch (empty, if need be) whose revision is at least the store's revision now."""
+        """Request a batch, possibly empty, with at least the store's current revision from every watch."""
         ...
 
     async def revision(self) -> int:
@@ -189,13 +191,13 @@ class Storage(Protocol):
         ...
 
     async def compact(self, revision: int) -> None:
-        """Forget history below ``revision``. Watches that are past it are not disturbed. A repeat is harmless.
+        """Drop history below ``revision``. Watches beyond it are unaffected. Safe to repeat.
 
         Raises:
-            FutureRevision: ``revision`` is not reached yet.
+            FutureRevision: ``revision`` does not exist yet.
         """
         ...
 
     async def close(self) -> None:
-        """Release connections; calls under way raise ``Unavailable``."""
+        """Close connections; running calls raise ``Unavailable``."""
         ...

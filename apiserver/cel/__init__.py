@@ -1,13 +1,14 @@
-"""The Common Expression Language as Kubernetes extends it, with the costs that bound what an expression may take.
+"""The Common Expression Language with Kubernetes' extensions, with cost limits.
 
-In go a text and an ``environment.Environment`` (the functions, and the names of variables); ``compiler.compile_expression`` returns a
-``Program``, or raises ``CompileError`` with the place. A program is evaluated with values of the variables, any number of times, and
-returns a ``Result``: a value or an error, and what it cost.
+``compiler.compile_expression`` compiles a text for an ``environment.Environment`` (functions and names of variables) to a
+``Program``, or raises ``CompileError`` with the position. Evaluating a program with variables, any number of times, returns
+a ``Result``: a value or an error, and the cost.
 
-To be read in the order of that way: ``lexer`` (tokens), ``parser`` and ``macros`` (the tree, which is ``syntax``), ``compiler`` (a closure
-for each node, out of ``aggregates``, ``comparing``, ``loops``, ``operators`` and ``selecting``; ``code`` is a compiled node, ``frame`` what
-it has at hand). ``values`` and ``times`` say what values are, ``cost`` what steps cost and where the limits are. ``registry`` finds
-functions; ``library`` has them by subject. ``asking`` evaluates where an expression may ask the authorizer, whose answer is waited for.
+Read it in the order of processing: ``lexer`` (tokens), ``parser`` and ``macros`` (the tree of ``syntax``), ``compiler`` (a
+closure per node, with ``aggregates``, ``comparing``, ``loops``, ``operators`` and ``selecting``; ``code`` is a compiled
+node, ``frame`` the state of an evaluation). ``values`` and ``times`` define values, ``cost`` costs and limits. ``registry``
+finds functions; ``library`` has them by subject. ``asking`` evaluates expressions that call the authorizer.
 
-Admission policies and the match conditions of webhooks (:mod:`apiserver.admission`) are what it is for; it knows neither them nor a kind.
+Admission policies and webhooks' match conditions (:mod:`apiserver.admission`) use it; it depends neither on them nor on a
+kind.
 """

@@ -1,4 +1,4 @@
-"""Lists, maps and messages that expressions write down."""
+"""Compile literals of lists, maps and messages."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _PATCH_FIELDS: Final = frozenset({"op", "path", "from", "value"})
 
 
 def charge_equality(frame: Frame, left: Value, right: Value) -> None:
-    """Charge a comparison: a tenth of the smaller size, at least 1 where there is one."""
-    if type(left) is str and type(right) is str:  # most are
+    """Charge a comparison: a tenth of the smaller size, at least 1 unless it is empty."""
+    if type(left) is str and type(right) is str:  # the usual case
         shorter = min(len(left), len(right))
         frame.cost += (shorter + 9) // 10
         return
@@ -35,7 +35,7 @@ def has_key(container: Value, key: Value) -> bool:
 
 
 def compile_list(nodes: Nodes, node: ListOf, scope: dict[str, int]) -> Code:
-    """Return the code of ``[a, b]``; a list of constants is made once."""
+    """Compile ``[a, b]``; a list of constants is built once."""
     codes = [nodes.compile(each.value, scope) for each in node.items]
     runs = [(each.run, item.optional) for each, item in zip(codes, node.items, strict=True)]
     optional = any(item.optional for item in node.items)
@@ -61,7 +61,7 @@ def compile_list(nodes: Nodes, node: ListOf, scope: dict[str, int]) -> Code:
 
 
 def compile_map(nodes: Nodes, node: MapOf, scope: dict[str, int]) -> Code:
-    """Return the code of ``{k: v}``."""
+    """Compile ``{k: v}``."""
     pairs = [(nodes.compile(item.key, scope), nodes.compile(item.value, scope), item) for item in node.items if item.key is not None]
     runs = [(key.run, value.run, item.optional) for key, value, item in pairs]
 
@@ -73,7 +73,7 @@ def compile_map(nodes: Nodes, node: MapOf, scope: dict[str, int]) -> Code:
                 if not _unwrap(given):
                     continue
                 given = given.value
-            made[name if type(name) is float else key_of(name)] = given  # of repeated keys the last one counts, as in cel-go
+            made[name if type(name) is float else key_of(name)] = given  # the last repeated key counts, as in cel-go
         return made
 
     if all(key.constant and value.constant for key, value, _ in pairs) and not any(item.optional for item in node.items):
@@ -87,7 +87,7 @@ def compile_map(nodes: Nodes, node: MapOf, scope: dict[str, int]) -> Code:
 
 
 def compile_message(nodes: Nodes, node: MessageOf, scope: dict[str, int]) -> Code:
-    """Return the code of ``Object.spec{...}`` or ``JSONPatch{...}``."""
+    """Compile ``Object.spec{...}`` or ``JSONPatch{...}``."""
     name = node.name
     if name != "JSONPatch" and name.partition(".")[0] != "Object":
         raise nodes.source.error(node.at, f"undeclared reference to '{name}' (in container '')")

@@ -1,4 +1,4 @@
-"""Evaluating where an expression may ask the authorizer."""
+"""Evaluate expressions that may call the authorizer."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from apiserver.cel.library.authz import Answer, Question, Undecided
 from apiserver.cel.values import Value
 
 Ask = Callable[[Question], Awaitable[Answer]]
-"""Answers whether somebody may do something; what goes wrong is ``Answer.error``, never an exception."""
+"""Answers an authorization question; failures become ``Answer.error``, never an exception."""
 
 
 async def evaluate(
     program: Program, variables: Mapping[str, Value], answers: dict[Question, Answer], ask: Ask, *, limit: int = PER_CALL_LIMIT
 ) -> Result:
-    """Evaluate; ask what is not yet among ``answers``, which the authorizers in ``variables`` share, and begin again.
+    """Evaluate; fetch a missing answer into ``answers``, which the authorizers in ``variables`` share, and restart.
 
-    The price of a check (:data:`~apiserver.cel.cost.AUTHORIZATION`) keeps the number of questions of one expression below three.
+    The cost of a check (:data:`~apiserver.cel.cost.AUTHORIZATION`) limits an expression to two questions.
     """
     while True:
         try:

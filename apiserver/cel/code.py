@@ -1,4 +1,4 @@
-"""Compiled nodes of the syntax tree, and the maker of the nodes below each."""
+"""Compiled nodes of the syntax tree, and the compiler's interface."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Code(NamedTuple):
 
 
 class Nodes(Protocol):
-    """Compiles the nodes of one expression; ``scope`` has the numbers of the loop variables that a node sees."""
+    """Compiles the nodes of one expression; ``scope`` maps visible loop variables to slots."""
 
     source: Source
 
     def slot(self) -> int:
-        """Return the number of a new loop variable."""
+        """Return the slot of a new loop variable."""
         ...
 
     def compile(self, node: Node, scope: dict[str, int]) -> Code:
-        """Return the code of a node."""
+        """Compile a node."""
         ...

@@ -1,4 +1,4 @@
-"""Equality and order of values: across number types by amount, across other types never equal."""
+"""Equality and order of values: numbers of different types by amount; other types are never equal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def equal(left: Value, right: Value) -> bool:
     """Return ``left == right``.
 
     Raises:
-        CelError: a value of a library compared with one of another type.
+        CelError: a library's value is compared with another type.
     """
     kind, other = type(left), type(right)
     if kind is other and kind in _PLAIN:
@@ -23,7 +23,7 @@ def equal(left: Value, right: Value) -> bool:
     if kind in _NUMBERS and other in _NUMBERS:
         if (kind is float) is (other is float):
             return bool(left == right)
-        return float(left) == float(right)  # as cel-go: a double decides with its own precision
+        return float(left) == float(right)  # as in cel-go: compare with the precision of a double
     if kind is list and other is list:
         return len(left) == len(right) and all(map(equal, left, right))
     if kind is dict and other is dict:
@@ -56,7 +56,7 @@ def compare(left: Value, right: Value) -> int:
 
 
 def has_order(value: Value) -> bool:
-    """Return whether values of this type have an order."""
+    """Return whether values of this type are ordered."""
     return type(value) in _ORDERED or type(value) in _NUMBERS
 
 

@@ -1,7 +1,7 @@
-"""From a syntax tree to closures.
+"""Compile a syntax tree to closures.
 
-Every node becomes a function of the frame and a cost. The costs of what is always evaluated are added up here, once; only branches and
-loops charge while they run, so that counting costs next to nothing.
+Every node becomes a function of the frame, and a cost. Unconditional costs are summed here once; only branches and loops
+charge at run time, so that counting is nearly free.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def compile_expression(environment: Environment, text: str) -> Program:
     """Compile an expression.
 
     Raises:
-        CompileError: the text is no expression of the environment; says where and why.
+        CompileError: the expression is invalid in the environment, with position and reason.
     """
     source = Source(text)
     compiler = Compiler(environment, source)
@@ -49,7 +49,7 @@ def compile_expression(environment: Environment, text: str) -> Program:
 
 
 class Compiler:
-    """Compiles the nodes of one expression; ``scope`` has the numbers of the loop variables that a node sees."""
+    """Compiles the nodes of one expression; ``scope`` maps visible loop variables to slots."""
 
     def __init__(self, environment: Environment, source: Source) -> None:
         self.slots = 0
@@ -57,12 +57,12 @@ class Compiler:
         self._environment = environment
 
     def slot(self) -> int:
-        """Return the number of a new loop variable."""
+        """Return the slot of a new loop variable."""
         self.slots += 1
         return self.slots - 1
 
     def compile(self, node: Node, scope: dict[str, int]) -> Code:
-        """Return the code of a node."""
+        """Compile a node."""
         match node:
             case Constant(value=value):
                 return Code(lambda _frame: value, 0, constant=True)
@@ -106,7 +106,7 @@ class Compiler:
         return base
 
     def _name(self, ident: Ident, chain: list[Select], scope: dict[str, int]) -> tuple[Code, int]:
-        """Resolve the longest name that a chain begins with; return also how many selections that took."""
+        """Resolve the longest name at the start of a chain; return also the number of selections used."""
         if (slot := scope.get(ident.name)) is not None:
             return Code(lambda frame: frame.slots[slot], 1), 0
         names = [ident.name]
@@ -139,7 +139,7 @@ class Compiler:
         return Code(lambda frame: selecting.optional_field(run(frame), name), base.cost + 1)
 
     def _base(self, node: Node, scope: dict[str, int]) -> Code:
-        """Compile what something is selected from; a path that does not begin with a name costs one more."""
+        """Compile the operand of a selection; one that is not a path costs one more."""
         code = self.compile(node, scope)
         return code if isinstance(node, Ident | Select | Index) else Code(code.run, code.cost + 1)
 
@@ -147,7 +147,7 @@ class Compiler:
         operand, key = self._base(node.operand, scope), self.compile(node.key, scope)
         get = selecting.optional_index if node.optional else selecting.index
         value, wanted = operand.run, key.run
-        own = 0 if isinstance(node.key, Ident | Select | Index) else 1  # cel-go takes such a key for a part of the path
+        own = 0 if isinstance(node.key, Ident | Select | Index) else 1  # cel-go treats such a key as part of the path
         return Code(lambda frame: get(value(frame), wanted(frame)), operand.cost + key.cost + own)
 
     def _call(self, node: Call, scope: dict[str, int]) -> Code:
@@ -170,7 +170,7 @@ class Compiler:
         return Code(_invoke(function, [each.run for each in codes]), sum(each.cost for each in codes))
 
     def _qualified(self, node: Call, scope: dict[str, int]) -> str:
-        """Return ``sets.contains`` for what looks like a member call but names a function."""
+        """Return ``sets.contains`` if an apparent member call names a function."""
         prefix = parser.qualified(node.target) if node.target is not None else None
         if prefix is None or prefix.partition(".")[0] in scope:
             return ""
@@ -198,7 +198,7 @@ def _folded(run: Run) -> Code:
     try:
         value = run(Frame({}, 0))
     except CelError:
-        return Code(run, 0)  # whoever evaluates it hears of it
+        return Code(run, 0)  # raise at evaluation
     return Code(lambda _frame: value, 0, constant=True)
 
 
@@ -259,7 +259,7 @@ def _invoke(function: Function, runs: list[Run]) -> Run:
 
 
 def _logical(compiler: Compiler, node: Call, scope: dict[str, int]) -> Code:
-    """``&&`` and ``||``: the deciding value wins over errors on either side."""
+    """Compile ``&&`` and ``||``: the deciding value overrides errors of the other side."""
     codes = [compiler.compile(each, scope) for each in node.args]
     first, *others = codes
     terms = ((first.run, 0), *((each.run, each.cost) for each in others))
@@ -320,7 +320,7 @@ def _negate(compiler: Compiler, node: Call, scope: dict[str, int]) -> Code:
 
 
 def _arithmetic(compiler: Compiler, node: Call, scope: dict[str, int]) -> Code:
-    """A chain of one operator is one node: its length is not its depth."""
+    """Compile a chain of one operator as one node, so that its length adds no depth."""
     operands = [node.args[1]]
     left = node.args[0]
     while isinstance(left, Call) and left.function == node.function and left.target is None and len(left.args) == 2:
@@ -378,7 +378,7 @@ def _in(compiler: Compiler, node: Call, scope: dict[str, int]) -> Code:
     left, right = (compiler.compile(each, scope) for each in node.args)
     first, second, free = left.run, right.run, right.constant
     if isinstance(node.args[1], ListOf) and not node.args[1].items:
-        return Code(lambda _frame: False, 0, constant=True)  # whatever is on the left
+        return Code(lambda _frame: False, 0, constant=True)  # for any left operand
 
     def run(frame: Frame) -> Value:
         value, container = first(frame), second(frame)

@@ -1,6 +1,6 @@
-"""Costs that evaluations may have, and the cost of each step.
+"""Cost limits of evaluations, and the costs of steps.
 
-The limits are Kubernetes' (``k8s.io/apiserver/pkg/apis/cel``), the costs of steps are cel-go's runtime cost and Kubernetes' library costs
+Limits are Kubernetes' (``k8s.io/apiserver/pkg/apis/cel``), costs are cel-go's runtime costs and Kubernetes' library costs
 (``pkg/cel/library/cost.go``); ``tests/oracle_cel`` compares the totals.
 """
 
@@ -11,17 +11,20 @@ from typing import Final
 from apiserver.cel.values import Message, Opaque, Optional, Value, from_key
 
 PER_CALL_LIMIT: Final = 1_000_000
-"""Of one expression."""
+"""Per expression."""
 RUNTIME_BUDGET: Final = 10_000_000
-"""Of all expressions of one policy for one binding and parameter."""
+"""All expressions of a policy, per binding and parameter."""
 MATCH_CONDITIONS_BUDGET: Final = 2_500_000
-"""Of all match conditions of one webhook or policy."""
+"""All match conditions of a webhook or policy."""
 MAX_MESSAGE_BYTES: Final = 5 * 1024
-"""Of what a ``messageExpression`` may say."""
+"""Longest result of a ``messageExpression``."""
 
 MAX_TOIL: Final = 2_000_000
-"""Of one expression, beside its cost: values looked at by steps whose cost does not depend on how much lies below (``object == oldObject``
-costs a tenth of the number of its fields, in cel-go too). Ours alone: it keeps an evaluation below some seconds, whatever the cost says."""
+"""Per expression, in addition to the cost: values visited by steps that cost less than their work.
+
+``object == oldObject`` costs a tenth of the number of its fields, as in cel-go. Our own limit: it bounds an evaluation to a few
+seconds.
+"""
 LIST: Final = 10
 MAP: Final = 30
 MESSAGE: Final = 40
@@ -30,7 +33,7 @@ _SIZED: Final = (str, bytes, list, dict)
 
 
 def size(value: Value) -> int:
-    """Return a value's size as the costs count it: 1 for what has none."""
+    """Return a value's size for costs: 1 if it has none."""
     if type(value) in _SIZED:
         return len(value)
     if isinstance(value, Optional) and value.present:
@@ -44,12 +47,12 @@ def traversal(length: int, factor: int = 1) -> int:
 
 
 def regex(text: int, pattern: int) -> int:
-    """Return the cost of matching that many characters with a pattern of that length."""
+    """Return the cost of matching ``text`` characters with a pattern of length ``pattern``."""
     return traversal(text + 1) * -(-pattern // 4)
 
 
 def nodes(value: Value) -> int:
-    """Return how many values there are in a list or map, itself included."""
+    """Return the number of values in a list or map, itself included."""
     kind = type(value)
     if kind is list:
         return 1 + sum(map(nodes, value))
@@ -59,7 +62,7 @@ def nodes(value: Value) -> int:
 
 
 def deep(value: Value) -> int:
-    """Return the cost of walking through all of a value (``sum``, ``indexOf`` and such on lists)."""
+    """Return the cost of traversing a whole value (``sum``, ``indexOf`` and so on)."""
     kind = type(value)
     if kind is str or kind is bytes:
         return len(value) // 10

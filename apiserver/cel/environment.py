@@ -1,4 +1,4 @@
-"""Environment of expressions of one kind: what they may name, and how they are compiled and evaluated."""
+"""The environment of expressions: available names, compilation and evaluation."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class Environment:
     variables: frozenset[str] = frozenset()
     """Names may have dots: ``authorizer.requestResource``."""
     fields: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """The fields of variables that have no others, such as ``variables`` of a policy."""
+    """Allowed fields of variables with a fixed set, such as ``variables`` of a policy."""
     patches: bool = False
-    """True if ``Object{...}`` and ``JSONPatch{...}`` can be built."""
+    """True if expressions can build ``Object{...}`` and ``JSONPatch{...}``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Result of an evaluation: a value, or an error, and what it cost in any case."""
+    """Result of an evaluation: a value or an error, and the cost."""
 
     value: Value
     cost: int
@@ -48,16 +48,16 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A compiled expression. It keeps no state: evaluate it as often as you like."""
+    """A compiled, stateless expression."""
 
     text: str
     run: Run
     cost: int
-    """Of every evaluation, whatever its loops and branches add."""
+    """Fixed cost, without loops and branches."""
     slots: int
 
     def evaluate(self, variables: Mapping[str, Value], *, limit: int = PER_CALL_LIMIT) -> Result:
-        """Evaluate with these variables. Only exceptions that are no :class:`CelError` come through, such as those of lazy variables."""
+        """Evaluate with these variables. Raises only exceptions other than :class:`CelError`, such as those of lazy variables."""
         frame = Frame(variables, self.slots, limit)
         frame.cost = self.cost
         try:

@@ -1,4 +1,4 @@
-"""Frame of one evaluation: all that it has at hand."""
+"""The state of one evaluation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from apiserver.cel.values import CostExceeded, Value
 
 
 class Frame:
-    """The variables of one evaluation, the loop variables by number, and the cost so far."""
+    """Variables, loop variables by slot, and the cost so far."""
 
     __slots__ = ("cost", "limit", "slots", "toiled", "variables")
 
@@ -21,20 +21,20 @@ class Frame:
         self.limit = limit
 
     def charge(self, cost: int) -> None:
-        """Add to the cost; called before the work where that depends on the arguments.
+        """Add a cost, before the work if it depends on arguments.
 
         Raises:
-            CostExceeded: that is too much.
+            CostExceeded: the limit is exceeded.
         """
         self.cost += cost
         if self.cost > self.limit:
             raise CostExceeded
 
     def toil(self, values: int) -> None:
-        """Count values looked at by a step that costs less than it takes.
+        """Count values visited by a step that costs less than its work.
 
         Raises:
-            CostExceeded: that is too much.
+            CostExceeded: the limit is exceeded.
         """
         self.toiled += values
         if self.toiled > MAX_TOIL:

@@ -1,4 +1,4 @@
-"""From text to tokens."""
+"""Split text into tokens."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SURROGATES: Final = range(0xD800, 0xE000)
 
 
 def tokens(source: Source) -> list[Token]:
-    """Return the tokens of the text, the last of kind ``end``.
+    """Return the tokens of the text, the last with kind ``end``.
 
     Raises:
         CompileError: with a position in the text.
@@ -80,7 +80,7 @@ def _number(source: Source, at: int) -> tuple[Token, int]:
         if number > UINT_MAX:
             raise source.error(at, "invalid uint literal")
         return Token("literal", written, at, UInt(number)), match.end()
-    if number > INT_MAX + 1:  # one more may stand after a minus; the parser looks again
+    if number > INT_MAX + 1:  # after a minus it may be one larger; the parser checks again
         raise source.error(at, "invalid int literal")
     return Token("literal", written, at, number), match.end()
 
@@ -97,7 +97,7 @@ def _string(source: Source, at: int, opening: re.Match[str]) -> tuple[Token, int
             raise source.error(at, f"Syntax error: token recognition error at: '{text[at : at + 20]}'")
         if text[position] == "\\" and not raw:
             position = _escape(source, position, out, is_bytes=is_bytes)
-        elif text[position] == "\\":  # a raw string ends at no quote that follows a backslash
+        elif text[position] == "\\":  # in a raw string, a backslash also protects the quote
             out += text[position : position + 2].encode("utf-8", "surrogatepass")
             position += 2
         else:
@@ -109,7 +109,7 @@ def _string(source: Source, at: int, opening: re.Match[str]) -> tuple[Token, int
 
 
 def _escape(source: Source, at: int, out: bytearray, *, is_bytes: bool) -> int:
-    """Append what an escape sequence stands for; return where the text goes on."""
+    """Append the bytes of an escape sequence; return the position after it."""
     letter = source.text[at + 1 : at + 2]
     if letter in _ESCAPES and letter:
         out.append(_ESCAPES[letter])

@@ -1,4 +1,4 @@
-"""Comprehensions. Each turn is charged before it runs, so that no loop goes on beyond the limit."""
+"""Comprehensions. Each iteration is charged before it runs, so that loops end at the limit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MAP_TURN: Final = 12
 
 
 def compile_loop(nodes: Nodes, node: Comprehension, scope: dict[str, int]) -> Code:
-    """Return the code of a comprehension."""
+    """Compile a comprehension."""
     over = nodes.compile(node.over, scope)
     slots = tuple(nodes.slot() for _ in node.variables)
     inner = {**scope, **dict(zip(node.variables, slots, strict=True))}
@@ -38,7 +38,7 @@ def compile_loop(nodes: Nodes, node: Comprehension, scope: dict[str, int]) -> Co
 
 
 def _walk(over: Run, slots: tuple[int, ...]) -> Run:
-    """Return what yields once per element, with the loop variables set."""
+    """Return the iterator over the elements, which sets the loop variables."""
     if len(slots) == 1:
         slot = slots[0]
 
@@ -76,9 +76,9 @@ def _walk(over: Run, slots: tuple[int, ...]) -> Run:
 
 
 def _quantifier(walk: Run, step: Code, *, deciding: bool) -> Run:
-    """``all`` and ``exists``: one deciding element is enough, whatever errors others give."""
+    """Compile ``all`` and ``exists``: one deciding element overrides errors of others."""
     test, turn = step.run, step.cost + (_EXISTS_TURN if deciding else _ALL_TURN)
-    more = turn - step.cost - 1  # to see that it is decided, where there would be more
+    more = turn - step.cost - 1  # cost of detecting the decision before the last element
 
     def run(frame: Frame) -> Value:
         failed: CelError | None = None
@@ -157,7 +157,7 @@ def _map(walk: Run, step: Code, where: Code | None) -> Run:
 
 
 def _to_map(walk: Run, step: Code, where: Code | None, slot: int, *, entries: bool) -> Run:
-    """``transformMap`` keeps the keys, ``transformMapEntry`` makes maps of one entry or more and joins them."""
+    """``transformMap`` keeps the keys; ``transformMapEntry`` creates maps and merges them."""
     transform, turn = step.run, step.cost + (2 if entries else 3)
 
     def run(frame: Frame) -> Value:
@@ -189,7 +189,7 @@ def _join(made: dict[Value, Value], entry: Value) -> None:
 
 
 def compile_bind(nodes: Nodes, node: Bind, scope: dict[str, int]) -> Code:
-    """Return the code of ``optMap`` and ``optFlatMap``."""
+    """Compile ``optMap`` and ``optFlatMap``."""
     over = nodes.compile(node.over, scope)
     slot = nodes.slot()
     step = nodes.compile(node.step, {**scope, node.variable: slot})
@@ -211,7 +211,7 @@ def compile_bind(nodes: Nodes, node: Bind, scope: dict[str, int]) -> Code:
 
 
 def compile_sort_by(nodes: Nodes, node: SortBy, scope: dict[str, int]) -> Code:
-    """Return the code of ``sortBy``."""
+    """Compile ``sortBy``."""
     over = nodes.compile(node.over, scope)
     slot = nodes.slot()
     step = nodes.compile(node.key, {**scope, node.variable: slot})
@@ -232,7 +232,7 @@ def compile_sort_by(nodes: Nodes, node: SortBy, scope: dict[str, int]) -> Code:
 
 
 def sort(frame: Frame, elements: list[Value], keys: list[Value]) -> list[Value]:
-    """Return the elements in the order of their keys, which must be of one type that has an order."""
+    """Sort the elements by their keys, which must have one ordered type."""
     frame.charge(cost.LIST + 1 + 2 * len(keys) ** 2)
     if not keys:
         return elements

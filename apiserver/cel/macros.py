@@ -1,6 +1,6 @@
-"""Macros: calls that take names and expressions instead of values.
+"""Macros: calls with names and expressions instead of values.
 
-Kubernetes' environment has the standard ones, those of optionals, ``sortBy``, and the comprehensions with two variables.
+Kubernetes' environment has the standard macros, those of optionals, ``sortBy``, and comprehensions with two variables.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _TWO_VARIABLES: Final = {
 
 
 def expand(source: Source, call: Call) -> Node:
-    """Return what the call stands for, or the call itself.
+    """Expand a macro; return other calls unchanged.
 
     Raises:
-        CompileError: it is a macro, but what it was given are not names.
+        CompileError: a macro's variables are not names.
     """
     shape = (call.function, len(call.args))
     if call.target is None:

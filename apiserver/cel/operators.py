@@ -1,4 +1,4 @@
-"""Arithmetic. Integers do not wrap around: what does not fit is an error."""
+"""Arithmetic. Integer overflow is an error."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _text(frame: Frame, left: Value, right: Value) -> Value:
 
 
 def _lists(frame: Frame, left: list[Value], right: list[Value]) -> list[Value]:
-    frame.charge((len(left) + len(right)) // 100)  # cel-go joins without a copy: keep many such steps from adding up
+    frame.charge((len(left) + len(right)) // 100)  # cel-go concatenates without a copy; this bounds many such steps
     return left + right
 
 

@@ -1,4 +1,4 @@
-"""From tokens to a syntax tree: precedence climbing, with macros expanded on the way."""
+"""Parse tokens to a syntax tree by precedence climbing, expanding macros."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ _KEYWORDS: Final = {"true": True, "false": False, "null": None}
 
 
 def parse(source: Source) -> Node:
-    """Return the syntax tree of an expression.
+    """Parse an expression.
 
     Raises:
-        CompileError: it has none; with a position in the text.
+        CompileError: it is invalid, with a position in the text.
     """
     parser = _Parser(source)
     try:
@@ -102,7 +102,7 @@ class _Parser:
             self._take()
             right = self._binary(precedence + 1)
             if operator in ("&&", "||") and isinstance(left, Call) and left.function == operator and left.target is None:
-                left = Call(left.at, operator, (*left.args, right))  # one flat node, however long the chain
+                left = Call(left.at, operator, (*left.args, right))  # one flat node for a chain of any length
             else:
                 left = Call(token.at, operator, (left, right))
 
@@ -233,7 +233,7 @@ class _Parser:
 
 
 def qualified(node: Node) -> str | None:
-    """Return ``a.b.c`` for a chain of selections that begins with a name."""
+    """Return ``a.b.c`` for a chain of selections that begins with a name, else None."""
     parts: list[str] = []
     while isinstance(node, Select) and not node.optional and not node.test:
         parts.append(node.field)

@@ -1,4 +1,4 @@
-"""Functions: found by name, called by the types of their arguments."""
+"""Functions, found by name and called by argument types."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ Implementation = Callable[..., Value]
 
 
 class ANY:
-    """Stands in a signature for every type."""
+    """Any type in a signature."""
 
 
 class Function:
-    """One function (or member function, whose first argument is the target) with all its signatures."""
+    """A function with all its signatures; a member function's first argument is the target."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -31,7 +31,7 @@ class Function:
         self.counts.add(len(signature))
 
     def resolve(self, kinds: tuple[type, ...]) -> Implementation:
-        """Return what to call for arguments of these types.
+        """Return the implementation for arguments of these types.
 
         Raises:
             CelError: no signature fits.
@@ -57,7 +57,7 @@ class Library:
         self.members: dict[str, Function] = {}
 
     def function(self, name: str, *signature: type) -> Callable[[Implementation], Implementation]:
-        """Register a function; a name with dots, such as ``sets.contains``, is one name."""
+        """Register a function; its name may have dots, such as ``sets.contains``."""
         return self._into(self.functions, name, signature)
 
     def member(self, name: str, *signature: type) -> Callable[[Implementation], Implementation]:
@@ -73,7 +73,7 @@ class Library:
         return register
 
     def include(self, other: Library) -> None:
-        """Add everything that another library has."""
+        """Add the functions of another library."""
         for mine, theirs in ((self.functions, other.functions), (self.members, other.members)):
             for name, function in theirs.items():
                 for signature, implementation in function._signatures:  # noqa: SLF001 - of the same module
@@ -81,6 +81,6 @@ class Library:
 
 
 NOMINAL: Final = 1
-"""The cost of a step of fixed work."""
+"""Cost of a step with fixed work."""
 
 __all__ = ["ANY", "NOMINAL", "Frame", "Function", "Library"]

@@ -1,4 +1,4 @@
-"""Getting at parts: fields, keys, elements; of optionals, too."""
+"""Select fields, keys and elements, also of optionals."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from apiserver.cel.values import (
 )
 
 _FIELDLESS = frozenset({type(None), bool, int, UInt, float, str, bytes, Duration, Timestamp})
-"""Cannot have a field: asking whether they do is no error."""
+"""Types without fields, for which ``has`` is not an error."""
 
 
 def field(value: Value, name: str) -> Value:
-    """Return ``value.name``; of an optional, an optional."""
+    """Return ``value.name``; for an optional, an optional."""
     kind = type(value)
     if kind is dict:
         try:
@@ -65,7 +65,7 @@ def has(value: Value, name: str) -> bool:
 
 
 def index(value: Value, key: Value) -> Value:
-    """Return ``value[key]``; of an optional, an optional."""
+    """Return ``value[key]``; for an optional, an optional."""
     kind = type(value)
     if kind is dict:
         wanted = _wanted(key)

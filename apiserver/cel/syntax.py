@@ -1,4 +1,4 @@
-"""The syntax tree of an expression, after macros were expanded."""
+"""The syntax tree of an expression, after macro expansion."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Final, Literal, TypeAlias
 from apiserver.cel.values import CompileError, Value
 
 MAX_DEPTH: Final = 120
-"""Of nested brackets, calls and operators. cel-go allows 250; here each level takes a few frames of Python's stack."""
+"""Of nested brackets, calls and operators. cel-go allows 250; here each level takes several frames of Python's stack."""
 MAX_LENGTH: Final = 100_000
-"""Characters of an expression: cel-go's limit."""
+"""Longest expression in characters, as in cel-go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function, or an operator under its own sign (``&&``, ``!``, ``?:``), with the target of a member call."""
+    """A function, or an operator by its sign (``&&``, ``!``, ``?:``), with the target of a member call."""
 
     at: int
     function: str
@@ -62,7 +62,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One element of a list, or of a map or message with its key; ``?`` before it leaves out what is missing."""
+    """Element of a list, or with a key of a map or message; if ``optional`` (``?``), a missing value is left out."""
 
     value: Node
     key: Node | None = None
@@ -100,20 +100,20 @@ Loop: TypeAlias = Literal["all", "exists", "exists_one", "map", "filter", "trans
 
 @dataclass(frozen=True, slots=True)
 class Comprehension:
-    """A macro that walks over a list or a map."""
+    """A macro that iterates over a list or a map."""
 
     at: int
     loop: Loop
     over: Node
     variables: tuple[str, ...]
-    """One: the element, or the key of a map. Two: index and element, or key and value."""
+    """One: the element, or a map's key. Two: index and element, or key and value."""
     step: Node
     where: Node | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """``step`` with ``variable`` standing for the value inside ``over``; without a value there, nothing (``optMap``, ``optFlatMap``)."""
+    """``optMap`` and ``optFlatMap``: ``step`` with ``variable`` bound to the value in ``over``; without a value, nothing."""
 
     at: int
     over: Node
@@ -138,7 +138,7 @@ Node: TypeAlias = Constant | Ident | Select | Index | Call | ListOf | MapOf | Me
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The text of an expression, for messages that point into it."""
+    """The text of an expression, for error positions."""
 
     text: str
 

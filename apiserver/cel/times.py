@@ -1,4 +1,4 @@
-"""Durations and timestamps: written, read, and taken apart."""
+"""Durations and timestamps: parsing, formatting, parts."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _LONGEST: Final = 128
 
 
 def parse_duration(text: str) -> Duration:
-    """Return the duration that Go's ``time.ParseDuration`` reads: ``1h30m``, ``-1.5s``.
+    """Parse a duration like Go's ``time.ParseDuration``: ``1h30m``, ``-1.5s``.
 
     Raises:
-        CelError: it reads none.
+        CelError: it is invalid.
     """
     invalid = CelError(f'time: invalid duration "{text[:_LONGEST]}"')
     if not text or len(text) > _LONGEST:
@@ -47,10 +47,10 @@ def parse_duration(text: str) -> Duration:
 
 
 def parse_timestamp(text: str) -> Timestamp:
-    """Return the moment that RFC 3339 writes.
+    """Parse an RFC 3339 time.
 
     Raises:
-        CelError: the text is no such time.
+        CelError: it is invalid.
     """
     invalid = CelError(f'parsing time "{text[:_LONGEST]}" as "2006-01-02T15:04:05Z07:00": cannot parse')
     match = _TIMESTAMP.fullmatch(text) if len(text) <= _LONGEST else None
@@ -77,7 +77,7 @@ def _nanos(moment: datetime) -> int:
 
 
 def duration_text(duration: Duration) -> str:
-    """Return seconds, as Go writes the float: ``5400s``, ``1.5s``."""
+    """Return seconds in Go's float format: ``5400s``, ``1.5s``."""
     seconds = duration.nanos / NANOS
     return f"{seconds:.0f}s" if seconds.is_integer() else f"{_plain(seconds)}s"
 
@@ -93,7 +93,7 @@ def _plain(number: float) -> str:
 
 
 def timestamp_text(timestamp: Timestamp) -> str:
-    """Return RFC 3339, with as much of a fraction as there is."""
+    """Format as RFC 3339, with the necessary fraction."""
     seconds, nanos = divmod(timestamp.nanos, NANOS)
     offset = timestamp.offset
     try:
@@ -106,7 +106,7 @@ def timestamp_text(timestamp: Timestamp) -> str:
 
 
 def local(timestamp: Timestamp, zone: str = "UTC") -> datetime:
-    """Return the calendar's view of a moment (without nanoseconds) in a zone: a name, or ``+01:00``."""
+    """Return a moment (without nanoseconds) in a zone: a name, or ``+01:00``."""
     try:
         return (_EPOCH + timedelta(seconds=timestamp.nanos // NANOS)).astimezone(_zone(zone))
     except OverflowError:

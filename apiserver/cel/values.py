@@ -1,8 +1,8 @@
-"""Values of the expression language, and what can go wrong with them.
+"""Values of the expression language, and its errors.
 
-JSON is its own value: ``None``, ``bool``, ``int`` (64 bits), ``float``, ``str``, ``bytes``, ``list`` and ``dict`` stand for CEL's null,
-bool, int, double, string, bytes, list and map, so that an object of the API needs no conversion. The types here are the others.
-Source: the CEL specification (github.com/google/cel-spec, doc/langdef.md).
+JSON values are CEL values: ``None``, ``bool``, ``int`` (64 bits), ``float``, ``str``, ``bytes``, ``list`` and ``dict`` are
+CEL's null, bool, int, double, string, bytes, list and map, so API objects need no conversion. This module has the other
+types. Source: the CEL specification (github.com/google/cel-spec, doc/langdef.md).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, TypeAlias
 
 Value: TypeAlias = Any
-"""Value that an expression can evaluate to."""
+"""A CEL value."""
 
 INT_MIN: Final = -(2**63)
 INT_MAX: Final = 2**63 - 1
@@ -24,15 +24,15 @@ TIMESTAMP_MAX: Final = 253_402_300_799 * NANOS + NANOS - 1
 
 
 class CelError(Exception):
-    """An evaluation failed; ``&&`` and ``||`` absorb it when the other side decides."""
+    """A failed evaluation; ``&&`` and ``||`` ignore it if the other side decides."""
 
 
 class CompileError(Exception):
-    """The text is no expression of this environment."""
+    """The expression is invalid in its environment."""
 
 
 class CostExceeded(Exception):
-    """An evaluation did more work than it may; nothing absorbs this."""
+    """An evaluation exceeded its limit; operators do not absorb it."""
 
     def __init__(self) -> None:
         super().__init__("operation cancelled: actual cost limit exceeded")
@@ -64,12 +64,12 @@ class Timestamp:
 
     nanos: int
     offset: int = field(default=0, compare=False)
-    """Minutes east of Greenwich, as it was written: how it is written back."""
+    """Original offset in minutes east of Greenwich, used for formatting."""
 
 
 @dataclass(frozen=True, slots=True)
 class BoolKey:
-    """A bool as the key of a map: Python's ``True`` would be the key ``1``."""
+    """A bool as map key, because Python's ``True`` equals ``1``."""
 
     value: bool
 
@@ -94,7 +94,7 @@ class Message:
 
 
 class Opaque:
-    """A value of a library, such as a quantity. Subclasses say their type, and compare by :meth:`equals`."""
+    """A library's value, such as a quantity. Subclasses define their type and :meth:`equals`."""
 
     __slots__ = ()
     type_name: ClassVar[str] = "opaque"
@@ -105,20 +105,20 @@ class Opaque:
 
 
 class Lazy(Opaque):
-    """An object whose fields are computed when they are asked for."""
+    """An object that computes its fields on access."""
 
     __slots__ = ()
     type_name: ClassVar[str] = "kubernetes.variables"
 
     def has(self, name: str) -> bool:
-        """Return whether there is such a field."""
+        """Return whether the field exists."""
         raise NotImplementedError
 
     def get(self, name: str) -> Value:
         """Return a field.
 
         Raises:
-            CelError: there is none, or it cannot be computed.
+            CelError: it is missing or cannot be computed.
         """
         raise NotImplementedError
 
@@ -141,7 +141,7 @@ _NAMES: Final[dict[type, str]] = {
 
 
 def type_name(value: Value) -> str:
-    """Return what ``type(value)`` is called."""
+    """Return the name of a value's type."""
     if (name := _NAMES.get(type(value))) is not None:
         return name
     if isinstance(value, Message | Opaque):
@@ -150,7 +150,7 @@ def type_name(value: Value) -> str:
 
 
 def no_such_overload(function: str = "") -> CelError:
-    """Return the error of a call that no signature fits."""
+    """Return the error of a call without a matching signature."""
     return CelError(f"no such overload: {function}" if function else "no such overload")
 
 
@@ -158,45 +158,45 @@ _KEYS: Final = frozenset({str, int, UInt, Duration, Timestamp, type(None), Optio
 
 
 def key_of(value: Value) -> Value:
-    """Return a value as the key of a map."""
+    """Convert a value to a map key."""
     kind = type(value)
     if kind in _KEYS:
         return value
     if kind is bool:
         return BoolKey(value)
     if kind is float:
-        return value if value.is_integer() else BoolKey  # equal to no key there is
+        return value if value.is_integer() else BoolKey  # equal to no existing key
     raise CelError(f"unsupported key type: {type_name(value)}")
 
 
 def from_key(key: Value) -> Value:
-    """Return the value that a key stands for."""
+    """Convert a map key to its value."""
     return key.value if type(key) is BoolKey else key
 
 
 def checked_int(value: int) -> int:
-    """Return it when it fits into an int."""
+    """Return ``value``, or raise if it exceeds an int."""
     if INT_MIN <= value <= INT_MAX:
         return value
     raise CelError("integer overflow")
 
 
 def checked_uint(value: int) -> UInt:
-    """Return it when it fits into a uint."""
+    """Return ``value``, or raise if it exceeds a uint."""
     if 0 <= value <= UINT_MAX:
         return UInt(value)
     raise CelError("unsigned integer overflow")
 
 
 def checked_duration(nanos: int) -> Duration:
-    """Return it when Go's ``time.Duration`` can hold it."""
+    """Return the duration, or raise if it exceeds Go's ``time.Duration``."""
     if INT_MIN <= nanos <= INT_MAX:
         return Duration(nanos)
     raise CelError("duration overflow")
 
 
 def checked_timestamp(nanos: int, offset: int = 0) -> Timestamp:
-    """Return it when it lies between the years 1 and 9999."""
+    """Return the timestamp, or raise outside the years 1 to 9999."""
     if TIMESTAMP_MIN <= nanos <= TIMESTAMP_MAX:
         return Timestamp(nanos, offset)
     raise CelError("timestamp overflow")

@@ -1,5 +1,5 @@
-"""Values encrypted at rest, byte for byte as Kubernetes' own servers do it (``k8s.io/apiserver/pkg/storage/value``).
+"""Encryption at rest, byte-compatible with Kubernetes' servers (``k8s.io/apiserver/pkg/storage/value``).
 
-``ciphers`` are the providers and the chain of them that a resource has, ``configuration`` reads the EncryptionConfiguration file,
-``kms`` keeps keys in a key management service, ``store`` wraps a storage. Keys are neither logged nor put into messages of errors.
+``ciphers`` has the providers and a resource's chain of them, ``configuration`` parses the EncryptionConfiguration file,
+``kms`` uses a key management service, ``store`` wraps a storage. Logs and errors never contain keys.
 """

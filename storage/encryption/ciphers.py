@@ -1,4 +1,4 @@
-"""The providers: each makes of a value the bytes that storage keeps, and back. The first of a chain writes, all of them read."""
+"""Encryption providers. The first of a chain encrypts; all of them decrypt."""
 
 from __future__ import annotations
 
@@ -22,38 +22,38 @@ _SECRETBOX_TAG: Final = 16
 
 
 class Undecryptable(ValueError):
-    """A value that no provider of its chain can read."""
+    """No provider of the chain can decrypt a value."""
 
 
 class Provider(Protocol):
-    """One key. ``about`` is authenticated, not encrypted: the key in etcd, so that values cannot be exchanged for each other."""
+    """One key. ``about``, the key in etcd, is authenticated but not encrypted, so that values cannot be swapped."""
 
     @property
     def prefix(self) -> bytes:
-        """Prefix of the values that it wrote."""
+        """Prefix of its encrypted values."""
         ...
 
     def encrypt(self, value: bytes, about: bytes) -> bytes:
-        """Return what follows the prefix."""
+        """Encrypt a value; return the part after the prefix."""
         ...
 
     def decrypt(self, data: bytes, about: bytes) -> tuple[bytes, bool]:
-        """Return the value of what follows the prefix, and whether it is stale: not as this provider would write it today.
+        """Decrypt the part after the prefix; return the value, and whether it is stale: today it would be encrypted differently.
 
         Raises:
-            Undecryptable: it was not encrypted with this key, or is damaged.
+            Undecryptable: another key encrypted it, or it is damaged.
         """
         ...
 
 
 class Fetching(Provider, Protocol):
-    """A provider whose keys are elsewhere."""
+    """A provider with remote keys."""
 
     async def fetch(self, data: bytes) -> None:
-        """Make ready to decrypt what follows the prefix.
+        """Fetch the key that decrypts the part after the prefix.
 
         Raises:
-            Undecryptable: its key cannot be had.
+            Undecryptable: its key is unavailable for good.
             Unavailable: not now.
         """
         ...
@@ -61,7 +61,7 @@ class Fetching(Provider, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Values as they are."""
+    """Unencrypted values."""
 
     prefix: bytes = b""
 
@@ -77,7 +77,7 @@ class Identity:
 
 
 class AesGcm:
-    """AES in Galois/counter mode: nonce, ciphertext, tag. Random nonces: a key is good for 2^32 writes."""
+    """AES in Galois/counter mode: nonce, ciphertext, tag. With random nonces, a key suffices for 2^32 writes."""
 
     def __init__(self, name: str, key: bytes) -> None:
         self.prefix = b"k8s:enc:aesgcm:v1:" + name.encode() + b":"
@@ -99,7 +99,7 @@ class AesGcm:
 
 
 class AesCbc:
-    """AES in cipher block chaining with the padding of PKCS #7. Authenticates nothing: Kubernetes advises against it."""
+    """AES in cipher block chaining with PKCS #7 padding. Without authentication: Kubernetes advises against it."""
 
     def __init__(self, name: str, key: bytes) -> None:
         self.prefix = b"k8s:enc:aescbc:v1:" + name.encode() + b":"
@@ -125,10 +125,10 @@ class AesCbc:
 
 
 class Secretbox:
-    """XSalsa20 and Poly1305, as NaCl has them: nonce, tag, ciphertext."""
+    """XSalsa20 and Poly1305, as in NaCl: nonce, tag, ciphertext."""
 
     def __init__(self, name: str, key: bytes) -> None:
-        from nacl.secret import SecretBox  # libsodium is loaded by those who use it
+        from nacl.secret import SecretBox  # imported late: only its users load libsodium
 
         self.prefix = b"k8s:enc:secretbox:v1:" + name.encode() + b":"
         self._box = SecretBox(key)
@@ -151,33 +151,33 @@ class Secretbox:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """The providers of a resource; the first one writes."""
+    """The providers of a resource; the first one encrypts."""
 
     providers: Sequence[Provider] = field(repr=False)
     services: Sequence[Fetching] = field(default=(), repr=False)
     """Providers that must fetch their keys."""
 
     async def fetch(self, data: bytes) -> None:
-        """Make ready to ``unseal``, where that takes a key from elsewhere.
+        """Prepare ``unseal`` by fetching remote keys.
 
         Raises:
-            Unavailable: it cannot be had now.
+            Unavailable: a key cannot be fetched now.
         """
         for each in self.services:
             if data.startswith(each.prefix):
-                with suppress(Undecryptable):  # perhaps another one can; else ``unseal`` says so
+                with suppress(Undecryptable):  # another provider may succeed; otherwise ``unseal`` raises
                     await each.fetch(data[len(each.prefix) :])
 
     def seal(self, value: bytes, about: bytes) -> bytes:
-        """Return what storage shall keep of ``value`` under the key ``about``."""
+        """Encrypt ``value`` for the key ``about``."""
         first = self.providers[0]
         return first.prefix + first.encrypt(value, about)
 
     def unseal(self, data: bytes, about: bytes) -> tuple[bytes, bool]:
-        """Return the value of what storage keeps, and whether it is stale: not written as it would be today.
+        """Decrypt a stored value; return whether it is stale: today it would be encrypted differently.
 
         Raises:
-            Undecryptable: no provider can read it.
+            Undecryptable: no provider can decrypt it.
         """
         why: Undecryptable | None = None
         for index, provider in enumerate(self.providers):
@@ -185,7 +185,7 @@ class Chain:
                 try:
                     value, stale = provider.decrypt(data[len(provider.prefix) :], about)
                 except Undecryptable as error:
-                    # Not the last word: two providers may share a prefix, and identity, whose prefix is empty, matches everything.
+                    # Try the others: two providers may share a prefix, and identity's empty prefix matches everything.
                     why = error if provider.prefix or why is None else why
                 else:
                     return value, stale or index > 0
@@ -193,4 +193,4 @@ class Chain:
 
 
 PLAIN: Final = Chain((Identity(),))
-"""For resources that no rule names."""
+"""For resources without a rule."""

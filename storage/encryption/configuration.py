@@ -1,4 +1,4 @@
-"""The file of ``--encryption-provider-config``: ``apiserver.config.k8s.io/v1``, kind EncryptionConfiguration."""
+"""Parse the file of ``--encryption-provider-config``: ``apiserver.config.k8s.io/v1``, kind EncryptionConfiguration."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ _KEYED: Final[Mapping[str, tuple[Callable[[str, bytes], Provider], tuple[int, ..
 
 
 class Misconfigured(ValueError):
-    """The file is not what it should be; the message names the field and holds no secret."""
+    """The file is invalid; the message names the field and contains no secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Chains of providers by the resources that they encrypt."""
+    """Chains of providers by resource."""
 
     chains: Mapping[tuple[str, str], Chain]
-    """By (group, resource); ``*`` stands for any."""
+    """By (group, resource); ``*`` matches any."""
     services: Sequence[Envelope] = ()
-    """The key management services; their ``run`` must run."""
+    """The key management services; run their ``run``."""
 
     def chain(self, group: str, resource: str) -> Chain:
-        """Return the chain of a resource: its own, else its group's, else everybody's."""
+        """Return the chain of a resource: its own, else its group's, else the default."""
         for rule in ((group, resource), (group, _ANY), (_ANY, _ANY)):
             if rule in self.chains:
                 return self.chains[rule]
@@ -47,17 +47,17 @@ class Rules:
 
 
 def parse(text: str | bytes) -> Rules:
-    """Read the file.
+    """Parse the file.
 
-    Unknown fields are refused, unlike in Go: a misspelt one would leave in the clear what its author thinks is encrypted.
+    Unlike Go, refuse unknown fields: a misspelt one would leave data unencrypted.
 
     Raises:
-        Misconfigured: it cannot be used.
+        Misconfigured: it is invalid.
     """
     try:
         document = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        # Not the error's own words, which quote the line.
+        # Without the parser's text, which quotes the line.
         mark = getattr(error, "problem_mark", None)
         raise Misconfigured(f"it is no YAML{f' in line {mark.line + 1}' if mark else ''}") from None
     top = _mapping(document, "", {"apiVersion", "kind", "resources"})

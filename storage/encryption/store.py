@@ -1,7 +1,7 @@
-"""A storage whose values are encrypted at rest, over any other.
+"""Encrypt the values of any other storage.
 
-A value that cannot be decrypted is handed out as it is stored, since the rest of a listing must not suffer from it: it begins with
-``ENCRYPTED``, so that no reader takes it for an object. It can be replaced or deleted like any other.
+An undecryptable value is returned as stored, so that it does not break a listing: it begins with ``ENCRYPTED``, so that no
+reader takes it for an object. It can be replaced or deleted.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class EncryptedStorage:
         """Wrap ``inner``.
 
         Args:
-            inner: where the encrypted values go.
-            chain_of: how values are encrypted; ``use`` replaces it.
-            prefix: what ``inner`` puts before the keys in etcd: the whole key is authenticated.
-            again_seconds: the pause of a watch before it asks for a key again that could not be had.
+            inner: stores the encrypted values.
+            chain_of: the encryption; ``use`` replaces it.
+            prefix: prefix of ``inner`` for the keys in etcd, because the whole key is authenticated.
+            again_seconds: pause of a watch before it retries to fetch a key.
         """
         self._inner = inner
         self._chain_of = chain_of
@@ -41,12 +41,12 @@ class EncryptedStorage:
         self._again_seconds = again_seconds
         self._watches: set[asyncio.Timeout] = set()
         self.undecryptable = 0
-        """Values that could not be decrypted since the start, for a metric."""
+        """Undecryptable values since the start, for a metric."""
         self._failed = False
         self._epoch = 0
 
     def use(self, chain_of: ChainOf) -> None:
-        """Go on with other keys. If there were values that the old ones could not decrypt, watches end, so that those are read again."""
+        """Use other keys. If the old ones could not decrypt some values, end the watches, so that clients read those again."""
         self._chain_of = chain_of
         if self._failed:
             self._failed = False
@@ -55,7 +55,7 @@ class EncryptedStorage:
                 scope.reschedule(0)
 
     async def get(self, key: str) -> Entry | None:
-        """Return ``key`` now."""
+        """Return the current entry of ``key``."""
         entry = await self._inner.get(key)
         if entry is None:
             return None
@@ -63,7 +63,7 @@ class EncryptedStorage:
         return self._opened(entry)
 
     async def range(self, prefix: str, *, start: str = "", limit: int = 0, revision: int = 0) -> Page:
-        """Return the keys that begin with ``prefix``, from ``start`` on, at most ``limit`` of them."""
+        """Return at most ``limit`` keys with ``prefix``, from ``start`` on."""
         page = await self._inner.range(prefix, start=start, limit=limit, revision=revision)
         await self._fetch(page.entries)
         return Page(tuple(map(self._opened, page.entries)), page.revision, page.more, page.count)
@@ -84,12 +84,12 @@ class EncryptedStorage:
 
     @asynccontextmanager
     async def watch(self, prefix: str, *, after: int, previous: bool = True) -> AsyncIterator[AsyncIterator[Batch]]:
-        """Watch ``prefix`` from the revision that follows ``after``."""
+        """Watch ``prefix`` for changes after ``after``."""
         async with self._inner.watch(prefix, after=after, previous=previous) as batches, aclosing(self._follow(batches)) as opened:
             yield opened
 
     async def request_progress(self) -> None:
-        """Ask that every watch soon yields a batch up to the present revision."""
+        """Request a batch up to the current revision from every watch."""
         await self._inner.request_progress()
 
     async def revision(self) -> int:
@@ -97,18 +97,18 @@ class EncryptedStorage:
         return await self._inner.revision()
 
     async def compact(self, revision: int) -> None:
-        """Forget history below ``revision``."""
+        """Drop history below ``revision``."""
         await self._inner.compact(revision)
 
     async def close(self) -> None:
-        """Release connections; calls under way raise ``Unavailable``."""
+        """Close connections; running calls raise ``Unavailable``."""
         await self._inner.close()
 
     async def _fetch(self, entries: Sequence[Entry]) -> None:
-        """Fetch the keys that are elsewhere.
+        """Fetch remote keys.
 
         Raises:
-            Unavailable: they cannot be had now.
+            Unavailable: they cannot be fetched now.
         """
         for entry in entries:
             chain = self._chain_of(entry.key)
@@ -167,6 +167,6 @@ class EncryptedStorage:
     def _change(self, change: Change) -> Change:
         entry = self._opened(change.entry) if change.entry else None
         previous = change.previous
-        with suppress(Undecryptable):  # it was told when it was current
+        with suppress(Undecryptable):  # reported when it was current
             previous = self._unsealed(previous) if previous else None
         return Change(change.key, entry, previous)

@@ -1,5 +1,5 @@
-"""The storage port over etcd (3.5.13 or later; earlier ones answer progress requests wrongly).
+"""The storage port over etcd (3.5.13 or later; earlier ones answer progress requests incorrectly).
 
-``store`` keeps the promises of the port, ``watching`` is one watch with its reconnections, ``connection`` picks an endpoint and
-re-reads certificates, ``failures`` translates what calls fail with, ``rpc`` holds the messages, :mod:`storage.grpc` carries them.
+``store`` implements the port, ``watching`` a reconnecting watch; ``connection`` selects an endpoint and reloads
+certificates, ``failures`` translates errors, ``rpc`` has the messages, sent by :mod:`storage.grpc`.
 """

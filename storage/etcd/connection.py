@@ -1,4 +1,4 @@
-"""Connections to etcd's endpoints: which one to use now, with which certificates."""
+"""Connections to etcd's endpoints: selection and certificates."""
 
 from __future__ import annotations
 
@@ -23,37 +23,37 @@ logger = logging.getLogger(__name__)
 CHECK_FILES_SECONDS: Final = 5.0
 ATTEMPT_SECONDS: Final = 2.0
 NEXT_ENDPOINT_SECONDS: Final = 0.1
-"""An endpoint that has not answered for so long gets company by the next one; the first that answers is taken."""
+"""Time after which the next endpoint is tried as well; the first that answers is used."""
 FIRST_BACKOFF_SECONDS: Final = 0.02
 MAX_BACKOFF_SECONDS: Final = 0.5
-"""A restarted etcd shall be found at once."""
+"""Short, to find a restarted etcd at once."""
 
-# With it, a member that is cut off from its leader ends our calls and streams, instead of keeping them open and silent.
+# With it, a member cut off from its leader ends our calls and streams instead of keeping them silently open.
 _REQUIRE_LEADER: Final = ("hasleader", "true")
 
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """Files in PEM; read again when they change."""
+    """PEM files, reloaded when they change."""
 
     ca_file: Path
     cert_file: Path
     key_file: Path
     server_name: str = ""
-    """The name that the server's certificate must have, when it is not the endpoint's host."""
+    """Name that the server's certificate must have, if not the endpoint's host."""
     check_seconds: float = CHECK_FILES_SECONDS
-    """A change is seen after so long at the latest."""
+    """Interval of checking the files."""
 
     def stamp(self) -> tuple[tuple[int, int, int], ...]:
-        """Return what changes when a file does (a mounted Secret swaps a symbolic link, so that the inode is another)."""
+        """Return a value that changes with the files (a mounted Secret swaps a symlink, which changes the inode)."""
         stats = [path.stat() for path in (self.ca_file, self.cert_file, self.key_file)]
         return tuple((stat.st_ino, stat.st_mtime_ns, stat.st_size) for stat in stats)
 
     def context(self) -> ssl.SSLContext:
-        """Read the files.
+        """Load the files.
 
         Raises:
-            OSError: one of them cannot be read, or is not what it should be.
+            OSError: a file is unreadable or invalid.
         """
         context = contexts.trusting(file=str(self.ca_file))
         context.load_cert_chain(self.cert_file, self.key_file)
@@ -62,7 +62,7 @@ class Tls:
 
 
 class Endpoint:
-    """One etcd member, its connection, and the header blocks of the calls that we make there."""
+    """An etcd member, its connection, and the header blocks of calls to it."""
 
     def __init__(self, url: str, tls: ssl.SSLContext | None, server_name: str, timeout_seconds: float) -> None:
         parts = urlsplit(url)
@@ -85,45 +85,45 @@ class Endpoint:
         return self.link is not None and self.link.is_usable
 
     async def connect(self) -> None:
-        """Make a connection.
+        """Connect.
 
         Raises:
-            OSError, RpcError: it could not be made.
+            OSError, RpcError: it failed.
         """
         self.link = await connect(self._host, self._port, self._tls, self._server_name)
 
     def leave(self) -> None:
-        """Make no further call on the connection; those under way go on."""
+        """Start no further calls on the connection; running ones continue."""
         link, self.link = self.link, None
         if link:
             link.leave()
 
     def _block(self, method: str, *, times_out: bool = True) -> bytes:
-        # The server may give up a little later than we do: the block is the same for every call.
+        # The server may give up slightly later than we do, so that the block is the same for every call.
         metadata = (_REQUIRE_LEADER, *([("grpc-timeout", f"{int(self._timeout_seconds * 1000) + 100}m")] if times_out else []))
         scheme, authority = ("https" if self._tls else "http"), self._server_name or urlsplit(self.url).netloc
         return headers.request(f"/{method}", scheme=scheme, authority=authority, metadata=metadata)
 
 
 class _Decided(Exception):
-    """Ends the attempts of the others."""
+    """Cancels the other attempts."""
 
 
 class Connection:
-    """Picks the endpoint for each call: the one that worked last, else the first that can be reached."""
+    """Selects the endpoint of each call: the one that worked last, else the first that is reachable."""
 
     def __init__(self, endpoints: tuple[str, ...], tls: Tls | None, clock: Callable[[], float], *, timeout_seconds: float = 5.0) -> None:
-        """Connect later.
+        """Prepare; connect later.
 
         Args:
             endpoints: URLs, ``https`` exactly if there is ``tls``.
             tls: certificates.
-            clock: monotonic seconds; paces how often the files are looked at.
-            timeout_seconds: how long calls take at most, as the server is told.
+            clock: monotonic seconds, for the interval of file checks.
+            timeout_seconds: time limit of calls, also sent to the server.
 
         Raises:
-            ValueError: endpoints and ``tls`` do not fit.
-            OSError: a file cannot be read.
+            ValueError: endpoints and ``tls`` do not match.
+            OSError: a file is unreadable.
         """
         if not endpoints:
             raise ValueError("etcd needs at least one endpoint")
@@ -136,7 +136,7 @@ class Connection:
         self._tls = tls
         self._clock = clock
         self._timeout_seconds = timeout_seconds
-        self._made: weakref.WeakSet[Link] = weakref.WeakSet()  # watches hold on to links that we have left
+        self._made: weakref.WeakSet[Link] = weakref.WeakSet()  # includes abandoned links, which watches still use
         self._stamp = tls.stamp() if tls else ()
         self._checked = clock()
         self._current = 0
@@ -153,17 +153,17 @@ class Connection:
         return self._closing.is_set()
 
     def usable(self) -> Endpoint | None:
-        """Return the endpoint that worked last, if it is connected."""
+        """Return the endpoint that worked last, if connected."""
         endpoint = self._endpoints[self._current]
         if self._tls is not None:
             self._check_files()
         return endpoint if endpoint.is_ready else None
 
     async def ready(self, until: float) -> tuple[Endpoint, Link]:
-        """Return an endpoint that is connected, at the latest at loop time ``until``, and its link.
+        """Return a connected endpoint and its link, before loop time ``until``.
 
         Raises:
-            Unavailable: none is.
+            Unavailable: there is none.
         """
         try:
             async with asyncio.timeout_at(until):
@@ -172,12 +172,12 @@ class Connection:
             raise Unavailable(f"etcd cannot be reached at {', '.join(self._urls)}: {self._why}") from None
 
     def failed(self, endpoint: Endpoint) -> None:
-        """Say that ``endpoint`` did not do; the next call tries another first."""
+        """Record a failure of ``endpoint``; the next call tries another first."""
         if self._endpoints[self._current] is endpoint:
             self._current = (self._current + 1) % len(self._endpoints)
 
     async def close(self) -> None:
-        """Close every connection; calls under way on them end."""
+        """Close every connection; running calls fail."""
         self._closing.set()
         for link in list(self._made):
             link.abort("the store is closed")
@@ -193,12 +193,12 @@ class Connection:
                 if endpoint.link is not None and endpoint.link.is_usable:
                     self._current = index
                     return endpoint, endpoint.link
-            async with self._connecting:  # one caller connects for all; if it gives up, the next one goes on
+            async with self._connecting:  # one caller connects for all; if it gives up, the next one continues
                 if not any(endpoint.is_ready for endpoint in self._endpoints):
                     await self._attempt()
 
     async def _attempt(self) -> None:
-        """Try every endpoint once; pause first if the last attempt was a moment ago."""
+        """Try every endpoint once, after a pause if the last attempt was recent."""
         loop = asyncio.get_running_loop()
         decided = False
         try:
@@ -206,7 +206,7 @@ class Connection:
                 closing = tasks.create_task(self._until_closed())
                 if (pause := self._again_at - loop.time()) > 0:
                     await asyncio.sleep(pause)
-                self._check_files(1.0)  # perhaps nothing is reached because the certificates have expired
+                self._check_files(1.0)  # expired certificates may be the cause
                 ordered = self._endpoints[self._current :] + self._endpoints[: self._current]
                 attempts = [tasks.create_task(self._connect(each, position)) for position, each in enumerate(ordered)]
                 for attempt in attempts:
@@ -222,7 +222,7 @@ class Connection:
         try:
             async with asyncio.timeout(ATTEMPT_SECONDS):
                 await endpoint.connect()
-        except (OSError, RpcError, ValueError) as error:  # a TimeoutError is an OSError, a name that is none a ValueError
+        except (OSError, RpcError, ValueError) as error:  # a TimeoutError is an OSError, an invalid name a ValueError
             self._why = f"{endpoint.url}: {str(error) or type(error).__name__}"
             return
         if endpoint.link:

@@ -1,4 +1,4 @@
-"""The storage port over etcd's ``KV`` service; watches are in ``watching``."""
+"""The storage port over etcd's ``KV`` service; ``watching`` has the watches."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from storage.port import Batch, Compacted, Condition, Delete, Entry, Page, Put, 
 
 logger = logging.getLogger(__name__)
 
-PAGE_LIMIT = 500  # keys in one answer; larger ranges are read in several, at one revision
+PAGE_LIMIT = 500  # keys per answer; larger ranges are read in pages, at one revision
 AGAIN_SECONDS = 0.05
-# What is answered with a header alone: no key is empty. Read linearizably.
+# A linearizable read with an empty answer, because no key is empty.
 _NOTHING = rpc.RangeRequest(key=b"\0", keys_only=True).SerializeToString()
 
 Method = Callable[[Endpoint], bytes]
@@ -37,26 +37,26 @@ _STATUS: Method = attrgetter("status")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Settings by which etcd is reached."""
+    """Settings of the connection to etcd."""
 
     endpoints: tuple[str, ...]
     """URLs, ``https`` exactly if ``tls`` is given."""
     tls: Tls | None = None
     prefix: str = ""
-    """Stands before every key in etcd, so that several servers can share one."""
+    """Prefix of every key in etcd, so that servers can share one."""
     timeout_seconds: float = 5.0
-    """For each call, the wait for a connection included."""
+    """Per call, including the wait for a connection."""
 
 
 class EtcdStorage:
-    """See the port. Make it inside a running event loop, and ``close`` it there."""
+    """See the port. Create and ``close`` it in a running event loop."""
 
     def __init__(self, settings: Settings) -> None:
-        """Connect later.
+        """Prepare; connect later.
 
         Raises:
-            ValueError: an endpoint is not what it should be.
-            OSError: a certificate cannot be read.
+            ValueError: an endpoint is invalid.
+            OSError: a certificate is unreadable.
         """
         self._connection = Connection(settings.endpoints, settings.tls, time.monotonic, timeout_seconds=settings.timeout_seconds)
         self._keys = Keys(settings.prefix)
@@ -64,19 +64,19 @@ class EtcdStorage:
         self._loop = asyncio.get_running_loop()
         self._watches: set[Watch] = set()
         self._newest = 0
-        """The highest revision that a linearizable answer has shown."""
+        """Highest revision of a linearizable answer."""
 
     async def get(self, key: str) -> Entry | None:
-        """Return ``key`` now."""
+        """Return the current entry of ``key``."""
         response = await self._read(f"get {key}", rpc.RangeRequest(key=self._keys.inner(key)))
         return self._keys.entry(response.kvs[0]) if response.kvs else None
 
     async def range(self, prefix: str, *, start: str = "", limit: int = 0, revision: int = 0) -> Page:
-        """Return the keys that begin with ``prefix``, from ``start`` on, at most ``limit`` of them."""
+        """Return at most ``limit`` keys with ``prefix``, from ``start`` on."""
         begin, end = self._keys.bounds(prefix, start)
         entries: list[Entry] = []
         count = 0
-        if end != b"\0" and begin >= end:  # etcd takes an empty range for one key; it still knows whether it has the revision
+        if end != b"\0" and begin >= end:  # etcd takes an empty range for one key; still check the revision
             response = await self._read(f"range {prefix}", rpc.RangeRequest(key=begin, revision=revision, count_only=True))
             return Page((), revision or response.header.revision, more=False, count=0)
         while True:
@@ -95,7 +95,7 @@ class EtcdStorage:
         if len(writes) > 1 and len({write.key for write in writes}) < len(writes):
             raise ValueError("a key stands in the writes of one commit twice")
         request = self._transaction(conditions, writes)
-        # Never repeated, unless it surely was not begun: the first attempt may have been applied although nobody heard of it.
+        # Repeated only if the first attempt certainly did not start; otherwise it may have been applied.
         before = self._newest
         response = rpc.TxnResponse.FromString(await self._call("commit", _TXN, request, repeat=False))
         self._follow(before, response.header.revision)
@@ -105,7 +105,7 @@ class EtcdStorage:
 
     @asynccontextmanager
     async def watch(self, prefix: str, *, after: int, previous: bool = True) -> AsyncIterator[AsyncIterator[Batch]]:
-        """Watch ``prefix`` from the revision that follows ``after``."""
+        """Watch ``prefix`` for changes after ``after``."""
         watch = Watch(self._connection, self._keys, prefix, after, self._timeout_seconds, self.revision, previous=previous)
         self._watches.add(watch)
         try:
@@ -115,14 +115,14 @@ class EtcdStorage:
             self._watches.discard(watch)
 
     async def request_progress(self) -> None:
-        """Ask that every watch soon yields a batch up to the present revision."""
+        """Request a batch up to the current revision from every watch."""
         if self._connection.closed:
             raise Unavailable("the store is closed")
         for watch in self._watches:
             watch.ask_progress()
 
     async def revision(self) -> int:
-        """Return the store's revision: the header of a linearizable read of nothing."""
+        """Return the store's revision, from the header of an empty linearizable read."""
         before = self._newest
         answer = await self._call("read the revision", _RANGE, _NOTHING, repeat=True)
         revision = rpc.RangeResponse.FromString(answer).header.revision
@@ -130,13 +130,13 @@ class EtcdStorage:
         return revision
 
     async def compact(self, revision: int) -> None:
-        """Forget history below ``revision``."""
+        """Drop history below ``revision``."""
         request = rpc.CompactionRequest(revision=revision).SerializeToString()
         with suppress(Compacted):  # already, by us or by another server
             await self._call(f"compact to {revision}", _COMPACT, request, repeat=True)
 
     async def size(self) -> int:
-        """Return how many bytes the member that answers has allocated for its data; not in the port.
+        """Return the bytes that the answering member has allocated for its data; not in the port.
 
         Raises:
             Unavailable: it does not answer.
@@ -145,7 +145,7 @@ class EtcdStorage:
         return rpc.StatusResponse.FromString(answer).dbSize
 
     async def close(self) -> None:
-        """Release connections; calls under way raise ``Unavailable``."""
+        """Close connections; running calls raise ``Unavailable``."""
         await self._connection.close()
 
     async def _read(self, doing: str, request: rpc.RangeRequest) -> rpc.RangeResponse:
@@ -171,13 +171,13 @@ class EtcdStorage:
             await asyncio.sleep(AGAIN_SECONDS)
 
     def _follow(self, before: int, revision: int) -> None:
-        """Take note of the revision of an answer; ``before`` is the newest that was known when it was asked for.
+        """Record an answer's revision; ``before`` is the highest one at the time of the call.
 
-        Revisions never go back, except when somebody restores etcd from a backup: what watches have seen then is another history.
+        Revisions only decrease if etcd is restored from a backup: its history then differs from what watches have seen.
         """
         if revision > self._newest:
             self._newest = revision
-        elif revision < before and self._newest == before:  # else another call has seen the same already
+        elif revision < before and self._newest == before:  # otherwise another call has already noticed
             logger.error(
                 "etcd's revision went back, as if it was restored from a backup; everything is read again",
                 extra={"revision": revision, "before": before},
@@ -187,11 +187,11 @@ class EtcdStorage:
                 watch.abandon()
 
     def _transaction(self, conditions: Sequence[Condition], writes: Sequence[Put | Delete]) -> bytes:
-        # Field by field: messages made from keyword arguments cost twice as much.
+        # Field by field, because messages from keyword arguments cost twice as much.
         request = rpc.TxnRequest()
         for condition in conditions:
             key = self._keys.inner(condition.key)
-            compare = request.compare.add()  # EQUAL is what it says by default
+            compare = request.compare.add()  # EQUAL is the default
             compare.key = key
             compare.target = rpc.Compare.MOD
             compare.mod_revision = condition.mod_revision

@@ -1,4 +1,4 @@
-"""One watch: a stream of etcd's that is opened again wherever it breaks, after the last revision that it was complete to."""
+"""One watch: an etcd stream, reopened after every break at the last complete revision."""
 
 from __future__ import annotations
 
@@ -18,69 +18,69 @@ from storage.port import Batch, Change, Compacted, Unavailable
 
 logger = logging.getLogger(__name__)
 
-# etcd drops a progress request while it is still replaying history to the watch, without a word.
+# etcd silently drops a progress request while it replays history to the watch.
 ASK_AGAIN_SECONDS = 0.1
 MAX_BACKOFF_SECONDS = 2.0
 
 _MOST_DOUBLINGS = 10
-"""More make no difference, and a power of two of that size is no float any more after a thousand: half an hour without etcd."""
+"""More doublings exceed the maximum anyway, and after a thousand (half an hour without etcd) would overflow a float."""
 
 _PROGRESS = rpc.WatchRequest(progress_request=rpc.WatchProgressRequest()).SerializeToString()
 
 
 def pause_seconds(failures: int) -> float:
-    """Return how long to wait before a watch is opened again that failed so many times in a row."""
+    """Return the pause before reopening a watch after so many successive failures."""
     return min(0.02 * float(2 ** min(failures, _MOST_DOUBLINGS)), MAX_BACKOFF_SECONDS)
 
 
 class Progress:
-    """Asks for progress when somebody wants it, one request at a time, and again when etcd is silent."""
+    """Requests progress on demand, one request at a time, and repeats it while etcd is silent."""
 
     def __init__(self, send: Callable[[], None], *, asked: bool, again_seconds: float = ASK_AGAIN_SECONDS) -> None:
-        """Begin; ``asked`` says whether somebody waits already."""
+        """``asked``: progress is already wanted."""
         self._again_seconds = again_seconds
         self._send_request = send
         self._asked = asked
-        self._again: asyncio.TimerHandle | None = None  # while a request is under way
+        self._again: asyncio.TimerHandle | None = None  # during a request
         if asked:
             self._send()
 
     @property
     def is_asked(self) -> bool:
-        """Say whether somebody asked for progress and has no answer."""
+        """Return whether a progress request is unanswered."""
         return self._asked or self._again is not None
 
     def ask(self) -> None:
-        """Ask for progress."""
+        """Request progress."""
         if self._again is None:
             self._send()
         else:
             self._asked = True
 
     def answered(self) -> None:
-        """Progress came."""
+        """Handle a progress answer."""
         self.close()
         if self._asked:
             self._send()
 
     def close(self) -> None:
-        """Ask no more."""
+        """Stop requesting."""
         if self._again is not None:
             self._again.cancel()
             self._again = None
 
     def _send(self) -> None:
         self._asked = False
-        # Counted from the sending: those who ask meanwhile do not put it off.
+        # From the time of sending, so that further requests do not postpone it.
         self._again = asyncio.get_running_loop().call_later(self._again_seconds, self._send)
         self._send_request()
 
 
 def batches(events: Iterable[rpc.Event], keys: Keys, position: int, *, previous: bool = True) -> Iterator[Batch]:
-    """Return the events above ``position``, one batch a revision; ``previous``: they say what was before.
+    """Group the events above ``position`` into one batch per revision; ``previous``: with previous values.
 
     Raises:
-        Compacted: what a key was before is gone, so the position of the watch is.
+        Compacted: a previous value is compacted, and so is the watch's position.
     """
     for revision, group in itertools.groupby(events, key=lambda event: event.kv.mod_revision):
         if revision > position:
@@ -99,7 +99,7 @@ def _change(event: rpc.Event, keys: Keys, *, previous: bool) -> Change:
 
 
 class Watch:
-    """See ``Storage.watch``. Nothing is buffered here: what is not read stays in etcd, held back by HTTP/2's flow control."""
+    """See ``Storage.watch``. It buffers nothing: HTTP/2's flow control keeps unread events in etcd."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class Watch:
         *,
         previous: bool = True,
     ) -> None:
-        """Begin at ``after``; ``revision_now`` asks the store for its revision, which tells it whether its history is still the same."""
+        """Start after ``after``; ``revision_now`` reads the store's revision, which detects a replaced history."""
         self._previous = previous
         self._connection = connection
         self._keys = keys
@@ -126,14 +126,14 @@ class Watch:
         self._asked = False
 
     def ask_progress(self) -> None:
-        """Ask for a batch up to the present revision."""
+        """Request a batch up to the current revision."""
         if self._progress:
             self._progress.ask()
         else:
             self._asked = True
 
     def abandon(self) -> None:
-        """Give the position up: the store's history is another one now."""
+        """End the watch, because the store's history was replaced."""
         self._is_abandoned = True
         if self._messages:
             self._messages.cancel()
@@ -142,7 +142,7 @@ class Watch:
         """Yield batches until closed.
 
         Raises:
-            Compacted: the position is gone.
+            Compacted: the position is compacted.
             Unavailable: the store was closed.
         """
         failures = 0
@@ -163,7 +163,7 @@ class Watch:
             await self._look_back()
 
     async def _look_back(self) -> None:
-        """Ask, after an interruption, whether the store's history is still the one that this watch has read.
+        """After an interruption, check that the store's history is still the one read so far.
 
         Raises:
             Compacted: it is not.
@@ -211,8 +211,8 @@ class Watch:
 
     def _creation(self) -> bytes:
         begin, end = self._keys.bounds(self._prefix)
-        # From the position itself, not from the revision after it: etcd then refuses exactly the positions below the compacted
-        # revision. What it repeats of that revision is dropped.
+        # From the position itself rather than the next revision, because etcd then refuses exactly the positions below the
+        # compacted revision. The repeated revision is dropped.
         start = max(self._position, 1)
         create = rpc.WatchCreateRequest(key=begin, range_end=end, start_revision=start, prev_kv=self._previous, fragment=True)
         return rpc.WatchRequest(create_request=create).SerializeToString()

@@ -1,4 +1,4 @@
-"""One exchange of gRPC messages over a stream of HTTP/2: a unary call, or a stream of messages both ways."""
+"""One exchange of gRPC messages on an HTTP/2 stream: a unary call, or messages both ways."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Final, Protocol
 from storage.grpc.headers import Head
 
 MAX_MESSAGE_BYTES: Final = 1024 * 1024 * 1024
-"""More than a page of the largest values that etcd takes by default (500 of 1.5 MiB)."""
+"""Exceeds a page of the largest values in etcd by default (500 of 1.5 MiB)."""
 STREAM_WINDOW: Final = 1024 * 1024
-"""Bytes that the server may send on one stream before we ask for more."""
+"""Flow-control window of a stream, in bytes."""
 
 OK: Final = 0
 CANCELLED: Final = 1
@@ -28,20 +28,20 @@ STATUS_NAMES: Final = (
 )  # fmt: skip
 
 PREFIX: Final = struct.Struct(">BI")
-"""Before each message: whether it is compressed, and its length."""
+"""Before each message: compression flag and length."""
 PREFIX_BYTES: Final = 5
 
 
 class RpcError(Exception):
-    """A call ended otherwise than with an answer."""
+    """A call failed."""
 
     def __init__(self, status: int, message: str, *, processed: bool = True) -> None:
-        """Describe it.
+        """Describe the failure.
 
         Args:
             status: gRPC's code.
-            message: the server's words, or ours.
-            processed: False if the server surely did nothing, so that repeating is safe whatever the call was.
+            message: the server's text, or ours.
+            processed: False if the server certainly did nothing, so that repeating any call is safe.
         """
         super().__init__(f"{status_name(status)}: {message}")
         self.status = status
@@ -55,7 +55,7 @@ def status_name(status: int) -> str:
 
 
 class Answer(Protocol):
-    """Part of a future that is used."""
+    """The part of a future that is used."""
 
     def done(self) -> bool: ...  # noqa: D102 - asyncio says it
 
@@ -65,7 +65,7 @@ class Answer(Protocol):
 
 
 class Exchange:
-    """One stream of HTTP/2, as the session sees it."""
+    """One HTTP/2 stream, as the session sees it."""
 
     __slots__ = ("block", "credit", "deadline", "ends", "released", "send_window", "stream", "unsent")
 
@@ -73,18 +73,18 @@ class Exchange:
         self.stream = 0  # none yet
         self.block = block
         self.unsent = unsent
-        """Framed messages that flow control has not let through yet."""
+        """Framed messages that flow control holds back."""
         self.ends = ends
-        """True if our side ends after what is unsent."""
+        """True if our side ends after ``unsent``."""
         self.deadline = deadline
         self.send_window = 0
         self.credit = STREAM_WINDOW
         """Bytes that the server may still send."""
         self.released = 0
-        """Bytes that it may send more, though it has not been told so yet."""
+        """Further bytes to grant to the server."""
 
     def receive(self, payload: bytes) -> int:
-        """Take a part of the answer; return for how much of it the server may send more, or -1 after a failure."""
+        """Take a part of the answer; return the bytes to grant to the server, or -1 after a failure."""
         raise NotImplementedError
 
     def finish(self, trailers: Head | None) -> None:
@@ -92,17 +92,17 @@ class Exchange:
         raise NotImplementedError
 
     def fail(self, error: RpcError) -> None:
-        """End with an error, unless it has ended already."""
+        """End with an error unless already ended."""
         raise NotImplementedError
 
     @property
     def is_over(self) -> bool:
-        """True if nobody waits for more."""
+        """True if no caller waits."""
         raise NotImplementedError
 
 
 def ending(trailers: Head | None) -> RpcError | None:
-    """Return the error that an answer ends with; None: success."""
+    """Return the error at the end of an answer; None: success."""
     if trailers is None or trailers.grpc_status is None:
         status = "" if trailers is None or not trailers.http_status else f" (HTTP {trailers.http_status})"
         return RpcError(UNAVAILABLE, f"the answer has no status{status}")
@@ -115,7 +115,7 @@ class UnaryCall(Exchange):
     __slots__ = ("_answer", "_parts", "_size")
 
     def __init__(self, block: bytes, message: bytes, deadline: float, answer: Answer) -> None:
-        """Describe it; ``message`` is framed when it is sent."""
+        """``message`` is framed when it is sent."""
         self.stream = 0
         self.block = block
         self.unsent = message
@@ -161,14 +161,14 @@ class UnaryCall(Exchange):
 
 
 class Stream(Exchange):
-    """Messages both ways. What is not read stays with the server: it may send more only when everything that came is read."""
+    """Messages both ways. The server may only send more once everything received was read."""
 
     __slots__ = ("_error", "_held", "_messages", "_parts", "_size", "_waiter", "_wanted")
 
     def __init__(self, block: bytes) -> None:
         super().__init__(block, b"", ends=False, deadline=math.inf)
         self._messages: deque[bytes] = deque()
-        self._parts: list[bytes] = []  # of a message that is not whole
+        self._parts: list[bytes] = []  # of an incomplete message
         self._size = 0
         self._wanted = PREFIX_BYTES
         self._held = 0
@@ -185,14 +185,14 @@ class Stream(Exchange):
         """Return the next message.
 
         Raises:
-            RpcError: there is none any more; its status is OK if the server ended the stream in order.
+            RpcError: there are no more; its status is OK if the server ended the stream properly.
         """
         if self._messages:
             return self._messages.popleft()
         raise self._error or RpcError(INTERNAL, "no message has come")
 
     def free(self) -> int:
-        """Return for how much that was held back the server may now send more."""
+        """Return the held-back bytes that the server may now send."""
         if self._messages:
             return 0
         held, self._held = self._held, 0
@@ -251,5 +251,5 @@ class Stream(Exchange):
 
 
 def framed(message: bytes) -> bytes:
-    """Return a message as it goes into a stream."""
+    """Return a message framed for a stream."""
     return PREFIX.pack(0, len(message)) + message

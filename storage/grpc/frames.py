@@ -50,14 +50,14 @@ ERROR_NAMES: Final = (
 DEFAULT_WINDOW: Final = 65_535
 MAX_WINDOW: Final = 2**31 - 1
 FRAME_BYTES: Final = 16_384
-"""The payload that every peer takes without having said so; we announce no other."""
+"""Payload that every peer accepts by default; we announce no other."""
 
 _INT: Final = struct.Struct(">I")
 _SETTING: Final = struct.Struct(">HI")
 
 
 class ProtocolError(Exception):
-    """The peer broke the protocol: the connection cannot go on. ``code`` is for GOAWAY."""
+    """The peer violated the protocol, so the connection ends. ``code`` is for GOAWAY."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -90,12 +90,12 @@ def reset(stream: int, code: int) -> bytes:
 
 
 def goaway(code: int) -> bytes:
-    """Return a GOAWAY frame of a client, which has seen no stream of the server's."""
+    """Return a GOAWAY frame of a client, without any stream of the server's."""
     return frame(GOAWAY, 0, 0, _INT.pack(0) + _INT.pack(code))
 
 
 def number(payload: bytes) -> int:
-    """Return the 32 bits that an RST_STREAM or the like consists of.
+    """Return the 32-bit payload of RST_STREAM and similar frames.
 
     Raises:
         ProtocolError: it has another length.
@@ -106,10 +106,10 @@ def number(payload: bytes) -> int:
 
 
 def pairs(payload: bytes) -> Iterator[tuple[int, int]]:
-    """Return the settings in the payload of a SETTINGS frame.
+    """Return the settings in a SETTINGS payload.
 
     Raises:
-        ProtocolError: its length is no multiple of 6.
+        ProtocolError: its length is not a multiple of 6.
     """
     if len(payload) % _SETTING.size:
         raise ProtocolError(FRAME_SIZE_ERROR, f"SETTINGS of {len(payload)} octets")
@@ -120,7 +120,7 @@ def unpadded(flags: int, payload: bytes) -> bytes:
     """Return a payload without its padding.
 
     Raises:
-        ProtocolError: there is more padding than payload.
+        ProtocolError: the padding exceeds the payload.
     """
     if not flags & PADDED:
         return payload

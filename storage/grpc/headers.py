@@ -1,7 +1,7 @@
-"""Header blocks: ours, written once for each method, and the server's, decoded once for each block of bytes.
+"""Header blocks: ours, encoded once per method, and the server's, decoded once per distinct block.
 
-We tell the server not to keep a table of headers (SETTINGS_HEADER_TABLE_SIZE=0), so a block means the same whenever it comes, and the
-two blocks that every answer consists of need no second decoding.
+We disable the server's header table (SETTINGS_HEADER_TABLE_SIZE=0), so a block always means the same, and the two blocks of
+most answers need no second decoding.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ MAX_BLOCK_BYTES: Final = 64 * 1024
 _MAX_REMEMBERED: Final = 64
 _MAX_REMEMBERED_BYTES: Final = 512
 _MAX_MESSAGE: Final = 4096
-_UNKNOWN: Final = 2  # gRPC's code for a status that is no number
+_UNKNOWN: Final = 2  # gRPC's code for a non-numeric status
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Headers or trailers of an answer, as far as they matter to us."""
+    """Headers or trailers of an answer, as far as needed."""
 
     http_status: int
-    """0: not there, as in trailers."""
+    """0: absent, as in trailers."""
     is_grpc: bool
     """The content type is gRPC's."""
     grpc_status: int | None
@@ -34,12 +34,12 @@ class Head:
 
     @property
     def is_beginning(self) -> bool:
-        """True if an answer may begin so."""
+        """True if it can start an answer."""
         return self.http_status == 200 and self.is_grpc
 
 
 def request(path: str, *, scheme: str, authority: str, metadata: tuple[tuple[str, str], ...]) -> bytes:
-    """Return the header block of a gRPC request; it refers to no table, so that it can be sent again and again."""
+    """Encode the headers of a gRPC request without table references, so that the block is reusable."""
     fields = (
         (":method", "POST"),
         (":scheme", scheme),
@@ -62,20 +62,20 @@ class Heads:
         self._decoder.max_allowed_table_size = 0
         self._decoder.header_table_size = 0
         self.known: dict[bytes, Head] = {}
-        """Blocks that come again and again, decoded."""
+        """Decoded blocks that recur."""
 
     def decode(self, block: bytes) -> Head:
-        """Return what a block says.
+        """Decode a block.
 
         Raises:
-            ProtocolError: it is none.
+            ProtocolError: it is invalid.
         """
         try:
             fields = dict(self._decoder.decode(block, raw=True))
         except hpack.HPACKError as error:
             raise frames.ProtocolError(frames.COMPRESSION_ERROR, f"headers cannot be decoded: {error}") from error
         head = _head(fields)
-        # Only what comes again and again: the messages of errors are all different.
+        # Cache only recurring blocks; error messages all differ.
         if not head.grpc_status and len(block) <= _MAX_REMEMBERED_BYTES and len(self.known) < _MAX_REMEMBERED:
             self.known[block] = head
         return head

@@ -1,4 +1,4 @@
-"""One connection with its socket: deadlines, pings, and what is to be sent once a turn of the loop."""
+"""One connection with its socket: deadlines, pings, and one write per iteration of the loop."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from storage.grpc.frames import ProtocolError
 from storage.grpc.session import Session
 
 SUSPICIOUS_SECONDS: Final = 0.25
-"""A call that hits its deadline on a connection that was silent for so long takes the connection along: the next one is another's."""
+"""If a call expires on a connection that was silent this long, the connection is abandoned."""
 
 
 @dataclass(frozen=True, slots=True)
 class Keepalive:
-    """Pings to a server that says nothing, by gRPC's names."""
+    """Keepalive pings, with gRPC's names."""
 
     time_seconds: float = 10.0
-    """After so long without a word, while calls are under way, it is asked (etcd minds more than one ping in 5 s)."""
+    """Silence during calls before a ping (etcd objects to more than one per 5 s)."""
     timeout_seconds: float = 5.0
     """For the answer."""
 
@@ -31,7 +31,7 @@ _KEEPALIVE: Final = Keepalive()
 
 
 class Link(asyncio.Protocol):
-    """See the module. Made by ``connect``."""
+    """See the module. Created by ``connect``."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, keepalive: Keepalive = _KEEPALIVE) -> None:
         self._loop = loop
@@ -42,14 +42,14 @@ class Link(asyncio.Protocol):
         self._flushing = False
         self._paused = False
         self._heard_at = loop.time()
-        self._pinged_at = math.inf  # not since the last word of the server
+        self._pinged_at = math.inf  # infinite: no ping since the server's last bytes
         self._look: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = math.inf
 
     @property
     def is_usable(self) -> bool:
-        """True if calls can be made here."""
+        """True if new calls are possible."""
         return not self._session.is_leaving
 
     # --- calls
@@ -87,28 +87,28 @@ class Link(asyncio.Protocol):
         self._flush_soon()
 
     def release(self, stream: Stream) -> None:
-        """Let the server send more on a stream that was read empty."""
+        """Let the server send more on a stream that was read completely."""
         self._session.release(stream)
         if self._session.has_output:
             self._flush_soon()
 
     def cancel(self, exchange: Exchange) -> None:
-        """Give a call up."""
+        """Cancel a call."""
         self._given_up(exchange)
 
     def leave(self) -> None:
-        """Open no more calls; close when those under way are done."""
+        """Start no more calls; close after the running ones."""
         self._session.leave()
         self._close_if_idle()
 
     def abort(self, why: str) -> None:
-        """Close now."""
+        """Close at once."""
         self._session.lost(why)
         if self._transport:
             self._transport.abort()
 
     async def until_ready(self) -> None:
-        """Wait for the server's introduction.
+        """Wait for the server's SETTINGS.
 
         Raises:
             RpcError: the connection ended.
@@ -128,8 +128,8 @@ class Link(asyncio.Protocol):
     # --- the socket
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Introduce ourselves."""
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's are none by inheritance
+        """Send our SETTINGS."""
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's transports do not inherit from it
         peer = transport.get_extra_info("socket")
         if peer is not None and peer.family in (socket.AF_INET, socket.AF_INET6):
             peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -141,7 +141,7 @@ class Link(asyncio.Protocol):
         self._flush()
 
     def data_received(self, data: bytes) -> None:
-        """Take what came."""
+        """Receive bytes."""
         session = self._session
         self._heard_at = self._loop.time()
         try:
@@ -158,22 +158,22 @@ class Link(asyncio.Protocol):
             self._close_if_idle()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Fail what is under way."""
+        """Fail running calls."""
         self._end(f"the connection was lost{f': {exc}' if exc else ''}")
 
     def pause_writing(self) -> None:
-        """Hold back: the server does not read."""
+        """Pause: the server does not read."""
         self._paused = True
 
     def resume_writing(self) -> None:
-        """Go on."""
+        """Resume."""
         self._paused = False
         self._flush()
 
     def _end(self, why: str) -> None:
         if not self._ready.done():
             self._ready.set_exception(RpcError(UNAVAILABLE, why, processed=False))
-            self._ready.exception()  # whoever waited may be gone
+            self._ready.exception()  # mark as retrieved, in case no caller waits
         for timer in (self._timer, self._look):
             if timer:
                 timer.cancel()
@@ -226,7 +226,7 @@ class Link(asyncio.Protocol):
 
 
 class Messages:
-    """A stream, for whoever reads and writes it."""
+    """A stream, for its reader and writer."""
 
     def __init__(self, link: Link, stream: Stream) -> None:
         self._link = link
@@ -240,7 +240,7 @@ class Messages:
         """Return the next message.
 
         Raises:
-            RpcError: there is none any more.
+            RpcError: there are no more.
         """
         await self._stream.until_readable()
         message = self._stream.take()
@@ -254,10 +254,10 @@ class Messages:
 
 
 async def connect(host: str, port: int, tls: ssl.SSLContext | None, server_name: str, keepalive: Keepalive = _KEEPALIVE) -> Link:
-    """Connect to a server and wait until it has introduced itself. Cancelling leaves nothing behind.
+    """Connect to a server and wait for its SETTINGS. Cancellation cleans up.
 
     Raises:
-        OSError: it cannot be reached, or is not the one that it should be.
+        OSError: it is unreachable, or its certificate is wrong.
         RpcError: it does not speak HTTP/2.
     """
     loop = asyncio.get_running_loop()
@@ -269,7 +269,7 @@ async def connect(host: str, port: int, tls: ssl.SSLContext | None, server_name:
 
 
 async def connect_unix(path: str) -> Link:
-    """Connect to a server on a Unix socket; otherwise as ``connect``."""
+    """Connect to a server on a Unix socket, as ``connect``."""
     loop = asyncio.get_running_loop()
     _, link = await loop.create_unix_connection(lambda: Link(loop), path)
     return await _introduced(link)

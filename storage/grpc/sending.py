@@ -1,4 +1,4 @@
-"""Sending side of a session: which calls are open, which wait, and how much of them flow control lets through."""
+"""Sending side of a session: open calls, waiting calls and flow control."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from storage.grpc.calls import DEADLINE_EXCEEDED, PREFIX_BYTES, STREAM_WINDOW, U
 
 LAST_STREAM: Final = 2**31 - 1
 
-# DATA's header with the prefix of gRPC's message, where a message fits into one frame.
+# DATA's header with gRPC's message prefix, for a message in one frame.
 _DATA_AND_PREFIX: Final = struct.Struct(">IBIBI")
 
 
@@ -21,10 +21,10 @@ class Sending:
     def __init__(self) -> None:
         self.streams: dict[int, Exchange] = {}
         self.is_leaving = False
-        """No further call may be opened here."""
+        """No new calls are possible."""
         self._next = 1
-        self._waiting: deque[Exchange] = deque()  # not opened: the server has as many as it takes
-        self._blocked: dict[Exchange, None] = {}  # opened, but flow control holds back what they send
+        self._waiting: deque[Exchange] = deque()  # waiting for the server's limit of streams
+        self._blocked: dict[Exchange, None] = {}  # open, but held back by flow control
         self._max_streams = LAST_STREAM
         self._send_window = frames.DEFAULT_WINDOW
         self._initial_window = frames.DEFAULT_WINDOW
@@ -32,11 +32,11 @@ class Sending:
 
     @property
     def is_idle(self) -> bool:
-        """True if no call is under way."""
+        """True if no call is running."""
         return not self.streams and not self._waiting
 
     def take(self) -> bytes:
-        """Return what is to be sent."""
+        """Return the output."""
         out, self._out = self._out, []
         return b"".join(out)
 
@@ -46,7 +46,7 @@ class Sending:
         return bool(self._out)
 
     def open(self, exchange: Exchange) -> None:
-        """Begin a call, or queue it while the server has as many as it takes."""
+        """Start a call, or queue it while the server's limit is reached."""
         if self.is_leaving:
             exchange.fail(RpcError(UNAVAILABLE, "the connection is being left", processed=False))
         elif len(self.streams) >= self._max_streams:
@@ -55,7 +55,7 @@ class Sending:
             self._open(exchange)
 
     def send(self, stream: Stream, message: bytes) -> None:
-        """Send a message on a stream that is open."""
+        """Send a message on an open stream."""
         if stream.is_over:
             return
         stream.unsent += framed(message)
@@ -63,13 +63,13 @@ class Sending:
         self._pump()
 
     def release(self, stream: Stream) -> None:
-        """Let the server send more, if everything that came was taken."""
+        """Let the server send more, if everything received was read."""
         stream.released += stream.free()
         if stream.released >= STREAM_WINDOW // 2 and stream.stream in self.streams:
             self._extend(stream)
 
     def cancel(self, exchange: Exchange) -> None:
-        """Forget a call; the server may have carried it out."""
+        """Forget a call, which the server may have carried out."""
         if self.streams.pop(exchange.stream, None) is None:
             if exchange in self._waiting:
                 self._waiting.remove(exchange)
@@ -79,7 +79,7 @@ class Sending:
         self._admit()
 
     def expire(self, now: float) -> bool:
-        """Fail the calls whose deadline has come; return whether there were any."""
+        """Fail expired calls; return whether there were any."""
         late = [each for each in (*self.streams.values(), *self._waiting) if each.deadline <= now]
         for exchange in late:
             processed = bool(exchange.stream)
@@ -92,7 +92,7 @@ class Sending:
         return min((each.deadline for each in (*self.streams.values(), *self._waiting)), default=float("inf"))
 
     def ping(self) -> None:
-        """Ask the server for a sign of life."""
+        """Send a ping."""
         self._out.append(frames.frame(frames.PING, 0, 0, b"virt-api"))
 
     def lost(self, message: str) -> None:
@@ -108,7 +108,7 @@ class Sending:
             exchange.fail(RpcError(UNAVAILABLE, message, processed=False))
 
     def leave(self) -> None:
-        """Open no more calls here."""
+        """Start no more calls here."""
         self.is_leaving = True
         waiting = list(self._waiting)
         self._waiting.clear()
@@ -148,7 +148,7 @@ class Sending:
             self._open(self._waiting.popleft())
 
     def _pump(self) -> None:
-        """Send of what is blocked as much as both windows let through."""
+        """Send blocked data as far as both windows allow."""
         for exchange in list(self._blocked):
             sent = 0
             unsent = exchange.unsent

@@ -1,4 +1,4 @@
-"""One HTTP/2 connection of a client, without its socket: bytes in, bytes out, calls answered."""
+"""The client side of one HTTP/2 connection without its socket: bytes in, bytes out, calls answered."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from storage.grpc.sending import Sending
 
 CONNECTION_WINDOW: Final = 16 * 1024 * 1024
 MAX_CONTROL_FRAMES: Final = 1024
-"""Answers to pings and settings that may wait for the socket; a server that asks for more is ended."""
+"""Most queued answers to pings and settings; a server that causes more is disconnected."""
 _MAX_CONTINUATIONS: Final = 64
 _SPECIAL: Final = frames.END_HEADERS | frames.PADDED | frames.PRIORITY
 
 
 class Session(Sending):
-    """Give ``receive`` what comes, send what ``take`` returns after every call of anything here."""
+    """Pass input to ``receive``, and send the result of ``take`` after every call."""
 
     def __init__(self) -> None:
         super().__init__()
         self.is_ready = False
-        """The server has introduced itself: calls may be opened."""
+        """The server's SETTINGS came: calls can start."""
         self._heads = Heads()
         self._credit = CONNECTION_WINDOW
         self._rest = b""
-        self._block: tuple[int, int, list[bytes]] | None = None  # headers that go on: stream, whether it ends, parts
+        self._block: tuple[int, int, list[bytes]] | None = None  # incomplete headers: stream, whether it ends, parts
         self._control = 0
         self._out = [
             frames.PREFACE,
@@ -43,15 +43,15 @@ class Session(Sending):
         ]
 
     def take(self) -> bytes:
-        """Return what is to be sent."""
+        """Return the output."""
         self._control = 0
         return super().take()
 
     def receive(self, data: bytes) -> None:
-        """Take bytes, split anywhere.
+        """Receive bytes, split anywhere.
 
         Raises:
-            ProtocolError: the connection must be ended, once ``take`` is sent.
+            ProtocolError: the connection must end, after sending ``take``.
         """
         if self._rest:
             data = self._rest + data
@@ -108,7 +108,7 @@ class Session(Sending):
         if kind == frames.PUSH_PROMISE:
             raise ProtocolError(frames.PROTOCOL_ERROR, "a push that we do not take")
         if kind not in (frames.SETTINGS, frames.PING, frames.GOAWAY):
-            return  # PRIORITY, and what later versions may bring
+            return  # PRIORITY, and frames of later versions
         if stream:
             raise ProtocolError(frames.PROTOCOL_ERROR, f"a frame of the connection on stream {stream}")
         if kind == frames.SETTINGS:
@@ -183,14 +183,14 @@ class Session(Sending):
             self.cancel(exchange)
 
     def _check_known(self, stream: int) -> None:
-        """Pass over what comes for a call that we have given up; there must have been one."""
+        """Ignore input for a cancelled call, if the stream ever existed."""
         if not stream & 1 or stream >= self._next:
             raise ProtocolError(frames.PROTOCOL_ERROR, f"stream {stream} was never opened")
 
     def _close(self, exchange: Exchange) -> None:
-        """Both sides are done with a stream."""
+        """End a stream whose sides are both done."""
         del self.streams[exchange.stream]
-        if exchange.unsent or not exchange.ends:  # the server does not wait for what we had to say
+        if exchange.unsent or not exchange.ends:  # the server does not need the rest of our data
             self._blocked.pop(exchange, None)
             self._out.append(frames.reset(exchange.stream, frames.CANCEL))
         if self._waiting:
@@ -238,7 +238,7 @@ class Session(Sending):
         self._pump()
 
     def _setting(self, key: int, value: int) -> None:
-        """Heed one setting. The size of its table and of its frames need nothing: we use no table and no larger frames."""
+        """Apply one setting. Table and frame sizes need no action: we use neither a table nor larger frames."""
         if key == frames.SETTINGS_MAX_CONCURRENT_STREAMS:
             self._max_streams = value
         elif key == frames.SETTINGS_INITIAL_WINDOW_SIZE:

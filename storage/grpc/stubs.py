@@ -1,4 +1,4 @@
-"""Stubs of messages, made of what Go modules publish; for whoever regenerates them (needs Go for the module cache, and grpcio-tools)."""
+"""Generate message stubs from published Go modules, in development (needs Go for the module cache, and grpcio-tools)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ ROOT: Final = Path(__file__).parents[2]
 
 
 def published(module: str, version: str) -> Path:
-    """Return the directory of a Go module's sources."""
+    """Return the source directory of a Go module."""
     found = subprocess.run(["go", "mod", "download", "-json", f"{module}@{version}"], check=True, capture_output=True)
     return Path(json.loads(found.stdout)["Dir"])
 
 
 def message(source: str, name: str) -> str:
-    """Return the text of the top-level message ``name`` without comments and field options."""
+    """Return the top-level message ``name`` without comments and field options."""
     begin = source.index(f"\nmessage {name} {{") + 1
     text = source[begin : source.index("\n}\n", begin) + 3]
     text = re.sub(r"\s*//[^\n]*", "", text)

@@ -1,1 +1,1 @@
-"""Functions by subject. :data:`apiserver.cel.library.kubernetes.LIBRARY` has all that Kubernetes' environment has."""
+"""Functions by subject. :data:`apiserver.cel.library.kubernetes.LIBRARY` has those of Kubernetes' environment."""

@@ -28,21 +28,21 @@ class Quantity(Opaque):
     type_name: ClassVar[str] = "kubernetes.Quantity"
     amount: quantity.Quantity
     fractional: bool = False
-    """True if it was written in parts of one: Go calls no such amount an integer, even ``1000m``."""
+    """True if written in fractions: Go does not call such an amount an integer, even ``1000m``."""
 
     def equals(self, other: Opaque) -> bool:
         """Compare the amounts."""
         return isinstance(other, Quantity) and self.amount.nanos == other.amount.nanos
 
     def whole(self) -> int | None:
-        """Return it as an int where Go does."""
+        """Return it as an int if Go does."""
         number, rest = divmod(self.amount.nanos, NANOS)
         return number if not rest and not self.fractional and INT_MIN <= number < INT_MAX else None
 
 
 def _quantity_of(text: str) -> Quantity:
     if text and (bare := _DIGITLESS.fullmatch(text)):
-        text = f"{bare[1]}0{bare[2] or ''}"  # to Go, "Mi" is zero
+        text = f"{bare[1]}0{bare[2] or ''}"  # in Go, "Mi" is zero
     try:
         amount = quantity.parse(text)
     except ValueError as error:
@@ -147,14 +147,14 @@ class Semver(Opaque):
     minor: int
     patch: int
     pre: tuple[tuple[int, int, str], ...]
-    """Parts of the pre-release as they are ordered: numbers before words. A release has none."""
+    """Parts of the pre-release in sortable form: numbers before words. Empty for a release."""
 
     def equals(self, other: Opaque) -> bool:
         """Compare all but the build."""
         return isinstance(other, Semver) and self.key() == other.key()
 
     def key(self) -> tuple[int, int, int, bool, tuple[tuple[int, int, str], ...]]:
-        """Return what versions are ordered by."""
+        """Return the sort key."""
         return self.major, self.minor, self.patch, not self.pre, self.pre
 
 

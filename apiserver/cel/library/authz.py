@@ -1,7 +1,7 @@
 """Authorization checks: ``authorizer.group('').resource('pods').check('list').allowed()``.
 
-Expressions cannot wait. A check whose answer is not known yet ends the evaluation with :class:`Undecided`; whoever evaluates asks, puts the
-answer into ``Authorizer.answers`` and evaluates again (:func:`apiserver.cel.asking.evaluate`).
+Expressions cannot wait. A check without answer ends the evaluation with :class:`Undecided`;
+:func:`apiserver.cel.asking.evaluate` puts the answer into ``Authorizer.answers`` and evaluates again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _member = LIBRARY.member
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """May ``user`` do ``verb``: to a path, or to a resource of any version."""
+    """Whether ``user`` may use ``verb`` on a path, or on a resource of any version."""
 
     user: str
     groups: tuple[str, ...]
@@ -39,12 +39,12 @@ class Question:
     field_selector: str = ""
     label_selector: str = ""
     who: User = field(default=ANONYMOUS, compare=False)
-    """The user as the authenticator knows them: authorizers may tell users apart by identity."""
+    """The user as authenticated, because authorizers may distinguish users by identity."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Answer of the authorizer."""
+    """The authorizer's answer."""
 
     allowed: bool
     reason: str = ""
@@ -61,7 +61,7 @@ class Undecided(Exception):
 
 @dataclass(slots=True, eq=False)
 class Authorizer(Opaque):
-    """User who is asked about, and the answers known so far (shared by all authorizers of one request)."""
+    """The user to check, and the answers so far, shared by all authorizers of a request."""
 
     type_name: ClassVar[str] = "kubernetes.authorization.Authorizer"
     user: User
@@ -79,7 +79,7 @@ class PathCheck(Opaque):
 
 @dataclass(slots=True, eq=False)
 class GroupCheck(Opaque):
-    """The beginning of a check of a resource."""
+    """A check of a resource, started with its group."""
 
     type_name: ClassVar[str] = "kubernetes.authorization.GroupCheck"
     authorizer: Authorizer
@@ -165,7 +165,7 @@ def _name(frame: Frame, check: ResourceCheck, name: str) -> ResourceCheck:
 
 
 def _selector(text: str) -> int:
-    """Return the cost of reading a selector: every two characters may be a requirement, which is a struct with a list."""
+    """Return the cost of parsing a selector: every two characters may be a requirement, a struct with a list."""
     return cost.LIST + cost.traversal(len(text)) + -(-len(text) // 2) * (cost.LIST + cost.MESSAGE)
 
 

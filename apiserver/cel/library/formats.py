@@ -1,4 +1,4 @@
-"""Named formats of strings: ``format.dns1123Label().validate(name)`` returns what is wrong, if anything."""
+"""Named formats of strings: ``format.dns1123Label().validate(name)`` returns the errors, if any."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Format(Opaque):
     name: str
     errors: Callable[[str], list[str]]
     pattern_size: int
-    """The length of the pattern that it is, or might be: what it costs."""
+    """Length of its real or equivalent pattern, for the cost."""
 
     def equals(self, other: Opaque) -> bool:
         """Compare the names."""
@@ -48,7 +48,7 @@ def _dns1035_errors(text: str) -> list[str]:
 
 
 def _prefix(errors: Callable[[str], list[str]]) -> Callable[[str], list[str]]:
-    """Return the rule for what a suffix will be added to: it may end with a dash."""
+    """Return the rule for a name prefix, which may end with a dash."""
     return lambda text: errors(text[:-2] + "a" if len(text) > 1 and text.endswith("-") else text)
 
 

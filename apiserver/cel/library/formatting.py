@@ -18,7 +18,7 @@ _SPECIAL: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf
 
 
 def render(text: str, arguments: list[Value]) -> str:
-    """Return the text with its clauses (``%s``, ``%d``, ``%.2f``, ``%e``, ``%b``, ``%x``, ``%X``, ``%o``) filled in.
+    """Fill in the clauses of the text (``%s``, ``%d``, ``%.2f``, ``%e``, ``%b``, ``%x``, ``%X``, ``%o``).
 
     Raises:
         CelError: a clause is unknown, or does not fit its argument.
@@ -69,7 +69,7 @@ def _string(value: Value, _precision: int) -> str:
 
 
 def _inner(value: Value) -> str:
-    """Return a value as it stands in a list."""
+    """Return a value's text inside a list."""
     match value:
         case None:
             return "null"

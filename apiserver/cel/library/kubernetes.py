@@ -1,6 +1,6 @@
 """All functions of Kubernetes 1.36's environment (``k8s.io/apiserver/pkg/cel/environment/base.go``).
 
-``cel.bind`` and the math extension are not in it, and ``jsonpatch.escapeKey`` only where patches are built.
+It lacks ``cel.bind`` and the math extension; ``jsonpatch.escapeKey`` exists only for patches.
 """
 
 from __future__ import annotations

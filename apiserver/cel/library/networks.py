@@ -1,4 +1,4 @@
-"""IP addresses and networks, read as Go's ``net/netip`` reads them."""
+"""IP addresses and networks, parsed like Go's ``net/netip``."""
 
 from __future__ import annotations
 
@@ -31,28 +31,28 @@ class Ip(Opaque):
         return isinstance(other, Ip) and self.address == other.address
 
     def size(self) -> int:
-        """Return the bytes of it."""
+        """Return the length in bytes."""
         return self.address.max_prefixlen // 8
 
 
 @dataclass(slots=True, eq=False)
 class Cidr(Opaque):
-    """An address with the length of a prefix; bits may be set after it."""
+    """An address with a prefix length; further bits may be set."""
 
     type_name: ClassVar[str] = "net.CIDR"
     address: IPv4Address | IPv6Address
     bits: int
 
     def equals(self, other: Opaque) -> bool:
-        """Compare address and length."""
+        """Compare address and prefix length."""
         return isinstance(other, Cidr) and (self.address, self.bits) == (other.address, other.bits)
 
     def size(self) -> int:
-        """Return the bytes of the prefix."""
+        """Return the prefix length in bytes."""
         return -(-self.bits // 8)
 
     def network(self) -> IPv4Network | IPv6Network:
-        """Return the network that it stands for."""
+        """Return the network."""
         if isinstance(self.address, IPv4Address):
             return IPv4Network((self.address, self.bits), strict=False)
         return IPv6Network((self.address, self.bits), strict=False)

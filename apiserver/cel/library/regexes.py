@@ -1,4 +1,4 @@
-"""Regular expressions: RE2, whose time is linear in the text whatever the pattern."""
+"""Regular expressions by RE2, with time linear in the text for any pattern."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from apiserver.cel.values import CelError
 LIBRARY: Final = Library()
 _member = LIBRARY.member
 _MAX_BYTES: Final = 8 << 20
-"""Of memory for one pattern."""
+"""Memory per pattern."""
 
 
 @lru_cache(maxsize=256)
 def compiled(pattern: str) -> Any:  # noqa: ANN401 - re2 ships no types
-    """Return a compiled pattern.
+    """Compile a pattern.
 
     Raises:
-        CelError: it is none.
+        CelError: it is invalid.
     """
-    import re2  # here, because it takes megabytes, and most clusters have no policy that asks for it
+    import re2  # imported late, because it takes megabytes and few clusters have policies that use it
 
     options = re2.Options()
     options.log_errors = False
@@ -65,7 +65,7 @@ def _find_all(frame: Frame, text: str, pattern: str, limit: int = -1) -> list[st
         return found
     for match in compiled(pattern).finditer(text):
         if match.start() == match.end() == end:
-            continue  # Go finds no empty text where the last find ended
+            continue  # Go finds no empty match at the end of the previous one
         end = match.end()
         found.append(match[0])
         if len(found) == limit:

@@ -1,4 +1,4 @@
-"""The functions of the CEL specification itself: sizes, conversions, strings, times."""
+"""The functions of the CEL specification: sizes, conversions, strings, times."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ for _name, _kind in (
 
 
 def double_text(value: float) -> str:
-    """Return a double as Go's ``strconv.FormatFloat(value, 'g', -1, 64)`` writes it."""
+    """Format a double like Go's ``strconv.FormatFloat(value, 'g', -1, 64)``."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
@@ -82,7 +82,7 @@ def double_text(value: float) -> str:
 
 
 def _power(shortest: str) -> int:
-    """Return the power of ten of the first digit."""
+    """Return the first digit's power of ten."""
     return Decimal(shortest).adjusted() if Decimal(shortest) else 0
 
 

@@ -1,4 +1,4 @@
-"""cel-go's strings extension, version 2 (without ``reverse``, which came later); positions count characters."""
+"""cel-go's strings extension, version 2 (without the newer ``reverse``); positions count characters."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _QUOTED: Final = str.maketrans(
     {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v", "\\": "\\\\", '"': '\\"'}
 )
 MAX_MADE: Final = 4 << 20
-"""Characters of a text that a function makes: more than any request could hold."""
+"""Longest text that a function creates, in characters; exceeds any request."""
 
 
 def _out_of_range(position: int) -> CelError:
@@ -158,8 +158,8 @@ def _quote(frame: Frame, text: str) -> str:
 
 @_member("format", str, list)
 def _format(frame: Frame, text: str, arguments: list[Value]) -> str:
-    frame.charge(cost.traversal(len(text)) + cost.deep(arguments) // 100)  # cel-go counts the text alone
-    frame.toil(10 * cost.nodes(arguments))  # writing takes longer than looking
+    frame.charge(cost.traversal(len(text)) + cost.deep(arguments) // 100)  # cel-go only counts the text
+    frame.toil(10 * cost.nodes(arguments))  # formatting takes longer than visiting
     made = formatting.render(text, arguments)
     if len(made) > MAX_MADE:
         raise CelError("the text that format() makes is too long")

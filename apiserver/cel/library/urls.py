@@ -1,4 +1,4 @@
-"""URLs, read as Go's ``net/url`` reads them."""
+"""URLs, parsed like Go's ``net/url``."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ class Url(Opaque):
     query: str = ""
 
     def equals(self, other: Opaque) -> bool:
-        """Compare what was written."""
+        """Compare the texts."""
         return isinstance(other, Url) and self.text == other.text
 
 
 def parse_request_uri(text: str) -> Url:
-    """Return the parts of an absolute URL or path.
+    """Parse an absolute URL or path.
 
     Raises:
-        CelError: it is none; the text is that of Go's ``url.ParseRequestURI``.
+        CelError: it is invalid, with the text of Go's ``url.ParseRequestURI``.
     """
     try:
         return _parse(text, request=True)

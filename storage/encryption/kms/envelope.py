@@ -1,4 +1,4 @@
-"""Values under a seed that the service keeps: which seed writes, which values are stale, and what must be fetched to read."""
+"""Envelope encryption: which seed encrypts, which values are stale, and which seeds to fetch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from storage.port import Unavailable
 logger = logging.getLogger(__name__)
 
 WRITE_SECONDS: Final = 180.0
-"""Seconds for which a seed writes on while the service does not answer; so a key that was replaced there is out of use in three minutes."""
+"""Time for which a seed stays in use while the service does not answer; so a replaced key is unused after three minutes."""
 _VERSIONS: Final = ("v2", "v2beta1")
 _SEED_BYTES: Final = 32
 _INFO_BYTES: Final = 32
@@ -34,19 +34,19 @@ _MAX_KNOWN: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """The seed that writes."""
+    """The seed that encrypts."""
 
     source: Source
     seed: bytes
     until: float
-    """Not later than this, on the clock of the envelope."""
+    """Until this time on the envelope's clock."""
 
 
 class Envelope:
-    """A provider (see ``ciphers``) whose keys must be fetched before it can read: ``fetch``."""
+    """A provider (see ``ciphers``) that must ``fetch`` its keys before it decrypts."""
 
     def __init__(self, name: str, service: Service, clock: Callable[[], float] = time.monotonic) -> None:
-        """Begin without a seed; ``look`` gets one."""
+        """Start without a seed; ``look`` gets one."""
         self.name = name
         self.prefix = b"k8s:enc:kms:v2:" + name.encode() + b":"
         self.service = service
@@ -56,11 +56,11 @@ class Envelope:
 
     @property
     def is_well(self) -> bool:
-        """True if values can be written."""
+        """True if values can be encrypted."""
         return self._writing is not None and self._clock() < self._writing.until
 
     async def run(self, well_seconds: float, ill_seconds: float) -> None:
-        """Keep the seed in step with the service until cancelled: ask it so long after it was well, and after it was not."""
+        """Check the service until cancelled, at an interval after a success and another after a failure."""
         try:
             while True:
                 try:
@@ -74,12 +74,12 @@ class Envelope:
             self.service.close()
 
     async def look(self) -> None:
-        """Ask the service how it is; where it has another key than before, take a new seed.
+        """Check the service; if its key changed, use a new seed.
 
         Raises:
-            Unavailable, ValueError: it is not well; the seed that there is goes on for a while.
+            Unavailable, ValueError: it is not well; the current seed stays in use for a while.
         """
-        until = self._clock() + WRITE_SECONDS  # from before the question
+        until = self._clock() + WRITE_SECONDS  # from before the call
         status = await self.service.status()
         if status.healthz != "ok":
             raise ValueError(f"it says that it is {status.healthz[:256]!r}")
@@ -98,11 +98,11 @@ class Envelope:
         logger.info("A key management service has another key; writing with a new seed", extra={"provider": self.name})
 
     async def fetch(self, data: bytes) -> None:
-        """Make ready to read what follows the prefix.
+        """Fetch the seed that decrypts the part after the prefix.
 
         Raises:
-            Undecryptable: the service says that it cannot decrypt the key.
-            Unavailable: the service says nothing.
+            Undecryptable: the service cannot decrypt the seed.
+            Unavailable: the service does not answer.
         """
         source = _parsed(data)[0]
         if source not in self._known:
@@ -112,7 +112,7 @@ class Envelope:
         """See ``Provider``.
 
         Raises:
-            Unavailable: there is no seed that may write.
+            Unavailable: no seed may encrypt.
         """
         writing = self._writing
         if writing is None or self._clock() >= writing.until:

@@ -1,4 +1,4 @@
-"""The service: a gRPC server on a Unix socket, usually a plug-in beside us that speaks to the real one."""
+"""The service: a gRPC server on a Unix socket, usually a local plug-in for the real one."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ _OUTAGES: Final = (UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED)
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A key as it is stored: encrypted by the service."""
+    """A stored key, encrypted by the service."""
 
     key_id: str
-    """The service's own name of the key with which it did so."""
+    """The service's name of its own key."""
     ciphertext: bytes
     annotations: tuple[tuple[str, bytes], ...] = ()
     kind: int = 1
     """0: the key of a value; 1: the seed of such keys."""
 
     def check(self) -> None:
-        """Raise if Kubernetes would not take it.
+        """Check the limits of Kubernetes.
 
         Raises:
-            ValueError: which part is wrong.
+            ValueError: the wrong part.
         """
         if not 0 < len(self.key_id.encode()) <= _MAX_KEY_ID_BYTES:
             raise ValueError(f"the key's name has {len(self.key_id)} characters, want 1 to {_MAX_KEY_ID_BYTES}")
@@ -53,7 +53,7 @@ class Source:
 
 @dataclass(slots=True, eq=False)
 class Service:
-    """Calls of one service; connects when it must."""
+    """Calls one service; connects on demand."""
 
     socket: str
     """Path; an abstract one begins with a zero byte."""
@@ -62,19 +62,19 @@ class Service:
     _connecting: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def status(self) -> rpc.StatusResponse:
-        """Return how it is, and the name of the key with which it encrypts.
+        """Return the status, and the name of the current key.
 
         Raises:
-            Unavailable: it does not say.
+            Unavailable: it does not answer.
         """
         return rpc.StatusResponse.FromString(await self._call("Status", b""))
 
     async def encrypt(self, plain: bytes) -> Source:
-        """Return ``plain`` encrypted.
+        """Encrypt ``plain``.
 
         Raises:
-            Unavailable: it cannot.
-            ValueError: what it returns is of no use.
+            Unavailable: it does not answer.
+            ValueError: its answer is invalid.
         """
         request = rpc.EncryptRequest(plaintext=plain, uid=str(uuid.uuid4()))
         response = rpc.EncryptResponse.FromString(await self._call("Encrypt", request.SerializeToString()))
@@ -83,11 +83,11 @@ class Service:
         return source
 
     async def decrypt(self, source: Source) -> bytes:
-        """Return what was encrypted.
+        """Decrypt a key.
 
         Raises:
-            Undecryptable: the service says that it cannot.
-            Unavailable: it says nothing.
+            Undecryptable: the service cannot decrypt it.
+            Unavailable: it does not answer.
         """
         request = rpc.DecryptRequest(
             ciphertext=source.ciphertext, uid=str(uuid.uuid4()), key_id=source.key_id, annotations=dict(source.annotations)

@@ -1,6 +1,6 @@
 """Regenerate ``kms_pb2.py``: ``python -m storage.encryption.kms.rpc.regenerate`` (needs Go for the module cache, and grpcio-tools).
 
-Kubernetes publishes both protocols in Go modules (Apache-2.0). The enumeration becomes the number that it is on the wire.
+Kubernetes publishes both protocols in Go modules (Apache-2.0). The enumeration becomes its number on the wire.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SOURCES = {
 
 
 def main() -> None:
-    """Write the stubs beside this file."""
+    """Write the stubs into this directory."""
     parts = ['syntax = "proto3";\npackage kubevirt.kms;\n']
     for module, (path, names) in SOURCES.items():
         source = (stubs.published(module, VERSION) / path).read_text()
