@@ -1,4 +1,4 @@
-"""Wall time as a port. Waiting uses the event loop's time instead, which tests replace."""
+"""Wall time as a port. Delays use the event loop's time, which tests replace."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class Clock(Protocol):
     """A clock."""
 
     def now(self) -> datetime:
-        """Return the moment, in UTC."""
+        """Return the current time in UTC."""
         ...
 
 
@@ -18,5 +18,5 @@ class SystemClock:
     """The machine's clock."""
 
     def now(self) -> datetime:
-        """Return the moment, in UTC."""
+        """Return the current time in UTC."""
         return datetime.now(UTC)

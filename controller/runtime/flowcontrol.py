@@ -1,4 +1,4 @@
-"""Token buckets: how often something may happen, in bursts and in the long run (client-go's ``flowcontrol.RateLimiter``). Pure."""
+"""Token buckets: limits of rates and bursts (client-go's ``flowcontrol.RateLimiter``). Pure."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import math
 
 
 class TokenBucket:
-    """``burst`` tokens at first, ``per_second`` more from then on, never more than ``burst``.
+    """A bucket with initially ``burst`` tokens, which gains ``per_second`` up to ``burst``.
 
-    What costs tokens is either asked about before (:meth:`delay`, then :meth:`spend`) or charged afterwards, when its price is known: then
-    the bucket is in debt, of at most ``debt`` tokens. ``now`` is in seconds of any clock; one that goes backwards fills nothing.
+    Costs are either checked before (:meth:`delay`, then :meth:`spend`), or charged afterwards when they are known. Then the bucket goes
+    into debt, of at most ``debt`` tokens. ``now`` is in seconds of any clock; a clock that goes backwards adds nothing.
     """
 
     __slots__ = ("_at", "_burst", "_debt", "_per_second", "_tokens")
@@ -22,15 +22,15 @@ class TokenBucket:
         self._at = now
 
     def delay(self, now: float, tokens: float = 1.0) -> float:
-        """Return the seconds until there are so many tokens; 0 when there are."""
+        """Return the seconds until this many tokens are available; 0 if they are."""
         return max(0.0, (tokens - self._filled(now)) / self._per_second)
 
     def spend(self, now: float, tokens: float = 1.0) -> None:
-        """Take tokens, whether they are there or not."""
+        """Take tokens, even if they are not available."""
         self._tokens = max(self._filled(now) - tokens, -self._debt)
 
     def try_accept(self, now: float, tokens: float = 1.0) -> bool:
-        """Take tokens if they are there; return whether they were."""
+        """Take tokens if available, and return whether they were."""
         if self._filled(now) < tokens:
             return False
         self.spend(now, tokens)

@@ -1,12 +1,12 @@
-"""One of several processes acts: a Lease of coordination.k8s.io, as client-go's leaderelection uses it.
+"""Leader election with a Lease of coordination.k8s.io, like client-go's leaderelection.
 
-A candidate takes the lease when nobody holds it or when it has seen no renewal for the holder's ``leaseDurationSeconds``, measured on
-its own clock from when it saw the lease change (clocks of two nodes are never compared). The leader renews every
-``retry_seconds``; what it leads is cancelled ``renew_deadline_seconds`` after the start of the last renewal that succeeded, which is
-before anybody else may take over, by ``lease_duration_seconds - renew_deadline_seconds``.
+A candidate takes the lease if it has no holder, or if it saw no renewal for the holder's ``leaseDurationSeconds``. It measures this on its
+own clock since it saw the lease change, and never compares clocks of two nodes. The leader renews every ``retry_seconds``. Its work is
+cancelled ``renew_deadline_seconds`` after the start of the last successful renewal. That is ``lease_duration_seconds -
+renew_deadline_seconds`` before another process can take over.
 
-What this cannot promise (nothing can, without a fence in every store): a process that was frozen in the middle of a request may send it
-later. So nothing that must happen once relies on it: pods have names that only one can have, and writes carry a resourceVersion.
+This cannot guarantee exclusion, which would need a fence in every store: a process frozen during a request may send it later. So code that
+must act once does not rely on it: pods have unique names, and writes have a resourceVersion.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ logger = logging.getLogger(__name__)
 
 
 class LeadershipLost(Exception):
-    """The lease could not be renewed in time, or is another's: end the process."""
+    """The lease was not renewed in time, or has another holder; the process must end."""
 
 
 class Leases(Protocol):
-    """The part of :class:`apiserver.client.rest.Client` that is used here."""
+    """The methods of :class:`apiserver.client.rest.Client` used here."""
 
     async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object: ...  # noqa: D102 - as in Client
     async def create(self, resource: Resource, obj: Object, namespace: str | None = None) -> Object: ...  # noqa: D102 - as in Client
@@ -42,12 +42,12 @@ class Leases(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The lease, who we are, and client-go's default times."""
+    """The lease, our identity, and client-go's default times."""
 
     namespace: str
     name: str
     identity: str
-    """Unique to this run of the process: a restarted one waits out its own lease."""
+    """Unique per run of the process: a restarted one waits until its own lease expires."""
     lease_duration_seconds: int = 15
     renew_deadline_seconds: float = 10.0
     retry_seconds: float = 2.0
@@ -70,9 +70,9 @@ class LeaderElector:
         self.is_leader = False
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
-        """Wait until elected, then run ``lead`` as long as the lease is ours.
+        """Wait until elected, then run ``lead`` while we hold the lease.
 
-        On cancellation ``lead`` is stopped first and the lease given back afterwards, so that the next one need not wait.
+        On cancellation, ``lead`` is stopped first, and then the lease is released, so that the next leader need not wait.
 
         Raises:
             LeadershipLost: after ``lead`` was stopped.
@@ -92,7 +92,7 @@ class LeaderElector:
             if self.is_leader:
                 self.is_leader = False
                 await self._release()
-        if losses:  # raised here, because Pythons before 3.11.4 wrap what is raised within `except*` into a group
+        if losses:  # raised here, because Python before 3.11.4 wraps exceptions raised in `except*` into a group
             raise losses[0]
 
     async def _acquire(self) -> None:
@@ -120,7 +120,7 @@ class LeaderElector:
                     raise LeadershipLost(f"lease {self._settings.name} could not be renewed in time") from error
 
     async def _try(self) -> bool:
-        """Take or renew the lease; whether it is ours now."""
+        """Take or renew the lease; return whether we hold it."""
         began = asyncio.get_running_loop().time()
         settings = self._settings
         try:
@@ -158,7 +158,7 @@ class LeaderElector:
         }
 
     async def _release(self) -> None:
-        """Give the lease back; failing that, it runs out."""
+        """Release the lease; if that fails, it expires."""
         with suppress(errors.StatusError, TransportError, TimeoutError):
             async with asyncio.timeout(self._settings.retry_seconds):
                 lease = await self._leases.get(LEASES, self._settings.name, self._settings.namespace)

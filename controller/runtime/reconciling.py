@@ -1,8 +1,8 @@
-"""The reconcile loop: names in, calls of a reconciler out, again until it succeeds.
+"""The reconcile loop: calls a reconciler for each key until it succeeds.
 
-A reconciler is level-based: it is told which object to reconcile, never what happened to it, and brings the world closer to what the
-object asks for. It is called again after any error, with growing pauses; after ``Conflict`` (what it read is no longer current) soon and
-silently; after :class:`Terminal` only when the object changes. It never runs twice at once for one object.
+A reconciler is level-based: it gets the object's key, not the event, and moves the actual state towards the object's. After an error it is
+called again with growing pauses; after ``Conflict`` (it read outdated data) soon and without a log message; after :class:`Terminal` only
+when the object changes. It never runs twice at once for one object.
 """
 
 from __future__ import annotations
@@ -23,55 +23,55 @@ from controller.runtime.workqueue import WorkQueue
 logger = logging.getLogger(__name__)
 
 RECONCILE_SECONDS: Final = 120.0
-"""One pass that takes longer hangs on something: it is cancelled and tried again, so that it does not hold a worker for ever."""
+"""A longer pass hangs. It is cancelled and retried, so that it does not occupy a worker forever."""
 TURN_SECONDS: Final = 0.05
-"""For passes that wait for nobody, one after the other, before others have a turn of the event loop, in which a lease is renewed, too."""
+"""How long consecutive passes that never wait may run before other tasks get a turn of the event loop, including renewal of the lease."""
 MAX_MESSAGE: Final = 1000
 
 Outcome: TypeAlias = Literal["success", "requeue_after", "conflict", "error", "terminal"]
-"""Of a pass; ``success``, ``requeue_after`` and ``error`` are controller-runtime's words, to which the other two are errors."""
+"""Outcome of a pass; ``success``, ``requeue_after`` and ``error`` are controller-runtime's, in which the other two are errors."""
 
 
 Request: TypeAlias = NamespacedName
-"""The object to reconcile; it may be gone."""
+"""Key of the object to reconcile, which may be gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """It went well; reconcile again after ``requeue_after`` seconds even if nothing changes."""
+    """Success; reconcile again after ``requeue_after`` seconds even without changes."""
 
     requeue_after: float | None = None
 
 
 class Terminal(Exception):
-    """Trying again cannot help before the object changes; the message is for operators."""
+    """Retrying is useless before the object changes; the message is for operators."""
 
 
 class InvalidObject(Exception):
-    """An object that a decision needs is not what its kind says; the message says what is wrong. Another look may find it mended."""
+    """An object needed for a decision violates its kind's schema; the message says how. It may be fixed later."""
 
 
 class Reconciler(Protocol):
-    """One decision, kept for every object of a kind."""
+    """Reconciles the objects of a kind."""
 
     async def reconcile(self, request: Request) -> Result:
-        """Bring the world closer to what the object asks for."""
+        """Move the actual state towards the object's."""
         ...
 
 
 class Observer(Protocol):
-    """A listener to the outcomes of passes: metrics."""
+    """Gets the outcomes of passes, for metrics."""
 
     def reconciled(self, name: str, outcome: Outcome, seconds: float) -> None:
-        """A pass of the loop ``name`` ended."""
+        """Record that a pass of the loop ``name`` ended."""
         ...
 
 
 class Controller:
-    """A queue of requests and the workers that feed them to a reconciler.
+    """A queue of requests with workers that call a reconciler.
 
-    ``workers`` passes run at a time. With None every object has a worker of its own: for reconcilers that wait for answers of others (a
-    launcher in a guest's pod), so that no number of objects whose answers do not come keeps another object waiting.
+    At most ``workers`` passes run at a time. With None, each object has its own worker: for reconcilers that wait for others' answers (of a
+    launcher in a guest's pod), so that missing answers delay no other object.
     """
 
     def __init__(
@@ -91,18 +91,18 @@ class Controller:
         self._turn = Turn(turn_seconds)
 
     def enqueue(self, request: Request) -> None:
-        """Have an object reconciled."""
+        """Enqueue an object."""
         self.queue.add(request)
 
     async def run(self, ready: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Work until cancelled; ``ready`` is awaited first (informers that have to be in sync)."""
+        """Run until cancelled; awaits ``ready`` first (for informers to sync)."""
         if ready is not None:
             await ready()
         async with asyncio.TaskGroup() as tasks:
             if self._workers is None:
                 while True:
                     tasks.create_task(self._process(await self.queue.get()))
-                    await asyncio.sleep(0)  # they would all begin in one turn of the event loop
+                    await asyncio.sleep(0)  # otherwise they would all begin in one turn of the event loop
             for _ in range(self._workers):
                 tasks.create_task(self._work())
 
@@ -136,7 +136,7 @@ class Controller:
             return "terminal"
         except Exception as error:
             known = isinstance(error, errors.StatusError | TransportError | TimeoutError | InvalidObject)
-            # Where it came from is told once: an object that fails and fails must not fill the log.
+            # Only the first failure logs a traceback, because an object may fail repeatedly.
             trace = None if known or self.queue.failures(request) else error
             logger.warning("reconcile failed", extra={**context, "error": _message_of(error)}, exc_info=trace)
             self.queue.add_rate_limited(request)
@@ -149,5 +149,5 @@ class Controller:
 
 
 def _message_of(error: Exception) -> str:
-    """Return what an error says, as one line that fits into a log whatever was put into it."""
+    """Return an error's text as one line of limited length."""
     return one_line(str(error) or repr(error), MAX_MESSAGE)

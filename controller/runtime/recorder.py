@@ -1,9 +1,9 @@
-"""Events of objects: what happened, for people (``kubectl describe``).
+"""Records Events of objects for users (``kubectl describe``).
 
-As client-go's correlator does: the same event again raises ``count`` of the first; more than ten events of one object that differ in their
-words alone within ten minutes become one that says so; an object that has had a burst of 25 gets one more every five minutes. Events
-are best effort: they wait in a bounded queue, and no failure to write one is anybody's failure. What is too much of one object is dropped
-before that queue, so that an object which never stops talking takes nobody else's place in it.
+Like client-go's correlator: a repeated event increases ``count`` of the first; more than ten events of an object within ten minutes that
+differ only in their messages are combined into one; after a burst of 25, an object gets one more every five minutes. Events are best
+effort: they wait in a limited queue, and failures to write them are only logged. Excess events of an object are dropped before the queue,
+so that it takes no other object's place.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ V = TypeVar("V")
 MAX_WAITING: Final = 1000
 MAX_REMEMBERED: Final = 4096
 MAX_MESSAGE: Final = 1024
-"""Characters; kube-apiserver refuses longer ones."""
+"""Characters, kube-apiserver's limit."""
 SIMILAR: Final = 10
 SIMILAR_SECONDS: Final = 600.0
 BURST: Final = 25.0
@@ -44,7 +44,7 @@ TRIES: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """One thing that happened to one object."""
+    """An event of an object."""
 
     reference: str
     """The object as canonical text, without its resourceVersion."""
@@ -62,7 +62,7 @@ class CreateEvent:
 
 @dataclass(frozen=True, slots=True)
 class PatchEvent:
-    """Raise the count of an Event that was written."""
+    """Increase the count of a written Event."""
 
     name: str
     count: int
@@ -70,7 +70,7 @@ class PatchEvent:
 
 
 class _Group(NamedTuple):
-    """Occurrences that differ in their messages alone."""
+    """Occurrences that differ only in their messages."""
 
     reference: str
     type: EventType
@@ -85,14 +85,14 @@ class _Similar:
 
 @dataclass(slots=True)
 class Written:
-    """An Event that is on the server."""
+    """An Event on the server."""
 
     name: str
     count: int
 
 
 class Correlator:
-    """Decides what becomes of an occurrence. Pure but for its memory, which is bounded."""
+    """Decides how to write an occurrence. Pure except for its limited memory."""
 
     def __init__(self) -> None:
         self._similar: OrderedDict[_Group, _Similar] = OrderedDict()
@@ -100,13 +100,13 @@ class Correlator:
         self._written: OrderedDict[Occurrence, Written] = OrderedDict()
 
     def admits(self, reference: str, now: float) -> bool:
-        """Return whether one more event of this object may be written: it has not had too many."""
+        """Return whether another event of this object is within its rate limit."""
         bucket = self._buckets.setdefault(reference, TokenBucket(BURST, REFILL_PER_SECOND, now))
         _bound(self._buckets, reference)
         return bucket.try_accept(now)
 
     def decide(self, occurrence: Occurrence, now: float) -> tuple[Occurrence, CreateEvent | PatchEvent]:
-        """Return what to write of an occurrence that was admitted, and under which key to report it as :meth:`written`."""
+        """Return what to write for an admitted occurrence, and the key for :meth:`written`."""
         key = self._aggregated(occurrence, now)
         written = self._written.get(key)
         if written is None:
@@ -114,7 +114,7 @@ class Correlator:
         return key, PatchEvent(written.name, written.count + 1, key.message)
 
     def written(self, key: Occurrence, name: str, count: int) -> None:
-        """Remember what stands on the server."""
+        """Record an Event on the server."""
         self._written[key] = Written(name, count)
         _bound(self._written, key)
 
@@ -127,7 +127,7 @@ class Correlator:
         if len(similar.messages) < SIMILAR or occurrence.message in similar.messages:
             similar.messages.add(occurrence.message)
             return occurrence
-        # The words of the newest are left out of the key, so that all further ones count up one Event.
+        # The key omits the newest message, so that all further ones count up one Event.
         return Occurrence(
             occurrence.reference, occurrence.type, occurrence.reason, f"(combined from similar events): {min(similar.messages)}"
         )
@@ -148,7 +148,7 @@ class _Waiting:
 
 
 class Recorder:
-    """Takes events at once and writes them when it can; ``component`` is what ``kubectl describe`` shows as their source."""
+    """Queues events without waiting and writes them later; ``component`` is their source in ``kubectl describe``."""
 
     def __init__(self, client: Client, component: str, clock: Clock, *, host: str = "") -> None:
         self._client = client
@@ -159,7 +159,7 @@ class Recorder:
         self._waiting: asyncio.Queue[_Waiting] = asyncio.Queue(MAX_WAITING)
 
     def event(self, obj: Object, resource: Resource, type_: EventType, reason: str, message: str) -> None:
-        """Say that something happened to ``obj``: ``reason`` in CamelCase for programs, ``message`` for people. Never fails or waits."""
+        """Record an event of ``obj``: ``reason`` in CamelCase for programs, ``message`` for users. Never fails or waits."""
         reference = object_reference(obj, resource)
         identity = "/".join(str(reference[part]) for part in ("apiVersion", "kind", "namespace", "name", "uid"))
         occurrence, now = Occurrence(identity, type_, reason, message[:MAX_MESSAGE]), self._clock.now()
@@ -171,12 +171,12 @@ class Recorder:
             logger.debug("event dropped", extra={"reason": reason, "object": identity})
 
     async def run(self) -> None:
-        """Write until cancelled."""
+        """Write events until cancelled."""
         while True:
             waiting = await self._waiting.get()
             try:
                 await self._write(waiting)
-            except Exception:  # one event: what stands in an object must not end the telling of the others, and the process with it
+            except Exception:  # an unexpected error of one event must not end the process or lose the others
                 logger.exception("event lost", extra={"reason": waiting.occurrence.reason, "object": waiting.occurrence.reference})
 
     async def _write(self, waiting: _Waiting) -> None:
@@ -186,7 +186,7 @@ class Recorder:
                     await self._send(waiting)
             except (TransportError, TimeoutError, errors.ServiceUnavailable, errors.InternalError, errors.TooManyRequests):
                 await asyncio.sleep(2**tried)
-            except errors.StatusError as error:  # refused: the namespace is going away, say
+            except errors.StatusError as error:  # refused, for example because the namespace is being deleted
                 logger.debug("event refused", extra={"reason": waiting.occurrence.reason, "error": str(error)})
                 return
             else:
@@ -201,7 +201,7 @@ class Recorder:
             patch = {"count": decision.count, "lastTimestamp": now, "message": decision.message}
             try:
                 await self._client.patch(EVENTS, decision.name, patch, namespace)
-            except errors.NotFound:  # events live for an hour
+            except errors.NotFound:  # events are deleted after an hour
                 decision = CreateEvent(decision.message)
             else:
                 self._correlator.written(key, decision.name, decision.count)
@@ -211,7 +211,7 @@ class Recorder:
 
     def _object(self, waiting: _Waiting, message: str, namespace: str) -> Object:
         now = times.to_rfc3339(waiting.at)
-        # client-go's form, unique by its time; the same after a lost answer, so that a repeated create makes no second Event.
+        # client-go's form, unique by time, and unchanged for a retry, so that a repeated create makes no second Event.
         name = f"{waiting.reference['name']}.{int(waiting.at.timestamp() * 1_000_000):x}{waiting.sequence % 256:02x}"
         return {
             "apiVersion": "v1",

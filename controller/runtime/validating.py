@@ -1,4 +1,4 @@
-"""The border between what the API says and a reconciler: only objects of sound structure get through."""
+"""Validates objects of the API before a reconciler gets them."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from controller.runtime.reconciling import Reconciler, Request, Result, Terminal
 INVALID_OBJECT: Final = "InvalidObject"
 """Reason of the Event."""
 MAX_MESSAGE: Final = 1000
-"""Characters: what is wrong is told, never the whole of what stands there."""
+"""Characters. It describes the problem, without the whole object."""
 
 
 class Objects(Protocol):
     """An informer."""
 
     def get(self, namespace: str, name: str) -> Object | None:
-        """Return one object."""
+        """Return one object, or None."""
         ...
 
 
 class Events(Protocol):
-    """Says what happened, for people."""
+    """Records events for users."""
 
     def event(self, obj: Object, resource: Resource, type_: Literal["Normal", "Warning"], reason: str, message: str) -> None:
-        """Say it."""
+        """Record an event."""
         ...
 
 
 Validate = Callable[[Object], Sequence[str]]
-"""Returns what is wrong with an object, in sentences; nothing when it is sound."""
+"""Returns sentences that say what is wrong with an object; empty if it is valid."""
 
 
 class Validated:
-    """A reconciler whose objects are validated first: of one that is not sound an Event tells, and nothing is done until it changes.
+    """A reconciler that skips invalid objects: it records an Event, and waits until the object changes.
 
-    No object can raise anything unforeseen in the reconciler by its types, and the loop and all other objects go on.
+    So a wrong type in an object cannot raise unexpected errors in the reconciler, and all other objects continue.
     """
 
     def __init__(self, reconciler: Reconciler, objects: Objects, events: Events, resource: Resource, validate: Validate) -> None:
@@ -50,10 +50,10 @@ class Validated:
         self._validate = validate
 
     async def reconcile(self, request: Request) -> Result:
-        """Have the object reconciled if it is sound.
+        """Reconcile the object if it is valid.
 
         Raises:
-            Terminal: what is wrong with it.
+            Terminal: it is invalid.
         """
         obj = self._objects.get(request.namespace, request.name)
         if obj is not None and (faults := self._validate(obj)):

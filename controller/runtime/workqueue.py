@@ -1,15 +1,15 @@
 """A fair, stingy work queue.
 
-The promises, in client-go's words and order:
+Its rules, in client-go's words and order:
 
 * fair: items are handed out in the order in which they were first added;
 * stingy: an item is never handed to two workers at once, and an item added several times before it is taken is handed out once;
-* an item added while it is being worked on is handed out again afterwards, and only afterwards;
-* delayed: of several delays of one item the shortest counts; an item that is added without delay meanwhile keeps its delayed turn;
-* rate-limited: each failure of an item doubles its next delay; :meth:`WorkQueue.forget` ends that;
-* closing wakes every waiting worker, and nothing is handed out after it.
+* an item added while it is processed is handed out again, but only afterwards;
+* delayed: of several delays of an item the shortest counts; an item added without delay meanwhile keeps its delayed turn;
+* rate-limited: each failure of an item doubles its next delay; :meth:`WorkQueue.forget` resets it;
+* closing wakes all waiting workers, and then nothing is handed out.
 
-``tests/unit/controller/runtime/test_workqueue.py`` states them as a Hypothesis state machine; change the two together.
+``tests/unit/controller/runtime/test_workqueue.py`` states them as a Hypothesis state machine; change both together.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ T = TypeVar("T", bound=Hashable)
 
 FIRST_RETRY_SECONDS: Final = 0.05
 LONGEST_RETRY_SECONDS: Final = 60.0
-"""A cause that went away (an API server that is back) is noticed within a minute; client-go's 1000 s are too long for a person."""
+"""A resolved cause (an API server that is back) is noticed within a minute; client-go's 1000 s are too long for users."""
 
 
 class Closed(Exception):
@@ -34,7 +34,7 @@ class Closed(Exception):
 
 
 class WorkQueue(Generic[T]):
-    """For one event loop; items are keys, such as a NamespacedName."""
+    """A queue for one event loop; items are keys, such as a NamespacedName."""
 
     def __init__(self, *, first_retry_seconds: float = FIRST_RETRY_SECONDS, longest_retry_seconds: float = LONGEST_RETRY_SECONDS) -> None:
         self._waiting: OrderedDict[T, None] = OrderedDict()
@@ -48,11 +48,11 @@ class WorkQueue(Generic[T]):
         self._closed = False
 
     def __len__(self) -> int:
-        """Return how many items could be taken now."""
+        """Return how many items are ready."""
         return len(self._waiting)
 
     def add(self, item: T) -> None:
-        """Hand ``item`` out when its turn comes."""
+        """Add ``item`` to the queue."""
         if self._closed:
             return
         if item in self._processing:
@@ -62,7 +62,7 @@ class WorkQueue(Generic[T]):
             self._wake()
 
     def add_after(self, item: T, seconds: float) -> None:
-        """Add ``item`` after this long, unless it is due earlier anyway."""
+        """Add ``item`` after a delay, unless it is due earlier."""
         if self._closed:
             return
         if seconds <= 0:
@@ -82,15 +82,15 @@ class WorkQueue(Generic[T]):
         self.add_after(item, pause_seconds(failures, self._first_retry, self._longest_retry))
 
     def forget(self, item: T) -> None:
-        """It worked: the next failure is the first."""
+        """Reset the failures of ``item`` after a success."""
         self._failures.pop(item, None)
 
     def failures(self, item: T) -> int:
-        """Return how often in a row :meth:`add_rate_limited` was called for it."""
+        """Return the consecutive calls of :meth:`add_rate_limited` for ``item``."""
         return self._failures.get(item, 0)
 
     async def get(self) -> T:
-        """Take the next item; whoever takes it calls :meth:`done`. Raises Closed."""
+        """Take the next item; call :meth:`done` afterwards. Raises Closed."""
         while True:
             if self._closed:
                 raise Closed
@@ -104,21 +104,21 @@ class WorkQueue(Generic[T]):
                 await getter
             except asyncio.CancelledError:
                 if getter.done() and not getter.cancelled():
-                    self._wake()  # woken and cancelled at once: the item is another worker's
+                    self._wake()  # woken and cancelled at once: wake another worker for the item
                 else:
-                    with suppress(ValueError):  # passed over by a wake-up already
+                    with suppress(ValueError):  # already removed by a wake-up
                         self._getters.remove(getter)
                 raise
 
     def done(self, item: T) -> None:
-        """The work on ``item`` ended, well or not."""
+        """Finish the work on ``item``, successful or not."""
         self._processing.discard(item)
         if item in self._dirty:
             del self._dirty[item]
             self.add(item)
 
     def close(self) -> None:
-        """Hand out nothing more and wake who waits."""
+        """Hand out no more items, and wake waiting workers."""
         self._closed = True
         for handle in self._delayed.values():
             handle.cancel()

@@ -1,9 +1,9 @@
-"""Servers of processes that are no API server, and what their loops count. virt-controller and virt-handler have them.
+"""Servers of virt-controller and virt-handler, and metrics of their loops.
 
-``listening`` is to be read first: it runs an aiohttp application for few clients, and bounds their connections. On it stand
-``health`` (``/livez`` and ``/readyz`` by HTTP, for the kubelet), ``metrics`` (``/metrics`` over TLS, for whoever may ``get`` that path)
-and ``evictions`` (the admission webhook that kube-apiserver asks about evictions; virt-controller's alone).
+Start with ``listening``: it runs an aiohttp application for few clients and limits their connections. It is used by ``health`` (``/livez``
+and ``/readyz`` over HTTP, for the kubelet), ``metrics`` (``/metrics`` over TLS, for users who may ``get`` that path) and ``evictions``
+(kube-apiserver's admission webhook for evictions, only in virt-controller).
 
-Each is an object with ``run()``, which serves until it is cancelled. What it serves is given to it: checks, a function that renders the
-metrics, one that admits. ``reconcile_metrics`` counts passes of loops in virt-controller and virt-handler alike.
+Each is an object with ``run()``, which serves until cancelled, and gets its content as arguments: checks, a function that renders metrics,
+one that admits. ``reconcile_metrics`` counts passes of both processes' loops.
 """

@@ -1,7 +1,7 @@
-"""The admission webhook of kube-apiserver that admits evictions: AdmissionReview, admission.k8s.io/v1, over TLS.
+"""kube-apiserver's admission webhook for evictions: AdmissionReview, admission.k8s.io/v1, over TLS.
 
-Who asks shows no certificate, but knows the last part of the path. Who does not know it is refused as everybody is whose question cannot be
-answered now: kube-apiserver may have another copy of its configuration, and ``kubectl drain`` asks again after a 429 alone.
+The client shows no certificate, but has a secret in the path. Requests with a wrong secret get 429, like those that cannot be answered now:
+kube-apiserver may have an old configuration, and ``kubectl drain`` retries only after a 429.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from controller.serving.metrics import certificate
 logger = logging.getLogger(__name__)
 
 MAX_BYTES: Final = 64 << 10
-"""Of a review: an Eviction is small, and managed fields are not in it."""
+"""Of a review: an Eviction is small, and has no managed fields."""
 UNKNOWN_BYTES: Final = 4 << 10
-"""Of a review from somebody without the secret, whose body is read only to be answered with its uid: an eviction's has less than 2 KiB."""
+"""Of a review without the secret, which is read only to answer with its uid. An eviction's has less than 2 KiB."""
 FORBIDDEN: Final = 403
 TOO_MANY_REQUESTS: Final = 429
 
@@ -35,46 +35,47 @@ class Limits:
     """Limits of the server."""
 
     connections: int = 512
-    """At once: kube-apiserver opens one for each eviction under way, and a node may have hundreds of guests."""
+    """Parallel connections: kube-apiserver opens one per running eviction, and a node may have hundreds of guests."""
     body_seconds: float = 5.0
     """For the body of a review to arrive."""
     answer_seconds: float = 9.0
-    """For its answer: less than kube-apiserver waits (``timeoutSeconds`` in the chart), which would show the path to whoever evicts."""
+    """For its answer: less than kube-apiserver's ``timeoutSeconds`` in the chart, because its timeout error would show the path to users.
+    """
 
 
 class Answer(Protocol):
-    """Answer to an AdmissionReview."""
+    """The answer to an AdmissionReview."""
 
     @property
     def allowed(self) -> bool:
-        """True if the pod may be evicted."""
+        """Whether the pod may be evicted."""
 
     @property
     def message(self) -> str:
-        """Of a refusal; allowed: a warning for who evicts, or empty."""
+        """Of a refusal; if allowed, a warning for the user, or empty."""
 
     @property
     def final(self) -> bool:
-        """True if who evicts is not to ask again."""
+        """Whether the client should not retry."""
 
 
 class Admission(Protocol):
     """Admission of evictions."""
 
     def __call__(self, namespace: str, name: str, *, dry_run: bool, peer: str) -> Awaitable[Answer]:
-        """Return whether this pod may be evicted; ``peer`` is the IP address of who asks."""
+        """Return whether this pod may be evicted; ``peer`` is the client's IP address."""
 
 
 class Authenticator(Protocol):
-    """Check of the secret in the path."""
+    """Checks the secret in the path."""
 
     def __call__(self, given: str) -> Awaitable[bool]:
-        """Return whether this one holds."""
+        """Return whether this secret is valid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """The answer that refuses an eviction for now: who evicts asks again."""
+    """An answer that refuses an eviction for now; the client retries."""
 
     message: str
     allowed: bool = False
@@ -93,10 +94,10 @@ class Review:
 
 
 def read(review: object) -> Review:
-    """Read a decoded AdmissionReview.
+    """Parse a decoded AdmissionReview.
 
     Raises:
-        ValueError: it is none of a pod's eviction.
+        ValueError: it is not a review of a pod's eviction.
     """
     request = _member(review, "request")
     of = _member(request, "resource")
@@ -109,18 +110,18 @@ def read(review: object) -> Review:
 
 
 def _is_dry(eviction: object) -> bool:
-    """``deleteOptions.dryRun`` of the Eviction itself, which kube-apiserver heeds likewise."""
+    """Return ``deleteOptions.dryRun`` of the Eviction, which kube-apiserver treats like that of the request."""
     return bool(_member(eviction, "deleteOptions").get("dryRun"))
 
 
 def _member(of: object, name: str) -> Mapping[str, Any]:
-    """Return a member that is an object; an empty one where it is not."""
+    """Return a member that is an object, or an empty object."""
     found = of.get(name) if isinstance(of, Mapping) else None
     return found if isinstance(found, Mapping) else {}
 
 
 def write(review: Review, answer: Answer) -> dict[str, Any]:
-    """Return the AdmissionReview that answers."""
+    """Return the AdmissionReview with the answer."""
     response: dict[str, Any] = {"uid": review.uid, "allowed": answer.allowed}
     if not answer.allowed:
         code, reason = (FORBIDDEN, "Forbidden") if answer.final else (TOO_MANY_REQUESTS, "TooManyRequests")
@@ -131,7 +132,7 @@ def write(review: Review, answer: Answer) -> dict[str, Any]:
 
 
 class EvictionServer:
-    """Serves reviews of evictions to whoever knows the secret of the path."""
+    """Serves reviews of evictions to clients with the secret in the path."""
 
     def __init__(
         self,
@@ -154,10 +155,10 @@ class EvictionServer:
         self._limits = limits
         self._connections = Connections(limits.connections)
         self.bound_port = 0
-        """The port in use, once it serves: ``port=0`` takes any."""
+        """The port in use while serving: ``port=0`` selects any."""
 
     async def run(self) -> None:
-        """Serve until cancelled, as soon as there is a certificate, and with the newest one for each connection."""
+        """Serve until cancelled, as soon as there is a certificate, with the newest one for each connection."""
         tls = await certificate(self._files)
         app = web.Application(client_max_size=MAX_BYTES)
         app.router.add_post(self._prefix + "{secret}", self._serve)
@@ -187,7 +188,7 @@ class EvictionServer:
                 return await self._authenticate(request.match_info["secret"])
         except TimeoutError:
             logger.warning("no answer in time about the secret of reviews of evictions")
-        except Exception:  # whatever it is: who cannot be known is a stranger
+        except Exception:  # after any error, the client counts as unauthenticated
             logger.exception("look up the secret of reviews of evictions")
         return False
 
@@ -199,6 +200,6 @@ class EvictionServer:
                         return await self._admit(review.namespace, review.name, dry_run=review.dry_run, peer=request.remote or "")
         except TimeoutError:
             logger.warning("no answer in time about an eviction", extra={"namespace": review.namespace, "pod": review.name})
-        except Exception:  # of an object that nobody expected: any other answer than 429 ends a drain
+        except Exception:  # after any error: only a 429 lets a drain continue
             logger.exception("answer an eviction", extra={"namespace": review.namespace, "pod": review.name})
         return Denied(evictions.not_known(review.name))

@@ -1,4 +1,4 @@
-"""``/livez`` and ``/readyz`` over plain HTTP, for the kubelet, which can show no certificate; they tell nothing else."""
+"""``/livez`` and ``/readyz`` over plain HTTP, for the kubelet, which has no certificate. They reveal nothing else."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Checks = Mapping[str, Callable[[], bool]]
 
 
 class Health:
-    """Alive is who answers; ready is whose checks all hold."""
+    """Serves health: live if it answers, ready if all checks pass."""
 
     def __init__(self, port: int, checks: Checks, *, host: str = "") -> None:
         self._host = host or None
         self._port = port
         self._checks = checks
         self.bound_port = 0
-        """The port in use, once it serves: ``port=0`` takes any."""
+        """The port in use while serving: ``port=0`` selects any."""
 
     async def run(self) -> None:
         """Serve until cancelled."""

@@ -1,8 +1,8 @@
-"""Listens with an aiohttp application for few clients: the kubelet, Prometheus, and whoever else finds the port.
+"""Listens with an aiohttp application for few clients, such as the kubelet and Prometheus.
 
-A newcomer gets in, because it may be the kubelet; if that makes too many, the oldest connection goes of the address that has most. Nobody
-is named here by a certificate, and aiohttp gives a request's head all the time it likes, so whoever held connections open without a word
-could otherwise hold all of them. Connections that the application says it is answering stay; where there are no others, the newcomer goes.
+A new connection is accepted, because it may be the kubelet's. If there are too many, the oldest connection of the address with the most is
+closed. Otherwise unauthenticated clients could hold all connections, because aiohttp does not limit the time for a request's head.
+Connections with a running answer stay; if there are no others, the new one is closed.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ MOST: Final = 64
 """Connections at once."""
 HANDSHAKE_SECONDS: Final = 10.0
 SHUTDOWN_SECONDS: Final = 1.0
-"""For answers under way at the end, and for the goodbye of a client that has to go, which would have half a minute for it otherwise."""
+"""For running answers at the end, and for clients to close their connections, instead of half a minute."""
 
 
 class Connections:
-    """Connections that a server has at once, and which of them may not be closed now."""
+    """The connections of a server, and which must not be closed now."""
 
     def __init__(self, most: int | None = None) -> None:
         """``most``: by default :data:`MOST`."""
@@ -34,13 +34,13 @@ class Connections:
 
     @contextmanager
     def answering(self, request: web.Request) -> Iterator[None]:
-        """Keep the connection of a request while the block runs: for those alone who have shown that they may ask."""
+        """Protect a request's connection while the block runs; only for authorized clients."""
         self._answered[request.protocol] += 1
         try:
             yield
         finally:
             self._answered[request.protocol] -= 1
-            self._answered += Counter()  # drops what is zero
+            self._answered += Counter()  # drops zeros
 
     def make_room(self, served: web.Server) -> bool:
         """Close connections until there is room for one more; return whether there is."""
@@ -63,7 +63,7 @@ def _address(connection: RequestHandler) -> str:
 
 
 class _Refused(asyncio.Protocol):
-    """A newcomer for whom there is no room."""
+    """A new connection without room."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport.close()
@@ -80,9 +80,16 @@ async def listening(
     shutdown: float | None = None,
     handshake: float = HANDSHAKE_SECONDS,
 ) -> AsyncIterator[int]:
-    """Serve the application while the block runs; yields the port, which for a 0 is any that was free.
+    """Serve the application while the block runs; yields the port, a free one for 0.
 
-    ``shutdown`` is how many seconds answers under way have at the end, by default :data:`SHUTDOWN_SECONDS`; ``handshake`` those of TLS.
+    Args:
+        app: the application.
+        host: address to bind; None: all.
+        port: port to bind.
+        tls: the TLS context; None: plain HTTP.
+        connections: the limit of connections.
+        shutdown: seconds for running answers at the end, by default :data:`SHUTDOWN_SECONDS`.
+        handshake: seconds for the TLS handshake.
 
     Raises:
         OSError: the address cannot be bound.

@@ -1,4 +1,4 @@
-"""``/metrics`` over TLS, for whoever may ``get`` that path: what Prometheus reads, as kube-apiserver's own components serve theirs."""
+"""``/metrics`` over TLS for users who may ``get`` that path, as in kube-apiserver's own components."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ logger = logging.getLogger(__name__)
 
 PATH: Final = "/metrics"
 CERTIFICATE_SECONDS: Final = 2.0
-"""Between looks for a certificate that is not there yet: virt-controller may only be making it."""
+"""Interval of checks for a missing certificate, which virt-controller may still be making."""
 
 
 async def certificate(files: Files) -> ServerTls:
-    """Return the context of a server that asks clients for no certificate, as soon as its own is there."""
+    """Return the context of a server without client certificates, as soon as its own certificate exists."""
     told = ""
     while True:
         try:
@@ -34,7 +34,7 @@ async def certificate(files: Files) -> ServerTls:
 
 
 class MetricsServer:
-    """Serves what ``render`` returns (the text format of Prometheus, version 0.0.4) to those whom ``access`` lets read it."""
+    """Serves the text of ``render`` (Prometheus' text format, version 0.0.4) to users that ``access`` admits."""
 
     def __init__(self, port: int, render: Callable[[], bytes], access: Access, files: Files, *, host: str = "") -> None:
         self._host = host or None
@@ -43,10 +43,10 @@ class MetricsServer:
         self._access = access
         self._files = files
         self.bound_port = 0
-        """The port in use, once it serves: ``port=0`` takes any."""
+        """The port in use while serving: ``port=0`` selects any."""
 
     async def run(self) -> None:
-        """Serve until cancelled, as soon as there is a certificate, and with the newest one for each connection."""
+        """Serve until cancelled, as soon as there is a certificate, with the newest one for each connection."""
         tls = await certificate(self._files)
         app = web.Application()
         app.router.add_get(PATH, self._serve)

@@ -1,4 +1,4 @@
-"""Metrics of reconcile loops, by controller-runtime's names and labels."""
+"""Metrics of reconcile loops, with controller-runtime's names and labels."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from controller.runtime.reconciling import Outcome
 
 
 class ReconcileMetrics:
-    """Counts the passes of loops: an ``Observer``."""
+    """Counts passes of loops: an ``Observer``."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._total = Counter(

@@ -1,4 +1,4 @@
-"""The pods of virtual machines: what each family of fields needs of its pod, and the pod made of all needs.
+"""The pods of virtual machines: the needs of each family of fields, and the pod made from all needs.
 
-A family has the same name in every layer; see :mod:`apiserver.apis.virt.v1alpha1.domain`.
+A family has the same name in each layer; see :mod:`apiserver.apis.virt.v1alpha1.domain`.
 """

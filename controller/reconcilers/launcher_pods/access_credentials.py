@@ -1,4 +1,4 @@
-"""Credentials for logging in to the guest: ``spec.accessCredentials``."""
+"""Credentials for logins to the guest: ``spec.accessCredentials``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from controller.reconcilers.launcher_pods.needs import Needs, projected
 
 
 def needs(spec: Object) -> Needs:
-    """Return the Secrets with public keys, each as a volume that follows what changes in it."""
+    """Return the Secrets with public keys, each as a volume that the kubelet updates."""
     credentials = access_credentials.of(spec)
     return Needs(
         volumes=tuple(projected(volume(position), {"secret": {"name": each.secret}}) for position, each in enumerate(credentials)),
@@ -21,5 +21,5 @@ def needs(spec: Object) -> Needs:
 
 
 def volume(position: int) -> str:
-    """Return the name of the volume of an element."""
+    """Return the name of an element's volume."""
     return f"access-credential-{position}"

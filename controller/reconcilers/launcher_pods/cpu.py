@@ -1,4 +1,4 @@
-"""Virtual processors: ``cpu``, and the labels that nodes have to have for them (:mod:`handler.cpu` writes those)."""
+"""Virtual processors: ``cpu``, and the labels that nodes need for them (written by :mod:`handler.cpu`)."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from apiserver.apis.virt.spec.chosen_cpu import Chosen
 from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs
 
 VCPU_BYTES: Final = 8 * MIB
-"""A thread's stack and libvirt's and QEMU's books about it."""
+"""A thread's stack, and the bookkeeping of libvirt and QEMU."""
 TRUE: Final = "true"
-"""Value of every such label."""
+"""Value of these labels."""
 MAX_LABELS: Final = 512
-"""Of a source node that its guest's next node has to have, too: virt-handler writes no more."""
+"""Labels of a source node that the next node needs as well; virt-handler writes no more."""
 MAX_TOLD: Final = 4
 _MAX_TEXT: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
 class NodeLabel:
-    """A label that a node has to have for the sake of a field, or may not have."""
+    """A label that a node must or must not have because of a field."""
 
     path: str
-    """Of the field."""
+    """Path of the field."""
     name: str
-    """Of the model or feature."""
+    """Name of the model or feature."""
     key: str
     present: bool = True
 
 
 def needs(domain: Object, claims: Claims) -> Needs:
-    """Return what the processors need."""
+    """Return the needs of the processors."""
     del claims
     return Needs(
         overhead_bytes=VCPU_BYTES * cpu.vcpus(domain),
@@ -49,10 +49,10 @@ def needs(domain: Object, claims: Claims) -> Needs:
 
 
 def node_labels(vm: Object) -> tuple[NodeLabel, ...]:
-    """Return the labels that the fields, or the XML, of a machine with KVM ask for.
+    """Return the labels that the fields or XML of a KVM machine require.
 
-    A node can have a model without some of its features. So the model's label is not asked for where the machine takes features away from
-    it: whether the node can do the rest only libvirt says, at the start. ``force`` and ``optional`` hold on every node.
+    A node may support a model without some of its features. So if the machine disables features, the model's label is not required, and
+    libvirt checks the rest at the start. ``force`` and ``optional`` work on all nodes.
     """
     if dig(vm, "spec", "domainXML"):
         return _labels_of_xml(vm)
@@ -63,7 +63,7 @@ def node_labels(vm: Object) -> tuple[NodeLabel, ...]:
 
 
 def _labels(model_path: str, model: str, features: Sequence[tuple[str, str, str]]) -> tuple[NodeLabel, ...]:
-    """``features``: path, name and policy of each."""
+    """Return the labels of a model and its features, given as path, name and policy."""
     found = []
     if model and all(policy == "require" for _, _, policy in features):
         found.append(NodeLabel(model_path, model, names.CPU_MODEL_LABELS + model))
@@ -74,7 +74,7 @@ def _labels(model_path: str, model: str, features: Sequence[tuple[str, str, str]
 
 
 def _labels_of_xml(vm: Object) -> tuple[NodeLabel, ...]:
-    """Return the labels that the XML asks for; a name that can be in no label is left to libvirt, which tells of it at the start."""
+    """Return the labels that the XML requires. Names that are not valid in labels are left to libvirt's check at the start."""
     found = _in_xml(vm)
     if found is None:
         return ()
@@ -84,16 +84,16 @@ def _labels_of_xml(vm: Object) -> tuple[NodeLabel, ...]:
 
 
 def _in_xml(vm: Object) -> reading.CPU | None:
-    """Return ``<cpu>`` of a machine's XML where the node's processors have a say in it."""
+    """Return ``<cpu>`` of a machine's XML if it depends on the node's processors."""
     try:
         found = reading.read(str(dig(vm, "spec", "domainXML")))
-    except parsing.Malformed:  # it does not start; virt-launcher says why
+    except parsing.Malformed:  # it does not start, and virt-launcher reports why
         return None
     return found.cpu if found.type != "qemu" else None
 
 
 def of_chosen(chosen: Chosen | None) -> tuple[NodeLabel, ...]:
-    """Return the labels of the CPU that was chosen for a machine: a node has the whole of it, whatever the machine takes away from that."""
+    """Return the labels of the chosen CPU: a node needs all of it, even features that the machine disables."""
     if chosen is None:
         return ()
     features = (
@@ -104,7 +104,7 @@ def of_chosen(chosen: Chosen | None) -> tuple[NodeLabel, ...]:
 
 
 def demands(vm: Object, chosen: Chosen | None = None) -> str:
-    """Return what a machine with KVM asks of the labels of nodes, in words and with the fields' paths; empty if nothing."""
+    """Return a KVM machine's required node labels as text with the fields' paths; empty if none."""
     labels = (*node_labels(vm), *of_chosen(chosen))
     told = [f"{each.path}: {each.name} needs a node with{'' if each.present else 'out'} the label {each.key}" for each in labels[:MAX_TOLD]]
     if len(labels) > MAX_TOLD:
@@ -117,7 +117,7 @@ def _list_of(path: str) -> str:
 
 
 def is_the_nodes(vm: Object) -> bool:
-    """Return whether the guest of a machine with KVM has what the processors of the node have that it started on."""
+    """Return whether the guest of a KVM machine has the CPU features of the node where it started."""
     if dig(vm, "spec", "domainXML"):
         found = _in_xml(vm)
         return found is not None and found.is_the_nodes
@@ -125,6 +125,6 @@ def is_the_nodes(vm: Object) -> bool:
 
 
 def of_source(labels: Mapping[str, str]) -> dict[str, str]:
-    """Return those of a node's labels that say what a guest with its processors has: the guest's next node has to have them all."""
+    """Return the labels of a node that describe a guest with its CPU; the guest's next node needs them all."""
     found = sorted(each for each in labels if each.startswith((names.HOST_MODEL_LABELS, names.CPU_FEATURE_LABELS)))
     return {key: labels[key] for key in found[:MAX_LABELS]}

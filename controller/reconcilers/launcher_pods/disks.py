@@ -17,19 +17,19 @@ from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs, image
 
 OVERLAY_SHARE: Final = 4096
 OVERLAY_BYTES: Final = 2 * MIB
-"""Bytes of a qcow2 file beyond its disk: tables of 10 bytes for each 64 KiB (and ours is counted generously), a header, a directory."""
+"""Overhead of a qcow2 file in bytes: tables of 10 bytes per 64 KiB (ours is generous), a header, a directory."""
 COPY_BYTES: Final = 17 * MIB
-"""Bytes that QEMU takes for a disk while it is copied to another pod (16 MiB measured), or from one."""
+"""QEMU's memory for a disk while it is copied between pods (16 MiB measured)."""
 FILE_BYTES: Final = 4096
-"""Bytes of a file beyond its content: in a directory in memory the rest of a page, in an image the rest of a block and its entries."""
+"""Overhead of a file in bytes: in a tmpfs the rest of a page, in an image the rest of a block and its entries."""
 KEYS_BYTES: Final = MIB
-"""Bytes of meta data with the public keys of ``spec.accessCredentials``: 64 of at most 4 KiB, of which JSON makes up to thrice that."""
+"""Bytes of meta data with the keys of ``spec.accessCredentials``: 64 of at most 4 KiB, up to three times as long in JSON."""
 IMAGE_BYTES: Final = MIB
-"""Bytes of an image without files: 64 KiB measured, and the room that xorriso takes while it works."""
+"""Bytes of an image without files: 64 KiB measured, and xorriso's temporary space."""
 
 
 def needs(domain: Object, claims: Claims) -> Needs:
-    """Return volumes of the disks, room for overlays, and for disks that are made in the pod."""
+    """Return volumes of disks, and space for overlays and for disks made in the pod."""
     total = _overlays(domain) + _made(domain) + by_plugin.needs(domain) + over_network.certificates(domain)
     for position, disk in enumerate(disks.defaulted(domain)):
         total += _disk(disk, volume(position), claims, domain)
@@ -37,12 +37,12 @@ def needs(domain: Object, claims: Claims) -> Needs:
 
 
 def volume(position: int) -> str:
-    """Return the name of a disk's volume: a disk's own name can be longer than a volume's."""
+    """Return the name of a disk's volume, because a disk's name may be too long for it."""
     return f"disk-{position}"
 
 
 def overlays_bytes(domain: Object) -> int:
-    """Return the bytes that the overlays of the machine's disks can take; virt-launcher starts no guest with larger disks."""
+    """Return the maximum bytes of all overlays; virt-launcher starts no guest with larger disks."""
     limits = [disks.overlay_bytes(each) for each in disks.defaulted(domain) if disks.is_overlaid(each)]
     return sum(limit + limit // OVERLAY_SHARE + OVERLAY_BYTES for limit in limits)
 
@@ -60,7 +60,7 @@ def _overlays(domain: Object) -> Needs:
 
 
 def made_bytes(domain: Object) -> int:
-    """Return the bytes of the images that are made in the pod, and of the files of the largest of them, which lie beside it meanwhile."""
+    """Return the bytes of images made in the pod, and of the largest one's files, which exist during its creation."""
     files = [_files_bytes(each) for each in disks.defaulted(domain) if each.get("type") in cloud_init.MADE]
     return sum(files) + IMAGE_BYTES * len(files) + max(files, default=0)
 
@@ -86,7 +86,7 @@ def _made(domain: Object) -> Needs:
 
 
 def _mounted(disk: Object, domain: Object) -> tuple[Object, ...]:
-    """Return what the kubelet mounts for a disk, as sources of one volume."""
+    """Return the kubelet's mounts for a disk, as sources of one volume."""
     source = dig(disk, "source") or {}
     match disk.get("type"):
         case cloud_init.SECRET:
@@ -105,7 +105,7 @@ def _mounted(disk: Object, domain: Object) -> tuple[Object, ...]:
 
 
 def _of_account(source: Object) -> tuple[Object, ...]:
-    """Return what containers have of their service account."""
+    """Return the sources of a service account's files, as in containers."""
     token = {"path": service_accounts.TOKEN, "expirationSeconds": source.get("expirationSeconds") or service_accounts.EXPIRATION_SECONDS}
     if source.get("audience"):
         token["audience"] = source["audience"]
@@ -123,7 +123,7 @@ def _of_made(disk: Object, volume: str, domain: Object) -> Needs:
 
 
 def _disk(disk: Object, volume: str, claims: Claims, domain: Object) -> Needs:
-    """Return what one disk needs."""
+    """Return the needs of one disk."""
     if disk.get("type") in cloud_init.MADE:
         return _of_made(disk, volume, domain)
     if network_disks.is_network(disk):
@@ -148,7 +148,7 @@ def _disk(disk: Object, volume: str, claims: Claims, domain: Object) -> Needs:
 
 
 def _import(disk: Object, volume: str) -> Needs:
-    """Return what the import of a disk's image is given; it takes no more memory than the guest, which is not there yet."""
+    """Return the mounts for the import of a disk. It takes no more memory than the guest, which does not run yet."""
     total = Needs()
     if secret := disk_imports.secret(disk):
         total += _for_import(f"{volume}-secret", layout.IMPORT_SECRETS_DIRECTORY, disk, {"secret": {"name": secret}})

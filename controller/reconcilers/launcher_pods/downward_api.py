@@ -1,7 +1,7 @@
-"""Disks of type DownwardAPI: what the kubelet mounts for them.
+"""Disks of type DownwardAPI: their mounts.
 
-A guest asks for its machine's fields, and the kubelet knows the pod's. So virt-controller writes what is asked for into annotations of
-the pod, for the kubelet to mount. Resources are the pod's own.
+A guest requests fields of its machine, but the kubelet only has the pod's. So virt-controller writes them into annotations of the pod,
+which the kubelet mounts. Resources are the pod's own.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ ANNOTATION: Final = "kubevirt.io/downward-api-"
 
 
 def notes(vm: Object) -> dict[str, str]:
-    """Return the annotations of the machine's pod with the fields that its disks ask for."""
+    """Return the annotations of the pod with the machine's fields that its disks request."""
     return {name: downward_api.value(vm, field) for field, name in _names(domain_of(vm)).items()}
 
 
 def annotations_read(vm: Object) -> dict[str, str]:
-    """Return the machine's own annotations that :func:`notes` reads; ``spec.domain`` is sound."""
+    """Return the machine's annotations that :func:`notes` reads; ``spec.domain`` must be valid."""
     return downward_api.annotations_read(vm, _names(domain_of(vm)))
 
 
 def source(disk: Object, domain: Object) -> Object:
-    """Return the source of a projected volume with the files of a disk."""
+    """Return the source of a projected volume with a disk's files."""
     known = _names(domain)
     return {"downwardAPI": {"items": [_item(each, known) for each in dig(disk, "source", "items") or ()]}}
 
@@ -47,7 +47,7 @@ def _item(item: Object, known: Mapping[str, str]) -> Object:
 
 
 def _names(domain: Domain) -> dict[str, str]:
-    """Return the annotation of each field that a disk asks for; one that several ask for has one."""
+    """Return the annotation of each requested field; shared if several items request it."""
     given = [each for each in disks.defaulted(domain) if each.get("type") == cloud_init.DOWNWARD_API]
     asked = [each for disk in given for each in dig(disk, "source", "items") or ()]
     fields = dict.fromkeys(str(field) for each in asked if (field := dig(each, "fieldRef", "fieldPath")) is not None)

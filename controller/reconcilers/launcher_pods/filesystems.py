@@ -11,13 +11,13 @@ from controller.reconcilers.launcher_pods.memory import PAGE_TABLE_SHARE
 from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs, projected
 
 VIRTIOFSD_BYTES: Final = 16 * MIB
-"""The process that serves a file system, and QEMU's part of the device."""
+"""virtiofsd, and QEMU's part of the device."""
 FILE_BYTES: Final = 2048
-"""Of a file that the guest knows: virtiofsd's books about it, and what the node's kernel keeps of an open one (file, entry, inode)."""
+"""Per file that the guest references: virtiofsd's bookkeeping, and the node's kernel objects (file, dentry, inode)."""
 
 
 def needs(domain: Object, claims: Claims) -> Needs:
-    """Return the volumes, and the memory of the processes that serve them, each of which maps the guest's."""
+    """Return the volumes, and the memory of virtiofsd processes, each of which maps the guest's memory."""
     del claims
     each = VIRTIOFSD_BYTES + memory.guest_bytes(domain) // PAGE_TABLE_SHARE
     total = Needs()

@@ -1,4 +1,4 @@
-"""Firmware, and a kernel to start from: ``firmware``."""
+"""Firmware, and a kernel to boot: ``firmware``."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from apiserver.apis.virt.places import layout
 from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs, image_source
 
 EFI_BYTES: Final = 16 * MIB
-"""UEFI in its flash chips: 6 MiB measured."""
+"""UEFI's flash: 6 MiB measured."""
 _KERNEL_BOOT: Final = "kernel-boot"
 
 
 def needs(domain: Object, claims: Claims) -> Needs:
-    """Return the memory of UEFI, the claim with its state and the TPM's, and the image with the kernel."""
+    """Return the memory of UEFI, the claim with its and the TPM's state, and the kernel's image."""
     del claims
     return _efi(domain) + _state(domain) + _kernel(domain)
 

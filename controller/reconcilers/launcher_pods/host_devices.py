@@ -10,11 +10,11 @@ from apiserver.apis.virt.hardware import host_devices
 from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs
 
 HOST_DEVICE_BYTES: Final = 64 * MIB
-"""QEMU's and the kernel's books about a device that reaches all of the guest's memory."""
+"""Bookkeeping of QEMU and the kernel for a device that reaches all guest memory."""
 
 
 def needs(domain: Object, claims: Claims) -> Needs:
-    """Return one of its resource for each device."""
+    """Return one unit of its resource per device."""
     del claims
     devices = host_devices.passed_through(domain).values()
     return Needs(overhead_bytes=HOST_DEVICE_BYTES * len(devices), resources=dict(Counter(str(each["deviceName"]) for each in devices)))

@@ -9,11 +9,11 @@ from apiserver.apis.virt.places import layout
 from controller.reconcilers.launcher_pods.needs import MIB, Needs, in_mebibytes
 
 PLACE_BYTES: Final = 8192
-"""Of memory: a directory, and an empty file in it, which virt-handler mounts the node's over. The pod mounts nothing of the node."""
+"""Memory of a directory with an empty file, over which virt-handler mounts the node's. The pod itself mounts no file of the node."""
 
 
 def needs(disk: Object, volume: str) -> Needs:
-    """Return the directory in which virt-handler puts the file."""
+    """Return the directory for the file."""
     return Needs(
         overhead_bytes=PLACE_BYTES,
         volumes=({"name": volume, "emptyDir": {"medium": "Memory", "sizeLimit": in_mebibytes(MIB)}},),

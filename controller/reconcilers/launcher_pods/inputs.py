@@ -9,7 +9,7 @@ from apiserver.apis.virt.hardware import inputs
 from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs
 
 INPUT_BYTES: Final = MIB
-"""Of a device with its queue. The USB controller, and the first device on it, are among what was measured of QEMU with a display."""
+"""For a device with its queue. The USB controller and its first device are part of QEMU's measured memory with a display."""
 
 
 def needs(domain: Object, claims: Claims) -> Needs:

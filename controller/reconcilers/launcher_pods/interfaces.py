@@ -12,15 +12,15 @@ from controller.reconcilers.launcher_pods.memory import PAGE_TABLE_SHARE
 from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs
 
 QUEUES_BYTES: Final = MIB
-"""A pair of queues beyond the first: two buffers of 68 KiB for packets, and what QEMU keeps of rings and of a tap."""
+"""For a further pair of queues: two packet buffers of 68 KiB, and QEMU's data for rings and a tap."""
 
 PASST_BYTES: Final = 32 * MIB + 3072 * interfaces.PASST_FILES
-"""passt, which maps the guest's memory besides: its tables of connections, and what the node's kernel keeps of each of its sockets and
-timers. What waits in a socket is the kernel's to bound, which gives a pod that is short of memory less."""
+"""passt's connection tables, and the node's kernel memory for its sockets and timers. It also maps the guest's memory. The kernel limits
+the data in sockets, and reduces it when a pod is short of memory."""
 
 
 def needs(domain: Object, claims: Claims) -> Needs:
-    """Return the devices by which QEMU opens the taps that virt-handler made, and the ports by which others reach the guest."""
+    """Return the devices for QEMU to open the taps, and the ports at which others reach the guest."""
     del claims
     cards, macvtaps, of_passt = interfaces.on_taps(domain), interfaces.on_macvtaps(domain), interfaces.of_passt(domain)
     queues = sum(interfaces.queues(domain, each["model"]) - 1 for each in cards)

@@ -1,4 +1,4 @@
-"""Threads of QEMU that serve disks: ``ioThreads``."""
+"""QEMU's threads for disks: ``ioThreads``."""
 
 from __future__ import annotations
 

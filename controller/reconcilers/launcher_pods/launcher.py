@@ -1,4 +1,4 @@
-"""Needs of virt-launcher, libvirtd and QEMU themselves, the same for every machine."""
+"""Needs of virt-launcher, libvirtd and QEMU, the same for each machine."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from apiserver.apis.virt.places import layout
 from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs, in_mebibytes
 
 LAUNCHER_BYTES: Final = 80 * MIB
-"""virt-launcher and libvirtd: 60 MiB measured, and room for a migration's second connection."""
+"""virt-launcher and libvirtd: 60 MiB measured, and a migration's second connection."""
 QEMU_BYTES: Final = (78 + features.TRANSLATION_CACHE_MEBIBYTES) * MIB
-"""QEMU without its guest's memory: 74 MiB measured, 4 to spare, and the translation cache (with KVM too, which does without)."""
+"""QEMU without guest memory: 74 MiB measured, 4 spare, and the translation cache (also with KVM, which does not use it)."""
 LOG_BYTES: Final = 128 * MIB
-"""virt-launcher's log on the node's disk: kubelets keep 50 MiB by default, and look every ten seconds whether it is more."""
+"""virt-launcher's log on the node's disk: kubelets keep 50 MiB by default, and check every ten seconds."""
 
 
 def needs(domain: Object, claims: Claims) -> Needs:
-    """Return the needs of every pod."""
+    """Return the needs of each pod."""
     del domain, claims
     return Needs(
         overhead_bytes=LAUNCHER_BYTES + QEMU_BYTES + sum(volume.size for volume in layout.IN_MEMORY),

@@ -1,7 +1,7 @@
 """The pod of a virtual machine: a pure function of the machine, its claims and the settings.
 
-Everything in it passes Pod Security ``restricted``: what needs privilege (tap devices, the owner of block devices and of /dev/kvm) is
-done by virt-handler from outside. ``tests/golden/pods`` holds examples.
+All of it passes Pod Security ``restricted``; virt-handler does privileged work (tap devices, ownership of block devices and /dev/kvm) from
+outside. ``tests/golden/pods`` has examples.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from controller.reconcilers.launcher_pods.scheduling import Placement, schedulin
 from controller.reconcilers.settings import Settings
 
 GRACE_MARGIN_SECONDS: Final = 15
-"""Beyond the machine's own grace period: for virt-launcher to power the guest off (it gives up 8 s after the deadline) and end."""
+"""Added to the machine's grace period: for virt-launcher to power the guest off (it gives up 8 s after the deadline) and exit."""
 
 _FAMILIES: Final = (
     launcher,
@@ -72,13 +72,13 @@ def launcher_pod(vm: Object, attempt: int, claims: Claims, settings: Settings, p
 
 
 def target_pod(vm: Object, migration: Object, attempt: int, claims: Claims, settings: Settings, placement: Placement) -> Object:
-    """Return the pod that a running machine migrates into; it belongs to the same attempt."""
+    """Return the target pod of a running machine's migration; it belongs to the same attempt."""
     name = names.target_pod_name(name_of(vm), migration_attempts.uid_of(migration))
     return _pod(vm, name, {names.MIGRATION_LABEL: uid_of(migration)}, attempt, claims, settings, placement)
 
 
 def needs(vm: Object, claims: Claims) -> Needs:
-    """Return what all parts of a machine need of its pod."""
+    """Return the needs of all parts of a machine."""
     domain = domain_of(vm)
     return sum((family.needs(domain, claims) for family in _FAMILIES), start=access_credentials.needs(dig(vm, "spec") or {}))
 
@@ -109,7 +109,7 @@ def _pod(
         container["ports"] = list(needed.ports)
     account = service_accounts.of(domain_of(vm))
     spec: Object = {
-        **(dict.fromkeys(("serviceAccountName", "serviceAccount"), account) if account else {}),  # kube-apiserver writes both
+        **(dict.fromkeys(("serviceAccountName", "serviceAccount"), account) if account else {}),  # kube-apiserver sets both
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "restartPolicy": "Never",
@@ -143,7 +143,7 @@ def _pod(
 
 
 def grace_seconds(vm: Object) -> int:
-    """Return the grace period of the pod: the machine's, and what virt-launcher needs beyond it."""
+    """Return the pod's grace period: the machine's plus virt-launcher's margin."""
     given = dig(vm, "spec", "terminationGracePeriodSeconds")
     return (30 if given is None else int(given)) + GRACE_MARGIN_SECONDS
 
@@ -156,13 +156,13 @@ def _security_context(needed: Needs) -> Object:
         "seccompProfile": {"type": "RuntimeDefault"},
     }
     if needed.owns_files:
-        # Walks the whole volume on each mount, so only where a Filesystem claim needs it, and not again when its root is right.
+        # The kubelet walks the whole volume on each mount, so set this only for a Filesystem claim, and skip it if the root matches.
         context |= {"fsGroup": layout.USER_ID, "fsGroupChangePolicy": "OnRootMismatch"}
     return context
 
 
 def _resources(needed: Needs, placement: Placement) -> Object:
-    # What a pod may fill of the node's disk is requested, too: however many there are on a node, they do not fill it.
+    # Request all of the node's disk that the pod may use, so that any number of pods cannot fill it.
     memory = needed.guest_bytes + needed.overhead_bytes
     both = {
         "ephemeral-storage": in_mebibytes(needed.storage_bytes),

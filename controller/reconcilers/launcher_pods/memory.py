@@ -14,7 +14,7 @@ PAGE_TABLE_SHARE: Final = 512
 
 
 def needs(domain: Object, claims: Claims) -> Needs:
-    """Return the memory, and the page tables that map it."""
+    """Return the guest's memory, and the page tables for it."""
     del claims
     guest = memory.guest_bytes(domain)
     tables = Needs(overhead_bytes=guest // PAGE_TABLE_SHARE)
@@ -25,7 +25,7 @@ def needs(domain: Object, claims: Claims) -> Needs:
 
 
 def _hugepages(guest: int, size: str) -> Needs:
-    """Return huge pages, which are a resource of their own, and no part of the pod's memory."""
+    """Return huge pages, a separate resource that is not part of the pod's memory."""
     return Needs(
         resources={f"hugepages-{size}": guest},
         volumes=({"name": layout.HUGEPAGES_VOLUME, "emptyDir": {"medium": f"HugePages-{size}", "sizeLimit": in_mebibytes(guest)}},),

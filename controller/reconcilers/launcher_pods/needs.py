@@ -1,4 +1,4 @@
-"""Needs of a machine that its pod meets: the sum of the needs of its families of fields."""
+"""A machine's needs of its pod: the sum over its families of fields."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from apiserver.apis.meta.objects import Object
 MIB: Final = 1 << 20
 
 Claims = Mapping[str, Object | None]
-"""PersistentVolumeClaims of the namespace by name; None: there is none."""
+"""PersistentVolumeClaims of the namespace by name; None if missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Needs of one family of fields, or of several together."""
+    """Needs of one or more families of fields."""
 
     guest_bytes: int = 0
     """The guest's own memory."""
     overhead_bytes: int = 0
-    """Memory beyond the guest's: an upper bound of what is used, since QEMU killed is a guest lost."""
+    """Memory beyond the guest's, as an upper bound, because killing QEMU loses the guest."""
     cpu_request_milli: int = 0
     """Thousandths of a processor."""
     storage_bytes: int = 0
-    """Of the node's disk."""
+    """Bytes of the node's disk."""
     resources: Mapping[str, int] = field(default_factory=dict)
     """Extended resources by name."""
     volumes: tuple[Object, ...] = ()
@@ -34,16 +34,16 @@ class Needs:
     devices: tuple[Object, ...] = ()
     """``volumeDevices``."""
     owns_files: bool = False
-    """A volume's files belong to whom the kubelet gives them: virt-launcher's group has to be asked for (``fsGroup``)."""
+    """A volume's files get the owner that the kubelet sets, so ``fsGroup`` must be virt-launcher's group."""
     cpu_limit_milli: int = 0
     """Thousandths of a processor; 0: no limit."""
     unrequested_bytes: int = 0
-    """Of the guest's memory: it may be used, and no node keeps it free."""
+    """Guest memory beyond the request: it may be used, but no node reserves it."""
     ports: tuple[Object, ...] = ()
     """Of the container."""
 
     def __add__(self, other: Needs) -> Needs:
-        """Return what both need together."""
+        """Return the sum of both."""
         return Needs(
             self.guest_bytes + other.guest_bytes,
             self.overhead_bytes + other.overhead_bytes,
@@ -71,7 +71,7 @@ def in_processors(milli: int) -> str:
 
 
 def image_source(source: Mapping[str, Any], reference: str, policy: str) -> Object:
-    """Return the ``image`` of a volume; ``reference`` and ``policy`` are the names of the fields that have them in ``source``."""
+    """Return a volume's ``image``; ``reference`` and ``policy`` are the field names in ``source``."""
     image: Object = {"reference": source.get(reference) or ""}
     if source.get(policy):
         image["pullPolicy"] = source[policy]
@@ -79,5 +79,5 @@ def image_source(source: Mapping[str, Any], reference: str, policy: str) -> Obje
 
 
 def projected(name: str, *sources: Object) -> Object:
-    """Return a volume with the keys of Secrets and ConfigMaps as files: the pod starts when they are there, the kubelet follows changes."""
+    """Return a volume with keys of Secrets and ConfigMaps as files. The pod waits for them, and the kubelet updates them."""
     return {"name": name, "projected": {"defaultMode": 0o444, "sources": list(sources)}}

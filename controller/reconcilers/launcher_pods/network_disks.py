@@ -16,15 +16,15 @@ BYTES: Final[Mapping[str, int]] = {
     network_disks.NFS: 4 * MIB,
     network_disks.RBD: 64 * MIB,
 }
-"""Memory of a connection; the data themselves go between the guest's memory and the socket."""
+"""Memory of a connection; data goes directly between guest memory and the socket."""
 REQUEST_BYTES: Final = 5 * MIB // 2
-"""Of a request whose data are copied: twice what Linux puts into one (1280 KiB), for QEMU joins its pieces, and the driver copies them."""
+"""For a request with copied data: twice Linux's maximum (1280 KiB), because QEMU joins the parts and the driver copies them."""
 TLS_BYTES: Final = 2 * MIB
-"""Memory of a connection's TLS: certificates, which each disk has for itself, and what is enciphered at the time."""
+"""Memory of a TLS connection: certificates, separate for each disk, and data being encrypted."""
 
 
 def needs(disk: Object, volume: str) -> Needs:
-    """Return what one such disk needs; ``volume`` is the name for one of it."""
+    """Return the needs of one such disk; ``volume`` names its volume."""
     room = Needs(overhead_bytes=BYTES[disk["type"]])
     if network_disks.is_copied(disk):
         room += Needs(overhead_bytes=network_disks.REQUESTS * REQUEST_BYTES)
@@ -37,7 +37,7 @@ def needs(disk: Object, volume: str) -> Needs:
 
 
 def certificates(domain: Object) -> Needs:
-    """Return the certificates for TLS with the servers of all such disks of a machine, which are those of one Secret."""
+    """Return the certificates for TLS of all such disks of a machine, which share one Secret."""
     secret = next((found for each in disks.defaulted(domain) if (found := network_disks.tls_secret(each))), "")
     if not secret:
         return Needs()

@@ -11,11 +11,11 @@ from controller.reconcilers.launcher_pods import network_disks as over_network
 from controller.reconcilers.launcher_pods.needs import MIB, Needs, in_mebibytes
 
 DIRECTORY_BYTES: Final = MIB
-"""Of all directories and sockets of a pod, generously."""
+"""For all directories and sockets of a pod."""
 
 
 def needs(domain: Object) -> Needs:
-    """Return the volume in which plugins put sockets and image files; what may be in there is requested of the node's disk."""
+    """Return the volume for plugins' sockets and image files, requested from the node's disk."""
     found = [each for each in disks.defaulted(domain) if plugin_disks.is_plugin(each)]
     if not found:
         return Needs()

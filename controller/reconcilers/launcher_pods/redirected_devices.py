@@ -9,7 +9,7 @@ from apiserver.apis.virt.hardware import redirected_devices
 from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs
 
 SLOT_BYTES: Final = 16 * MIB
-"""One packet of the longest that virt-handler passes, and as much of what waits for the guest and for the client."""
+"""The longest packet that virt-handler passes, and the same for data that waits for guest and client."""
 
 
 def needs(domain: Object, claims: Claims) -> Needs:

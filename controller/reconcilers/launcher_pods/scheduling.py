@@ -1,4 +1,4 @@
-"""Placement of a pod: the machine's wishes, and those of the decision to start it."""
+"""Scheduling of a pod: constraints of the machine, and of the decision to start it."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ _PASSED_ON: Final = ("tolerations", "topologySpreadConstraints", "priorityClassN
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The wishes of the decision for a node, beside the machine's own."""
+    """Scheduling constraints of the decision, besides the machine's own."""
 
     kvm: bool = False
     avoid_nodes: tuple[str, ...] = ()
-    """Attempts to start the machine, or to migrate it, failed there: another node is preferred."""
+    """Nodes where attempts or migrations failed; others are preferred."""
     not_on_node: str = ""
-    """Never there: the source of a migration."""
+    """The source node of a migration, excluded."""
     never_on: tuple[str, ...] = ()
-    """Nor there: virt-handlers that speak another contract."""
+    """Nodes with an incompatible virt-handler, excluded."""
     node_selector: Mapping[str, str] = field(default_factory=dict)
-    """Of a Migration; it wins over the machine's."""
+    """Of a Migration; overrides the machine's."""
     source_labels: Mapping[str, str] = field(default_factory=dict)
-    """Of the source of a migration: what its processors can do, and the guest has come to rely on."""
+    """Of a migration's source node: the CPU features that the guest may use."""
     chosen: Chosen | None = None
-    """The CPU that was chosen for a machine that names none."""
+    """The CPU chosen for a machine without one."""
 
 
 def scheduling(vm: Object, placement: Placement) -> Object:
-    """Return the fields of a pod's spec by which it is placed.
+    """Return the scheduling fields of a pod's spec.
 
-    What users say of a label wins over what the processors ask for. A pod with a node of its own asks for none: its kubelet would refuse
-    it in words about selectors, and libvirt says what is missing.
+    A user's value for a label overrides that of the processors. A pod with a fixed node requires no labels: its kubelet would refuse it
+    with an error about selectors, while libvirt reports the missing features.
     """
     spec = dig(vm, "spec") or {}
     result: Object = {key: spec[key] for key in _PASSED_ON if spec.get(key)}
@@ -66,7 +66,7 @@ def _affinity(given: Object, placement: Placement, unwanted: Sequence[str]) -> O
     }
     if any(rules.values()):
         required = node.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
-        terms = required.get("nodeSelectorTerms") or [{}]  # terms are alternatives: the rules have to stand in each of them
+        terms = required.get("nodeSelectorTerms") or [{}]  # terms are alternatives, so each must contain the rules
         node["requiredDuringSchedulingIgnoredDuringExecution"] = {
             **required,
             "nodeSelectorTerms": [
@@ -81,5 +81,5 @@ def _affinity(given: Object, placement: Placement, unwanted: Sequence[str]) -> O
 
 
 def _not_on(nodes: Iterable[str]) -> list[Object]:
-    """``matchFields`` takes one value a rule; it means the node's name, which its hostname label need not be."""
+    """Return rules that exclude nodes by name, which may differ from their hostname label. ``matchFields`` takes one value per rule."""
     return [{"key": "metadata.name", "operator": "NotIn", "values": [each]} for each in nodes]

@@ -9,10 +9,10 @@ from apiserver.apis.virt.hardware import tpm
 from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs
 
 SWTPM_BYTES: Final = 16 * MIB
-"""The process that emulates it: 6 MiB measured."""
+"""swtpm: 6 MiB measured."""
 
 
 def needs(domain: Object, claims: Claims) -> Needs:
-    """Return the memory of the emulator. The claim with its state is the firmware's."""
+    """Return the memory of swtpm. Firmware has the claim with its state."""
     del claims
     return Needs() if tpm.defaulted(domain) is None else Needs(overhead_bytes=SWTPM_BYTES)

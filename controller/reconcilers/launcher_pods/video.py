@@ -8,6 +8,6 @@ from controller.reconcilers.launcher_pods.needs import Claims, Needs
 
 
 def needs(domain: Object, claims: Claims) -> Needs:
-    """Return the memory of the card; that of a viewer is the display's."""
+    """Return the memory of the card, without the display's for a viewer."""
     del claims
     return Needs(overhead_bytes=video.VIRTIO_BYTES if video.defaulted(domain)["type"] == "virtio" else video.vram_bytes(domain))

@@ -10,11 +10,11 @@ from apiserver.apis.virt.places import names
 from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs
 
 VSOCK_BYTES: Final = 1 * MIB
-"""QEMU's part of the device; the node's kernel does the rest."""
+"""QEMU's part of the device; the rest is in the node's kernel."""
 
 
 def needs(domain: Object, claims: Claims) -> Needs:
-    """Return the device of the node by which the guest's packets go."""
+    """Return the node's device for the guest's packets."""
     del claims
     if vsock.defaulted(domain) is None:
         return Needs()
