@@ -1,4 +1,4 @@
-"""What a namespace looked like when a test failed in it: the first questions of whoever reads the report of a run that is gone."""
+"""The state of a namespace after a failed test, for readers of the report."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ KERNEL = ("segfault", "traps:", "oom-kill", "Out of memory")
 
 
 def seen(kubectl: Kubectl) -> str:
-    """Return machines, migrations, pods, how their containers ended, the newest Events, and what the kernel ended; about 4 KB at most."""
+    """Return VMs, migrations, pods, ends of containers, the newest Events, and processes that the kernel killed; about 4 KB."""
     tables = (("get", "vm,vmmig,pods", "-o", "wide"), ("get", "events", "--sort-by=.metadata.creationTimestamp", "-o", _EVENT))
     objects, events = (_told(kubectl, *arguments) for arguments in tables)
     return "\n".join((objects, *_endings(kubectl), *events.splitlines()[-EVENTS:], *_kernel()))
@@ -31,10 +31,10 @@ def _told(kubectl: Kubectl, *arguments: str) -> str:
 
 
 def _endings(kubectl: Kubectl) -> Iterator[str]:
-    """Return the message of each container that ended; virt-launcher's has QEMU's last words."""
+    """Return the message of each ended container; virt-launcher's has QEMU's last output."""
     try:
         pods = json.loads(_told(kubectl, "get", "pods", "-o", "json"))["items"]
-    except ValueError:  # it was told above why there are none
+    except ValueError:  # the output above shows why
         return
     for pod in pods:
         for container in pod.get("status", {}).get("containerStatuses", []):
@@ -44,6 +44,6 @@ def _endings(kubectl: Kubectl) -> Iterator[str]:
 
 
 def _kernel() -> list[str]:
-    """Return the newest lines of the kernel on processes that it ended; of nodes elsewhere it knows nothing."""
+    """Return the kernel's newest lines about killed processes on this machine."""
     said = subprocess.run(["dmesg"], capture_output=True, text=True, timeout=20, check=False).stdout
     return [line for line in said.splitlines() if any(word in line for word in KERNEL)][-3:]

@@ -1,10 +1,10 @@
 """Sends a test's requests to the cluster's API, and waits by a watch.
 
-``kubectl.api`` has the kubeconfig and the namespace of its ``kubectl``. A request takes a millisecond, a run of kubectl a hundred. Errors
-are those of :mod:`apiserver.apis.meta.errors`, with the message of the Status; ``TransportError`` where there was no answer.
+``kubectl.api`` has its ``kubectl``'s kubeconfig and namespace. A request takes 1 ms, a run of kubectl 100 ms. Errors are those of
+:mod:`apiserver.apis.meta.errors`, with the Status' message, or ``TransportError`` without an answer.
 
-A wait lists, then watches from there on. It lists again when the watch ends, for whatever reason: tests end the processes that serve it.
-Checks run in the caller's thread, so they may send requests themselves. A timeout counts given seconds (tests/given_time.py).
+A wait lists, then watches. It lists again whenever the watch ends, because tests kill servers. Checks run in the caller's thread and may
+send requests. Timeouts count given seconds (tests/given_time.py).
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ ListCheck: TypeAlias = Callable[[list[Object]], Any]
 
 JSON_PATCH: Final = "application/json-patch+json"
 WATCH_SECONDS: Final = 30
-"""A watch is asked to end after this long; then the wait lists again, so an event that was lost costs half a minute and no more."""
+"""A watch's length. Then the wait lists again, so a lost event costs at most half a minute."""
 IDLE_SECONDS: Final = 35.0
-"""A watch that is silent for longer is dead: its server was cut off, and what stands between did not notice."""
+"""A watch silent for longer is dead: its server was cut off without a notice."""
 PAUSE_SECONDS: Final = 0.25
-"""Between the end of a watch, or a refusal, and the next list."""
+"""Pause between the end of a watch, or a refusal, and the next list."""
 
 
 def is_true(kind: str, status: str = "True") -> Check:
-    """Return a check of a condition, as ``kubectl wait`` makes it: one that was judged before the last edit does not count."""
+    """Return a check of a condition, like that of ``kubectl wait``: conditions older than the last edit do not count."""
 
     def check(obj: Object) -> bool:
         found = condition(dig(obj, "status", "conditions"), kind)
@@ -78,42 +78,39 @@ def has(kind: str, **fields: str) -> Check:
 
 
 def condition_of(obj: Object, kind: str) -> Object:
-    """Return a condition of an object's status; an empty one where the object lacks it."""
+    """Return a condition of an object's status, or an empty one."""
     return dict(condition(dig(obj, "status", "conditions"), kind) or {})
 
 
 def in_phase(*phases: str) -> Check:
-    """Return a check of ``status.phase``."""
     return lambda obj: dig(obj, "status", "phase") in phases
 
 
 @dataclass(frozen=True)
 class Api:
-    """The API server of a kubeconfig, as its user, with one default namespace. Safe for threads."""
+    """A kubeconfig's API server and user, with a default namespace. Thread-safe."""
 
     kubeconfig: Path
     namespace: str
 
     def within(self, namespace: str) -> Api:
-        """Return the same API in another namespace; the empty one lists and waits in all of them."""
+        """Return the same API in another namespace; the empty one means all."""
         return replace(self, namespace=namespace)
 
     # Requests
 
     def get(self, resource: str, name: str) -> Object:
-        """Return one object; NotFound when it is absent."""
+        """Return an object; raise NotFound if it is absent."""
         found = resources.named(resource)
         return self._ask(lambda client: client.get(found, name, self._place(found)))
 
     def find(self, resource: str, name: str) -> Object | None:
-        """Return one object, or None when it is absent."""
         try:
             return self.get(resource, name)
         except errors.NotFound:
             return None
 
     def list(self, resource: str, *, label_selector: str = "", field_selector: str = "") -> list[Object]:
-        """Return the objects of the namespace."""
         found = resources.named(resource)
         listed = self._ask(
             lambda client: client.list(found, self._place(found), label_selector=label_selector, field_selector=field_selector)
@@ -122,24 +119,23 @@ class Api:
         return items
 
     def create(self, manifest: Object) -> Object:
-        """Create an object and return it as stored."""
         booting.begin_with(manifest)
         found = resources.of(manifest)
         return self._ask(lambda client: client.create(found, manifest, namespace_of(manifest) or self._place(found)))
 
     def apply(self, *manifests: Object) -> builtins.list[Object]:
-        """Create objects, or merge the manifests into those that are there: a field that the manifest lacks stays."""
+        """Create objects, or merge the manifests into existing ones, whose other fields stay."""
         return [self._applied(each) for each in manifests]
 
     def replace(self, manifest: Object) -> Object:
-        """Replace an object whatever it is now: members of maps that the manifest lacks are gone, as after ``kubectl apply``."""
+        """Replace an object; members of maps that the manifest lacks are removed, as by ``kubectl apply``."""
         found = resources.of(manifest)
         place = namespace_of(manifest) or self._place(found)
         body = {**manifest, "metadata": {"namespace": place, **manifest["metadata"]}} if place else manifest
         return self._ask(lambda client: client.update(found, body))
 
     def patch(self, resource: str, name: str, patch: Patch, *, subresource: str | None = None) -> Object:
-        """Apply a merge patch, or a JSON patch where it is a list, and return the object."""
+        """Apply a merge patch, or a JSON patch if it is a list; return the object."""
         found = resources.named(resource)
         kind = JSON_PATCH if isinstance(patch, builtins.list) else MERGE_PATCH
         return self._ask(lambda client: client.patch(found, name, patch, self._place(found), subresource=subresource, content_type=kind))
@@ -147,7 +143,7 @@ class Api:
     def delete(
         self, resource: str, name: str, *, grace_period: int | None = None, propagation: str = "Background", timeout: float | None = None
     ) -> None:
-        """Ask for an object's deletion, as ``kubectl delete`` does; with ``timeout``, wait until the object is gone."""
+        """Delete an object as ``kubectl delete`` does; with ``timeout``, wait until it is gone."""
         found = resources.named(resource)
         options: Object = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation}
         if grace_period is not None:
@@ -158,23 +154,23 @@ class Api:
             self.gone(resource, name, uid=uid_of(before), timeout=timeout)
 
     def delete_all(self, *kinds: str, timeout: float, grace_period: int | None = None) -> None:
-        """Delete every object of these resources in the namespace, and wait until none is left."""
+        """Delete all objects of these resources in the namespace, and wait until they are gone."""
         for each in kinds:
             for one in self.list(each):
                 try:
                     self.delete(each, name_of(one), grace_period=grace_period)
                 except errors.NotFound:
-                    continue  # it went meanwhile
+                    continue  # it is gone already
         for each in kinds:
             self.until_list(each, lambda left: not left, timeout=timeout, what=f"the end of all {each}")
 
     def verb(self, name: str, verb: str, **body: Any) -> Object:
-        """Ask for a verb of a virtual machine (``start``, ``stop``, ``pause``, ``migrate`` …), and return the server's answer."""
+        """Call a verb of a virtual machine (``start``, ``stop``, ``pause``, ``migrate`` …), and return the server's answer."""
         answer = self.request("PUT", VIRTUAL_MACHINES.path(self.namespace, name, verb), body=body)
         return answer if isinstance(answer, dict) else {}
 
     def migrate(self, name: str, **body: Any) -> str:
-        """Ask for a migration by the verb, and return the name of the Migration."""
+        """Call the verb ``migrate``, and return the name of the Migration."""
         return name_of(self.verb(name, "migrate", **body))
 
     def request(self, method: str, path: str, *, body: Any = None, headers: Mapping[str, str] | None = None) -> Any:
@@ -184,7 +180,7 @@ class Api:
     # Waits
 
     def until(self, resource: str, name: str, check: Check, *, timeout: float, what: str) -> Object:
-        """Return the object as it is when ``check`` of it is true; an absent one, or a field that ``check`` reads, is waited for."""
+        """Wait until the object exists and ``check`` holds, and return it; a LookupError in ``check`` counts as not yet."""
         key = NamespacedName(self._place(resources.named(resource)) or "", name)
 
         def chosen(objects: Objects) -> Object | None:
@@ -196,7 +192,7 @@ class Api:
     def until_list(
         self, resource: str, check: ListCheck, *, timeout: float, what: str, label_selector: str = "", field_selector: str = ""
     ) -> builtins.list[Object]:
-        """Return the objects, by name, as they are when ``check`` of the list is true."""
+        """Wait until ``check`` holds for the list, and return the objects, by name."""
 
         def chosen(objects: Objects) -> list[Object] | None:
             found = [objects[key] for key in sorted(objects)]
@@ -205,7 +201,7 @@ class Api:
         return self._until(resource, chosen, timeout=timeout, what=what, label_selector=label_selector, field_selector=field_selector)
 
     def gone(self, resource: str, name: str, *, timeout: float, uid: str = "") -> None:
-        """Wait until the object is gone: the one with ``uid``, or the one that is there first. A namesake is another object."""
+        """Wait until the object with ``uid``, or the first one found, is gone; another object of its name does not count."""
         key = NamespacedName(self._place(resources.named(resource)) or "", name)
         known = [uid] if uid else []
 
@@ -225,11 +221,11 @@ class Api:
         return found
 
     def events(self, reason: str, *, of: str = "", timeout: float) -> builtins.list[Object]:
-        """Return the Events of a reason, of an object if it is named, once there is one."""
+        """Return the Events with a reason, optionally of one object, once there is one."""
         chosen = f"reason={reason}" + (f",involvedObject.name={of}" if of else "")
         return self.until_list("events", bool, timeout=timeout, what=f"an Event {reason} {of}".strip(), field_selector=chosen)
 
-    # How
+    # Implementation
 
     def _until(
         self,
@@ -256,7 +252,7 @@ class Api:
 
     @contextmanager
     def _looks(self, collection: Collection, timeout: float) -> Iterator[Iterator[Seen]]:
-        """Yield what is seen, change by change, until the time is up."""
+        """Yield each observed state until the timeout."""
         deadline = Deadline(timeout)
         connection = _connection(self.kubeconfig)
         seen: queue.SimpleQueue[Seen | None] = queue.SimpleQueue()
@@ -270,7 +266,7 @@ class Api:
                 except queue.Empty:
                     continue
                 if look is None:
-                    following.result()  # it ends by an error alone
+                    following.result()  # it ends only by an error
                 else:
                     yield look
 
@@ -299,14 +295,14 @@ Objects: TypeAlias = Mapping[NamespacedName, Object]
 
 
 class Seen(NamedTuple):
-    """One look of a wait: the objects, or the last ones and the trouble that prevents a newer look."""
+    """One observation of a wait: the objects, or the last ones and the error that prevents newer ones."""
 
     objects: Objects
     trouble: str = ""
 
 
 class Collection(NamedTuple):
-    """The objects that a wait looks at."""
+    """The objects observed by a wait."""
 
     resource: Resource
     namespace: str | None
@@ -315,14 +311,14 @@ class Collection(NamedTuple):
 
 
 def told(seen: Seen) -> str:
-    """Return the last look as a failure tells it."""
+    """Return the last observation as text for a failure."""
     objects = [json.dumps(without_managed_fields(each)) for each in seen.objects.values()]
     last = f"last seen: {', '.join(objects) or 'nothing'}"
     return f"{last}; then {seen.trouble}" if seen.trouble else last
 
 
 async def _follow(client: Client, collection: Collection, tell: Callable[[Seen], None]) -> None:
-    """Tell what a list has, and what each change makes of it, until cancelled."""
+    """Report the list, and its state after each change, until cancelled."""
     resource, namespace, labels, fields = collection
     objects: dict[NamespacedName, Object] = {}
     while True:
@@ -357,12 +353,12 @@ def _changed(objects: Objects, event: watching.WatchEvent) -> dict[NamespacedNam
 
 
 def _passes(error: errors.StatusError | TransportError) -> bool:
-    """Return whether another list may succeed: the server is away, has too much to do, or has forgotten the version."""
+    """Return whether another list may succeed: the server is away or overloaded, or the version expired."""
     return isinstance(error, TransportError) or error.code in (410, 429) or error.code >= 500
 
 
 class _Connection:
-    """A client whose event loop runs in a thread: tests are synchronous, and a few run a loop themselves."""
+    """A client with its event loop in a thread, because tests are synchronous and some run a loop themselves."""
 
     def __init__(self, config: Config) -> None:
         self._loop = asyncio.new_event_loop()
@@ -370,15 +366,14 @@ class _Connection:
         self.client = self.run(Client(config, user_agent="kubevirt-tests").__aenter__())
 
     def start(self, work: Coroutine[Any, Any, _T]) -> Future[_T]:
-        """Begin a coroutine; cancel its future to end it."""
+        """Start a coroutine; cancelling its future ends it."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Return the result of a coroutine."""
         future = self.start(work)
         try:
             return future.result()
-        except BaseException:  # pytest-timeout's, too
+        except BaseException:  # pytest-timeout's as well
             future.cancel()
             raise
 
@@ -393,5 +388,5 @@ def _connection(kubeconfig: Path) -> _Connection:
 
 @functools.cache
 def _connected(kubeconfig: Path, changed: int) -> _Connection:
-    del changed  # a kubeconfig that was written again has other credentials
+    del changed  # a rewritten kubeconfig has other credentials
     return _Connection(Config.from_kubeconfig(kubeconfig))

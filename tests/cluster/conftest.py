@@ -1,7 +1,7 @@
-"""The one cluster that all cluster tests share, with our chart in it.
+"""The cluster that all cluster tests share, with our chart.
 
-Without ``KUBECONFIG`` it is the test cluster of this machine, brought up if need be, with images of the present source; with it, the
-cluster that it names, where images and chart are the user's affair and are only upgraded.
+Without ``KUBECONFIG`` it is this machine's test cluster, started if necessary, with images of the current source. With it, the user manages
+images, and the chart is only upgraded.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _HERE = Path(__file__).parent
 _TURN = turns.Turn(layout.cache() / ".tests-of-the-cluster.lock")
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)  # before pytest-timeout's clock begins: others' modules may take their time
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # before pytest-timeout's clock starts, because other modules may take long
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
-    """Hold the cluster for the test's module, until all that the module made is gone. The hook is called for tests of all directories."""
+    """Hold the cluster for the test's module, until the module's objects are gone. pytest calls this hook for tests of all directories."""
     if not item.path.is_relative_to(_HERE):
         return (yield)
     _TURN.begin(item.path)
@@ -46,13 +46,13 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 def pytest_run_alone(item: pytest.Item) -> AbstractContextManager[object]:
-    """Have the cluster for a test that failed (tests/flakes.py)."""
+    """Reserve the cluster for a failed test (tests/flakes.py)."""
     return _TURN.alone(item.path)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add the state of the test's namespace to the report of a failure: a run elsewhere leaves nothing else behind."""
+    """Add the state of the test's namespace to the report of a failure; it is the only record of a remote run."""
     report = yield
     within = getattr(item, "funcargs", {}).get("kubectl")
     if report.failed and isinstance(within, Kubectl):
@@ -71,7 +71,7 @@ def bare_kubeconfig() -> Path:
 
 @pytest.fixture(scope="session")
 def kubeconfig(bare_kubeconfig: Path) -> Path:
-    """The kubeconfig of a cluster in which our chart is ready."""
+    """The kubeconfig of a cluster with our chart ready."""
     with turns.one_at_a_time(layout.cache() / ".tests-install.lock"):
         changed = cluster.load_images() if testbed_kubectl.is_own_cluster() else []
         known = bool(changed) and release.is_installed()
@@ -83,21 +83,21 @@ def kubeconfig(bare_kubeconfig: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def testguest(bare_kubeconfig: Path) -> None:
-    """The test guest's image is on the nodes."""
+    """Import the test guest's image into the nodes."""
     if testbed_kubectl.is_own_cluster():
         cluster.load_images(["testguest"])
 
 
 @pytest.fixture(scope="session")
 def debian(bare_kubeconfig: Path) -> None:
-    """The cloud image is on the nodes: a large one, which is not there unless it is asked for."""
+    """Import the cloud image, which is large and not there by default."""
     if testbed_kubectl.is_own_cluster():
         cluster.load_images(["debian"])
 
 
 @pytest.fixture(scope="session")
 def further_networks(bare_kubeconfig: Path) -> None:
-    """Pods may have networks of NetworkAttachmentDefinitions; of a cluster of ``KUBECONFIG`` that is its owner's affair."""
+    """Allow networks of NetworkAttachmentDefinitions; a cluster of ``KUBECONFIG`` must have them."""
     if testbed_kubectl.is_own_cluster():
         with turns.one_at_a_time(layout.cache() / ".tests-networks.lock"):
             networks.install()
@@ -110,13 +110,13 @@ def _binary() -> str:
 
 @pytest.fixture(scope="module")
 def bare_kubectl(bare_kubeconfig: Path, _binary: str, request: pytest.FixtureRequest) -> Iterator[Kubectl]:
-    """kubectl in a namespace of the test module's own, which enforces Pod Security ``restricted``; our chart may be absent."""
+    """kubectl in a namespace of the test module that enforces Pod Security ``restricted``; our chart may be absent."""
     yield from _namespace(Kubectl(bare_kubeconfig, "default", _binary), request.module.__name__.rpartition(".")[2])
 
 
 @pytest.fixture(scope="module")
 def kubectl(kubeconfig: Path, _binary: str, request: pytest.FixtureRequest) -> Iterator[Kubectl]:
-    """kubectl in a namespace of the test module's own, which enforces Pod Security ``restricted``; our chart is ready."""
+    """kubectl in a namespace of the test module that enforces Pod Security ``restricted``; our chart is ready."""
     yield from _namespace(Kubectl(kubeconfig, "default", _binary), request.module.__name__.rpartition(".")[2])
 
 
@@ -128,7 +128,7 @@ def system(kubeconfig: Path, _binary: str) -> Kubectl:
 
 @pytest.fixture(scope="module")
 def make_namespace(kubectl: Kubectl) -> Iterator[Callable[[str], Kubectl]]:
-    """Make further namespaces like that of ``kubectl``; what is left of them goes with the module."""
+    """Make further namespaces like that of ``kubectl``, removed with the module."""
     made: list[Iterator[Kubectl]] = []
 
     def make(name: str) -> Kubectl:
@@ -141,13 +141,13 @@ def make_namespace(kubectl: Kubectl) -> Iterator[Callable[[str], Kubectl]]:
 
 
 def _namespace(kubectl: Kubectl, name: str) -> Iterator[Kubectl]:
-    """Make a namespace; in the end its machines, pods and claims are gone, and it is about to be."""
+    """Make a namespace; at the end wait until its VMs, pods and claims are gone, and delete it."""
     unique = f"{name.replace('_', '-').removeprefix('test-')}-{secrets.token_hex(3)}"
     manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": unique, "labels": RESTRICTED}}
     kubectl.api.create(manifest)
     made = kubectl.within(unique)
     try:
-        # kube-controller-manager makes it: without, kube-apiserver refuses pods after little more than a second.
+        # kube-controller-manager makes it; without it, kube-apiserver refuses pods after about 1 s.
         made.api.until("serviceaccounts", "default", lambda _: True, timeout=60, what="the default service account")
         yield made
     finally:
@@ -158,10 +158,10 @@ def _namespace(kubectl: Kubectl, name: str) -> Iterator[Kubectl]:
 
 
 def _end(api: Api) -> None:
-    """Delete a namespace without the time that guests have to shut down, and that Kubernetes lets pass before it looks again (15 s)."""
-    if api.find("apiservices", f"{names.VERSION}.{names.GROUP}") is not None:  # of a bare cluster: not yet
+    """Delete a namespace without the guests' grace periods and Kubernetes' 15 s between looks."""
+    if api.find("apiservices", f"{names.VERSION}.{names.GROUP}") is not None:  # a bare cluster has none yet
         for machine in api.list("virtualmachines"):
-            with contextlib.suppress(errors.NotFound):  # one that a test has deleted may be gone by now
+            with contextlib.suppress(errors.NotFound):  # a VM that a test deleted may be gone
                 api.patch("virtualmachines", name_of(machine), {"spec": {"terminationGracePeriodSeconds": 0}})
         api.delete_all("migrations", "virtualmachines", timeout=150)
     api.delete_all("pods", "persistentvolumeclaims", grace_period=1, timeout=150)

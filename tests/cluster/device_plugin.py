@@ -1,4 +1,4 @@
-"""A device plugin of the test bed: it offers a card that there is not, as a vendor's plugin offers one that there is."""
+"""A device plugin of the test bed for a card that does not exist."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DOMAIN: Final = "devices.example.org"
 
 
 class NamingPlugin(Plugin):
-    """Says which device it gave in variables of the container, and puts ``/dev/null`` into it in the device's place."""
+    """Names the allocated device in variables of the container, and mounts ``/dev/null`` as the device."""
 
     def __init__(self, name: str, directory: Path, environment: Mapping[str, str]) -> None:
         super().__init__(Device(f"{DOMAIN}/{name}", "/dev/null", 1, 3), directory, offered=True)
@@ -36,9 +36,9 @@ class NamingPlugin(Plugin):
 
 @contextmanager
 def offered(node: layout.Node, plugins: Mapping[str, Mapping[str, str]]) -> Iterator[None]:
-    """Offer resources on a node: for each name, the variables that its allocation brings.
+    """Offer resources on a node, by name with the variables of their allocation.
 
-    In a process of its own: the kubelet keeps its connections for a moment after they are of no use, and they end with the process.
+    It runs in a separate process, because the kubelet keeps its connections a moment longer, and they end with the process.
     """
     command = [sys.executable, "-m", __name__, str(_directory(node)), json.dumps(plugins)]
     with subprocess.Popen(command, cwd=layout.REPOSITORY) as process:
@@ -56,7 +56,7 @@ async def serve(directory: Path, plugins: Mapping[str, Mapping[str, str]]) -> No
 
 
 def _directory(node: layout.Node) -> Path:
-    """Return the directory of device plugins as the node sees it, whose file systems are its own."""
+    """Return the node's directory of device plugins, in the node's own mount namespace."""
     holder = processes.find(f"{node.name}-init")
     assert holder is not None, f"{node.name} does not run"
     first = processes.children(holder)[0]

@@ -1,4 +1,4 @@
-"""Drains and evictions as tests make them: kubectl drains a node of a test's own machines alone."""
+"""Drains and evictions for tests, limited to a test's own VMs."""
 
 from __future__ import annotations
 
@@ -13,35 +13,34 @@ from tests.cluster.kube import Kubectl
 
 FINAL = ("Succeeded", "Failed", "Cancelled")
 ANYWHERE = {"spec": {"nodeSelector": None}}
-"""A patch of a machine. It counts from the guest's next place on."""
+"""A patch of a VM that counts from the guest's next placement."""
 
 
 def on(node: str) -> dict[str, str]:
-    """Return the node selector of a node."""
     return {"kubernetes.io/hostname": node}
 
 
 def draining(node: str, *names: str) -> list[str]:
-    """Return kubectl's arguments that drain a node of these machines alone: what else is on it belongs to other tests."""
+    """Return kubectl's arguments for draining only these VMs from a node; other pods belong to other tests."""
     chosen = f"--pod-selector=vm.kubevirt.io/name in ({','.join(names)})"
     return ["drain", node, chosen, "--ignore-daemonsets", "--delete-emptydir-data"]
 
 
 def drain(kubectl: Kubectl, node: str, *names: str, timeout: int) -> subprocess.CompletedProcess[str]:
-    """Drain a node of machines; the caller looks at the exit status."""
+    """Drain VMs from a node; the caller checks the exit status."""
     return kubectl.try_run(*draining(node, *names), f"--timeout={timeout}s", timeout=timeout + 30)
 
 
 @contextmanager
 def refused_drain(kubectl: Kubectl, node: str, names: Sequence[str], is_told: Callable[[str], bool]) -> Iterator[str]:
-    """Drain a node, and yield what kubectl says once that is enough; the drain goes on until the block ends, and is not done then."""
+    """Drain a node, and yield kubectl's output once ``is_told`` holds; the drain continues, unfinished, until the block ends."""
     command = kubectl.command(*draining(node, *names))
     with subprocess.Popen(command, env=kubectl.environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as going:
         try:
             assert going.stderr is not None
             said = ""
             while not is_told(said):
-                line = going.stderr.readline()  # kubectl asks again every five seconds
+                line = going.stderr.readline()  # kubectl tries again every five seconds
                 assert line, f"kubectl drain ended with {going.wait()}: {said}"
                 said += line
             yield said
@@ -60,12 +59,11 @@ def uncordoned(kubectl: Kubectl, node: str) -> Iterator[None]:
 
 
 def migrations(kubectl: Kubectl, *names: str) -> list[Object]:
-    """Return the Migrations of machines."""
     return [each for each in kubectl.api.list("migrations") if each["spec"]["selector"]["name"] in names]
 
 
 def ended(kubectl: Kubectl, name: str, *, timeout: float = 300) -> Object:
-    """Return a Migration at its end; it may wait for its turn before, behind those of other tests."""
+    """Return a finished Migration; it may first wait for other tests' migrations."""
 
     def is_final(migration: Object) -> bool:
         return (migration.get("status") or {}).get("phase") in FINAL
@@ -74,7 +72,7 @@ def ended(kubectl: Kubectl, name: str, *, timeout: float = 300) -> Object:
 
 
 def runs_elsewhere(kubectl: Kubectl, name: str, node: str, *, timeout: float) -> Object:
-    """Wait until a machine runs on another node than this one."""
+    """Wait until a VM runs on another node."""
 
     def is_elsewhere(vm: Object) -> bool:
         return vm["status"]["phase"] == "Running" and vm["status"].get("nodeName") not in (None, node)
@@ -83,7 +81,7 @@ def runs_elsewhere(kubectl: Kubectl, name: str, node: str, *, timeout: float) ->
 
 
 def evicted(kubectl: Kubectl, pod: str, *, dry: bool) -> str:
-    """Evict a pod; return why kube-apiserver refuses that."""
+    """Evict a pod; return kube-apiserver's refusal."""
     try:
         _evict(kubectl, pod, dry=dry)
     except errors.StatusError as error:
@@ -92,7 +90,7 @@ def evicted(kubectl: Kubectl, pod: str, *, dry: bool) -> str:
 
 
 def granted(kubectl: Kubectl, pod: str) -> None:
-    """See that an eviction would be granted, as a dry run, which ends no pod."""
+    """Check by a dry run that an eviction would be allowed."""
     _evict(kubectl, pod, dry=True)
 
 
@@ -103,7 +101,7 @@ def _evict(kubectl: Kubectl, pod: str, *, dry: bool) -> None:
 
 
 def together(kubectl: Kubectl, first: Object, *others: Object) -> str:
-    """Start machines on one node, which they may leave, and return the node."""
+    """Start VMs on one node, which they may leave later, and return the node."""
     kubectl.api.create(first)
     node = str(kubectl.api.ready("vm", first["metadata"]["name"], timeout=120)["status"]["nodeName"])
     for each in others:
@@ -115,5 +113,5 @@ def together(kubectl: Kubectl, first: Object, *others: Object) -> str:
 
 
 def counted(kubectl: Kubectl, *names: str) -> dict[str, int]:
-    """Return how far guests have counted."""
+    """Return the guests' last counted numbers."""
     return {name: ticks(kubectl, name)[-1] for name in names}

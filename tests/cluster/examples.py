@@ -1,4 +1,4 @@
-"""Examples of the repository that a test follows as their READMEs say, in the shell of a user."""
+"""Examples of the repository, followed as their READMEs say, in a user's shell."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.testbed import build, layout
 
 @dataclass(frozen=True)
 class Plugin:
-    """The example of a plugin: its README's commands, and what the release is told of it."""
+    """The example of a plugin: its README's commands and the release's values for it."""
 
     directory: Path
     files: str
@@ -39,7 +39,7 @@ class Plugin:
         return _only(r"--set-json \S+", self.removal)
 
     def helm_is_that_of(self, other: Plugin) -> bool:
-        """Return whether both READMEs have the same helm commands but for their flags, so that one upgrade can stand for two."""
+        """Return whether both READMEs have the same helm commands except for flags, so that one upgrade can do both."""
         return (self.names.replace(self.named, ""), _helm(self.removal).replace(self.unnamed, "")) == (
             other.names.replace(other.named, ""),
             _helm(other.removal).replace(other.unnamed, ""),
@@ -50,11 +50,11 @@ class Plugin:
         return self.names.replace(self.named, " ".join((self.named, *flags)))
 
     def unnamed_with(self, *flags: str) -> str:
-        """Return the command of the removal that names the plugin no longer, with further flags."""
+        """Return the command that removes the plugin's name, with further flags."""
         return _helm(self.removal).replace(self.unnamed, " ".join((self.unnamed, *flags)))
 
     def deletions(self) -> tuple[str, str]:
-        """Return what the removal deletes before and after that command; what is gone already is no error."""
+        """Return the deletions before and after that command, which ignore missing objects."""
         before, after = self.removal.replace(" delete ", " delete --ignore-not-found ").split(_helm(self.removal))
         return before, after
 
@@ -69,7 +69,7 @@ def _only(pattern: str, text: str) -> str:
 
 
 def shell(kubectl: Kubectl, directory: Path) -> dict[str, str]:
-    """Return the environment of a user who follows a README: kubectl, helm, and a namespace of their own. Its files are in a directory."""
+    """Return a user's environment for a README: kubectl, helm, and a namespace; its files are in ``directory``."""
     kubeconfig = directory / "config"
     kubeconfig.write_bytes(kubectl.kubeconfig.read_bytes())
     path = f"{Path(kubectl.binary).parent}:{build.program('helm').parent}:{os.environ['PATH']}"

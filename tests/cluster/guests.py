@@ -1,6 +1,6 @@
-"""Guests that a test knows by what they say: numbers that they count, and words that they answer.
+"""Guests that count and answer words.
 
-The numbers tell a guest that goes on from one that stands still or booted again.
+The numbers distinguish a running guest from a paused or rebooted one.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from tests.cluster.kube import Console, Kubectl, console
 from tests.cluster.manifests import tiny_vm
 
 TICK = r"tick (\d+)\r?\n"
-"""A whole line: without its end, a number may be the first digits of another one."""
+"""A whole line: without its end, a number could be another one's first digits."""
 
 
 def counting_vm(name: str, **spec: Any) -> dict[str, Any]:
-    """Return a tiny machine whose guest counts from its first second on."""
+    """Return a tiny VM with a guest that counts from its first second."""
     return tiny_vm(name, run="counter", **spec)
 
 
 def answers(guest: Console, *, timeout: float = 60) -> None:
-    """See that a guest answers a new word; what its console repeats comes before that.
+    """Check that a guest answers a new word; the console's replay comes before it.
 
-    A tiny guest echoes nothing that is typed. The terminal does until the plugin is attached, so a line of the guest must come first.
+    A tiny guest does not echo input, but the terminal does until the plugin is attached. So a line of the guest must come first.
     """
     word = secrets.token_hex(4)
     guest.type(f"echo {word}\n")
@@ -31,7 +31,7 @@ def answers(guest: Console, *, timeout: float = 60) -> None:
 
 
 def ticks(kubectl: Kubectl, vm: str) -> list[int]:
-    """Return three numbers that a guest counts now, not from what its console repeats."""
+    """Return three numbers that a guest counts now, past the console's replay."""
     with console(kubectl, vm) as guest:
         guest.expect(TICK)
         answers(guest)
@@ -39,7 +39,7 @@ def ticks(kubectl: Kubectl, vm: str) -> list[int]:
 
 
 def counts_on(kubectl: Kubectl, vm: str, above: int) -> int:
-    """See that a guest counts without a gap, above a number; return its newest one."""
+    """Check that a guest counts without a gap, above a number; return its newest number."""
     now = ticks(kubectl, vm)
     assert now == list(range(now[0], now[0] + 3))
     assert now[0] > above
@@ -47,7 +47,7 @@ def counts_on(kubectl: Kubectl, vm: str, above: int) -> int:
 
 
 def is_above(kubectl: Kubectl, vm: str, number: int) -> bool:
-    """Return whether a guest's console can be had and shows a greater number soon; it repeats older ones first."""
+    """Return whether a guest's console works and soon shows a greater number, after its replay."""
     with console(kubectl, vm) as guest:
         try:
             while int(guest.expect(TICK, timeout=8)[1]) <= number:

@@ -1,4 +1,4 @@
-"""A start that is held: the virt-launcher of a machine stands still before its guest runs, until a test lets it go on."""
+"""A held start: a VM's virt-launcher stops before its guest runs, until the test continues it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tests.cluster.kube import Kubectl, eventually
 
 LAUNCHER = "virt-launcher"
 LOOK_SECONDS = 0.02
-"""Between two looks for the process. From its beginning to a guest that runs are one or two seconds of processor time."""
+"""Pause between looks for the process. A start takes 1 to 2 s of processor time."""
 
 
 class Held:
-    """The virt-launcher of a pod, which is stopped (SIGSTOP) as soon as it heeds SIGTERM."""
+    """A pod's virt-launcher, stopped by SIGSTOP as soon as it handles SIGTERM."""
 
     def __init__(self, pod: Object) -> None:
         self._pod = pod
@@ -30,15 +30,15 @@ class Held:
         self._looking.start()
 
     def stands_still(self) -> None:
-        """Wait until the process is there and stopped."""
+        """Wait until the process exists and is stopped."""
         eventually(lambda: self._pids, timeout=90, interval=LOOK_SECONDS, what="virt-launcher begins")
 
     def is_asked_to_end(self) -> bool:
-        """Return whether the process has a SIGTERM to take, or is gone."""
+        """Return whether the process has a pending SIGTERM, or is gone."""
         return not any(_has(pid, "ShdPnd", "SigPnd") is False for pid in self._pids)
 
     def go_on(self) -> None:
-        """Let the process go on, or never hold it."""
+        """Continue the process, or never hold it."""
         self._over.set()
         self._looking.join()
         for pid in self._pids:
@@ -51,11 +51,11 @@ class Held:
                 if LAUNCHER in command and _has(pid, "SigBlk", "SigCgt"):
                     os.kill(pid, signal.SIGSTOP)
                     self._pids.append(pid)
-            time.sleep(LOOK_SECONDS)  # the kernel tells no watcher that a process began
+            time.sleep(LOOK_SECONDS)  # the kernel does not report new processes
 
 
 def _has(pid: int, *fields: str) -> bool | None:
-    """Return whether one of these sets of signals has SIGTERM (proc_pid_status(5)); None where the process is gone."""
+    """Return whether one of these signal sets contains SIGTERM (proc_pid_status(5)); None if the process is gone."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except (FileNotFoundError, ProcessLookupError):
@@ -66,7 +66,7 @@ def _has(pid: int, *fields: str) -> bool | None:
 
 @contextmanager
 def held(kubectl: Kubectl, manifest: Object) -> Iterator[Held]:
-    """Create a machine and hold its start as soon as it has a pod; the start goes on when the block ends."""
+    """Create a VM and hold its start as soon as it has a pod; the start continues when the block ends."""
     name = manifest["metadata"]["name"]
     kubectl.api.create(manifest)
     (pod,) = kubectl.api.until_list("pods", bool, timeout=90, what=f"a pod of {name}", label_selector=f"vm.kubevirt.io/name={name}")

@@ -1,4 +1,4 @@
-"""kubectl as a test sees it: run, read JSON, wait, and attach to a guest's console."""
+"""kubectl for tests: run it, read JSON, wait, and attach to a guest's console."""
 
 from __future__ import annotations
 
@@ -22,18 +22,21 @@ from tests.given_time import LOOK_SECONDS, Deadline, guests
 
 ROOT = Path(__file__).parents[2]
 STALE_SECONDS = 75
-"""kube-apiserver asks an aggregated API server for its discovery every minute, and at most 5 s: where one answer is late, it knows no
-resource of that server for a minute (kube-aggregator's discovery manager). Tests of whether virt-api can be reached ask it for objects."""
+"""After one late answer kube-apiserver misses an aggregated server's resources for a minute.
+
+It reads the discovery every minute with a timeout of 5 s (kube-aggregator's discovery manager). So tests of virt-api's availability request
+objects instead.
+"""
 _UNKNOWN = re.compile("no matches for kind|the server doesn't have a resource type")
 
 
 class KubectlError(AssertionError):
-    """kubectl ended with a non-zero status; the text is what it printed on standard error."""
+    """kubectl failed; the text is its standard error."""
 
 
 @dataclass(frozen=True)
 class Kubectl:
-    """kubectl (and its plugin) with one kubeconfig and one default namespace."""
+    """kubectl and its plugin, with one kubeconfig and one default namespace."""
 
     kubeconfig: Path
     namespace: str
@@ -41,7 +44,7 @@ class Kubectl:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment in which kubectl finds cluster and plugin. To free memory before there is much takes a fifth of its time."""
+        """The environment in which kubectl finds cluster and plugin. Early garbage collection would take a fifth of its time."""
         path = f"{ROOT / '.venv/bin'}:{os.environ['PATH']}"
         return {**os.environ, "KUBECONFIG": str(self.kubeconfig), "PATH": path, "GOGC": "off", "GOMEMLIMIT": "200MiB"}
 
@@ -58,20 +61,20 @@ class Kubectl:
         return [self.binary, *namespace, *arguments]
 
     def try_run(self, *arguments: str, stdin: str | None = None, timeout: float = 60) -> subprocess.CompletedProcess[str]:
-        """Run kubectl; the caller looks at the exit status.
+        """Run kubectl; the caller checks the exit status.
 
-        Where kube-apiserver holds virt-api's discovery to be stale, it is waited for: kubectl knows none of our kinds then.
+        If kube-apiserver has stale discovery, it waits, because kubectl then has none of our kinds.
         """
         done = self._run(*arguments, stdin=stdin, timeout=timeout)
         deadline = time.monotonic() + STALE_SECONDS
         while _UNKNOWN.search(done.stderr) and self._are_served() and time.monotonic() < deadline:
             print(f"[discovery is stale: kubectl {' '.join(arguments)}]")
-            time.sleep(2)  # of the minute that it may take
+            time.sleep(2)  # of up to a minute
             done = self._run(*arguments, stdin=stdin, timeout=timeout)
         return done
 
     def _are_served(self) -> bool:
-        """Return whether kube-apiserver has our API's resources from virt-api, whatever its own discovery says."""
+        """Return whether kube-apiserver gets our API's resources from virt-api, despite its own discovery."""
         return not self._run("get", "--raw", f"/apis/{names.GROUP}/{names.VERSION}").returncode
 
     def _run(self, *arguments: str, stdin: str | None = None, timeout: float = 60) -> subprocess.CompletedProcess[str]:
@@ -88,14 +91,13 @@ class Kubectl:
         return done.stdout
 
     def _availability(self) -> str:
-        """Return what kube-apiserver says of our API, and of virt-api's pods."""
+        """Return kube-apiserver's status of our API, and virt-api's pods."""
         path = "jsonpath={range .status.conditions[*]}{.type} {.status} since {.lastTransitionTime}: {.message}{end}"
         said = self._run("get", "apiservice", f"{names.VERSION}.{names.GROUP}", "-o", path)
         pods = self._run("get", "pods", "-A", "-l", "kubevirt.io=virt-api", "--no-headers")
         return "; ".join((said.stdout + said.stderr + pods.stdout + pods.stderr).strip().splitlines())
 
     def json(self, *arguments: str) -> Any:
-        """Run kubectl with ``-o json`` and return what it printed."""
         return json.loads(self(*arguments, "-o", "json"))
 
     def apply(self, *objects: dict[str, Any]) -> str:
@@ -105,13 +107,13 @@ class Kubectl:
         return self("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)}))
 
     def create(self, manifest: dict[str, Any]) -> dict[str, Any]:
-        """Create one object and return it as the server did."""
+        """Create an object and return the server's version."""
         booting.begin_with(manifest)
         created: dict[str, Any] = json.loads(self("create", "-o", "json", "-f", "-", stdin=json.dumps(manifest)))
         return created
 
     def edit(self, kind: str, name: str, editor: str) -> str:
-        """``kubectl edit`` with a command as the editor."""
+        """Run ``kubectl edit`` with a command as the editor."""
         done = subprocess.run(
             self.command("edit", kind, name),
             env={**self.environment, "KUBE_EDITOR": editor},
@@ -126,7 +128,6 @@ class Kubectl:
         return done.stdout
 
     def within(self, namespace: str) -> Kubectl:
-        """Return the same kubectl in another namespace."""
         return Kubectl(self.kubeconfig, namespace, self.binary)
 
 
@@ -146,20 +147,19 @@ class Console:
     """A ``kubectl virt console`` in a pseudo-terminal, read like expect."""
 
     def __init__(self, process: subprocess.Popen[bytes], terminal: int, domain: str = "") -> None:
-        """Read from a terminal; of the time that the guest of the libvirt domain got on this machine is what ``timeout`` counts."""
+        """Read from a terminal; timeouts count the processor time available to the guest of the libvirt domain."""
         self.process = process
         self.text = ""
         self._domain = domain
         self._terminal = terminal
 
     def type(self, text: str) -> None:
-        """Send keys."""
         os.write(self._terminal, text.encode())
 
     def expect(self, pattern: str, *, timeout: float = 60) -> re.Match[str]:
-        """Read until ``pattern`` appears after what the last call consumed; ``string[: match.start()]`` of the answer came before it.
+        """Read until ``pattern`` appears after the part that earlier calls consumed; ``string[: match.start()]`` precedes it.
 
-        A pattern is searched anew after each read, of which a terminal makes many: one that begins with ``.*`` takes a square of the time.
+        A terminal makes many reads, and each one repeats the search: a pattern that begins with ``.*`` takes quadratic time.
         """
         if not (found := re.search(pattern, self.text)):
             deadline = Deadline(timeout, lambda: guests(self._domain) if self._domain else ())
@@ -173,16 +173,16 @@ class Console:
         return found
 
     def skip_replay(self) -> None:
-        """Wait until the tiny guest of a console that was just attached answers: what it prints from then on is live."""
+        """Wait until the tiny guest answers on a new console; its output is live from then on."""
         word = f"live-{secrets.token_hex(4)}"
         self.expect("press Enter for a prompt")
         self.type(f"echo {word}\n")
         self.expect(word)
 
     def run(self, command: str, *, timeout: float = 60) -> str:
-        """Run a shell command in the guest and return what it printed.
+        """Run a shell command in the guest and return its output.
 
-        Its end is a word of its own: whoever attaches again is shown what was printed before, ends of earlier commands included.
+        Its end marker is unique, because a new console replays earlier output with its markers.
         """
         end = secrets.token_hex(4)
         self.type(f"{command}; echo E''ND-{end}\n")
@@ -190,7 +190,7 @@ class Console:
         return found.string[: found.start()]
 
     def _read(self, timeout: float) -> bool:
-        """Read what comes within ``timeout`` seconds; return False if the console is closed."""
+        """Read available output for up to ``timeout`` seconds; return False if the console is closed."""
         ready, _, _ = select.select([self._terminal], [], [], timeout)
         if not ready:
             return True
@@ -229,7 +229,7 @@ def console(kubectl: Kubectl, vm: str, *flags: str) -> Iterator[Console]:
 
 @contextmanager
 def forwarded(kubectl: Kubectl, target: str, port: int) -> Iterator[int]:
-    """Yield a port of loopback that leads to a port of a pod or Service (``pod/name``, ``service/name``) until the block ends."""
+    """Yield a loopback port forwarded to a port of a pod or Service (``pod/name``, ``service/name``) until the block ends."""
     command = kubectl.command("port-forward", target, f":{port}")
     with subprocess.Popen(command, env=kubectl.environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         try:

@@ -1,6 +1,6 @@
-"""``make test-drain``: the drain of a node with twenty guests, shown as it goes; stopped in the middle, and begun again.
+"""``make test-drain``: drain a node with twenty guests, with output, stopped in the middle and repeated.
 
-It is not part of ``make test``, because twenty pods and their migrations take minutes. ``DRAIN_GUESTS`` is another number of them.
+It takes minutes, so it is not part of ``make test``. ``DRAIN_GUESTS`` changes the number.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NAMES = [f"many-{number:02}" for number in range(GUESTS)]
 
 
 def a_small_one(name: str, **spec: object) -> dict[str, Any]:
-    """Return a tiny machine with 64 MiB to move. Twenty fit on a node of two processors: each requests a hundredth of one."""
+    """Return a tiny VM with 64 MiB to move. It requests a hundredth of a processor, so twenty fit on a node with two."""
     manifest = tiny_vm(name, run="fill=64", evictionStrategy="LiveMigrate", **spec)
     manifest["spec"]["domain"]["resources"] = {"requests": {"cpu": "10m"}}
     return manifest
@@ -38,11 +38,11 @@ def a_small_one(name: str, **spec: object) -> dict[str, Any]:
 
 @pytest.fixture
 def node(kubectl: Kubectl, system: Kubectl) -> Iterator[str]:
-    """The node without etcd, with all guests on it; they may leave it."""
+    """The node without etcd, with all guests, which may leave it."""
     etcd = system.json("get", "pod", "kubevirt-etcd-0")["spec"]["nodeName"]
     (name,) = (each.name for each in layout.NODES if each.name != etcd)
     chosen = {"kubernetes.io/hostname": name}
-    for start in range(0, GUESTS, 4):  # or all of them boot at once, each slower than it may take
+    for start in range(0, GUESTS, 4):  # if all booted at once, each would exceed its timeout
         some = NAMES[start : start + 4]
         kubectl.apply(*(a_small_one(each, nodeSelector=chosen) for each in some))
         kubectl("wait", "vm", *some, "--for=condition=Ready", "--timeout=300s", timeout=320)
@@ -55,21 +55,21 @@ def node(kubectl: Kubectl, system: Kubectl) -> Iterator[str]:
 
 
 def places(kubectl: Kubectl) -> Counter[str]:
-    """Return how many guests run on each node; none has been restarted."""
+    """Return the number of guests per node, after checking that none was restarted."""
     found = kubectl.json("get", "vms")["items"]
     assert {len(each["status"]["attempts"]) for each in found} == {1}
     return Counter(each["status"]["nodeName"] for each in found)
 
 
 def under_way(kubectl: Kubectl) -> list[dict[str, Any]]:
-    """Return the unfinished Migrations; of these no more than two have begun."""
+    """Return the unfinished Migrations, after checking that at most two have begun."""
     found = [each for each in kubectl.json("get", "migrations")["items"] if phases.is_unfinished(each)]
     assert len([each for each in found if phases.phase_of(each) not in ("", phases.PENDING)]) <= FROM_A_NODE
     return found
 
 
 def told_to_stay(said: Path, since: int) -> int:
-    """Return how often kubectl has been told, after so many characters, that a guest stays where it is."""
+    """Return how often kubectl printed, after offset ``since``, that a guest stays."""
     return len(re.findall(r"was uncordoned, so its drain is over: the guest of virtual machine many-\d+ stays", said.read_text()[since:]))
 
 
@@ -88,7 +88,7 @@ def test_a_drain_of_twenty_guests_is_shown_and_can_be_stopped_and_gone_on_with(k
         try:
             eventually(lambda: moved(enough), timeout=600, interval=1, what=f"{enough} guests have moved")
             print(kubectl("get", "migrations"))
-            kubectl("uncordon", node)  # while kubectl asks on
+            kubectl("uncordon", node)  # while kubectl keeps trying
             eventually(lambda: not under_way(kubectl), timeout=180, interval=1, what="what has begun is over")
             stay, before = places(kubectl)[node], len(said.read_text())
             assert stay > 0, "the drain went on"
@@ -108,4 +108,4 @@ def test_a_drain_of_twenty_guests_is_shown_and_can_be_stopped_and_gone_on_with(k
     print(kubectl("get", "migrations"))
     ends = Counter(phases.phase_of(each) for each in kubectl.json("get", "migrations")["items"])
     assert ends[phases.SUCCEEDED] == GUESTS
-    assert ends.keys() <= {phases.SUCCEEDED, phases.FAILED}  # one that waited for its turn when nobody emptied the node any more
+    assert ends.keys() <= {phases.SUCCEEDED, phases.FAILED}  # one that still waited when the node was uncordoned

@@ -8,16 +8,16 @@ from tests.guest_kernel import KERNEL_ARGS
 
 GUEST_IMAGE = "localhost/kubevirt/testguest:dev"
 BZIMAGE = {"kernelPath": "/boot/vmlinuz", "initrdPath": "/boot/initrd.gz"}
-"""Members of a container of ``kernelBoot``: the kernel as Debian has it, which UEFI starts, too."""
+"""Members of a container of ``kernelBoot``: Debian's kernel, which UEFI starts as well."""
 
 
 def tiny_vm(name: str, *, run: str = "", **spec: Any) -> dict[str, Any]:
-    """Return the smallest VM there is: the tiny kernel from the test guest's image, no disk.
+    """Return the smallest VM: the tiny kernel from the test guest's image, no disk.
 
     Args:
         name: of the object.
-        run: the commands that the guest runs first, such as ``counter,dirty=100`` (docs/development/testbed.md, "Images").
-        spec: further members of its spec, or others.
+        run: commands that the guest runs first, such as ``counter,dirty=100`` (docs/development/testbed.md, "Images").
+        spec: further or replaced members of its spec.
     """
     arguments = {"kernelArgs": f"guest.run={run}"} if run else {}
     return _vm(name, {"container": {"image": GUEST_IMAGE, "kernelPath": "/boot/tiny"}, **arguments}, spec)
@@ -45,18 +45,16 @@ def _vm(name: str, kernel_boot: dict[str, Any], spec: dict[str, Any]) -> dict[st
 
 
 def with_disks(vm: dict[str, Any], *disks: dict[str, Any]) -> dict[str, Any]:
-    """Return ``vm`` with these disks."""
     vm["spec"]["domain"]["devices"]["disks"] = list(disks)
     return vm
 
 
 def claim_disk(claim: str) -> dict[str, Any]:
-    """Return a disk from a PersistentVolumeClaim."""
     return {"name": "data", "type": "PersistentVolumeClaim", "device": "disk", "source": {"name": claim}, "target": {"bus": "virtio"}}
 
 
 def migration(vm: str, *, node: str = "") -> dict[str, Any]:
-    """Return the slides' Migration of ``vm``, to ``node`` if one is named."""
+    """Return the slides' Migration of ``vm``, optionally to ``node``."""
     selector = {"nodeSelector": {"kubevirt.io/hostname": node}} if node else {}
     return {
         "apiVersion": "kubevirt.io/v1alpha1",

@@ -1,7 +1,6 @@
-"""A neighbour of guests, in a network namespace: it asks one of them all the time, and notes what that one says, and by which port.
+"""A neighbour of guests, in a network namespace: it pings one of them continuously, and records its frames with their ports.
 
-It sends to the guest's MAC address alone and never asks by ARP, so that nobody but the guest and its QEMU teaches the switches in between
-where the guest is.
+It sends to the guest's MAC address without ARP, so switches learn the guest's place only from the guest and its QEMU.
 """
 
 from __future__ import annotations
@@ -18,25 +17,25 @@ from tests.host.handler.pods import within
 
 PERIOD_SECONDS = 0.02
 RARP = 0x8035
-"""By which a QEMU says where its guest's card is, before the guest runs (``announce-self``)."""
+"""With it, a QEMU announces its guest's card before the guest runs (``announce-self``)."""
 ANNOUNCING = frozenset({frames.ARP, RARP})
 _ETH_P_ALL = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """Frame that came from the guest."""
+    """A frame from the guest."""
 
     at: float
     """Seconds of a monotonic clock."""
     port: str
-    """Device by which it came to the neighbour's namespace."""
+    """The device of the neighbour's namespace that received it."""
     kind: int
     """Its EtherType."""
 
 
 class Neighbour:
-    """Asks and notes, in a thread, while the block lasts."""
+    """Pings and records in a thread during the block."""
 
     def __init__(self, namespace: str, device: str, own: tuple[str, str], guest: tuple[str, str]) -> None:
         """Initialise for a device of the namespace; ``own`` and ``guest`` are MAC and IPv4 addresses."""
@@ -58,7 +57,7 @@ class Neighbour:
         self._socket.close()
 
     def answers(self) -> list[Said]:
-        """Return the answers so far: packets of IPv4, of which the guest has no others to say."""
+        """Return the answers so far: the guest's IPv4 packets, which are all answers."""
         return [each for each in self.heard if each.kind == frames.IPV4]
 
     def _work(self) -> None:

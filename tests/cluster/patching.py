@@ -1,4 +1,4 @@
-"""Patches of objects by accounts that may not read them, as kubectl would do first."""
+"""Patches of objects by accounts that may not read them first, as kubectl would."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.cluster.kube import Kubectl
 
 
 def as_account(kubectl: Kubectl, token: str, path: Path) -> Kubectl:
-    """Return kubectl with a token of an account in place of what ``kubectl`` has; ``path`` is for its kubeconfig."""
+    """Return kubectl with a token of an account instead of the credentials of ``kubectl``; ``path`` is for its kubeconfig."""
     config = yaml.safe_load(kubectl.kubeconfig.read_text())
     for each in config["users"]:
         each["user"] = {"token": token}
@@ -26,7 +26,7 @@ def as_account(kubectl: Kubectl, token: str, path: Path) -> Kubectl:
 
 
 def patch(account: Kubectl, path: str, body: dict[str, Any]) -> tuple[int, str]:
-    """Send a merge patch (RFC 7396) to a path of the API; return the code and the message."""
+    """Send a merge patch (RFC 7396) to an API path; return code and message."""
     config = yaml.safe_load(account.kubeconfig.read_text())
     cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
     data = cluster.get("certificate-authority-data")

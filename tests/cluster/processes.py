@@ -1,7 +1,6 @@
-"""Kill the processes of a pod as a power cut would: SIGKILL from outside, through the machine's process table.
+"""Kill the processes of a pod like a power cut: SIGKILL from outside, through this machine's process table.
 
-The nodes of the test cluster are namespaces of this machine, so the processes of its pods are in /proc here; a pod's are those whose
-cgroup names the pod's uid.
+The test cluster's nodes are namespaces of this machine, so /proc has the pods' processes. A process' cgroup names its pod's uid.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Any
 
 
 def of_pod(pod: dict[str, Any]) -> dict[int, str]:
-    """Return pid and command line of each process of the pod but the sandbox's."""
+    """Return pid and command line of the pod's processes, without the sandbox's."""
     marker = f"pod{pod['metadata']['uid']}"
     found = {}
     for directory in Path("/proc").glob("[0-9]*"):
@@ -30,7 +29,7 @@ def of_pod(pod: dict[str, Any]) -> dict[int, str]:
 
 
 def kill(pod: dict[str, Any], *, containing: str = "") -> list[int]:
-    """SIGKILL the pod's processes whose command line contains ``containing``; fail when there is none. One may end meanwhile."""
+    """SIGKILL the pod's processes whose command lines contain ``containing``; fail if there is none."""
     pids = [pid for pid, command in of_pod(pod).items() if containing in command]
     assert pids, f"pod {pod['metadata']['name']} has no process with {containing!r}"
     for pid in pids:
@@ -46,6 +45,6 @@ def resident_kib(pid: int) -> int:
 
 
 def proportional_kib(pid: int) -> int:
-    """Return the proportional set size of a process in KiB: what it shares with others counts in shares (proc_pid_smaps_rollup(5))."""
+    """Return a process' proportional set size in KiB, which divides shared pages (proc_pid_smaps_rollup(5))."""
     rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
     return int(next(line.split()[1] for line in rollup.splitlines() if line.startswith("Pss:")))

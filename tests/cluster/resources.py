@@ -1,4 +1,4 @@
-"""Resources of the cluster tests, by the names that kubectl takes."""
+"""Resources of the cluster tests, by kubectl's names."""
 
 from __future__ import annotations
 
@@ -73,5 +73,4 @@ def named(name: str) -> Resource:
 
 
 def of(manifest: Object) -> Resource:
-    """Return the resource of the manifest's kind."""
     return named(str(manifest["kind"]).lower())

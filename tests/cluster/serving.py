@@ -1,4 +1,4 @@
-"""Who answers connections in the cluster tests, and who asks: web servers in guests and pods, and pods that fetch from them."""
+"""Web servers in guests and pods, and pods that fetch from them."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from tests.testbed import kubectl as testbed_kubectl
 
 PORT = 8080
 BOTH = {"ipFamilyPolicy": "PreferDualStack"}
-"""Of a Service: an address of each family that the cluster has."""
+"""For a Service: one address per family of the cluster."""
 
 
 def serve(guest: Console, word: str, *addresses: str) -> None:
-    """Have a guest at its prompt answer HTTP with a word, once it has these addresses; without any, those of a guest behind its pod's."""
+    """Serve a word over HTTP in a guest, once it has these addresses, by default those behind a pod's network."""
     wait_for_addresses(guest, *(addresses or ("10.0.2.2", *(["fd10:0:2::2"] if testbed_kubectl.is_own_cluster() else []))))
     guest.run(f"mkdir -p /www && echo {word} >/www/index.html && httpd -p {PORT} -h /www")
 
 
 def wait_for_addresses(guest: Console, *addresses: str) -> None:
-    """Wait until a guest at its prompt may use each of these addresses."""
+    """Wait until a guest can use all these addresses."""
 
     def missing() -> set[str]:
         lines = guest.run("ip address show").splitlines()
@@ -33,7 +33,7 @@ def wait_for_addresses(guest: Console, *addresses: str) -> None:
     deadline = time.monotonic() + 120
     while left := missing():
         assert time.monotonic() < deadline, f"the guest does not have {', '.join(sorted(left))} after 120 s"
-        time.sleep(0.5)  # or so many looks were printed that a console no longer begins with what the guest said when it was ready
+        time.sleep(0.5)  # more output would push the guest's ready message out of the console's replay
 
 
 def a_server(name: str, node: str = "", **labels: str) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def a_server(name: str, node: str = "", **labels: str) -> dict[str, Any]:
 
 
 def a_client(name: str, node: str = "", **labels: str) -> dict[str, Any]:
-    """Return a pod from which :func:`fetched` asks."""
+    """Return a pod for requests by :func:`fetched`."""
     pod = a_pod(name, "sleep", "100000", node=node, restart="Always")
     pod["metadata"]["labels"] |= labels
     return pod
@@ -64,18 +64,18 @@ def a_service(name: str, app: str, **spec: Any) -> dict[str, Any]:
 
 
 def address_of(kubectl: Kubectl, pod: str) -> str:
-    """Return the first address of a pod once it is ready to answer or to ask."""
+    """Return the first address of a pod once it is ready."""
     return pod_addresses(kubectl, pod)[0]
 
 
 def pod_addresses(kubectl: Kubectl, pod: str) -> tuple[str, ...]:
-    """Return the addresses of a pod once it is ready to answer or to ask: of IPv4 first, and of IPv6 if the cluster has it, as ours has."""
+    """Return the addresses of a pod once it is ready: IPv4 first, then IPv6 if the cluster has it, as ours does."""
     kubectl.api.ready("pod", pod, timeout=90)
     return addresses_in(kubectl.api.get("pod", pod))
 
 
 def addresses_in(pod: dict[str, Any]) -> tuple[str, ...]:
-    """Return the addresses that a pod's status has."""
+    """Return the addresses in a pod's status."""
     found = tuple(str(each["ip"]) for each in pod["status"]["podIPs"])
     if testbed_kubectl.is_own_cluster():
         assert [":" in each for each in found] == [False, True], found
@@ -91,29 +91,29 @@ def service_addresses(kubectl: Kubectl, service: str) -> tuple[str, ...]:
 
 
 def host(address: str) -> str:
-    """Return an address as URLs have it."""
+    """Return an address in a URL's notation."""
     return f"[{address}]" if ":" in address else address
 
 
 def fetched(kubectl: Kubectl, client: str, url: str) -> subprocess.CompletedProcess[str]:
-    """Ask for a URL from a pod; what cannot be reached takes five seconds."""
+    """Fetch a URL from a pod; an unreachable one takes five seconds."""
     return kubectl.try_run("exec", client, "--", "fetch", url)
 
 
 def reaches(kubectl: Kubectl, client: str, address: str, port: int = PORT) -> bool:
-    """Return whether something at the port of the address lets the client connect, whatever it answers."""
+    """Return whether the client can connect to the address and port, whatever the answer."""
     done = fetched(kubectl, client, f"http://{host(address)}:{port}/")
     assert "unable to upgrade connection" not in done.stderr, done.stderr
     return done.returncode == 0 or "timeout" not in done.stderr.lower()
 
 
 def reached(kubectl: Kubectl, client: str, *addresses: str, port: int = PORT) -> None:
-    """Wait until the client reaches each of the addresses."""
+    """Wait until the client reaches all addresses."""
     _wait(kubectl, client, addresses, port, is_open=True)
 
 
 def kept_off(kubectl: Kubectl, client: str, *addresses: str, port: int = PORT) -> None:
-    """Wait until the client is kept off each of them: a policy begins to count when the node has heard of it."""
+    """Wait until the client reaches none of them; a policy needs a moment to reach the node."""
     _wait(kubectl, client, addresses, port, is_open=False)
 
 
@@ -123,5 +123,5 @@ def _wait(kubectl: Kubectl, client: str, addresses: tuple[str, ...], port: int, 
         eventually(lambda: reaches(kubectl, client, address, port) is is_open, timeout=60, what=what)
 
     assert addresses
-    with ThreadPoolExecutor(len(addresses)) as pool:  # what is not reached takes five seconds each
+    with ThreadPoolExecutor(len(addresses)) as pool:  # each unreachable one takes five seconds
         list(pool.map(wait, addresses))

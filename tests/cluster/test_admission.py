@@ -1,4 +1,4 @@
-"""Admission webhooks of the cluster and our API: kube-apiserver asks nobody about what it passes on to us, so virt-api has to."""
+"""Admission webhooks of the cluster with our API: kube-apiserver calls none for aggregated requests, so virt-api must."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Register = Callable[[str, str], None]
 
 @pytest.fixture(scope="module")
 def authority(kubectl: Kubectl) -> Pair:
-    """A webhook that is ready in the namespace of the test; returns who signed its certificate."""
+    """Start a webhook in the test's namespace; return the authority of its certificate."""
     now, day = datetime.now(UTC), timedelta(days=1)
     made = new_authority("webhook", day, now)
     pair = issue(made, Profile("hook", dns_names=(f"hook.{kubectl.namespace}.svc",), server=True), day, now)
@@ -66,7 +66,7 @@ def authority(kubectl: Kubectl) -> Pair:
 
 @pytest.fixture
 def register(kubectl: Kubectl, authority: Pair) -> Iterator[Register]:
-    """Tell the cluster of the webhook, for the namespace of the test alone; what was told is taken back."""
+    """Register the webhook for the test's namespace until the block ends."""
     told: list[tuple[str, str]] = []
 
     def tell(effect: str, path: str) -> None:
@@ -97,7 +97,7 @@ def register(kubectl: Kubectl, authority: Pair) -> Iterator[Register]:
 
 
 def test_a_webhook_of_the_cluster_denies_a_machine(kubectl: Kubectl, register: Register) -> None:
-    """ADM-01, ADM-03, ADM-06: creation, dry run and deletion, told to a person; gone with its configuration."""
+    """ADM-01, ADM-03, ADM-06: creation, dry run and deletion; the user reads the reason; deleting the configuration ends it."""
     kubectl.api.apply(tiny_vm("before", runStrategy="Halted"))
     register("Validating", "/deny")
     dry = ("--dry-run=server",)
@@ -133,7 +133,7 @@ def test_a_webhook_of_the_cluster_changes_a_machine(kubectl: Kubectl, register: 
 
 
 def is_deleted(kubectl: Kubectl, name: str) -> bool:
-    """Ask for the deletion of a machine; return whether that is granted."""
+    """Delete a VM; return whether that was allowed."""
     try:
         kubectl.api.delete("vm", name)
     except errors.StatusError:

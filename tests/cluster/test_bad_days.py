@@ -1,4 +1,4 @@
-"""Any one of our processes, or etcd, is killed at any time: no acknowledged write is lost, the guest goes on, the console comes back."""
+"""Any of our processes, or etcd, is killed: no acknowledged write is lost, the guest keeps running, the console returns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.damage import never_again
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 PAUSE_SECONDS = 0.5
-"""Between two writes of one client."""
+"""Pause between two writes of one client."""
 
 
 def our_pods(system: Kubectl, component: str) -> list[dict[str, Any]]:
@@ -32,12 +32,12 @@ def is_ready(pods: list[dict[str, Any]]) -> bool:
 
 
 def containers(pod: dict[str, Any]) -> set[str]:
-    """Return the ids of the pod's containers, which a kubelet gives anew with every start."""
+    """Return the ids of the pod's containers, which change with every start."""
     return {each["containerID"] for each in pod["status"].get("containerStatuses", []) if each.get("containerID")}
 
 
 def kill_all(system: Kubectl, component: str) -> set[str]:
-    """Kill every process of a component; return the ids of the containers that they ran in."""
+    """Kill every process of a component; return the ids of their containers."""
     pods = our_pods(system, component)
     killed = set[str]().union(*map(containers, pods))
     assert killed, f"{component} has no running container"
@@ -47,9 +47,9 @@ def kill_all(system: Kubectl, component: str) -> set[str]:
 
 
 def await_recovery(system: Kubectl, component: str, killed: set[str]) -> None:
-    """Wait until every pod is ready in a container that was started since.
+    """Wait until every pod is ready in a new container.
 
-    Of a pod alone that says Ready, its kubelet may not have seen the end of the old container yet.
+    Ready alone is not enough: the kubelet may not have noticed the old container's end.
     """
 
     def recovered(pods: list[dict[str, Any]]) -> bool:
@@ -67,7 +67,7 @@ def counting(kubectl: Kubectl, testguest: None) -> dict[str, Any]:
 
 
 def goes_on(kubectl: Kubectl, system: Kubectl, counting: dict[str, Any], component: str) -> None:
-    """Kill a component; see that the guest counts on and its console comes back."""
+    """Kill a component; check that the guest keeps counting and its console returns."""
     before = ticks(kubectl, "counting")[-1]
 
     killed = kill_all(system, component)
@@ -80,7 +80,7 @@ def goes_on(kubectl: Kubectl, system: Kubectl, counting: dict[str, Any], compone
 
 
 def _served(kubectl: Kubectl, name: str) -> dict[str, Any]:
-    """Return a machine that exists; nothing while nobody answers."""
+    """Return an existing VM; nothing while the API is away."""
     try:
         return kubectl.api.get("vm", name)
     except errors.NotFound:  # a 404 for an object that exists
@@ -90,7 +90,7 @@ def _served(kubectl: Kubectl, name: str) -> dict[str, Any]:
 
 
 def loses_no_write(kubectl: Kubectl, system: Kubectl, component: str) -> None:
-    """Kill a component while two clients write; see that each machine is there that they were told of."""
+    """Kill a component during two clients' writes; check that all acknowledged VMs exist."""
     stop = threading.Event()
     acknowledged: list[str] = []
 
@@ -113,7 +113,7 @@ def loses_no_write(kubectl: Kubectl, system: Kubectl, component: str) -> None:
             count = len(acknowledged)
             eventually(lambda: len(acknowledged) >= count + 3, timeout=200, what="writes after the kill")
         finally:
-            stop.set()  # or the workers would write for ever, and the test would wait for them
+            stop.set()  # otherwise the workers never end
         for each in running:
             each.result()
 
@@ -133,7 +133,7 @@ def test_no_acknowledged_write_is_lost(kubectl: Kubectl, system: Kubectl) -> Non
 
 
 def test_a_launcher_that_is_killed_takes_its_guest_along_and_another_attempt_follows(kubectl: Kubectl, testguest: None) -> None:
-    """PID 1 of the container is the launcher: the kernel ends QEMU with it, so the next attempt can never meet a second QEMU."""
+    """The launcher is PID 1 of the container, so the kernel kills QEMU with it, and the next attempt meets no second QEMU."""
     kubectl.api.create(tiny_vm("rerun"))
     first = kubectl.api.ready("vm", "rerun", timeout=90)["status"]["podName"]
     pod = kubectl.api.get("pod", first)

@@ -1,4 +1,4 @@
-"""More bad days: each of our other processes, or a guest's libvirtd, is killed. ``test_bad_days.py`` kills the rest."""
+"""More failures: each of our other processes, or a guest's libvirtd, is killed. ``test_bad_days.py`` kills the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims on the real cluster: a blank disk in a new one, a device that two machines name, and one that is full."""
+"""Claims on the real cluster: a blank disk in a new one, a device named by two VMs, and a full one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def on(node: layout.Node, *command: str) -> None:
 
 
 def volume(name: str, size: str, mode: str, **source: Any) -> list[dict[str, Any]]:
-    """Return a volume and the claim that is bound to it; who uses it runs on one of our nodes."""
+    """Return a volume and its bound claim; their users run on one of our nodes."""
     modes, storage = ["ReadWriteMany"], {"storage": size}
     terms = [{"key": "kubernetes.io/hostname", "operator": "In", "values": [node.name for node in layout.NODES]}]
     common = {"storageClassName": CLASS, "accessModes": modes, "volumeMode": mode}
@@ -49,7 +49,7 @@ def volume(name: str, size: str, mode: str, **source: Any) -> list[dict[str, Any
 
 
 def discard(kubectl: Kubectl, name: str) -> None:
-    """Ask for the deletion of a claim and its volume, as far as they are there."""
+    """Delete a claim and its volume, if they exist."""
     for kind in ("pvc", "pv"):
         with suppress(errors.NotFound):
             kubectl.api.delete(kind, name)
@@ -57,7 +57,7 @@ def discard(kubectl: Kubectl, name: str) -> None:
 
 @contextmanager
 def device(kubectl: Kubectl, directory: Path, mebibytes: int = 16) -> Iterator[str]:
-    """Make a claim that is a block device of this machine, which is both nodes; yield its name."""
+    """Make a claim on a block device of this machine, which both nodes share; yield its name."""
     name, file = f"device-{secrets.token_hex(3)}", directory / "device.img"
     with file.open("wb") as image:
         image.truncate(mebibytes * MIB)
@@ -72,7 +72,7 @@ def device(kubectl: Kubectl, directory: Path, mebibytes: int = 16) -> Iterator[s
 
 @contextmanager
 def small(kubectl: Kubectl, node: layout.Node) -> Iterator[tuple[str, Path]]:
-    """Make a claim on a file system of 8 MiB of a node, with a disk of 64 MiB in it; yield its name and its directory."""
+    """Make a claim on an 8 MiB file system of a node, with a disk of 64 MiB; yield its name and its directory."""
     name = f"small-{secrets.token_hex(3)}"
     directory = layout.shared_volumes() / name
     directory.mkdir(parents=True)
@@ -89,7 +89,7 @@ def small(kubectl: Kubectl, node: layout.Node) -> Iterator[tuple[str, Path]]:
 
 
 def told(kubectl: Kubectl, vm: str, kind: str, **fields: str) -> dict[str, Any]:
-    """Return a machine's condition once it has these fields."""
+    """Return a VM's condition once it has these fields."""
     found = kubectl.api.until("vm", vm, has(kind, **fields), timeout=120, what=f"{kind} of {vm} is {fields}")
     return condition_of(found, kind)
 
@@ -100,7 +100,7 @@ def ready(kubectl: Kubectl, *names: str) -> None:
 
 
 def mac_address(kubectl: Kubectl, vm: str) -> str:
-    """Return that of the one interface that a machine has which names none."""
+    """Return the MAC address of the VM's only interface."""
     (found,) = kubectl.api.get("vm", vm)["status"]["interfaces"]
     return str(found["mac"])
 
@@ -149,7 +149,7 @@ def test_a_device_is_one_machines_unless_both_share_it(kubectl: Kubectl, tmp_pat
         assert "by virtual machine first;" in waits["message"]
         with console(kubectl, "first") as viewer:
             boot(viewer).run("echo of-the-first | dd of=/dev/vda conv=fsync")
-        kubectl.api.verb("first", "restart")  # in the middle of it, it has no pod; its disk stays its own
+        kubectl.api.verb("first", "restart")  # during the restart it has no pod, and keeps its disk
         kubectl.api.until("vm", "first", lambda found: found["status"]["attempt"] == 2, timeout=120, what="the second attempt")
         ready(kubectl, "first")
         second = kubectl.api.get("vm", "second")

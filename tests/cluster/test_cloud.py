@@ -1,4 +1,4 @@
-"""The README's second example as it stands: a cloud image, set up by cloud-init, and a login by SSH through ``kubectl port-forward``."""
+"""The README's second example: a cloud image with cloud-init, and an SSH login through ``kubectl port-forward``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.testbed import cloud_demo, ssh
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 
 BOOT_SECONDS: Final = 1200
-"""An emulator alone on one processor needs two minutes; beside other work, ten times that."""
+"""An emulator alone on one processor needs two minutes, under load ten times that."""
 
 
 def test_the_example_is_set_up_by_cloud_init_and_lets_its_owner_in(kubectl: Kubectl, debian: None, tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
-"""A virt-handler of another contract than virt-controller's, as in the middle of an upgrade: its node gets no guests, and its own go on.
+"""A virt-handler with another contract version, as during an upgrade: its node gets no guests, and its own keep running.
 
-The virt-handler of one node is replaced by one that differs in the number of its contract alone.
+One node's virt-handler is replaced by one that differs only in its contract version.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ MODULE = contract.__name__
 CONFIG_MAP = "another-contract"
 HANDLER = "virt-handler"
 STAYS, MOVES = "stays", "moves"
-"""Machines whose guests count: on the node of that virt-handler, and on the other one."""
+"""VMs with counting guests: on that virt-handler's node, and on the other one."""
 
 
 def handler_on(system: Kubectl, node: str, *, other_than: str = "") -> Object:
-    """Return the pod of a node's virt-handler once it is the only one there and ready; one with the uid ``other_than`` is not meant."""
+    """Return the pod of a node's virt-handler once it is the only one and ready; its uid is not ``other_than``."""
 
     def is_so(pods: list[Object]) -> bool:
         return len(pods) == 1 and pods[0]["metadata"]["uid"] != other_than and is_true("Ready")(pods[0])
@@ -50,7 +50,7 @@ def handler_on(system: Kubectl, node: str, *, other_than: str = "") -> Object:
 
 
 def await_contract(system: Kubectl, node: str, version: str) -> None:
-    """Wait until the Lease of a node says that its virt-handler speaks this version of the contract."""
+    """Wait until a node's Lease shows this contract version."""
 
     def is_so(lease: Object) -> bool:
         return bool(dig(lease, "metadata", "annotations", contract.ANNOTATION) == version)
@@ -60,7 +60,7 @@ def await_contract(system: Kubectl, node: str, version: str) -> None:
 
 
 def change(system: Kubectl, strategy: dict[str, Any], template: dict[str, Any]) -> None:
-    """Give the DaemonSet of virt-handlers another pod template, and a way in which pods come to have it."""
+    """Change the pod template and the update strategy of the virt-handlers' DaemonSet."""
     changed = {"updateStrategy": strategy, "template": template}
     system.api.patch(
         "daemonset", HANDLER, [{"op": "replace", "path": f"/spec/{field}", "value": value} for field, value in changed.items()]
@@ -68,7 +68,7 @@ def change(system: Kubectl, strategy: dict[str, Any], template: dict[str, Any]) 
 
 
 def of_another_contract(template: dict[str, Any], path: str) -> dict[str, Any]:
-    """Return the pod template with the other contract in place of the one at this path, which Python is not to have compiled before."""
+    """Return the pod template with another contract module mounted at this path, and without trust in its compiled bytecode."""
     found = copy.deepcopy(template)
     (container,) = found["spec"]["containers"]
     container["command"] = ["python3", "-Iu", "--check-hash-based-pycs", "always", f"/usr/local/bin/{HANDLER}"]
@@ -79,7 +79,7 @@ def of_another_contract(template: dict[str, Any], path: str) -> dict[str, Any]:
 
 @contextmanager
 def speaking_another_contract(system: Kubectl, node: str) -> Iterator[None]:
-    """Have the virt-handler of a node speak another version of the contract alone, until the block ends and it is of this release again."""
+    """Replace one node's virt-handler by one with another contract version until the block ends."""
     before, pod = system.api.get("daemonset", HANDLER)["spec"], handler_on(system, node)["metadata"]
     inside = ("exec", pod["name"], "--container", HANDLER, "--")
     path = system(*inside, "python3", "-c", f"import {MODULE} as found; print(found.__file__)").strip()
@@ -105,7 +105,7 @@ def seen(kubectl: Kubectl, name: str) -> Object:
 
 
 def await_reason(kubectl: Kubectl, name: str, reason: str) -> str:
-    """Wait until a machine's condition Ready has a reason, and return its message."""
+    """Wait until a VM's condition Ready has a reason, and return its message."""
 
     def ready(vm: Object) -> Mapping[str, Any]:
         return condition(dig(vm, "status", "conditions"), "Ready") or {}
@@ -115,7 +115,7 @@ def await_reason(kubectl: Kubectl, name: str, reason: str) -> str:
 
 
 def refused(kubectl: Kubectl, node: str, words: str) -> None:
-    """See that neither new machines nor a guest that runs come to the node, and that each says why; one that may be elsewhere is."""
+    """Check that the node gets neither new VMs nor a migrated guest, with a reason each; a VM that may run elsewhere does."""
     kubectl.api.apply(tiny_vm("named", nodeName=node), tiny_vm("selecting", nodeSelector=on(node)), tiny_vm("free"))
     moving = kubectl.api.create(migration(MOVES, node=node))["metadata"]["name"]
 
@@ -130,9 +130,9 @@ def refused(kubectl: Kubectl, node: str, words: str) -> None:
 
 
 def accepted(kubectl: Kubectl, node: str) -> None:
-    """See that those that waited for the node come to it."""
+    """Check that the waiting VMs come to the node."""
     kubectl.api.ready("vm", "named", timeout=120)
-    kubectl.api.verb("selecting", "restart")  # its pod avoids the node for ever
+    kubectl.api.verb("selecting", "restart")  # its pod avoids the node forever
     made = kubectl.api.create(migration(MOVES, node=node))["metadata"]["name"]
     assert ended(kubectl, made)["status"]["phase"] == "Succeeded"
     kubectl.api.ready("vm", "selecting", timeout=120)

@@ -1,4 +1,4 @@
-"""Labels of nodes: what virt-handler may write on them, what it writes where guests are emulated, and what libvirt says in its pod."""
+"""Labels of nodes: virt-handler's rights, its labels on emulating nodes, and libvirt's answers in its pod."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MODEL = f"{names.CPU_MODEL_LABELS}of-a-test"
 
 
 def label(thief: Kubectl, node: str, **labels: str) -> tuple[int, str]:
-    """Patch labels of a node; return the code and the message."""
+    """Patch labels of a node; return code and message."""
     return patching.patch(thief, f"/api/v1/nodes/{node}", {"metadata": {"labels": labels}})
 
 

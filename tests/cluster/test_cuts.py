@@ -1,4 +1,4 @@
-"""One process or link is cut at one step of a migration: the worst cells of docs/faults.md. ``make test-faults`` plays all of them."""
+"""The worst cells of docs/faults.md: one process or link is cut at one step of a migration. ``make test-faults`` plays all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Disks of the emulated buses, drives, and a card without a cable, as a guest sees them on a real cluster."""
+"""Disks on emulated buses, drives, and an unplugged card, as a guest sees them on a real cluster."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SATA_MIB, SCSI_MIB = 2, 3
 
 
 def a_machine() -> dict[str, Any]:
-    """Return a machine without a kernel of its image's, so that its firmware has to find one on the USB disk: all other disks are blank."""
+    """Return a VM without a direct kernel: its firmware must find one on the USB disk, because all other disks are blank."""
     image = {"type": "Image", "source": {"reference": GUEST_IMAGE, "sizeLimit": "1Gi"}}
     vm = with_disks(
         linux_vm(VM),
@@ -43,18 +43,18 @@ def an_empty_disk(bus: str, mebibytes: int, **members: Any) -> dict[str, Any]:
 
 
 def found(guest: Console, kind: str, parent: str) -> str:
-    """Return the guest's name for the device of this kind whose path in /sys says that it hangs on such a parent."""
+    """Return the guest's name for the device of this kind with such a parent in its /sys path."""
     (path,) = (each for each in guest.run(f"for d in /sys/block/{kind}*; do readlink -f $d; done").split() if f"/{parent}" in each)
     return path.rpartition("/")[2]
 
 
 def words(guest: Console, command: str, count: int) -> list[str]:
-    """Return the last words that a command prints; what was typed comes before them."""
+    """Return the last words of a command's output; the echoed input precedes them."""
     return guest.run(command).split()[-count:]
 
 
 def seconds(guest: Console, command: str) -> float:
-    """Return how long a command takes, by the guest's clock."""
+    """Return a command's duration by the guest's clock."""
     clock = "cut -d ' ' -f 1 /proc/uptime"
     before, after = re.findall(r"^\d+\.\d\d(?=\r?$)", guest.run(f"{clock}; {command} >/dev/null 2>&1; {clock}", timeout=60), re.MULTILINE)
     return float(after) - float(before)
@@ -71,7 +71,7 @@ def test_a_guest_sees_its_disks_drives_and_cards(
     kubectl.api.ready("vm", VM, timeout=120)
     with console(kubectl, VM) as guest:
         guest.expect("GUEST-READY", timeout=180)
-        assert "BOOT_IMAGE=vmlinuz" in guest.run("cat /proc/cmdline")  # by what is on the USB disk; the kernel knows no USB
+        assert "BOOT_IMAGE=vmlinuz" in guest.run("cat /proc/cmdline")  # from the USB disk; the kernel has no USB driver
         for bus, parent, mebibytes in (("sata", "ata", SATA_MIB), ("scsi", "virtio", SCSI_MIB)):
             disk = found(guest, "sd", parent)
             assert words(guest, f"cat /sys/block/{disk}/size", 1) == [str(mebibytes << 11)]

@@ -1,4 +1,4 @@
-"""A machine in libvirt's own XML, and an engine that runs it as the oVirt plan has it: XML and host in, state out."""
+"""A VM in libvirt's own XML, and an engine on top of the API as the oVirt plan describes it: XML and host in, state out."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def given_xml(kubectl: Kubectl, name: str) -> str:
 
 
 def test_the_example_runs_as_it_stands_and_libvirt_is_given_its_bytes(kubectl: Kubectl) -> None:
-    """It boots Debian's own kernel, a bzImage, from a BIOS. Other tests on the cluster boot the tiny guest, or Linux by PVH."""
+    """It boots Debian's kernel, a bzImage, from a BIOS. Other cluster tests boot the tiny guest, or Linux by PVH."""
     kubectl("apply", "-f", str(EXAMPLE))
     vm = kubectl.api.ready("vm", "from-xml", timeout=150)
     with console(kubectl, "from-xml") as guest:
@@ -52,7 +52,7 @@ def test_the_example_runs_as_it_stands_and_libvirt_is_given_its_bytes(kubectl: K
         "<listen type='socket' socket='@vnc@'/>": "<listen type='socket' socket='/run/kubevirt/vnc.sock'/>",
     }
     assert "128Mi" in kubectl("get", "vm", "from-xml", "-o", "wide")
-    kubectl("exec", vm["status"]["podName"], "--", "test", "-s", "/usr/share/libvirt/schemas/domain.rng")  # by which it was judged
+    kubectl("exec", vm["status"]["podName"], "--", "test", "-s", "/usr/share/libvirt/schemas/domain.rng")  # libvirt validates with it
     kubectl.api.delete("vm", "from-xml", timeout=90)
 
 
@@ -79,25 +79,25 @@ RESTART = (
     "kill $(cat /run/qemu-ga.pid); sleep 2; "
     "qemu-ga -d -m virtio-serial -p /dev/virtio-ports/org.qemu.guest_agent.0 -f /run/qemu-ga.pid -l /var/log/qemu-ga.log"
 )
-"""Start the guest agent again, as an installation may; whoever asks for applications is told those of now."""
+"""Restart the guest agent, as an installation may, because it reads the list of applications at its start."""
 INSTALL = f"printf '{{}}\\t{{}}\\n' >>/packages; {RESTART}"
-"""Install a package, as far as a busybox can: its list is what dpkg-query prints."""
+"""Install a package in busybox: its list is dpkg-query's output."""
 
 
 class Engine:
-    """An engine above this API, as far as it matters: it runs a machine on a host that it chose, and reports what changes."""
+    """A minimal engine on top of this API: it runs a VM on a chosen host, and reports changes."""
 
     def __init__(self, kubectl: Kubectl) -> None:
         self._kubectl = kubectl
 
     def run(self, name: str, xml: str, domain: dict[str, Any], host: str) -> None:
-        """Ask for the run, and forget about it: nothing is locked meanwhile."""
+        """Start the VM without waiting or locking."""
         spec = {"runStrategy": "Once", "nodeSelector": {"kubernetes.io/hostname": host}, "domain": domain, "domainXML": xml}
         machine = {"apiVersion": "kubevirt.io/v1alpha1", "kind": "VirtualMachine", "metadata": {"name": name}, "spec": spec}
         self._kubectl.api.create(machine)
 
     def reports(self, name: str, *, timeout: float) -> Iterator[dict[str, Any]]:
-        """Yield what is shown of a machine, each time that it is something else, for so many seconds at most for each."""
+        """Yield each change of a VM's shown state, within ``timeout`` seconds each."""
         last: dict[str, Any] = {}
 
         def changed() -> dict[str, Any] | None:
@@ -120,13 +120,13 @@ class Engine:
             yield eventually(changed, timeout=timeout, what=f"a change of {name}", interval=1)
 
     def wait_for(self, name: str, *, timeout: float, **wanted: object) -> dict[str, Any]:
-        """Return the first report that says this."""
+        """Return the first report with these values."""
         return next(each for each in self.reports(name, timeout=timeout) if {**each, **wanted} == each)
 
     def _applications(self, name: str) -> tuple[str, ...]:
         try:
             told = self._kubectl.api.request("GET", path_of(self._kubectl, name, "guestinfo"))
-        except errors.StatusError:  # the agent may be on its way
+        except errors.StatusError:  # the agent may still be connecting
             return ()
         return tuple(sorted(f"{each['name']} {each['version']}" for each in told.get("applications") or ()))
 
@@ -147,7 +147,7 @@ def test_an_engine_runs_a_machine_on_a_host_and_hears_what_becomes_of_it(kubectl
     assert seen[-1]["displays"] == ("vnc",)
     vm = kubectl.api.get("vm", "engines")
     pod = kubectl.api.get("pod", vm["status"]["podName"])
-    assert "nodeName" not in vm["spec"]  # what the engine did not say is not said for it
+    assert "nodeName" not in vm["spec"]  # fields that the engine left out stay empty
     assert (vm["status"]["nodeName"], pod["spec"]["nodeSelector"]) == (pod["spec"]["nodeName"], {"kubernetes.io/hostname": "node2"})
     assert "node2" in kubectl("get", "vm", "engines", "-o", "wide")
     order = list(dict.fromkeys(each["status"] for each in seen))

@@ -1,4 +1,4 @@
-"""A node is drained: guests move before their pods go, in their turns, and one that cannot move is told."""
+"""Drain of a node: guests move in their order before their pods end, and immovable ones are reported."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GUESTS = ("drain-a", "drain-b", "drain-c")
 
 
 def stop_in_the_middle(kubectl: Kubectl, node: str, names: Sequence[str], said: Path) -> None:
-    """Begin to drain a node, and uncordon it; whoever is on it then stays, though kubectl asks on."""
+    """Start to drain a node, then uncordon it; remaining guests stay, although kubectl keeps trying."""
     command = kubectl.command(*draining(node, *names))
     with said.open("w") as out, subprocess.Popen(command, env=kubectl.environment, stdout=out, stderr=subprocess.STDOUT) as going:
         try:
@@ -52,12 +52,12 @@ def all_ended(found: list[Object]) -> bool:
 
 
 def has_begun(migration: Object) -> bool:
-    """Return whether a Migration is none that waited for its turn when its drain was over."""
+    """Return whether a Migration had begun when its drain ended."""
     return all(each["reason"] != "DrainEnded" for each in migration["status"]["conditions"])
 
 
 def test_guests_move_before_their_node_is_drained(kubectl: Kubectl, testguest: None, tmp_path: Path) -> None:
-    """The first drain is stopped in its middle, and the second one is the rest of it."""
+    """The first drain stops in the middle, and a second one completes it."""
     first, *others = GUESTS
     node = together(kubectl, counting_vm(first), *(counting_vm(name, evictionStrategy="LiveMigrate") for name in others))
     before = counted(kubectl, *GUESTS)

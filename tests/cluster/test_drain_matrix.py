@@ -1,4 +1,4 @@
-"""More of drains and evictions: turns and priorities, dry runs, guests that fit no other node, other run strategies, and etcd."""
+"""More drains and evictions: order and priorities, dry runs, guests that fit no other node, other run strategies, and etcd."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 
 def waits(kubectl: Kubectl, node: str, name: str, place: str) -> None:
-    """Wait until a machine's newest Migration is Pending, with this place in the queue of those that leave a full node."""
+    """Wait until a VM's newest Migration is Pending with this place in the node's queue."""
     expected = f"2 migrations leave node {node}; {place} in the queue"
 
     def is_so(found: list[Object]) -> bool:
@@ -58,7 +58,7 @@ def test_an_eviction_as_a_dry_run_or_of_a_guest_that_another_program_moves_moves
     kubectl.api.create(tiny_vm("kept"))
     pod = kubectl.api.ready("vm", "kept", timeout=90)["status"]["podName"]
     eventually(lambda: "moves to another node first" in evicted(kubectl, pod, dry=True), timeout=60, what="the eviction is judged")
-    assert not migrations(kubectl, "kept")  # it would have been made before the answer
+    assert not migrations(kubectl, "kept")  # it would precede the answer
 
     changed = [{"op": "replace", "path": "/webhooks/0/clientConfig/service/path", "value": f"/evictions/{secrets.token_hex(24)}"}]
     kubectl.api.patch("validatingwebhookconfigurations", "evictions.kubevirt.io", changed)

@@ -1,4 +1,4 @@
-"""etcd, with all virtual machines in it, is taken to another node and back; a guest runs on, and no acknowledged write is lost."""
+"""etcd moves to another node and back: a guest keeps running, and no acknowledged write is lost."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def node_of_etcd(system: Kubectl) -> str:
 
 
 def found(kubectl: Kubectl) -> Object | None:
-    """Return the machine; None while nobody answers."""
+    """Return the VM; None while the API is away."""
     try:
         return kubectl.api.get("vm", NAME)
     except errors.NotFound:  # a 404 for an object that exists
@@ -36,8 +36,8 @@ def found(kubectl: Kubectl) -> Object | None:
 
 
 def move(system: Kubectl, node: str) -> str:
-    """Move etcd; return what the command says."""
-    path = f"{Path(system.binary).parent}{os.pathsep}{system.environment['PATH']}"  # the plugin calls the kubectl that it finds there
+    """Move etcd; return the command's output."""
+    path = f"{Path(system.binary).parent}{os.pathsep}{system.environment['PATH']}"  # the plugin calls kubectl from the PATH
     command = system.command("virt", "move-etcd", "--to", node)
     done = subprocess.run(command, env={**system.environment, "PATH": path}, capture_output=True, text=True, timeout=400, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""The cluster's evictionStrategy, a value of the chart: what an eviction does to guests of machines that say none themselves."""
+"""The chart's evictionStrategy: effects of an eviction on VMs without a strategy of their own."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tests.testbed import release
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 DEFAULT = "LiveMigrateIfPossible"
-"""The chart's."""
+"""The chart's default."""
 BOUND = {"name": "default", "type": "bridge"}
-"""A card with which a guest cannot move: it has its pod's own address."""
+"""A guest with this card cannot migrate, because it has its pod's address."""
 
 
 @pytest.fixture(scope="module", autouse=True)
 def chart(system: Kubectl) -> Iterator[None]:
-    """The chart has its own default again afterwards, which the last test gives it."""
+    """Restore the chart's default afterwards, unless the last test has done so."""
     try:
         yield
     finally:
@@ -34,7 +34,7 @@ def chart(system: Kubectl) -> Iterator[None]:
 
 
 def give(system: Kubectl, strategy: str) -> None:
-    """Have a strategy be the cluster's."""
+    """Set the cluster's strategy."""
     release.install(*([] if strategy == DEFAULT else [f"evictionStrategy={strategy}"]))
     system.api.until_list("pods", is_obeyed(strategy), timeout=90, what=f"all of virt-controller obeys {strategy}", label_selector=LABEL)
 
@@ -47,7 +47,7 @@ def controllers(system: Kubectl) -> list[Object]:
 
 
 def is_obeyed(strategy: str) -> Callable[[list[Object]], bool]:
-    """Return a check that there is no virt-controller of another strategy, which would judge evictions still."""
+    """Return a check that no virt-controller has another strategy, because it would still review evictions."""
     flag = f"--eviction-strategy={strategy}"
     return lambda pods: bool(pods) and all(flag in pod["spec"]["containers"][0]["args"] for pod in pods)
 
@@ -59,7 +59,7 @@ def bound(name: str) -> dict[str, Any]:
 
 
 def moved(kubectl: Kubectl, name: str, node: str, before: int) -> None:
-    """See that a guest has left a node by one Migration, and counts on."""
+    """Check that a guest left a node by one Migration, and keeps counting."""
     status = kubectl.api.get("vm", name)["status"]
     assert (status["nodeName"] != node, len(status["attempts"])) == (True, 1)
     assert [each["status"]["phase"] for each in migrations(kubectl, name)] == ["Succeeded"]
@@ -67,7 +67,7 @@ def moved(kubectl: Kubectl, name: str, node: str, before: int) -> None:
 
 
 def starts_again(kubectl: Kubectl, name: str, node: str) -> None:
-    """See that an eviction had a guest power off, and that it boots on another node than the one that is drained."""
+    """Check that an eviction powered a guest off, and that it boots on a node that is not drained."""
     status = runs_elsewhere(kubectl, name, node, timeout=150)["status"]
     ended, *_ = status["attempts"]
     assert ended["result"] == "Stopped"
@@ -123,7 +123,7 @@ def test_by_shutdown_a_guest_is_shut_down_that_could_move_and_one_moves_whose_ma
 def test_by_live_migrate_if_possible_a_guest_moves_and_one_that_cannot_is_shut_down(
     kubectl: Kubectl, system: Kubectl, testguest: None
 ) -> None:
-    """The chart's own default: this upgrade gives it back after the tests before."""
+    """The chart's default, restored by an upgrade."""
     give(system, DEFAULT)
     names = ("movable", "immovable")
     node = together(kubectl, counting_vm(names[0]), bound(names[1]))

@@ -1,4 +1,4 @@
-"""Disks for the first boot on the cluster: as the guest reads them, made of a Secret that comes late, whose content nobody else sees."""
+"""Disks for the first boot on the cluster: read by the guest, from a Secret that comes late and stays confidential."""
 
 from __future__ import annotations
 
@@ -48,18 +48,17 @@ ACCOUNT: dict[str, Any] = {
 }
 CREDENTIALS = [{"sshPublicKey": {"source": {"secret": {"secretName": "keys"}}, "propagationMethod": {"noCloud": {}}}}]
 E1000E = "0x10d3"
-"""PCI device (Intel 82574 data sheet); Linux shows a card without a driver, too."""
+"""PCI device (Intel 82574 data sheet); Linux shows a card even without a driver."""
 READ = "mkdir -p /tmp/{name}; mount -t iso9660 -o ro /dev/{device} /tmp/{name}; cat /tmp/{name}/{file}"
 
 
 def secret(name: str, **values: str) -> dict[str, Any]:
-    """Return a Secret."""
     data = {key: base64.b64encode(value.encode()).decode() for key, value in values.items()}
     return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "data": data}
 
 
 def refusal(kubectl: Kubectl, vm: dict[str, Any], user: str) -> str:
-    """Return why a user may not create a machine, as far as a request that changes nothing tells."""
+    """Return why a user may not create a VM, by a dry run."""
     try:
         kubectl.api.request("POST", f"{VIRTUAL_MACHINES.path(kubectl.namespace)}?dryRun=All", body=vm, headers={"Impersonate-User": user})
     except errors.StatusError as error:
@@ -68,7 +67,7 @@ def refusal(kubectl: Kubectl, vm: dict[str, Any], user: str) -> str:
 
 
 def logs_of_everybody(kubectl: Kubectl, name: str) -> str:
-    """Return the logs of all our processes, and of the machine's pod."""
+    """Return the logs of all our processes, and of the VM's pod."""
     system = kubectl.within(SYSTEM)
     pods = [each["metadata"]["name"] for each in system.api.list("pods")]
     found = [system("logs", pod, "--all-containers", timeout=120) for pod in pods]
@@ -79,7 +78,7 @@ def test_a_missing_secret_is_told_and_its_content_is_seen_by_the_guest_and_by_no
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "config"}, "data": {"settings.ini": "colour=blue"}}
     kubectl.api.apply(config, secret("keys", mine=f"{KEY}\n"))
     machine = with_disks(linux_vm("first-boot", accessCredentials=CREDENTIALS), SEED, CONFIG)
-    machine["spec"]["domain"]["devices"]["interfaces"] = [{"name": "default", "model": "e1000e"}]  # seen while a guest boots anyway
+    machine["spec"]["domain"]["devices"]["interfaces"] = [{"name": "default", "model": "e1000e"}]  # a guest boots here anyway
     kubectl.api.apply(machine)
 
     waits = kubectl.api.until("vm", "first-boot", is_true("DisksReady", "False"), timeout=60, what="DisksReady=False")

@@ -1,4 +1,4 @@
-"""The drain of the README's first session, as it stands there."""
+"""The drain of the README's first session, unchanged."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 
 def the_drain() -> str:
-    """Return the commands that drain a node, as they stand in the README."""
+    """Return the README's commands that drain a node."""
     found = re.findall(r"^```sh\n(.*?)^```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
     (drain,) = (each for each in found if "kubectl drain" in each)
     return str(drain)
@@ -25,7 +25,7 @@ def the_drain() -> str:
 
 @pytest.fixture
 def environment(kubectl: Kubectl, system: Kubectl, tmp_path: Path) -> Iterator[dict[str, str]]:
-    """What somebody has in their shell who follows the README; afterwards no node is cordoned, and what was evicted is back."""
+    """A user's shell environment for the README; afterwards no node is cordoned, and evicted pods are back."""
     kubeconfig = tmp_path / "config"
     kubeconfig.write_bytes(kubectl.kubeconfig.read_bytes())
     path = f"{Path(kubectl.binary).parent}:{kubectl.environment['PATH']}"

@@ -1,6 +1,6 @@
-"""Guests on networks of NetworkAttachmentDefinitions, on both nodes: Multus and the plugin ``bridge`` give the pods their links.
+"""Guests on networks of NetworkAttachmentDefinitions, on both nodes, with Multus and the plugin ``bridge``.
 
-The network is one bridge on each node, joined by a switch of the test's own (a network namespace).
+The network is one bridge per node, joined by the test's switch (a network namespace).
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ ONE, OTHER, ASKER = "192.168.7.1", "192.168.7.2", "192.168.7.9"
 MAC, DIRECT_MAC = "52:54:00:00:0e:07", "52:54:00:00:0e:09"
 
 TOLD_SECONDS = 10
-"""Given seconds (tests/given_time.py) for which those who knew the guest at the source may have no answer."""
+"""Given seconds (tests/given_time.py) without an answer that are allowed to neighbours that knew the guest at the source."""
 STARTED_SECONDS = 0.003
-"""Of processor time that vCPUs have had which run: those of a guest that waits for its release have none."""
+"""Processor time of running vCPUs; a guest that waits for its release has used none."""
 
 
 def ip(*arguments: str, netns: str = "") -> None:
@@ -43,13 +43,13 @@ def ip(*arguments: str, netns: str = "") -> None:
 
 
 def joins(bridge: str) -> str:
-    """Return the network namespace whose switch joins the bridges of this name; its ports are named after the nodes."""
+    """Return the network namespace of the switch that joins these bridges; its ports have the nodes' names."""
     return f"kv{bridge}"
 
 
 @pytest.fixture(scope="module")
 def switch() -> Iterator[str]:
-    """Make a network of both nodes, and return the name of its bridge on each of them."""
+    """Make a network across both nodes; yield the name of its bridge on each."""
     if not testbed_kubectl.is_own_cluster():
         pytest.skip("makes bridges on the nodes of the test bed")
     tag = secrets.token_hex(3)
@@ -67,14 +67,14 @@ def switch() -> Iterator[str]:
             ip("link", "set", bridge, "up", netns=node.name)
         yield bridge
     finally:
-        for node in layout.NODES:  # with a cable goes its other end
+        for node in layout.NODES:  # a veth pair is deleted with either end
             subprocess.run(["ip", "-n", node.name, "link", "delete", f"up{tag}"], check=False, capture_output=True)
             subprocess.run(["ip", "-n", node.name, "link", "delete", bridge], check=False, capture_output=True)
         ip("netns", "delete", namespace)
 
 
 def definition(name: str, bridge: str) -> dict[str, Any]:
-    """Return a network that keeps each pod to the MAC address that it asked for."""
+    """Return a network that pins each pod to its requested MAC address."""
     plugin = {"type": "bridge", "bridge": bridge, "macspoofchk": True, "ipam": {}}
     return {
         "apiVersion": "k8s.cni.cncf.io/v1",
@@ -110,7 +110,7 @@ def of_lan(kubectl: Kubectl, name: str, *others: str) -> dict[str, Any]:
 
 
 def take_address(guest: Console, mac: str, address: str) -> str:
-    """Give the card with this MAC address an address, and return the guest's name for it."""
+    """Give the card with this MAC address an IP address, and return the guest's name for it."""
     device = guest.run(f"grep -l {mac} /sys/class/net/*/address").strip().split("/")[-2]
     guest.run(f"ip link set {device} up; ip address add {address}/24 dev {device}")
     return device
@@ -143,13 +143,13 @@ def test_two_guests_meet_on_a_network_of_their_own(kubectl: Kubectl, testguest: 
 
 
 def test_a_guest_keeps_its_place_on_the_network_when_it_moves(kubectl: Kubectl, testguest: None, further_networks: None) -> None:
-    """Goes on with the machines of the test before."""
+    """Uses the VMs of the previous test."""
     before, address = of_lan(kubectl, "lan-other"), kubectl.api.get("vm", "lan-other")["status"]["podIP"]
     name = kubectl.api.create(migration("lan-other", node=NODE1))["metadata"]["name"]
     kubectl.api.until("migration", name, in_phase("Succeeded"), timeout=300, what="the move")
     assert kubectl.api.get("vm", "lan-other")["status"]["nodeName"] == NODE1
     assert of_lan(kubectl, "lan-other") == before
-    assert kubectl.api.get("vm", "lan-other")["status"]["podIP"] != address  # it is not the first interface's, which keeps its place
+    assert kubectl.api.get("vm", "lan-other")["status"]["podIP"] != address  # its address is not the first interface's, which stays
     with console(kubectl, "lan-one") as client:
         client.type("\n")
         eventually(lambda: sees(client, OTHER), timeout=60, what="an answer of the guest that moved")
@@ -158,7 +158,7 @@ def test_a_guest_keeps_its_place_on_the_network_when_it_moves(kubectl: Kubectl, 
 
 
 def keep_quiet(kubectl: Kubectl, asker: tuple[str, str]) -> None:
-    """Have the guest say nothing by itself on the network: no IPv6, no DHCP, and it knows MAC and IPv4 address of who asks it."""
+    """Silence the guest on the network: no IPv6, no DHCP, and a static neighbour entry for the asker."""
     with console(kubectl, "lan-other") as guest:
         guest.type("\n")
         device = guest.run(f"grep -l {MAC} /sys/class/net/*/address").strip().split("/")[-2]
@@ -168,9 +168,9 @@ def keep_quiet(kubectl: Kubectl, asker: tuple[str, str]) -> None:
 
 
 def ran_at(guest: str, source: watching.Qemu, clocks: list[Look]) -> float:
-    """Return when the guest was first seen to run in another QEMU than its source's, whose vCPUs have had processor time by then.
+    """Return when the guest's vCPUs first had processor time in the target's QEMU.
 
-    Notes what the clocks say meanwhile.
+    Records the clocks meanwhile.
     """
     first: watching.Qemu | None = None
     deadline = Deadline(300)
@@ -187,7 +187,7 @@ def ran_at(guest: str, source: watching.Qemu, clocks: list[Look]) -> float:
 def test_neighbours_are_told_where_a_guest_is_that_has_moved(
     kubectl: Kubectl, testguest: None, further_networks: None, switch: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Goes on with the machines of the test before. A switch would forget by itself only after five minutes where the guest was."""
+    """Uses the VMs of the previous test. Otherwise a switch would forget the guest's old place only after five minutes."""
     namespace, device = joins(switch), "switch"
     ip("address", "add", f"{ASKER}/24", "dev", device, netns=namespace)
     (link,) = json.loads(subprocess.run(["ip", "-n", namespace, "-json", "link", "show", device], check=True, capture_output=True).stdout)
@@ -223,7 +223,7 @@ def test_neighbours_are_told_where_a_guest_is_that_has_moved(
 
 
 def test_a_missing_network_is_told_and_the_others_go_on(kubectl: Kubectl, testguest: None, further_networks: None, switch: str) -> None:
-    """Goes on with the machines of the tests before."""
+    """Uses the VMs of the previous tests."""
     manifest = machine("lan-late")
     manifest["spec"]["domain"]["devices"]["interfaces"][1]["network"] = "later"
     kubectl.api.apply(manifest)
@@ -242,7 +242,7 @@ def test_a_missing_network_is_told_and_the_others_go_on(kubectl: Kubectl, testgu
 
 
 def test_a_guest_has_the_address_that_ipam_gave_to_its_pod(kubectl: Kubectl, testguest: None, further_networks: None, switch: str) -> None:
-    """Goes on with the machines of the tests before: one of them is a neighbour on the same network. It has a macvtap there, too."""
+    """Uses a VM of the previous tests as neighbour on the same network. It also has a macvtap there."""
     ranges = [[{"subnet": "192.168.7.0/24", "rangeStart": "192.168.7.77", "rangeEnd": "192.168.7.77"}]]
     ipam = {"type": "host-local", "ranges": ranges, "routes": [{"dst": "172.30.0.0/16", "gw": ONE}]}
     plugin = {"type": "bridge", "bridge": switch, "macspoofchk": True, "mtu": 1400, "ipam": ipam}
@@ -279,7 +279,7 @@ def test_a_guest_has_the_address_that_ipam_gave_to_its_pod(kubectl: Kubectl, tes
 
 
 def network_told(kubectl: Kubectl, name: str, words: str = "") -> dict[str, Any]:
-    """Return the condition NetworkReady of a machine once it is False, and says these words."""
+    """Return a VM's condition NetworkReady once it is False with these words."""
 
     def is_told(vm: dict[str, Any]) -> bool:
         return is_true("NetworkReady", "False")(vm) and words in condition_of(vm, "NetworkReady")["message"]
@@ -291,7 +291,7 @@ def network_told(kubectl: Kubectl, name: str, words: str = "") -> dict[str, Any]
 def test_a_broken_network_is_told_with_its_reason_and_mending_it_is_enough(
     kubectl: Kubectl, testguest: None, further_networks: None, switch: str
 ) -> None:
-    """Goes on with the machines of the tests before, which do not notice."""
+    """Uses the VMs of the previous tests, which are not affected."""
     whole = definition("broken", switch)
     kubectl.api.apply({**whole, "spec": {"config": '{"type": "bridge", '}})
     manifest = machine("lan-broken")

@@ -1,4 +1,4 @@
-"""Answers of guests about themselves: through aggregator, virt-handler, virt-launcher and libvirt, from the qemu-ga of the tiny guest."""
+"""Guest information through aggregator, virt-handler, virt-launcher and libvirt, from the tiny guest's qemu-ga."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ VM: Final = "talkative"
 
 @pytest.fixture(scope="module")
 def machine(kubectl: Kubectl, testguest: None) -> Kubectl:
-    """A machine whose guest has an agent, and a user ``viewer`` by the role view."""
+    """A VM with a guest agent, and a user ``viewer`` with the role view."""
     del testguest
     kubectl.api.apply(linux_vm(VM))
     bind(kubectl, "viewer", "ClusterRole", "view")
@@ -37,7 +37,7 @@ def path(kubectl: Kubectl, name: str = VM) -> str:
 
 
 def guestinfo(look: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Return what the guest tells, once it tells all that it can: what an agent is too slow for on a busy machine is unavailable."""
+    """Return the guest's information once it is complete; on a busy machine slow answers count as unavailable."""
 
     def told() -> dict[str, Any] | None:
         found = look()
@@ -48,13 +48,13 @@ def guestinfo(look: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 
 def read(kubectl: Kubectl, user: str = "") -> dict[str, Any]:
-    """Return the guest's answer to a request for ``guestinfo``, as another user if one is named."""
+    """Return the answer to a request for ``guestinfo``, optionally as another user."""
     found: dict[str, Any] = kubectl.api.request("GET", path(kubectl), headers={"Impersonate-User": user} if user else None)
     return found
 
 
 def refusal(kubectl: Kubectl) -> str:
-    """Return why the guest does not answer; nothing if it does."""
+    """Return why the guest does not answer, or an empty string."""
     try:
         read(kubectl)
     except errors.StatusError as error:
@@ -90,7 +90,7 @@ def test_whoever_may_view_a_machine_reads_what_its_guest_tells(machine: Kubectl)
     told = {*info, *(each["field"] for each in info.get("unavailable") or ())}
     assert {"os", "timezone", "interfaces", "applications"} <= told  # it has mounted no disk
     assert any(each["mac"] == status(machine)["interfaces"][0]["mac"] for each in info["interfaces"])
-    (reason,) = [each["reason"] for each in info["unavailable"] if each["field"] == "applications"]  # a busybox has no packages
+    (reason,) = [each["reason"] for each in info["unavailable"] if each["field"] == "applications"]  # busybox has no packages
     assert reason
     eventually(
         lambda: "Host name:          testguest" in machine("virt", "guestinfo", VM, "--as", "viewer"), timeout=60, what="the guest's name"
@@ -119,7 +119,7 @@ def test_an_agent_that_hangs_and_one_that_is_stopped_are_told(machine: Kubectl) 
         guest.expect("GUEST-READY", timeout=120)
         guest.run("kill -STOP $(cat /run/qemu-ga.pid)")
         assert "talkative" in eventually(lambda: refusal(machine), timeout=60, what="a silent agent")
-        machine.api.verb(VM, "pause")  # nothing of the guest's life waits for its agent
+        machine.api.verb(VM, "pause")  # the guest's life does not depend on its agent
         machine.api.until("vm", VM, is_true("Paused"), timeout=60, what=f"vm {VM} is Paused")
         machine.api.verb(VM, "unpause")
         machine.api.ready("vm", VM, timeout=60)
@@ -127,7 +127,7 @@ def test_an_agent_that_hangs_and_one_that_is_stopped_are_told(machine: Kubectl) 
     machine.api.until("vm", VM, is_true("AgentConnected", "False"), timeout=180, what=f"vm {VM} is AgentConnected")
 
     assert "no guest agent is connected" in refusal(machine)
-    assert status(machine)["guest"]["hostname"] == "testguest"  # what it said last
+    assert status(machine)["guest"]["hostname"] == "testguest"  # its last answer
 
 
 def test_a_machine_that_is_off_has_nothing_to_tell(machine: Kubectl) -> None:

@@ -1,6 +1,6 @@
-"""A guest's network on real parts, by IPv4 and IPv6: what it gets, whom it reaches, and what it cannot be.
+"""A guest's network on the real cluster, over IPv4 and IPv6: its addresses, its reach, and spoofing.
 
-Guests are dear, so the tests share them: ``asker`` meets all the others, and moves at the end.
+Guests are expensive, so the tests share them: ``asker`` contacts all others, and migrates at the end.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def launcher_of(pod: dict[str, Any]) -> int:
 
 
 def dropped(pod: dict[str, Any], counter: str) -> int:
-    """Return how many packets of the guest a counter has; the nodes are namespaces of this machine."""
+    """Return a packet counter of the guest; the nodes are namespaces of this machine."""
     namespace = f"--net=/proc/{launcher_of(pod)}/ns/net"
     told = subprocess.run(
         ["nsenter", namespace, "nft", "list", "counter", "netdev", "kubevirt", counter], check=True, capture_output=True, text=True
@@ -62,34 +62,34 @@ CARD = {"name": "lan", "type": "masquerade", "mac": "02:00:00:00:0e:01"}
 
 @pytest.fixture(scope="module")
 def asker(kubectl: Kubectl) -> dict[str, Any]:
-    """A machine as most are."""
+    """A VM with defaults."""
     return start(kubectl, "net-asker")
 
 
 @pytest.fixture(scope="module")
 def other(kubectl: Kubectl) -> dict[str, Any]:
-    """A machine whose card has a name and a MAC address of its own."""
+    """A VM with a named card and its own MAC address."""
     return start(kubectl, "net-other", CARD)
 
 
 @contextlib.contextmanager
 def at_prompt(kubectl: Kubectl, *names: str) -> Iterator[list[Console]]:
-    """Attach to guests that have started, now or before."""
+    """Attach to started guests."""
     with contextlib.ExitStack() as stack:
         guests = [stack.enter_context(console(kubectl, name)) for name in names]
         for guest in guests:
-            guest.expect("GUEST-READY|END-[0-9a-f]{8}", timeout=120)  # after many commands, a console begins with the end of one
+            guest.expect("GUEST-READY|END-[0-9a-f]{8}", timeout=120)  # after many commands, the replay begins with an end marker
             guest.type("\n")
         yield guests
 
 
 def wait_for_both(guest: Console) -> None:
-    """Wait until a guest behind its pod's addresses has those of either family."""
+    """Wait until a guest behind its pod's addresses has both families."""
     wait_for_addresses(guest, GUEST, *([GUEST6] if testbed_kubectl.is_own_cluster() else []))
 
 
 def serve(guest: Console, port: int, word: str) -> None:
-    """Answer whoever connects to a port of the guest, by either family."""
+    """Serve a word on a port of the guest, over both families."""
     guest.run(f"(while :; do echo {word} | nc -l -p {port}; done) 2>/dev/null & true")
 
 
@@ -121,13 +121,13 @@ def test_guests_get_their_address_from_their_own_pods_and_reach_each_other(
         for address, gateway in zip(addresses, (network.GATEWAY, network.GATEWAY6), strict=False):
             assert pings(client, gateway)
             wait_for_answer(client, "hello-from-other", address)
-        assert dropped(pod_of(kubectl, asker), "foreign_ipv4") == 0  # of IPv6 its kernel is rude to the answers of DHCPv6
+        assert dropped(pod_of(kubectl, asker), "foreign_ipv4") == 0  # over IPv6 its kernel rejects the answers of DHCPv6
 
 
 def test_a_dhcp_server_that_dies_is_started_again_and_told_and_the_guest_goes_on(
     kubectl: Kubectl, asker: dict[str, Any], other: dict[str, Any]
 ) -> None:
-    """Goes on with the guests of the test before, of which one serves."""
+    """Uses the guests of the previous test, one with a server."""
     pod = pod_of(kubectl, other)
     namespace = f"--net=/proc/{launcher_of(pod)}/ns/net"
     command = ["nsenter", namespace, "ss", "--kill", "--udp", "--listening", "sport = :67"]
@@ -145,7 +145,7 @@ def test_a_dhcp_server_that_dies_is_started_again_and_told_and_the_guest_goes_on
             for address in addresses_in(pod):
                 wait_for_answer(client, "hello-from-other", address)
 
-        is_reached()  # with the lease that it has
+        is_reached()  # with its current lease
         assert "obtained" in server.run("udhcpc -i eth0 -n -q -s /usr/share/udhcpc/default.script 2>&1")
         is_reached()
     after = kubectl.api.get("vm", "net-other")["status"]
@@ -153,7 +153,7 @@ def test_a_dhcp_server_that_dies_is_started_again_and_told_and_the_guest_goes_on
 
 
 def test_a_service_means_a_port_of_the_guest_by_its_name(kubectl: Kubectl, asker: dict[str, Any]) -> None:
-    """And nobody reaches another port."""
+    """Other ports are unreachable."""
     card = {"name": "default", "ports": [{"name": "greeting", "port": 8080}]}
     server = start(kubectl, "net-ports", card)
     spec = {"selector": {names.VM_NAME_LABEL: "net-ports"}, "ports": [{"port": 80, "targetPort": "greeting"}], **BOTH}
@@ -168,7 +168,7 @@ def test_a_service_means_a_port_of_the_guest_by_its_name(kubectl: Kubectl, asker
             wait_for_answer(client, "hello-from-8080", service, 80)
             wait_for_answer(client, "hello-from-8080", pod)
             assert not answers(client, pod, 8081, "hello-from")
-            wait_for_answer(guest, "hello-from-8081", GUEST6 if ":" in pod else GUEST, 8081)  # where it does answer
+            wait_for_answer(guest, "hello-from-8081", GUEST6 if ":" in pod else GUEST, 8081)  # its real address
 
 
 def test_a_guest_in_its_pods_place_has_its_address_and_stays_where_it_is(kubectl: Kubectl, asker: dict[str, Any]) -> None:
@@ -194,7 +194,7 @@ def test_a_guest_in_its_pods_place_has_its_address_and_stays_where_it_is(kubectl
 
 
 def policy(kind: str, *allowed: str) -> dict[str, Any]:
-    """Return a policy that lets the guest in its pod's place hear, or reach, these guests and nobody else."""
+    """Return a policy for ``net-bridged`` that allows only these guests."""
     direction = {"Ingress": "from", "Egress": "to"}[kind]
     peers = [{direction: [{"podSelector": {"matchLabels": {names.VM_NAME_LABEL: each}}}]} for each in allowed]
     spec = {"podSelector": {"matchLabels": {names.VM_NAME_LABEL: "net-bridged"}}, "policyTypes": [kind], kind.lower(): peers}
@@ -202,7 +202,7 @@ def policy(kind: str, *allowed: str) -> dict[str, Any]:
 
 
 def test_policies_and_probes_mean_a_guest_in_its_pods_place_too(kubectl: Kubectl, asker: dict[str, Any]) -> None:
-    """Goes on with the guests of the test before, of which one serves."""
+    """Uses the guests of the previous test, one with a server."""
     pods, clients = addresses_in(pod_of(kubectl, kubectl.api.get("vm", "net-bridged"))), addresses_in(pod_of(kubectl, asker))
     probe = {"httpGet": {"port": 8088, "path": "/index.html"}, "periodSeconds": 1, "timeoutSeconds": 5, "failureThreshold": 2}
     kubectl.api.patch("vm", "net-bridged", {"spec": {"readinessProbe": probe}})
@@ -236,7 +236,7 @@ def test_policies_and_probes_mean_a_guest_in_its_pods_place_too(kubectl: Kubectl
 
 
 def test_a_guest_that_takes_other_addresses_is_not_heard(kubectl: Kubectl, asker: dict[str, Any], other: dict[str, Any]) -> None:
-    """The other machine's card is of no use afterwards."""
+    """It leaves the other VM's card unusable."""
     victim, pod = addresses_in(pod_of(kubectl, asker)), pod_of(kubectl, other)
     foreign = {"v4": "10.99.99.99/32", "v6": "fd00:99::99/128"}
     with at_prompt(kubectl, "net-other") as (guest,):
@@ -262,7 +262,7 @@ def test_whoever_breaks_what_reads_the_guests_packets_has_nothing(kubectl: Kubec
     assert status["Uid"].split() == ["107"] * 4
     assert {int(status[each], 16) for each in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")} == {0}
     assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
-    for namespace in ("mnt", "pid", "net", "ipc", "uts"):  # cgroup: of its own only on nodes with cgroup v2
+    for namespace in ("mnt", "pid", "net", "ipc", "uts"):  # cgroup: separate only on nodes with cgroup v2
         assert (here / "ns" / namespace).stat().st_ino != Path(f"/proc/self/ns/{namespace}").stat().st_ino
 
     program = Path(breakout.__file__).read_text()
@@ -272,8 +272,8 @@ def test_whoever_breaks_what_reads_the_guests_packets_has_nothing(kubectl: Kubec
 
 
 def test_no_program_of_virt_handlers_reads_what_a_guest_sends(kubectl: Kubectl, asker: dict[str, Any]) -> None:
-    """Network plugins are called and end; no other program of its runs on beside a guest."""
-    ours = ("virt-handler", "/handler/relays/carrier.py")  # this carries migrations between nodes, and is given connections, no link
+    """Network plugins run briefly; no other program of virt-handler stays next to a guest."""
+    ours = ("virt-handler", "/handler/relays/carrier.py")  # carries migrations between nodes, with connections but no network devices
 
     def is_alone(handler: dict[str, Any]) -> bool:
         found = processes.of_pod(handler)
@@ -305,7 +305,7 @@ def test_a_guest_that_moved_is_kept_to_its_addresses_there(kubectl: Kubectl, ask
         assert pings(guest, network.GATEWAY)
         assert "obtained" in guest.run("udhcpc -i eth0 -n -q -s /usr/share/udhcpc/default.script 2>&1")
         guest.run("ip address add 10.99.99.99/32 dev eth0; ping -c 2 -W 1 -I 10.99.99.99 10.96.0.1")
-        # Where the guest has to ask for its gateway's address first, its question has the foreign address, too.
+        # If the guest first resolves its gateway, that request has the foreign address as well.
         assert dropped(pod, "foreign_ipv4") + dropped(pod, "foreign_arp") >= 2
         if len(addresses_in(pod)) > 1:
             eventually(lambda: pings(guest, network.GATEWAY6), timeout=60, what="an answer by IPv6")

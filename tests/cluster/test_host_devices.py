@@ -1,7 +1,7 @@
-"""Devices of the node, by a device plugin that is registered with the real kubelet.
+"""Devices of the node, by a device plugin registered with the real kubelet.
 
-No node here has an IOMMU, so that no guest gets a device: what is seen is that the pod comes to where the resource is, and that what the
-plugin says of it reaches libvirt, or is missed by the field's path.
+The nodes have no IOMMU, so no guest gets a device. The tests show that the pod runs where the resource is, and that the plugin's variables
+reach libvirt, or that the message names the field that lacks them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def has_resources(node: dict[str, Any], names: Iterable[str]) -> bool:
 
 
 def failed(kubectl: Kubectl, name: str, what: str) -> dict[str, Any]:
-    """Return a machine's last attempt once it has failed."""
+    """Return a VM's last attempt once it has failed."""
     vm = kubectl.api.until("vm", name, lambda vm: vm["status"]["attempts"][-1]["result"] == "Failed", timeout=120, what=what)
     return dict(vm["status"]["attempts"][-1])
 

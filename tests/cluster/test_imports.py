@@ -1,4 +1,4 @@
-"""An image that is downloaded into a claim, from a server of the cluster's, and the guest that boots from it."""
+"""An image downloaded into a claim from a server in the cluster, and a guest that boots from it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_guest_boots_from_an_image_that_was_downloaded_once(kubectl: Kubectl, 
     kubectl.api.apply(with_disks(vm, {"name": "root", "type": "PersistentVolumeClaim", "source": source}))
 
     failed = kubectl.api.until("vm", "imported", has("DisksReady", reason="ImportFailed"), timeout=120, what="DisksReady is ImportFailed")
-    assert condition_of(failed, "DisksReady")["message"].startswith(f"disk 'root': {URL}: ")  # nobody of this name, and no query
+    assert condition_of(failed, "DisksReady")["message"].startswith(f"disk 'root': {URL}: ")  # no such name; no query shown
     assert "ImportFailed" in kubectl("get", "vm", "imported")
     (status,) = kubectl.api.get("vm", "imported")["status"]["imports"]
     assert (status["disk"], status["phase"]) == ("root", "Retrying")
@@ -51,7 +51,7 @@ def test_a_guest_boots_from_an_image_that_was_downloaded_once(kubectl: Kubectl, 
     assert {"ImportStarted", "ImportFailed", "ImportSucceeded", "Started"} <= reasons
     assert "signature=" not in str(kubectl.api.list("events"))
 
-    kubectl.api.delete("pod", "images", timeout=60)  # nobody asks it again
+    kubectl.api.delete("pod", "images", timeout=60)  # it gets no more requests
     kubectl.api.verb("imported", "stop")
     kubectl.api.until("vm", "imported", in_phase("Stopped"), timeout=90, what="phase Stopped")
     kubectl.api.verb("imported", "start")
@@ -74,7 +74,7 @@ def test_a_guest_boots_from_a_block_device_that_an_image_was_downloaded_into(kub
             with console(kubectl, "imported-block") as guest:
                 guest.expect("GUEST-READY", timeout=180)
                 assert str(128 << 10) in guest.run("cat /proc/partitions")
-            kubectl.api.delete("pod", "images", timeout=60)  # nobody asks it again
+            kubectl.api.delete("pod", "images", timeout=60)  # it gets no more requests
             kubectl.api.verb("imported-block", "stop")
             kubectl.api.until("vm", "imported-block", in_phase("Stopped"), timeout=90, what="phase Stopped")
             kubectl.api.verb("imported-block", "start")

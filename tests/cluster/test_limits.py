@@ -1,4 +1,4 @@
-"""What the pod of a real guest can fill, and how many streams there are, on real nodes."""
+"""Storage limits of a real guest's pod, and limits on streams, on real nodes."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 VM: Final = "bounded"
 EVICTIONS: Final = timedelta(seconds=10)
-"""Period in which a kubelet judges what it saw of volumes, and evicts."""
+"""Interval of the kubelet's eviction checks."""
 FILLED_BYTES: Final = 8 << 20
-"""Least size of what the guest writes over its disk."""
+"""Least size of the guest's writes over its disk."""
 REPLICAS: Final = 2
-"""Of virt-api, by the chart's default."""
+"""Replicas of virt-api, by the chart's default."""
 
 
 def image_disk(limit: str) -> dict[str, object]:
-    """Return a disk from the test guest's image, which the guest may write to."""
+    """Return a writable disk from the test guest's image."""
     return {"name": "root", "type": "Image", "source": {"reference": GUEST_IMAGE, "sizeLimit": limit}}
 
 
 @pytest.fixture(scope="module")
 def machine(kubectl: Kubectl, testguest: None) -> Iterator[Kubectl]:
-    """A running machine with a disk of its pod's."""
+    """A running VM with a disk in its pod."""
     del testguest
     kubectl.api.apply(with_disks(linux_vm(VM), image_disk("1Gi")))
     kubectl.api.ready("vm", VM, timeout=90)
@@ -60,7 +60,7 @@ def test_a_guest_runs_in_a_pod_whose_root_is_read_only_and_can_write_to_nothing_
 
 
 def answers(guest: Console) -> bool:
-    """Return whether the guest's shell answers; what is typed before the console is attached, or before there is a shell, may be lost."""
+    """Return whether the guest's shell answers; early input may be lost."""
     guest.expect("press Enter for a prompt")
     guest.expect("GUEST-READY", timeout=120)
     guest.type("\n")
@@ -77,11 +77,11 @@ def test_a_volume_in_memory_takes_its_size_and_no_more_and_the_guest_goes_on(mac
 
 
 def looked_at(kubectl: Kubectl, least: int) -> datetime | None:
-    """Return when the kubelet last looked at the volume of the machine's overlays, if it saw so many bytes in it."""
+    """Return the kubelet's last measurement time of the VM's overlay volume, if it found at least ``least`` bytes."""
     status = kubectl.api.get("vm", VM)["status"]
     try:
         pods = kubectl.api.request("GET", f"/api/v1/nodes/{status['nodeName']}/proxy/stats/summary")["pods"]
-    except errors.StatusError:  # a busy kubelet answers late, or not
+    except errors.StatusError:  # a busy kubelet answers late, or not at all
         return None
     volumes = next((each.get("volume", ()) for each in pods if each["podRef"]["name"] == status["podName"]), ())
     found: dict[str, Any] = next((each for each in volumes if each["name"] == layout.OVERLAYS_VOLUME), {})
@@ -119,7 +119,7 @@ def test_an_image_that_is_larger_than_its_limit_does_not_start_and_says_what_to_
 
 
 def test_a_pod_that_grows_beyond_its_overlays_volume_is_evicted(kubectl: Kubectl, testguest: None) -> None:
-    """What a QEMU that was taken over can do; the guest itself cannot."""
+    """A compromised QEMU can do this; the guest itself cannot."""
     del testguest
     kubectl.api.apply(with_disks(tiny_vm("greedy", runStrategy="Once"), image_disk("256Mi")))
     try:

@@ -1,4 +1,4 @@
-"""Metrics on the real cluster: over TLS, for a service account that may read them, and for nobody else."""
+"""Metrics on the real cluster: over TLS, only for authorized service accounts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SHOWN = {
 
 @pytest.fixture(scope="module")
 def reader(kubectl: Kubectl) -> Iterator[str]:
-    """The token of a service account that is bound to the chart's role for Prometheus."""
+    """The token of a service account bound to the chart's role for Prometheus."""
     binding = f"{kubectl.namespace}-metrics"
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "kubevirt.io:metrics-reader"}
     subject = {"kind": "ServiceAccount", "name": "prometheus", "namespace": kubectl.namespace}
@@ -46,13 +46,13 @@ def reader(kubectl: Kubectl) -> Iterator[str]:
 
 
 def ask(system: Kubectl, pod: str, token: str, scheme: str = "https", port: int = 8443) -> tuple[int, str]:
-    """Return code and text of ``/metrics`` of a pod; 0 where nothing answers. Policies let pods reach it, and not this machine."""
+    """Return code and text of a pod's ``/metrics``; 0 without an answer. It uses a pod, because policies exclude this machine."""
     with forwarded(system, f"pod/{pod}", port) as here:
         return _ask(f"127.0.0.1:{here}", token, scheme)
 
 
 def _ask(address: str, token: str, scheme: str) -> tuple[int, str]:
-    # Whom we ask is not the matter here: a scrape by a pod's address has no name to check.
+    # The server's identity does not matter here: a scrape by a pod's address has no name to verify.
     context = ssl._create_unverified_context()
     request = urllib.request.Request(f"{scheme}://{address}/metrics", headers={"Authorization": f"Bearer {token}"} if token else {})
     try:
@@ -73,7 +73,7 @@ def answers(system: Kubectl, pod: str, token: str) -> bool:
 def test_metrics_are_told_to_who_may_read_them_alone(system: Kubectl, kubectl: Kubectl, reader: str, component: str) -> None:
     stranger = kubectl("create", "token", "default").strip()
     found = system.api.list("pods", label_selector=f"kubevirt.io={component}")
-    pods = [each for each in found if "deletionTimestamp" not in each["metadata"]]  # an upgrade before this test may have replaced some
+    pods = [each for each in found if "deletionTimestamp" not in each["metadata"]]  # an earlier upgrade may have replaced some
     assert pods
     for pod in (str(each["metadata"]["name"]) for each in pods):
         eventually(partial(answers, system, pod, reader), timeout=90, what=f"metrics of {component} in {pod}")

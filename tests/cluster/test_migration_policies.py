@@ -1,4 +1,4 @@
-"""Migrations that do not converge are told of, and end as their MigrationPolicy says, on real parts."""
+"""Migrations that do not converge are reported, and end as their MigrationPolicy says."""
 
 from __future__ import annotations
 
@@ -18,28 +18,30 @@ from tests.cluster.test_migrations import COUNTER, final_phase, last_tick, runni
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 WRITES = "counter,dirty=500"
-"""Commands of the tiny guest: it counts, and writes to 39 MiB of pages a second, ten times what is sent. It needs a few per cent of a
-processor for that, so it does not converge beside other work."""
+"""The tiny guest's commands: it counts, and dirties 39 MiB/s, ten times the migration's rate.
+
+That needs a few per cent of a processor, so it does not converge on a busy machine either.
+"""
 MEMORY = "16Mi"
-"""So little that an iteration takes seconds, of which a Migration that does not converge needs several."""
+"""So small that an iteration takes seconds; a Migration needs several until it counts as not converging."""
 WRITER = (
     "dd if=/dev/urandom of=/x bs=1M count=12 2>/dev/null; "
     "(while :; do dd if=/x of=/y bs=1M conv=notrunc 2>/dev/null; done) & echo WRIT''ES\n"
 )
-"""For a shell, and to be slowed down by QEMU: that takes processor time away, and hardly any of the tiny guest's ticks."""
+"""For a shell, and for auto-converge, which takes processor time from it and hardly any ticks from the tiny guest."""
 CONVERGE_SECONDS = 90
-"""Several times what a guest takes whose processors QEMU may slow down, and no time is enough for one that writes on as before."""
+"""Several times what an auto-converging guest needs; without it, no time suffices."""
 
 
 def labelled(machine: dict[str, Any]) -> dict[str, Any]:
-    """Return the machine with a label for the policy of its name, and with half a processor: it writes beside other work."""
+    """Return the VM with a label for the policy of its name, and with half a processor for its writes."""
     machine["metadata"]["labels"] = {"policy": machine["metadata"]["name"]}
     machine["spec"]["domain"]["resources"] = {"requests": {"cpu": "500m"}}
     return machine
 
 
 def writing(kubectl: Kubectl, name: str) -> dict[str, Any]:
-    """Return a machine, chosen by the policy of its name, whose guest counts, and writes memory without end."""
+    """Return a VM, selected by the policy of its name, with a guest that counts and dirties memory endlessly."""
     machine = labelled(tiny_vm(name, run=WRITES))
     machine["spec"]["domain"]["memory"]["guest"] = MEMORY
     vm = running(kubectl, machine)
@@ -54,7 +56,7 @@ def memory_moves(migration: dict[str, Any]) -> bool:
 
 
 def stays(kubectl: Kubectl, before: dict[str, Any]) -> None:
-    """See that a machine's guest is in the pod in which it was, and counts."""
+    """Check that a VM's guest is in the same pod, and counts."""
     name = before["metadata"]["name"]
     after = kubectl.api.get("vm", name)["status"]
     assert (after["podName"], after["phase"]) == (before["status"]["podName"], "Running")
@@ -63,7 +65,7 @@ def stays(kubectl: Kubectl, before: dict[str, Any]) -> None:
 
 
 def converging(kubectl: Kubectl, name: str) -> dict[str, Any]:
-    """Return a Migration's condition that says whether it converges, once it has one."""
+    """Return a Migration's convergence condition, once it has one."""
 
     def is_told(migration: dict[str, Any]) -> bool:
         assert not in_phase("Succeeded")(migration)
@@ -74,7 +76,7 @@ def converging(kubectl: Kubectl, name: str) -> dict[str, Any]:
 
 
 def event(kubectl: Kubectl, kind: str, name: str) -> None:
-    """Wait for the Event that says of an object that its migration does not converge."""
+    """Wait for the Event about an object's migration that does not converge."""
     kubectl.api.until_list(
         "events",
         lambda found: any("the guest writes its memory at" in each["message"] for each in found),
@@ -93,7 +95,7 @@ def ticks_on(kubectl: Kubectl, name: str) -> None:
 
 @pytest.fixture
 def hasty(kubectl: Kubectl, testguest: None) -> Iterator[dict[str, Any]]:
-    """A machine whose guest counts, and keeps its processor busy with writing memory."""
+    """A VM with a guest that counts, and keeps its processor busy with memory writes."""
     vm = running(kubectl, labelled(linux_vm("hasty")))
     with console(kubectl, "hasty") as guest:
         guest.expect("GUEST-READY", timeout=120)
@@ -107,7 +109,7 @@ def hasty(kubectl: Kubectl, testguest: None) -> Iterator[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def impatient(kubectl: Kubectl) -> dict[str, Any]:
-    """A machine whose guest counts, and writes memory without end."""
+    """A VM with a guest that counts, and dirties memory endlessly."""
     return writing(kubectl, "impatient")
 
 
@@ -137,7 +139,7 @@ def test_a_guest_that_never_stops_writing_stays_when_its_time_is_over(kubectl: K
         made = kubectl.api.create(migration("impatient"))["metadata"]["name"]
         assert final_phase(kubectl, made) == "Failed"
     status = kubectl.api.get("migration", made)["status"]
-    assert status["policy"] == "impatient"  # the other one would come first by its name
+    assert status["policy"] == "impatient"  # the other one is first by name
     assert status["options"]["completionTimeoutSeconds"] == 30
     assert "timed out: the guest did not arrive within 30 s (completionTimeoutPerGiB of MigrationPolicy impatient)" in status["message"]
     assert "the guest writes memory as fast as it is sent" in status["message"]
@@ -145,7 +147,7 @@ def test_a_guest_that_never_stops_writing_stays_when_its_time_is_over(kubectl: K
 
 
 def test_of_two_migrations_of_such_a_guest_only_the_one_with_auto_converge_arrives(kubectl: Kubectl, hasty: dict[str, Any]) -> None:
-    """On the same terms but for that one."""
+    """Both policies are equal except for auto-converge."""
     terms: dict[str, Any] = {"machines": {"policy": "hasty"}, "bandwidth": "8Mi", "completionTimeoutPerGiB": CONVERGE_SECONDS}
     with a_policy(kubectl, "unslowed", **terms):
         made = kubectl.api.create(migration("hasty"))["metadata"]["name"]
@@ -194,7 +196,7 @@ def test_several_connections_carry_a_guest(kubectl: Kubectl) -> None:
         machine["metadata"]["labels"] = {"policy": "parallel"}
         running(kubectl, machine)
         with console(kubectl, "parallel") as guest:
-            guest.expect("GUEST-READY", timeout=120)  # QEMU's memory grows while a guest that boots moves
+            guest.expect("GUEST-READY", timeout=120)  # QEMU's memory grows if a booting guest migrates
         made = kubectl.api.create(migration("parallel"))["metadata"]["name"]
         assert final_phase(kubectl, made) == "Succeeded"
 

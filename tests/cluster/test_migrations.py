@@ -1,4 +1,4 @@
-"""Live migration between the two nodes, on real parts."""
+"""Live migration between the two nodes of the cluster."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def other_node(kubectl: Kubectl, node: str) -> str:
 
 
 def final_phase(kubectl: Kubectl, name: str) -> str:
-    """Return the phase in which a migration ends; it may wait for its turn before, behind those of other tests."""
+    """Return a migration's final phase; it may first wait for other tests' migrations."""
     over = kubectl.api.until(
         "migration", name, in_phase("Succeeded", "Failed", "Cancelled"), timeout=300, what=f"the end of migration {name}"
     )
@@ -104,7 +104,7 @@ def test_disks_of_the_pod_alone_move_with_the_guest_there_and_back(kubectl: Kube
         before = sums(guest)
         guest.run("(i=0; while :; do i=$((i+1)); echo $i | dd of=/dev/vda conv=notrunc,fsync 2>/dev/null; sleep 1; done) & true")
     home = vm["status"]["nodeName"]
-    # So slowly that its figures are written while memory moves, after the disks: later than five seconds after the first ones.
+    # Slow enough that progress is written during the memory phase, which follows the disks: more than 5 s after the first figures.
     slowly = a_policy(kubectl, "slowly", machines={"moves": "slowly"}, bandwidth="8Mi")
     for target, policy in ((other_node(kubectl, home), slowly), (home, contextlib.nullcontext())):
         with policy:
@@ -151,7 +151,7 @@ def test_deleting_an_unfinished_migration_leaves_the_guest_where_it_was(kubectl:
 
 def test_a_migration_is_shown_as_it_goes_and_one_that_waits_is_called_off(kubectl: Kubectl) -> None:
     vm = running(kubectl, linux_vm("shown"))
-    with console(kubectl, "shown") as guest:  # one that looks for its devices may not move slowly: docs/decisions/migration.md
+    with console(kubectl, "shown") as guest:  # a guest that probes its devices must not migrate slowly: docs/decisions/migration.md
         guest.expect("GUEST-READY", timeout=90)
     done = kubectl.try_run("virt", "migrate", "shown", "--wait", "--timeout", "3m", timeout=200)
     lines = done.stdout.splitlines()

@@ -1,4 +1,4 @@
-"""Disks of servers: of an NBD server in a pod, by TLS, and of an iSCSI target beside the cluster, by CHAP. Both vanish and come back."""
+"""Disks from servers: an NBD server in a pod over TLS, and an iSCSI target outside the cluster with CHAP. Both fail and return."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def a_secret(name: str, kind: str, values: dict[str, bytes]) -> dict[str, Any]:
 
 
 def a_server() -> dict[str, Any]:
-    """Return the pod that serves NBD; it stays down once its server is gone."""
+    """Return the pod that serves NBD; it does not restart after its server ends."""
     pod = a_pod(
         "nbd",
         "sh",
@@ -66,7 +66,7 @@ def a_server() -> dict[str, Any]:
 
 
 def secrets() -> list[dict[str, Any]]:
-    """Return those of the server, of its client, and of the login to the target."""
+    """Return the Secrets of the server, of its client, and of the login to the target."""
     certificates = Certificates()
     server, client = certificates.of_server("nbd"), certificates.of_client()
     served = {"ca-cert.pem": certificates.authority, "server-cert.pem": server.certificate, "server-key.pem": server.key}
@@ -97,7 +97,7 @@ def target(unit: Path) -> Iterator[IscsiTarget]:
 
 
 def told(kubectl: Kubectl, *words: str) -> str:
-    """Return what the condition says once it is that the servers of these disks do not answer."""
+    """Return the condition's message once the servers of these disks are reported as silent."""
 
     def is_told(vm: dict[str, Any]) -> bool:
         condition = condition_of(vm, "DisksReady")

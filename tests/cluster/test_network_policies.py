@@ -1,4 +1,4 @@
-"""NetworkPolicies count by either family: for plain pods, which shows that they are enforced at all, for guests, and for our own pods."""
+"""NetworkPolicies in both families: for plain pods, which proves that they are enforced, for guests, and for our own pods."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_guest_is_reached_by_whom_its_policies_name_and_reaches_whom_they_name
         serve(guest, "from-the-guest")
 
         def sees(name: str) -> list[str]:
-            """Return those addresses of a peer at which the guest is answered."""
+            """Return the addresses of a peer that answer the guest."""
             asked = [f"wget -T 4 -q -O - http://{host(each)}:{PORT}/" for each in peers[name]]
             return [each for each, command in zip(peers[name], asked, strict=True) if f"\n{name}" in guest.run(command)]
 
@@ -121,7 +121,7 @@ def test_nothing_of_ours_is_reached_but_what_the_chart_says(kubectl: Kubectl, sy
     ports |= {"virt-api": ((8443, True),), "virt-controller": ((8443, True), (8080, False))}
     found = {each: system.api.list("pods", label_selector=f"kubevirt.io={each}") for each in ports}
     asked = [(addresses_in(pod), *each) for component, expected in ports.items() for pod in found[component] for each in expected]
-    with ThreadPoolExecutor(4) as pool:  # what is not reached takes five seconds each
+    with ThreadPoolExecutor(4) as pool:  # each unreachable one takes five seconds
         waits = [
             pool.submit(reached if is_open else kept_off, kubectl, "curious", *addresses, port=port) for addresses, port, is_open in asked
         ]

@@ -1,4 +1,4 @@
-"""Certificates of nodes on the real cluster: who obtains them, what a revocation does, and what goes on while nobody signs."""
+"""Certificates of nodes on the real cluster: who gets one, effects of a revocation, and life without a signer."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ HANDLERS = "kubevirt.io=virt-handler"
 
 
 def handlers(system: Kubectl) -> dict[str, dict[str, Any]]:
-    """Return virt-handler's pods that are not going, by node."""
+    """Return virt-handler's pods by node, without terminating ones."""
     pods = system.api.list("pods", label_selector=HANDLERS)
     return {pod["spec"]["nodeName"]: pod for pod in pods if not pod["metadata"].get("deletionTimestamp")}
 
 
 def handler_is_ready(system: Kubectl, node: str, *, timeout: float, ready: bool = True, other_than: str = "") -> None:
-    """Wait until the virt-handler of a node is ready, or is not; a pod with the uid ``other_than`` does not count."""
+    """Wait until a node's virt-handler is ready, or not ready; a pod with the uid ``other_than`` does not count."""
 
     def is_so(pods: list[dict[str, Any]]) -> bool:
         mine = [each for each in pods if each["spec"].get("nodeName") == node and each["metadata"]["uid"] != other_than]
@@ -50,13 +50,13 @@ def restarts(system: Kubectl) -> dict[str, int]:
 
 
 def openssl(system: Kubectl, node: str, *arguments: str) -> str:
-    """Look at the certificate of a node, on the node."""
+    """Run openssl on a node's certificate, on the node."""
     path = f"/run/kubevirt-handler/tls/{node}/tls.crt"
     return system("exec", handlers(system)[node]["metadata"]["name"], "--", "openssl", "x509", "-in", path, "-noout", *arguments)
 
 
 def bound_to(system: Kubectl, node: str) -> Config:
-    """Return how virt-handler of a node reaches kube-apiserver: with a token that is bound to its pod, as the kubelet's are."""
+    """Return virt-handler's access to kube-apiserver, with a token bound to its pod, as the kubelet's tokens are."""
     pod = handlers(system)[node]["metadata"]
     bound = ("--bound-object-kind=Pod", f"--bound-object-name={pod['name']}", f"--bound-object-uid={pod['uid']}")
     token = system("create", "token", "virt-handler", *bound).strip()
@@ -65,7 +65,7 @@ def bound_to(system: Kubectl, node: str) -> Config:
 
 
 async def decided(config: Config, name: str) -> dict[str, Any]:
-    """Ask for the certificate of a node; return the request once it is decided."""
+    """Request the certificate of a node; return the decided request."""
     async with Client(config, user_agent="test") as client, asyncio.timeout(90):
         made = await client.create(CERTIFICATE_SIGNING_REQUESTS, signing_request(name, (await keys.make(name)).request))
         while not made["status"].get("certificate") and "Denied" not in json.dumps(made["status"]):
@@ -75,14 +75,14 @@ async def decided(config: Config, name: str) -> dict[str, Any]:
 
 
 def running(kubectl: Kubectl, name: str) -> str:
-    """Start a machine, and return its node."""
+    """Start a VM, and return its node."""
     kubectl.api.create(tiny_vm(name))
     return str(kubectl.api.ready("vm", name, timeout=90)["status"]["nodeName"])
 
 
 @contextmanager
 def attached(kubectl: Kubectl, name: str) -> Iterator[Console]:
-    """Yield the console of a guest that answers."""
+    """Yield the console of a responsive guest."""
     with console(kubectl, name) as guest:
         guest.expect("GUEST-READY", timeout=120)
         answers(guest)
@@ -91,7 +91,7 @@ def attached(kubectl: Kubectl, name: str) -> Iterator[Console]:
 
 @contextmanager
 def revoked(system: Kubectl, node: str) -> Iterator[None]:
-    """Revoke a node with the command of docs/operating/nodes.md; pardon it afterwards."""
+    """Revoke a node with the command of docs/operating/nodes.md; undo it afterwards."""
     try:
         system.api.patch("configmap", "kubevirt-trust", {"data": {f"revoked.{node}": "lost"}})
         yield
@@ -142,7 +142,7 @@ def test_a_revoked_node_loses_its_streams_at_once_and_its_guests_go_on(system: K
         assert "revoked" in refused
         assert kubectl.api.get("vm", "lost")["status"]["phase"] == "Running"
         made = kubectl.api.create(migration("lost"))["metadata"]["name"]
-        time.sleep(30)  # far longer than a migration of this guest takes: the revoked node must not finish one
+        time.sleep(30)  # much longer than this guest's migration: the revoked node must not complete one
         assert (kubectl.api.get("migrations", made).get("status") or {}).get("phase") != "Succeeded"
         assert kubectl.api.get("vm", "lost")["status"]["nodeName"] == node
         kubectl.api.delete("migrations", made)

@@ -1,4 +1,4 @@
-"""Certificates of nodes while they cannot be signed, and after their authority is deleted."""
+"""Certificates of nodes without a signer, and after their authority is deleted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def certificate_of_virt_api(system: Kubectl) -> str:
 
 
 def all_present_another_certificate(system: Kubectl, old: str) -> bool:
-    """True if each virt-api presents the certificate of its Secret, and that is no longer ``old``."""
+    """Return whether each virt-api presents its Secret's certificate, and that differs from ``old``."""
     wanted = certificate_of_virt_api(system)
     pods = system.api.list("pods", label_selector="kubevirt.io=virt-api")
     assert pods
@@ -35,7 +35,7 @@ def all_present_another_certificate(system: Kubectl, old: str) -> bool:
         with forwarded(system, f"pod/{pod['metadata']['name']}", 8443) as port:
             try:
                 presented = ssl.get_server_certificate(("127.0.0.1", port), timeout=10)
-            except OSError:  # of a machine that is busy: whoever waits asks again
+            except OSError:  # the machine is busy: the caller tries again
                 return False
         if presented.strip() not in wanted:
             return False
@@ -75,8 +75,8 @@ def test_everything_is_signed_anew_without_a_restart_when_the_authority_is_delet
     system.api.delete("secret", "kubevirt-ca")
 
     eventually(lambda: openssl(system, node, "-serial") != old, timeout=120, what="a new certificate of the node", interval=1)
-    # virt-api gets its own by the kubelet. Requests reach either replica: as long as one of them presents its old certificate,
-    # kube-apiserver says now and then that the API is not available, in this test and in those after it.
+    # The kubelet delivers virt-api's new certificate. While either replica presents the old one, kube-apiserver sometimes reports the API
+    # as unavailable, in this test and later ones.
     eventually(
         lambda: all_present_another_certificate(system, presented), timeout=240, what="new certificates of all virt-apis", interval=2
     )

@@ -1,4 +1,4 @@
-"""What the credentials of one node open: a token of its virt-handler's pod, as whoever took over the node has it."""
+"""Rights of one node's credentials: the token of its virt-handler's pod, as an attacker on the node has it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Stolen = Callable[[str | None], Kubectl]
 
 @pytest.fixture(scope="module")
 def stolen(kubectl: Kubectl, system: Kubectl, tmp_path_factory: pytest.TempPathFactory) -> Stolen:
-    """Return kubectl with a token of the virt-handler of a node; None: with one of the account that is bound to no pod."""
+    """Return kubectl with the token of a node's virt-handler; None: with a token of the account that is not bound to a pod."""
     directory = tmp_path_factory.mktemp("stolen")
 
     def make(node: str | None) -> Kubectl:
@@ -44,7 +44,7 @@ def stolen(kubectl: Kubectl, system: Kubectl, tmp_path_factory: pytest.TempPathF
 
 
 def handlers(system: Kubectl) -> dict[str, Json]:
-    """Return the pods of virt-handler that run, by node."""
+    """Return the running pods of virt-handler, by node."""
     pods = system.api.list("pods", label_selector=f"{names.COMPONENT_LABEL}={names.HANDLER}")
     return {
         each["spec"]["nodeName"]: each
@@ -55,7 +55,7 @@ def handlers(system: Kubectl) -> dict[str, Json]:
 
 @pytest.fixture(scope="module")
 def victim(kubectl: Kubectl, testguest: None) -> Json:
-    """A machine that runs on some node."""
+    """A running VM."""
     kubectl.api.create(tiny_vm("victim"))
     return kubectl.api.ready("vm", "victim", timeout=90)
 
@@ -65,7 +65,7 @@ def other(system: Kubectl, node: str) -> str:
 
 
 def refusal(thief: Kubectl, owner: Kubectl, kind: str, name: str, changes: Json, **headers: str) -> str:
-    """Replace a status, as it is now but for ``changes``; return the words of the refusal, nothing where it is taken."""
+    """Replace a status with ``changes``; return the refusal, or an empty string."""
     path = resources.named(kind).path(owner.namespace, name, "status")
     while True:
         obj = owner.api.get(kind, name)
@@ -81,13 +81,13 @@ def refusal(thief: Kubectl, owner: Kubectl, kind: str, name: str, changes: Json,
 
 
 KEPT = ("name", "namespace", "uid", "resourceVersion")
-"""Of an object's metadata, by who replaces its status."""
+"""Metadata that a status update keeps."""
 FORGERY: Json = {"phase": "Succeeded"}
-"""One of those of test_node_restriction_matrix.py."""
+"""One of those in test_node_restriction_matrix.py."""
 
 
 def is_refused_to_another_node(kubectl: Kubectl, system: Kubectl, stolen: Stolen, victim: Json, changes: Json) -> None:
-    """See that a node's token writes no status of another node's machine."""
+    """Check that a node's token cannot write statuses of another node's VM."""
     node = other(system, victim["status"]["nodeName"])
     said = refusal(stolen(node), kubectl, "vm", "victim", changes)
     assert "is forbidden" in said
@@ -96,7 +96,7 @@ def is_refused_to_another_node(kubectl: Kubectl, system: Kubectl, stolen: Stolen
 
 
 def is_refused_to_its_own_node(kubectl: Kubectl, stolen: Stolen, victim: Json, changes: Json) -> None:
-    """See that a node's token forges nothing that is another's to decide, and writes the rest."""
+    """Check that a node's token cannot forge fields that others decide, and can write the rest."""
     node = victim["status"]["nodeName"]
     said = refusal(stolen(node), kubectl, "vm", "victim", changes)
     assert f'virt-handler of node "{node}" may not write this status' in said
@@ -117,12 +117,12 @@ def test_a_token_that_is_bound_to_no_pod_writes_nothing(kubectl: Kubectl, stolen
 
 
 def test_who_acts_as_the_account_without_its_claim_writes_nothing(kubectl: Kubectl, victim: Json) -> None:
-    """An administrator who acts as the account has not its node, unless it says so."""
+    """An administrator who impersonates the account has no node without the claim."""
     assert "names no node" in refusal(kubectl, kubectl, "vm", victim["metadata"]["name"], {}, **{"Impersonate-User": ACCOUNT})
 
 
 def test_the_guests_memory_is_sent_nowhere_but_to_the_target(kubectl: Kubectl, system: Kubectl, stolen: Stolen, victim: Json) -> None:
-    """A Migration to a node that is not there stays unfinished."""
+    """A Migration to a node that does not exist stays unfinished."""
     source = victim["status"]["nodeName"]
     target = other(system, source)
     made = {

@@ -1,4 +1,4 @@
-"""Each forgery that the credentials of one node could be used for: ``test_node_restriction.py`` tries one of them."""
+"""Each forgery with one node's credentials; ``test_node_restriction.py`` tries one of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node shuts down in order: the real kubelet hears it from logind, of which the test bed has the part that the kubelet knows."""
+"""Graceful node shutdown: the real kubelet, with the test bed's partial logind."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tests.testbed.logind import Logind
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 SETTINGS = {"shutdownGracePeriod": "120s", "shutdownGracePeriodCriticalPods": "30s"}
-"""Those of docs/operating/nodes.md, with more time: guests are emulated."""
+"""Settings of docs/operating/nodes.md, with more time for emulated guests."""
 DEAF_SECONDS = 20
-"""The time of a guest that hears neither power button nor agent: virt-handler must not go before it is over."""
+"""Grace period of a guest that ignores power button and agent: virt-handler must outlive it."""
 
 
 @contextmanager
 def delaying_shutdowns(system: Kubectl, node: layout.Node) -> Iterator[Logind]:
-    """Let the node's kubelet delay shutdowns as with systemd; afterwards it is as before, and what ran there runs again."""
+    """Let the node's kubelet delay shutdowns as with systemd; afterwards everything runs as before."""
     with logind.running(nodes.root_of(node)) as service:
         try:
             nodes.restart_kubelet(node, **SETTINGS)
@@ -38,7 +38,7 @@ def delaying_shutdowns(system: Kubectl, node: layout.Node) -> Iterator[Logind]:
             system.api.ready("node", node.name, timeout=90)
             for each in ("daemonset/virt-handler", "deployment/virt-api", "deployment/virt-controller"):
                 system("rollout", "status", each, "--timeout=300s", timeout=310)
-            for namespace in (system.namespace, "kube-system"):  # pods that ended stay, and other tests would take them for running ones
+            for namespace in (system.namespace, "kube-system"):  # ended pods stay, and other tests would count them
                 for phase in ("Succeeded", "Failed"):
                     chosen = f"--field-selector=spec.nodeName={node.name},status.phase={phase}"
                     system.within(namespace)("delete", "pods", chosen, "--ignore-not-found", timeout=120)
@@ -54,7 +54,7 @@ def cordoned(system: Kubectl, node: str) -> Iterator[None]:
 
 
 def runs_on(kubectl: Kubectl, name: str, node: str) -> Object:
-    """Wait until a machine runs on a node. virt-api may be away meanwhile: both replicas may have been on the other node."""
+    """Wait until a VM runs on a node. virt-api may be away, because both replicas may have run on the other node."""
 
     def is_so(vm: Object) -> bool:
         return (vm["status"]["phase"], vm["status"].get("nodeName")) == ("Running", node)
@@ -84,7 +84,7 @@ def test_guests_of_a_node_that_shuts_down_end_in_order_before_virt_handler_and_s
     with delaying_shutdowns(system, node) as service:
         with console(kubectl, "orderly") as guest:
             guest.expect("GUEST-READY", timeout=180)
-            guest.run("exec 3<>/dev/vda; echo not-yet-on-the-disk >&3")  # it is when the guest has powered off itself
+            guest.run("exec 3<>/dev/vda; echo not-yet-on-the-disk >&3")  # written only if the guest powers off by itself
             begun = datetime.now(UTC)
             service.prepare_for_shutdown(True)
             guest.expect("Power down", timeout=60)
@@ -97,5 +97,5 @@ def test_guests_of_a_node_that_shuts_down_end_in_order_before_virt_handler_and_s
     assert [len(kubectl.api.get("vm", name)["status"]["attempts"]) for name in ("orderly", "deaf")] == [2, 2]
     told = ends_asked_for(system, handler["metadata"]["name"])
     assert told
-    # Those without a priority have their time first.
+    # Pods without a priority end first.
     assert min(map(times.parse, told)) >= begun + timedelta(seconds=DEAF_SECONDS - 1)

@@ -1,4 +1,4 @@
-"""The ordinary life of a machine: stops during a start, images that are away, mistakes that are mended; on real parts."""
+"""The ordinary life of a VM: stops during a start, missing images, corrected mistakes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.cluster.manifests import tiny_vm
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 GRACE_SECONDS = 120
-"""Of the machines that are stopped here: a lost signal shows as a wait of this length."""
+"""Grace period of the stopped VMs: a lost signal causes a wait of this length."""
 
 
 def starting(name: str) -> dict[str, Any]:
@@ -29,13 +29,13 @@ def attempts(vm: Object) -> list[Object]:
 
 
 def word(kubectl: Kubectl, name: str) -> str:
-    """Return what ``kubectl get vms`` shows in its column STATUS."""
+    """Return the column STATUS of ``kubectl get vms``."""
     header, row = kubectl("get", "vm", name).splitlines()
     return row.split()[header.split().index("STATUS")]
 
 
 def events(kubectl: Kubectl, name: str) -> dict[str, str]:
-    """Return the messages of the Events on a machine, by their reasons."""
+    """Return the messages of the Events on a VM, by reason."""
     return {each["reason"]: each["message"] for each in kubectl.api.list("events", field_selector=f"involvedObject.name={name}")}
 
 
@@ -44,7 +44,7 @@ def strategy(kubectl: Kubectl, name: str, value: str) -> None:
 
 
 def asked(kubectl: Kubectl, name: str, start: Held) -> None:
-    """See that a machine was asked before its guest ran; once its virt-launcher has the signal, its start goes on."""
+    """Check that the VM was stopped before its guest ran; once virt-launcher has the signal, let its start continue."""
     eventually(start.is_asked_to_end, timeout=GRACE_SECONDS, interval=0.1, what="a SIGTERM to virt-launcher")
     assert "runningTime" not in attempts(kubectl.api.get("vm", name))[0]
     start.go_on()
@@ -52,7 +52,7 @@ def asked(kubectl: Kubectl, name: str, start: Held) -> None:
 
 @pytest.mark.parametrize("how", ["stop", "Halted"])
 def test_a_machine_that_is_stopped_while_it_starts_does_not_wait_for_its_grace_period(kubectl: Kubectl, testguest: None, how: str) -> None:
-    """A stop comes while virt-launcher begins, ``Halted`` as soon as there is a pod."""
+    """With the verb, while virt-launcher starts; with ``Halted``, as soon as there is a pod."""
     name = f"early-{how.lower()}"
     with held(kubectl, starting(name)) as start:
         if how == "stop":
@@ -100,7 +100,7 @@ def test_an_image_that_cannot_be_pulled_is_waited_for_and_a_mended_one_runs(kube
     kubectl.api.create(manifest)
     eventually(lambda: word(kubectl, "far-away") in {"ErrImagePull", "ImagePullBackOff"}, timeout=60, what="the table says that it waits")
 
-    time.sleep(2 * manifest["spec"]["rerun"]["startTimeoutSeconds"])  # longer than a start may take, were this one
+    time.sleep(2 * manifest["spec"]["rerun"]["startTimeoutSeconds"])  # longer than the start timeout
 
     assert word(kubectl, "far-away") in {"ErrImagePull", "ImagePullBackOff"}
     assert len(attempts(kubectl.api.get("vm", "far-away"))) <= 1

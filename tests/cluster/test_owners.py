@@ -1,4 +1,4 @@
-"""What a tenant with the role ``edit`` tries with the pods of its machines, and others with pods of theirs."""
+"""Attempts of a tenant with the role ``edit`` on its VMs' pods, and of others with pods of theirs."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 Pod = dict[str, Any]
 WATCHED_SECONDS = 20
-"""A second QEMU ran within a minute of the label's removal; its pod was made within a second."""
+"""Without protection, a second pod appeared within a second of the label's removal, and a second QEMU within a minute."""
 
 
 class Tenant:
-    """kubectl as a service account with ``edit`` in one namespace, and nothing elsewhere."""
+    """kubectl as a service account with ``edit`` in only one namespace."""
 
     def __init__(self, kubectl: Kubectl) -> None:
         self.admin = kubectl
@@ -61,14 +61,14 @@ def vm_of(kubectl: Kubectl, name: str) -> dict[str, Any]:
 
 
 def started(kubectl: Kubectl, name: str, **spec: Any) -> tuple[dict[str, Any], Pod]:
-    """Start a machine; return it and its pod."""
+    """Start a VM; return it and its pod."""
     kubectl.api.apply(tiny_vm(name, **spec))
     vm = kubectl.api.ready("vm", name, timeout=90)
     return vm, kubectl.api.get("pod", vm["status"]["podName"])
 
 
 def stranger(name: str, vm: dict[str, Any], *, owned: bool) -> Pod:
-    """Return a pod that passes Pod Security, runs what its author likes, and bears every mark of the machine's next pod."""
+    """Return a pod that passes Pod Security, runs its author's program, and has every mark of the VM's next pod."""
     owner = {
         "apiVersion": vm["apiVersion"],
         "kind": vm["kind"],
@@ -108,12 +108,12 @@ def stranger(name: str, vm: dict[str, Any], *, owned: bool) -> Pod:
 
 
 def pods_made_for(kubectl: Kubectl, name: str) -> set[str]:
-    """Return the uids of the pods of a machine, by their names, whatever they bear."""
+    """Return the uids of a VM's pods, by their names only."""
     return {each["metadata"]["uid"] for each in kubectl.api.list("pods") if each["metadata"]["name"].startswith(f"virt-launcher-{name}-")}
 
 
 def stays_alone(kubectl: Kubectl, name: str, pod: Pod) -> None:
-    """No other pod is made for the machine, nor does its attempt end, for a while."""
+    """Check for a while that no other pod is made for the VM, and that its attempt does not end."""
     deadline = time.monotonic() + WATCHED_SECONDS
     while time.monotonic() < deadline:
         with never_again("two QEMU"):
@@ -188,7 +188,7 @@ def test_a_pod_forged_under_the_name_of_the_next_attempt_is_replaced(kubectl: Ku
     kubectl.api.apply(tiny_vm("squatted", runStrategy="Halted"))
     vm = vm_of(kubectl, "squatted")
     forged = tenant.create(stranger(names.launcher_pod_name("squatted", vm["metadata"]["uid"], 1), vm, owned=True))
-    # A halted machine ends what has its shape and claims to be its own: the start has to meet it.
+    # A halted VM deletes pods of the right form that claim to be its own, so the start must meet one.
     kubectl.api.verb("squatted", "start")
     kubectl.api.ready("vm", "squatted", timeout=120)
 
@@ -230,7 +230,7 @@ def test_the_account_of_virt_controller_makes_and_deletes_launcher_pods_only(kub
     account = f"--as=system:serviceaccount:{release.NAMESPACE}:virt-controller"
     vm = tiny_vm("nobody") | {"metadata": {"name": "nobody", "uid": "6b0a1c1e-0000-4000-8000-000000000009"}}
     pod = stranger("virt-launcher-nobody-aaaaa", vm, owned=True)
-    pod["spec"] |= {"automountServiceAccountToken": True}  # Pod Security allows that, and its image: the policy alone does not
+    pod["spec"] |= {"automountServiceAccountToken": True}  # Pod Security allows that and its image; only the policy does not
 
     refused = kubectl.try_run(account, "create", "-f", "-", stdin=json.dumps(pod))
 
@@ -244,7 +244,7 @@ def test_the_account_of_virt_controller_makes_and_deletes_launcher_pods_only(kub
 
 
 def stealing(pod: Pod, namespace: str, secret: str) -> Pod:
-    """Return a launcher pod that the policy lets virt-controller's account make: a machine's own, elsewhere, and beside a Secret."""
+    """Return a launcher pod that the policy allows to virt-controller's account: a VM's own, in another namespace, with a Secret."""
     spec = {key: value for key, value in copy.deepcopy(pod["spec"]).items() if key not in ("nodeName", "priority", "preemptionPolicy")}
     spec["volumes"].append({"name": "stolen", "projected": {"sources": [{"secret": {"name": secret}}]}})
     mount = {"name": "stolen", "mountPath": f"{layout.SOURCES_DIRECTORY}/stolen", "readOnly": True}
@@ -257,7 +257,7 @@ def stealing(pod: Pod, namespace: str, secret: str) -> Pod:
 def test_the_account_of_virt_controller_hands_a_machine_to_no_pod_with_anothers_secrets(
     kubectl: Kubectl, system: Kubectl, testguest: None, make_namespace: Callable[[str], Kubectl], tmp_path: Path
 ) -> None:
-    """In a namespace of others, which the thief has no rights in, and in the machine's own."""
+    """In another tenant's namespace, where the thief has no rights, and in the VM's own."""
     account = f"--as=system:serviceaccount:{release.NAMESPACE}:virt-controller"
     thief = patching.as_account(kubectl, system("create", "token", "virt-controller").strip(), tmp_path / "thief.kubeconfig")
     bank = make_namespace("bank")

@@ -1,4 +1,4 @@
-"""What the parts give each other on the real cluster: devices, networks, displays."""
+"""Links between our components on the real cluster: devices, networks, displays."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LEASES = names.node_lease_namespace("kubevirt")
 
 @pytest.fixture(scope="module")
 def running(kubectl: Kubectl) -> dict[str, Any]:
-    """A machine that runs and has its prompt."""
+    """A running VM at its prompt."""
     vm = linux_vm("parts")
     vm["spec"]["domain"]["devices"]["redirectedDevices"] = {"filter": [{"class": "0x0b"}]}
     kubectl.api.create(vm)
@@ -34,7 +34,7 @@ def running(kubectl: Kubectl) -> dict[str, Any]:
 
 
 def test_nodes_offer_tun_and_only_honest_kvm(kubectl: Kubectl, running: dict[str, Any]) -> None:
-    """Each node says in its Lease what its trial guest showed; kvm is offered exactly where that says ``kvm``."""
+    """Each node's Lease has the result of its trial guest; kvm is offered only where that is ``kvm``."""
     leases = {
         each["spec"]["holderIdentity"]: each
         for each in kubectl.api.within(LEASES).list("leases", label_selector="kubevirt.io=virt-handler")
@@ -49,7 +49,7 @@ def test_nodes_offer_tun_and_only_honest_kvm(kubectl: Kubectl, running: dict[str
 
 
 def test_each_node_owns_the_lease_of_its_virt_handler(kubectl: Kubectl, running: dict[str, Any]) -> None:
-    """The garbage collector removes the Lease by its owner when the Node is deleted."""
+    """The garbage collector deletes the Lease with its owner, the Node."""
     assert running["status"]["nodeName"]
     nodes = {each["metadata"]["name"]: each["metadata"]["uid"] for each in kubectl.api.list("nodes")}
     wanted = {name: [{"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid}] for name, uid in nodes.items()}
@@ -103,7 +103,7 @@ def test_a_usb_device_speaks_with_qemu_through_the_plugin_and_a_second_one_is_re
             port = json.loads(proxy.stdout.readline())["port"]
             with Peer(socket.create_connection(("127.0.0.1", port), timeout=20), vendor=0x1209, product=1) as peer:
                 assert peer.hello.wait(90)
-                assert peer.rejected.wait(90)  # by the machine's filter: QEMU has read what the device is
+                assert peer.rejected.wait(90)  # by the VM's filter: QEMU has read the device's class
                 for more in ([], ["--slot", "0"]):
                     second = kubectl.try_run("virt", "usbredir", "parts", *more)
                     assert second.returncode == 1

@@ -1,4 +1,4 @@
-"""The network of a guest whose connections passt makes and takes, on a real cluster, by IPv4 and IPv6."""
+"""The network of a guest behind passt, on a real cluster, over IPv4 and IPv6."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def process_of(pod: dict[str, Any]) -> int:
 
 
 def serve(guest: Console, port: int, program: str = "") -> None:
-    """Serve each connection by a process of its own: one that passt takes with it stays open in the guest, and keeps nobody out."""
+    """Serve each connection with its own process: a connection lost with passt stays open in the guest and must block nothing."""
     guest.run(f"(nc -ll -p {port} -e {program or f'echo hello-from-{port}'}) >/dev/null 2>&1 & true")
 
 
@@ -40,14 +40,14 @@ def answered(port: int) -> str:
 
 
 def echoed(connection: socket.socket) -> None:
-    """Fail where what is sent does not come back."""
+    """Check that sent data comes back."""
     connection.settimeout(60)
     connection.sendall(b"still-there")
     assert connection.recv(100) == b"still-there"
 
 
 def asked(kubectl: Kubectl, address: str, port: int) -> str:
-    """Return what a pod is answered."""
+    """Return the answer to a pod."""
     return kubectl.try_run("exec", "beside", "--", "nc", "-w", "3", address, str(port), stdin="").stdout.strip()
 
 
@@ -74,13 +74,13 @@ def test_a_guest_of_passt_reaches_and_is_reached_and_goes_on_when_passt_ends(kub
         def fetches(address: str) -> bool:
             return "\nbeside" in guest.run(f"wget -T 5 -q -O - http://{host(address)}:{PORT}/")
 
-        # Out: a pod, by its addresses; a name, by the cluster's DNS.
+        # Out: to a pod by its addresses, and to a name by the cluster's DNS.
         for other in others:
             eventually(functools.partial(fetches, other), timeout=60, what=f"an answer of {other}")
             assert pings(guest, other)
         eventually(lambda: services[0] in guest.run(f"nslookup passt.{kubectl.namespace}.svc.cluster.local"), timeout=60, what="a name")
 
-        # In: by a Service, at the pod's addresses, and by no other port; by kubectl port-forward.
+        # In: by a Service, at the pod's addresses, on no other port; by kubectl port-forward.
         for port in (8080, 8081):
             serve(guest, port)
         for service, address in zip(services, addresses, strict=True):
@@ -90,14 +90,14 @@ def test_a_guest_of_passt_reaches_and_is_reached_and_goes_on_when_passt_ends(kub
         with forwarded(kubectl, f"pod/{vm['status']['podName']}", 8080) as own:
             eventually(lambda: answered(own) == "hello-from-8080", timeout=60, what="an answer by port-forward")
 
-        # It ends three times, and another one takes its place each time. Nobody tells the guest which connections it lost.
+        # passt ends three times and is restarted; the guest gets no notice of lost connections.
         serve(guest, 22, "cat")
         eventually(lambda: ":22 " in guest.run("netstat -ltn"), timeout=60, what="the port")
         for _ in range(3):
             with forwarded(kubectl, f"pod/{vm['status']['podName']}", 22) as own, socket.create_connection(("127.0.0.1", own)) as open_one:
                 echoed(open_one)
                 before = process_of(pod)
-                assert before, "passt does not run"  # to pid 0, a signal would go to the tests themselves
+                assert before, "passt does not run"  # a signal to pid 0 would hit the tests
                 os.kill(before, signal.SIGKILL)
                 eventually(lambda: process_of(pod) not in (0, before), timeout=60, what="another passt")  # noqa: B023  # it is called at once
                 for service, other in zip(services, others, strict=True):

@@ -1,6 +1,6 @@
-"""The examples of third parties' plugins, installed as their READMEs say, and what a machine is told when one hangs, lies or goes away.
+"""The example plugins, installed as their READMEs say, and messages when one hangs, lies or disappears.
 
-One upgrade of the release names both plugins and allows files of nodes as disks, and one takes all of that back: they contradict nothing.
+One upgrade of the release names both plugins and allows files of nodes as disks, and one undoes it, because they do not conflict.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 ISOLATED = Plugin.of(ROOT / "examples/plugins/isolated")
 IMAGES = Plugin.of(ROOT / "examples/plugins/images")
 FILES = "/var/lib/kubevirt-files/{namespace}"
-"""A directory of each node below which files may be disks."""
+"""A directory of each node for files that may be disks."""
 HOST_DISKS = f"--set-json 'hostDisks={json.dumps({'paths': [FILES], 'maxCreated': '8Mi'})}'"
 NO_HOST_DISKS = f"--set-json 'hostDisks={json.dumps({'paths': [], 'maxCreated': '100Gi'})}'"
-"""The chart's own values again."""
+"""The chart's default values."""
 ONE, OTHER = "192.168.9.1", "192.168.9.2"
 
 
 @pytest.fixture(scope="module")
 def environment(kubectl: Kubectl, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What somebody has in their shell who follows the READMEs."""
+    """A user's shell environment for the READMEs."""
     return examples.shell(kubectl, tmp_path_factory.mktemp("kube"))
 
 
@@ -49,7 +49,7 @@ def installed(kubectl: Kubectl, testguest: None, environment: dict[str, str]) ->
         for each in (ISOLATED, IMAGES):
             follow(each.files, each.directory, environment)
         follow(ISOLATED.named_with(IMAGES.named, HOST_DISKS), ISOLATED.directory, environment)
-        kubectl("get", "vms")  # waits where virt-api's upgrade has made its discovery stale, as the READMEs' kubectl does not
+        kubectl("get", "vms")  # waits out stale discovery after virt-api's upgrade, unlike the READMEs' kubectl
         yield
     finally:
         try:
@@ -69,7 +69,7 @@ def _remove(environment: dict[str, str]) -> None:
 
 
 def _are_refused(kubectl: Kubectl) -> None:
-    """See that the chart's own values allow none of it."""
+    """Check that the chart's defaults allow none of it."""
     files = refused(kubectl, on_node1("host-file", a_file("/etc/shadow")))
     assert "[0].type: Forbidden: files of nodes are no disks in this cluster" in files
     network = _of_readme(kubectl, ISOLATED, "guests.yaml")
@@ -84,7 +84,7 @@ def _of_readme(kubectl: Kubectl, plugin: Plugin, name: str) -> str:
 
 
 def refused(kubectl: Kubectl, manifest: dict[str, Any]) -> str:
-    """Return the words of kubectl for a machine that is not taken."""
+    """Return kubectl's message for a refused VM."""
     return str(kubectl.try_run("create", "--dry-run=server", "-f", "-", stdin=json.dumps(manifest)).stderr)
 
 
@@ -93,7 +93,7 @@ def condition(kubectl: Kubectl, name: str, kind: str) -> dict[str, Any]:
 
 
 def told(kubectl: Kubectl, name: str, kind: str, *reasons: str, status: str = "", timeout: float = 120) -> dict[str, Any]:
-    """Return a condition of a machine once it has one of these reasons, or this status."""
+    """Return a VM's condition once it has one of these reasons, or this status."""
 
     def found(vm: Object) -> dict[str, Any]:
         return dict(condition_of(dig(vm, "status", "conditions"), kind) or {})
@@ -110,7 +110,7 @@ def told(kubectl: Kubectl, name: str, kind: str, *reasons: str, status: str = ""
 
 
 def take_address(guest: Console, mac: str, address: str) -> None:
-    """Give the card with this MAC address an address."""
+    """Give the card with this MAC address an IP address."""
     device = guest.run(f"grep -l {mac} /sys/class/net/*/address").strip().split("/")[-2]
     guest.run(f"ip link set {device} up; ip address add {address}/24 dev {device}")
 
@@ -128,7 +128,7 @@ def mac_of(kubectl: Kubectl, name: str) -> str:
 
 @pytest.fixture(scope="module")
 def joined(kubectl: Kubectl, installed: None, environment: dict[str, str]) -> str:
-    """Two guests with addresses on the private network, made as the README says; the node on which they are."""
+    """Two guests on the private network, made as the README says; returns their node."""
     follow(ISOLATED.use, ISOLATED.directory, environment)
     for name, address in (("isolated-one", ONE), ("isolated-other", OTHER)):
         with console(kubectl, name) as guest:
@@ -166,14 +166,14 @@ def test_a_plugin_that_is_not_named_or_an_option_that_it_does_not_know_is_told(k
 
 
 def a_third(kubectl: Kubectl, name: str) -> dict[str, Any]:
-    """Return one more machine like those of the README, on their node."""
+    """Return another VM like the README's, on their node."""
     spec = kubectl.api.get("vm", "isolated-one")["spec"]
     return {"apiVersion": "kubevirt.io/v1alpha1", "kind": "VirtualMachine", "metadata": {"name": name}, "spec": spec}
 
 
 @pytest.fixture
 def plugin_files(system: Kubectl, joined: str) -> Iterator[str]:
-    """A pod in which /plugins is the directory of plugins of the guests' node."""
+    """A pod that mounts the plugin directory of the guests' node at /plugins."""
     image = system.api.get("daemonset", "virt-handler")["spec"]["template"]["spec"]["containers"][0]["image"]
     container = {
         "name": "files",
@@ -197,20 +197,20 @@ def plugin_files(system: Kubectl, joined: str) -> Iterator[str]:
 
 
 def a_plugin(add: str) -> str:
-    """Return a script that says what it is, and does this when it is asked for an interface."""
+    """Return a plugin's script that describes itself, and runs ``add`` for an interface."""
     description = '{"version": "1.0.0", "supportedVersions": ["1.0.0"], "kinds": ["network"]}'
     return f"#!/bin/sh\nif [ $KUBEVIRT_COMMAND = VERSION ]; then echo '{description}'; exit; fi\n{add}\n"
 
 
 HANGS = a_plugin("setsid sleep 1000000 & sleep 1000000")
 LIES = a_plugin("""echo '{"version": "1.0.0", "tap": "tap0", "mac": "02:00:00:00:00:07"}'""")
-"""It says that the pod's own network is what it was asked for."""
+"""It returns the pod's own network."""
 
 
 def test_a_plugin_that_hangs_lies_or_is_missing_is_told_and_heals_and_the_others_go_on(
     kubectl: Kubectl, system: Kubectl, plugin_files: str
 ) -> None:
-    system.api.delete("daemonset", "isolated-plugin", propagation="Foreground", timeout=90)  # it would put the file back
+    system.api.delete("daemonset", "isolated-plugin", propagation="Foreground", timeout=90)  # it would restore the file
 
     def at_node(script: str) -> None:
         system("exec", plugin_files, "--", "sh", "-ec", script)
@@ -245,7 +245,6 @@ def test_a_plugin_that_hangs_lies_or_is_missing_is_told_and_heals_and_the_others
 
 
 def a_file(path: str, **source: Any) -> dict[str, Any]:
-    """Return a disk that is a file of its node."""
     return {"name": path.rpartition("/")[2].partition(".")[0], "type": "HostDisk", "source": {"path": path, **source}}
 
 
@@ -265,12 +264,12 @@ def daemon(kubectl: Kubectl, system: Kubectl) -> str:
 
 
 def checksum(kubectl: Kubectl, system: Kubectl) -> str:
-    """Return that of the image, as the node has it."""
+    """Return the checksum of the image on the node."""
     return system("exec", daemon(kubectl, system), "-c", "serve", "--", "sha256sum", "/images/data.img").split()[0]
 
 
 def a_second(kubectl: Kubectl, name: str, **source: Any) -> dict[str, Any]:
-    """Return one more machine like that of the README, on its node."""
+    """Return another VM like the README's, on its node."""
     spec = kubectl.api.get("vm", "with-images")["spec"]
     spec["domain"]["devices"]["disks"][0]["source"] |= source
     return {"apiVersion": "kubevirt.io/v1alpha1", "kind": "VirtualMachine", "metadata": {"name": name}, "spec": spec}
@@ -297,7 +296,7 @@ def test_a_plugin_is_installed_from_its_readme_and_its_disk_is_seen_by_a_guest(k
 
 
 def move(system: Kubectl, nodes: dict[str, str]) -> None:
-    """Have the daemon run on all nodes, or on those with further labels, of which there are none."""
+    """Run the daemon on all nodes, or on those with further labels, which no node has."""
     patch = [{"op": "replace", "path": "/spec/template/spec/nodeSelector", "value": {"kubernetes.io/os": "linux", **nodes}}]
     system.api.patch("daemonset", "images-plugin", patch)
 
@@ -336,7 +335,7 @@ def test_a_daemon_that_goes_away_is_told_and_the_guest_goes_on_once_it_is_back(k
 def test_what_was_served_is_served_no_more_when_its_machine_is_off(kubectl: Kubectl, system: Kubectl, served: None) -> None:
     pod = daemon(kubectl, system)
     assert ".json" in system("exec", pod, "-c", "serve", "--", "ls", "/images/.served")
-    system("rollout", "restart", "daemonset/virt-handler")  # who asks for the end is another process than who asked for the beginning
+    system("rollout", "restart", "daemonset/virt-handler")  # another process sends the DEL than the one that sent the ADD
     kubectl.api.verb("with-images", "stop")
     eventually(
         lambda: ".json" not in system("exec", pod, "-c", "serve", "--", "ls", "/images/.served"), timeout=240, what="the plugin's DEL"

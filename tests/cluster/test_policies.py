@@ -1,4 +1,4 @@
-"""Admission policies about virtual machines, written as anybody would write them."""
+"""Admission policies for virtual machines, as users write them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PARAMS = "virt-api-policy-params"
 
 
 def policy(kubectl: Kubectl, effect: str, spec: dict[str, Any], binding: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return a policy about the machines of the test's namespace, and its binding."""
+    """Return a policy for VMs of the test's namespace, and its binding."""
     name = f"{effect.lower()}-{kubectl.namespace}"
     rules = [{"apiGroups": ["kubevirt.io"], "apiVersions": ["*"], "operations": ["CREATE", "UPDATE"], "resources": ["virtualmachines"]}]
     here = {"matchLabels": {"kubernetes.io/metadata.name": kubectl.namespace}}
@@ -39,14 +39,14 @@ def policy(kubectl: Kubectl, effect: str, spec: dict[str, Any], binding: dict[st
 
 
 def halted(name: str, memory: str = "128Mi") -> dict[str, Any]:
-    """Return a machine that no pod is made for."""
+    """Return a VM without a pod."""
     vm = tiny_vm(name, runStrategy="Halted")
     vm["spec"]["domain"]["memory"]["guest"] = memory
     return vm
 
 
 def test_a_validating_policy_with_a_config_map_denies_a_large_machine(kubectl: Kubectl) -> None:
-    """ADM-04: kubectl shows Go's words; the parameter is read with what the operator granted."""
+    """ADM-04: kubectl shows Go's message; the operator granted reading the parameter."""
     rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch"]}]
     group = "rbac.authorization.k8s.io"
     subjects = [{"kind": "ServiceAccount", "name": "virt-api", "namespace": release.NAMESPACE}]

@@ -1,4 +1,4 @@
-"""Probes of real guests: what a Service makes of their answers, and what becomes of a guest that does not give any."""
+"""Probes of real guests: effects on a Service, and on a guest that does not answer."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def a_machine(name: str, **spec: Any) -> dict[str, Any]:
 
 
 def readiness(kubectl: Kubectl, name: str, status: str, reason: str) -> dict[str, Any]:
-    """Return a machine's condition Ready once it has this status and reason."""
+    """Return a VM's condition Ready once it has this status and reason."""
     found = kubectl.api.until("vm", name, has("Ready", status=status, reason=reason), timeout=90, what=f"Ready of {name} is {reason}")
     return condition_of(found, "Ready")
 
 
 def test_a_service_knows_a_guest_while_its_probe_succeeds(kubectl: Kubectl) -> None:
-    """Nobody else may reach the guest: its node still does, as it does with every pod."""
+    """A policy excludes all other pods, but the node still reaches the guest, as it reaches every pod."""
     probe = {"httpGet": {"port": PORT, "path": "/index.html"}, "periodSeconds": 1, "timeoutSeconds": 5, "failureThreshold": 2}
     kubectl.api.apply(NOBODY_IN, a_service("probed", "probed"), a_machine("probed", readinessProbe=probe))
     kubectl.api.until("vm", "probed", in_phase("Running"), timeout=150, what="vm probed is Running")
@@ -60,12 +60,12 @@ def test_a_service_knows_a_guest_while_its_probe_succeeds(kubectl: Kubectl) -> N
     kubectl.api.until("migration", made, in_phase("Succeeded"), timeout=300, what=f"migration {made} is Succeeded")
     vm = kubectl.api.get("vm", "probed")
     ready = condition_of(vm, "Ready")
-    assert (ready["status"], ready["reason"]) == ("True", "GuestRunning")  # as it was where it came from
+    assert (ready["status"], ready["reason"]) == ("True", "GuestRunning")  # as on the source
     leads_to(kubectl, "probed", {address_of(kubectl, vm["status"]["podName"])})
 
 
 def test_a_guest_that_is_not_alive_is_started_again(kubectl: Kubectl) -> None:
-    """One that is paused is not taken for dead; a probe may be set while the guest runs; and its agent answers without a network."""
+    """A paused guest does not count as dead; a probe may be added while the guest runs; its agent answers without a network."""
     vm = a_machine("alive", runStrategy="Always", terminationGracePeriodSeconds=2)
     vm["spec"]["domain"]["devices"]["interfaces"] = []
     kubectl.api.apply(vm)
@@ -75,7 +75,7 @@ def test_a_guest_that_is_not_alive_is_started_again(kubectl: Kubectl) -> None:
     time.sleep(4 * PERIOD_SECONDS)
     kubectl.api.verb("alive", "pause")
     kubectl.api.until("vm", "alive", is_true("Paused"), timeout=60, what="vm alive is Paused")
-    time.sleep(6 * PERIOD_SECONDS)  # nobody asks, and nothing says so: twice what would end it
+    time.sleep(6 * PERIOD_SECONDS)  # probes are off, and no status says so: twice the failure time
     kubectl.api.verb("alive", "unpause")
     kubectl.api.ready("vm", "alive", timeout=120)
     assert kubectl.api.get("vm", "alive")["status"]["attempts"][0].get("result") is None

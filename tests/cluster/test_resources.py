@@ -1,4 +1,4 @@
-"""Shares of a node, queues and threads, of machines on real nodes."""
+"""Shares of a node, queues and threads of VMs on real nodes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def a_machine() -> dict[str, Any]:
 
 
 def resources_of(kubectl: Kubectl, vm: str) -> dict[str, dict[str, str]]:
-    """Return requests and limits of a machine's pod, as kube-apiserver has them."""
+    """Return requests and limits of a VM's pod from kube-apiserver."""
     pod = kubectl.api.get("vm", vm)["status"]["podName"]
     (container,) = kubectl.api.get("pod", pod)["spec"]["containers"]
     found: dict[str, dict[str, str]] = container["resources"]

@@ -1,4 +1,4 @@
-"""Services lead to the pod in which the guest runs, and to no other."""
+"""Services lead only to the pod in which the guest runs."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from tests.testbed import kubectl as testbed_kubectl
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 SETTLED_SECONDS = 30
-"""After a hand-over: until kubelets, kube-proxies and the slowest connection have done with it, with much to spare."""
+"""Time after a hand-over for kubelets, kube-proxies and the slowest connection, with a large margin."""
 WORD = "from-the-guest"
 ANOTHER = "another answer"
 NOBODY = ("refused", "no route to host", "unreachable")
-"""In the words of an attempt that led to a pod in which nothing listens, or to none."""
+"""Words in errors of a connection to a pod without a listener, or to no pod."""
 ASK = (
     'while true; do if said=$(fetch "http://$ADDRESS/" 2>&1); '
     f'then if [ "$said" = {WORD} ]; then echo ok; else echo "{ANOTHER}: $said"; fi; else echo "failed: $said"; fi; sleep 0.1; done'
@@ -46,12 +46,12 @@ def is_ready(pod: dict[str, Any]) -> bool:
 
 
 def addresses_of(kubectl: Kubectl, service: str) -> set[str]:
-    """Return the addresses to which connections of a Service go."""
+    """Return the addresses that receive a Service's connections."""
     return addresses_in_slices(kubectl.api.list("endpointslices", label_selector=f"kubernetes.io/service-name={service}"))
 
 
 def leads_to(kubectl: Kubectl, service: str, addresses: set[str]) -> None:
-    """Wait until connections of a Service go to these addresses and to no others."""
+    """Wait until a Service leads to exactly these addresses."""
     kubectl.api.until_list(
         "endpointslices",
         lambda slices: addresses_in_slices(slices) == addresses,
@@ -67,7 +67,7 @@ def addresses_in_slices(slices: list[dict[str, Any]]) -> set[str]:
 
 
 def said(kubectl: Kubectl, pod: str) -> tuple[str, str]:
-    """Return status and reason of the condition that the pod's readiness gate waits for."""
+    """Return status and reason of the pod's readiness gate condition."""
     return said_in(kubectl.api.get("pod", pod))
 
 
@@ -89,7 +89,7 @@ def test_a_service_leads_to_a_guest_while_it_runs(kubectl: Kubectl) -> None:
     def is_ready_at_last(pods: list[dict[str, Any]]) -> bool:
         if not any(is_ready(each) for each in pods):
             return False
-        vm = kubectl.api.get("vm", "served")  # after the pods: what they are follows from it
+        vm = kubectl.api.get("vm", "served")  # after the pods, because it determines them
         assert vm["status"]["phase"] == "Running"
         return True
 
@@ -109,7 +109,7 @@ def test_a_service_leads_to_a_guest_while_it_runs(kubectl: Kubectl) -> None:
         eventually(functools.partial(answers, kubectl, place), timeout=60, what=f"an answer by the Service, {place}")
     with forwarded(kubectl, f"pod/{pod}", PORT) as port, urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=30) as answer:
         assert b"from-the-guest" in answer.read()
-    if testbed_kubectl.is_own_cluster():  # as the kubelet probes: from the node itself
+    if testbed_kubectl.is_own_cluster():  # from the node itself, as the kubelet probes
         assert [probed(vm["status"]["nodeName"], each) for each in addresses] == ["from-the-guest"] * 2
 
     kubectl.api.verb("served", "pause")
@@ -125,16 +125,16 @@ def answers(kubectl: Kubectl, place: str) -> bool:
 
 
 def probed(node: str, address: str) -> str:
-    from tests.testbed import progress  # of the test bed alone
+    from tests.testbed import progress  # only in the test bed
 
     return progress.output_of(["ip", "netns", "exec", node, "busybox", "wget", "-q", "-O", "-", f"http://{host(address)}:{PORT}/"]).strip()
 
 
 def looked_at(kubectl: Kubectl, migration: str) -> list[tuple[str, str]]:
-    """Look at a migration until it is over.
+    """Watch a migration until it ends.
 
     Returns:
-        Its phase and the status of the target's gate, for each look after which the machine was still that of the source's pod.
+        Its phase and the status of the target's gate, for each look before the VM changed its pod.
     """
     found: list[tuple[str, str]] = []
     target = kubectl.api.until("migration", migration, lambda each: each["status"]["targetPod"], timeout=120, what="the target's pod")[
@@ -142,7 +142,7 @@ def looked_at(kubectl: Kubectl, migration: str) -> list[tuple[str, str]]:
     ]["targetPod"]
 
     def is_over() -> bool:
-        pod = kubectl.api.get("pod", target)  # read in this order
+        pod = kubectl.api.get("pod", target)  # the order matters
         status = kubectl.api.get("migration", migration)["status"]
         if kubectl.api.get("vm", "moving")["status"]["podName"] != target:
             found.append((status["phase"], said_in(pod)[0]))
@@ -154,7 +154,7 @@ def looked_at(kubectl: Kubectl, migration: str) -> list[tuple[str, str]]:
 
 
 def test_no_connection_goes_to_the_pod_that_waits_for_the_guest(kubectl: Kubectl) -> None:
-    """What fails, fails while the guest itself changes its place; the counts are printed."""
+    """Only attempts during the switch-over may fail; the test prints their counts."""
     kubectl.api.apply(a_service("moving", "moving"), a_machine("moving"))
     kubectl.api.ready("vm", "moving", timeout=120)
     with console(kubectl, "moving") as guest:
@@ -199,7 +199,7 @@ def test_no_connection_goes_to_the_pod_that_waits_for_the_guest(kubectl: Kubectl
     assert [word for word in before if word != "ok"] == [], told
     assert [word for _, word in failed if word.startswith(ANOTHER) or any(each in word.lower() for each in NOBODY)] == [], told
     assert [word for time, word in failed if (time - at["Succeeded"]).total_seconds() > SETTLED_SECONDS] == [], told
-    left = kubectl.api.find("pod", moved["sourcePod"])  # it is deleted meanwhile
+    left = kubectl.api.find("pod", moved["sourcePod"])  # it is being deleted
     assert left is None or said_in(left) == ("False", "GuestElsewhere")
     assert said(kubectl, moved["targetPod"]) == ("True", "GuestRunning")
     known = kubectl.api.get("pod", moved["targetPod"])["status"]["conditions"]
@@ -209,11 +209,11 @@ def test_no_connection_goes_to_the_pod_that_waits_for_the_guest(kubectl: Kubectl
 
 
 def attempts(kubectl: Kubectl) -> list[tuple[datetime, str]]:
-    """Return when each attempt of the client ended, and how."""
+    """Return the end time and the result of the client's attempts."""
     lines = (line.partition(" ") for line in kubectl("logs", "loops", "--timestamps").splitlines())
     return [(datetime.fromisoformat(time), word) for time, _, word in lines if word == "ok" or word.startswith(("failed", ANOTHER))]
 
 
 def now(kubectl: Kubectl) -> datetime:
-    """Return when the client's last attempt ended: a time by the clock of the attempts."""
+    """Return the end time of the client's last attempt, by its clock."""
     return attempts(kubectl)[-1][0]

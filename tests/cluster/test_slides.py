@@ -1,4 +1,4 @@
-"""The manifests of the KVM Forum slides work as they stand in ``examples/slides``."""
+"""The KVM Forum slides' manifests work unchanged from ``examples/slides``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SLIDES = ROOT / "examples" / "slides"
 
 def test_the_machine_of_the_slides_boots_from_its_claim_and_moves_as_the_slides_say(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", str(SLIDES / "volume.yaml"))
-    kubectl.api.patch("node", "node1", {"metadata": {"labels": {"cpu": None}}})  # so the machine begins on node2, and can go to node1
+    kubectl.api.patch("node", "node1", {"metadata": {"labels": {"cpu": None}}})  # so the VM starts on node2, and can move to node1
     try:
         kubectl("apply", "-f", str(SLIDES / "virtualmachine.yaml"))
         status = kubectl.api.ready("vm", "testvm", timeout=120)["status"]

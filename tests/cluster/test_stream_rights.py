@@ -1,4 +1,4 @@
-"""Who may open consoles and screens, how long, and from which pages: with the chart's roles, through the real aggregator."""
+"""Rights to consoles and screens, their duration, and allowed origins: the chart's roles, through the real aggregator."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def bind(kubectl: Kubectl, user: str, kind: str, role: str) -> None:
 
 @pytest.fixture(scope="module")
 def machine(kubectl: Kubectl, testguest: None) -> Kubectl:
-    """A running machine, and users: ``viewer`` by the role view, ``reader`` with get on everything of ours, ``editor`` by the role edit."""
+    """A running VM, and users: ``viewer`` with the role view, ``reader`` with get on all our resources, ``editor`` with the role edit."""
     del testguest
     rules = [{"apiGroups": ["kubevirt.io"], "resources": ["*"], "verbs": ["get", "list", "watch"]}]
     role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "read-everything"}, "rules": rules}
@@ -55,7 +55,7 @@ def machine(kubectl: Kubectl, testguest: None) -> Kubectl:
 
 
 def is_forbidden(machine: Kubectl, user: str, verb: str, stream: str) -> None:
-    """See that a user who reads machines gets no stream of one, and is told why."""
+    """Check that a user with read access gets no stream, and a message why."""
     assert VM in machine("get", "vms", "--as", user)
     more = ["--proxy-only"] if stream == "vnc" else []
 
@@ -88,18 +88,18 @@ def test_a_console_ends_within_a_minute_of_the_loss_of_the_right_to_it(machine: 
 
 
 def way(kubectl: Kubectl) -> Access:
-    """Return how the plugin would reach kube-apiserver."""
+    """Return the plugin's access to kube-apiserver."""
     return asyncio.run(access.load(Selection(kubeconfig=str(kubectl.kubeconfig), namespace=kubectl.namespace)))
 
 
 def dial(url: str, tls: ssl.SSLContext | None, headers: list[tuple[str, str]], origin: str | None) -> int:
-    """Open a console; return 101, or the code of the answer; below 0: it does not name the flag."""
+    """Open a console; return 101, or the answer's code, negative if its message does not name the flag."""
     return asyncio.run(_dial("ws" + url.removeprefix("http"), tls, headers, origin))
 
 
 async def _dial(address: str, tls: ssl.SSLContext | None, headers: list[tuple[str, str]], origin: str | None) -> int:
-    # The client without asyncio reads in a thread of its own while it writes: with the session tickets of TLS 1.3 one dial in a hundred
-    # lost its request, since an SSL object of Python is not safe between threads.
+    # The threaded client reads and writes concurrently, but Python's SSL objects are not thread-safe: with TLS 1.3 session tickets one
+    # request in a hundred was lost.
     page = Origin(origin) if origin is not None else None
     offered = [Subprotocol(streams.SUBPROTOCOL)]
     try:
@@ -114,7 +114,7 @@ def test_pages_of_other_hosts_get_no_console_through_kube_apiserver(machine: Kub
     here = way(machine)
     url = here.server + VIRTUAL_MACHINES.path(machine.namespace, VM, "console")
 
-    # Pages of kube-apiserver's own address are what tenants serve behind services/…/proxy: they have to be named, too.
+    # Tenants can serve pages from kube-apiserver's own address (services/…/proxy), so this origin must be listed as well.
     for origin in (EVIL, "null", here.server, "http://localhost:8001"):
         assert dial(url, here.tls, [*here.headers, BROWSER], origin) == 403, origin
         assert dial(url, here.tls, list(here.headers), origin) == 101, origin  # a program
@@ -129,7 +129,7 @@ def test_pages_of_virt_apis_own_address_get_a_console(machine: Kubectl, system: 
     tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE  # its certificate is for the Service's names
 
     def ask(origin: str) -> int:
-        # kubectl ends the whole forwarding when one of its connections is reset, as that of a stream is that its client left.
+        # kubectl port-forward ends when one of its connections is reset, as that of an abandoned stream is.
         with forwarded(system, "service/virt-api", 443) as port:
             own = f"https://127.0.0.1:{port}"
             url = own + VIRTUAL_MACHINES.path(machine.namespace, VM, "console")

@@ -1,4 +1,4 @@
-"""Every stream and everybody who may only read: ``test_stream_rights.py`` has two of these pairs, and the rest of it."""
+"""Every stream for every read-only user; ``test_stream_rights.py`` has two of these pairs, and other tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A lost certificate is made again, and another virt-controller takes over: parts of ours end for it, so nothing else runs meanwhile."""
+"""A lost certificate is reissued, and another virt-controller takes over. Our processes end for it, so no other test runs meanwhile."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECRET = "kubevirt-virt-api-tls"
 
 
 def served(system: Kubectl, pod: dict[str, Any], authorities: str) -> bytes:
-    """Return the certificate (DER) that a pod of virt-api presents; nothing if these authorities do not vouch for it, or it is silent."""
+    """Return the certificate (DER) of a virt-api pod; empty if these authorities did not sign it, or it does not answer."""
     (port,) = (each["containerPort"] for each in pod["spec"]["containers"][0]["ports"] if each["name"] == "https")
     tls = ssl.create_default_context(cadata=authorities)
     with forwarded(system, f"pod/{pod['metadata']['name']}", port) as here:
@@ -31,7 +31,7 @@ def served(system: Kubectl, pod: dict[str, Any], authorities: str) -> bytes:
                 tls.wrap_socket(plain, server_hostname=f"virt-api.{system.namespace}.svc") as wrapped,
             ):
                 return wrapped.getpeercert(binary_form=True) or b""
-        except OSError:  # ssl.SSLCertVerificationError is one
+        except OSError:  # includes ssl.SSLCertVerificationError
             return b""
 
 
@@ -61,7 +61,7 @@ def test_a_lost_certificate_is_made_again_and_used_without_a_restart(system: Kub
     again = system.api.until("secret", SECRET, is_made, timeout=60, what="a new certificate")
     made = ssl.PEM_cert_to_DER_cert(text(again, "tls.crt"))
     assert made != old
-    # The kubelet brings it into the volumes; then every replica presents the new one on connections that begin.
+    # The kubelet updates the volumes; then every replica presents the new one on new connections.
     eventually(lambda: set(presented(text(again, "ca.crt"))) == {made}, timeout=180, what="the new certificate is served", interval=3)
     assert starts() == before
     eventually(lambda: is_served(system), timeout=60, what="the API is served")

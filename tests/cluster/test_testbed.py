@@ -1,4 +1,4 @@
-"""The test cluster is what the other tests take it for."""
+"""Properties of the test cluster that other tests rely on."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RESTRICTED = {
 
 
 def a_pod(name: str, *command: str, node: str = "", restart: str = "Never", **spec: Any) -> dict[str, Any]:
-    """Return a busybox pod that Pod Security ``restricted`` admits."""
+    """Return a busybox pod that Pod Security ``restricted`` allows."""
     container = {"name": "main", "image": images.BUSYBOX, "command": list(command), "securityContext": RESTRICTED}
     container |= {"volumeMounts": spec.pop("volume_mounts", [])}
     place = {"nodeName": node} if node else {}
@@ -43,7 +43,7 @@ def a_pod(name: str, *command: str, node: str = "", restart: str = "Never", **sp
 
 
 def output_of(kubectl: Kubectl, pod: dict[str, Any], seconds: float = 60) -> str:
-    """Run a pod to its end and return what it printed."""
+    """Run a pod to its end and return its output."""
     name = kubectl.api.create(pod)["metadata"]["name"]
     ended = kubectl.api.until("pod", name, in_phase("Succeeded", "Failed"), timeout=seconds, what=f"pod {name} ends")
     printed = kubectl("logs", name)
@@ -52,7 +52,7 @@ def output_of(kubectl: Kubectl, pod: dict[str, Any], seconds: float = 60) -> str
 
 
 def test_both_nodes_are_ready_and_fast(bare_kubectl: Kubectl) -> None:
-    """``test_slides.py`` takes the label away for a moment."""
+    """``test_slides.py`` removes the label for a moment."""
 
     def are_so(nodes: list[Object]) -> bool:
         return [each["metadata"]["name"] for each in nodes] == ["node1", "node2"] and all(map(is_true("Ready"), nodes))
@@ -78,7 +78,7 @@ def test_a_service_spreads_over_the_pods_of_both_nodes(bare_kubectl: Kubectl) ->
         bare_kubectl.api.ready("pod", name, timeout=120)
 
     ipv4, ipv6 = bare_kubectl.api.get("service", "web")["spec"]["clusterIPs"]
-    known = 'until [ "$(fetch http://$host/ 2>/dev/null)" = $pod ]; do sleep 0.2; done'  # kube-proxy hears of the pods in its own time
+    known = 'until [ "$(fetch http://$host/ 2>/dev/null)" = $pod ]; do sleep 0.2; done'  # kube-proxy learns of the pods with a delay
     ask = "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do echo $host $(fetch http://$host/) || exit 1; done"
     hosts = ("web", ipv4, f"[{ipv6}]")
     wait = f"for host in {' '.join(hosts)}; do for pod in web1 web2; do {known}; done; done"
@@ -124,7 +124,7 @@ def test_a_shared_claim_is_the_same_directory_on_both_nodes(bare_kubectl: Kubect
 
 
 def test_a_pod_reaches_nothing_outside_the_machine(bare_kubectl: Kubectl) -> None:
-    # These are addresses for documentation (RFC 5737, RFC 3849); what matters is that the node has no route to it.
+    # Documentation addresses (RFC 5737, RFC 3849), to which the node has no route.
     ask = "for host in 192.0.2.1 [2001:db8::1]; do fetch http://$host/ 2>&1 && exit 1; done; true"
     printed = output_of(bare_kubectl, a_pod("outside", "sh", "-c", ask))
 

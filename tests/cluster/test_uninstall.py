@@ -1,4 +1,4 @@
-"""The chart goes while machines run: in the right order, and nothing hangs."""
+"""Uninstalling the chart while VMs run: in the right order, without hanging."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ API_SERVICE = "v1alpha1.kubevirt.io"
 
 @dataclass(frozen=True)
 class Seen:
-    """One event of a watch, and when it came (seconds of this machine's clock)."""
+    """An event of a watch, with its arrival time (seconds of this machine's clock)."""
 
     at: float
     type: str
@@ -50,13 +50,13 @@ _LINE = "|".join(f"{{{each}}}" for each in _FIELDS) + '{"\\n"}'
 
 
 class Journal:
-    """Watch events of some objects, in the order in which they came."""
+    """Watch events of some objects, in order of arrival."""
 
     def __init__(self) -> None:
         self.events: list[Seen] = []
 
     def read(self, lines: IO[str]) -> None:
-        """Write down what kubectl prints; of a message with several lines the first."""
+        """Record kubectl's output; of messages with several lines only the first."""
         for line in lines:
             found = line.rstrip("\n").split("|", len(_FIELDS) - 1)
             if len(found) == len(_FIELDS):
@@ -64,7 +64,7 @@ class Journal:
                 self.events.append(Seen(time.monotonic(), type_, namespace, name, component, bool(deleted), code, message))
 
     def first(self, *types: str, deleting: bool = False, **wanted: str) -> Seen | None:
-        """Return the first event of these types (or one that says that the object is being deleted) about such an object."""
+        """Return the first event of these types, or with a deletion timestamp, for such an object."""
         return next(
             (
                 each
@@ -91,7 +91,7 @@ def watching(kubectl: Kubectl, journal: Journal, *what: str) -> Iterator[None]:
 
 
 def settled(system: Kubectl) -> None:
-    """Wait until no pod of the release ends that an upgrade before this test has replaced: Helm waits for the new ones alone."""
+    """Wait until pods that an earlier upgrade replaced are gone, because Helm waits only for new ones."""
 
     def holds(pods: list[Object]) -> bool:
         return not any("deletionTimestamp" in pod["metadata"] for pod in pods)
@@ -130,7 +130,7 @@ def test_uninstalling_shuts_guests_down_and_leaves_a_cluster_that_works(
 
 
 def _check_order(pods: Journal, services: Journal, namespace: str, pod: str) -> None:
-    """The guest is asked and powers off, its pod goes, and only then anything that it takes to shut guests down goes."""
+    """The guest powers off on request and its pod ends; only then the components that shut guests down end."""
     asked, gone = pods.first(deleting=True, namespace=namespace, name=pod), pods.first("DELETED", namespace=namespace, name=pod)
     assert asked is not None
     assert gone is not None

@@ -1,6 +1,6 @@
-"""An upgrade of the chart with guests on: they run on in pods of the release before, under new virt-handlers, and move out one by one.
+"""An upgrade of the chart with guests: they keep running in old pods under new virt-handlers, and move out one by one.
 
-One of them is asked by a client through a Service all the time; one that cannot move is evicted where the chart says so.
+A client sends requests to one of them through a Service throughout; one that cannot migrate is evicted if the chart says so.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1500)]
 
 GUESTS = ("first", "second", "third")
 SERVED = "second"
-"""The one that the client asks."""
+"""The one that the client uses."""
 GAP_SECONDS = 30
-"""Without an answer, at most: a guest stands still while it changes its place, and virt-launcher of the release before leaves at once."""
+"""Longest time without an answer: the guest pauses to switch over, and the previous release's virt-launcher exits immediately."""
 BOUND = "bound"
-"""The one that cannot move: it has its pod's own address."""
+"""The one that cannot migrate, because it has its pod's address."""
 COUNTER = "i=0; while :; do i=$((i+1)); echo tick $i; sleep 1; done\n"
 PACE_SECONDS = 10
 
 
 @pytest.fixture(scope="module")
 def before(kubectl: Kubectl, testguest: None) -> Iterator[str]:
-    """The chart makes pods with virt-launcher of the release before; the digest of its image."""
+    """Let the chart use the previous release's virt-launcher; return its image's digest."""
     if not testbed_kubectl.is_own_cluster():
         pytest.skip("the image of the release before is built for the test cluster of this machine")
     digest = release_before.give_launcher()
@@ -76,14 +76,14 @@ def machine(name: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def guests(kubectl: Kubectl, before: str) -> dict[str, int]:
-    """Machines that count, in pods of the release before, and the attempts that it took: a kubelet may not know devices of its node yet."""
+    """Counting VMs in pods of the previous release, and their attempts; a kubelet may not have its node's devices at first."""
     names = (*GUESTS, "ends", BOUND)
     kubectl.api.apply(*map(machine, names))
     for name in names:
         kubectl.api.ready("vm", name, timeout=180)
     with console(kubectl, SERVED) as guest:
         guest.expect("GUEST-READY", timeout=120)
-        serve(guest, client.WORD, "10.0.2.2")  # virt-launcher of the release before gives no IPv6
+        serve(guest, client.WORD, "10.0.2.2")  # the previous virt-launcher gives no IPv6
         guest.type(COUNTER)
         guest.expect(r"tick 1\b", timeout=60)
     kubectl.api.apply(a_service(SERVED, SERVED))
@@ -96,7 +96,7 @@ def attempts(kubectl: Kubectl, name: str) -> int:
 
 @contextmanager
 def served(kubectl: Kubectl) -> Iterator[None]:
-    """Ask a guest through its Service while the block lasts, in which it is never silent for long, and nobody else answers."""
+    """Request a guest through its Service during the block; check short gaps, and no other server's answers."""
     address = str(kubectl.api.get("service", SERVED)["spec"]["clusterIP"])
     with watching.asking(layout.NODES[0], address) as answers:
         eventually(lambda: len(answers.times) >= 5, timeout=60, what="answers")
@@ -123,7 +123,7 @@ def test_guests_run_on_through_an_upgrade_and_move_into_the_release_at_the_chose
 
 
 def upgrade(kubectl: Kubectl, before: str, numbers: dict[str, int]) -> None:
-    """Upgrade, and see that guests go on where they are."""
+    """Upgrade, and check that guests keep running in place."""
     release.install("workloadUpdate.strategy=None")
     release.restart(["virt-handler"])
 
@@ -147,7 +147,7 @@ def upgrade(kubectl: Kubectl, before: str, numbers: dict[str, int]) -> None:
 
 
 def moved(kubectl: Kubectl, guests: dict[str, int]) -> None:
-    """Have guests move into this release at a pace, and see that they do."""
+    """Let guests move into this release at a limited rate, and check that they do."""
     numbers = counted(kubectl, *GUESTS)
     release.install("workloadUpdate.batchSize=1", f"workloadUpdate.batchInterval={PACE_SECONDS}s")
 

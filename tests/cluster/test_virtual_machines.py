@@ -1,4 +1,4 @@
-"""The life of a virtual machine, as someone with kubectl sees it, on real parts."""
+"""The life of a virtual machine on the real cluster, as a kubectl user sees it."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_machine_deleted_while_its_pod_is_being_created_is_gone(kubectl: Kubec
     kubectl.api.delete("vm", "short-lived", timeout=60)
 
     left = kubectl.api.list("pods", label_selector="vm.kubevirt.io/name=short-lived")
-    # The machine goes once no guest of it can run; the kubelet then still clears away after a pod that is over.
+    # The VM goes once no guest of it can run; the kubelet still has to clean up a finished pod.
     assert all(each["status"]["phase"] in {"Succeeded", "Failed"} and "deletionTimestamp" in each["metadata"] for each in left)
     kubectl.api.until_list(
         "pods", lambda found: not found, label_selector="vm.kubevirt.io/name=short-lived", timeout=60, what="the pod is gone"

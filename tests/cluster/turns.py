@@ -1,8 +1,8 @@
-"""Turns of test modules at the one cluster: most use it side by side, those that disturb it for everybody have it to themselves.
+"""Turns of test modules at the one cluster: most share it, disruptive ones have it alone.
 
-A module that ends processes of ours, cordons a node, upgrades or removes the release, or waits for what others' machines change, belongs
-into ``ALONE``. Two processes of tests then never meet in it, however pytest-xdist gives modules away. Tests of this machine alone take
-turns in the same way, so that one that failed can run again alone.
+``ALONE`` lists modules that end our processes, cordon a node, upgrade or remove the release, or wait for changes of others' VMs. Two test
+processes then never conflict, however pytest-xdist distributes modules. Tests of this machine take turns in the same way, so that a failed
+one can run again alone.
 """
 
 from __future__ import annotations
@@ -37,27 +37,26 @@ ALONE = frozenset(
 
 
 class Turn:
-    """A process's hold on the cluster, for one module of tests at a time: a lock of a file, shared or exclusive.
+    """A process's hold on the cluster for one test module at a time: a shared or exclusive file lock.
 
-    A second file is locked by each process that waits for the first, so that the modules that come later do not overtake one that waits to
-    be alone.
+    Each waiting process locks a second file, so that later modules do not overtake one that waits for exclusive use.
     """
 
     def __init__(self, lock: Path, alone: Collection[str] = ALONE) -> None:
-        """Initialise without a hold; the lock's directory is made if need be. ``alone`` has the modules that meet no other one."""
+        """Initialise without a hold; make the lock's directory if necessary. ``alone`` lists exclusive modules."""
         self._lock = lock
         self._alone = alone
         self._held: tuple[Path, int] | None = None
 
     def begin(self, module: Path) -> None:
-        """Hold the cluster for a module, given by its file; waits as long as others must not be met."""
+        """Hold the cluster for a module, given by its file; wait for conflicting modules."""
         if self._held is None or self._held[0] != module:
             self.end()
             self._hold(module, exclusive=module.stem in self._alone)
 
     @contextlib.contextmanager
     def alone(self, module: Path) -> Iterator[None]:
-        """Hold the cluster for nothing but one test of a module, and after it for the rest of the module."""
+        """Hold the cluster exclusively for one test, and then for the rest of its module."""
         self.end()
         self._hold(module, exclusive=True)
         yield
@@ -67,7 +66,7 @@ class Turn:
             self._held = module, _locked(self._lock, exclusive=exclusive)
 
     def end(self) -> None:
-        """Let the cluster go; without a hold, nothing happens."""
+        """Release the cluster; without a hold, do nothing."""
         if self._held is not None:
             os.close(self._held[1])
             self._held = None
@@ -75,7 +74,7 @@ class Turn:
 
 @contextlib.contextmanager
 def one_at_a_time(lock: Path) -> Iterator[None]:
-    """Let one process of tests at a time do what is within; the others wait."""
+    """Let one test process at a time run the block."""
     file = _locked(lock, exclusive=True)
     try:
         yield
@@ -84,7 +83,7 @@ def one_at_a_time(lock: Path) -> Iterator[None]:
 
 
 def _locked(lock: Path, *, exclusive: bool) -> int:
-    """Return the descriptor of a locked file, which lets it go when it is closed, or when the process ends."""
+    """Return the descriptor of a locked file; closing it, or the end of the process, releases the lock."""
     lock.parent.mkdir(parents=True, exist_ok=True)
     file = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

@@ -1,4 +1,4 @@
-"""A validating webhook, run in a pod of the test cluster with nothing but Python: it wants every machine to have an owner."""
+"""A validating webhook in a pod of the test cluster, in plain Python: every VM must have an owner."""
 
 import base64
 import json
@@ -9,7 +9,7 @@ PORT = 8443
 
 
 class Hook(BaseHTTPRequestHandler):
-    """Answers AdmissionReviews: ``/deny`` refuses what has no label ``owner``, ``/label`` gives it one."""
+    """Answers AdmissionReviews: ``/deny`` refuses objects without the label ``owner``, ``/label`` adds it."""
 
     def do_POST(self) -> None:
         review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

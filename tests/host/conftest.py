@@ -15,9 +15,9 @@ _HERE = Path(__file__).parent
 _TURN = Turn(layout.cache() / ".tests-of-the-host.lock", alone=())
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)  # before pytest-timeout's clock begins: one that failed may run again alone meanwhile
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # before pytest-timeout's clock starts, because a failed test may run again alone meanwhile
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
-    """Hold this machine for the test's module, beside others that do. The hook is called for tests of all directories."""
+    """Hold this machine for the test's module, shared with other processes. pytest calls this hook for tests of all directories."""
     if not item.path.is_relative_to(_HERE):
         return (yield)
     _TURN.begin(item.path)
@@ -30,7 +30,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 def pytest_run_alone(item: pytest.Item) -> AbstractContextManager[object]:
-    """Have this machine for a test that failed (tests/flakes.py)."""
+    """Reserve this machine for a failed test (tests/flakes.py)."""
     return _TURN.alone(item.path)
 
 

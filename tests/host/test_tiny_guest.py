@@ -1,4 +1,4 @@
-"""The tiny kernel of ``images/testguest/tiny``, in QEMU alone: each command, typed and as an argument."""
+"""The tiny kernel of ``images/testguest/tiny`` in QEMU alone: each command, typed and as an argument."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_panic_without_the_device_halts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("typed", [True, False])
 def test_it_finds_what_changed_in_the_memory_that_it_filled(typed: bool, tmp_path: Path) -> None:
-    """The guest finds a byte that the test changes in its memory."""
+    """The guest finds a byte of its memory that the test changes."""
     memory = tmp_path / "memory"
     size = MEBIBYTES + 1 << 20
     backend = f"memory-backend-file,id=ram,size={size},share=on,mem-path={memory}"
@@ -168,7 +168,7 @@ def test_idle_it_takes_next_to_no_processor_and_spinning_a_whole_one(typed: bool
             assert guest.processor_seconds() - before < 0.2
             guest.ask("spin")
         before, used = guest.processor_seconds(), 0.0
-        for _ in range(60):  # seconds, of which a machine with other work gives it a part
+        for _ in range(60):  # seconds, shared with other work on the machine
             guest.expect(r"tick \d+\n")
             if (used := guest.processor_seconds() - before) > 0.5:
                 break
@@ -193,7 +193,7 @@ def test_a_migration_keeps_its_memory_and_its_count(tmp_path: Path) -> None:
             source.execute("migrate", uri=channel)
             target.until_event("RESUME")
             counted = [int(number) for number in re.findall(r"tick (\d+)", target.expect(r"tick \d+\n(.|\n)*tick \d+\n"))]
-            assert counted[0] in (3, 4)  # the source may have said one more
+            assert counted[0] in (3, 4)  # the source may have printed one more
             assert counted[1] == counted[0] + 1
             assert boot in target.ask("uptime")
             assert "intact" in target.ask("check")

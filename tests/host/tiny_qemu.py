@@ -24,7 +24,7 @@ PROMPT: Final = "# "
 
 
 class TinyQemu:
-    """One QEMU and what its guest prints."""
+    """One QEMU and its guest's output."""
 
     def __init__(self, process: subprocess.Popen[bytes], monitor: socket.socket) -> None:
         self.process = process
@@ -35,7 +35,7 @@ class TinyQemu:
         self.execute("qmp_capabilities")
 
     def execute(self, command: str, **arguments: Any) -> Any:
-        """Return the answer of the monitor."""
+        """Return the monitor's answer."""
         self._monitor.write(json.dumps({"execute": command, "arguments": arguments}).encode() + b"\n")
         self._monitor.flush()
         while "return" not in (answer := self._next()):
@@ -43,7 +43,7 @@ class TinyQemu:
         return answer["return"]
 
     def until_event(self, name: str) -> None:
-        """Wait until the monitor tells of an event."""
+        """Wait until the monitor reports an event."""
         while name not in self.events:
             self._next()
 
@@ -56,7 +56,7 @@ class TinyQemu:
         return message
 
     def expect(self, pattern: str) -> str:
-        """Return what the guest prints up to a regular expression's match, with it."""
+        """Return the guest's output up to and including a regular expression's match."""
         assert self.process.stdout is not None
         deadline = Deadline(SECONDS, lambda: (self.process.pid,))
         while not (found := re.search(pattern, self._seen)):
@@ -70,18 +70,17 @@ class TinyQemu:
         return before
 
     def type(self, line: str) -> None:
-        """Type a line."""
         assert self.process.stdin is not None
         self.process.stdin.write(f"{line}\n".encode())
         self.process.stdin.flush()
 
     def ask(self, line: str) -> str:
-        """Return what a command prints before the next prompt."""
+        """Return the output of a command up to the next prompt."""
         self.type(line)
         return self.expect(PROMPT).removesuffix(PROMPT).strip()
 
     def processor_seconds(self) -> float:
-        """Return the processor time that QEMU took so far."""
+        """Return QEMU's processor time so far."""
         seconds = processor_seconds(self.process.pid)
         assert seconds is not None
         return seconds

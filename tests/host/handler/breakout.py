@@ -1,6 +1,6 @@
-"""What somebody would try who has broken into the process that reads a guest's packets: a program that prints how each attempt ended.
+"""Attempts of an attacker in the process that reads a guest's packets: a program that prints the result of each.
 
-It is run as that process is: on the host as its user in the pod's network namespace, in the cluster inside of a real launcher pod.
+It runs like that process: on the host as its user in the pod's network namespace, in the cluster inside a real launcher pod.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 _libc = ctypes.CDLL(None, use_errno=True)
-_ADD_KEY, _BPF, _PERF, _MODULE = 248, 321, 298, 313  # x86_64
+_ADD_KEY, _BPF, _PERF, _MODULE = 248, 321, 298, 313  # on x86_64
 _SIOCSIFFLAGS, _SIOCSIFADDR, _IFF_UP = 0x8914, 0x8916, 1
 _NEWNS, _NEWNET, _NEWUSER = 0x00020000, 0x40000000, 0x10000000
 
@@ -40,7 +40,7 @@ def _take_address(address: str) -> None:
 
 
 def _delete_rules() -> None:
-    """NFT_MSG_DELTABLE without a name, which is all tables (nfnetlink, in a batch)."""
+    """Send NFT_MSG_DELTABLE without a name, which means all tables (nfnetlink, in a batch)."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12) as netlink:
         head = struct.pack("=BBH", 0, 0, socket.htons(10))
         batch = b"".join(struct.pack("=IHHII", 20, kind, 5, 1, 0) + head for kind in (0x10, 0x0A02, 0x11))
@@ -85,7 +85,7 @@ NETWORK: dict[str, Callable[[], None]] = {
     "enter the node's namespaces": lambda: _called(_libc.unshare(_NEWNET)),
     "read the shadow file": _read("/etc/shadow"),
 }
-"""What its user may not, wherever it runs."""
+"""Actions denied to its user everywhere."""
 
 POD: dict[str, Callable[[], None]] = {
     **NETWORK,
@@ -99,7 +99,7 @@ POD: dict[str, Callable[[], None]] = {
     "talk to the container runtime": lambda: socket.socket(socket.AF_UNIX).connect("/run/containerd/containerd.sock"),
     "see a disk of the node": _read("/dev/vda"),
 }
-"""What the pod keeps from it in addition: its seccomp profile, its mounts, its missing credentials."""
+"""Actions denied by the pod as well: by its seccomp profile, its mounts, its missing credentials."""
 
 
 def main() -> None:

@@ -27,7 +27,6 @@ def ethernet(source: str, kind: int, payload: bytes, destination: str = BROADCAS
 
 
 def tagged(frame: bytes, number: int, kind: int = VLAN) -> bytes:
-    """Return the frame with a VLAN tag."""
     return frame[:12] + struct.pack("!HH", kind, number) + frame[12:]
 
 
@@ -39,7 +38,7 @@ def arp(operation: int, sender_mac: str, sender: str, target: str, target_mac: s
 def udp(
     source: str, destination: str, payload: bytes, ports: tuple[int, int] = (4000, 4001), *, offset: int = 0, checksum_is: int = 0
 ) -> bytes:
-    """Return an IPv4 packet with a datagram; ``offset``: it says that it is a later fragment."""
+    """Return an IPv4 packet with a datagram; with ``offset``, marked as a later fragment."""
     datagram = struct.pack("!HHHH", *ports, 8 + len(payload), checksum_is) + payload
     return ipv4(source, destination, UDP, datagram, offset=offset)
 
@@ -57,7 +56,6 @@ def icmp(source: str, destination: str, kind: int, payload: bytes) -> bytes:
 def tcp(
     source: str, destination: str, flags: int, payload: bytes, *, ports: tuple[int, int] = (4000, 4001), acknowledged: int = 1
 ) -> bytes:
-    """Return an IPv4 packet with a segment."""
     segment = struct.pack("!HHIIBBHHH", *ports, 1, acknowledged, 5 << 4, flags, 1024, 0, 0) + payload
     head = socket.inet_aton(source) + socket.inet_aton(destination) + struct.pack("!BBH", 0, TCP, len(segment))
     return ipv4(source, destination, TCP, segment[:16] + struct.pack("!H", checksum(head + segment)) + segment[18:])
@@ -85,30 +83,28 @@ def summed6(source: str, destination: str, protocol: int, payload: bytes, at: in
 
 
 def udp6(source: str, destination: str, payload: bytes, port: int, source_port: int = 4000) -> bytes:
-    """Return an IPv6 packet with a datagram."""
     datagram = struct.pack("!HHHH", source_port, port, 8 + len(payload), 0) + payload
     return ipv6(source, destination, UDP, summed6(source, destination, UDP, datagram, 6))
 
 
 def icmpv6(source: str, destination: str, kind: int, body: bytes, *, hop_limit: int = 255, code: int = 0) -> bytes:
-    """Return an IPv6 packet with a message of ICMPv6."""
     message = summed6(source, destination, ICMPV6, bytes((kind, code, 0, 0)) + body, 2)
     return ipv6(source, destination, ICMPV6, message, hop_limit=hop_limit)
 
 
 def tcp6(source: str, destination: str, flags: int, *, ports: tuple[int, int], acknowledged: int = 1) -> bytes:
-    """Return an IPv6 packet with a segment that has no data."""
+    """Return an IPv6 packet with a segment without data."""
     segment = struct.pack("!HHIIBBHHH", *ports, 1, acknowledged, 5 << 4, flags, 1024, 0, 0)
     return ipv6(source, destination, TCP, summed6(source, destination, TCP, segment, 16))
 
 
 def neighbour(kind: int, source: str, destination: str, target: str, option: int, of: str) -> bytes:
-    """Return a neighbour solicitation (135) or advertisement (136): the address and the MAC address that it is about."""
+    """Return a neighbour solicitation (135) or advertisement (136) about ``target`` with the MAC address ``of``."""
     flags = b"\xe0\0\0\0" if kind == 136 else bytes(4)
     return icmpv6(source, destination, kind, flags + socket.inet_pton(socket.AF_INET6, target) + bytes((option, 1)) + mac(of))
 
 
 def bpdu(source: str) -> bytes:
-    """Return a spanning tree's configuration message (IEEE 802.1D), which claims to be the root."""
+    """Return a spanning tree configuration message (IEEE 802.1D) that claims to be the root."""
     payload = bytes.fromhex("424203") + bytes(35)
     return mac("01:80:c2:00:00:00") + mac(source) + struct.pack("!H", len(payload)) + payload

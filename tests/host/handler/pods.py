@@ -1,4 +1,4 @@
-"""The network of a pod without Kubernetes: a namespace for it and one for somebody who calls it, and what stands in for the guest."""
+"""A pod's network without Kubernetes: a namespace for the pod, one for a caller, and a stand-in for the guest."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ def run(*command: str) -> str:
 
 @dataclass(frozen=True)
 class Pod:
-    """A pod's network: eth0 (10.99.0.2, fd99::2) whose other end (10.99.0.1, fd99::1) lies in the namespace of the caller."""
+    """A pod's network: eth0 (10.99.0.2, fd99::2), with its other end (10.99.0.1, fd99::1) in the caller's namespace."""
 
     name: str
     caller: str
     launcher: Launcher
-    """A process in it that does nothing."""
+    """An idle process in it."""
 
     def inside(self, function: Callable[[], T]) -> T:
-        """Return what the function returns, called inside the pod's network."""
+        """Call the function inside the pod's network; return its result."""
         return within(self.name, function)
 
     def outside(self, function: Callable[[], T]) -> T:
-        """Return what the function returns, called where the other end of the pod's cable is."""
+        """Call the function in the caller's network; return its result."""
         return within(self.caller, function)
 
 
@@ -90,7 +90,7 @@ def addresses_beside(number: int) -> tuple[str, str]:
 
 @contextmanager
 def a_pod_beside(first: Pod, number: int) -> Iterator[Pod]:
-    """A further pod, which the namespace of the caller joins with the first as a router does."""
+    """Yield another pod, which the caller's namespace connects with the first one as a router."""
     name = f"{first.name}{number}"
     run("ip", "netns", "add", name)
     run("ip", "-n", first.caller, "link", "add", f"peer{number}", "type", "veth", "peer", "name", "eth0", "netns", name)
@@ -117,7 +117,7 @@ def a_pod_beside(first: Pod, number: int) -> Iterator[Pod]:
 
 @contextmanager
 def a_pod_of_the_bridge_plugin(directory: Path) -> Iterator[Pod]:
-    """A pod whose network CNI's plugin ``bridge`` has made, of both families and in hairpin mode; the caller's end is cni0."""
+    """Yield a pod with a network by CNI's plugin ``bridge``, with both families and hairpin mode; the caller's end is cni0."""
     tag = uuid.uuid4().hex[:6]
     inner, outer = f"h7p{tag}", f"h7o{tag}"
     for name in (inner, outer):
@@ -143,7 +143,7 @@ def a_pod_of_the_bridge_plugin(directory: Path) -> Iterator[Pod]:
 
 
 def within(name: str, function: Callable[[], T]) -> T:
-    """Return what the function returns; it runs in a thread of its own, which is the only one that enters the namespace."""
+    """Call the function in a new thread that enters the namespace; return its result."""
 
     def enter() -> T:
         namespace = os.open(Path("/run/netns") / name, os.O_RDONLY | os.O_CLOEXEC)
@@ -162,7 +162,7 @@ class Tap:
     """The guest's end of the pod's tap."""
 
     def __init__(self, pod: Pod, name: str = "tap0") -> None:
-        """Open it; until the kernel has noticed, a moment later, what is handed to it is lost."""
+        """Open it and wait until the kernel brings it up; earlier frames are lost."""
         self._file = pod.inside(lambda: os.open("/dev/net/tun", os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK))
         fcntl.ioctl(self._file, TUNSETIFF, struct.pack("16sH22x", name.encode(), IFF_TAP | IFF_NO_PI))
         deadline = time.monotonic() + 10
@@ -170,7 +170,7 @@ class Tap:
             time.sleep(0.01)
 
     def send(self, frame: bytes) -> bool:
-        """Send; return whether the tap took it: while it is down it takes nothing."""
+        """Send; return whether the tap accepted the frame, which it does not while it is down."""
         try:
             return os.write(self._file, frame) == len(frame)
         except OSError:
@@ -185,7 +185,7 @@ class Tap:
         raise TimeoutError
 
     def drain(self, seconds: float) -> None:
-        """Take in and forget what comes for so long."""
+        """Receive and drop frames for this time."""
         with contextlib.suppress(TimeoutError):
             self.receive(lambda _: False, seconds)
 
@@ -194,16 +194,16 @@ class Tap:
 
 
 class Ear:
-    """Hears every frame that comes to one device."""
+    """Receives every frame of one device."""
 
     def __init__(self, device: str) -> None:
-        """Begin; to be called inside of the device's namespace."""
+        """Start; call it inside the device's namespace."""
         self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ETH_P_ALL))
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
         self._socket.bind((device, _ETH_P_ALL))
 
     def until(self, last: bytes, seconds: float = 30.0) -> list[bytes]:
-        """Return all frames up to the one that holds ``last``."""
+        """Return all frames up to the one that contains ``last``."""
         heard: list[bytes] = []
         self._socket.settimeout(seconds)
         while not heard or last not in heard[-1]:

@@ -1,4 +1,4 @@
-"""A guest that has the address which IPAM gave to its pod on a further network, and the server that tells it: real kernel, real guest."""
+"""A guest with the address that IPAM gave to its pod on a further network, and its DHCP server: real kernel, real guest."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TABLE = f"kubevirt_{TAP}"
 
 @pytest.fixture
 def pod() -> Iterator[Pod]:
-    """A pod with a second cable, as a CNI plugin with IPAM leaves it: address, routes, the guest's MAC address."""
+    """A pod with a second veth, as a CNI plugin with IPAM leaves it: address, routes, the guest's MAC address."""
     with pods.a_pod() as made:
         run("ip", "-n", made.name, "link", "set", "eth0", "mtu", "1420")
         run("ip", "-n", made.caller, "link", "add", "lan", "mtu", "1400", "type", "veth", "peer", "name", LINK, "netns", made.name)
@@ -53,7 +53,7 @@ class World:
         self.lan.close()
 
     def heard(self) -> bytes:
-        """Return everything that was heard on the network up to one legal frame, sent after all the others."""
+        """Return all frames on the network up to one legal frame, sent after all others."""
         assert self.tap.send(mine(udp(GIVEN, NEIGHBOUR, LAST)))
         return b"".join(self.lan.until(LAST))
 
@@ -95,7 +95,7 @@ async def test_the_guests_requests_are_heard_in_the_pod_and_nowhere_else(world: 
 
 
 async def test_nobody_else_is_heard_there(world: World) -> None:
-    """A neighbour who asks, or knows the bridge; a guest that asks in a VLAN, which may be the network's own, is not on it with that."""
+    """Senders are a neighbour that asks or knows the bridge, and a guest with a VLAN tag, even the network's own."""
     bridge = network.derived_mac(MAC, "bridge")
     with world.pod.inside(listening(67)) as dhcp, world.pod.inside(listening(4001)) as service:
         bridge_hears = world.pod.inside(lambda: Ear(BRIDGE))
@@ -125,7 +125,7 @@ async def test_who_answers_dhcp_on_the_network_is_not_heard(world: World) -> Non
 
 
 async def test_of_ipv6_the_guest_has_what_the_network_gives(world: World) -> None:
-    """Nobody in the pod tells it an address; routers on the network do."""
+    """The pod assigns it no IPv6 address; routers on the network do."""
     advertised = frames.icmpv6("fe80::1", "ff02::1", 134, b"advertised")
     world.lan.send(ethernet(OTHER, frames.IPV6, advertised, "33:33:00:00:00:01"))
     world.tap.receive(lambda frame: b"advertised" in frame)
@@ -134,8 +134,8 @@ async def test_of_ipv6_the_guest_has_what_the_network_gives(world: World) -> Non
 
 
 async def test_what_the_pod_says_to_everybody_is_heard_by_the_guest_alone(world: World) -> None:
-    """Answers to a guest that cannot be sent to by its address yet; the pod's kernel itself, too."""
-    world.tap.send(mine(arp(1, MAC, GIVEN, NEIGHBOUR), ARP))  # the bridge knows where the guest is
+    """Answers to a guest without a usable address yet, and the pod's own kernel."""
+    world.tap.send(mine(arp(1, MAC, GIVEN, NEIGHBOUR), ARP))  # the bridge learns where the guest is
     with world.pod.inside(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
         server.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, BRIDGE.encode())
@@ -148,7 +148,7 @@ async def test_what_the_pod_says_to_everybody_is_heard_by_the_guest_alone(world:
     assert alone[:6] == frames.mac(MAC)
     heard = world.heard()
     assert EVIL not in heard
-    assert socket.inet_aton("192.168.7.77") not in heard  # nobody asks the network for it
+    assert socket.inet_aton("192.168.7.77") not in heard  # the pod does not ask the network for it
     counters = run("ip", "netns", "exec", world.pod.name, "nft", "list", "counters", "table", "bridge", TABLE)
     assert "packets 0 " not in counters
 
@@ -164,7 +164,7 @@ async def test_what_the_link_had_is_known_again_when_virt_handler_comes_back(pod
 
 
 async def test_a_guest_is_told_what_its_pod_has_and_goes_on_when_who_tells_it_dies(pod: Pod, start: Start) -> None:  # noqa: F811 - a fixture
-    """On its pod's own network name, resolver and MTU; on the further one the address of IPAM."""
+    """Name, resolver and MTU of the pod's own network; on the further network IPAM's address."""
     resolv_conf = "search default.svc.cluster.local svc.cluster.local\nnameserver 10.96.0.10\nnameserver 10.96.0.11\noptions ndots:5\n"
     wired = await setup.Networks().prepare(VM, "", pod.launcher)
     cards = tuple(messages.Interface(each.name, each.mac, each.tap, each.model, each.lease, each.lease6, each.ipv4) for each in wired)
@@ -184,12 +184,12 @@ async def test_a_guest_is_told_what_its_pod_has_and_goes_on_when_who_tells_it_di
         assert not {"router", "dns", "search", "hostname"} & lan.keys()
         assert "1 packets received" in viewer.sh(f"ping -c 1 -W 20 {NEIGHBOUR}")
         assert viewer.sh("cat /sys/class/net/eth0/mtu /sys/class/net/eth1/mtu") == "1420\n1400"
-        for payload, answers in ((1372, 1), (1373, 0)):  # with 28 bytes of headers: what the MTU lets through, and not a byte more
+        for payload, answers in ((1372, 1), (1373, 0)):  # with 28 bytes of headers: exactly the MTU, and one byte more
             whole = viewer.sh(f"ping -c 1 -W 20 -s {payload} -M do {NEIGHBOUR} 2>&1; true")
             assert (f"{answers} packets received" in whole) or "unrecognized" in whole or "invalid option" in whole
 
         assert client.status.dhcp == messages.DhcpStatus()
-        for bridge in (network.BRIDGE, BRIDGE):  # virt-handler finds them gone when it comes back, and makes others
+        for bridge in (network.BRIDGE, BRIDGE):  # virt-handler finds them missing after its restart, and makes new ones
             run("ip", "-n", pod.name, "link", "delete", bridge)
         gone = client.until(lambda status: status.dhcp.problem)
         assert f"serve DHCP on {network.BRIDGE}: No such device" in gone.dhcp.problem
@@ -202,7 +202,7 @@ async def test_a_guest_is_told_what_its_pod_has_and_goes_on_when_who_tells_it_di
             ["ip", "netns", "exec", pod.name, "ss", "--kill", "--udp", "--listening", "sport = :67"], check=True, capture_output=True
         )
         assert client.until(lambda status: status.dhcp.restarts == 4).dhcp.problem == ""
-        assert "1 packets received" in viewer.sh(f"ping -c 1 -W 20 {NEIGHBOUR}")  # with the lease that it has
+        assert "1 packets received" in viewer.sh(f"ping -c 1 -W 20 {NEIGHBOUR}")  # with its current lease
         viewer.sh("ip address flush dev eth0; ip address flush dev eth1")
         assert (lease(viewer)["ip"], lease(viewer, "eth1")["ip"]) == ("10.0.2.2", GIVEN)
         assert launcher.process.poll() is None

@@ -1,4 +1,4 @@
-"""A guest on a further network of its pod: real kernel, real taps, frames made by hand."""
+"""A guest on a further network of its pod: real kernel, real taps, handmade frames."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ VM: dict[str, Any] = {
 
 @pytest.fixture
 def pod() -> Iterator[Pod]:
-    """A pod with a second cable, as a CNI plugin leaves it: the guest's MAC address on it, and an address of an IPAM."""
+    """A pod with a second veth, as a CNI plugin leaves it: the guest's MAC address, and an IPAM address."""
     with pods.a_pod() as made:
         run("ip", "-n", made.caller, "link", "add", "lan", "mtu", "1400", "type", "veth", "peer", "name", LINK, "netns", made.name)
         run("ip", "-n", made.name, "link", "set", LINK, "mtu", "1400", "address", MAC)
@@ -99,7 +99,7 @@ async def test_without_ipam_it_is_a_neighbour_with_whatever_address_it_likes(pod
 
 
 async def test_on_a_link_that_its_plugin_left_down_nobody_speaks_before_the_guest_does(pod: Pod) -> None:
-    """With the guest's MAC address on it the pod's kernel would, by IPv6: neighbours of a guest that is to move here would believe it."""
+    """Otherwise the pod's kernel would use the guest's MAC address for IPv6, and mislead neighbours of a guest that will migrate here."""
     run("ip", "-n", pod.name, "address", "flush", "dev", LINK)
     run("ip", "-n", pod.name, "link", "set", LINK, "down")
     early = pod.outside(lambda: Ear("lan"))
@@ -114,7 +114,7 @@ async def test_on_a_link_that_its_plugin_left_down_nobody_speaks_before_the_gues
 
 
 def meet(world: World, address: str) -> None:
-    """Ask the neighbour for its MAC address, and then for an echo."""
+    """Resolve the neighbour's MAC address, and then ping it."""
     assert world.tap.send(mine(arp(1, MAC, address, NEIGHBOUR), ARP))
     answered = world.tap.receive(lambda frame: frame[12:14] == b"\x08\x06" and frame[20:22] == b"\0\2")
     assert answered[:6] == frames.mac(MAC)
@@ -173,13 +173,13 @@ async def test_a_frame_that_is_not_of_the_guest_goes_nowhere(world: World, frame
     world.tap.send(LEGAL)
     assert EVIL not in b"".join(world.lan.until(LAST))
     counters = run("ip", "netns", "exec", world.pod.name, "nft", "list", "counters", "table", "netdev", f"kubevirt_{TAP}")
-    at_the_tap, _, _ = counters.partition("counter to_pod")  # which also counts what others say to all
+    at_the_tap, _, _ = counters.partition("counter to_pod")  # it also counts others' broadcasts
     assert at_the_tap.count("packets 3 ") == 1, counters
 
 
 @pytest.mark.parametrize("sender", ["guest", "neighbour"])
 async def test_nobody_on_the_network_reaches_the_pod_or_what_is_behind_it(world: World, sender: str) -> None:
-    """The pod forwards packets for its masqueraded network: those of a neighbour must not be among them."""
+    """The pod forwards packets for its masqueraded network, but must not forward a neighbour's."""
     (bridge,) = (each["address"] for each in await namespaces.links(world.pod.launcher.network) if each["ifname"] == BRIDGE)
     source = MAC if sender == "guest" else OTHER
     sent = [
@@ -209,7 +209,7 @@ def _send(device: str, frame: bytes) -> None:
 
 
 def _called(pod: Pod, guest: Tap) -> bytes:
-    """Return the first that the guest gets of what was sent before, and of the calls of somebody who calls until one arrives."""
+    """Call until a frame arrives; return the first frame that the guest gets of these calls and of earlier frames."""
     for _ in range(30):
         pod.outside(_call)
         with contextlib.suppress(TimeoutError):

@@ -1,4 +1,4 @@
-"""What a guest in its pod's place can send, frame by frame, and what others can send to the pod, which has no address."""
+"""Frames that a guest with its pod's address can send, and frames to its pod, which has no address left."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EVIL, LAST = b"evil-payload", b"last-payload"
 
 @dataclass
 class World:
-    """A pod whose guest is ready to send, and an ear at the other end of the cable."""
+    """A pod with a guest ready to send, and a receiver at the other end of the veth."""
 
     pod: Pod
     mac: str
@@ -38,7 +38,7 @@ class World:
         return ethernet(self.mac, kind, payload, destination)
 
     def heard(self) -> bytes:
-        """Return everything that was heard up to one legal frame, sent after all the others."""
+        """Return all frames up to one legal frame, sent after all others."""
         assert self.tap.send(self.mine(udp(POD, CALLER, LAST)))
         return b"".join(self.uplink.until(LAST))
 
@@ -75,7 +75,7 @@ async def test_the_pod_has_no_address_and_its_guest_has(world: World) -> None:
 
 
 async def test_the_guest_is_answered_where_the_network_sends_its_broadcasts_back(world: World) -> None:
-    """As a CNI plugin's bridge in hairpin mode does; and whoever sends with its address does not become it."""
+    """A CNI plugin's bridge in hairpin mode reflects them. Senders that forge the guest's address must not replace it."""
     question = world.mine(arp(1, world.mac, POD, CALLER), ARP)
     assert world.tap.send(question)
     world.uplink.until(question[14:])
@@ -134,7 +134,7 @@ async def test_requests_of_dhcp_are_heard_in_the_pod_and_nowhere_else(world: Wor
 
 
 async def test_answers_to_everybody_are_heard_by_the_guest_alone(world: World) -> None:
-    """A guest that cannot be sent to by its address yet asks for them."""
+    """A guest without a usable address yet requests broadcasts."""
     with world.pod.inside(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
         server.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, network.BRIDGE.encode())
@@ -145,7 +145,7 @@ async def test_answers_to_everybody_are_heard_by_the_guest_alone(world: World) -
 
 
 async def test_servers_out_there_are_not_heard(world: World) -> None:
-    """What the guest asks is asked in its pod, so whoever answers was not asked; a client looks at its own port alone."""
+    """The guest's DHCP server is in its pod, so other answers are unrequested; a client checks only its own port."""
     for ports in ((67, 68), (4000, 68)):
         for destination in (POD, "255.255.255.255"):
             world.uplink.send(ethernet(OTHER, IPV4, udp(CALLER, destination, EVIL, ports)))
@@ -154,7 +154,7 @@ async def test_servers_out_there_are_not_heard(world: World) -> None:
 
 
 async def test_nobody_else_reaches_what_is_left_of_the_pod(world: World) -> None:
-    """Whoever knows the bridge's MAC address, from outside or in the guest."""
+    """Senders know the bridge's MAC address, outside or in the guest."""
     bridge = network.derived_mac(world.mac, "bridge")
     with world.pod.inside(listening(4001)) as service, world.pod.inside(listening(67)) as dhcp:
         bridge_hears = world.pod.inside(lambda: Ear(network.BRIDGE))

@@ -1,4 +1,4 @@
-"""What a guest in its pod's place can send by IPv6, frame by frame, and what others can send to it."""
+"""IPv6 frames that a guest with its pod's address can send, and frames to it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def mine(world: World, payload: bytes, destination: str = frames.BROADCAST) -> b
 
 
 def is_about(kind: int, address: str) -> Callable[[bytes], bool]:
-    """Return what tells messages of neighbour discovery about an address."""
+    """Return a filter for neighbour discovery messages about an address."""
     target = socket.inet_pton(socket.AF_INET6, address)
     return lambda frame: frame[12:14] == b"\x86\xdd" and frame[20] == ICMPV6 and frame[54] == kind and frame[62:78] == target
 
@@ -166,7 +166,7 @@ async def test_what_it_asks_of_its_router_and_of_dhcp_stays_in_the_pod(world: Wo
     ):
         world.tap.send(mine(world, payload))
         assert control.receive(lambda frame: EVIL in frame)[54:] == mine(world, payload)[54:]
-    for source in (link, OTHER_LINK):  # a guest may call itself otherwise to virt-launcher
+    for source in (link, OTHER_LINK):  # a guest may use another link-local address towards virt-launcher
         world.tap.send(mine(world, udp6(source, network.DHCP6_SERVERS, EVIL, 547, 546), GROUPS_MAC))
         control.receive(lambda frame: EVIL in frame)
     control.send(ethernet(OTHER, IPV6, icmpv6(OURS, ALL_NODES, 134, ROUTER + b"router" + EVIL), ALL_NODES_MAC))
@@ -185,7 +185,7 @@ async def test_routers_and_servers_out_there_are_not_heard(world: World) -> None
         for payload in (
             icmpv6("fe80::1", ALL_NODES, 134, ROUTER + EVIL),
             hidden,
-            # in two fragments, of which the first has options alone (RFC 6980)
+            # two fragments, the first one with options only (RFC 6980)
             ipv6("fe80::1", ALL_NODES, 44, struct.pack("!BBHI", 60, 0, 1, 7) + behind[:8], hop_limit=255),
             ipv6("fe80::1", ALL_NODES, 44, struct.pack("!BBHI", 60, 0, 8, 7) + behind[8:], hop_limit=255),
             udp6("fe80::1", network.link_local(world.mac), EVIL, 546, 547),
@@ -194,7 +194,7 @@ async def test_routers_and_servers_out_there_are_not_heard(world: World) -> None
             sender.send(ethernet(OTHER, IPV6, payload, ALL_NODES_MAC))
         group = "ff02::1:ff00:2"
         own_question = icmpv6("::", group, 135, bytes(4) + socket.inet_pton(socket.AF_INET6, POD6)) + EVIL
-        sender.send(mine(world, own_question, "33:33:ff:00:00:02"))  # as a bridge in hairpin mode sends it back
+        sender.send(mine(world, own_question, "33:33:ff:00:00:02"))  # as a bridge in hairpin mode reflects it
         of_datagram = struct.pack("!BBHI", UDP, 0, 1, 8) + udp6(CALLER6, POD6, LAST, 4001)[40:]
         sender.send(ethernet(OTHER, IPV6, ipv6(CALLER6, POD6, 44, of_datagram), ALL_NODES_MAC))
     first = world.tap.receive(lambda frame: EVIL in frame or LAST in frame)
@@ -225,7 +225,7 @@ async def test_a_gateway_that_does_not_answer_is_told_and_the_pod_keeps_its_addr
 
 
 async def test_in_a_network_of_cnis_bridge_plugin_its_gateway_is_the_guests(tmp_path: Path) -> None:
-    """Which sends back to the pod what the guest asks everybody: in hairpin mode."""
+    """The bridge in hairpin mode reflects the guest's multicasts to the pod."""
     with pods.a_pod_of_the_bridge_plugin(tmp_path) as pod:
         (wired,) = await setup.Networks().prepare(VM, "", pod.launcher)
         gateway = run("ip", "netns", "exec", pod.caller, "cat", "/sys/class/net/cni0/address").strip()

@@ -1,6 +1,6 @@
-"""Connections to a pod that its guest has left, on a real kernel.
+"""Connections to a pod after its guest left, on a real kernel.
 
-A namespace with a cable that can be put into another pod is the guest.
+A namespace with a veth that moves between pods stands in for the guest.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.host.handler.pods import CALLER, CALLER6, POD, POD6, Pod, run, within
 pytestmark = [pytest.mark.host, pytest.mark.timeout(200)]
 
 SECONDS = 60
-"""For a connection that has to come about; it takes three at most, the kernel's second try among them."""
+"""Timeout for a connection; it takes at most three seconds, including the kernel's second try."""
 BESIDE, BESIDE6 = pods.addresses_beside(1)
 FAMILIES = pytest.mark.parametrize(("pod", "beside"), [(POD, BESIDE), (POD6, BESIDE6)], ids=["IPv4", "IPv6"])
 
@@ -34,14 +34,14 @@ def a_vm(*ports: dict[str, Any], **interface: Any) -> dict[str, Any]:
 
 
 class Guest:
-    """It tells whoever connects to port 80 by which address it sees the caller, and then says what it hears."""
+    """On port 80 it sends the caller's address as it sees it, and then echoes."""
 
     def __init__(self) -> None:
         self.name = f"h7g{uuid.uuid4().hex[:6]}"
         self._pod = ""
 
     async def move(self, pod: Pod, vm: dict[str, Any]) -> None:
-        """Go to another pod, whose network is set up for it, or begin in one."""
+        """Start in a pod, or move to another one, with a prepared network."""
         (wired,) = await setup.Networks().prepare(vm, "", pod.launcher)
         if not self._pod:
             run(
@@ -107,12 +107,12 @@ class Guest:
 
 
 def connected(pod: Pod, address: str) -> socket.socket:
-    """Return a connection of the caller's to port 80."""
+    """Return a caller's connection to port 80."""
     return pod.outside(lambda: socket.create_connection((address, 80), timeout=SECONDS))
 
 
 def begun(pod: Pod, address: str) -> socket.socket:
-    """Return a connection of the caller's that need not come about yet."""
+    """Return a caller's connection that may still be in progress."""
 
     def begin() -> socket.socket:
         connection = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
@@ -126,7 +126,7 @@ def begun(pod: Pod, address: str) -> socket.socket:
 
 
 def greeted(connection: socket.socket) -> str:
-    """Return by which address the guest sees the caller."""
+    """Return the caller's address as the guest sees it."""
     return connection.recv(100).decode().strip()
 
 
@@ -162,7 +162,7 @@ async def test_whoever_asks_the_pod_that_the_guest_has_left_is_answered_by_the_g
         await guest.move(second, a_vm(*ports))
         between = stack.enter_context(begun(first, pod))
         between.settimeout(2)
-        with pytest.raises(TimeoutError):  # nothing is passed on by itself
+        with pytest.raises(TimeoutError):  # the kernel forwards nothing yet
             between.recv(1)
         between.settimeout(SECONDS)
         assert await setup.forward(first.launcher, (BESIDE6, BESIDE))
@@ -174,7 +174,7 @@ async def test_whoever_asks_the_pod_that_the_guest_has_left_is_answered_by_the_g
             before.recv(100)
         assert await setup.forward(first.launcher, (BESIDE6, BESIDE))
         between.sendall(b"hello")
-        assert between.recv(100) == b"hello"  # what is passed on stays so when it is said again
+        assert between.recv(100) == b"hello"  # a repeated forwarding request keeps connections
 
 
 async def test_a_guest_that_moves_on_at_once_is_reached_by_both_pods_that_it_has_left(first: Pod, second: Pod, guest: Guest) -> None:
@@ -190,7 +190,7 @@ async def test_a_guest_that_moves_on_at_once_is_reached_by_both_pods_that_it_has
 
 @FAMILIES
 async def test_pods_and_callers_may_be_on_one_link(first: Pod, guest: Guest, pod: str, beside: str) -> None:
-    """As in a network whose nodes are bridges. The kernel tells the caller of a shorter way to the other pod, and nothing follows."""
+    """As on nodes with one common bridge. The kernel redirects the caller to the other pod, without further effect."""
     del beside
     other, prefix = f"{pod[:-1]}3", 64 if ":" in pod else 24
     await guest.move(first, a_vm())

@@ -1,4 +1,4 @@
-"""A guest's DHCP, answered by the real virt-launcher in a pod's network that virt-handler has set up; the guest is a tap and a test."""
+"""A guest's DHCP, served by the real virt-launcher in a pod's network set up by virt-handler; a tap and the test play the guest."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def pod() -> Iterator[Pod]:
 
 
 class World:
-    """A pod whose launcher is ready for a guest; what the guest would do is the test's."""
+    """A pod with a launcher ready for a guest, which the test plays."""
 
     def __init__(self, pod: Pod, launcher: sandbox.Launcher) -> None:
         self.pod, self.launcher = pod, launcher
@@ -47,7 +47,7 @@ class World:
     def ask(
         self, kind: int, data: bytes, source: str = "0.0.0.0", destination: str = "255.255.255.255"
     ) -> tuple[str, bytes, message.Request]:
-        """Return where an answer of this kind went (MAC), the address that it gives, and what is in it; ask again as clients do."""
+        """Return an answer's destination (MAC), its address, and its content; repeat the request as clients do."""
         for _ in range(8):
             self.send(data, source, destination)
             try:
@@ -60,7 +60,7 @@ class World:
         raise TimeoutError
 
     def lease(self) -> None:
-        """Get an address as a guest that boots does."""
+        """Get an address as a booting guest does."""
         _, address, _ = self.ask(message.OFFER, packet(message.DISCOVER, mac=MINE))
         assert address == GUEST
         _, address, granted = self.ask(message.ACK, packet(message.REQUEST, (50, GUEST), (54, GATEWAY), mac=MINE))
@@ -71,14 +71,14 @@ class World:
 
 
 def answer_in(frame: bytes) -> message.Request | None:
-    """Return the server's message in a frame, read by the rules for requests."""
+    """Return the server's message in a frame, parsed by the rules for requests."""
     is_answer = frame[12:14] == b"\x08\x00" and frame[34:38] == b"\x00\x43\x00\x44"
     return message.parse(b"\x01" + frame[43:]) if is_answer else None
 
 
 @pytest.fixture
 async def world(pod: Pod, program: Path, test_guest: guest.Guest, tmp_path: Path) -> AsyncIterator[World]:
-    """The launcher gets everything ready as for a migration to its pod, so that no QEMU holds the tap."""
+    """The launcher prepares for an incoming migration, so that no QEMU holds the tap."""
     (interface,) = await setup.Networks().prepare(VM, "", pod.launcher)
     launcher = pod.inside(lambda: sandbox.Launcher(program, tmp_path / "pod", test_guest))
     with sandbox.killed_afterwards([launcher]):
@@ -106,7 +106,7 @@ async def test_a_guest_without_an_address_is_sent_to_by_its_mac_unless_it_wants_
 
 
 async def test_who_reads_the_guests_packets_has_nothing(world: World) -> None:
-    """The process that has the socket: what is in the real pod around it, tests/cluster shows."""
+    """The process with the socket; tests/cluster covers the rest of the pod's confinement."""
     world.lease()
     (line,) = run(
         "ip", "netns", "exec", world.pod.name, "ss", "--udp", "--listening", "--processes", "--no-header", "sport = :67"
@@ -122,7 +122,7 @@ async def test_who_reads_the_guests_packets_has_nothing(world: World) -> None:
 
 
 async def test_a_flood_of_malformed_packets_harms_nobody(world: World) -> None:
-    """Every kind of nonsense, as fast as a tap takes it: the server is still there, has hardly worked, and serves."""
+    """All kinds of malformed packets, as fast as a tap accepts them: the server survives, uses little processor time, and answers."""
     world.lease()
     source = random.Random(10)
     good = packet(message.DISCOVER, (61, b"abc"), (55, bytes(range(1, 100))), mac=MINE)
@@ -141,7 +141,7 @@ async def test_a_flood_of_malformed_packets_harms_nobody(world: World) -> None:
     assert int(counters.split("packets ")[1].split()[0]) > sent / 2
     with world.launcher.client() as client:
         assert client.ask(messages.GetStatus()).ending is None
-    world.tap.drain(3)  # the guest is silent for a moment, and then asks as it should
+    world.tap.drain(3)  # the guest pauses, and then sends a valid request
     world.lease()
 
 
@@ -167,7 +167,7 @@ def processor_seconds(pid: int) -> float:
 
 
 async def test_each_attempt_of_a_break_out_works_for_root(pod: Pod) -> None:
-    """Or their failure for others would mean nothing."""
+    """Otherwise their failure for other users would prove nothing."""
     await setup.Networks().prepare(VM, "", pod.launcher)
     program = (Path(__file__).parent / "breakout.py").read_text()
     ended = json.loads(run("ip", "netns", "exec", pod.name, "unshare", "--mount", sandbox.PYTHON, "-I", "-c", program))
@@ -176,7 +176,7 @@ async def test_each_attempt_of_a_break_out_works_for_root(pod: Pod) -> None:
 
 
 async def test_whoever_breaks_into_it_cannot_touch_the_network(world: World) -> None:
-    """As the launcher's user, in the pod's network: the filters, the links and the addresses are not its own."""
+    """As the launcher's user, in the pod's network: filters, links and addresses are out of reach."""
     program = (Path(__file__).parent / "breakout.py").read_text()
     user = str(layout.USER_ID)
     confined = [

@@ -1,4 +1,4 @@
-"""A guest with IPv6 that migrates live from one pod's network into another's, both set up by virt-handler: nothing changes for it."""
+"""A guest with IPv6 migrates between two pods' networks set up by virt-handler: nothing changes for it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def test_a_guest_that_moved_keeps_its_address_and_its_router(program: Path
             with greeting(there, CALLER6) as callers:
                 assert afterwards.sh(f"nc {CALLER6} 80") == "hello-from-outside"
             assert callers == [POD6]
-            # The neighbour is asked for again, and virt-launcher of the target is the one that answers.
+            # The guest resolves the neighbour again, and the target's virt-launcher answers.
             afterwards.sh("ip -6 neigh flush dev eth0")
             assert "1 packets received" in afterwards.sh(f"ping -6 -c 1 -W 20 {CALLER6}")
             assert "lladdr 02:00:00:00:00:01" in afterwards.sh("ip -6 neigh show fe80::1 dev eth0")

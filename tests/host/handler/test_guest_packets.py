@@ -1,4 +1,4 @@
-"""Which of a guest's frames leave its pod, and what they reach in it: real kernel, real tap, frames made by hand."""
+"""A guest's frames: which ones leave its pod, and what they reach inside: real kernel, real tap, handmade frames."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def pod() -> Iterator[Pod]:
 
 
 class World:
-    """A pod with a guest that is ready to send, ears at the bridge and at the other end of the cable."""
+    """A pod with a guest ready to send, and receivers at the bridge and at the other end of the veth."""
 
     def __init__(self, pod: Pod) -> None:
         self.pod = pod
@@ -94,7 +94,7 @@ class World:
         self.uplink = pod.outside(lambda: Ear("peer"))
 
     def heard(self) -> bytes:
-        """Return everything that was heard up to one legal frame, sent after all the others."""
+        """Return all frames up to one legal frame, sent after all others."""
         assert self.tap.send(LEGAL)
         return b"".join(self.bridge.until(LAST) + self.uplink.until(LAST))
 
@@ -186,7 +186,7 @@ def listening(port: int) -> Callable[[], socket.socket]:
         (POD, GATEWAY_MAC),
         ("127.0.0.1", GATEWAY_MAC),
         ("255.255.255.255", frames.BROADCAST),
-        (POD, "01:80:c2:00:00:0e"),  # LLDP's address: bridges hand such frames to the node by themselves
+        (POD, "01:80:c2:00:00:0e"),  # LLDP's address: bridges hand such frames to the node
         (POD, "01:80:c2:00:00:03"),
         (POD, "01:80:c2:00:00:00"),
     ],
@@ -199,7 +199,7 @@ async def test_nothing_but_dhcp_in_the_pod_hears_the_guest(world: World, destina
         world.heard()
         with pytest.raises(BlockingIOError):
             service.recv(100)
-        assert dhcp.recv(100) == EVIL  # that one may
+        assert dhcp.recv(100) == EVIL  # this one is allowed
 
 
 async def test_what_the_pod_asks_the_guest_is_answered(world: World) -> None:
@@ -254,7 +254,7 @@ async def test_dhcp_gets_past_the_count_by_no_other_address_of_the_pod(world: Wo
 
 
 async def test_no_frame_gets_out_before_the_filter_is_there_or_while_it_is_renewed(pod: Pod) -> None:
-    """A guest that floods with a stranger's address from before its tap is up, while its network is set up and set up again."""
+    """A guest sends a flood of forged frames from before its tap is up, during repeated network setups."""
     run("ip", "-n", pod.name, "tuntap", "add", "dev", "tap0", "mode", "tap", "user", "107", "group", "107")
     tap = Tap(pod)
     uplink = pod.outside(lambda: Ear("peer"))
@@ -281,7 +281,7 @@ async def test_no_frame_gets_out_before_the_filter_is_there_or_while_it_is_renew
 
 
 def broken_nft(directory: Path, monkeypatch: pytest.MonkeyPatch, said: str) -> None:
-    """Let ``nft`` be a program that refuses rules, and does everything else."""
+    """Replace ``nft`` by a program that refuses rules and otherwise works."""
     program = directory / "nft"
     program.write_text(
         f'#!/bin/sh\n[ "$1" = -f ] || exec /usr/sbin/nft "$@"\ncat >/dev/null\necho "Error: Could not process rule: {said}" >&2\nexit 1\n'

@@ -1,4 +1,4 @@
-"""Which of a guest's IPv6 frames leave its pod, what they reach in it, and where virt-launcher's answers go: frames made by hand."""
+"""A guest's IPv6 frames: which ones leave its pod, what they reach inside, and where virt-launcher's answers go."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def mine(payload: bytes, destination: str = GATEWAY_MAC) -> bytes:
 
 
 def behind(protocol: int, header: bytes, inner: bytes, source: str = GUEST6, destination: str = CALLER6) -> bytes:
-    """Return a frame with an extension header before what an IPv6 packet holds."""
+    """Return a frame with an extension header before the inner packet's payload."""
     return mine(ipv6(source, destination, protocol, header + inner[40:], hop_limit=255))
 
 
@@ -93,7 +93,7 @@ async def world(pod: Pod) -> AsyncIterator[World]:
 
 
 def heard(world: World) -> bytes:
-    """Return everything that was heard up to one legal frame, sent after all the others."""
+    """Return all frames up to one legal frame, sent after all others."""
     assert world.tap.send(LEGAL)
     return b"".join(world.bridge.until(LAST) + world.uplink.until(LAST))
 
@@ -159,7 +159,7 @@ async def test_a_flood_of_questions_is_held_back_and_counted(world: World) -> No
 
 
 async def test_what_virt_launcher_says_comes_to_the_guest_and_nowhere_else(world: World) -> None:
-    """Whatever it is: who has broken into virt-launcher reaches its own guest by it."""
+    """For any frame: an attacker in virt-launcher reaches only its own guest."""
     control = Tap(world.pod, network.CONTROL_TAP)
     legal = ethernet(GATEWAY_MAC, IPV6, icmpv6(network.ROUTER6, ALL_NODES, 134, ROUTER + b"router"), ALL_NODES_MAC)
     forged = ethernet(GATEWAY_MAC, IPV6, udp6(POD6, CALLER6, b"forged" + EVIL, 4001), frames.BROADCAST)
@@ -207,7 +207,7 @@ async def test_a_packet_in_fragments_arrives_whole(world: World) -> None:
 
 
 async def test_a_connection_to_the_pods_own_loopback_is_the_guests(world: World) -> None:
-    """``kubectl port-forward`` connects there in a pod without IPv4."""
+    """In a pod without IPv4, ``kubectl port-forward`` connects there."""
     with world.pod.inside(lambda: socket.socket(socket.AF_INET6, socket.SOCK_STREAM)) as client:
         client.setblocking(False)
         assert client.connect_ex(("::1", 22)) == errno.EINPROGRESS

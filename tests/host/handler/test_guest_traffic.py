@@ -1,4 +1,4 @@
-"""Traffic of real guests: QEMU in the network of a pod that virt-handler has set up, with virt-launcher beside it, and a caller."""
+"""Traffic of real guests: QEMU with virt-launcher in a pod's network set up by virt-handler, and a caller."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.host.launcher.sandbox import Launcher, Viewer, a_machine, wait_for
 
 pytestmark = [pytest.mark.host, pytest.mark.timeout(400)]
 Start = Callable[..., Launcher]
-"""Of a pod, and the text of its resolv.conf."""
+"""Takes a pod, and the text of its resolv.conf."""
 
 MAC: Final = "52:54:00:00:00:77"
 READY_SECONDS: Final = 200
@@ -38,7 +38,7 @@ LEASED: Final = (
     '[ -z "$router" ] || ip route add default via "$router"',
     "set >/tmp/lease",
 )
-"""What the guest does with a lease."""
+"""The guest's handling of a lease."""
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def a_vm(*interfaces: dict[str, Any]) -> dict[str, Any]:
 
 
 def lease(viewer: Viewer, device: str = "eth0") -> dict[str, str]:
-    """Have the guest ask for its address; return what it was told."""
+    """Let the guest request its address; return the values it got."""
     viewer.sh("rm -f /tmp/leased /tmp/lease")
     for line in LEASED:
         viewer.sh(f"echo '{line}' >>/tmp/leased")
@@ -81,13 +81,13 @@ def lease(viewer: Viewer, device: str = "eth0") -> dict[str, str]:
 
 
 def lease6(viewer: Viewer) -> str:
-    """Have the guest heed its router and ask for its IPv6 address; return its addresses and routes."""
+    """Let the guest accept its router and request its IPv6 address; return its addresses and routes."""
     viewer.sh("mkdir -p /run/dhcpcd /var/lib/dhcpcd; dhcpcd -6 -1 -w -t 120 -f /dev/null eth0 >/tmp/dhcpcd 2>&1")
     return viewer.sh("cat /tmp/dhcpcd; ip -6 address show dev eth0; ip -6 route")
 
 
 def asked(pod: Pod, host: str, port: int) -> str:
-    """Return what somebody outside of the pod is answered; empty where nobody listens."""
+    """Return the answer to a caller outside the pod, or an empty string."""
 
     def ask() -> str:
         with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=20) as connection:
@@ -98,20 +98,20 @@ def asked(pod: Pod, host: str, port: int) -> str:
 
 
 def tell(pod: Pod, host: str, port: int, times: int) -> None:
-    """Send datagrams from outside of the pod."""
+    """Send datagrams from outside the pod."""
     with pod.outside(lambda: socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM)) as sender:
         for _ in range(times):
             sender.sendto(b"hello", (host, port))
 
 
 def refused_datagrams(viewer: Viewer) -> int:
-    """Return how many datagrams have come to ports of the guest on which nobody listens."""
+    """Return the number of datagrams to unused ports of the guest."""
     return int(viewer.sh("awk '/^Udp:/ {n = $3} END {print n}' /proc/net/snmp"))
 
 
 @contextlib.contextmanager
 def greeting(pod: Pod, host: str, port: int = 80) -> Iterator[list[str]]:
-    """Greet whoever connects to an address outside of the pod; give the list of their addresses."""
+    """Greet callers of an address outside the pod; yield the list of their addresses."""
     callers: list[str] = []
 
     def listen() -> socket.socket:
@@ -138,7 +138,7 @@ def greeting(pod: Pod, host: str, port: int = 80) -> Iterator[list[str]]:
 
 
 async def test_a_guest_behind_the_pods_address_is_reached_by_its_ports_alone(pod: Pod, start: Start) -> None:
-    """And a card whose cable is not plugged in says so."""
+    """An unplugged card also reports that."""
     run("ip", "-n", pod.name, "link", "set", "eth0", "mtu", "1420")
     ports = [{"port": 8080}, {"name": "dns", "port": 53, "protocol": "UDP"}]
     vm = a_vm({"name": "lan", "ports": ports, "state": "up"})
@@ -188,7 +188,7 @@ async def test_a_guest_behind_the_pods_address_is_reached_by_its_ports_alone(pod
 @pytest.mark.parametrize(("family", "own", "other"), [(4, POD, CALLER), (6, POD6, CALLER6)], ids=["IPv4", "IPv6"])
 @pytest.mark.parametrize("kind", ["masquerade", "bridge"])
 async def test_a_guest_in_a_pod_with_one_family_reaches_and_is_reached(start: Start, kind: str, family: int, own: str, other: str) -> None:
-    """By every port, and, behind the pod's address, as ``kubectl port-forward`` connects to it; of the other family it is told nothing."""
+    """On every port, and behind the pod's address also as ``kubectl port-forward`` connects; it gets nothing of the other family."""
     its = own if kind == "bridge" else {4: "10.0.2.2", 6: "fd10:0:2::2"}[family]
     with pods.a_pod((family,)) as pod:
         vm = a_vm({"name": "lan", "type": kind})
@@ -222,7 +222,7 @@ async def test_a_guest_in_a_pod_with_one_family_reaches_and_is_reached(start: St
 
 
 async def test_a_guest_in_the_pods_place_has_its_address_and_reaches_and_is_reached(pod: Pod, start: Start) -> None:
-    """As virt-handler sets it up, and again after its restart, while the guest runs."""
+    """As virt-handler sets it up, and again after a restart of virt-handler while the guest runs."""
     away = "fd98::1"
     run("ip", "-n", pod.caller, "address", "add", f"{away}/128", "dev", "peer", "nodad")
     run("ip", "-n", pod.name, "link", "set", "eth0", "mtu", "1420")
@@ -253,14 +253,14 @@ async def test_a_guest_in_the_pods_place_has_its_address_and_reaches_and_is_reac
         assert f"default via {network.BRIDGED_ROUTER6} dev eth0" in told6
         assert "fd99::/64 dev eth0" in told6
         wait_for(lambda: asked(pod, POD6, 8080) == "hello-from-the-guest" or None, 60, "an answer of the guest")
-        for address in (CALLER6, away):  # on the link itself, and by way of the pod's gateway
+        for address in (CALLER6, away):  # on the link itself, and through the pod's gateway
             with greeting(pod, address) as callers6:
                 assert viewer.sh(f"nc {address} 80") == "hello-from-outside"
             assert callers6 == [POD6]
         heard = uplink.until(socket.inet_pton(socket.AF_INET6, away))
         uplink.close()
         sent = [frame for frame in heard if frame[6:12] == frames.mac(wired.mac) and frame[12:14] == b"\x86\xdd"]
-        assert [frame for frame in sent if frame[20] == ICMPV6 and frame[54] == 135]  # who has the gateway's address
+        assert [frame for frame in sent if frame[20] == ICMPV6 and frame[54] == 135]  # solicitations of the gateway's address
         assert not [
             frame for frame in sent if (frame[20] == ICMPV6 and frame[54] == 133) or (frame[20] == UDP and frame[56:58] == b"\2\x23")
         ]

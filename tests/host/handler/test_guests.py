@@ -1,4 +1,4 @@
-"""The agent's loops, links and relays against real launchers with libvirt, QEMU and a real guest; only the API server is a fake."""
+"""The agent's loops, links and relays with real launchers, libvirt, QEMU and a guest; only the API server is a fake."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ pytestmark = [pytest.mark.host, pytest.mark.timeout(150)]
 
 
 def node_of(transport: asyncio.BaseTransport | None) -> str:
-    """Return the node that the other side's certificate names; nobody is revoked here."""
+    """Return the node in the peer's certificate; no node is revoked here."""
     return trust.node_of(peers.presented(transport), Revocations())
 
 
@@ -63,7 +63,7 @@ class Pods:
             made.kill()
         for cgroup in self._cgroups:
             for pid in (cgroup / "cgroup.procs").read_text().split():
-                with contextlib.suppress(ProcessLookupError):  # it was ending already
+                with contextlib.suppress(ProcessLookupError):  # it was already ending
                     os.kill(int(pid), 9)
         for _ in range(100):
             try:
@@ -71,7 +71,7 @@ class Pods:
                     self._cgroups[-1].rmdir()
                     self._cgroups.pop()
             except OSError:
-                time.sleep(0.02)  # until the last of them is reaped
+                time.sleep(0.02)  # until the last process is reaped
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 
 def machine(pod_uid: str) -> Object:
-    """Return a VM without network, for there is no pod around the launcher here."""
+    """Return a VM without a network, because there is no pod around the launcher."""
     vm = a_vm(podUID=pod_uid)
     vm["metadata"]["uid"] = "7b1f4a0e-0000-4000-8000-000000000001"
     del vm["metadata"]["resourceVersion"]
@@ -98,21 +98,21 @@ def machine(pod_uid: str) -> Object:
 
 
 def _with_image(boot: Object) -> Object:
-    """Name the image that the kernel's files are from, as an API server demands; the sandbox has the files without it."""
+    """Name an image for the kernel's files, as an API server requires; the sandbox has the files anyway."""
     return {**boot, "container": {"image": "testguest", **boot["container"]}}
 
 
 PUBLISHED = "192.0.2.7"
-"""Address of both nodes as a status has it, which may name none of loopback; both are on this machine's."""
+"""Both nodes' address in statuses, which may not be a loopback address; both listen on loopback."""
 
 
 def on_loopback(destination: Destination) -> Destination:
-    """Return where on this machine what is published listens."""
+    """Replace the published address by loopback."""
     return replace(destination, address=destination.address.replace(PUBLISHED, "127.0.0.1"))
 
 
 class Node:
-    """The relay of one node, and what leads to its pods."""
+    """One node's relay, and its access to pods."""
 
     def __init__(self, pods: Pods, authority: Authority, node: str, changed: Callable[[str], None] = lambda _: None) -> None:
         files = authority.node(node)
@@ -135,7 +135,7 @@ class Node:
 
 
 def ask(launcher: sandbox.Launcher) -> str:
-    """Return what the guest answers on the console."""
+    """Return the guest's answer on the console."""
     with launcher.console() as console:
         console.expect(sandbox.READY)
         return console.ask("echo here")
@@ -175,7 +175,7 @@ async def test_a_guest_migrates_through_the_relays_of_two_nodes(world: World, po
         found = world.api.get(MIGS, "default", "m")["status"]
         assert found["phase"] == "Succeeded", found
         assert world.status()["podUID"] == target
-        # Written by another agent than the migration's end, and maybe after it.
+        # Another agent writes it than the migration's end, perhaps later.
         await eventually(lambda: world.status()["domain"]["state"] == "running")
         assert pods.running[target].qemu()
         assert await asyncio.to_thread(pods.running[source].wait) == 0

@@ -1,4 +1,4 @@
-"""A guest whose tap is a macvtap on a further network of its pod: real kernel, real guest, frames made by hand."""
+"""A guest with a macvtap on a further network of its pod: real kernel, real guest, handmade frames."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ GUEST, NEIGHBOUR = "192.168.7.2", "192.168.7.1"
 LINK, TAP = attachments.link("lan"), attachments.tap("lan")
 EVIL, LAST = b"EVIL-FRAME", b"LAST-FRAME"
 SWITCH = "02:00:00:00:aa:01"
-"""Of the other end, where the kernel speaks, too."""
+"""MAC address of the other end, where the kernel also sends."""
 VM: dict[str, Any] = {
     "metadata": {"name": "testvm", "namespace": "default", "uid": "3f0e"},
     "spec": {
@@ -44,7 +44,7 @@ VM: dict[str, Any] = {
 
 @contextlib.contextmanager
 def with_device(pod: Pod, root: Path) -> Iterator[tuple[Pod, int]]:
-    """Yield the pod with a root directory in which lies the device that the kubelet gave it, and the minor number of that."""
+    """Yield the pod with a root directory that contains the kubelet's device, and the device's minor number."""
     (root / "dev").mkdir(parents=True)
     minor = free_minor()
     os.mknod(root / macvtap.path_of(minor)[1:], 0o600 | stat.S_IFCHR, os.makedev(macvtap.driver() or 0, minor))
@@ -60,7 +60,7 @@ def is_link(minor: int) -> bool:
 
 
 def occupy(pod: Pod, last: int) -> None:
-    """Make links until every number up to the last one has one; the kernel gives the lowest, and other tests let go of theirs meanwhile."""
+    """Make links until all numbers up to ``last`` are in use; the kernel assigns the lowest, and other tests free theirs meanwhile."""
     while not all(map(is_link, range(1, last + 1))):
         name = f"other{secrets.token_hex(4)}"
         run("ip", "-n", pod.caller, "link", "add", "link", "lower", "name", name, "type", "macvtap", "mode", "bridge")
@@ -68,7 +68,7 @@ def occupy(pod: Pod, last: int) -> None:
 
 @pytest.fixture(params=["veth", "macvlan"])
 def made(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Pod, int]]:
-    """A pod with a second link, as the CNI plugin ``bridge`` or ``macvlan`` leaves it: the guest's MAC address on it."""
+    """A pod with a second link, as the CNI plugin ``bridge`` or ``macvlan`` leaves it, with the guest's MAC address."""
     with pods.a_pod() as pod, with_device(pod, tmp_path / "root") as found:
         node = f"{pod.caller}n"
         if request.param == "veth":
@@ -245,7 +245,7 @@ async def test_a_number_that_another_link_of_the_node_has_is_told_and_its_device
 
 
 async def test_a_macvtap_of_the_same_name_and_number_that_outlived_its_pod_is_not_the_pods(made: tuple[Pod, int]) -> None:
-    """Two tenants' interfaces of one name have links of one name, and a descriptor keeps a link whose pod is gone."""
+    """Equally named interfaces of two tenants have equally named links, and an open descriptor keeps a deleted pod's link."""
     pod, minor = made
     run("ip", "-n", pod.caller, "tuntap", "add", "dev", "lower", "mode", "tap")
     like = ("name", TAP, "index", str(network.MACVTAP_INDEX + minor))
@@ -254,7 +254,7 @@ async def test_a_macvtap_of_the_same_name_and_number_that_outlived_its_pod_is_no
         run("ip", "-n", pod.caller, "link", "add", "link", "lower", *like, "type", "macvtap", "mode", "bridge")
         if is_link(minor):
             break
-        run("ip", "-n", pod.caller, "link", "delete", TAP)  # somebody else let a lower number go just then
+        run("ip", "-n", pod.caller, "link", "delete", TAP)  # another test just freed a lower number
     with pytest.raises(CommandFailed, match=f"has another device than {macvtap.driver()}:{minor}"):
         await setup.Networks().prepare(VM, "", pod.launcher)
     assert TAP not in {each["ifname"] for each in await namespaces.links(pod.launcher.network)}

@@ -1,4 +1,4 @@
-"""The pod's network on a real kernel: two namespaces of the test's own stand in for the pod and for somebody who calls it."""
+"""The pod's network on a real kernel, with test namespaces for the pod and a caller."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def test_preparing_twice_leaves_one_bridge_and_one_set_of_rules(pod: Pod) 
 
 
 async def test_programs_get_no_pipe_that_breaks_when_they_end_before_anything_is_written(pod: Pod) -> None:
-    """uvloop raises RuntimeError then, which failed the whole look at a machine."""
+    """uvloop would then raise RuntimeError, and fail the VM's whole pass."""
     assert await namespaces.run(pod.launcher.network, ("readlink", "/proc/self/fd/0")) == b"/dev/null\n"
     with pytest.raises(namespaces.CommandFailed, match=r"^sh -c set -e failed \(3\): "):
         await namespaces.run(pod.launcher.network, ("sh", "-c", "set -e\nexit 3"))

@@ -1,4 +1,4 @@
-"""What docs/plugins.md asks of a plugin for networks, asked of ours and of the example's, in namespaces of a real kernel."""
+"""The requirements of docs/plugins.md for network plugins, tested on ours and the example, in real kernel namespaces."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def a_vm(*interfaces: dict[str, Any], uid: str = "3f0e") -> dict[str, Any]:
 
 @pytest.fixture
 def pod() -> Iterator[Pod]:
-    """A pod with a link to a further network; the namespace of its caller stands in for the node's."""
+    """A pod with a link to a further network; its caller's namespace stands in for the node's."""
     with pods.a_pod() as made:
         link = attachments.link("lan")
         run("ip", "-n", made.caller, "link", "add", "lan", "type", "veth", "peer", "name", link, "netns", made.name)
@@ -65,7 +65,7 @@ def theirs(tmp_path: Path) -> Plugins:
 
 @dataclass(frozen=True)
 class Asking:
-    """One plugin, and one interface that it is asked for."""
+    """One plugin, and one requested interface."""
 
     plugins: Plugins
     name: str
@@ -140,7 +140,7 @@ async def test_it_takes_away_what_it_made_once_and_again_and_without_a_pod(ask: 
     for _ in range(2):
         await ask("DEL", prevResult=made)
         assert "DEL" not in await ask.commands() or ask.tap not in ask.links()
-        # What says of itself that it needs no DEL has made nothing but what ends with the pod.
+        # A plugin that needs no DEL may only make what ends with the pod.
         assert {each["ifname"] for each in json.loads(run("ip", "-n", ask.pod.caller, "-json", "link", "show"))} == before
     await ask("DEL", gone=True, prevResult=made)
     await ask("DEL", gone=True)
@@ -165,7 +165,7 @@ async def test_no_segment_of_another_name_and_no_other_option_is_taken(theirs: P
 
 
 async def test_guests_of_a_segment_meet_and_those_of_another_do_not(tmp_path: Path) -> None:
-    """By the way that virt-handler takes, beside the pods' own networks."""
+    """Called as by virt-handler, next to the pods' own networks."""
     with ExitStack() as stack:
         one, other, stranger = (stack.enter_context(pods.a_pod()) for _ in range(3))
         networks, taps = setup.Networks(plugins_in(tmp_path, node_netns=f"/run/netns/{one.caller}")), []
@@ -245,12 +245,12 @@ async def test_a_plugin_that_lies_is_found_out(pod: Pod, theirs: Plugins, tmp_pa
     (tmp_path / "liar").chmod(0o755)
     with pytest.raises(Failed, match=rf"^plugin liar \(ADD\) (lies or errs: |answered with ).*{words}"):
         await setup.Networks(theirs).prepare(a_vm({"name": "default"}, interface), "pod-1", pod.launcher)
-    # The pod's own network is there, whatever order they have: a guest that runs keeps its filters.
+    # The pod's own network exists in any order, because a running guest must keep its filters.
     assert "tap0" in {each["ifname"] for each in await namespaces.links(pod.launcher.network)}
 
 
 async def test_interfaces_that_take_too_long_together_are_a_try_that_failed(pod: Pod, theirs: Plugins, tmp_path: Path) -> None:
-    """Each of them answers in its time. The reconcile loop would end the pass, which is no try, and nobody would be told."""
+    """Each single call is in time. Without this, the reconcile loop would end the pass without a failed try and without a message."""
     taps = [attachments.tap(each) for each in ("one", "two", "three")]
     script = f"""#!/bin/sh
 if [ $KUBEVIRT_COMMAND = VERSION ]; then echo '{DESCRIPTION}'; exit; fi

@@ -1,4 +1,4 @@
-"""Sockets of another network namespace, made by a process that stays in its own."""
+"""Sockets in another network namespace, made by a process that stays in its own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SERVE = "import socket, sys; s = socket.create_server(('127.0.0.1', 8080)); prin
 
 @pytest.fixture
 def elsewhere() -> Iterator[Path]:
-    """A process of a network namespace of its own, in which somebody listens on port 8080 of loopback."""
+    """A process in its own network namespace, with a listener on port 8080 of loopback."""
     command = ["unshare", "--net", "sh", "-c", f'ip link set lo up && exec python3 -c "{SERVE}"']
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -50,7 +50,7 @@ def test_what_is_no_network_namespace_is_refused_and_changes_nothing(tmp_path: P
 
 
 def test_who_cannot_come_back_ends(elsewhere: Path, tmp_path: Path) -> None:
-    """In a process of its own, which is then in the other network."""
+    """In a child process, which is then stuck in the other network."""
     (tmp_path / "own").touch()
     if (child := os.fork()) == 0:
         try:

@@ -1,4 +1,4 @@
-"""Giving device nodes away, with real device nodes in a directory that stands in for a pod's root."""
+"""Changing the owner of real device nodes, in a directory that stands in for a pod's root."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_block_claim_is_given_and_a_file_system_claim_is_left_alone(pod: tuple
 
 
 def test_a_block_claim_that_is_only_read_stays_roots(pod: tuple[Path, int]) -> None:
-    """Who owned it could give itself the right to write."""
+    """An owner could give itself write permission."""
     disks = pod[0] / layout.DEVICES_DIRECTORY.lstrip("/")
     block = node(disks / "data", stat.S_IFBLK, 7, 200)
 
@@ -115,7 +115,7 @@ def test_groups_of_devices_that_the_guest_gets_are_found(pod: tuple[Path, int]) 
 
 
 def test_a_launcher_and_its_children_may_lock_the_guests_memory(caplog: pytest.LogCaptureFixture) -> None:
-    """A process that may not allow it says so, and breaks nothing."""
+    """Without the permission, the process logs that and continues."""
     program = "ulimit -l 64; sleep 60 & echo $!; wait"
     with subprocess.Popen(["sh", "-c", program], user=107, stdout=subprocess.PIPE, text=True) as launcher:
         assert launcher.stdout is not None

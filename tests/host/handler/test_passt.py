@@ -1,4 +1,4 @@
-"""Traffic of a real guest whose connections passt makes and takes: Debian 13's, in the network of a pod that virt-handler has set up."""
+"""Traffic of a real guest through Debian 13's passt, in a pod's network set up by virt-handler."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def start(program: Path, guest_with_network: guest.Guest, tmp_path: Path) -> Ite
 
 
 def addresses_of(pod: Pod) -> str:
-    """Return the pod's addresses, whether the kernel still asks for others who have them or not."""
+    """Return the pod's addresses, regardless of duplicate address detection."""
     return run("ip", "-n", pod.name, "address", "show").replace(" tentative", "")
 
 
 async def a_machine_in(pod: Pod, addresses: tuple[str, ...]) -> tuple[messages.Machine, str]:
-    """Have virt-handler set up the pod for a machine; return it and its MAC address."""
+    """Let virt-handler set up the pod for a VM; return the VM and its MAC address."""
     vm = a_vm({"name": "lan", "type": "passt", "ports": PORTS})
     before = addresses_of(pod)
     (wired,) = await setup.Networks().prepare(vm, "", pod.launcher)
@@ -67,24 +67,23 @@ async def a_machine_in(pod: Pod, addresses: tuple[str, ...]) -> tuple[messages.M
 
 
 def process(launcher: Launcher) -> int:
-    """Return the pid of passt."""
     return int((launcher.run_directory / layout.PASST_PID).read_text())
 
 
 def has_ipv6(viewer: Viewer) -> bool:
-    """Return whether the guest has made itself an address from what it was told."""
+    """Return whether the guest has configured an address from router advertisements."""
     addresses = [line for line in viewer.sh("ip -6 address show dev eth0").splitlines() if "inet6 fd99:" in line]
     return bool(addresses) and not any("tentative" in line for line in addresses)
 
 
 def own_mebibytes(pid: int) -> float:
-    """Return how much memory of its own a process has, without the guest's."""
+    """Return a process's private memory, without the guest's."""
     (line,) = (each for each in Path(f"/proc/{pid}/status").read_text().splitlines() if each.startswith("RssAnon:"))
     return int(line.split()[1]) / 1024
 
 
 def asked_inside(pod: Pod, host: str, port: int) -> str:
-    """Return what somebody in the pod is answered; empty where the guest does not listen."""
+    """Return the answer to a caller in the pod, or an empty string."""
 
     def ask() -> str:
         with suppress(OSError), socket.create_connection((host, port), timeout=20) as connection:
@@ -99,17 +98,17 @@ def wait_for_answer(pod: Pod, host: str, port: int = 8080) -> None:
 
 
 def serve(viewer: Viewer, *ports: int) -> None:
-    """Serve each connection by a process of its own: one that passt takes with it stays open in the guest, and keeps nobody out."""
+    """Serve each connection with its own process: a connection lost with passt stays open in the guest and must block nothing."""
     for port in ports:
         viewer.sh(f"(nc -ll -p {port} -e echo hello-from-{port}) >/dev/null 2>&1 & true")
 
 
 def connected(pod: Pod, port: int) -> socket.socket:
-    """Return a connection to the guest, from outside, by which it has sent back what was sent."""
+    """Return a connection to the guest from outside, after a round trip."""
 
     def connect() -> socket.socket | None:
         connection = pod.outside(lambda: socket.create_connection((POD, port), timeout=60))
-        with suppress(OSError):  # nobody listens in the guest yet
+        with suppress(OSError):  # the guest does not listen yet
             connection.sendall(b"still-there")
             if connection.recv(100) == b"still-there":
                 return connection
@@ -120,7 +119,7 @@ def connected(pod: Pod, port: int) -> socket.socket:
 
 
 def open_in_the_guest(viewer: Viewer, port: int) -> int:
-    """Return how many connections by a port of the guest's it takes for open."""
+    """Return the number of connections on a port that the guest considers open."""
     return sum(f"{POD}:{port} " in line and "ESTABLISHED" in line for line in viewer.sh("netstat -tn").splitlines())
 
 
@@ -150,10 +149,10 @@ async def test_a_guest_has_the_pods_addresses_and_loses_no_more_than_its_connect
 
 
 def end(pod: Pod, launcher: Launcher, client: Client, viewer: Viewer) -> int:
-    """Kill passt while a connection is open; return its pid once the guest reaches others, and they it, by another one."""
+    """Kill passt during an open connection; return its pid once a new passt carries connections both ways."""
     before = open_in_the_guest(viewer, 23)
     with connected(pod, 23):
-        # passt takes it before the guest does.
+        # passt accepts it before the guest does.
         wait_for(lambda: open_in_the_guest(viewer, 23) > before or None, 60, "the connection in the guest")
         killed, ends = process(launcher), client.status.passt_ends
         os.kill(killed, signal.SIGKILL)
@@ -176,7 +175,7 @@ async def both(pod: Pod, start: Start) -> None:
         assert (told["ip"], told["router"]) == (POD, CALLER)
         assert mac in viewer.sh("cat /sys/class/net/eth0/address")
 
-        # Out, by both families: what others see is the pod.
+        # Out, over both families: others see the pod's address.
         with greeting(pod, CALLER) as callers:
             assert viewer.sh(f"nc {CALLER} 80") == "hello-from-outside"
         assert callers == [POD]
@@ -187,7 +186,7 @@ async def both(pod: Pod, start: Start) -> None:
         assert callers == [POD6]
         assert "1 packets received" in viewer.sh(f"ping -c 1 -W 20 {CALLER6}")
 
-        # In, by the ports that are listed and no others; by the pod's loopback, too, as kubectl port-forward does.
+        # In, on the listed ports only, also over the pod's loopback, as kubectl port-forward does.
         serve(viewer, 22, 8080, 8081)
         for host in (POD, POD6):
             wait_for_answer(pod, host)
@@ -198,8 +197,8 @@ async def both(pod: Pod, start: Start) -> None:
         tell(pod, POD, 53, 3)
         wait_for(lambda: refused_datagrams(viewer) == 3 or None, 60, "three datagrams, and no more")
 
-        # It ends three times, and another one takes its place each time. What is open in the guest stays so until the guest sends.
-        assert own_mebibytes(process(launcher)) < 32  # of what is counted for it in the pod's memory, the part without sockets
+        # It ends three times and is restarted. Open connections in the guest stay so until the guest sends.
+        assert own_mebibytes(process(launcher)) < 32  # the part of its share of the pod's memory without sockets
         viewer.sh(f"(nc -ll -p 23 -e sh -c '{ECHO_ONCE}') >/dev/null 2>&1 & true")
         ended = [end(pod, launcher, client, viewer) for _ in range(3)]
         last = process(launcher)
@@ -208,7 +207,7 @@ async def both(pod: Pod, start: Start) -> None:
         assert open_in_the_guest(viewer, 23) == 3
         viewer.sh("touch /tmp/send")
         wait_for(lambda: open_in_the_guest(viewer, 23) == 0 or None, 60, "the end of what was open")
-        # A reboot finds it, too.
+        # A reboot finds it as well.
         viewer.type("reboot -f\n")
         viewer.expect("GUEST-READY", READY_SECONDS)
         assert lease(viewer)["ip"] == POD

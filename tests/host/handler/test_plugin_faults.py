@@ -1,4 +1,4 @@
-"""Plugins that hang, lie, flood, vanish and leave children behind: what is said of them, and that nothing of them is left."""
+"""Plugins that hang, lie, flood, vanish and leave children behind: messages about them, and no leftovers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Make = Callable[..., Plugins]
 
 @pytest.fixture
 def make(tmp_path: Path) -> Make:
-    """Make the plugin ``lan``, whose ADD is these lines of a shell."""
+    """Return a function that makes the plugin ``lan`` with these shell lines as its ADD."""
 
     def make(add: str, seconds: float = 20.0) -> Plugins:
         script = f"#!/bin/sh\nif [ $KUBEVIRT_COMMAND = VERSION ]; then echo '{DESCRIPTION}'; exit; fi\n{add}\n"
@@ -132,7 +132,7 @@ async def test_what_is_no_plugin_of_this_node_is_not_run(make: Make, tmp_path: P
     plugins = make(f"echo '{FINE}'")
     (tmp_path / "text").write_text("echo this is no program\n")
     (tmp_path / "text").chmod(0o755)
-    (tmp_path / "other").symlink_to(tmp_path / "lan")  # is there, and not named
+    (tmp_path / "other").symlink_to(tmp_path / "lan")  # it exists, but is not named
     (tmp_path / "directory").mkdir()
     with pytest.raises(NotFound) as fault:
         await plugins.call("network", name, "ADD", {})
@@ -173,7 +173,7 @@ async def test_one_that_hangs_leaves_the_others_their_turns(make: Make, tmp_path
 
 
 async def test_one_tenants_calls_leave_a_turn_of_the_same_plugin_to_others(make: Make) -> None:
-    """The first one's options name a server that does not answer: each of its calls takes all of its time."""
+    """The first tenant's options name a server that does not answer, so each of its calls takes the whole timeout."""
     plugins = make(f"read -r line; case $line in *greedy*) sleep {SLEEP};; esac; echo '{FINE}'", 6.0)
     done = []
 
@@ -189,13 +189,13 @@ async def test_one_tenants_calls_leave_a_turn_of_the_same_plugin_to_others(make:
         for command in contract.COMMANDS * 2:
             await call("modest", command)
         assert sleepers()
-        for each in greedy:  # those that wait do so for longer than a test
+        for each in greedy:  # waiting calls would outlast the test
             each.cancel()
     assert done == ["modest"] * 6
 
 
 async def test_calls_of_ours_together_are_few(tmp_path: Path) -> None:
-    """Whatever their types: each is a process within virt-handler's memory."""
+    """Of any type: each is a process in virt-handler's memory."""
     script = f"[ $KUBEVIRT_COMMAND = VERSION ] || {{ echo x >>{tmp_path}/begun; sleep {SLEEP}; }}; echo '{DESCRIPTION}'"
     own = Own(("sh", "-c", script), {})
     plugins = Plugins(tmp_path, {}, {("network", each): own for each in ("a", "b", "c")}, seconds=4.0, patience=None)

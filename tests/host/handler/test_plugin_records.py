@@ -1,4 +1,4 @@
-"""What a plugin made is known to the next virt-handler, asked about, and taken away once the pod is gone."""
+"""The next virt-handler knows a plugin's interface, CHECKs it, and DELs it after the pod is gone."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class World:
         self.plugins = Plugins(directory / "plugins", {"network": frozenset({"lan"})})
 
     def networks(self) -> setup.Networks:
-        """Return those of a virt-handler that has just begun."""
+        """Return the networks of a newly started virt-handler."""
         return setup.Networks(Plugins(self.directory / "plugins", {"network": frozenset({"lan"})}), self.records)
 
     def deleter(self) -> Deleter:
@@ -100,12 +100,12 @@ async def test_the_next_virt_handler_asks_whether_it_is_so_still_and_has_it_made
     assert await world.networks().prepare(VM, POD, pod.launcher) == made
     assert world.asked[2:] == ["CHECK", "ADD"]
     failing.unlink()
-    run("ip", "-n", pod.name, "link", "delete", WANTED.tap)  # it says that all is well, and lies
+    run("ip", "-n", pod.name, "link", "delete", WANTED.tap)  # it falsely reports that all is well
     assert await world.networks().prepare(VM, POD, pod.launcher) == made
     assert world.asked[4:] == ["CHECK", "ADD"]
     other = a_vm({"name": "private", "type": "plugin", "plugin": "lan", "mac": MAC, "options": {"a": "b"}})
     await world.networks().prepare(other, POD, pod.launcher)
-    assert world.asked[6:] == ["ADD"]  # what it is told now is not what it was told then
+    assert world.asked[6:] == ["ADD"]  # the request now differs from the first one
 
 
 async def test_it_is_taken_away_once_the_pod_is_gone_and_never_before(world: World, pod: Pod) -> None:
@@ -125,7 +125,7 @@ async def test_it_is_taken_away_once_the_pod_is_gone_and_never_before(world: Wor
 
 
 async def test_a_pod_that_goes_while_its_plugin_adds_leaves_nothing(world: World, pod: Pod) -> None:
-    """A DEL beside the ADD would find nothing, and be the last."""
+    """A DEL during the ADD would find nothing and be the last one."""
     waits = world.directory / "log" / "ADD.waits"
     waits.touch()
     async with asyncio.timeout(120), asyncio.TaskGroup() as group:
@@ -136,7 +136,7 @@ async def test_a_pod_that_goes_while_its_plugin_adds_leaves_nothing(world: World
         look = group.create_task(world.deleter().look())
         while not world.looked:
             await asyncio.sleep(0.05)
-        for _ in range(10):  # what it asks beside the ADD, it would have asked by then
+        for _ in range(10):  # enough turns for any concurrent call to have started
             await world.plugins.describe("network", "lan")
             await asyncio.to_thread(world.looked.count, POD)
         waits.unlink()

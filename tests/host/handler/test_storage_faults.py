@@ -1,4 +1,4 @@
-"""Storage plugins that hang, lie, fail and are not there, told with disk and plugin; and what is asked of one that works."""
+"""Storage plugins that hang, lie, fail or are missing, reported with disk and plugin; and calls to a working one."""
 
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ class Here:
         (tmp_path / "plugins").mkdir()
 
     def plugin(self, add: str, *, name: str = "images", otherwise: str = "", disk: str = "data") -> None:
-        """Install a plugin whose ADD is these lines of a shell, in which ``$D`` is the disk's directory."""
+        """Install a plugin with these shell lines as its ADD; ``$D`` is the disk's directory."""
         text = SCRIPT.format(description=DESCRIPTION, log=self.log, directory=self.volume / disk, add=add, otherwise=otherwise)
         path = self.kubelet / "plugins" / name
         path.write_text(text)
         path.chmod(0o755)
 
     def disks(self, seconds: float = 20.0, limits: adding.Limits = adding.DEFAULT_LIMITS) -> PluginDisks:
-        """Return what a process of virt-handler has."""
+        """Return the plugin disks of a virt-handler process."""
         return PluginDisks(self.plugins(seconds), self.records, self.kubelet, limits)
 
     def plugins(self, seconds: float = 20.0) -> Plugins:
@@ -82,7 +82,7 @@ class Here:
         return Plugins(self.kubelet / "plugins", {"storage": allowed}, seconds=seconds)
 
     def calls(self) -> list[tuple[str, dict[str, Any]]]:
-        """Return commands of the plugins, and what they were told."""
+        """Return the plugins' calls: commands and requests."""
         if not self.log.exists():
             return []
         return [(line.partition(" ")[0], json.loads(line.partition(" ")[2])) for line in self.log.read_text().splitlines()]
@@ -144,7 +144,7 @@ async def test_a_plugin_that_lies_or_fails_is_told_with_its_disk_and_asked_again
     assert words in str(fault)
     assert (fault.reason, fault.final, fault.retry_seconds > 0) == ("PluginFailed", False, True)
     assert str(await said(disks, machine(), here.uid)) == str(fault)
-    assert [each for each, _ in here.calls()] == ["ADD"]  # it is not asked before its time
+    assert [each for each, _ in here.calls()] == ["ADD"]  # not called before its time
     here.plugin(f"rm -rf $D/*; {A_FILE}; {THE_FILE}")
     await asyncio.sleep(fault.retry_seconds)
     assert await disks.add(machine(), here.uid) == {"data": Served("file", 1024)}
@@ -170,7 +170,7 @@ async def test_one_that_is_not_there_and_one_that_says_that_it_cannot_be(here: H
 
 @pytest.fixture
 def listener(here: Here, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
-    """A socket at which somebody listens who is told what to say by the test."""
+    """A socket with a listener that the test controls."""
     (here.volume / "data").mkdir()
     monkeypatch.chdir(here.volume / "data")  # sun_path is short, paths of tests are long
     with socket.socket(socket.AF_UNIX) as made:
@@ -185,7 +185,7 @@ async def test_a_socket_without_an_nbd_server(here: Here, listener: socket.socke
     listener.listen(8)
     impatient = here.disks(limits=adding.Limits(greeting_seconds=0.3))
     assert "its server says nothing for 0.3 s" in str(await said(impatient, machine(), here.uid))
-    listener.accept()[0].close()  # the one that waited
+    listener.accept()[0].close()  # the connection that waited
     for words, told in ((b"220 smtp.example ESMTP\r\n", "does not greet as an NBD server"), (b"", "it hung up")):
         task = asyncio.get_running_loop().run_in_executor(None, _say, listener, words)
         assert told in str(await said(here.disks(), machine(), here.uid))
@@ -201,7 +201,7 @@ def _say(listener: socket.socket, words: bytes) -> None:
 
 
 def serve(here: Here, *options: str) -> subprocess.Popen[bytes]:
-    """Serve 4 MiB at the disk's socket by ``qemu-nbd``."""
+    """Serve 4 MiB at the disk's socket with ``qemu-nbd``."""
     directory = here.volume / "data"
     directory.mkdir(exist_ok=True)
     image = here.kubelet / "image"
@@ -211,7 +211,7 @@ def serve(here: Here, *options: str) -> subprocess.Popen[bytes]:
     try:
         wait_for((directory / "nbd.sock").exists, 30, "qemu-nbd")
         os.chown(directory / "nbd.sock", layout.USER_ID, -1)
-    except BaseException:  # nobody ends a server that is not returned
+    except BaseException:  # the caller cannot end a server that was not returned
         process.kill()
         process.wait()
         raise
@@ -276,7 +276,7 @@ async def test_what_is_mounted_there_now_is_not_in_the_pod(here: Here) -> None:
 
 async def test_what_a_plugin_put_there_is_not_the_pods_to_replace(here: Here) -> None:
     here.plugin(f"{A_FILE}; {THE_FILE}")
-    os.chown(here.volume, layout.USER_ID, layout.USER_ID)  # whatever the kubelet makes of the pod's fsGroup
+    os.chown(here.volume, layout.USER_ID, layout.USER_ID)  # whatever the kubelet does with the pod's fsGroup
     await here.disks().add(machine(), here.uid)
     for attack in (["chmod", "777", "."], ["mv", "data", "other"], ["rm", "data/disk.img"], ["ln", "-s", "/etc", "here"]):
         done = subprocess.run(["setpriv", "--reuid=107", "--regid=107", "--clear-groups", *attack], cwd=here.volume, check=False)

@@ -1,4 +1,4 @@
-"""The storage plugin of examples/plugins/images with its daemon, virt-handler's loop, a real launcher and QEMU, and a guest."""
+"""The storage plugin of examples/plugins/images with its daemon, virt-handler's loop, a real launcher, QEMU, and a guest."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ async def test_a_guest_has_a_disk_of_a_third_partys_plugin_for_as_long_as_its_po
                 console.type("echo written-meanwhile | dd of=/dev/vda conv=fsync; echo CO''PIED $?\n")
                 await eventually(lambda: says(world, "PluginFailed", "plugin images (CHECK): its daemon does not answer"), seconds=90)
 
-        async with world.handler(way=way):  # another process: it asks all plugins what became of their disks
+        async with world.handler(way=way):  # in another process: it CHECKs all plugin disks
             await eventually(lambda: says(world, "PluginFailed", "plugin images (CHECK): its daemon does not answer"), seconds=60)
             daemon.start()
             with pods.running[pod_uid].console() as console:
@@ -120,8 +120,8 @@ async def test_a_guest_has_a_disk_of_a_third_partys_plugin_for_as_long_as_its_po
             await eventually(lambda: world.status()["phase"] == "Stopped", seconds=60)
         assert pods.running[pod_uid].wait() == 0
         volumes = tmp_path / "pods" / pod_uid / "volumes"
-        volumes.rename(volumes.with_name("gone"))  # as the kubelet takes them away
-        async with world.handler(way=way):  # and a third one, which knows nothing of that pod but what was written down
+        volumes.rename(volumes.with_name("gone"))  # as the kubelet removes them
+        async with world.handler(way=way):  # a third one, with only the records of that pod
             await eventually(lambda: not list((daemon.images / ".served").iterdir()), seconds=60)
             await eventually(lambda: not list((tmp_path / "records").iterdir()))
         volumes.with_name("gone").rename(volumes)

@@ -1,6 +1,6 @@
-"""The trial guest on a processor that works: QEMU's emulation, which runs every instruction of it.
+"""The trial guest in QEMU's emulation, which supports every instruction of it.
 
-Here KVM may or may not work, so this is how it is known that the program reports success when the processor deserves it.
+KVM may not work here, so this shows that the program reports success on a working processor.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from handler.devices import acceleration, kvm, trial
 
 pytestmark = pytest.mark.host
 
-# What KVM_SET_SREGS does for the real thing: from the reset vector into long mode with the guest's own tables.
+# KVM_SET_SREGS does this on real hardware: from the reset vector into long mode with the guest's own tables.
 BIOS = f"""
 .code16
 start:
@@ -88,7 +88,7 @@ def test_the_trial_guest_gets_through_all_of_its_stages_on_a_whole_processor(tmp
 
 
 async def test_the_verdict_on_this_machine_agrees_with_what_the_trial_printed() -> None:
-    """Whether KVM works here or not, the answer comes in time and has a reason."""
+    """With or without KVM, the answer comes in time and has a reason."""
     report = subprocess.run([sys.executable, "-m", "handler.devices.kvm"], capture_output=True, text=True, timeout=30, check=True).stdout
     async with asyncio.timeout(acceleration.TRIAL_SECONDS + 5):
         verdict = await acceleration.decide("auto", acceleration.Trials())

@@ -1,6 +1,6 @@
-"""The tiny guest with the real qemu-ga in it: a second archive behind the initial RAM disk of the first, which Linux unpacks over it.
+"""The tiny Linux guest with the real qemu-ga, in a second archive that Linux unpacks over the first initramfs.
 
-qemu-ga is started by who types ``agent``; it runs in a busybox, so dpkg-query, which it may be asked to run, is a script.
+Typing ``agent`` starts qemu-ga. The guest is a busybox, so dpkg-query, which qemu-ga may run, is a script.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _archive(base: Guest, work: Path) -> bytes:
 
 
 def _modules(base: Guest, work: Path, root: Path) -> None:
-    """Take the modules of the kernel that the first guest has."""
+    """Copy the modules for the first guest's kernel."""
     kernel = work / "kernel"
     guest.run("dpkg-deb", "-x", str(next(base.directory.glob("linux-image*.deb"))), str(kernel))
     guest.copy_modules(kernel, MODULES, root, "order2")

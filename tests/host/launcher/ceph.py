@@ -1,4 +1,4 @@
-"""The smallest cluster of Ceph's: one monitor, and one OSD that keeps what it has in memory."""
+"""The smallest Ceph cluster: one monitor, and one OSD in memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SECONDS = 120.0
 
 
 class Ceph:
-    """A cluster on loopback with the pool ``rbd``, whose clients need a key."""
+    """A cluster on loopback with the pool ``rbd`` and authenticated clients."""
 
     def __init__(self, directory: Path) -> None:
         """Prepare it; ``directory`` is for all its files."""
@@ -35,7 +35,7 @@ class Ceph:
         )
 
     def start(self) -> None:
-        """Serve images; return once they can be made."""
+        """Start the cluster; return once images can be made."""
         keyring = f"{self._directory}/keyring"
         everything = ("--cap", "mon", "allow *", "--cap", "osd", "allow *")
         self._run("ceph-authtool", "--create-keyring", keyring, "--gen-key", "-n", "mon.", "--cap", "mon", "allow *")
@@ -49,19 +49,19 @@ class Ceph:
         self.tell("ceph", "osd", "pool", "application", "enable", "rbd", "rbd")
 
     def start_monitor(self) -> None:
-        """Have somebody tell where images are."""
+        """Start the monitor, which tells clients where images are."""
         self._monitor = self._serve("ceph-mon", "-i", "a")
         wait_for(lambda: listens(self.port), _SECONDS, "ceph-mon")
 
     def kill_monitor(self) -> None:
-        """Have nobody tell it; who knows already goes on."""
+        """Kill the monitor; connected clients continue."""
         assert self._monitor is not None
         self._monitor.kill()
         self._monitor.wait()
         self._monitor = None
 
     def user(self, name: str) -> str:
-        """Make a user who may read and write images; return his key."""
+        """Make a user with read and write access to images; return the key."""
         self.tell("ceph", "auth", "get-or-create", f"client.{name}", "mon", "profile rbd", "osd", "profile rbd pool=rbd")
         return self.tell("ceph", "auth", "print-key", f"client.{name}").decode().strip()
 
@@ -72,11 +72,10 @@ class Ceph:
         self.tell("rbd", "import", str(source), image)
 
     def content(self, image: str) -> bytes:
-        """Return the content of an image."""
         return self.tell("rbd", "export", image, "-")
 
     def tell(self, program: str, *arguments: str) -> bytes:
-        """Run one of its programs to its end; return what it printed."""
+        """Run one of Ceph's programs to its end; return its output."""
         return self._run(program, "-c", f"{self._directory}/conf", *arguments)
 
     def _start_osd(self) -> None:

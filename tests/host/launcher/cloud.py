@@ -1,4 +1,4 @@
-"""The cloud image for tests on the host, its disk taken out of the container image; cached outside the work tree."""
+"""The cloud image for host tests, extracted from the container image and cached outside the work tree."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PREFIX = "cloud-disk-"
 
 
 def disk() -> Path:
-    """Return the disk of the image ``debian`` as it is built from the present source; a guest must not write to it.
+    """Return the disk of the current image ``debian``; guests must not write to it.
 
     Raises:
         progress.StepFailed: the image could not be built.

@@ -1,4 +1,4 @@
-"""Guests of host tests, built once and cached: Linux (the distribution's cloud kernel and busybox), and the tiny kernel."""
+"""Guests of host tests, built once and cached: Linux (Debian's cloud kernel and busybox), and the tiny kernel."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.testbed import caching, images, layout, progress
 
 KERNEL: Final = "linux-image-cloud-amd64"
 FULL_KERNEL: Final = "linux-image-amd64"
-"""It knows hardware that is no cloud's: USB."""
+"""It has drivers for hardware that clouds lack: USB."""
 MODULES: Final = (
     "virtio_pci",
     "virtio_blk",
@@ -68,9 +68,9 @@ def tiny_kernel() -> Path:
 
 
 def build(kernel: str = KERNEL, modules: Sequence[str] = MODULES, programs: Sequence[str] = ()) -> Guest:
-    """Return the guest with this kernel of the distribution's, made at the first call on this machine.
+    """Return the guest with this Debian kernel, made at the first call on this machine.
 
-    ``programs``: of this machine, with the libraries that they need.
+    ``programs``: from this machine, with their libraries.
     """
     made_of = hashlib.sha256(f"{modules}{INIT}{kernel.removeprefix(KERNEL)}{' '.join(programs)}".encode()).hexdigest()[:8]
     cache = layout.cache() / f"test-guest-{made_of}"
@@ -107,13 +107,13 @@ def _build(work: Path, package: str, modules: Sequence[str], programs: Sequence[
 
 
 def copy_modules(kernel: Path, modules: Sequence[str], root: Path, order: str) -> None:
-    """Copy modules of an unpacked kernel, and those that they need, to the root of a RAM disk.
+    """Copy modules of an unpacked kernel, with their dependencies, to the root of an initramfs.
 
     Args:
-        kernel: the directory in which its package was unpacked.
+        kernel: directory of the unpacked package.
         modules: their names.
         root: where ``lib/modules`` is.
-        order: the file below it that lists them in the order in which they can be loaded.
+        order: the file below it that lists them in loading order.
     """
     version = next((kernel / "lib/modules").iterdir()).name
     run("depmod", "-b", str(kernel), version)
@@ -138,12 +138,12 @@ def _copy_program(name: str, root: Path) -> None:
 
 
 def packed(root: Path) -> bytes:
-    """Return a directory as the archive that Linux takes for a RAM disk."""
+    """Return a directory as an initramfs archive."""
     names = "\n".join(str(path.relative_to(root)) for path in sorted(root.rglob("*")))
     return subprocess.run(["cpio", "-o", "-H", "newc", "--quiet"], cwd=root, input=names.encode(), capture_output=True, check=True).stdout
 
 
 def run(*arguments: str, cwd: Path | None = None) -> str:
-    """Run a command, which may be one of the administrator's; return its output."""
+    """Run a command, also from the administrator's PATH; return its output."""
     environment = {**os.environ, "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}
     return subprocess.run(arguments, cwd=cwd, env=environment, check=True, capture_output=True, text=True).stdout

@@ -1,4 +1,4 @@
-"""How virt-launcher's image begins: its entry point."""
+"""The entry point of virt-launcher's image."""
 
 from __future__ import annotations
 

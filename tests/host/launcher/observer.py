@@ -1,4 +1,4 @@
-"""Looks at the domain of two pods, over libvirt and in the process table, as often as it can, and keeps what it saw."""
+"""Observes the domain in two pods continuously, in libvirt and in the process table, and keeps the results."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from apiserver.apis.virt.places import layout
 from tests.host.launcher.sandbox import Launcher
 
 View = tuple[int, int]
-"""libvirt's state and reason of the domain; (0, 0) where there is none."""
+"""libvirt's state and reason of the domain; (0, 0) if there is none."""
 RUNNING = libvirt.VIR_DOMAIN_RUNNING
 VCPU_TICKS = 5
-"""Processor time (in 1/100 s) that a virtual processor may have used before its guest was ever let go: it was made and paused."""
+"""Processor time (in 1/100 s) that a vCPU may use while it is created and paused, before its first resume."""
 
 
 class Pod:
@@ -29,7 +29,7 @@ class Pod:
         self._connection: libvirt.virConnect | None = None
 
     def look(self) -> View:
-        """Return libvirt's word; of a libvirtd that is gone, that there is nothing."""
+        """Return libvirt's state; (0, 0) if libvirtd is gone."""
         try:
             if self._connection is None:
                 if not (self._launcher.run_directory / layout.LIBVIRT_SOCKET).exists():
@@ -47,7 +47,7 @@ class Pod:
         return state, reason
 
     def vcpu_ticks(self) -> int:
-        """Return how much processor time the virtual processors have used, by the process table; -1 without QEMU."""
+        """Return the processor time of the vCPUs, from the process table; -1 without QEMU."""
         with contextlib.suppress(OSError, IndexError):  # each process and thread may end before it is read
             pids = self._launcher.qemu()
             tasks = [task for pid in pids for task in Path(f"/proc/{pid}/task").iterdir() if (task / "comm").read_text().startswith("CPU ")]
@@ -63,7 +63,7 @@ class Pod:
 
 
 class Observer:
-    """Samples until closed; ``faults`` has every moment at which two ran."""
+    """Samples until closed; ``faults`` has every moment at which both ran."""
 
     def __init__(self, source: Launcher, target: Launcher) -> None:
         self._source, self._target = Pod(source), Pod(target)
@@ -71,7 +71,7 @@ class Observer:
         self.faults: list[str] = []
         self.samples = 0
         self.stopped = self.resumed = 0.0
-        """When the source was last seen to run, and the target first (monotonic)."""
+        """Last time the source ran, and first time the target did (monotonic)."""
         self.views: tuple[View, View] = ((0, 0), (0, 0))
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -80,7 +80,7 @@ class Observer:
         released = False
         while not self._closed.is_set():
             source, target = self._source.look(), self._target.look()
-            if target[0] == RUNNING and self._source.look()[0] == RUNNING:  # asked last: it still runs
+            if target[0] == RUNNING and self._source.look()[0] == RUNNING:  # checked last: it still runs
                 self.faults.append(f"libvirt: both run, {source} and {target}")
             if source[0] == RUNNING:
                 self.stopped = time.monotonic()
@@ -95,7 +95,7 @@ class Observer:
             time.sleep(0.001)
 
     def wait(self, condition: Callable[[View, View], bool], seconds: float = 30.0) -> None:
-        """Wait until it holds of (source, target)."""
+        """Wait until the condition holds for (source, target)."""
         deadline = time.monotonic() + seconds
         while not condition(*self.views):
             assert time.monotonic() < deadline, f"still {self.views}"
@@ -111,7 +111,7 @@ class Observer:
 @contextlib.contextmanager
 def observing(source: Launcher, target: Launcher) -> Iterator[Observer]:
     """Yield an observer of both pods."""
-    libvirt.registerErrorHandler(lambda *_: None, None)  # it would print what is raised anyway
+    libvirt.registerErrorHandler(lambda *_: None, None)  # it would print errors that are raised anyway
     made = Observer(source, target)
     try:
         yield made

@@ -1,4 +1,4 @@
-"""What virt-handler does for a migration, on one machine: sockets in the source's pod that lead to those of the target's."""
+"""virt-handler's part in a migration, on one machine: sockets in the source's pod that lead to the target's."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tests.host.launcher.sandbox import Launcher
 
 
 class Relay:
-    """Copies bytes; ``rate`` bounds what goes to the target in a second, ``cut`` breaks every connection.
+    """Copies bytes; ``rate`` limits bytes per second to the target, ``cut`` breaks every connection.
 
-    Once ``muted`` is set, what the target says is lost.
+    While ``muted`` is set, the target's bytes are dropped.
     """
 
     def __init__(self, listen: Path, connect: Path, bytes_per_second: float) -> None:
@@ -36,11 +36,10 @@ class Relay:
 
     @property
     def connections(self) -> int:
-        """How many there were."""
+        """The number of connections so far."""
         return len(self._sockets) // 2
 
     def cut(self) -> None:
-        """End everything."""
         for item in (self._listener, *self._sockets):
             with contextlib.suppress(OSError):
                 item.shutdown(socket.SHUT_RDWR)
@@ -66,7 +65,7 @@ class Relay:
                 if not back:
                     time.sleep(len(data) / self.rate)
             target.shutdown(socket.SHUT_WR)
-        except OSError:  # as virt-handler's: QEMU waits for ever to write to a socket that is shut down and has room for nothing more
+        except OSError:  # as virt-handler's relay: QEMU would wait forever on a socket that is shut down and full
             with contextlib.suppress(OSError):
                 source.shutdown(socket.SHUT_RDWR)
             source.close()
@@ -83,7 +82,7 @@ def _short(path: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def connected(source: Launcher, target: Launcher, bytes_per_second: float = float("inf")) -> Iterator[tuple[Relay, ...]]:
-    """Lead the migration sockets of ``source`` to ``target``."""
+    """Connect the migration sockets of ``source`` to ``target``."""
     pairs = (
         (layout.MIGRATION_LIBVIRT_SOCKET, layout.LIBVIRT_SOCKET, float("inf")),
         (layout.MIGRATION_DATA_SOCKET, layout.MIGRATION_DATA_SOCKET, bytes_per_second),

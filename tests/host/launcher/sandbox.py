@@ -1,4 +1,4 @@
-"""virt-launcher as in its pod: its own mount namespace, uid 107, no capabilities, the paths of ``apiserver.apis.virt.places.layout``."""
+"""virt-launcher as in its pod: own mount namespace, uid 107, no capabilities, the paths of ``apiserver.apis.virt.places.layout``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.testbed import passt as testbed_passt
 T = TypeVar("T")
 
 PYTHON = "/usr/bin/python3"
-"""Not the development environment's, which a home directory may hide from uid 107."""
+"""Not the development environment's, because uid 107 may have no access to a home directory."""
 AS_FIRST_PROCESS = f"""
 import ctypes, os
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER: QEMU becomes its child, as in a pod; libvirt waits until it is reaped
@@ -41,30 +41,30 @@ os.execv("{PYTHON}", ["{PYTHON}", "-m", "launcher"])
 KERNEL_BOOT = {"container": {"kernelPath": "vmlinuz", "initrdPath": "initrd"}, "kernelArgs": KERNEL_ARGS}
 TINY_KERNEL_BOOT = {"container": {"kernelPath": "tiny"}}
 READY = "GUEST-READY\r\n# "
-"""What the tiny guest prints as soon as it takes commands."""
+"""The tiny guest's output once it accepts commands."""
 NO_GRAPHICS: dict[str, Any] = {"graphics": [], "interfaces": []}
 
 
 def a_machine(name: str = "testvm", **domain: Any) -> messages.Machine:
-    """Return a small machine that boots Linux; ``domain`` replaces members of its specification."""
+    """Return a small VM that boots Linux; ``domain`` replaces members of its specification."""
     specification = {
         "memory": {"guest": "128Mi"},
         "machine": {"type": "q35"},
         "firmware": {"kernelBoot": KERNEL_BOOT},
         "devices": NO_GRAPHICS,
     }
-    own = copy.deepcopy({**specification, **domain})  # whoever changes it changes no other test's
+    own = copy.deepcopy({**specification, **domain})  # tests may change it without affecting others
     return messages.Machine("default", name, "7b1f4a0e-0000-4000-8000-000000000001", own, "qemu", (), 20.0)
 
 
 def a_tiny_machine(name: str = "testvm", run: str = "", **domain: Any) -> messages.Machine:
-    """Return a small machine that boots the tiny kernel, which runs the commands ``run`` first (docs/development/testbed.md, "Images")."""
+    """Return a small VM with the tiny kernel, which first runs the commands ``run`` (docs/development/testbed.md, "Images")."""
     arguments = {"kernelArgs": f"guest.run={run}"} if run else {}
     return a_machine(name, **{"firmware": {"kernelBoot": {**TINY_KERNEL_BOOT, **arguments}}, **domain})
 
 
 def install(target: Path) -> None:
-    """Copy what virt-launcher imports to ``target``, compiled as in the image."""
+    """Copy virt-launcher's imports to ``target``, compiled as in the image."""
     top = Path(launcher.__file__).parents[1]
     for name in ("launcher", "importer", "apiserver/apis"):
         shutil.copytree(top / name, target / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -74,13 +74,13 @@ def install(target: Path) -> None:
     for path in Path(libvirt.__file__).parent.glob("libvirt*"):
         if path.is_file():
             shutil.copy(path, target)
-    # By the Python that runs it, and beside the source: this process may keep its own bytecode elsewhere (PYTHONPYCACHEPREFIX).
+    # Compiled by the Python that runs it, next to the source, because this process may keep its bytecode elsewhere (PYTHONPYCACHEPREFIX).
     subprocess.run([PYTHON, "-m", "compileall", "-qq", target], env={"PATH": os.environ["PATH"]}, check=True)
     subprocess.run(["chmod", "-R", "a+rX", target], check=True)
 
 
 class Launcher:
-    """One running virt-launcher and what is around it."""
+    """A running virt-launcher and its surroundings."""
 
     def __init__(
         self,
@@ -103,20 +103,20 @@ class Launcher:
         """Start it.
 
         Args:
-            program: what :func:`install` wrote.
-            directory: for everything of this pod.
-            guest: Linux for the machines that boot it; the tiny kernel is beside it.
-            first: as process 1 of a PID namespace, by the entry point of its image.
-            disks: size of the file system that the disks lie on, as mount takes it; of the machine's own where nothing is said.
-            state: the claim of ``firmware.persistentState``; one of its own where nothing is said.
-            hugepages: with a volume of huge pages, of 2 MiB each.
-            virtiofsd: the directory with the program that serves file systems, and what it needs, for ``/usr/libexec``.
-            passt: the directory with the program that carries connections, and what it needs, for ``tests.testbed.passt.PLACE``.
-            filesystems: size of the file system that all shared ones are on, as mount takes it; of the machine's own where nothing is said.
+            program: the result of :func:`install`.
+            directory: for all files of this pod.
+            guest: Linux for VMs that boot it; the tiny kernel is next to it.
+            first: run it as process 1 of a PID namespace, by its image's entry point.
+            disks: size of the disks' file system, in mount's notation; by default the machine's own file system.
+            state: the claim of ``firmware.persistentState``; by default a new one.
+            hugepages: with a volume of 2 MiB huge pages.
+            virtiofsd: directory with virtiofsd and its libraries, for ``/usr/libexec``.
+            passt: directory with passt and its libraries, for ``tests.testbed.passt.PLACE``.
+            filesystems: size of the shared file systems' file system, in mount's notation; by default the machine's own.
             environment: further variables of its container.
-            network: the name of its network namespace, in which it may open taps; the machine's own where nothing is said.
-            resolv_conf: what the kubelet would write; the machine's own where nothing is said.
-            macvtaps: with the links of its network namespace in /sys, where libvirt looks for them.
+            network: name of its network namespace, where it may open taps; by default the machine's own.
+            resolv_conf: the kubelet's text; by default the machine's own.
+            macvtaps: show the links of its network namespace in /sys, where libvirt looks for them.
         """
         self._first = first
         self.run_directory = directory / "run"
@@ -138,7 +138,7 @@ class Launcher:
         self.devices = directory / "devices"
         self.devices.mkdir()
         self.plugin_disks = directory / "plugin-disks"
-        self.plugin_disks.mkdir()  # virt-handler makes it root's
+        self.plugin_disks.mkdir()  # virt-handler gives it to root
         self.overlays = directory / "overlays"
         self.overlays.mkdir()
         self.overlays.chmod(0o777)  # as the kubelet makes emptyDirs
@@ -177,7 +177,7 @@ class Launcher:
             *([(self._hugepages, layout.HUGEPAGES_DIRECTORY)] if hugepages else []),
             *([(virtiofsd, "/usr/libexec")] if virtiofsd else []),
             *([(passt, testbed_passt.PLACE)] if passt else []),
-            *((directory / volume.name, volume.directory) for volume in layout.IN_MEMORY),  # /tmp last: it hides what is bound before
+            *((directory / volume.name, volume.directory) for volume in layout.IN_MEMORY),  # /tmp last: it hides earlier mounts
         )
         wrapper = passt / testbed_passt.WRAPPER if passt else emulator.write_wrapper(directory)
         kernels = (guest.directory / "vmlinuz", guest.directory / "initrd", tiny_kernel())
@@ -227,11 +227,11 @@ class Launcher:
 
     @property
     def made(self) -> Path:
-        """The directory with the images that were made in the pod."""
+        """The directory with the images made in the pod."""
         return self.run_directory.parent / layout.MADE_VOLUME
 
     def client(self) -> Client:
-        """Connect to the wire."""
+        """Connect to the launcher's socket."""
         return Client(self.socket(layout.LAUNCHER_SOCKET))
 
     def console(self, port: int = 0) -> Viewer:
@@ -239,7 +239,7 @@ class Launcher:
         return Viewer(self.socket(layout.console_socket(port)), tuple if self._first else self.qemu)
 
     def socket(self, name: str, seconds: float = 20.0) -> socket.socket:
-        """Return a connection to a socket of the pod, once it is there."""
+        """Return a connection to a socket of the pod, once it exists."""
         path = self.run_directory / name
 
         def connect() -> socket.socket | None:
@@ -260,7 +260,7 @@ class Launcher:
             raise AssertionError(f"{error}; the log: {self.log.read_text()[-2000:]}") from error
 
     def first_process(self, seconds: float = 20.0) -> int:
-        """Return the pid of the first process of the PID namespace, as soon as it is Python or holds SIGTERM back until it is."""
+        """Return the pid of process 1 of the PID namespace, once it is Python or blocks SIGTERM."""
 
         def begun() -> int:
             children = self._children()
@@ -269,7 +269,7 @@ class Launcher:
             try:
                 status = dict(line.split(":", 1) for line in Path(f"/proc/{children[0]}/status").read_text().splitlines())
                 command = Path(f"/proc/{children[0]}/cmdline").read_bytes().split(b"\0")[0].decode()
-            except (FileNotFoundError, ProcessLookupError):  # what prepares the namespaces is no matter
+            except (FileNotFoundError, ProcessLookupError):  # the process that prepares the namespaces does not count
                 return 0
             held_back = int(status["SigBlk"], 16) & 1 << signal.SIGTERM - 1
             return children[0] if command == PYTHON or (command == entry_point()[0] and held_back) else 0
@@ -277,11 +277,11 @@ class Launcher:
         return wait_for(begun, seconds, "the entry point")
 
     def _children(self) -> list[int]:
-        """Return the pids of the wrapper's children, of a wrapper that has not ended."""
+        """Return the pids of the living wrapper's children."""
         return [int(pid) for pid in Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()]
 
     def libvirtd(self) -> int:
-        """Return libvirtd's pid. The file is empty for a moment while another one that follows it writes its own."""
+        """Return libvirtd's pid; the file is briefly empty when a restarted libvirtd writes it."""
         return wait_for(lambda: pids_in(self.run_directory / "libvirt/libvirtd.pid"), 20, "libvirtd's pid")[0]
 
     def qemu(self) -> list[int]:
@@ -290,14 +290,14 @@ class Launcher:
         return [pid for path in paths for pid in pids_in(path) if alive(pid)]
 
     def wait(self, seconds: float = 20.0) -> int:
-        """Return the exit code once it has ended, within so many seconds that were given (tests/given_time.py)."""
+        """Return the exit code once it has ended, within these given seconds (tests/given_time.py)."""
         wait_for(lambda: self.process.poll() is not None, seconds, "the launcher's end")
         return self.process.wait()
 
     def kill(self) -> None:
         """End everything of this pod."""
         if self.process.poll() is None:
-            # A namespace of PIDs ends with its first process, and libvirt's files have the PIDs that the namespace knows.
+            # A PID namespace ends with its first process, and libvirt's files have the namespace's pids.
             pids = self._children() if self._first else [*self.qemu(), *pids_in(self.run_directory / "libvirt/libvirtd.pid")]
             self.process.kill()
             self.process.wait()
@@ -309,14 +309,14 @@ class Launcher:
 
 
 def pids_in(path: Path) -> list[int]:
-    """Return the pid in a file of libvirt's; none where it is gone, as with its process, or not written yet."""
+    """Return the pid in one of libvirt's files; none if the file is missing or not yet written."""
     with suppress(FileNotFoundError, ValueError):
         return [int(path.read_text())]
     return []
 
 
 class Client:
-    """virt-handler's side of the wire, blocking."""
+    """virt-handler's side of the protocol, blocking."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
@@ -334,7 +334,6 @@ class Client:
         self._socket.close()
 
     def next(self, seconds: float = 30.0) -> messages.FromLauncher:
-        """Return the next message."""
         self._socket.settimeout(seconds)
         while not self._received:
             data = self._socket.recv(65536)
@@ -347,7 +346,7 @@ class Client:
         return message
 
     def read(self, what: str, seconds: float = 60.0) -> str:
-        """Return the text that a ``Read`` is answered with."""
+        """Return the text in the answer to a ``Read``."""
         self._id += 1
         self._socket.sendall(codec.encode(messages.Call(self._id, messages.Read(what))))
         while True:
@@ -369,7 +368,7 @@ class Client:
                 return message
 
     def ask(self, request: messages.Request) -> messages.Status:
-        """Return the status after a request that has to succeed."""
+        """Return the status after a request that must succeed."""
         answer = self.call(request)
         assert isinstance(answer, messages.Reply), answer
         return answer.status
@@ -387,10 +386,10 @@ class Client:
 
 
 class Viewer:
-    """Somebody in front of the console."""
+    """A viewer of the console."""
 
     def __init__(self, connection: socket.socket, guests: Callable[[], Iterable[int]] = tuple) -> None:
-        """Look at the console; ``guests`` returns the process ids of QEMU, which what is waited for takes time of."""
+        """Attach to the console; ``guests`` returns the pids of the QEMU processes for which timeouts count given time."""
         self._socket = connection
         self._guests = guests
         self.seen = b""
@@ -402,7 +401,7 @@ class Viewer:
         self._socket.close()
 
     def expect(self, text: str, seconds: float = 40.0) -> str:
-        """Return everything up to ``text``; the seconds are those that the guest was given (tests/given_time.py)."""
+        """Return everything up to ``text``; ``seconds`` are given to the guest (tests/given_time.py)."""
         wanted = text.encode()
         deadline = Deadline(seconds, self._guests)
         while wanted not in self.seen:
@@ -424,37 +423,35 @@ class Viewer:
         return before.decode(errors="replace")
 
     def type(self, text: str) -> None:
-        """Type."""
         self._socket.sendall(text.encode())
 
     def ask(self, command: str) -> str:
-        """Return what a command of the tiny guest prints before the next prompt."""
+        """Return the output of a tiny guest's command up to the next prompt."""
         self.type(f"{command}\n")
         return self.expect("# ").removesuffix("# ").replace("\r", "").strip()
 
     def sh(self, command: str) -> str:
-        """Return what a command of the guest's shell prints."""
+        """Return the output of a command in the guest's shell."""
         self.type(f"echo B''EGIN; {command}; echo E''ND\n")
         self.expect("BEGIN")
         return self.expect("END").removesuffix("END").replace("\r", "").strip()
 
 
 def alive(pid: int) -> bool:
-    """Tell whether a process runs (a zombie does not)."""
+    """Return whether a process runs; a zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):  # gone before it was opened, or before it was read
+    except (FileNotFoundError, ProcessLookupError):  # gone before it was opened or read
         return False
 
 
 def resident_mebibytes(pid: int) -> float:
-    """Return VmRSS."""
     line = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmRSS"))
     return int(line.split()[1]) / 1024
 
 
 def wait_for(condition: Callable[[], T | None], seconds: float, what: str) -> T:
-    """Return the first true value of ``condition``; the seconds are those that were given (tests/given_time.py)."""
+    """Return the first true value of ``condition``, within these given seconds (tests/given_time.py)."""
     deadline = Deadline(seconds)
     while not (value := condition()):
         assert not deadline.is_over, f"waited {seconds} s for {what}"

@@ -1,4 +1,4 @@
-"""Servers of disks on loopback, as real ones as Debian has."""
+"""Servers of disks on loopback, from Debian."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.ports import free_port
 
 
 def listens(port: int, address: str = "127.0.0.1") -> bool:
-    """Return whether somebody does."""
+    """Return whether the port accepts connections."""
     try:
         socket.create_connection((address, port), timeout=5).close()
     except OSError:
@@ -26,7 +26,7 @@ def listens(port: int, address: str = "127.0.0.1") -> bool:
 
 
 class NbdServer:
-    """``qemu-nbd`` with one export of a raw image; it serves until it is killed."""
+    """``qemu-nbd`` with one export of a raw image, until it is killed."""
 
     def __init__(self, image: Path, export: str = "", *options: str) -> None:
         self.port = free_port()
@@ -35,16 +35,16 @@ class NbdServer:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Serve; return once somebody can connect."""
+        """Serve; return once clients can connect."""
         self._process = subprocess.Popen(self._command)
         try:
             wait_for(lambda: listens(self.port), 30, "qemu-nbd")
-        except BaseException:  # nobody closes a server that did not start
+        except BaseException:  # the caller cannot close a server that did not start
             self.kill()
             raise
 
     def kill(self) -> None:
-        """Be gone, as by a power failure: nobody is told."""
+        """Disappear without notice, as after a power failure."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -59,7 +59,7 @@ class NbdServer:
 
 
 class Certificates:
-    """An authority, and certificates that it signed, each lasting two days."""
+    """An authority, and certificates signed by it, valid for two days."""
 
     _LIFETIME = timedelta(days=2)
 
@@ -69,19 +69,17 @@ class Certificates:
 
     @property
     def authority(self) -> bytes:
-        """Return what the others are checked by."""
         return self._authority.certificate
 
     def of_server(self, name: str) -> Pair:
-        """Return those of a server of this name."""
+        """Return certificate and key of a server with this name."""
         return issue(self._authority, Profile(name, (name,), server=True), self._LIFETIME, self._issued)
 
     def of_client(self) -> Pair:
-        """Return those of a client."""
         return issue(self._authority, Profile("vm", client=True), self._LIFETIME, self._issued)
 
     def tls(self, directory: Path, name: str, *, asks: bool = True) -> tuple[str, ...]:
-        """Return the options of a server that has its certificate in the directory; ``asks``: clients have to have one, too."""
+        """Return the options of a server with its certificate in the directory; with ``asks``, clients need one as well."""
         pair = self.of_server(name)
         directory.mkdir()
         for file, content in (("ca-cert", self.authority), ("server-cert", pair.certificate), ("server-key", pair.key)):
@@ -91,20 +89,19 @@ class Certificates:
 
 
 class IscsiTarget:
-    """``tgtd`` with one target of the given images, LUN 1 first; it serves until it is killed."""
+    """``tgtd`` with one target of the given images, LUN 1 first, until it is killed."""
 
     iqn = "iqn.2026-01.example:vms"
 
     def __init__(self, *images: Path, user: str = "", password: str = "", address: str = "127.0.0.1") -> None:
         self.portal_port, self._address = free_port(), address
-        self._directory = tempfile.TemporaryDirectory()  # not a test's: sun_path is short, paths of tests are long
+        self._directory = tempfile.TemporaryDirectory()  # not the test's directory: sun_path is short, paths of tests are long
         self._environment = {**os.environ, "TGT_IPC_SOCKET": f"{self._directory.name}/tgtd"}
         self._images, self._account = images, (user, password)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def portal(self) -> str:
-        """Where it listens."""
         return f"{self._address}:{self.portal_port}"
 
     def start(self) -> None:
@@ -122,11 +119,11 @@ class IscsiTarget:
         self._tell("target", "bind", "--tid=1", "--initiator-address=ALL")
 
     def initiators(self) -> str:
-        """Return what it tells of those who are logged in."""
+        """Return the target's report of logged-in initiators."""
         return self._tell("target", "show")
 
     def kill(self) -> None:
-        """Be gone, as by a power failure: nobody is told."""
+        """Disappear without notice, as after a power failure."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -156,12 +153,12 @@ class IscsiTarget:
 
 
 class NfsServer:
-    """``ganesha.nfsd`` and the portmapper that leads to it, in a network namespace of their own; one directory is exported."""
+    """``ganesha.nfsd`` with a portmapper, in a separate network namespace; it exports one directory."""
 
     address = "192.0.2.1"
 
     def __init__(self, namespace: str, directory: Path) -> None:
-        """Make the namespace; ``directory`` is for what the server writes, and the one exported is ``export`` in it."""
+        """Make the namespace; ``directory`` is for the server's files, and contains the exported ``export``."""
         self._namespace, self._directory, self.export = namespace, directory, directory / "export"
         self._server: subprocess.Popen[bytes] | None = None
         self._portmapper: subprocess.Popen[bytes] | None = None
@@ -178,7 +175,7 @@ class NfsServer:
         )
 
     def start(self) -> None:
-        """Serve; return once somebody can connect."""
+        """Serve; return once clients can connect."""
         if self._portmapper is None:
             self._portmapper = self._run("rpcbind", "-f")
             wait_for(lambda: self._rpcinfo("100000"), 30, "rpcbind")
@@ -187,7 +184,7 @@ class NfsServer:
         wait_for(lambda: self._rpcinfo("100003") and self._rpcinfo("100005"), 60, "ganesha.nfsd")
 
     def kill(self) -> None:
-        """Be gone, as by a power failure: nobody is told."""
+        """Disappear without notice, as after a power failure."""
         if self._server is not None:
             self._server.kill()
             self._server.wait()

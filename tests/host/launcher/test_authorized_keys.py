@@ -1,4 +1,4 @@
-"""Public keys that a guest's agent sets, in a guest with the real one."""
+"""Public keys that the real guest agent sets in a guest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Debian as clouds have it, from firmware that checks what it starts; ``tests/cluster/test_cloud.py`` sees it set up by cloud-init."""
+"""A Debian cloud image with verifying firmware; ``tests/cluster/test_cloud.py`` covers cloud-init."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from tests.host.launcher.sandbox import Launcher
 pytestmark = [pytest.mark.host, pytest.mark.timeout(1500)]
 
 BOOT_SECONDS: Final = 1200
-"""An emulator alone on one processor needs two minutes; beside other work, ten times that."""
+"""An emulator alone on one processor needs two minutes, under load ten times that."""
 UID: Final = "7b1f4a0e-0000-4000-8000-000000000002"
 
 
 def give_disk(launcher: Launcher) -> Object:
-    """Put the disk where the kubelet mounts the image's volume, and return the machine's disk."""
+    """Put the disk where the kubelet mounts the image's volume, and return the VM's disk."""
     place = launcher.images / "root" / cloud.INSIDE
     place.parent.mkdir(parents=True)
     try:
         os.link(cloud.disk(), place)
-    except OSError:  # another file system
+    except OSError:  # in another file system
         shutil.copyfile(cloud.disk(), place)
     subprocess.run(["chmod", "-R", "a+rX", launcher.images], check=True)
     return {"name": "root", "type": "Image", "source": {"reference": "x", "path": cloud.INSIDE}}
 
 
 def test_it_starts_by_uefi_with_secure_boot(program: Path, test_guest: guest.Guest, tmp_path: Path) -> None:
-    """As far as the kernel's own word: firmware, boot loaders and kernel have checked each other by then."""
+    """Up to the kernel's own report: firmware, boot loaders and kernel have verified each other by then."""
     launcher = Launcher(program, tmp_path / "pod", test_guest)
     with sandbox.killed_afterwards([launcher]), launcher.client() as client, launcher.console() as viewer:
         domain = {

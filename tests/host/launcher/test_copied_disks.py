@@ -1,4 +1,4 @@
-"""Disks that the pod alone has move with the guest."""
+"""Disks that exist only in the pod move with the guest."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ WRITER = (
     "(i=0; while true; do i=$((i+1)); printf '%08d' $i | dd of=/dev/vda bs=512 seek=$((i % 64)) conv=notrunc,sync,fsync 2>/dev/null;"
     " echo wrote-$i.; sleep 0.1; done) &\n"
 )
-"""A number to a sector each time, and what was written to the console once it is on the disk."""
+"""Writes a number to a sector each time, and prints it once it is on the disk."""
 NEWEST = "dd if=/dev/vda bs=512 count=64 iflag=direct 2>/dev/null | tr '\\0' '\\n' | sort -n | tail -n 1"
 BEGINNING = MIB
-"""Bytes at the start of the disk that the writer has for itself."""
+"""Bytes at the start of the disk reserved for the writer."""
 
 
 @dataclass
 class Pair:
-    """A guest with disks of its own in ``source``, and a prepared ``target``."""
+    """A guest with its own disks in ``source``, and a prepared ``target``."""
 
     source: Launcher
     target: Launcher
@@ -53,7 +53,7 @@ def machine_with(*disks: dict[str, Any], **domain: Any) -> messages.Machine:
 
 @pytest.fixture
 def moving(start: Callable[[], Launcher]) -> Iterator[Callable[..., Pair]]:
-    """Return what starts a guest, and makes a target of it."""
+    """Return a function that starts a guest and its migration target."""
     with ExitStack() as stack:
 
         def begin(machine: messages.Machine, lay_out: Callable[[Launcher, bool], None] = lambda _pod, _is_source: None) -> Pair:
@@ -65,7 +65,7 @@ def moving(start: Callable[[], Launcher]) -> Iterator[Callable[..., Pair]]:
             assert at_source.ask(messages.Sync(machine)).not_migratable == ""
             at_target.ask(messages.PrepareMigrationTarget("m1", machine, relays_disks=True))
             viewer.expect("GUEST-READY", 120)
-            viewer.expect("# ")  # the shell throws away what was typed before it was there
+            viewer.expect("# ")  # the shell drops input from before its start
             return Pair(source, target, at_source, at_target, viewer)
 
         yield begin
@@ -84,7 +84,7 @@ def figures(status: messages.Status, uid: str = "m1") -> messages.MigrationStatu
 
 
 def sums(viewer: Viewer, *devices: str, skip: int = 0) -> str:
-    """Return what the disks hold, past the page cache of the guest."""
+    """Return checksums of the disks, without the guest's page cache."""
     viewer.sh("sync; echo 3 > /proc/sys/vm/drop_caches")
     return viewer.sh("; ".join(f"dd if={each} bs=1048576 skip={skip} iflag=direct 2>/dev/null | md5sum" for each in devices))
 
@@ -94,7 +94,7 @@ def fill(viewer: Viewer, device: str, mebibytes: int, seek: int = 0) -> None:
 
 
 def a_golden_claim(pod: Launcher, _is_source: bool) -> None:
-    """Have the same claim in both pods: half of it is data."""
+    """Put the same claim, half full of data, into both pods."""
     image = pod.disks / "golden/disk.img"
     image.parent.mkdir()
     image.write_bytes(bytes(range(256)) * (16 * MIB // 256))
@@ -103,7 +103,7 @@ def a_golden_claim(pod: Launcher, _is_source: bool) -> None:
 
 
 def stored(pod: Launcher, name: str) -> int:
-    """Return the bytes that an overlay takes."""
+    """Return the stored bytes of an overlay."""
     return (pod.overlays / f"{name}.qcow2").stat().st_blocks * 512
 
 
@@ -117,7 +117,7 @@ def test_blank_disks_and_overlays_are_whole_in_the_target_and_only_what_was_writ
     pair.viewer.type(WRITER)
     pair.viewer.expect("wrote-5.")
     with relay.connected(pair.source, pair.target, 3e6) as relays, observing(pair.source, pair.target) as watch:
-        relays[2].rate = 3e5  # until the first figures, which a busy machine has late
+        relays[2].rate = 3e5  # until the first figures, which come late on a busy machine
         pair.at_source.ask(messages.Migrate("m1", relays_disks=True))
         copying = figures(pair.at_source.until(lambda status: figures(status).data_processed_bytes > 0, 60))
         relays[2].rate = 3e6
@@ -141,7 +141,7 @@ def test_blank_disks_and_overlays_are_whole_in_the_target_and_only_what_was_writ
                 assert sums(viewer, "/dev/vda", "/dev/vdb", skip=1) == before
     with never_again("two QEMU"):
         assert watch.faults == []
-    assert stored(pair.target, "golden") < 8 * MIB  # 16 lie in the claim below
+    assert stored(pair.target, "golden") < 8 * MIB  # 16 are in the claim below
     assert stored(pair.target, "scratch") < 20 * MIB
 
 
@@ -224,7 +224,7 @@ def test_wherever_the_way_of_the_disks_breaks_the_guest_goes_on_with_its_own(
         assert sums(pair.viewer, "/dev/vda", skip=1) == before
     fill(pair.viewer, "/dev/vda", 4, seek=20)
     after = sums(pair.viewer, "/dev/vda")
-    with relay.connected(pair.source, pair.target):  # nothing of those before is in the way of another one
+    with relay.connected(pair.source, pair.target):  # earlier attempts do not block another one
         pair.at_source.ask(messages.Migrate("m1", relays_disks=True))
         assert figures(pair.at_source.until(ended("m1"), 90)).state == "succeeded"
         with pair.target.console() as viewer:
@@ -260,7 +260,7 @@ def test_an_abort_while_disks_are_copied_leaves_the_guest_and_its_disk(moving: C
         began = time.monotonic()
         pair.at_source.ask(messages.Migrate("m1", 2 * MIB, relays_disks=True))
         copied = figures(pair.at_source.until(lambda status: figures(status).data_processed_bytes > 4 * MIB, 60))
-        assert copied.data_processed_bytes < (time.monotonic() - began + 2) * 4 * MIB  # the bandwidth holds for disks
+        assert copied.data_processed_bytes < (time.monotonic() - began + 2) * 4 * MIB  # the bandwidth limits disks as well
         pair.at_source.ask(messages.AbortMigration("m1"))
         assert figures(pair.at_source.until(ended("m1"), 60)).state == "cancelled"
     with never_again("wrong bytes"):

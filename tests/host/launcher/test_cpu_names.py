@@ -1,4 +1,4 @@
-"""Names of CPU models and features that virt-api takes, against libvirt and QEMU of the host, which are older than the image's."""
+"""CPU models and features that virt-api accepts, compared with the host's libvirt and QEMU, which are older than the image's."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ OTHERWISE_IN_QEMU: Final = {"pclmuldq": "pclmulqdq"}
 
 
 def libvirts(tag: str) -> set[str]:
-    """Return the names of libvirt's models or features of x86."""
+    """Return libvirt's x86 models or features."""
     return {str(each.get("name")) for file in CPU_MAP.glob("x86_*.xml") for each in ET.parse(file).getroot().findall(tag)}
 
 
 def plain(name: str) -> str:
-    """Return a feature's name in one of the ways to write it."""
+    """Return a feature's name in one spelling."""
     return re.sub("[_.]", "-", OTHERWISE_IN_QEMU.get(name, name))
 
 

@@ -1,4 +1,4 @@
-"""Drivers, sizes of blocks and limits of disks, as a guest and the storage see them."""
+"""Drivers, block sizes and limits of disks, as guest and storage see them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def pod(program: Path, test_guest: guest.Guest, tmp_path: Path) -> Iterator[Laun
 
 
 def fill(pod: Launcher) -> Callable[[str], int]:
-    """Write 4 MiB into each disk but the one that is larger than its file system; return what tells the MiB that a disk takes."""
+    """Write 4 MiB into each disk, except one larger than its file system; return a function for a disk's stored MiB."""
     for disk in DISKS:
         claim = pod.disks / disk["name"]
         claim.mkdir()
@@ -55,7 +55,7 @@ def fill(pod: Launcher) -> Callable[[str], int]:
 
 
 def seconds(viewer: Viewer, command: str) -> float:
-    """Return how long a command takes, by the guest's clock."""
+    """Return a command's duration by the guest's clock."""
     before, after = viewer.sh(f"cut -d ' ' -f 1 /proc/uptime; {command} 2>&1 | grep -v records; cut -d ' ' -f 1 /proc/uptime").split()
     return float(after) - float(before)
 
@@ -73,7 +73,7 @@ def test_drivers_blocks_and_limits_are_as_they_were_asked_for(pod: Launcher) -> 
         assert viewer.sh("cat /sys/block/sda/device/wwid") == f"naa.{WWN}"
         assert viewer.sh("cat /sys/block/sda/device/scsi_disk/*/cache_type") == "write through"
 
-        # the last request of each is let through at once, and so is a tenth of a second's worth
+        # the last request of each passes at once, and so does a tenth of a second's worth
         assert seconds(viewer, "dd if=/dev/zero of=/dev/vda bs=1M count=4 conv=fsync") > 2
         assert seconds(viewer, "dd if=/dev/vda of=/dev/null bs=4k count=40 iflag=direct") > 2
         assert seconds(viewer, "dd if=/dev/zero of=/dev/vdb bs=1M count=4 conv=fsync") > 2

@@ -39,13 +39,13 @@ UUID: Final = "5D307CA9-B3EF-428C-8861-06E72D69F223"
 
 
 def a_machine_of_xml() -> messages.Machine:
-    """Return the machine of ``examples``, with a disk, UEFI, a TPM, shared memory and an identity of its own, and without a network."""
+    """Return the VM of ``examples`` with a disk, UEFI, a TPM, shared memory and its own identity, without a network."""
     xml: str = yaml.safe_load(EXAMPLE.read_text())["spec"]["domainXML"]
     xml = re.sub(r"<interface.*?</interface>", "", xml, flags=re.DOTALL).replace("<serial", DISK, 1)
     assert "<cmdline>console=ttyS0 quiet" in xml
     xml = re.sub("<cmdline>.*</cmdline>", f"<cmdline>{KERNEL_ARGS}</cmdline>", xml)
     xml = xml.replace("<kernel>", f"{UEFI}<kernel>", 1).replace("<memballoon", f"{TPM}<memballoon", 1).replace("@uuid@", UUID)
-    xml = xml.replace("<memory unit='MiB'>128</memory>", f"<memory unit='MiB'>256</memory>{SHARED}", 1)  # with half UEFI finds no room
+    xml = xml.replace("<memory unit='MiB'>128</memory>", f"<memory unit='MiB'>256</memory>{SHARED}", 1)  # UEFI needs more than half of that
     typed = {
         "firmware": {"kernelBoot": {"container": KERNEL_BOOT["container"]}},
         "devices": {"disks": [{"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "c"}}]},
@@ -55,7 +55,7 @@ def a_machine_of_xml() -> messages.Machine:
 
 
 def with_placeholders(given: str) -> str:
-    """Return the XML of the machine for the one that libvirt was given: what was filled in is taken out again, and nothing else."""
+    """Return the VM's XML from the XML that libvirt got, with only the filled-in values replaced by placeholders."""
     for value, placeholder in (
         ("<domain type='qemu'>", "<domain type='@type@'>"),
         ("default_testvm", "whatever-the-engine-calls-it"),

@@ -1,4 +1,4 @@
-"""All that ``apis.virt.domainxml`` allows, one thing at a time, against libvirt's own schema: what virt-api admits libvirt reads."""
+"""Each single thing that ``apis.virt.domainxml`` allows is valid in libvirt's own schema."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FILLED: Final[Mapping[str, str]] = {
 
 
 SINCE: Final[Mapping[str, int]] = {"domain/devices/panic/@model=pvpanic": PCI_PANIC_VERSION}
-"""Versions of libvirt in which a thing came: the image's is newer, the one of the node that runs this may be older."""
+"""libvirt versions that introduced a thing: this machine's may be older than the image's."""
 
 
 class Tree(NamedTuple):
@@ -49,14 +49,13 @@ class Tree(NamedTuple):
     text: str
 
     def xml(self) -> str:
-        """Return it as XML."""
         attributes = "".join(f" {name}='{FILLED.get(value, value)}'" for name, value in self.attributes.items())
         content = FILLED.get(self.text, self.text) + "".join(each.xml() for each in self.children)
         return f"<{self.name}{attributes}>{content}</{self.name}>"
 
 
 def samples(rule: Rule) -> list[str]:
-    """Return values that a rule accepts: of words all, of numbers the ends."""
+    """Return values that a rule accepts: all words, or the ends of a range."""
     if isinstance(rule, Words):
         return list(rule.allowed)
     found = [str(rule.least), str(rule.most)] if isinstance(rule, Number) else [each for each in SAMPLES if not rule(each)]
@@ -65,7 +64,7 @@ def samples(rule: Rule) -> list[str]:
 
 
 def smallest(name: str, allowed: Allowed) -> Tree:
-    """Return the element with what it cannot be without."""
+    """Return the element with only its required parts."""
     if isinstance(allowed, Choice):
         value, element = next(iter(allowed.elements.items()))
         tree = smallest(name, element)
@@ -76,7 +75,7 @@ def smallest(name: str, allowed: Allowed) -> Tree:
 
 
 def each_of(name: str, allowed: Allowed) -> Iterator[tuple[str, Tree]]:
-    """Yield the element with each thing that it may have, and where that is."""
+    """Yield the element with each single optional part, and its place."""
     if isinstance(allowed, Choice):
         for value, element in allowed.elements.items():
             for place, tree in each_of(name, element):
@@ -99,7 +98,7 @@ def refused_by(connection: libvirt.virConnect, xml: str) -> str:
     try:
         connection.defineXMLFlags(xml, libvirt.VIR_DOMAIN_DEFINE_VALIDATE)
     except libvirt.libvirtError as error:
-        return str(error) if error.get_error_code() == libvirt.VIR_ERR_XML_INVALID_SCHEMA else ""  # the test driver knows less
+        return str(error) if error.get_error_code() == libvirt.VIR_ERR_XML_INVALID_SCHEMA else ""  # the test driver supports less
     return ""
 
 
@@ -122,7 +121,7 @@ def test_what_is_not_in_the_schema_is_told_in_one_line_with_its_field(inside: st
 
 
 def test_all_that_is_allowed_is_in_libvirts_schema() -> None:
-    libvirt.registerErrorHandler(lambda *_: None, None)  # it prints each refusal otherwise
+    libvirt.registerErrorHandler(lambda *_: None, None)  # it would print each refusal
     connection = libvirt.open("test:///default")
     assert refused_by(connection, "<domain type='qemu'><nonsense/></domain>")
     cases = list(each_of("domain", DOMAIN))

@@ -1,4 +1,4 @@
-"""SIGTERM to the first process of a PID namespace, sent once and from outside as kubelets do, at every moment of the start."""
+"""One SIGTERM to the first process of a PID namespace, from outside as kubelets send it, at every moment of the start."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.host, pytest.mark.timeout(300)]
 Start = Callable[[], Launcher]
 
 SECONDS = 3.0
-"""Of given time (tests/given_time.py), within which a pod whose guest has not run is gone, beside what a whole start takes."""
+"""Given time (tests/given_time.py) for a pod's end before its guest ran, added to the time of a whole start."""
 MOMENTS = (0.0, 0.005, 0.01, 0.02, 0.04, 0.08, 0.12, 0.16, 0.24, 0.32, 0.48, 0.64, 1.0)
 
 
@@ -38,7 +38,7 @@ def start(program: Path, test_guest: guest.Guest, tmp_path: Path) -> Iterator[St
 
 
 def seconds_to_end(pod: Launcher, bound: float) -> float:
-    """Return how long, in given time, the launcher took to end after one SIGTERM."""
+    """Return the launcher's given time to end after one SIGTERM."""
     began = look()
     os.kill(pod.first_process(), signal.SIGTERM)
     pod.wait(bound + 30)
@@ -46,7 +46,7 @@ def seconds_to_end(pod: Launcher, bound: float) -> float:
 
 
 def bound_here(start: Start) -> float:
-    """Return ``SECONDS`` and what a whole undisturbed start takes on this machine now."""
+    """Return ``SECONDS`` plus the current time of a whole, undisturbed start."""
     began = look()
     pod = start()
     with pod.client() as client:
@@ -72,7 +72,7 @@ def test_sigterm_at_every_moment_of_the_way_to_the_first_instruction(start: Star
     for moment in itertools.chain(MOMENTS, (2.0,)):
         pod = start()
         with pod.socket("launcher.sock") as connection:
-            # A guest that is to stay paused never runs, however far its start has come.
+            # A guest that stays paused never runs, however far its start has come.
             connection.sendall(codec.encode(messages.Call(1, messages.Sync(a_tiny_machine(), paused=True))))
             time.sleep(moment)
             assert seconds_to_end(pod, bound) < bound, f"{moment} s after it was told to start"

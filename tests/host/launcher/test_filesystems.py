@@ -1,4 +1,4 @@
-"""File systems that guests share with others, by Debian 13's virtiofsd, which virt-launcher's image has."""
+"""Shared file systems of guests, with Debian 13's virtiofsd, as in virt-launcher's image."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def start(program: Path, test_guest: guest.Guest, tmp_path: Path) -> Iterator[St
 
 
 def a_claim(pod: Launcher, name: str) -> Path:
-    """Return a directory as the kubelet gives a claim to the group of a pod."""
+    """Return a directory with a claim's group ownership, as the kubelet sets it."""
     directory = pod.filesystems / name
     directory.mkdir()
     directory.chmod(0o2775)
@@ -54,7 +54,7 @@ def a_claim(pod: Launcher, name: str) -> Path:
 
 
 def servers(pod: Launcher) -> dict[str, int]:
-    """Return the pids of those who serve the file systems of a pod, by name."""
+    """Return the pids of a pod's virtiofsd processes, by file system."""
     children = Path(f"/proc/{pod.process.pid}/task/{pod.process.pid}/children").read_text().split()
     words = {int(pid): Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0") for pid in children}
     start = f"--shared-dir={layout.FILESYSTEMS_DIRECTORY}/"
@@ -76,12 +76,12 @@ def test_a_guest_shares_a_claim_and_follows_a_config_map(start: Start) -> None:
         for command in ("echo x > /settings/key", "rm /settings/key", "echo x > /fixed/file", "chmod 777 /fixed"):
             assert "Read-only file system" in viewer.sh(f"({command}) 2>&1")
 
-        # Both sides see what the other one writes.
+        # Both sides see each other's writes.
         (claim / "outside").write_text("from outside")
         assert viewer.sh("cat /data/outside; echo from the guest > /data/inside") == "from outside"
         assert (claim / "inside").read_text() == "from the guest\n"
 
-        # Whoever it is in the guest is user 107 of the pod, and that is root in the guest.
+        # All users of the guest are user 107 of the pod, which the guest sees as root.
         assert ((claim / "inside").stat().st_uid, (claim / "inside").stat().st_gid) == (107, 107)
         assert viewer.sh(f"{USER}; mkdir -m 1777 /data/all; su u -c 'echo x > /data/all/file'; stat -c %u /data/all/file") == "0"
         assert (claim / "all/file").stat().st_uid == 107
@@ -90,21 +90,21 @@ def test_a_guest_shares_a_claim_and_follows_a_config_map(start: Start) -> None:
         assert "Permission denied" in viewer.sh("su u -c 'cat /data/inside' 2>&1")
         assert "not permitted" in viewer.sh("mknod /data/device c 1 3 2>&1")
 
-        # A link that leads out of the directory is the guest's own to follow, and nobody follows it outside.
+        # A link out of the directory leads into the guest's own file system, and nothing outside follows it.
         assert viewer.sh("echo of the guest > /tmp/passwd; ln -s ../../../../../tmp/passwd /data/link; cat /data/link") == "of the guest"
         (claim / "away").symlink_to(f"../../../../..{pod.filesystems}")
         assert "No such file" in viewer.sh("ls /data/away/ 2>&1")
 
-        # A claim that is full.
+        # A full claim.
         assert "No space left on device" in viewer.sh("dd if=/dev/zero of=/data/big bs=64k count=100 2>&1")
         assert viewer.sh("rm /data/big; echo again > /data/small; cat /data/small") == "again"
 
-        # What the kubelet exchanges.
+        # Files that the kubelet replaces.
         mount(pod.filesystems / "settings", {"key": b"after", "more": b""})
         wait_for(lambda: viewer.sh("cat /settings/key") == "after", 60, "the new content")
         assert viewer.sh("ls /settings") == "key   more"
 
-        # The device is there again after a reboot.
+        # The device works again after a reboot.
         before = servers(pod)
         viewer.type("reboot -f\n")
         viewer.expect("GUEST-READY", seconds=120)
@@ -112,7 +112,7 @@ def test_a_guest_shares_a_claim_and_follows_a_config_map(start: Start) -> None:
         assert servers(pod) == before
         assert sorted(before) == ["data", "fixed", "settings"]
 
-        # One whose server ends hangs, and nothing else does.
+        # A file system without its server hangs; everything else works.
         os.kill(before["data"], signal.SIGKILL)
         assert client.until(lambda status: status.lost_filesystems, seconds=60).lost_filesystems == ("data",)
         viewer.type("ls /data &\n")

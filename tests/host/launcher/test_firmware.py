@@ -1,4 +1,4 @@
-"""UEFI, TPM and SMBIOS tables, as a guest sees them, and what of them outlasts the guest."""
+"""UEFI, TPM and SMBIOS tables in a guest, and their state that outlives the guest."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_uefi_tpm_and_names_are_seen_by_the_guest_and_what_is_persistent_is_foun
         "persistentState": {"claimName": "c"},
         "kernelBoot": KERNEL_BOOT,
     }
-    memory = {"guest": "256Mi"}  # with half of that UEFI finds no room for a kernel
+    memory = {"guest": "256Mi"}  # with half of that, UEFI has no room for a kernel
     machine = a_machine(memory=memory, firmware=firmware, chassis=chassis, devices={**NO_GRAPHICS, "tpm": {"persistent": True}})
     first = start(tmp_path / "claim")
     with first.client() as client, first.console() as viewer:
@@ -84,7 +84,7 @@ def test_uefi_tpm_and_names_are_seen_by_the_guest_and_what_is_persistent_is_foun
 
 
 def test_secure_boot_is_seen_by_the_guest(start: Start, test_guest: guest.Guest, tmp_path: Path) -> None:
-    """The guest's kernel is a UEFI application that Debian signed, whose key no firmware knows."""
+    """The guest's kernel is a UEFI application signed by Debian; no firmware has Debian's key."""
     pod = start(tmp_path / "claim")
     disk = pod.disks / "root/disk.img"
     disk.parent.mkdir()

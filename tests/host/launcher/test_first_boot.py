@@ -1,4 +1,4 @@
-"""Disks that are made in the pod, as a guest reads them and as they lie there."""
+"""Disks made in the pod: in the guest, and as files."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def files(viewer: Viewer, device: str) -> dict[str, str]:
 
 
 def label(viewer: Viewer, device: str) -> str:
-    """Return the name of the file system on a disk in the guest: ECMA-119, 8.4.7."""
+    """Return the volume name of a disk in the guest: ECMA-119, 8.4.7."""
     return viewer.sh(f"dd if=/dev/{device} bs=1 skip=32808 count=32 2>/dev/null")
 
 
@@ -137,7 +137,7 @@ def test_a_guest_reads_every_disk_that_is_made_for_it(start: Callable[[], Launch
 
 
 def test_the_same_content_makes_the_same_bytes_and_wrong_content_is_told_without_it(start: Callable[[], Launcher]) -> None:
-    """Both sides of a migration make their own; nothing is started here."""
+    """Both sides of a migration make their own; this test starts nothing."""
     images: list[bytes] = []
     for _ in range(2):
         pod = start()
@@ -163,7 +163,7 @@ def test_as_many_files_with_as_long_names_as_are_taken_fit_in_the_room_that_is_c
     mount(pod.access_credentials / "1", {"keys": b"\xff"})
     machine = a_machine_of({"name": "answers", "type": "Secret", "source": {"name": "s"}}, DRIVE)
     with pod.client() as client:
-        client.call(messages.Sync(machine))  # refused for the second disk: the first is made by then
+        client.call(messages.Sync(machine))  # refused for the second disk, after the first is made
     image = pod.made / "answers.iso"
     assert len(files_of(image)) == cloud_init.MAX_FILES
     taken = made_bytes({"devices": {"disks": [{"type": "Secret", "source": {"name": "s"}}]}})
@@ -171,6 +171,6 @@ def test_as_many_files_with_as_long_names_as_are_taken_fit_in_the_room_that_is_c
 
 
 def files_of(image: Path) -> list[str]:
-    """Return the files of an image, as an independent reader finds them."""
+    """Return the files of an image, by an independent reader."""
     command = ["xorriso", "-no_rc", "-indev", str(image), "-find", "/", "-type", "f"]
     return sorted(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split())

@@ -1,4 +1,4 @@
-"""Cards, keyboards and other further devices, as a guest sees them, and all of them as libvirt takes them."""
+"""Cards, keyboards and other further devices in a guest, and all values accepted by libvirt."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ def cards(viewer: Viewer) -> dict[str, str]:
 
 
 def first_region(viewer: Viewer, card: str) -> int:
-    """Return the bytes of a card's first region: of a video card its memory."""
+    """Return the size of a card's first region, which is a video card's memory."""
     start, end, _ = viewer.sh(f"head -n 1 {card}/resource").split()
     return int(end, 16) - int(start, 16) + 1
 
 
 def let_it_run_out(viewer: Viewer) -> None:
-    """Start the watchdog's timer as a driver would that is never heard of again.
+    """Start the watchdog's timer without a driver to reset it.
 
-    Intel 6300ESB, 16.4: configuration register 60h bit 2 has the timer count microseconds, so that both of its stages end after a second
-    each; bit 1 of register 68h starts it.
+    Intel 6300ESB, 16.4: bit 2 of configuration register 60h makes the timer count microseconds, so that each of its two stages lasts a
+    second; bit 1 of register 68h starts it.
     """
     card = cards(viewer)[WATCHDOG]
     viewer.type(f"printf '\\004\\000' | dd of={card}/config bs=2 seek=48 conv=notrunc 2>/dev/null\n")
@@ -106,7 +106,7 @@ def test_a_watchdog_that_fires_does_what_was_asked(start: Start) -> None:
 
 
 def words(model: Any, field: str) -> tuple[str, ...]:
-    """Return the words that a field of a model takes."""
+    """Return the allowed words of a model's field."""
     annotation = model.model_fields[field].annotation
     return next((get_args(each) for each in get_args(annotation) if get_args(each)), get_args(annotation))
 
@@ -123,7 +123,7 @@ EVERY: Final[dict[str, list[Any]]] = {
     "consoles": [[], [{"type": "pty"}] * layout.SERIAL_PORTS],
 }
 TOGETHER: Final = [dict(zip(EVERY, row, strict=True)) for row in itertools.zip_longest(*EVERY.values())]
-"""Every device once or more, each time beside others: as few guests as possible."""
+"""Every device at least once, combined with others to need few guests."""
 
 
 @pytest.mark.parametrize(("machine", "graphics"), [("q35", ["vnc", "spice"]), ("pc", [])])

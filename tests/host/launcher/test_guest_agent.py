@@ -1,4 +1,4 @@
-"""Answers of the real qemu-ga of a guest, through real libvirt; and an agent that hangs in the way of nothing."""
+"""Answers of the real qemu-ga through real libvirt, and a hanging agent that blocks nothing."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def pod(program: Path, guest_with_agent: Guest, tmp_path: Path) -> Iterator[Laun
 
 
 def a_disk(pod: Launcher) -> dict[str, Any]:
-    """Make a disk with a file system, and return it as the specification has it."""
+    """Make a disk with a file system; return its specification."""
     image = pod.disks / "data/disk.img"
     image.parent.mkdir()
     image.write_bytes(b"")
@@ -46,7 +46,7 @@ def a_disk(pod: Launcher) -> dict[str, Any]:
 
 
 def agent_of(client: Client, **wanted: Any) -> messages.AgentStatus:
-    """Wait for what the status tells of the agent."""
+    """Wait until the status reports these values of the agent."""
 
     def told() -> messages.AgentStatus | None:
         client.ask(messages.GetStatus())
@@ -93,7 +93,7 @@ def test_a_guest_tells_what_it_is_and_an_agent_that_hangs_or_goes_is_told(pod: L
 
         viewer.sh("kill -STOP $(cat /run/qemu-ga.pid)")
         assert "Timeout" in refusal(client)
-        client.ask(messages.Suspend())  # nothing of the guest's life waits for its agent
+        client.ask(messages.Suspend())  # the guest's life does not depend on its agent
         assert "the guest is paused" in refusal(client)
         client.ask(messages.Resume())
         assert agent_of(client, connected=True, hostname="web-1").connected
@@ -105,7 +105,7 @@ def test_a_guest_tells_what_it_is_and_an_agent_that_hangs_or_goes_is_told(pod: L
         agent_of(client, connected=False, hostname="web-1")
         assert "no guest agent is connected" in refusal(client)
 
-        viewer.sh("sed -i s/1.35.0/1.36.0/ /bin/dpkg-query; agent")  # an installation, which starts the agent again
+        viewer.sh("sed -i s/1.35.0/1.36.0/ /bin/dpkg-query; agent")  # like an installation, which restarts the agent
         agent_of(client, connected=True, problem="")
         assert {"name": "busybox", "version": "1.36.0"} in json.loads(client.read("guestinfo"))["applications"]
         viewer.sh("kill $(cat /run/qemu-ga.pid)")

@@ -1,4 +1,4 @@
-"""Hardware that was asked for, as a guest sees it."""
+"""Requested hardware, as a guest sees it."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ Start = Callable[[], Launcher]
 
 UUID: Final = "5d307ca9-b3ef-428c-8861-06e72d69f223"
 _PRINT: Final = bytes.fromhex("31c0 8ed8 fc baf803 be157c ac 84c0 7403 ee ebf8 f4 ebfd")
-"""Intel 8086: write the text that follows, up to a zero byte, to the first serial port, and halt. Loaded at 0x7C00, as by every BIOS."""
+"""Intel 8086 code: write the following text, up to a zero byte, to the first serial port, and halt. Every BIOS loads it at 0x7C00."""
 
 
 ONE_CPU: Final = "maxcpus=1"
-"""Linux leaves the others alone: eight emulated ones on two real ones boot for half a minute."""
+"""Linux ignores the others: eight emulated processors on two real ones boot for half a minute."""
 
 
 NODES: Final = [{"cpus": "0-1,4-5", "memory": "128Mi"}, {"cpus": "6-7,2-3", "memory": "64Mi"}]
 
 
 def processors_of_nodes(viewer: Viewer) -> list[str]:
-    """Return which processors each NUMA node has, as Linux found them in the table SRAT; whether they are in use is another matter."""
+    """Return the processors of each NUMA node in Linux, from the table SRAT, in use or not."""
     listed = viewer.sh("for node in /sys/devices/system/node/node?; do echo $(ls $node | grep '^cpu[0-9]' | tr -d cpu | sort -n); done")
     return [line.strip() for line in listed.splitlines()]
 
 
 def memory_of_nodes(viewer: Viewer) -> list[float]:
-    """Return the MiB of each NUMA node: the pages that are there, what the kernel itself took included."""
+    """Return the MiB of each NUMA node: all present pages, including the kernel's own."""
     zones = viewer.sh("awk '/^Node/ {node = $2} $1 == \"present\" {print node, $2}' /proc/zoneinfo")
     found: dict[str, float] = {}
     for node, pages in (line.split() for line in zones.splitlines()):
@@ -44,7 +44,7 @@ def memory_of_nodes(viewer: Viewer) -> list[float]:
 
 
 def cores_of_sockets(viewer: Viewer) -> list[int]:
-    """Return how many cores each socket has, as the firmware tells the guest: core count of structures of type 4 (SMBIOS 3.7, 7.5)."""
+    """Return the cores of each socket from the firmware: core count of structures of type 4 (SMBIOS 3.7, 7.5)."""
     table = bytes.fromhex(viewer.sh("od -An -v -tx1 /sys/firmware/dmi/tables/DMI").replace("\n", " "))
     found, at = [], 0
     while at < len(table):
@@ -56,7 +56,7 @@ def cores_of_sockets(viewer: Viewer) -> list[int]:
 
 
 def a_boot_sector(path: Path, text: str) -> None:
-    """Write a disk of 1 MiB that says ``text`` when it is started from."""
+    """Write a 1 MiB disk that prints ``text`` when booted."""
     path.parent.mkdir(parents=True)
     path.write_bytes(((_PRINT + text.encode()).ljust(510, b"\0") + b"\x55\xaa").ljust(1 << 20, b"\0"))
 
@@ -120,7 +120,7 @@ def test_the_guest_starts_from_the_disk_that_comes_first_in_the_order(start: Sta
         {"name": "second", **claim, "bootOrder": 2},
         {"name": "first", **claim, "bootOrder": 1, "target": {"bus": "sata"}},
     ]
-    firmware = {"bootloader": {"bios": {"useSerial": True}}}  # whose messages say nothing of the order
+    firmware = {"bootloader": {"bios": {"useSerial": True}}}  # its messages do not show the order
     with pod.client() as client, pod.console() as viewer:
         client.ask(messages.Sync(a_machine(firmware=firmware, devices={**NO_GRAPHICS, "disks": disks})))
         assert "SeaBIOS" in viewer.expect("FROM-THE-")

@@ -1,4 +1,4 @@
-"""Files of the node that virt-handler puts into a pod, which mounts nothing of the node; and what it does not put there."""
+"""Files of the node in a pod, put there by virt-handler without a mount of the node; and files that it refuses."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def of(pod: Launcher) -> Iterator[tuple[int, int]]:
 
 
 def put(pod: Launcher, prefix: Path, *disks: dict[str, Any], created_bytes: int = 8 * MIB) -> None:
-    """Do what virt-handler does before a start; the kubelet has made the directories."""
+    """Act as virt-handler before a start; the kubelet has made the directories."""
     for each in disks:
         (pod.disks / each["name"]).mkdir(exist_ok=True)
     with of(pod) as (root, process):
@@ -69,7 +69,7 @@ def test_a_guest_has_files_of_its_node_and_the_pod_nothing_beside_them(start: Ca
     ]
     pod = start()
     put(pod, vms, *disks)
-    put(pod, vms, *disks)  # virt-handler was restarted meanwhile
+    put(pod, vms, *disks)  # virt-handler has restarted
     made = (vms / "new.img").stat()
     assert (made.st_uid, made.st_size, made.st_blocks, made.st_mode & 0o777) == (107, 3 * MIB, 0, 0o600)
     inside = ["nsenter", "--target", str(pod.process.pid), "--mount", "--"]
@@ -129,7 +129,7 @@ def test_the_files_that_machines_make_in_a_directory_are_bounded_together(start:
     vms = tmp_path / "vms"
     vms.mkdir()
     owned(vms / "of-the-administrator.img")
-    (vms / "of-root.img").write_bytes(bytes(9 * MIB))  # no guest wrote it
+    (vms / "of-root.img").write_bytes(bytes(9 * MIB))  # not written by a guest
     pod = start()
     made = [disk(vms / f"{each}.img", f"d{each}", source={"create": {"size": "2Mi"}}) for each in range(4)]
     put(pod, vms, *made[:3], created_bytes=7 * MIB)
@@ -138,7 +138,7 @@ def test_the_files_that_machines_make_in_a_directory_are_bounded_together(start:
     ):
         put(pod, vms, made[3], created_bytes=7 * MIB)
     assert not (vms / "3.img").exists()
-    put(pod, vms, *made[:3], created_bytes=0)  # which are there
+    put(pod, vms, *made[:3], created_bytes=0)  # they exist
 
 
 def test_a_link_that_the_pod_plants_leads_nowhere(start: Callable[[], Launcher], tmp_path: Path) -> None:

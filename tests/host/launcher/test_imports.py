@@ -1,4 +1,4 @@
-"""Images that are downloaded into claims by virt-launcher as in its pod, and the guest that starts from one."""
+"""Images downloaded into claims by virt-launcher as in its pod, and a guest that boots from one."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_a_guest_starts_from_a_block_device_that_an_image_was_imported_into(star
 
 
 def with_device(pod: Launcher, loop: str) -> Launcher:
-    """Give the pod a block device as that of the claim of its disk."""
+    """Give the pod a block device for its disk's claim."""
     node = pod.devices / "root"
     os.mknod(node, 0o600 | stat.S_IFBLK, Path(loop).stat().st_rdev)
     os.chown(node, layout.USER_ID, layout.USER_ID)

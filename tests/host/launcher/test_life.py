@@ -19,7 +19,7 @@ LINUX = messages.Sync(a_machine())
 
 
 def test_a_guest_boots_to_its_prompt_in_seconds_and_the_launcher_stays_small(start: Start, capsys: pytest.CaptureFixture[str]) -> None:
-    """Debian's own kernel, a bzImage, from a BIOS: other tests of this directory boot the tiny guest where they need no Linux."""
+    """Debian's kernel, a bzImage, from a BIOS; other tests here boot the tiny guest where they need no Linux."""
     begin, before = time.monotonic(), look()
     pod = start()
     with pod.client() as client, pod.console() as viewer:
@@ -99,7 +99,7 @@ def test_sigterm_shuts_the_guest_down_and_ends_with_0(start: Start) -> None:
 
 
 def test_sigterm_while_the_guest_still_boots_presses_the_button_until_it_listens(start: Start) -> None:
-    """Linux, which takes seconds to boot, and half a minute beside other work: it has time for that."""
+    """Linux takes seconds to boot, under load half a minute, which the grace period allows."""
     pod = start()
     with pod.client() as client:
         client.ask(messages.Sync(dataclasses.replace(a_machine(), grace_seconds=200.0)))
@@ -178,7 +178,7 @@ def test_a_reboot_stays_in_the_same_qemu_and_on_the_same_console(start: Start) -
         viewer.expect(READY)
         before = pod.qemu()
         viewer.type("reboot\n")
-        viewer.expect(READY)  # by now the firmware has reset the machine once more
+        viewer.expect(READY)  # the firmware has reset the VM once more by now
         assert pod.qemu() == before
         assert client.until(lambda status: status.reboots).reboots == 1
         assert client.ask(messages.Suspend()).reboots == 1

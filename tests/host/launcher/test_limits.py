@@ -1,4 +1,4 @@
-"""The pod of a hostile guest: what it can write is bounded by the kernel, and the launcher lives with that."""
+"""The pod of a hostile guest: the kernel limits its writes, and the launcher survives."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GRAPHICS = {"graphics": [{"type": "vnc"}, {"type": "spice"}], "interfaces": []}
 
 
 def as_guest(pod: Launcher, command: str) -> subprocess.CompletedProcess[str]:
-    """Run a command where QEMU runs and as who it runs: what a guest that has taken QEMU over can do."""
+    """Run a command as QEMU's user in QEMU's namespaces, as a guest that took over QEMU could."""
     arguments = ["nsenter", "--mount", f"--target={pod.qemu()[0]}", "setpriv", f"--reuid={layout.USER_ID}", f"--regid={layout.USER_ID}"]
     return subprocess.run(
         [*arguments, "--clear-groups", "--bounding-set=-all", "--inh-caps=-all", "sh", "-c", command],
@@ -33,13 +33,12 @@ def as_guest(pod: Launcher, command: str) -> subprocess.CompletedProcess[str]:
 
 
 def used(path: Path) -> int:
-    """Return the bytes that a file system holds."""
     seen = os.statvfs(path)
     return (seen.f_blocks - seen.f_bfree) * seen.f_frsize
 
 
 def image_disk(pod: Launcher, size: int, limit: str) -> messages.Machine:
-    """Return a machine with a disk from an image of zeros."""
+    """Return a VM with a disk from an image of zeros."""
     path = pod.images / "root/disk/disk.img"
     path.parent.mkdir(parents=True)
     with path.open("wb") as file:

@@ -1,4 +1,4 @@
-"""More disks than libvirt puts on one controller: the guest sees each of them."""
+"""The guest sees every disk beyond the capacity of one controller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pod's memory while its guest boots and moves over a way that stalls: QEMU frees nothing until the stream goes on."""
+"""A pod's memory while its booting guest migrates over a stalled connection: QEMU frees nothing until the stream continues."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ CGROUPS = Path("/sys/fs/cgroup")
 STALLED = 1.0
 """Bytes per second."""
 LIMIT_MEBIBYTES = 310
-"""It is Linux, because QEMU keeps what a kernel gives up as it sets up devices.
+"""The guest is Linux, because QEMU keeps memory that a kernel frees while it sets up devices.
 
-This guest's pod takes 222 MiB as it boots, and 328 over a way that stalls (QEMU 7.2)."""
+Its pod takes 222 MiB during the boot, and 328 MiB over a stalled connection (QEMU 7.2).
+"""
 
 
 @pytest.fixture
 def bounded() -> Iterator[Callable[[Launcher], None]]:
-    """Give a launcher a limit of memory, as its pod has one."""
+    """Yield a function that limits a launcher's memory, as its pod does."""
     made: list[Path] = []
 
     def bound(launcher: Launcher) -> None:

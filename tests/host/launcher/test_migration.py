@@ -17,27 +17,27 @@ from tests.host.launcher.sandbox import NO_GRAPHICS, Client, Launcher, Viewer, a
 
 pytestmark = [pytest.mark.host, pytest.mark.timeout(300)]
 COUNTING = "counter,fill=48,spin=1000"
-"""What the guest does. It has memory to move, and uses a processor enough for an observer to see whether it runs."""
+"""The guest's commands. It has memory to move, and enough processor use for an observer to see whether it runs."""
 SLOW = 4e6
 """Bytes per second. The memory takes twelve seconds."""
 STEADY = 2e7
-"""Bytes per second. The memory takes two and a half seconds, so that each of ``MOMENTS`` but the last is on the way."""
+"""Bytes per second. The memory takes 2.5 s, so all ``MOMENTS`` except the last fall into the transfer."""
 SEED = {"name": "seed", "type": "CloudInitNoCloud", "source": {"userData": "#cloud-config"}}
 MACHINE = a_tiny_machine(run=COUNTING, devices={**NO_GRAPHICS, "disks": [SEED]})
 DISKLESS = a_tiny_machine(run=COUNTING, devices=NO_GRAPHICS)
-"""QEMU before 10.0 may leave disks inactive after a migration that was cut while its source stood still, and end at the next one."""
+"""After a migration that was cut while its source was paused, QEMU before 10.0 may leave disks inactive, and exit at the next one."""
 
 
 @dataclass
 class Pair:
-    """A guest that counts in ``source``, and a prepared ``target``."""
+    """A counting guest in ``source``, and a prepared ``target``."""
 
     source: Launcher
     target: Launcher
     at_source: Client
     at_target: Client
     viewer: Viewer
-    """Of the source's console."""
+    """The source's console."""
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def pair(start: Callable[[], Launcher]) -> Iterator[Pair]:
 
 
 def memory_is_whole(viewer: Viewer) -> None:
-    """Have the guest read what it wrote to its memory."""
+    """Let the guest verify its memory."""
     said = viewer.ask("check")
     with never_again("a lost write"):
         assert "corrupt" not in said
@@ -103,7 +103,7 @@ def test_the_guest_goes_on_counting_in_the_target(pair: Pair, capsys: pytest.Cap
         assert target.domain is not None
         assert target.domain.state == "running"
         assert target.started
-        # Nobody waits for the figures: libvirt is asked for them beside the release, and again after it.
+        # The figures do not delay the release: libvirt is queried in parallel, and again afterwards.
         took_libvirt = pair.at_target.until(is_measured).migration_of("m1")
         assert took_libvirt is not None
         assert took_libvirt.data_total_bytes > 64 << 20
@@ -118,7 +118,7 @@ def test_the_guest_goes_on_counting_in_the_target(pair: Pair, capsys: pytest.Cap
             print(f"\n[migration took {took:.2f} s, the release {resumed * 1000:.0f} ms; the guest stood still for {down * 1000:.0f} ms]")
     with never_again("two QEMU"):
         assert watch.faults == []
-    assert pair.at_source.ask(messages.GetStatus()).ending == source.ending  # it stays for connections that are passed on
+    assert pair.at_source.ask(messages.GetStatus()).ending == source.ending  # it stays to forward connections
     pair.source.process.send_signal(signal.SIGTERM)
     assert pair.source.wait(60) == 0
     assert (pair.source.made / "seed.iso").read_bytes() == (pair.target.made / "seed.iso").read_bytes()
@@ -186,8 +186,8 @@ def test_a_bandwidth_is_kept(pair: Pair) -> None:
 
 
 def never_arriving(pair: Pair) -> None:
-    """Have the guest write memory faster than it is sent, and see that it does."""
-    pair.viewer.type("dirty 500\n")  # ten times what SLOW carries
+    """Let the guest dirty memory faster than it is sent, and check that."""
+    pair.viewer.type("dirty 500\n")  # ten times the rate of SLOW
     pair.viewer.expect("tick ")
     pair.at_source.ask(messages.Migrate("m1"))
     pair.at_source.until(lambda status: progress(status).iteration >= 3, 90)
@@ -285,7 +285,7 @@ def when_it_has_arrived(watch: Observer, relays: tuple[relay.Relay, ...]) -> Non
 
 
 def when_it_has_arrived_and_nobody_heard(watch: Observer, relays: tuple[relay.Relay, ...]) -> None:
-    """The answer that the domain is complete on the target is lost: the source's libvirt lets the guest go on."""
+    """The message that the domain is complete on the target is lost, so the source's libvirt resumes the guest."""
     when_the_source_stands_still(watch, relays)
     relays[0].muted.set()
     when_it_has_arrived(watch, relays)
@@ -334,7 +334,7 @@ def test_whenever_the_way_breaks_at_most_one_runs_and_in_the_end_exactly_one(
                     assert source.wait(60) == 0
                 else:
                     watch.wait(lambda source, _target: source[0] == libvirt.VIR_DOMAIN_RUNNING)
-                    target.process.send_signal(signal.SIGTERM)  # as virt-controller deletes the pod that lost
+                    target.process.send_signal(signal.SIGTERM)  # as virt-controller deletes the losing pod
                     assert target.wait() == 0
                 time.sleep(0.2)
             with never_again("two QEMU"):

@@ -1,4 +1,4 @@
-"""Whatever breaks on the way, the guest stays as virt-handler takes for a cause that may pass, and the next attempt moves it."""
+"""After any break virt-handler sees a transient cause, the guest stays, and the next attempt moves it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Cut = Callable[[Launcher, Launcher, tuple[relay.Relay, ...]], None]
 
 
 def both_connections(source: Launcher, target: Launcher, relays: tuple[relay.Relay, ...]) -> None:
-    """As a virt-handler that is killed, or its process for relays."""
+    """As if virt-handler, or its relay process, was killed."""
     for item in relays:
         item.cut()
 
@@ -65,7 +65,7 @@ def has_progress(uid: str) -> Callable[[messages.Status], bool]:
 def test_a_guest_moves_at_the_next_attempt_whatever_broke(
     cuts: tuple[Cut, ...], start: Callable[[], Launcher], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Three attempts break in a row, one way each; virt-launcher remembers them, and carries out the fourth."""
+    """Three attempts break in a row, each in its own way; virt-launcher remembers them, and completes the fourth."""
     source = start()
     said: list[str] = []
     with source.client() as at_source, source.console() as viewer:
@@ -78,7 +78,7 @@ def test_a_guest_moves_at_the_next_attempt_whatever_broke(
                 with relay.connected(source, target, SLOW) as relays, observing(source, target) as watch:
                     at_source.ask(messages.Migrate(uid))
                     at_source.until(has_progress(uid), 60)
-                    # libvirt may still tell of the attempt before: what is not there yet cannot be cut.
+                    # libvirt may still report the previous attempt, and a missing connection cannot be cut.
                     wait_for(lambda relays=relays: relays[1].connections, 60, "the memory's connection")  # type: ignore[misc]  # a default binds it
                     began = time.monotonic()
                     cut(source, target, relays)

@@ -1,4 +1,4 @@
-"""Disks of servers on loopback, to which QEMU connects itself."""
+"""Disks from servers on loopback; QEMU itself connects to them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def an_image(path: Path, content: bytes) -> Path:
 
 
 def mount_login(pod: Launcher, disk: str, password: str = PASSWORD) -> None:
-    """Have the login in the pod, as the kubelet mounts it."""
+    """Put the login into the pod, as the kubelet mounts it."""
     target = pod.sources / disk / "..now"
     target.mkdir(parents=True)
     for file, value in (("username", USER), ("password", password)):
@@ -73,7 +73,7 @@ def test_a_guest_reads_and_writes_disks_of_servers(start: Callable[[], Launcher]
             viewer.expect("GUEST-READY", seconds=120)
             assert viewer.sh("head -c 15 /dev/vda; cat /sys/block/vda/size") == f"from-the-server{4 * MIB // 512}"
             found = viewer.sh("cd /sys/block; for each in sd*; do read vendor <$each/device/vendor; echo $each $vendor; done").split()
-            assert {*found[1::2]} == {"QEMU", "IET"}  # who answers to INQUIRY; which comes first is the guest's affair
+            assert {*found[1::2]} == {"QEMU", "IET"}  # answers to INQUIRY, in the guest's order
             kept_device, itself = (found[found.index(vendor) - 1] for vendor in ("QEMU", "IET"))
             assert viewer.sh(f"head -c 14 /dev/{kept_device} | tail -c 11; cat /sys/block/{kept_device}/ro") == "\ufffd-of-a-gues1"
             viewer.sh("echo written-by-guest | dd of=/dev/vda conv=fsync")
@@ -130,7 +130,7 @@ def test_a_server_that_does_not_have_the_export_is_named(start: Callable[[], Lau
 
 
 def _wrong_authority(given: dict[str, bytes]) -> None:
-    _anonymous(given)  # whose own certificate would be told of first
+    _anonymous(given)  # a certificate of its own would be reported first
     given["ca-cert.pem"] = Certificates().authority
 
 
@@ -193,7 +193,7 @@ def test_a_server_without_tls_is_told_before_the_start(start: Callable[[], Launc
 
 
 def refused(pod: Launcher, source: dict[str, Any], given: dict[str, bytes]) -> str:
-    """Return why a machine with this disk over TLS does not start."""
+    """Return why a VM with this disk over TLS does not start."""
     mount(pod.nbd_secret, given)
     disk = {"name": "data", "type": "NBD", "source": source}
     with pod.client() as client:

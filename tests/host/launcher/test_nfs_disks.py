@@ -1,4 +1,4 @@
-"""A disk that is a file of an NFS server, to which QEMU connects itself."""
+"""A disk in a file of an NFS server; QEMU itself connects to it."""
 
 from __future__ import annotations
 

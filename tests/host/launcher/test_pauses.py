@@ -1,4 +1,4 @@
-"""Pauses that nobody asked for, and how they end: a file system that is full under a guest's disk, a guest that goes to sleep."""
+"""Unrequested pauses and their end: a full file system under a guest's disk, and a guest that suspends."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def start_on(program: Path, test_guest: guest.Guest, tmp_path: Path) -> Iterator
 
 
 def grow(pod: Launcher, size: str) -> None:
-    """Make room on the file system of the disks, as an administrator would."""
+    """Enlarge the disks' file system, as an administrator would."""
     subprocess.run(["mount", "-o", f"remount,size={size}", pod.disks], check=True)
 
 
@@ -54,7 +54,7 @@ def test_a_guest_whose_disk_has_no_room_left_stands_still_and_goes_on_when_there
         assert isinstance(small, messages.Refusal)
         assert (small.reason, small.disks, small.full, small.status.ending) == ("NotReady", ("data",), True, None)
         assert "is 64Mi, and its claim has room for 8Mi" in small.message
-        with (claim / "disk.img").open("wb") as image:  # as one does who wants more than there is room for
+        with (claim / "disk.img").open("wb") as image:  # like a guest that needs more space than there is
             image.truncate(64 * MIB)
         subprocess.run(["chown", "-R", "107:107", claim], check=True)
         client.ask(messages.Sync(machine))

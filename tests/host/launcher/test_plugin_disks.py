@@ -1,4 +1,4 @@
-"""Disks that a plugin serves at a socket in the pod, or has put there as a file."""
+"""Disks that a plugin serves at a socket in the pod, or put there as a file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.host, pytest.mark.timeout(300)]
 
 
 class Served:
-    """``qemu-nbd`` at the socket of a disk, as a daemon of a plugin's may run on the node."""
+    """``qemu-nbd`` at a disk's socket, as a plugin's daemon on the node may run it."""
 
     def __init__(self, image: Path, directory: Path) -> None:
         directory.mkdir()
@@ -29,18 +29,18 @@ class Served:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Serve; return once it listens. What it left of a former life is replaced."""
+        """Serve; return once it listens, after replacing an old socket."""
         self._socket.unlink(missing_ok=True)
         self._process = subprocess.Popen(self._command)
         try:
             wait_for(self._socket.exists, 30, "qemu-nbd")
-        except BaseException:  # nobody closes a server that did not start
+        except BaseException:  # the caller cannot close a server that did not start
             self.kill()
             raise
         os.chown(self._socket, layout.USER_ID, layout.USER_ID)
 
     def kill(self) -> None:
-        """Be gone, as by a power failure: nobody is told."""
+        """Disappear without notice, as after a power failure."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()

@@ -1,4 +1,4 @@
-"""Processors and memory that were asked for, as a guest sees them, and as QEMU's threads have them."""
+"""Requested processors and memory, in a guest and in QEMU's threads."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ GUEST_PAGES: Final = 128
 BALLOON: Final = "0x0005"
 """Virtio 1.2, 5: device types."""
 QEMUS_TABLE: Final = "WAET"
-"""A table of ACPI that SeaBIOS, which makes tables itself where QEMU has none, does not make."""
+"""An ACPI table of QEMU that SeaBIOS does not generate itself."""
 WITHOUT_BALLOON: Final = {**NO_GRAPHICS, "autoattachMemBalloon": False}
 AHEAD_SECONDS: Final = 36_000
 INDIA_SECONDS: Final = 19_800
-"""Of Asia/Kolkata, all the year round."""
+"""Offset of Asia/Kolkata all year round."""
 PAUSE_SECONDS: Final = 6
-"""A clock that tells the node's time is as late after it as before."""
+"""A clock that follows the node's time is as late after the pause as before."""
 TOLERATED_SECONDS: Final = 1800
-"""Between two clocks of which one is emulated on a loaded machine: far less than the differences that are looked for."""
+"""Tolerance between two clocks, one emulated on a loaded machine; much smaller than the tested differences."""
 
 
 @pytest.fixture
 def start_with_hugepages(program: Path, test_guest: guest.Guest, tmp_path: Path) -> Iterator[Start]:
-    """Start pods with huge pages, of which the host keeps as many as one machine of the tests needs."""
+    """Yield a function that starts pods with huge pages; the host reserves enough for one VM."""
     before = HUGEPAGES.read_text()
     HUGEPAGES.write_text(str(int(before) + GUEST_PAGES))
     if int(HUGEPAGES.read_text()) < int(before) + GUEST_PAGES:
@@ -57,7 +57,7 @@ def start_with_hugepages(program: Path, test_guest: guest.Guest, tmp_path: Path)
 
 @pytest.fixture
 def two_processors() -> Iterator[list[int]]:
-    """Keep everything that the test starts on two of the host's processors, as a pod's cpuset does; return which."""
+    """Pin everything that the test starts to two of the host's processors, as a pod's cpuset does; yield them."""
     before = os.sched_getaffinity(0)
     own = sorted(before)[:2]
     os.sched_setaffinity(0, own)
@@ -66,7 +66,7 @@ def two_processors() -> Iterator[list[int]]:
 
 
 def pages_of(qemu: int, kibibytes: int) -> set[str]:
-    """Return the sizes of pages, in KiB, of QEMU's mappings of a size."""
+    """Return the page sizes, in KiB, of QEMU's mappings with this size."""
     found, size = set(), ""
     for line in Path(f"/proc/{qemu}/smaps").read_text().splitlines():
         name, _, value = line.partition(":")
@@ -78,17 +78,17 @@ def pages_of(qemu: int, kibibytes: int) -> set[str]:
 
 
 def is_ahead(viewer: Viewer, seconds: int) -> bool:
-    """Return whether the guest took its time from a clock that is so many seconds ahead of ours."""
+    """Return whether the guest's clock at boot was this many seconds ahead of ours."""
     return abs(int(viewer.sh("date +%s")) - time.time() - seconds) < TOLERATED_SECONDS
 
 
 def real_time_clock(viewer: Viewer) -> int:
-    """Return what the guest's real-time clock shows now, in seconds, as if that were UTC."""
+    """Return the guest's real-time clock in seconds, read as UTC."""
     return int(viewer.sh("cat /sys/class/rtc/rtc0/since_epoch"))
 
 
 def threads(qemu: int) -> dict[str, str]:
-    """Return the processors that each of QEMU's threads may run on, by the thread's name."""
+    """Return the allowed processors of each QEMU thread, by name."""
     found = {}
     for task in Path(f"/proc/{qemu}/task").iterdir():
         try:
@@ -134,7 +134,7 @@ def test_processors_and_memory_are_as_they_were_asked_for(start_with_hugepages: 
 
 
 def test_huge_pages_of_xml_are_those_of_the_pod(start_with_hugepages: Start) -> None:
-    """No instruction of the guest is needed: QEMU has all the pages before the first."""
+    """The guest need not run: QEMU has all pages before its first instruction."""
     pod = start_with_hugepages()
     xml = (
         "<domain type='@type@'><name>@name@</name><memory unit='MiB'>256</memory>"

@@ -1,4 +1,4 @@
-"""Disks that are images of a Ceph cluster, to which QEMU connects itself."""
+"""Disks that are images of a Ceph cluster; QEMU itself connects to them."""
 
 from __future__ import annotations
 

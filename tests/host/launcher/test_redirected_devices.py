@@ -1,4 +1,4 @@
-"""USB devices of clients, as a guest sees them."""
+"""Clients' USB devices, as a guest sees them."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ pytestmark = [pytest.mark.host, pytest.mark.timeout(300)]
 Start = Callable[[], Launcher]
 
 VENDOR: Final = 0x1209
-"""Of the numbers that https://pid.codes gives to small projects; those of the products are for tests."""
+"""From https://pid.codes, which gives numbers to small projects; these products are for tests."""
 STORAGE: Final = 0x08
 INPUTS: Final = {f"480 0627:0001 QEMU USB {each}" for each in ("Keyboard", "Mouse", "Tablet")}
-"""Of high speed all, so none is behind a hub."""
+"""High-speed devices, so none is behind a hub."""
 STICK: Final = "5000 46f4:0001 QEMU USB HARDDRIVE"
 
 
@@ -44,14 +44,13 @@ def start(program: Path, tmp_path: Path) -> Iterator[Start]:
 
 
 def devices(viewer: Viewer) -> set[str]:
-    """Return the USB devices that the guest sees, without its controllers: speed in Mbit/s, vendor, product and what it is called."""
+    """Return the guest's USB devices without controllers: speed in Mbit/s, vendor, product and name."""
     each = "echo $(cat $d/speed) $(cat $d/idVendor):$(cat $d/idProduct) $(cat $d/product)"
     told = viewer.sh(f"for d in /sys/bus/usb/devices/[0-9]*-*[0-9]; do [ -e $d/idVendor ] && {each}; done")
     return set(told.splitlines())
 
 
 def until_seen(viewer: Viewer, wanted: str) -> None:
-    """Wait until the guest sees a device."""
     wait_for(lambda: wanted in devices(viewer), 60, wanted)
 
 
@@ -83,7 +82,7 @@ def test_the_guest_sees_the_devices_that_clients_connect(start: Start) -> None:
             assert not one.ended.is_set()
         wait_for(lambda: devices(viewer) == INPUTS | {STICK}, 60, "both devices to be pulled out")
         judge = Packets()
-        assert judge.from_guest(one.heard) + judge.from_client(one.sent) == one.sent  # virt-handler would have passed it all
+        assert judge.from_guest(one.heard) + judge.from_client(one.sent) == one.sent  # virt-handler would have forwarded everything
 
         with connected(0, 3) as refused, connected(1, 4, vendor=0x046D) as stranger:
             assert refused.rejected.wait(30)
@@ -121,7 +120,7 @@ def test_a_machine_moves_without_the_devices_of_clients_and_takes_them_again(sta
 
 
 def outlived(directory: Path, sent: bytes) -> bool:
-    """Tell whether a QEMU without a guest outlives what a client sends after its hello."""
+    """Return whether a QEMU without a guest survives a client's data after its hello."""
     path = directory / "slot"
     chardev = f"socket,id=slot,path={path},server=on,wait=off"
     said = b""
@@ -137,7 +136,7 @@ def outlived(directory: Path, sent: bytes) -> bool:
                     said = client.recv(4096)
                     client.sendall(what)
                     client.shutdown(socket.SHUT_WR)
-                    while client.recv(4096):  # what QEMU has not read is lost otherwise
+                    while client.recv(4096):  # otherwise data that QEMU has not read is lost
                         pass
             return bool(said)
         finally:
@@ -145,7 +144,7 @@ def outlived(directory: Path, sent: bytes) -> bool:
 
 
 def test_qemu_outlives_what_is_passed_to_it_and_not_what_is_not(tmp_path: Path) -> None:
-    more = packets.packet(Type.DEVICE_DISCONNECT) * 1024  # QEMU reads 4 KiB at a time, and ends as it reads on
+    more = packets.packet(Type.DEVICE_DISCONNECT) * 1024  # QEMU reads 4 KiB at a time, and crashes on the next read
     wrong = packets.packet(Type.BULK, length=129 << 20)
     for sent, outlives in ((packets.SAID + more, True), (wrong + more, False), (packets.FILTER + more, False)):
         judge = packets.greeted()

@@ -1,4 +1,4 @@
-"""One disk under several real QEMUs: side by side where all say so, and QEMU's own lock otherwise."""
+"""One disk in several real QEMU processes: allowed if all share it, prevented by QEMU's lock otherwise."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def a_machine_with(**disk: object) -> messages.Machine:
 def test_two_guests_write_to_a_disk_that_both_call_shareable_and_no_third_has_it(start: Callable[[], Launcher]) -> None:
     pods = [start() for _ in range(3)]
     first = pods[0].disks / "data/disk.img"
-    for pod in pods:  # in each the same file, as a claim that several nodes mount
+    for pod in pods:  # the same file in each, like a claim mounted on several nodes
         (pod.disks / "data").mkdir()
         if pod is pods[0]:
             first.write_bytes(bytes(4 << 20))

@@ -1,4 +1,4 @@
-"""The test bed leaves no mount behind: it has to see one of a directory over itself, which is how ``ip netns add`` makes its own."""
+"""The test bed leaves no mount behind, including a directory mounted over itself, as ``ip netns add`` makes."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ print(json.dumps(told))
 
 
 def test_pods_of_both_nodes_reach_each_other_by_both_families_and_nobody_else(tmp_path: Path) -> None:
-    """The whole of it in namespaces of its own, where the names of the running cluster are free."""
+    """Everything runs in separate namespaces, where the running cluster's names are free."""
     prepare = "mount --make-rprivate / && mount -t tmpfs tmpfs /run && mkdir /run/netns && mount -t sysfs sysfs /sys && ip link set lo up"
     done = subprocess.run(
         ["unshare", "--net", "--mount", "sh", "-c", f'{prepare} && exec "$0" -c "$1"', sys.executable, PODS],

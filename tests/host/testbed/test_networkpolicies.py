@@ -1,4 +1,4 @@
-"""The rules of the test bed's NetworkPolicies on real packets: two pods of a node, which are bridged, and a routed one of another."""
+"""The test bed's NetworkPolicy rules with real packets: two bridged pods of a node, and a routed one of another node."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ PODS = (
 )
 GATEWAYS = {"web": ("10.9.1.1/24", "fd09:1::1/64"), "db": ("10.9.1.1/24", "fd09:1::1/64"), "far": ("10.9.2.1/24", "fd09:2::1/64")}
 NO_DETECTION: dict[bool, tuple[str, ...]] = {True: ("nodad",), False: ()}
-"""What makes an address of IPv6 usable at once, by whether it is one."""
+"""Options that make an address usable at once, by whether it is IPv6."""
 CLOSED_SECONDS, OPEN_SECONDS = 1.0, 30.0
 
 
@@ -62,7 +62,7 @@ def run(*words: str, stdin: str = "") -> str:
 
 @dataclass
 class World:
-    """A node with a bridge, its pods, and a pod that is routed to."""
+    """A node with a bridge, its pods, and a routed pod."""
 
     prefix: str
 
@@ -74,7 +74,7 @@ class World:
         self.inside("node", "nft", "-f", "-", stdin=ruleset.script(cluster, "here"))
 
     def check(self, source: str, *, reached: set[str], closed: set[str], addresses: Mapping[str, Sequence[str]] = ADDRESSES) -> None:
-        """Ask from a pod, by every family: ``name:port``."""
+        """Connect from a pod, over every family: ``name:port``."""
         wanted = [
             (address, int(port), open_)
             for open_, some in ((True, reached), (False, closed))
@@ -82,7 +82,7 @@ class World:
             for address in addresses[name]
         ]
         asked = [[address, port, OPEN_SECONDS if open_ else CLOSED_SECONDS] for address, port, open_ in wanted]
-        self.inside(source, "ip", "neighbour", "flush", "all")  # it has to ask for them, too
+        self.inside(source, "ip", "neighbour", "flush", "all")  # so that it resolves them again
         found = json.loads(self.inside(source, sys.executable, "-c", ASK, json.dumps(asked)))
         assert [(address, port, each) for (address, port, _), each in zip(wanted, found, strict=True)] == wanted
 
@@ -142,7 +142,7 @@ def test_policies_count_for_packets_that_are_bridged_and_for_those_that_are_rout
     world.load(a_policy("nobody", "web", policyTypes=["Ingress"]))
     world.check("db", reached=set(), closed=everything)
     world.check("far", reached=set(), closed=everything)
-    world.check("web", reached={"db:80", "far:80"}, closed=set())  # the other direction, answers included
+    world.check("web", reached={"db:80", "far:80"}, closed=set())  # in the other direction, including answers
     world.check("node", reached=everything, closed=set())  # a node reaches its pods
 
     world.load(
@@ -194,7 +194,7 @@ def test_rules_of_every_kind_are_loaded(world: World) -> None:
 
 
 def test_whom_nobody_reaches_by_its_addresses_is_not_reached_by_that_of_its_link(world: World) -> None:
-    """Which no policy knows: pods of a node see each other's."""
+    """Policies do not contain link-local addresses, but pods of a node see each other's."""
     (link,) = json.loads(world.inside("web", "ip", "-json", "link", "show", "eth0"))
     own = {"web": [f"{network.link_local(link['address'])}%eth0"]}
     world.load()
