@@ -1,10 +1,10 @@
-"""virt-launcher, the first process of a virtual machine's pod. No credentials, small, and next to a hostile guest.
+"""virt-launcher, the first process of a virtual machine's pod. It is small, has no credentials, and its guest may be hostile.
 
-In come calls of virt-handler over a unix socket in the pod; out go a libvirt domain in a libvirtd of the pod's own, and the newest status
-of it to every connection. It talks to no API server. When the guest is off, the pod ends.
+It gets requests from virt-handler over a unix socket in the pod, runs a libvirt domain in the pod's own libvirtd, and sends the newest
+status to each connection. It does not talk to any API server. When the guest is off, the pod ends.
 
-To be read in this order: ``protocol`` (the messages that it and virt-handler agree on), ``main`` (the process: what is known, decided and
-done about the one domain), ``domain`` (libvirt's XML from a specification, no I/O), ``hypervisor`` (the only package that imports
-libvirt). ``dhcp`` and ``ipv6`` are servers for the guest's network. ``__main__`` heeds SIGTERM from the first moment on, and
-keeps TLS from being loaded: each pod pays for every MiB. Of all this virt-handler imports ``protocol`` alone.
+Read in this order: ``protocol`` (messages to and from virt-handler), ``main`` (the process: state, decisions and actions for the one
+domain), ``domain`` (libvirt's XML from a specification, no I/O), ``hypervisor`` (the only package that imports libvirt). ``dhcp`` and
+``ipv6`` are servers for the guest's network. ``__main__`` handles SIGTERM from the start, and prevents loading TLS, because each pod pays
+for every MiB. virt-handler imports only ``protocol``.
 """

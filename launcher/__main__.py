@@ -16,18 +16,17 @@ The first process of a virtual machine's pod: runs libvirtd and one guest, and e
 what to run, through a socket in the pod. Nothing but a pod has use for it."""
 TERMINATION_LOG: Final = "/dev/termination-log"
 NOT_RUN: Final = "destroyed: the pod was asked to end before its guest ran"
-"""As ``launcher.main.decisions.life.termination_message`` has it, which is not loaded by then."""
+"""As in ``launcher.main.decisions.life.termination_message``, which is not loaded yet."""
 
 
 def main() -> int:
-    """Run virt-launcher; return its exit code where it did not even begin."""
-    if sys.argv[1:]:  # without argparse, which each pod would pay for
+    """Run virt-launcher; return its exit code if it did not start."""
+    if sys.argv[1:]:  # without argparse, to save memory in each pod
         asked = sys.argv[1] in {"-h", "--help"}
         print(HELP, file=sys.stdout if asked else sys.stderr)
         return 0 if asked else 2
     _heed_sigterm()
-    # Each pod pays for every MiB. asyncio loads OpenSSL's binding when it can, and nothing here speaks TLS; it does without when the
-    # import fails.
+    # Each pod pays for every MiB. asyncio imports OpenSSL's binding if possible, and works without it; nothing here uses TLS.
     sys.modules["ssl"] = None  # type: ignore[assignment]  # the import system's way to say "not there"
     import asyncio  # after the line above
 
@@ -40,11 +39,11 @@ def main() -> int:
 
 
 async def _to_the_end(run: Callable[[], Coroutine[Any, Any, int]]) -> NoReturn:
-    """Run, and end: a thread that hangs (in a call of libvirt's, or in a file of a disk that does not answer) is not waited for."""
+    """Run and exit, without waiting for hung threads (in a libvirt call, or in a file on an unresponsive disk)."""
     code = 1
     try:
         code = await run()
-    except Exception:  # of main: the last words of a process that ends
+    except Exception:  # of main: log the error before the exit
         import logging
 
         logging.getLogger(__name__).exception("virt-launcher failed")
@@ -52,17 +51,17 @@ async def _to_the_end(run: Callable[[], Coroutine[Any, Any, int]]) -> NoReturn:
 
 
 def _heed_sigterm() -> None:
-    """End at once on SIGTERM, and on one that has come already, until the event loop takes over.
+    """Exit at once on SIGTERM, also if it is already pending, until the event loop handles it.
 
-    The kernel drops signals for which a container's first process has no handler, and the kubelet sends this one once. So the image's entry
-    point blocks it before Python begins, and here it is let through. Nothing was begun yet: there is nothing to end.
+    The kernel drops signals without a handler in a container's first process, and the kubelet sends SIGTERM once. So the image's entry
+    point blocks it before Python starts, and this function unblocks it. Nothing has started yet, so there is nothing to end.
     """
     signal.signal(signal.SIGTERM, _end)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
 
 
 def _end(_number: int, _frame: FrameType | None) -> NoReturn:
-    with contextlib.suppress(OSError):  # the kubelet makes it; elsewhere there is none
+    with contextlib.suppress(OSError):  # the kubelet makes it; elsewhere it does not exist
         log = os.open(TERMINATION_LOG, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         os.write(log, NOT_RUN.encode())
     os.write(sys.stderr.fileno(), f"{NOT_RUN}\n".encode())

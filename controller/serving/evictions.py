@@ -48,7 +48,7 @@ class Answer(Protocol):
 
     @property
     def allowed(self) -> bool:
-        """Whether the pod may be evicted."""
+        """True if the pod may be evicted."""
 
     @property
     def message(self) -> str:
@@ -56,7 +56,7 @@ class Answer(Protocol):
 
     @property
     def final(self) -> bool:
-        """Whether the client should not retry."""
+        """True if the client should not retry."""
 
 
 class Admission(Protocol):

@@ -27,7 +27,7 @@ _REPORT_BYTES: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether guests are accelerated on this node, and why."""
+    """The verdict on acceleration of guests on this node, with its reason."""
 
     accelerated: bool
     reason: str

@@ -35,15 +35,15 @@ class Interface:
     addresses: tuple[str, ...]
     """Addresses at which others reach the guest."""
     is_own: bool = True
-    """Whether it is on the pod's own network, not on a further or a third-party plugin's one."""
+    """True if it is on the pod's own network, not on a further or a third-party plugin's one."""
     lease: Lease | None = None
     """The guest's DHCP lease; None: the fixed address of ``masquerade`` if ``ipv4``, else none."""
     lease6: Lease6 | None = None
     """The guest's IPv6 settings; None: none."""
     ipv4: bool = True
-    """Whether virt-launcher answers the guest's DHCP for IPv4."""
+    """True if virt-launcher answers the guest's DHCP for IPv4."""
     live_migration: bool = True
-    """Whether the plugin that made it supports a migration to another node."""
+    """True if the plugin that made it supports a migration to another node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Wanted:
     ports: tuple[Port, ...] | None = None
     """Ports at which others reach the guest; None: all."""
     ipv6_first: bool = False
-    """Whether the pod's first address is IPv6 (:func:`in_order`)."""
+    """True if the pod's first address is IPv6 (:func:`in_order`)."""
     plugin: str = ""
     """The name of the plugin; empty unless ``type`` is plugin."""
     options: dict[str, str] = field(default_factory=dict)

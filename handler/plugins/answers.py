@@ -42,7 +42,7 @@ class Description:
     versions: tuple[str, ...]
     kinds: tuple[str, ...]
     live_migration: bool
-    """Whether a guest may migrate to a node where the plugin adds the same."""
+    """True if a guest may migrate to a node where the plugin adds the same."""
     commands: frozenset[Command] = frozenset(COMMANDS)
     """Required calls besides VERSION. Without DEL, nothing outlives the pod; without CHECK, ADD is repeated instead."""
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
 PATIENCE_SECONDS: Final = 5.0
-"""How long one caller waits; the call continues."""
+"""Wait of one caller; the call continues."""
 
 
 T = TypeVar("T")

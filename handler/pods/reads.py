@@ -16,7 +16,7 @@ from handler.pods.links import Link, Links
 from launcher.protocol import messages
 
 WAIT_SECONDS: Final = 30.0
-"""How long one reader waits. The launcher's own timeouts are shorter."""
+"""Wait of one reader. The launcher's own timeouts are shorter."""
 FRESH_SECONDS: Final = 5.0
 """How long an answer or refusal is shared. Two kinds of the longest texts stay below a launcher's budget."""
 MIN_FORGET_SECONDS: Final = 0.1

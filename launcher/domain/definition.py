@@ -42,7 +42,7 @@ class Definition:
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables in which device plugins name the pod's devices."""
     pci_panic: bool = True
-    """Whether libvirt supports QEMU's PCI panic device."""
+    """True if libvirt supports QEMU's PCI panic device."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,7 @@ class Found:
     format: Format = "raw"
     """Format of an image. Claims are always raw: with format detection, a guest could make its disk an overlay of another file."""
     direct: bool = True
-    """Whether the file system supports O_DIRECT."""
+    """True if the file system supports O_DIRECT."""
 
 
 def origins(specification: Mapping[str, Any]) -> tuple[Origin, ...]:

@@ -1,4 +1,4 @@
-"""Whether the guest agent of each domain is connected, from libvirt's events and an initial query."""
+"""Connection states of the domains' guest agents, from libvirt's events and an initial query."""
 
 from __future__ import annotations
 

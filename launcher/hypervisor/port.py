@@ -101,7 +101,7 @@ class Observation:
     reboots: int = 0
     """The guest's reboots since this process started."""
     watchdogs: int = 0
-    """How often its watchdog fired since then."""
+    """Number of times that its watchdog fired since then."""
     disk_errors: tuple[tuple[str, str], ...] = ()
     """For a domain paused by an I/O error: libvirt's target name of each disk, and the error."""
     disk_faults: tuple[DiskFault, ...] = ()

@@ -25,7 +25,7 @@ class Settings:
     answers: tuple[str, ...] = ()
     """The router's addresses that only virt-launcher answers for."""
     is_default: bool = True
-    """Whether the router is a default router."""
+    """True if the router is a default router."""
     on_link: str = ""
     """The network that is on the link; empty: only the router is."""
     dns: tuple[str, ...] = ()

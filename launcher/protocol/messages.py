@@ -72,7 +72,7 @@ class Lease6:
     answers: tuple[str, ...] = ()
     """The router's addresses for which virt-launcher answers neighbour solicitations."""
     is_default: bool = True
-    """Whether the router is a default router."""
+    """True if the router is a default router."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Interface:
     lease6: Lease6 | None = None
     """None: it gets no IPv6 address from us."""
     ipv4: bool = True
-    """Whether the pod has an IPv4 address, so that the guest gets one."""
+    """True if the pod has an IPv4 address, so that the guest gets one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,7 +413,7 @@ class DhcpStatus:
     """State of the guest's DHCP server."""
 
     restarts: int = 0
-    """How often it was restarted after it stopped receiving."""
+    """Number of times that it was restarted after it stopped receiving."""
     problem: str = ""
     """Why it cannot be restarted; empty if it works, or is not needed."""
     cause: str = ""
@@ -441,14 +441,14 @@ class Status:
     reboots: int = 0
     """Reboots of the guest in this pod."""
     watchdogs: int = 0
-    """How often the guest's watchdog fired in this pod."""
+    """Number of times that the guest's watchdog fired in this pod."""
     interfaces: tuple[InterfaceStatus, ...] = ()
     agent: AgentStatus = field(default_factory=AgentStatus)
     authorized_keys: AuthorizedKeysStatus = field(default_factory=AuthorizedKeysStatus)
     lost_filesystems: tuple[str, ...] = ()
     """File systems that no process serves any more. Their files are unusable until the machine is restarted."""
     passt_ends: int = 0
-    """How often passt, which relays the guest's connections, ended in this pod. A new process replaces it."""
+    """Number of times that passt, which relays the guest's connections, ended in this pod. A new process replaces it."""
     passt_problem: str = ""
     """Why passt does not run, partly its own text; empty while it runs, and without such an interface."""
     migrations: tuple[MigrationStatus, ...] = ()

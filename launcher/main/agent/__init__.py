@@ -1,1 +1,1 @@
-"""The QEMU guest agent: what virt-launcher asks it and writes through it."""
+"""The QEMU guest agent: virt-launcher's questions, and what it writes."""

@@ -1,8 +1,7 @@
-"""The guest agent: asked for what the status tells when it connects, and every half minute; for all it knows when somebody reads it.
+"""Questions to the guest agent: for the status when it connects and every half minute, for everything on demand.
 
-Its answers are the guest's word, bounded by ``decisions.agent_answers``. One question is open at a time, each has a limit, and
-nothing of the guest's life waits for any of them: while the guest is to be shut down none is asked, because that may be asked of the
-agent, too.
+Its answers are untrusted and limited by ``decisions.agent_answers``. One question is open at a time, with a time limit, and no other work
+waits for it. No questions are sent during the guest's shutdown, which may use the agent.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 class Agent:
-    """Asks the agent of a domain for as long as it is connected."""
+    """Sends questions to a domain's agent while it is connected."""
 
     def __init__(
         self,
@@ -41,15 +40,15 @@ class Agent:
         stopping: Callable[[], bool] = lambda: False,
         times: Times = TIMES,
     ) -> None:
-        """Do nothing yet.
+        """Only store the settings.
 
         Args:
-            hypervisor: where the domain lives.
-            answered: called with what the agent told for the status, bounded.
-            silent: called with the reason at each turn at which an agent is connected and does not answer.
-            gone: called at each turn at which no agent is connected.
-            stopping: tells whether the guest is to power off.
-            times: how long is waited for what.
+            hypervisor: has the domain.
+            answered: called with the limited answers for the status.
+            silent: called with the reason in each turn in which a connected agent does not answer.
+            gone: called in each turn without a connected agent.
+            stopping: returns whether the guest is shutting down.
+            times: all time limits.
         """
         self._times = times
         self._hypervisor = hypervisor
@@ -61,17 +60,17 @@ class Agent:
         self._changed = asyncio.Event()
         self._turn = asyncio.Lock()
         self._applications: tuple[float, list[Object] | str] | None = None
-        """The last answer: the event loop's time of the question, in seconds, and the packages or the reason why there are none."""
+        """The last answer: time of the question in the event loop's seconds, and the packages or why there are none."""
 
     def take(self, domain: Observation | None) -> None:
-        """Take in the domain as it is now."""
+        """Record the domain's current state."""
         if domain is not None and domain.agent_connected != (self._domain is not None and self._domain.agent_connected):
             self._changed.set()
-            self._applications = None  # a guest that starts again may be another, and one that was changed starts its agent again
+            self._applications = None  # a restarted guest may be another one, and package changes restart the agent
         self._domain = domain
 
     async def run(self) -> None:
-        """Ask until cancelled."""
+        """Send questions until cancelled."""
         while True:
             try:
                 async with asyncio.timeout(self._times.agent_round):
@@ -87,10 +86,10 @@ class Agent:
             await asyncio.sleep(self._times.agent_pause)
 
     async def read(self, names: Mapping[str, str]) -> str:
-        """Return the agent's answers now, as JSON of :mod:`apiserver.apis.virt.spec.guestinfo`; ``names``: of interfaces, by MAC address.
+        """Return all answers now, as JSON of :mod:`apiserver.apis.virt.spec.guestinfo`; ``names``: of interfaces, by MAC address.
 
         Raises:
-            RequestRefused: there is no agent to be asked, or it does not answer.
+            RequestRefused: no agent is available, or it does not answer.
         """
         async with self._reading() as domain:
             info = await self._all(domain)
@@ -98,10 +97,10 @@ class Agent:
         return json.dumps(guestinfo.fitted(info), ensure_ascii=False)
 
     async def ping(self) -> str:
-        """Return an empty object, as JSON, once the agent has given a sign of life.
+        """Ping the agent; return an empty JSON object.
 
         Raises:
-            RequestRefused: there is no agent to be asked, or it does not answer.
+            RequestRefused: no agent is available, or it does not answer.
         """
         async with self._reading() as domain:
             await self._hypervisor.ask_agent(domain, "guest-ping")
@@ -109,7 +108,7 @@ class Agent:
 
     @asynccontextmanager
     async def _reading(self) -> AsyncIterator[str]:
-        """Yield the domain of an agent that may be asked, in the reader's turn; what goes wrong meanwhile becomes a refusal."""
+        """Yield the domain of an available agent when it is this reader's turn, and convert errors to refusals."""
         self._require_agent()
         try:
             async with asyncio.timeout(self._times.agent_turn):
@@ -129,21 +128,21 @@ class Agent:
 
     @property
     def is_ready(self) -> bool:
-        """True if an agent is connected, and its guest runs and is to go on."""
+        """True if an agent is connected, and its guest runs and is not shutting down."""
         return not agent_questions.why_unavailable(self._domain, stopping=self._stopping())
 
     async def do(self, command: str, arguments: Mapping[str, Any]) -> object:
-        """Have the agent do something, in its turn among the questions.
+        """Run a command of the agent, in turn with the questions.
 
         Raises:
-            RequestRefused: there is no agent that could.
+            RequestRefused: no agent is available.
             HypervisorError: it does not answer, or refuses.
         """
         async with self._turn:
             return await self._hypervisor.ask_agent(self._require_agent(), command, arguments)
 
     def _require_agent(self) -> str:
-        """Return the name of the domain whose agent may be asked."""
+        """Return the name of the domain with an available agent."""
         reason = agent_questions.why_unavailable(self._domain, stopping=self._stopping())
         if reason or self._domain is None:
             raise RequestRefused("Conflict", reason)
@@ -168,7 +167,7 @@ class Agent:
         return {**info, "applications": known, "truncated": [*info.get("truncated", ()), *cut]}
 
     async def _answers(self, name: str, fields: tuple[str, ...]) -> Object:
-        """Ask for these fields; return those that the agent told, and why it did not tell the others.
+        """Request these fields; return the answers, and why others are missing.
 
         Raises:
             HypervisorError: it does not answer the first question.

@@ -1,7 +1,6 @@
-"""The guest's packages. Its agent has no list of them: the guest's own package manager is run in it, where the agent may run commands.
+"""The guest's packages, listed by its own package manager, because the guest agent has no list.
 
-Nothing but the two fixed commands below is ever run, both only read; and for each time that the agent connects not more often than every
-ten minutes, whoever asks.
+Only these two fixed commands are run. They only read, and run at most every ten minutes per connection of the agent.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ MAX_TEXT: Final = 1 << 20
 NEEDED: Final = ("guest-exec", "guest-exec-status")
 
 Ask = Callable[[str, Mapping[str, Any]], Awaitable[object]]
-"""Asks the agent (command, arguments); raises HypervisorError."""
+"""Sends the agent (command, arguments); raises HypervisorError."""
 
 
 class NotListed(Exception):
@@ -32,10 +31,10 @@ class NotListed(Exception):
 
 
 async def listed(ask: Ask, times: Times = TIMES) -> list[Object]:
-    """Return the packages, unbounded in number.
+    """Return all packages.
 
     Raises:
-        NotListed: the guest has none of the package managers, or its agent runs nothing.
+        NotListed: the guest has none of the package managers, or its agent runs no commands.
         HypervisorError: the agent does not answer.
     """
     reasons = []
@@ -65,5 +64,5 @@ async def _output(ask: Ask, path: str, pid: object, times: Times) -> str:
         raise NotListed(f"{path} in the guest failed")
     try:
         return base64.b64decode(str(found.get("out-data") or "")[:MAX_TEXT], validate=False).decode(errors="replace")
-    except ValueError as error:  # binascii.Error is one, and text that is no ASCII another
+    except ValueError as error:  # includes binascii.Error and errors of non-ASCII text
         raise NotListed(f"{path} in the guest wrote what the agent could not pass on") from error

@@ -1,7 +1,7 @@
-"""Public keys of the guest's users, which its agent writes: ``spec.accessCredentials`` with ``qemuGuestAgent``.
+"""Public keys of the guest's users, written by its agent: ``spec.accessCredentials`` with ``qemuGuestAgent``.
 
-They are set when an agent connects, and again whenever the kubelet changed what it mounts of a Secret: the keys of the Secrets that name
-a user are that user's, and no others. What cannot be set is tried again, and told; no message repeats a key.
+They are set when an agent connects, and when the kubelet updates a mounted Secret. A user gets exactly the keys of the Secrets that name
+it. Failures are reported and retried; no message contains a key.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from launcher.protocol import messages
 logger = logging.getLogger(__name__)
 
 MAX_PROBLEM: Final = 256
-"""Characters of the reason of a failure."""
+"""Characters of a failure's reason."""
 NOISE: Final = ": Success"
-"""The agent's end of a sentence about a user whom its guest does not have: its system said that nothing went wrong."""
+"""The agent's suffix for an unknown user, because its system call reports no error."""
 COMMAND: Final = "guest-ssh-add-authorized-keys"
 """https://www.qemu.org/docs/master/interop/qemu-ga-ref.html; since QEMU 5.2."""
 
 Keys = Mapping[str, tuple[str, ...]]
-"""Public keys by the name of the user."""
+"""Public keys by user name."""
 
 
 def positions_of(machine: messages.Machine | None) -> Mapping[str, tuple[int, ...]]:
-    """Return, for each user of the guest, which of ``spec.accessCredentials`` the agent is to set keys of."""
+    """Return the positions in ``spec.accessCredentials`` whose keys the agent sets, for each user of the guest."""
     found: dict[str, tuple[int, ...]] = {}
     for position, credential in enumerate(machine.access_credentials if machine is not None else ()):
         for user in credential.users if credential.method == "qemuGuestAgent" else ():
@@ -49,21 +49,21 @@ def positions_of(machine: messages.Machine | None) -> Mapping[str, tuple[int, ..
 
 @dataclass(frozen=True, slots=True)
 class KeysState:
-    """State of the keys of the guest that runs."""
+    """State of the running guest's keys."""
 
     versions: Mapping[int, str] | None = None
-    """Of what was mounted when the guest was given its keys, by position."""
+    """Versions of the Secrets when the guest got their keys, by position."""
     retry: float = 0.0
-    """The event loop's time, in seconds, before which nothing is tried again after a failure."""
+    """Earliest time of a retry after a failure, in the event loop's seconds."""
 
 
 def is_due(state: KeysState, versions: Mapping[int, str], now: float) -> bool:
-    """Return whether keys have to be set: some are mounted that the guest has not, and the last try is not too fresh."""
+    """Return whether to set keys: mounted versions differ from the guest's, and no retry delay is running."""
     return bool(versions) and versions != state.versions and now >= state.retry
 
 
 class AuthorizedKeys:
-    """Keeps the keys of the guest's users as the Secrets have them."""
+    """Keeps the guest users' keys equal to the Secrets."""
 
     def __init__(
         self,
@@ -73,13 +73,13 @@ class AuthorizedKeys:
         reported: Callable[[messages.AuthorizedKeysStatus], None],
         times: Times = TIMES,
     ) -> None:
-        """Do nothing yet.
+        """Only store the settings.
 
         Args:
             agent: of the guest.
-            machine: returns the machine whose guest is this pod's, or None while there is none.
-            reported: called with how it went.
-            times: how long is waited for what.
+            machine: returns the machine of this pod's guest, or None.
+            reported: called with the result.
+            times: all time limits.
         """
         self._times = times
         self._agent = agent
@@ -88,14 +88,14 @@ class AuthorizedKeys:
         self._state = KeysState()
 
     async def run(self) -> None:
-        """Keep them until cancelled."""
+        """Update the keys until cancelled."""
         while True:
             await self._look(positions_of(self._machine()))
             await asyncio.sleep(self._times.keys_look)
 
     async def _look(self, positions: Mapping[str, tuple[int, ...]]) -> None:
         if not self._agent.is_ready:
-            self._state = KeysState()  # the next one may be of another system
+            self._state = KeysState()  # the next guest may be another system
             return
         versions = {each: mounted.version(_directory(each)) for of_user in positions.values() for each in of_user}
         now = asyncio.get_running_loop().time()
@@ -111,7 +111,7 @@ class AuthorizedKeys:
             self._reported(messages.AuthorizedKeysStatus("synchronized"))
 
     async def _bring(self, positions: Mapping[str, tuple[int, ...]]) -> str:
-        """Set the keys of all users; return what is in the way of it, or an empty string."""
+        """Set the keys of all users; return the problem, or an empty string."""
         try:
             wanted = await asyncio.to_thread(_keys, positions)
         except (made_disks.SourceUnusable, InvalidSpecification) as error:
@@ -123,14 +123,14 @@ class AuthorizedKeys:
             except (HypervisorError, RequestRefused) as error:
                 problems.append(f"user {user}: {_without(keys, str(error)).removesuffix(NOISE)}")
                 if not isinstance(error, AgentRefused):
-                    break  # it would be as silent about the others
+                    break  # it would not answer for the other users either
             else:
                 having.append(user)
         return _summary(problems, having) if problems else ""
 
 
 def _summary(problems: list[str], having: list[str]) -> str:
-    """Return what is in the way, and who has the keys for all that; both parts have room."""
+    """Return the problems, and the users with keys, both limited in length."""
     told = one_line(f"; set for {', '.join(having)}", MAX_PROBLEM // 4) if having else ""
     return one_line("; ".join(problems), MAX_PROBLEM - len(told)) + told
 
@@ -142,7 +142,7 @@ def _keys(positions: Mapping[str, tuple[int, ...]]) -> Keys:
 
 
 def _without(keys: tuple[str, ...], said: str) -> str:
-    """Return the agent's words, unless there is a part of a key in them."""
+    """Return the agent's message, unless it contains part of a key."""
     parts = {part for key in keys for part in key.split() if len(part) > 2}
     return "the guest agent refuses its keys" if any(part in said for part in parts) else said
 

@@ -1,1 +1,1 @@
-"""Decisions of virt-launcher about its domain, as functions of state. No I/O."""
+"""virt-launcher's decisions about its domain, as functions of state. No I/O."""

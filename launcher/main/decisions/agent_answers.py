@@ -1,7 +1,7 @@
-"""Answers of the QEMU guest agent as fields of :mod:`apiserver.apis.virt.spec.guestinfo`. Pure.
+"""Converts answers of the QEMU guest agent to fields of :mod:`apiserver.apis.virt.spec.guestinfo`. Pure.
 
-The guest chose every value: nothing has a type before it was looked at. Lengths are bounded there, by ``guestinfo.bounded``.
-Source: the QEMU Guest Agent Protocol Reference (``qga/qapi-schema.json``).
+All values come from the guest: their types are unchecked, and ``guestinfo.bounded`` limits their lengths. Source: the QEMU Guest Agent
+Protocol Reference (``qga/qapi-schema.json``).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.spec import guestinfo
 
 MAX_LOOKED_AT: Final = 128
-"""Items of one list: more than are taken in, so that it can be told that there were more."""
+"""Items of a list that are read: more than the limit, so that an excess is noticed."""
 MAX_LINES: Final = 2048
 
 
@@ -32,14 +32,14 @@ def members(value: object) -> Mapping[str, Any]:
 
 
 def agent(value: object) -> Object:
-    """Return version and enabled commands of the agent."""
+    """Return the agent's version and enabled commands."""
     found = members(value)
     commands = sorted(str(each.get("name")) for each in items(found.get("supported_commands")) if each.get("enabled") is True)
     return {"version": found.get("version"), "commands": commands}
 
 
 def operating_system(value: object) -> Object:
-    """Return what the agent says of the operating system."""
+    """Return the agent's data about the operating system."""
     words = {
         "id": "id",
         "name": "name",
@@ -66,14 +66,14 @@ def timezone(value: object) -> Object:
 
 
 def users(value: object) -> list[Object]:
-    """Return who is logged in."""
+    """Return the users who are logged in."""
     return [
         {"userName": each.get("user"), "domain": each.get("domain"), "loginTime": _moment(each.get("login-time"))} for each in items(value)
     ]
 
 
 def filesystems(value: object) -> list[Object]:
-    """Return what is mounted."""
+    """Return the mounted file systems."""
     return [
         {
             "name": each.get("name"),
@@ -90,7 +90,7 @@ def filesystems(value: object) -> list[Object]:
 
 
 def interfaces(value: object) -> list[Object]:
-    """Return the network interfaces but for loopback, each with the addresses by which others could mean it, IPv4 first."""
+    """Return the network interfaces without loopback, each with its addresses for other hosts, IPv4 first."""
     return [
         {
             "device": each.get("name"),
@@ -103,7 +103,7 @@ def interfaces(value: object) -> list[Object]:
 
 
 def named(info: Object, names: Mapping[str, str]) -> Object:
-    """Return bounded information whose interfaces have the names that the specification has for their MAC addresses."""
+    """Return limited information with the interfaces' names of the specification, by MAC address."""
     if not info.get("interfaces"):
         return info
     found = [{**({"name": names[each["mac"]]} if each.get("mac") in names else {}), **each} for each in info["interfaces"]]
@@ -111,7 +111,7 @@ def named(info: Object, names: Mapping[str, str]) -> Object:
 
 
 def packages(text: str) -> list[Object]:
-    """Return the packages in a listing: a line each of name and version, with a tab between them."""
+    """Return the packages in a listing of lines with name, tab and version."""
     lines = [line.partition("\t") for line in text[: 1 << 20].splitlines()[:MAX_LINES]]
     return [{"name": name, "version": version} for name, tab, version in lines if tab]
 
@@ -127,13 +127,13 @@ QUESTIONS: Final[Mapping[str, tuple[str, Callable[[object], object]]]] = Mapping
         "filesystems": ("guest-get-fsinfo", filesystems),
     }
 )
-"""By field: the command that asks for it, and what makes the field of its answer. The first says which commands there are."""
+"""By field: its command, and the function that converts the answer. The first one returns the available commands."""
 OF_STATUS: Final = ("agent", "os", "hostname", "timezone", "interfaces")
-"""Fields of the status, which are asked for every half minute."""
+"""Fields of the status, requested every half minute."""
 
 
 def field_of(field: str, answer: object) -> tuple[object, bool]:
-    """Return the bounded value of a field for an answer to its question, and whether there was more of it."""
+    """Return a field's limited value from an answer, and whether it was shortened."""
     value = QUESTIONS[field][1](answer)
     return guestinfo.bounded({field: value}).get(field), guestinfo.has_more(field, value)
 

@@ -1,4 +1,4 @@
-"""The questions that a guest's agent is asked: whether it is, which of them, and what came of a round."""
+"""Decides which questions to send to a guest agent, and collects a round's answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from launcher.main.decisions import agent_answers
 
 
 class Turn(Enum):
-    """Purpose of a turn of the agent."""
+    """Purpose of an agent's turn."""
 
     MISS = "say that no agent is connected"
     ASK = "ask for what the status tells"
@@ -23,14 +23,14 @@ class Turn(Enum):
 
 
 def turn(domain: Observation | None, *, stopping: bool) -> Turn:
-    """Return what is done in a turn; ``stopping``: the guest is to power off."""
+    """Return the purpose of a turn; ``stopping``: the guest is shutting down."""
     if domain is None or not domain.agent_connected:
         return Turn.MISS
     return Turn.ASK if domain.state is State.RUNNING and not stopping else Turn.PASS
 
 
 def why_unavailable(domain: Observation | None, *, stopping: bool) -> str:
-    """Return why the agent of a domain cannot be asked; empty if it can."""
+    """Return why a domain's agent is unavailable, or an empty string."""
     if domain is None or not domain.active:
         return "the guest does not run"
     if stopping:
@@ -44,29 +44,29 @@ def why_unavailable(domain: Observation | None, *, stopping: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Answers of a round of questions so far."""
+    """Answers of a round so far."""
 
     found: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     problems: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """Why fields were not told."""
+    """Why fields are missing."""
     truncated: tuple[str, ...] = ()
     silence: str = ""
-    """Why nothing more is asked: the agent did not answer."""
+    """Why the round ended: the agent did not answer."""
 
     @property
     def commands(self) -> tuple[str, ...]:
-        """Return the commands that the agent said it has; none where it did not say."""
+        """Return the agent's commands; empty if unknown."""
         return tuple((self.found.get("agent") or {}).get("commands") or ())
 
 
 def why_not_asked(round_: Round, command: str, *, stopping: bool, late: bool) -> str:
-    """Return why a question of a round is not asked; empty if it is.
+    """Return why a question is skipped, or an empty string.
 
     Args:
-        round_: what came of the round so far.
+        round_: the round so far.
         command: the question.
-        stopping: the guest is to power off.
-        late: the round has taken too long.
+        stopping: whether the guest is shutting down.
+        late: whether the round has taken too long.
     """
     if round_.silence:
         return round_.silence
@@ -80,12 +80,12 @@ def why_not_asked(round_: Round, command: str, *, stopping: bool, late: bool) ->
 
 
 def passed_over(round_: Round, field: str, reason: str) -> Round:
-    """Return the round after a question that was not asked."""
+    """Return the round after a skipped question."""
     return dataclasses.replace(round_, problems={**round_.problems, field: reason})
 
 
 def answered(round_: Round, field: str, answer: object) -> Round:
-    """Return the round after an answer, which is the guest's word."""
+    """Return the round after an answer, which is untrusted."""
     value, more = agent_answers.field_of(field, answer)
     return dataclasses.replace(
         round_, found={**round_.found, field: value}, truncated=(*round_.truncated, field) if more else round_.truncated
@@ -93,13 +93,13 @@ def answered(round_: Round, field: str, answer: object) -> Round:
 
 
 def refused(round_: Round, field: str, error: OperationInvalid) -> Round:
-    """Return the round after a question that was not answered: whoever falls silent is asked no more."""
+    """Return the round after a failed question. An agent that does not answer gets no more questions."""
     silence = str(error) if isinstance(error, AgentSilent) else ""
     return dataclasses.replace(passed_over(round_, field, str(error)), silence=silence)
 
 
 def answers(round_: Round) -> Object:
-    """Return the fields that the agent told, and why it did not tell the others."""
+    """Return the fields with answers, and why others are missing."""
     return {
         **{field: value for field, value in round_.found.items() if value is not None},
         "unavailable": [{"field": field, "reason": reason} for field, reason in round_.problems.items()],

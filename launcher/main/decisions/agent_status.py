@@ -1,4 +1,4 @@
-"""The status of what a guest's agent told."""
+"""Converts the guest agent's answers to the status."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from launcher.protocol import messages
 
 
 def status_of(told: Object) -> messages.AgentStatus:
-    """Return the status of an agent that told this."""
+    """Return the status for these answers."""
     system = told.get("os") or {}
     return messages.AgentStatus(
         connected=True,
@@ -24,7 +24,7 @@ def status_of(told: Object) -> messages.AgentStatus:
 
 
 def interfaces_of(told: Object, names: Mapping[str, str]) -> tuple[messages.InterfaceStatus, ...]:
-    """Return the guest's interfaces, with the name in the specification for each whose MAC address stands there."""
+    """Return the guest's interfaces, with the specification's name for known MAC addresses."""
     return tuple(
         messages.InterfaceStatus(
             names.get(each.get("mac", ""), ""), each.get("mac", ""), each.get("device", ""), tuple(each.get("ipAddresses") or ())

@@ -1,8 +1,8 @@
-"""Disks without free space: which they are, and when it is worth a try to let a guest go on that stands still for them.
+"""Decides which disks are full, and when to try to resume a guest that they paused.
 
-A full file system says so. What is full under a block device, a quota or another machine's export says nothing, so that only a try tells,
-and a guest that stops again at once is tried less and less often. Whether it may go on at all is virt-handler's to say, which knows whether
-somebody paused the machine.
+A full file system is visible. A full storage behind a block device, a quota or an NFS server is not, so only a try shows it; a guest that
+pauses again at once is tried less and less often. virt-handler decides whether to resume at all, because it knows whether a user paused the
+machine.
 """
 
 from __future__ import annotations
@@ -19,48 +19,48 @@ from launcher.main.decisions.times import TIMES, Times
 from launcher.protocol import messages
 
 ENOUGH_BYTES: Final = 1 << 20
-"""On a file system with less, the guest's next request would stop it again."""
+"""With less free space, the guest's next request would pause it again."""
 LASTING_SECONDS: Final = 60.0
-"""A guest that ran so long after a try has room."""
+"""A guest that ran this long after a try has space."""
 RECENT_SECONDS: Final = 600.0
-"""Seconds for which an error is told of a guest that went on, where nothing says whether it would come again."""
+"""How long to report an error of a disk that did not pause its guest, if it is unknown whether it persists."""
 _BETWEEN_SECONDS: Final = 2 * TIMES.space_look
-"""Two looks are no further from each other."""
+"""Maximum time between two checks."""
 _AT_ONCE: Final = 60.0
-"""Seconds for which an error is told for want of room, though there is some: it was too little, or is there only now."""
+"""How long to report a full disk that has space now, which was too little or is new."""
 
 FreeBytes = Mapping[str, int]
-"""Bytes that are free where disks lie, by their names; none of disks that lie on no file system."""
+"""Free bytes of each disk's file system by disk name, without disks that have none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tries:
-    """Tries to let the guest go on. Times are in the event loop's seconds."""
+    """Tries to resume the guest. Times are in the event loop's seconds."""
 
     failures: int = 0
     offered: bool = False
-    """It was said that there is room, and nothing came of it yet."""
+    """A resume was offered, and has not happened yet."""
     next: float = 0.0
-    """No earlier than this."""
+    """Earliest time of the next try."""
     stood: float = float("-inf")
-    """Time at which the guest was last seen to stand still for want of room."""
+    """When the guest was last seen paused by a full disk."""
 
 
 def is_full(seen: Observation | None) -> bool:
-    """Return whether the guest stands still because the storage of disks has no room, and for nothing else."""
+    """Return whether the guest is paused only because disks' storage is full."""
     stands = seen is not None and seen.state is State.PAUSED and bool(seen.disk_errors)
     return stands and seen is not None and all(error == NO_SPACE for _, error in seen.disk_errors)
 
 
 def next_tries(tries: Tries, now: float, *, full: bool, tried: bool, times: Times = TIMES) -> Tries:
-    """Return what is known of the tries after a look.
+    """Return the tries after a check.
 
     Args:
-        tries: what was known.
+        tries: before.
         now: the time.
-        full: the guest stands still for want of room.
-        tried: it was resumed since that was last offered.
-        times: how long is waited for what.
+        full: whether the guest is paused by a full disk.
+        tried: whether it was resumed since the last offer.
+        times: all time limits.
     """
     if not full:
         return Tries() if now - tries.stood >= LASTING_SECONDS else Tries(tries.failures, offered=False, next=tries.next, stood=tries.stood)
@@ -71,20 +71,20 @@ def next_tries(tries: Tries, now: float, *, full: bool, tried: bool, times: Time
 
 
 def is_worth_a_try(tries: Tries, now: float, names: frozenset[str], free_bytes: FreeBytes) -> bool:
-    """Return whether the guest, which stands still for want of room on these disks, may go on."""
+    """Return whether to try to resume the guest, which is paused by these full disks."""
     return now >= tries.next and all(free_bytes.get(each, ENOUGH_BYTES) >= ENOUGH_BYTES for each in names)
 
 
 def full_since(before: Mapping[str, float], faults: Mapping[str, DiskFault], free_bytes: FreeBytes, now: float) -> dict[str, float]:
-    """Return those disks whose last error was for want of room, and when they were last seen without.
+    """Return the disks with an error from missing space, and when each was last seen full.
 
-    QEMU says which errors those are only of a guest that it stops; of others the file system has to, at the look that follows. An error
-    between that look and the next one was for want of room, too.
+    QEMU reports this cause only if it pauses the guest. For other errors, the next check of the file system decides; errors between that
+    check and the next one have the same cause.
 
     Args:
-        before: what this returned at the last look.
-        faults: the last error of each disk, by its name.
-        free_bytes: what is free now.
+        before: the last result.
+        faults: the last error of each disk, by name.
+        free_bytes: the present free space.
         now: a time of the errors' clock.
     """
     found = {}
@@ -99,7 +99,7 @@ def full_since(before: Mapping[str, float], faults: Mapping[str, DiskFault], fre
 def faults_to_tell(
     faults: Mapping[str, DiskFault], full: Mapping[str, float], free_bytes: FreeBytes, now: float
 ) -> tuple[messages.DiskFault, ...]:
-    """Return those errors, by name of the disk, that are still worth telling; ``now`` is a time of the errors' clock."""
+    """Return the errors that are still reported, by disk name; ``now`` is a time of the errors' clock."""
     found = []
     for name, fault in sorted(faults.items()):
         has_none = free_bytes.get(name, ENOUGH_BYTES) < ENOUGH_BYTES
@@ -111,21 +111,21 @@ def faults_to_tell(
 
 @dataclass(frozen=True, slots=True)
 class Failing:
-    """Disks of a guest that fail, by the names that the machine has for them."""
+    """A guest's failing disks, by their names in the machine."""
 
     faults: Mapping[str, DiskFault]
-    """Last errors under a guest that went on."""
+    """Last errors that did not pause the guest."""
     stopping: frozenset[str]
-    """Those by whose errors the guest stands still."""
+    """Disks whose errors paused the guest."""
 
     @property
     def names(self) -> frozenset[str]:
-        """Return the names of all of them."""
+        """Return the names of all failing disks."""
         return self.stopping | self.faults.keys()
 
 
 def failing(seen: Observation, by_target: Mapping[str, str]) -> Failing:
-    """Return which disks fail; ``by_target`` has their names by libvirt's. Faults of a disk that the machine does not have are none."""
+    """Return which disks fail; ``by_target`` has their names by libvirt's. Errors of unknown disks are ignored."""
     return Failing(
         {by_target[each.disk]: each for each in seen.disk_faults if each.disk in by_target},
         frozenset(by_target.get(target, target) for target, _ in seen.disk_errors),
@@ -134,24 +134,24 @@ def failing(seen: Observation, by_target: Mapping[str, str]) -> Failing:
 
 @dataclass(frozen=True, slots=True)
 class Tracked:
-    """State kept from one look to the next."""
+    """State between two checks."""
 
     tries: Tries = Tries()
     full: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    """As ``full_since`` returns it."""
+    """The result of ``full_since``."""
 
 
 def outcome(
     tracked: Tracked, found: Failing, free: FreeBytes, now: float, *, stands: bool
 ) -> tuple[Tracked, tuple[messages.DiskFault, ...], bool]:
-    """Return what is kept of a look, the faults to tell, and whether the guest is to be offered to go on.
+    """Return the new state, the errors to report, and whether to offer a resume.
 
     Args:
-        tracked: what was kept, with the tries as they are since this look began.
-        found: the disks that fail.
-        free: what is free now.
+        tracked: the state, with the tries updated in this check.
+        found: the failing disks.
+        free: the present free space.
         now: the time.
-        stands: the guest still stands still for want of room alone.
+        stands: whether the guest is still paused only by full disks.
     """
     full = full_since(tracked.full, found.faults, free, now)
     offer = stands and not tracked.tries.offered and is_worth_a_try(tracked.tries, now, found.stopping, free)

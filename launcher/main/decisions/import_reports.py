@@ -1,6 +1,6 @@
-"""Reports of the importer, line by line (``importer.reporting``), and what its end means.
+"""Parses the importer's reports (``importer.reporting``) and its exit.
 
-The importer sees what strangers wrote: whatever is no report of its own is taken for none.
+The importer processes untrusted data, so anything but a valid report is ignored.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class Result:
     """End of an import."""
 
     failure: str
-    """Empty: it succeeded."""
+    """Empty: success."""
 
 
 def read(line: bytes) -> Progress | Result | None:
-    """Return what a line reports; None if that is nothing.
+    """Parse a line; None if it contains no report.
 
     Raises:
-        ValueError: the line is no report.
+        ValueError: the line is not a report.
     """
     try:
         said = json.loads(line)
@@ -54,7 +54,7 @@ def read(line: bytes) -> Progress | Result | None:
 
 
 def failure(code: int, result: Result | None) -> str:
-    """Return why an import failed whose process ended with this code after this result; empty if it succeeded."""
+    """Return why an import with this exit code and result failed, or an empty string."""
     if result is not None and (result.failure or code == 0):
         return result.failure
     return f"the importer ended with {code}, and said nothing" + (": memory?" if code == -signal.SIGKILL else "")

@@ -1,4 +1,4 @@
-"""The target's side of a live migration, as functions of what is known.
+"""The target's side of a live migration, as functions of state.
 
 ::
 
@@ -6,8 +6,8 @@
         │           └─────────┴──── it went away ────▶ failed
         └─▶ cancelled
 
-A domain that is complete here is paused and stays so until virt-handler releases it, which it does only once the source's launcher said
-that its own QEMU is gone. Until then the guest is the source's, and this copy may be destroyed at any time.
+A complete domain stays paused here until virt-handler releases it, which it does only after the source's launcher reported that its own
+QEMU has exited. Until then the guest belongs to the source, and this copy may be destroyed at any time.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from launcher.protocol import messages
 
 
 def expected(status: messages.Status) -> messages.MigrationStatus | None:
-    """Return the migration by which the domain is to come here, until it was released."""
+    """Return the migration by which the domain arrives here, until it is released."""
     return next((item for item in status.migrations if item.direction == "incoming" and item.state != "succeeded"), None)
 
 
 def advanced(known: messages.MigrationStatus, seen: Observation, now: float, *, releasing: bool) -> messages.MigrationStatus:
-    """Return the migration after the domain was seen here.
+    """Return the migration after the domain was observed here.
 
     Args:
         known: the migration before.
         seen: the domain.
-        now: in Unix time.
-        releasing: libvirt was asked to let the domain run, so one that runs was released, though the answer may have been lost.
+        now: Unix time.
+        releasing: whether libvirt was called to resume the domain. A running one was released even if the answer was lost.
     """
     if releasing and seen.arrived and seen.state is not State.PAUSED:
         return dataclasses.replace(known, state="succeeded", end_time=now)
@@ -43,7 +43,7 @@ def advanced(known: messages.MigrationStatus, seen: Observation, now: float, *, 
 
 
 def lost(known: messages.MigrationStatus, now: float) -> messages.MigrationStatus:
-    """Return the migration after there was no domain to be seen here."""
+    """Return the migration after no domain was observed here."""
     if known.state in ("running", "arrived"):
         return dataclasses.replace(known, state="failed", message="the domain did not arrive", end_time=now)
     return known

@@ -1,7 +1,7 @@
-"""The decisions in the life of a pod's one domain, as functions of what is known.
+"""Decisions in the life of a pod's one domain, as functions of state.
 
-A domain runs at most once in a pod: it boots here or migrates here, and it ends here. What must never happen is a second QEMU, so
-nothing in this module leads from an ending back to a start.
+A domain runs at most once in a pod: it boots or arrives here, and ends here. There must never be a second QEMU, so no function here leads
+from an ending to a start.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from launcher.protocol import messages
 
 NOT_RUN: Final = "the pod was asked to end before its guest ran"
 STANDS_STILL: Final = frozenset({"user", "I/O error", "watchdog"})
-"""libvirt's reasons for a pause in which a guest can be left for good, and has to be resumed in order to shut down."""
+"""libvirt's reasons for a pause that may last, in which a guest must be resumed to shut down."""
 PANICKED: Final = "the guest panicked"
 WATCHDOG_FIRED: Final = "the guest's watchdog fired, and powered it off"
 MAX_LOG_LINES: Final = 20
@@ -28,7 +28,7 @@ MAX_TERMINATION_MESSAGE: Final = 4096
 
 
 class Step(Enum):
-    """Next step with a guest that has to power off."""
+    """Next step to power a guest off."""
 
     WAIT = "wait"
     ABORT_MIGRATION = "abort the migration"
@@ -42,10 +42,10 @@ class Step(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Stopping:
-    """Progress of the attempt to power the guest off. Times are in the event loop's seconds."""
+    """Progress of powering the guest off. Times are in the event loop's seconds."""
 
     deadline: float
-    """The guest has its whole grace period; the pod's is longer by some seconds, in which the domain is destroyed and disks are closed."""
+    """The end of the guest's grace period. The pod's is some seconds longer, for destroying the domain and closing disks."""
     since: float
     attempts: int = 0
     last_attempt: float = float("-inf")
@@ -61,19 +61,19 @@ def next_step(
     operating: bool = False,
     times: Times = TIMES,
 ) -> Step:
-    """Return what brings the guest nearer to being off.
+    """Return the next step to power the guest off.
 
-    The agent is tried first where one answers; button and agent alternate from then on, because either may be deaf. Only a guest that is
-    this pod's is asked: one that is leaving has to stay first, the copy of one that was not released yet is destroyed.
+    An answering agent is tried first; then power button and agent alternate, because either may not work. Only this pod's own guest gets
+    such requests: an outgoing migration is aborted first, and an unreleased copy is destroyed.
 
     Args:
         now: in the event loop's seconds.
-        stopping: how far it is.
-        domain: as it is now, not as it was.
-        leaving: an outgoing migration runs.
-        incoming: the state of the migration by which the domain comes here; None once it was released, and in every other pod.
-        operating: a request is being carried out, which may be the release.
-        times: how long is waited for what.
+        stopping: the progress.
+        domain: its current state.
+        leaving: whether an outgoing migration runs.
+        incoming: the state of the migration by which the domain arrives; None after its release, and in other pods.
+        operating: whether a request is running, which may be the release.
+        times: all time limits.
     """
     if domain is None or not domain.active:
         return Step.WAIT
@@ -97,21 +97,21 @@ def next_step(
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Facts of a run that is over."""
+    """Facts about a run, for its ending."""
 
     ran: bool = False
-    """The guest's processors were started here or in the pod that it came from, or may have been: there is something to lose."""
+    """True if the guest's processors may have been started, here or in the pod it came from, so that data could be lost."""
     asked_to_stop: bool = False
     destroyed: bool = False
     """By us."""
     ignored_seconds: float = 0.0
-    """Time between the first request to power off and the moment at which we destroyed it; 0 where the guest was never asked."""
+    """Time between the first power-off request and our destroying it; 0 without a request."""
     migrated_to: str = ""
-    """uid of the outgoing migration that succeeded, or that libvirt says took the domain away."""
+    """uid of the outgoing migration that succeeded, or took the domain away according to libvirt."""
 
 
 def ending_of(run: Run, last: Observation | None) -> tuple[messages.EndingKind, str]:
-    """Return how the run ended, and a message, from what libvirt says of the domain that is off or gone (None)."""
+    """Return how the run ended, and a message, from libvirt's last state of the domain (None: gone)."""
     reason = last.reason if last is not None else "gone"
     if run.migrated_to or reason == "migrated":
         return "migrated", "the guest runs on in another pod"
@@ -136,27 +136,27 @@ def _powered_off(run: Run) -> str:
 
 
 def fault_of(domain: Observation, names: Mapping[str, str]) -> str:
-    """Return what a domain's disks suffer from, for people.
+    """Return the errors of a domain's disks, for users.
 
     Args:
-        domain: as it is.
+        domain: its current state.
         names: of disks, by libvirt's names.
     """
     return "; ".join(f"disk {names.get(disk, disk)!r}: {error}" for disk, error in domain.disk_errors)
 
 
 def exit_code(ending: messages.Ending | None) -> int:
-    """Return the exit code of virt-launcher: 1 when the run failed, 0 for every other ending and when there was no run."""
+    """Return virt-launcher's exit code: 1 for a failed run, else 0."""
     return 1 if ending is not None and ending.kind in ("crashed", "start-failed") else 0
 
 
 def lingers(ending: messages.Ending | None) -> bool:
-    """Return whether connections may still come to the pod for a guest that runs: in another pod."""
+    """Return whether connections may still come to this pod for a guest that runs in another pod."""
     return ending is not None and ending.kind == "migrated"
 
 
 def termination_message(ending: messages.Ending | None) -> str:
-    """Return what is to be seen in the pod's status: the kind, the message, QEMU's last words."""
+    """Return the text for the pod's status: the ending's kind, its message, and QEMU's last output."""
     if ending is None:
         return "no guest was started"
     text = "\n".join((f"{ending.kind}: {ending.message}", *ending.log))
@@ -164,19 +164,19 @@ def termination_message(ending: messages.Ending | None) -> str:
 
 
 def last_lines(data: bytes) -> tuple[str, ...]:
-    """Return the last lines of QEMU's log without libvirt's record of how it started QEMU, made safe to show."""
+    """Return the last lines of QEMU's log, without libvirt's lines about its start, made safe to display."""
     text = without_users(data.decode(errors="replace"))
     lines = ["".join(character for character in line if character.isprintable())[:300] for line in text.splitlines()]
     return tuple(line for line in lines if line.strip() and not _ours(line))[-MAX_LOG_LINES:]
 
 
 def _ours(line: str) -> bool:
-    """Tell whether libvirt wrote the line: command line and environment end in a backslash."""
+    """Return whether libvirt wrote the line; those of command line and environment end in a backslash."""
     return line.endswith("\\") or "starting up libvirt version" in line or line.startswith(("char device redirected", "-msg timestamp"))
 
 
 def with_migration(known: tuple[messages.MigrationStatus, ...], changed: messages.MigrationStatus) -> tuple[messages.MigrationStatus, ...]:
-    """Return ``known`` with one added or replaced; at most four, newest last."""
+    """Return ``known`` with one migration added or replaced; at most four, newest last."""
     if any(migration.uid == changed.uid for migration in known):
         return tuple(changed if migration.uid == changed.uid else migration for migration in known)
     return (*known, changed)[-4:]

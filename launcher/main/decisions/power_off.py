@@ -1,6 +1,6 @@
-"""The way of a guest to being off: what a request makes of what is known, and the next step.
+"""How a guest is powered off: the effect of a request on the state, and the next step.
 
-As in ``known``, nothing here waits, reads a clock or asks libvirt. Times called ``now`` are the event loop's seconds.
+As in ``known``, functions here do not wait, read clocks or call libvirt. Times called ``now`` are the event loop's seconds.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ class Termination(Enum):
 
 
 def termination(known: Known) -> Termination:
-    """Return what a SIGTERM asks for: a guest that never ran has nothing to lose."""
+    """Return the effect of a SIGTERM: a guest that never ran has no data to lose."""
     if known.making and not known.run.ran:
         return Termination.ABANDON
     return Termination.END if known.machine is None else Termination.POWER_OFF
 
 
 def requested(known: Known, grace_seconds: float, now: float) -> Known:
-    """Return what is known once the guest has to power off.
+    """Return the state after a power-off request.
 
-    A shorter grace period than the one that counts replaces it, a longer one does not. A guest that never ran has none, unless it may yet
-    come with a migration.
+    A shorter grace period replaces the present one, a longer one does not. A guest that never ran has none, unless it may still arrive by a
+    migration.
     """
     if not known.run.ran and known.arriving is None:
         grace_seconds = 0.0
@@ -47,18 +47,18 @@ def requested(known: Known, grace_seconds: float, now: float) -> Known:
 
 
 def next_step(known: Known, now: float, *, fresh: bool, operating: bool, times: Times = TIMES) -> life.Step:
-    """Return the next step of a guest that has to power off.
+    """Return the next step to power a guest off.
 
     Args:
-        known: what is known.
+        known: the state.
         now: in the event loop's seconds.
-        fresh: ``known.domain`` is what is so now: a guest that moves is not ours to press buttons of.
-        operating: a request is being carried out, which may find that a domain came, or release it.
-        times: how long is waited for what.
+        fresh: whether ``known.domain`` is current, because a guest that has migrated away must not get our requests.
+        operating: whether a request is running, which may find an arrived domain, or release it.
+        times: all time limits.
     """
     if known.stopping is None or known.ended:
         return life.Step.WAIT
-    # What came since the last look that succeeded may be the only guest there is, so an old look is enough at the deadline only.
+    # A guest may have arrived since the last successful look, so an old look is sufficient only at the deadline.
     nothing_came = known.domain is None or not known.domain.active
     if not known.status.started and not operating and nothing_came and (fresh or now >= known.stopping.deadline):
         return life.Step.END
@@ -69,9 +69,9 @@ def next_step(known: Known, now: float, *, fresh: bool, operating: bool, times: 
 
 
 def patience(known: Known, now: float, times: Times = TIMES) -> float | None:
-    """Return how long libvirt may take for what is asked of it at ``now``, both in the event loop's seconds; None: as long as it takes.
+    """Return the deadline of libvirt calls made at ``now``, both in the event loop's seconds; None: no deadline.
 
-    A call that hangs keeps neither the end of the grace period waiting nor the moment at which libvirtd is given up.
+    A hung call delays neither the end of the grace period nor giving up on libvirtd.
     """
     if known.stopping is None:
         return None
@@ -80,7 +80,7 @@ def patience(known: Known, now: float, times: Times = TIMES) -> float | None:
 
 
 def begun(known: Known, step: life.Step, now: float) -> Known:
-    """Return what is known from the moment at which a step is taken; ``now`` is in the event loop's seconds."""
+    """Return the state when a step begins; ``now`` is in the event loop's seconds."""
     match step:
         case life.Step.ASK_AGENT | life.Step.PRESS_BUTTON if known.stopping is not None:
             stopping = dataclasses.replace(known.stopping, attempts=known.stopping.attempts + 1, last_attempt=now)

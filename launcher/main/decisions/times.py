@@ -8,61 +8,61 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Pauses and limits of the parts of a managed domain."""
+    """Pauses and limits of a managed domain's parts."""
 
     look: float = 10.0
-    """Between two looks at the domain. Events tell of every change; this heals what an event that never came would leave."""
+    """Between two looks at the domain. Events report each change; this corrects for a lost event."""
     console: float = 5.0
-    """For QEMU's serial ports to be there; the guest starts without its console after it."""
+    """For QEMU's serial ports to exist; after it, the guest starts without its console."""
     undo_retry: float = 0.5
-    """Between two tries to destroy a domain whose start failed, while libvirtd is away."""
+    """Between attempts to destroy a domain after a failed start, while libvirtd is down."""
     relapse: float = 0.5
-    """After a resume: a guest whose disk fails repeats the request that failed as soon as it runs."""
+    """After a resume: a guest with a failing disk repeats the failed request as soon as it runs."""
 
     stop: float = 0.5
-    """Between two steps with a guest that has to power off."""
+    """Between two steps of powering off."""
     press: float = 3.0
-    """Between two presses: a guest that is still booting ignores the power button, so it is pressed again and again."""
+    """Between two presses of the power button, which are repeated because a booting guest ignores it."""
     give_up: float = 8.0
-    """After the deadline: then our exit takes QEMU with it, when libvirtd cannot even destroy."""
+    """After the deadline. If libvirtd cannot destroy the domain, our exit then ends QEMU."""
     release: float = 5.0
-    """For the release of a domain that is complete in a target that has to end to begin: the source may be gone already."""
+    """For the release of a complete domain in a target that ends; the source may be gone already."""
 
     progress: float = 0.5
-    """Between two looks at how far an outgoing migration is."""
+    """Between two looks at an outgoing migration's progress."""
     memory_look: float = 0.25
-    """Between two looks at the pod's memory meanwhile: QEMU may take a hundred MiB in a second."""
+    """Between two checks of the pod's memory during a migration: QEMU may allocate a hundred MiB in a second."""
     settle: float = 0.1
-    """Between two looks at a domain whose whereabouts libvirt has not settled yet."""
+    """Between two looks at a domain whose location libvirt has not decided yet."""
 
     agent_round: float = 30.0
-    """Between two rounds of questions for the status, unless an agent connects or goes."""
+    """Between two rounds of questions for the status, unless an agent connects or disconnects."""
     agent_pause: float = 1.0
-    """The least between two rounds: a guest may open and close its channel as often as it likes."""
+    """Minimum between two rounds: a guest may open and close its channel any number of times."""
     agent_limit: float = 12.0
     """For all questions of one read; the last may take longer. virt-handler waits for twice as long."""
     agent_turn: float = 10.0
-    """The longest that a read waits for the questions of another."""
+    """Longest wait of a read for the questions of another."""
     packages: float = 600.0
     """Between two runs of the guest's package manager."""
     packages_limit: float = 5.0
-    """For the package manager to end. It is not ended by us: the agent cannot."""
+    """For the package manager to end. The agent cannot kill it."""
     packages_look: float = 0.25
-    """Between two looks at whether it has."""
+    """Between two checks whether it has ended."""
     keys_look: float = 5.0
-    """Between two looks at mounted public keys: the kubelet takes up to two minutes to change them."""
+    """Between two checks of mounted public keys; the kubelet takes up to two minutes to update them."""
     keys_retry: float = 30.0
-    """Between two tries to set them, after a failure."""
+    """Between two attempts to set them, after a failure."""
 
     servers_look: float = 5.0
-    """Between two looks at the servers of disks."""
+    """Between two checks of disks' servers."""
     space_look: float = 5.0
-    """Between two looks at the free space of disks."""
+    """Between two checks of disks' free space."""
     space_try: tuple[float, float] = (10.0, 300.0)
-    """Between two tries to let a guest go on that had no space: after the first that failed, and at most."""
+    """Between two tries to resume a guest with full disks: after the first failure, and the maximum."""
     import_retry: tuple[float, float] = (5.0, 300.0)
-    """Before the next try of an import: after the first failure, doubled with each further one in a row, and the longest."""
+    """Before an import's next attempt: after the first failure, doubled after each further one, and the maximum."""
 
 
 TIMES: Final = Times()
-"""Those of every pod."""
+"""The times of all pods."""

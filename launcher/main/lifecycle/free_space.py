@@ -1,4 +1,4 @@
-"""Looks at the free space of a guest's disks, while some have none."""
+"""Checks the free space of a guest's disks while some are full."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from launcher.main.lifecycle.watching import Watch
 
 
 def places(specification: Mapping[str, Any]) -> dict[str, PurePosixPath]:
-    """Return a path on the file system where each disk's data lie, by name; none of disks that have no path, or of no specification."""
+    """Return a path on the file system of each disk's data, by name, without disks that have no path."""
     try:
         found = origins(specification)
     except InvalidSpecification:  # of XML, which need not have typed disks
@@ -27,7 +27,7 @@ def places(specification: Mapping[str, Any]) -> dict[str, PurePosixPath]:
 
 
 def free(path: PurePosixPath) -> int | None:
-    """Return how many bytes a user has left on the file system of a directory or file; None for a device, or where that cannot be told."""
+    """Return the free bytes of a file system; None for a device, or if unknown."""
     try:
         if Path(path).is_block_device():
             return None
@@ -38,7 +38,7 @@ def free(path: PurePosixPath) -> int | None:
 
 
 def free_bytes(specification: Mapping[str, Any], names: Set[str]) -> FreeBytes:
-    """Return what is free where the disks of these names lie."""
+    """Return the free bytes of these disks' file systems."""
     found = {name: free(path) for name, path in places(specification).items() if name in names}
     return {name: left for name, left in found.items() if left is not None}
 
@@ -48,7 +48,7 @@ Measure = Callable[[Mapping[str, Any], Set[str]], FreeBytes]
 
 
 class FreeSpace:
-    """Looks for free space while a guest has none."""
+    """Checks free space while a guest's disk is full."""
 
     def __init__(self, watch: Watch, times: Times = TIMES, measure: Measure = free_bytes) -> None:
         self._record = watch.record
@@ -57,13 +57,13 @@ class FreeSpace:
         self._tracked = Tracked()
 
     async def run(self) -> None:
-        """Look again and again, until cancelled."""
+        """Check repeatedly until cancelled."""
         while True:
             await asyncio.sleep(self._times.space_look)
             await self.look()
 
     async def look(self) -> None:
-        """Take in which disks fail under a guest that goes on, and whether it is worth a try to let one go on that stands still."""
+        """Record disks with errors that did not pause the guest, and offer a resume if it may succeed."""
         now, machine = self._record.known, self._record.known.machine
         if machine is None or now.domain is None or not now.domain.active or now.leaving is not None:
             return
@@ -75,7 +75,7 @@ class FreeSpace:
             return
         found = full_disks.failing(now.domain, machines.disk_names(machine))
         free = await asyncio.to_thread(self._measure, machine.domain, found.names)
-        stands = full and full_disks.is_full(self._record.known.domain)  # it may go on by now
+        stands = full and full_disks.is_full(self._record.known.domain)  # it may have resumed meanwhile
         self._tracked, faults, offer = full_disks.outcome(self._tracked, found, free, time, stands=stands)
         self._record.take(known.disks_failed, faults)
         if offer:

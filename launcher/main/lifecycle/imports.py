@@ -1,8 +1,8 @@
-"""Imports of images into claims that have none, before there is a network of the guest's or a domain.
+"""Imports images into claims that have none, before the guest's network and domain exist.
 
-Each is done by a process of its own (the package ``importer``), which sees what strangers wrote; this one only reads how far it is. One
-runs at a time, so that all of them together take no more memory than one. One that failed is tried again, later and later, for as long as
-the pod lives: what is wrong is mostly mended elsewhere, and whoever gives up switches the machine off.
+A separate process (the package ``importer``) does each import, because it reads untrusted data; this one only reads its reports. Imports
+run one at a time to limit memory. A failed import is retried with growing pauses for the life of the pod, because the cause is usually
+fixed elsewhere. Users switch the machine off to give up.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PASSED_ON: Final = ("PYTHONPATH",)
 
 
 class Imports:
-    """Carries out the imports of one machine, once it is asked for them."""
+    """Runs the imports of one machine on request."""
 
     def __init__(
         self,
@@ -49,14 +49,14 @@ class Imports:
         command: Sequence[str] = COMMAND,
         times: Times = TIMES,
     ) -> None:
-        """Do nothing yet.
+        """Only store the settings.
 
         Args:
             children: starts processes.
-            record: what is known.
-            directories: where claims and what belongs to them are mounted.
+            record: the state.
+            directories: where claims and their files are mounted.
             command: the importer.
-            times: how long is waited for what.
+            times: all time limits.
         """
         self._children = children
         self._record = record
@@ -68,10 +68,10 @@ class Imports:
         self._plans: Mapping[str, bytes] = {}
 
     async def ask(self, machine: messages.Machine) -> None:
-        """Begin, unless that was done, what the machine needs before its domain can be made.
+        """Start the machine's imports, unless they are started or done.
 
         Raises:
-            RequestRefused: ``NotReady`` as long as it is not done; ``Status.imports`` has how far it is.
+            RequestRefused: ``NotReady`` until all are done; ``Status.imports`` has the progress.
         """
         if self._record.known.machine is not None or self._record.known.ended:
             return
@@ -87,7 +87,7 @@ class Imports:
             raise RequestRefused("NotReady", f"images of disks are imported: {', '.join(left)}", left)
 
     async def run(self) -> None:
-        """Work until all is done or this is cancelled."""
+        """Run the imports until all are done or this is cancelled."""
         await self._begun.wait()
         async with asyncio.TaskGroup() as group:
             for name, plan in self._plans.items():
@@ -109,10 +109,10 @@ class Imports:
             await asyncio.sleep(pause)
 
     async def _try(self, disk: str, plan: bytes) -> str:
-        """Run one process; return why it failed, or an empty string."""
+        """Run one importer process; return why it failed, or an empty string."""
         inward, outward = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
         try:
-            os.write(inward[1], plan)  # a pipe holds more than the longest
+            os.write(inward[1], plan)  # a pipe has room for the longest plan
             pid, ended = self._children.start(self._command, _environment(), output=outward[1], given=inward[0])
         except OSError as error:
             os.close(outward[0])
@@ -129,7 +129,7 @@ class Imports:
         return import_reports.failure(code, result)
 
     async def _follow(self, disk: str, output: int) -> Result | None:
-        """Take in what a process reports until it says no more; return its last result."""
+        """Record a process' reports until its output ends; return its last result."""
         reader = asyncio.StreamReader(limit=MAX_LINE)
         loop = asyncio.get_running_loop()
         transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(output, "rb", 0))
@@ -138,7 +138,7 @@ class Imports:
             while True:
                 try:
                     line = await reader.readline()
-                except ValueError:  # a line that is longer: not one of ours
+                except ValueError:  # a longer line is not a report
                     continue
                 if not line:
                     return result

@@ -1,4 +1,4 @@
-"""The making of a domain, or of a place for one that comes, which can be abandoned at any moment."""
+"""Making a domain, or a place for an incoming one, which can be abandoned at any moment."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from launcher.main.lifecycle.record import Record
 logger = logging.getLogger(__name__)
 
 ABANDON_SECONDS: Final = 1.0
-"""For the end of a domain whose guest never ran; our own end takes what is left of it."""
+"""For ending a domain whose guest never ran; our exit ends the rest."""
 
 
 class Making:
-    """Bounds what makes a domain: one at a time, which the caller sees to."""
+    """Limits the making of a domain; the caller ensures that there is only one at a time."""
 
     def __init__(self, hypervisor: Hypervisor, record: Record, preparation: Preparation) -> None:
         self._hypervisor = hypervisor
@@ -31,14 +31,14 @@ class Making:
         self._limit: asyncio.Timeout | None = None
 
     def abandon(self) -> None:
-        """Have what is being made abandoned; whoever makes it ends the run."""
+        """Abandon the making; its caller ends the run."""
         if self._limit is not None and not self._record.known.abandoned:
             self._record.take(known.abandoned)
             self._limit.reschedule(asyncio.get_running_loop().time())
 
     @contextlib.asynccontextmanager
     async def until_abandoned(self) -> AsyncIterator[None]:
-        """Do what is inside until ``abandon`` is called; then leave no domain, and end.
+        """Run the block until ``abandon`` is called; then leave no domain, and end.
 
         Raises:
             RequestRefused: it was called.
@@ -49,11 +49,11 @@ class Making:
             try:
                 async with limit:
                     yield
-            except StartFailure as error:  # the limit's TimeoutError is one
+            except StartFailure as error:  # includes the limit's TimeoutError
                 if not self._record.known.abandoned:
                     raise
                 logger.debug("what was being made ended", extra={"error": repr(error)})
-            if self._record.known.abandoned:  # which is no matter of the limit alone: it breaks nothing off that ends at that moment
+            if self._record.known.abandoned:  # checked separately, because the limit does not interrupt a block that ends at that moment
                 await self._leave_nothing()
                 raise RequestRefused("Conflict", "this pod is ending")
         finally:

@@ -1,4 +1,4 @@
-"""Live migrations of the pod's domain: it comes here from another pod, or leaves for one."""
+"""Live migrations of the pod's domain, incoming or outgoing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from launcher.protocol import messages
 
 
 class Migrations:
-    """Carries out the requests of both sides of a migration."""
+    """Carries out the requests for both sides of a migration."""
 
     def __init__(
         self, hypervisor: Hypervisor, watch: Watch, making: Making, times: Times = TIMES, memory: Available = pod_memory.available
@@ -31,18 +31,18 @@ class Migrations:
         self._record = watch.record
         self._making = making
         self._outgoing: OutgoingMigration | None = None
-        """The outgoing migration that runs: ``known.leaving`` is its status."""
+        """The running outgoing migration; ``known.leaving`` is its status."""
         self._tasks = asyncio.TaskGroup()
 
     async def run(self) -> None:
-        """Carry them out until the pod has to end and the last outgoing one is over: only then it is certain where the domain is."""
+        """Run migrations until the pod must end and the last outgoing one is over, because only then the domain's location is certain."""
         async with self._tasks:
             await self._record.over.wait()
 
     # --- the target --------------------------------------------------------------------------------------------------------------
 
     async def prepare(self, request: messages.PrepareMigrationTarget) -> None:
-        """Make the empty pod ready for a domain.
+        """Prepare the empty pod for a domain.
 
         Raises:
             RequestRefused: it cannot become a target.
@@ -60,14 +60,14 @@ class Migrations:
             self._record.take(known.with_migration, messages.MigrationStatus(request.migration_uid, "incoming", "prepared"))
 
     async def release(self, request: messages.ReleaseMigration) -> None:
-        """Make the domain that arrived the pod's own.
+        """Make the arrived domain the pod's own.
 
         Raises:
-            RequestRefused: nothing arrived, or libvirt could not let it run; then it can be requested again. A domain that came and is
-                gone is refused once and for all: it has left the source, too, and the pod ends.
+            RequestRefused: nothing arrived, or libvirt could not resume it; then it may be repeated. If the domain arrived and is gone,
+                this is final: it has left the source as well, and the pod ends.
         """
         async with self._record.operation:
-            await self._watch.look()  # the source may know that the domain arrived before this process does
+            await self._watch.look()  # the source may notice the arrival before this process does
             if requests.is_lost(self._record.known, request.migration_uid):
                 self._record.take(known.ended, "crashed", requests.LOST, time.time())
             if requests.is_to_release(self._record.known, request.migration_uid):
@@ -83,10 +83,10 @@ class Migrations:
     # --- the source --------------------------------------------------------------------------------------------------------------
 
     async def migrate(self, request: messages.Migrate) -> None:
-        """Begin to move the domain away.
+        """Start to migrate the domain away.
 
         Raises:
-            RequestRefused: it cannot leave, or not now.
+            RequestRefused: it cannot migrate, or not now.
         """
         async with self._record.operation:
             if requests.is_to_migrate(self._record.known, request):
@@ -96,10 +96,10 @@ class Migrations:
                 self._tasks.create_task(self._run_outgoing(self._outgoing))
 
     async def pause(self, uid: str) -> None:
-        """Pause the guest that leaves, so that it arrives; nothing once the migration is over.
+        """Pause the guest of the outgoing migration, so that it arrives; no effect after the migration.
 
         Raises:
-            RequestRefused: there is no outgoing migration of this uid, or libvirt could not.
+            RequestRefused: no outgoing migration has this uid, or libvirt failed.
         """
         if not requests.is_to_pause(self._record.known, uid) or self._outgoing is None:
             return
@@ -113,7 +113,7 @@ class Migrations:
         """End a migration: in the source the domain stays, a target stops waiting.
 
         Raises:
-            RequestRefused: there is none of this uid, or libvirt could not be asked.
+            RequestRefused: no migration has this uid, or libvirt failed.
         """
         if not requests.is_to_abort(self._record.known, uid):
             self._record.take(known.withdrawn, uid, time.time())
@@ -124,10 +124,10 @@ class Migrations:
             raise requests.refusal_of(error) from error
 
     async def abort_outgoing(self) -> None:
-        """Ask libvirt to abort the outgoing migration, if one runs.
+        """Abort the outgoing migration in libvirt, if one runs.
 
         Raises:
-            HypervisorError: it could not be asked.
+            HypervisorError: libvirt failed.
         """
         if self._outgoing is not None:
             await self._outgoing.abort()

@@ -1,7 +1,8 @@
-"""The source's side of a live migration: carry it out, and find out for certain whether the domain left.
+"""The source's side of a live migration: runs it, and determines for certain whether the domain left.
 
-What this says is the truth for everybody: the domain arrives paused in the target and is released there only after ``succeeded`` was
-said here. So ``succeeded`` is said once QEMU is gone from this pod, and anything else only once the domain goes on here or has ended.
+All components rely on this result: the domain arrives paused in the target, and is released there only after ``succeeded`` was reported
+here. So ``succeeded`` is reported only after QEMU has exited in this pod, and anything else only after the domain continues or has ended
+here.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ logger = logging.getLogger(__name__)
 
 MAX_DOWNTIME_MILLISECONDS: Final = 2_000_000
 MAX_CONNECTIONS: Final = 255
-"""Both are QEMU's limits (``migration/options.c``)."""
+"""QEMU's limits (``migration/options.c``)."""
 MEMORY_KEPT: Final = 48 << 20
-"""Bytes of the pod's memory with fewer of which a migration is broken off, before the kernel kills QEMU for them."""
+"""Free bytes of the pod's memory below which a migration is aborted, before the kernel kills QEMU."""
 MEMORY_ENDS: Final = (
     "it was broken off since the memory of the guest's pod was about to end: QEMU takes more while a guest that boots moves over a slow"
     " way; migrate again once it has booted"
@@ -45,7 +46,7 @@ MEMORY_ENDS: Final = (
 
 
 class Finding(Enum):
-    """Finding of a look at the domain after the call."""
+    """What a look at the domain found after the call."""
 
     LEFT = "QEMU is gone, the domain is the target's"
     STAYED = "the domain goes on, or has ended, here"
@@ -55,12 +56,12 @@ class Finding(Enum):
 
 
 def finding(seen: Observation | None, *, returned: bool, job: bool) -> Finding:
-    """Return what is so.
+    """Return the finding.
 
     Args:
-        seen: the domain now, None if there is none: libvirt undefines it when it left.
-        returned: libvirt's call returned without an error: the target's libvirt had confirmed that the domain is complete there.
-        job: libvirt knows of a migration that runs.
+        seen: the current domain; None if there is none: libvirt undefines it when it leaves.
+        returned: whether libvirt's call returned without an error: then the target's libvirt has confirmed a complete domain.
+        job: whether libvirt reports a running migration.
     """
     if seen is None or (seen.state is State.SHUTOFF and seen.reason == "migrated"):
         return Finding.LEFT
@@ -78,8 +79,8 @@ def outcome(error: HypervisorError | None, *, left: bool, abort_asked: bool) -> 
 
     Args:
         error: of libvirt's call; None: it returned.
-        left: the domain is the target's, whatever libvirt said.
-        abort_asked: libvirt was asked to abort it.
+        left: whether the domain is the target's, regardless of libvirt's report.
+        abort_asked: whether libvirt was called to abort it.
     """
     if left:
         return "succeeded", ""
@@ -87,7 +88,7 @@ def outcome(error: HypervisorError | None, *, left: bool, abort_asked: bool) -> 
 
 
 def terms_of(request: messages.Migrate) -> Terms:
-    """Return the terms that a migration is requested with, within what QEMU takes: virt-handler may have read them in a damaged object."""
+    """Return a request's terms within QEMU's limits, because virt-handler may have read a damaged object."""
     return Terms(
         bandwidth_bytes=max(request.bandwidth_bytes, 0),
         max_downtime_milliseconds=min(max(request.max_downtime_milliseconds, 0), MAX_DOWNTIME_MILLISECONDS),
@@ -97,7 +98,7 @@ def terms_of(request: messages.Migrate) -> Terms:
 
 
 class OutgoingMigration:
-    """One outgoing migration; ``status`` is its newest state, ``report`` is called with it."""
+    """One outgoing migration; ``status`` is its newest state, and ``report`` is called with it."""
 
     def __init__(
         self,
@@ -123,11 +124,11 @@ class OutgoingMigration:
         self._report = report
         self._abort_asked = False
         self._memory_ends = False
-        """It is broken off for want of memory, or soon will be."""
+        """It is being aborted for lack of memory."""
         report(self.status)
 
     async def run(self) -> messages.MigrationStatus:
-        """Migrate; return the final state, which is not reported: that is for the caller, together with what follows from it."""
+        """Migrate and return the final state; the caller reports it together with its consequences."""
         async with asyncio.TaskGroup() as group:
             beside = [group.create_task(each) for each in (self._report_progress(), self._watch_memory())]
             state, message = await self._move()
@@ -138,19 +139,19 @@ class OutgoingMigration:
         return dataclasses.replace(self.status, state=state, message=message, end_time=time.time())
 
     async def abort(self) -> None:
-        """Ask libvirt to abort; what became of it is what ``run`` returns.
+        """Abort the migration in libvirt; ``run`` returns the result.
 
         Raises:
-            HypervisorError: it could not be asked.
+            HypervisorError: libvirt failed.
         """
         self._abort_asked = True
         await self._hypervisor.abort_job(self._name)
 
     async def pause(self) -> None:
-        """Pause the guest, so that it arrives; a guest that stands still already is left as it is, and so is one that is over.
+        """Pause a running guest, so that it arrives; no effect after the migration.
 
         Raises:
-            HypervisorError: it could not be paused, or nobody knows whether it was.
+            HypervisorError: it could not be paused, or it is unknown whether it was.
         """
         async with self._pausing:
             seen = None if self._over else await self._hypervisor.observe(self._name)
@@ -160,7 +161,7 @@ class OutgoingMigration:
             await self._hypervisor.suspend(self._name)
 
     async def _go_on(self, *, stayed: bool) -> None:
-        """Let a guest run again that stayed, and that nobody but this has paused."""
+        """Resume a guest that stayed and was paused only by this migration."""
         async with self._pausing:
             self._over = True
             while stayed and self._paused:
@@ -193,7 +194,7 @@ class OutgoingMigration:
         return outcome(error, left=left, abort_asked=self._abort_asked)
 
     async def _left(self, *, returned: bool) -> bool:
-        """Look until it is certain; libvirtd may be away, and its successor cleans up before it answers."""
+        """Observe the domain until the result is certain. A restarted libvirtd cleans up before it answers."""
         while True:
             await self._hypervisor.ready()
             try:
@@ -205,7 +206,7 @@ class OutgoingMigration:
                     case Finding.JOB_RUNS:
                         pass
                     case Finding.HELD:
-                        # Nobody was told that it left, so nobody released it in the target: it is ours.
+                        # No success was reported, so no component released it in the target: it is ours.
                         await self._hypervisor.resume(self._name)
                         continue
                     case Finding.REMAINS:
@@ -233,7 +234,7 @@ class OutgoingMigration:
                 self._report(self.status)
 
     async def _watch_memory(self) -> None:
-        """Have libvirt break the migration off when the pod's memory is about to end: the guest then goes on here."""
+        """Abort the migration when the pod's memory is nearly exhausted, so that the guest continues here."""
         while True:
             await asyncio.sleep(self._times.memory_look)
             left = self._memory()
@@ -243,5 +244,5 @@ class OutgoingMigration:
             self._memory_ends = True
             try:
                 await self._hypervisor.abort_job(self._name)
-            except HypervisorError:  # the migration goes on, or ends for another reason; asked again at the next look
+            except HypervisorError:  # the migration continues, or ends for another reason; the next check retries
                 self._memory_ends = False

@@ -1,4 +1,4 @@
-"""The newest of what is known of the pod's domain."""
+"""The newest state of the pod's domain."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ P = ParamSpec("P")
 
 
 class Record:
-    """Holds what is known, and tells who has to hear of a change."""
+    """Holds the state, and notifies others of changes."""
 
     def __init__(self, *, qemu_log: Callable[[str], Path], status_changed: Callable[[], None]) -> None:
-        """Know nothing yet; the arguments are those of ``ManagedDomain``."""
+        """Start with an empty state; the arguments are those of ``ManagedDomain``."""
         self.known = Known()
-        """The present value: read it anew after every await."""
+        """The present state: read it again after each await."""
         self.over = asyncio.Event()
         """Set once ``known.over``."""
         self.operation = asyncio.Lock()
-        """Held by whoever carries out a request that makes the domain, moves it or changes its state: one at a time."""
+        """Held by requests that make the domain, move it or change its state: one at a time."""
         self._qemu_log = qemu_log
         self._status_changed = status_changed
 
     @property
     def log(self) -> Path | None:
-        """Return the file with QEMU's output, None while no domain has a name."""
+        """Return the file with QEMU's output; None before a domain has a name."""
         return self._qemu_log(self.known.name) if self.known.name else None
 
     def take(self, fact: Callable[Concatenate[Known, P], Known], *args: P.args, **kwargs: P.kwargs) -> None:
-        """Take in a fact: a function of ``launcher.main.decisions.known``, and what it needs beside what is known now."""
+        """Apply a fact: a function of ``launcher.main.decisions.known`` with its arguments."""
         before, after = self.known, fact(self.known, *args, **kwargs)
         if after.ended and not before.ended:
             after = self._with_log(after)
@@ -54,7 +54,7 @@ class Record:
 
 
 def _tell(before: Known, after: Known) -> None:
-    """Log what people who look for the reason of something want to find."""
+    """Log changes that help to find causes."""
     was, now = before.status, after.status
     if now.domain is not None and (was.domain is None or (now.domain.state, now.domain.reason) != (was.domain.state, was.domain.reason)):
         logger.info("the guest is %s (%s)", now.domain.state, now.domain.detail or now.domain.reason, extra={"domain": now.domain.name})

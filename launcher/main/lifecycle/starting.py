@@ -36,7 +36,7 @@ class Start:
         self._making = making
 
     async def start(self, request: messages.Sync) -> None:
-        """Make the domain and start it, unless that was done before.
+        """Make the domain and start it, unless this was done before.
 
         Raises:
             RequestRefused: it cannot be started, not now, or not here.
@@ -81,7 +81,7 @@ class Start:
             await self._hypervisor.resume(name)
 
     async def _fail(self, error: BaseException) -> None:
-        """Leave no domain behind, whether or not the failed call made one, and end."""
+        """Remove the domain, if the failed call made one, and end."""
         if not isinstance(error, DomainExists):
             await self._making.preparation.undo(self._record.known.name)
         self._record.take(known.ended, "start-failed", str(error) or type(error).__name__, time.time())

@@ -1,4 +1,4 @@
-"""Watching the domain: a look at it after each event and each request, and every ten seconds."""
+"""Watches the domain: a look after each event and request, and every ten seconds."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from launcher.main.serving.serial_ports import SerialPorts
 logger = logging.getLogger(__name__)
 
 FIGURES_SECONDS: Final = 0.5
-"""For the figures of a migration, which libvirt has in its memory."""
+"""For a migration's statistics, which libvirt has in memory."""
 
 
 class Watch:
-    """Looks at the domain; what is seen goes into the record, and to console and agent, which follow the domain."""
+    """Observes the domain, and passes its state to the record, the consoles and the agent."""
 
     def __init__(
         self, hypervisor: Hypervisor, record: Record, console: Console, ports: SerialPorts, agent: Agent, times: Times = TIMES
@@ -53,8 +53,8 @@ class Watch:
             await self.look()
 
     async def look(self) -> bool:
-        """Take in what is so now; return whether that could be done."""
-        async with self._looking:  # or an older observation could arrive after a newer one
+        """Record the domain's current state; return whether that succeeded."""
+        async with self._looking:  # otherwise an older observation could follow a newer one
             name = self.record.known.name
             if not name:
                 return True
@@ -68,7 +68,7 @@ class Watch:
             return True
 
     async def _measure(self, uid: str) -> None:
-        """Take in what the migration took that brought the domain: before its release if libvirt knows it by then, else after it."""
+        """Record the statistics of the migration that brought the domain, before its release if libvirt has them by then, else after it."""
         with contextlib.suppress(HypervisorError, TimeoutError):
             async with asyncio.timeout(FIGURES_SECONDS):
                 figures = await self._hypervisor.progress(self.record.known.name, completed=True)

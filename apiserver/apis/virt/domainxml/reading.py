@@ -35,7 +35,7 @@ class Disk:
     is_block: bool
     format: str
     is_cached: bool
-    """Whether it uses the node's page cache."""
+    """True if it uses the node's page cache."""
     is_read_only: bool
 
 

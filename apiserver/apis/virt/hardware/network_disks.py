@@ -108,9 +108,9 @@ class Kind:
     login_keys: Mapping[str, str] = field(default_factory=dict)
     """Files of a login in the pod, by the keys of the Secret in ``secretRef``; empty: no login."""
     has_tls: bool = False
-    """Whether it supports ``tlsSecretRef``."""
+    """True if it supports ``tlsSecretRef``."""
     copies: bool = False
-    """Whether QEMU's driver copies what the guest writes."""
+    """True if QEMU's driver copies what the guest writes."""
 
 
 def _of_nbd(source: Mapping[str, Any]) -> str:

@@ -36,7 +36,7 @@ class Served:
     export: str = ""
     """Of ``nbd``: the name of the export."""
     live_migration: bool = False
-    """Whether the plugin serves the same content on all nodes, and on two nodes at once during a migration."""
+    """True if the plugin serves the same content on all nodes, and on two nodes at once during a migration."""
 
 
 def is_plugin(disk: Mapping[str, Any]) -> bool:
