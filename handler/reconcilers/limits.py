@@ -6,36 +6,36 @@ from dataclasses import dataclass
 from typing import Final
 
 MAX_STEPS: Final = 8
-"""Plans in one pass; more would mean that launcher and plan disagree for ever."""
+"""Plans per pass; more would mean that launcher and plan contradict each other forever."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Times and bounds of a loop."""
+    """Times and limits of a loop."""
 
     image_seconds: float = 2.0
-    """Until a pod whose claims have no image yet is asked again: a file on another machine's disk has no event."""
+    """Until the next attempt for claims without an image: files written by other pods trigger no event."""
     import_seconds: float = 3.0
-    """Between two looks at how far an import is."""
+    """Between two checks of an import."""
     start_patience_seconds: float = 2.0
-    """A start takes half a second; the pass of one that takes longer ends, and looks again at what is asked of the machine."""
+    """A start takes half a second. The pass of a longer one ends, and checks the machine's requests again."""
     start_again_seconds: float = 0.5
     disagree_seconds: float = 5.0
-    """Until a launcher is asked again that says it did something and does not show it."""
+    """Until the next request to a launcher that reported success without the effect."""
     not_understood_seconds: float = 30.0
-    """Until a machine is looked at again whose launcher is not understood: another write of it may not have had its turn."""
+    """Until the next pass for a launcher with another protocol version, because another write of its machine may be pending."""
     writes_burst: int = 20
     write_seconds: float = 5.0
-    """Twelve writes a minute in the long run; a live migration, which is worth more, writes five in all."""
+    """Twelve writes a minute on average; a live migration, which takes precedence, writes five in all."""
     network_tries_burst: int = 10
     network_seconds: float = 5.0
-    """Until the network of a running guest is tried again."""
+    """Until the next attempt for a running guest's network."""
     network_heals_seconds: float = 2.0
-    """A fault of the pod's network that is gone after this long is nobody's business."""
+    """Shorter faults of the pod's network are not reported."""
     progress_seconds: float = 5.0
-    """Between two writes of the progress of a migration."""
+    """Between two writes of a migration's progress."""
     release_again_seconds: float = 2.0
-    """Until the target of a migration is told again that the guest left: it stands still until the target has heard."""
+    """Until the next release request to a migration's target; the guest is paused until the target gets it."""
 
 
 DEFAULT: Final = Limits()

@@ -1,6 +1,6 @@
-"""The part of each machine and Migration that virt-handler keeps a copy of: what is read here. Pure.
+"""Trims machines and Migrations to the parts that virt-handler reads, for its cache. Pure.
 
-Whoever wrote them may have made the rest long: annotations alone may have 256 KiB, which take ten times as much memory once they are read.
+The rest may be large: annotations alone may have 256 KiB, which take ten times as much memory when parsed.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from typing import Final
 from apiserver.apis.meta.objects import Object, dig
 
 _UNREAD: Final = ("annotations", "labels", "managedFields")
-"""Of the metadata. A write to ``/status`` changes nothing but the status."""
+"""Of the metadata. A write to ``/status`` changes only the status."""
 _OF_SCHEDULING: Final = ("affinity", "nodeSelector", "tolerations", "topologySpreadConstraints")
-"""Of a machine's spec: what its pod asks of a node."""
+"""Scheduling fields of a machine's spec."""
 
 
 def trim_machine(vm: Object) -> Object:
-    """Return a machine without what may be long and nobody here reads."""
+    """Return a machine without large parts that virt-handler does not read."""
     return _without(_without(vm, "metadata", _UNREAD), "spec", _OF_SCHEDULING)
 
 
@@ -26,5 +26,5 @@ def _without(obj: Object, part: str, unread: tuple[str, ...]) -> Object:
 
 
 def trim_migration(migration: Object) -> Object:
-    """Return a Migration likewise; of its spec which machine it is of."""
+    """Return a Migration likewise, with only the machine's name in its spec."""
     return {**_without(migration, "metadata", _UNREAD), "spec": {"selector": {"name": dig(migration, "spec", "selector", "name")}}}

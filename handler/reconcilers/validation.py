@@ -1,4 +1,4 @@
-"""Validate objects before virt-handler acts on them: their structure, and what becomes part of a path. Pure."""
+"""Validates objects before virt-handler uses them: their structure, and parts of paths. Pure."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from handler.pods import places
 
 
 def validate_virtual_machine(vm: Object) -> tuple[str, ...]:
-    """Return what is wrong with a VirtualMachine, in sentences with the place; empty when it is sound."""
+    """Return what is wrong with a VirtualMachine, as sentences with paths; empty if it is valid."""
     return structure.of_virtual_machine(vm) or (*_uid(vm, "podUID"), *_addresses(vm))
 
 
 def validate_migration(migration: Object) -> tuple[str, ...]:
-    """Return what is wrong with a Migration, in sentences with the place; empty when it is sound."""
+    """Return what is wrong with a Migration, as sentences with paths; empty if it is valid."""
     return structure.of_migration(migration) or _uid(migration, "targetPodUID")
 
 

@@ -1,1 +1,1 @@
-"""Guests of this node: gather the state of each, plan the next actions, apply them, report."""
+"""Guests of this node: observe each, plan the next actions, apply them, report."""

@@ -1,4 +1,4 @@
-"""Translation of errors of disks, after which the guest went on, into the condition ``DisksReady``. Pure."""
+"""Converts disk errors that did not pause the guest to the condition ``DisksReady``. Pure."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ FAILS: Final = "it cannot be read or written"
 IGNORED: Final = "what the guest writes there is lost, and the guest is not told (driver.errorPolicy: ignore)"
 TOLD: Final = "the guest goes on, and is told that it failed"
 MAX_MESSAGE: Final = 1024
-"""Characters: a machine may have many disks, of which all may fail at once."""
+"""Characters: many disks may fail at once."""
 
 
 def condition(vm: Object, faults: Sequence[messages.DiskFault]) -> Object | None:
-    """Return DisksReady=False that names each disk that failed; None where the machine has none of these disks.
+    """Return DisksReady=False with each failed disk; None if none of them is the machine's.
 
     Args:
-        vm: the machine as it is stored.
-        faults: what its launcher says, of unknown length; only disks that the machine has are believed.
+        vm: the stored machine.
+        faults: the launcher's report of unknown length; other disks than the machine's are ignored.
     """
     told = {each.disk: each for each in faults}
     found = [told[each["name"]] for each in disks.defaulted(domain_of(vm)) if each["name"] in told]
@@ -38,9 +38,12 @@ def condition(vm: Object, faults: Sequence[messages.DiskFault]) -> Object | None
 
 
 def news(vm: Object, status: Object, of_plugin: str = "") -> tuple[str, str] | None:
-    """Return reason and message of the condition where it is another one than of the stored machine, and says that disks fail.
+    """Return reason and message of a changed condition that reports failing disks, or None.
 
-    ``of_plugin``: the reason by which it says that a plugin has not done its part.
+    Args:
+        vm: the stored machine.
+        status: the new status.
+        of_plugin: the condition's reason for a failed plugin.
     """
     before, after = (objects.condition(each.get("conditions"), conditions.DISKS_READY) or {} for each in (vm.get("status") or {}, status))
     if after.get("reason") not in {conditions.DISK_FULL, conditions.DISK_FAILS, of_plugin} - {""}:

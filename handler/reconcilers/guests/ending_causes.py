@@ -1,8 +1,8 @@
-"""The cause of an end that the machine itself did not ask for. Pure.
+"""The cause of an end that the machine did not request. Pure.
 
-virt-launcher gets a signal and cannot know whose it is: to it every guest that it shut down powered off "as it was asked to". The machine
-says more: it was to be off, virt-controller gave the start up, or the cluster ends the pod on purpose. If none of that is so, somebody
-deleted the pod, because of everything else that ends one Kubernetes says so (KEP-3329).
+virt-launcher gets a signal without its cause, so it reports each shutdown as requested. The machine tells more: it should be off,
+virt-controller gave up its start, or the cluster ended the pod. Otherwise a user deleted the pod, because Kubernetes reports all other
+causes (KEP-3329).
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from launcher.protocol import messages
 
 POD_DELETED: Final = "PodDeleted"
 _FAILURES: Final = frozenset({conditions.START_TIMEOUT, conditions.LIVENESS_FAILED})
-"""Reasons of Ready=False, written down before the guest was asked to end: the attempt has failed."""
+"""Reasons of Ready=False, written before the guest's shutdown: the attempt has failed."""
 
 
 def of_end(vm: Mapping[str, Any], launcher: messages.Status, end: End) -> End:
-    """Return the end with its cause, where the guest was asked to end although its machine was to be on.
+    """Return the end with its cause, if the guest was shut down although its machine should be on.
 
     Args:
         vm: the machine, before its end is written.
-        launcher: what virt-launcher says; it has an ending.
-        end: what that means for the attempt.
+        launcher: virt-launcher's report with an ending.
+        end: its meaning for the attempt.
     """
     kind = launcher.ending.kind if launcher.ending is not None else ""
     if kind not in ("shutdown-requested", "destroyed") or not launcher.stopping or _is_to_end(vm):
@@ -46,7 +46,7 @@ def of_end(vm: Mapping[str, Any], launcher: messages.Status, end: End) -> End:
 
 
 def event_type(vm: Mapping[str, Any], end: End) -> EventType:
-    """Return the type of the Event about an end: Warning also where a guest that ran lost its power, or a user deleted its pod."""
+    """Return the type of an end's Event: also Warning if a running guest was powered off, or a user deleted its pod."""
     lost = end.reason == POD_DELETED or (end.reason == guest_status.POWERED_OFF and power.has_run(vm))
     return "Warning" if end.result == power.RESULT_FAILED or lost else "Normal"
 
@@ -56,6 +56,6 @@ def _because(cause: str, end: End) -> str:
 
 
 def _is_to_end(vm: Mapping[str, Any]) -> bool:
-    """True if the machine's own power ends this attempt, or did before it was taken back."""
+    """True if the machine's own power state ends this attempt, or did before a user changed it again."""
     decision = power.decide(vm)
     return not decision.on or decision.attempt > power.current_attempt(vm) or bool(power.newest_attempt(vm).get("stopTime"))

@@ -1,7 +1,7 @@
-"""Translation of what a guest's agent told into ``status.guest`` and the condition ``AgentConnected``. Pure.
+"""Converts the guest agent's answers to ``status.guest`` and the condition ``AgentConnected``. Pure.
 
-The guest decides how often that changes, so it is written at most once a minute; and it decides what it says, so nothing of it stands
-where anybody takes it for ours: addresses and names that we gave are in ``status.interfaces``.
+The guest controls how often they change, so they are written at most once a minute. It also controls their content, so they are separate
+from our own data: addresses and names that we assigned are in ``status.interfaces``.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ MAX_ADDRESSES: Final = 8
 
 
 def with_guest(vm: Object, status: Object, observed: messages.Status, now: datetime) -> tuple[Object, float | None]:
-    """Return the status with what the guest says of itself, and after how many seconds there is more to write; None: there is not.
+    """Return the status with the guest's data, and after how many seconds there is more to write; None: nothing.
 
     Args:
-        vm: the machine as it is stored.
-        status: what is about to be written.
-        observed: what its launcher says.
+        vm: the stored machine.
+        status: the status to write.
+        observed: the launcher's report.
         now: the time.
     """
     known = objects.dig(vm, "status", "guest")
@@ -49,7 +49,7 @@ def with_guest(vm: Object, status: Object, observed: messages.Status, now: datet
 
 
 def _guest(observed: messages.Status, known: Object, names: frozenset[str]) -> Object:
-    """Return what the guest says, without the time; what it said last while its agent is away. Empty: it has never had one."""
+    """Return the guest's data without the time; while its agent is away, the last data. Empty: it never had an agent."""
     agent = observed.agent
     if not (agent.version or agent.os_id or agent.hostname):
         said = {key: value for key, value in known.items() if key != "time"}
@@ -70,7 +70,7 @@ def _interface(interface: messages.InterfaceStatus) -> Object:
 
 
 def _words(given: dict[str, str]) -> Object:
-    """Return what is left of the guest's words: each a line that the API takes, none empty."""
+    """Return the guest's non-empty words, each as a line that the API accepts."""
     cut = {key: one_line(value, MAX_WORD).encode()[: forms.MAX_WORDS].decode(errors="ignore") for key, value in given.items()}
     return {key: value for key, value in cut.items() if value}
 
@@ -86,7 +86,7 @@ def _condition(vm: Object, agent: messages.AgentStatus) -> Object:
 
 
 def _has_just_arrived(observed: messages.Status, now: datetime) -> bool:
-    """Return whether the guest came by a migration so recently that its agent need not have been heard of in this pod."""
+    """Return whether the guest migrated here so recently that its agent may not have connected yet."""
     silent = observed.agent == messages.AgentStatus()
     return silent and any(
         each.direction == "incoming" and now.timestamp() - each.end_time < WRITE_SECONDS for each in observed.migrations
@@ -98,4 +98,4 @@ def _seconds_since(guest: Object, now: datetime) -> float:
         seconds = (now - times.parse(str(guest.get("time")))).total_seconds()
     except ValueError:
         return WRITE_SECONDS
-    return seconds if seconds >= 0 else WRITE_SECONDS  # a clock was set back
+    return seconds if seconds >= 0 else WRITE_SECONDS  # the clock was set back

@@ -1,6 +1,6 @@
-"""Imports of images, as the status of their machine tells of them. Pure.
+"""The status of a machine's image imports. Pure.
 
-What virt-launcher says is held against the machine: only its own disks are told of, in bounded words.
+virt-launcher's report is checked against the machine: only its own disks are included, with limited text.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ SUCCEEDED: Final = "ImportSucceeded"
 
 
 def of(vm: Mapping[str, Any]) -> dict[str, str]:
-    """Return where each image comes from that is imported, as it may be shown, by disk."""
+    """Return the displayable source of each imported image, by disk."""
     defaulted = disks.defaulted(domain_of(vm))
     return {str(each["name"]): disk_imports.shown(given) for each in defaulted if (given := disk_imports.of(each)) is not None}
 
 
 def is_importing(vm: Mapping[str, Any]) -> bool:
-    """Return whether the status says that something is imported."""
+    """Return whether the status reports an import."""
     found = objects.condition(objects.dig(vm, "status", "conditions"), conditions.DISKS_READY) or {}
     return found.get("status") == "False" and found.get("reason") in REASONS
 
 
 def status_of(vm: Object, observed: messages.Status, now: datetime) -> Object:
-    """Return the status while images are imported; the same content as before when it already says so."""
+    """Return the status during imports; unchanged if it is up to date."""
     sources = of(vm)
     found = [each for each in observed.imports if each.disk in sources]
     failed = [each for each in found if each.phase == "Retrying"]
@@ -53,7 +53,7 @@ def status_of(vm: Object, observed: messages.Status, now: datetime) -> Object:
 
 
 def events(vm: Object, status: Object) -> list[tuple[Literal["Normal", "Warning"], str, str]]:
-    """Return (type, reason, message) of what the new status says that the machine's does not."""
+    """Return (type, reason, message) of changes in the new status."""
     told: list[tuple[Literal["Normal", "Warning"], str, str]] = []
     if not is_importing(vm):
         sources = "; ".join(f"disk {name!r}: the image is imported from {source}" for name, source in of(vm).items())
@@ -66,7 +66,7 @@ def events(vm: Object, status: Object) -> list[tuple[Literal["Normal", "Warning"
 
 
 def without(status: Object) -> Object:
-    """Return the status once everything is there."""
+    """Return the status after all imports."""
     return {key: value for key, value in status.items() if key != "imports"}
 
 

@@ -1,4 +1,4 @@
-"""The world around the reconciler of virtual machines, as far as it uses it."""
+"""Interfaces to the environment of the virtual machines' reconciler."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ class Machines(Protocol):
     """The virtual machines of this node (an informer)."""
 
     def get(self, namespace: str, name: str) -> Object | None:
-        """Return one."""
+        """Return one machine, or None."""
         ...
 
     def remember(self, obj: Object) -> None:
-        """Take in what a write returned."""
+        """Store the object that a write returned."""
         ...
 
 
 class Api(Protocol):
-    """The call of the API client that writes a status."""
+    """The API client's call that writes a status."""
 
     async def update(self, resource: Resource, obj: Object, *, subresource: str | None = None) -> Object:
-        """Replace it."""
+        """Replace an object."""
         ...
 
 
 class Node(Protocol):
-    """Preparation of a pod before its guest starts."""
+    """Prepares a pod before its guest starts."""
 
     async def give_devices(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> messages.Accelerator:
-        """Give the pod's device nodes to its user; return what they let its guest run with. Raises NotTheDevice, StorageHangs, OSError."""
+        """Give the pod's device nodes to its user; return the guest's accelerator. Raises NotTheDevice, StorageHangs, OSError."""
         ...
 
     async def prepare_network(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> tuple[Interface, ...]:
@@ -55,19 +55,19 @@ class Node(Protocol):
         ...
 
     async def forward(self, connection: Connection, addresses: Sequence[str]) -> None:
-        """Pass what comes to a pod that its guest has left on to a pod with these addresses. Raises CommandFailed."""
+        """Forward traffic of a pod that its guest has left to a pod with these addresses. Raises CommandFailed."""
         ...
 
 
 class Probes(Protocol):
-    """Probes that ask guests whether they are ready and alive."""
+    """Readiness and liveness probes of guests."""
 
     def verdict(self, vm: Mapping[str, Any], link: Link, address: str | None) -> Verdict:
-        """Have the guest asked what its machine wants to know, and return what came of it so far."""
+        """Start the machine's probes, and return the verdict so far."""
         ...
 
     def forget(self, is_alive: Callable[[str], bool]) -> None:
-        """Ask no more in pods that are gone."""
+        """Stop the probes of pods that are gone."""
         ...
 
 
@@ -75,25 +75,25 @@ class Disks(Protocol):
     """The disks that plugins set up: ``handler.storage.adding.PluginDisks``."""
 
     async def add(self, vm: Mapping[str, Any], pod_uid: str) -> Mapping[str, Served]:
-        """Have those of a pod set up whose guest does not run yet; return them by name. Raises DisksFault."""
+        """Set up a pod's disks before its guest starts; return them by name. Raises DisksFault."""
         ...
 
     async def check(self, vm: Mapping[str, Any], pod_uid: str, silent: Collection[str]) -> DisksFault | None:
-        """Return what is wrong with those of a guest that runs; the servers of ``silent`` ones do not answer."""
+        """Return the problems of a running guest's disks; the servers of ``silent`` ones do not answer."""
         ...
 
     def is_wrong(self, pod_uid: str) -> bool:
-        """Return whether :meth:`check` has to be called again, because something was wrong."""
+        """Return whether to call :meth:`check` again because of a problem."""
         ...
 
     def forget(self, is_alive: Callable[[str], bool]) -> None:
-        """Drop what is known of pods that are gone."""
+        """Drop the state of pods that are gone."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """The world around the reconciler of virtual machines."""
+    """The environment of the virtual machines' reconciler."""
 
     machines: Machines
     api: Api
@@ -101,7 +101,7 @@ class Ports:
     node: Node
     disks: Disks
     networks: PodNetworks
-    """Shared with the targets of migrations: what was set up for a guest that comes need not be set up again once it is here."""
+    """Shared with targets of migrations: a network set up for an incoming guest need not be set up again."""
     links: Links
     clock: Clock
     probes: Probes

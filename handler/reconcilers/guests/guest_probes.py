@@ -1,4 +1,4 @@
-"""Conditions of a machine by the probes of its guest. Pure."""
+"""A machine's conditions from its guest's probes. Pure."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ CANNOT_ASK: Final = "the readiness probe cannot be sent: "
 
 
 def unready(vm: Object, verdict: Verdict) -> str:
-    """Return why a guest is not ready, by its readiness probe; empty if it is.
+    """Return why a guest is not ready, by its readiness probe, or an empty string.
 
-    While nobody knows, it is as the machine's status has it: virt-handler began anew, or the guest has just come from another node.
-    A guest that is only said to be paused was ready before: it may have been seen while it stood still to move.
+    Until the first verdict (after virt-handler's restart, or a migration), the machine's status decides. A guest that the status reports as
+    paused was ready before: it may have been paused for its migration.
     """
     if probes.of(vm.get("spec") or {}, probes.READINESS) is None or verdict.ready:
         return ""
@@ -37,14 +37,14 @@ def unready(vm: Object, verdict: Verdict) -> str:
 
 
 def ending(vm: Object, status: Object, verdict: Verdict, now: datetime) -> Object:
-    """Return the status that ends the attempt of a guest that is not alive: virt-handler then asks it to shut down."""
+    """Return the status that ends the attempt of a guest whose liveness probe failed; virt-handler then shuts it down."""
     message = one_line(f"the liveness probe failed: {verdict.dead}", MAX_MESSAGE)
     ready = objects.new_condition(vm, conditions.READY, "False", conditions.LIVENESS_FAILED, message)
     return objects.with_status_condition(phases.enter(status, phases.STOPPING, now), ready, now=times.to_rfc3339(now))
 
 
 def became_unready(vm: Object, status: Object) -> str:
-    """Return why a machine that was Ready is not any more, by its probe; empty if it is none such."""
+    """Return why a Ready machine became unready by its probe, or an empty string."""
     before = objects.condition(objects.dig(vm, "status", "conditions"), conditions.READY) or {}
     after = objects.condition(status.get("conditions"), conditions.READY) or {}
     return str(after["message"]) if before.get("status") == "True" and after.get("reason") == conditions.NOT_PROBED else ""

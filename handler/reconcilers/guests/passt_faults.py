@@ -1,4 +1,4 @@
-"""Faults of the network, and Events, that follow from what became of passt, which makes the connections of a guest. Pure."""
+"""Network faults and Events from the state of passt, which relays a guest's connections. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOST: Final = "passt ended: the guest has lost its connections, and can make new
 
 
 def fault(vm: Object, observed: messages.Status) -> NetworkFault | None:
-    """Return that the guest has no passt, as its launcher says; believed only of machines that have an interface of that type."""
+    """Return the fault if the launcher reports no passt for a machine with such an interface."""
     found = interfaces.of_passt(domain_of(vm))
     if not found or not observed.passt_problem or observed.stopping:
         return None

@@ -1,7 +1,7 @@
-"""The networks of the pods of this node: each is set up once in the life of this process, and tried again while that fails.
+"""The networks of this node's pods, each set up once per process, and retried after failures.
 
-A try runs programs of the host's, and a launcher has its pod looked at as often as it likes: so there is a burst of
-``Limits.network_tries_burst`` tries of each pod, and then one every ``network_seconds``. Between them the fault of the last one stands.
+An attempt runs programs of the host, and a launcher may cause any number of passes. So each pod has a burst of
+``Limits.network_tries_burst`` attempts, and then one every ``network_seconds``. In between, the last fault is returned.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from handler.reconcilers.limits import DEFAULT, Limits
 logger = logging.getLogger(__name__)
 
 Prepare = Callable[[Mapping[str, Any], str, Connection], Awaitable[tuple[Interface, ...]]]
-"""Sets up the network of a pod, given by its uid and its launcher. Raises Unsupported, CommandFailed, Fault."""
+"""Sets up the network of a pod, given by its uid and launcher. Raises Unsupported, CommandFailed, Fault."""
 
 HEALING: Final = (CommandFailed, Fault)
-"""Errors that the next try may not meet."""
+"""Errors that may be temporary."""
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class _Failing:
 
 
 class PodNetworks:
-    """The networks, by uid of the pod."""
+    """The networks, by pod uid."""
 
     def __init__(self, prepare: Prepare, clock: Clock, limits: Limits = DEFAULT) -> None:
         self._prepare = prepare
@@ -52,21 +52,21 @@ class PodNetworks:
         self._failing: dict[str, _Failing] = {}
 
     def interfaces(self, pod_uid: str) -> tuple[Interface, ...] | None:
-        """Return the interfaces of a pod whose network was set up since this process began."""
+        """Return the interfaces of a pod whose network this process has set up, or None."""
         return self._interfaces.get(pod_uid)
 
     def may_heal(self, pod_uid: str) -> bool:
-        """Return whether the last try failed for a reason that the next may not meet."""
+        """Return whether the last attempt failed with a possibly temporary error."""
         failing = self._failing.get(pod_uid)
         return failing is not None and isinstance(failing.fault, HEALING)
 
     async def set_up(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> tuple[Interface, ...]:
-        """Set up the pod's network, once, and return the guest's interfaces.
+        """Set up the pod's network once, and return the guest's interfaces.
 
         Raises:
-            Unsupported: the network cannot be as the machine asks.
-            CommandFailed: a program failed, in this try or, where there were too many, in the last one.
-            Fault: a plugin did, likewise.
+            Unsupported: the machine's network is impossible.
+            CommandFailed: a program failed, in this attempt or, above the limit, in the last one.
+            Fault: a plugin failed, in the same sense.
         """
         if (known := self._interfaces.get(pod_uid)) is not None:
             return known
@@ -82,14 +82,14 @@ class PodNetworks:
                 failing = self._failing[pod_uid] = _Failing(
                     begun, TokenBucket(self._limits.network_tries_burst, 1 / self._limits.network_seconds, now), fault
                 )
-            failing.fault = type(fault)(str(fault))  # without its frames
+            failing.fault = type(fault)(str(fault))  # without its traceback
             raise
         self._interfaces[pod_uid] = interfaces
         self._failing.pop(pod_uid, None)
         return interfaces
 
     async def ensure(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> NetworkFault | None:
-        """Set up the network of a running guest, filters included, where a former process did; return the fault that is to be told."""
+        """Set up a running guest's network, including filters, after a restart of this process; return the fault to report."""
         try:
             await self.set_up(vm, pod_uid, connection)
         except Unsupported as error:
@@ -99,13 +99,13 @@ class PodNetworks:
         return None
 
     def lasting(self, pod_uid: str, error: CommandFailed | Fault) -> NetworkFault | None:
-        """Return the fault to be told once it has lasted ``network_heals_seconds``."""
+        """Return the fault to report, once it has lasted ``network_heals_seconds``."""
         failing = self._failing.get(pod_uid)
         lasts = failing is not None and (self._clock.now() - failing.since).total_seconds() >= self._limits.network_heals_seconds
         reason = error.reason if isinstance(error, Fault) else conditions.NETWORK_NOT_READY
         return NetworkFault(reason, str(error)) if lasts else None
 
     def forget(self, is_alive: Callable[[str], bool]) -> None:
-        """Drop what is known of pods that are gone."""
+        """Drop the state of pods that are gone."""
         self._interfaces = {uid: known for uid, known in self._interfaces.items() if is_alive(uid)}
         self._failing = {uid: failing for uid, failing in self._failing.items() if is_alive(uid)}

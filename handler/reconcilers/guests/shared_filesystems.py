@@ -1,4 +1,4 @@
-"""Translation of what became of shared file systems into the condition ``FilesystemsReady``. Pure."""
+"""Converts the state of shared file systems to the condition ``FilesystemsReady``. Pure."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ LOST: Final = "virtiofsd ended, and what in the guest uses its files waits for e
 
 
 def with_filesystems(vm: Object, status: Object, observed: messages.Status, now: datetime) -> Object:
-    """Return the status with the condition, of a machine that has such file systems; of any other as it is.
+    """Return the status with the condition, if the machine has shared file systems.
 
     Args:
-        vm: the machine as it is stored.
-        status: what is about to be written.
-        observed: what its launcher says; only names that the machine has are believed.
+        vm: the stored machine.
+        status: the status to write.
+        observed: the launcher's report; other names than the machine's are ignored.
         now: the time.
     """
     names = [str(each.get("name")) for each in filesystems.defaulted(domain_of(vm))]
@@ -36,7 +36,7 @@ def with_filesystems(vm: Object, status: Object, observed: messages.Status, now:
 
 
 def loss(vm: Object, status: Object) -> str:
-    """Return the message of the condition where it is another one than of the stored machine, and says that something is lost; or empty."""
+    """Return the message of a changed condition that reports a loss, or an empty string."""
     before, after = (
         objects.condition(each.get("conditions"), conditions.FILESYSTEMS_READY) or {} for each in (vm.get("status") or {}, status)
     )

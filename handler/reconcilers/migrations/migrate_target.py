@@ -1,8 +1,7 @@
 """This node's side of live migrations, as target.
 
-``migration_plan`` decides; here its actions meet launcher, the listener for the source's relays and API. Everything may be repeated: the
-launcher prepares a domain once whatever it is told, a listener that is open stays open, writes carry the resourceVersion that they were
-decided on.
+``side_plan`` decides; this module applies its actions to launcher, relay listener and API. All of it is idempotent: the launcher prepares a
+domain once, an open listener stays open, and writes carry the resourceVersion of their decision.
 """
 
 from __future__ import annotations
@@ -36,16 +35,16 @@ from launcher.protocol import messages
 
 
 class MigrateTarget(migration_side.Side[side_plan.TargetAction]):
-    """The reconciler of migrations that come to this node."""
+    """The reconciler of migrations to this node."""
 
     def __init__(self, ports: Ports, server: RelayServer, address: Callable[[], str]) -> None:
         super().__init__(ports)
         self._server = server
         self._address = address
         self._expected: set[str] = set()
-        """uids of the migrations for which source relays are accepted."""
+        """uids of the migrations whose source relays are accepted."""
         self._faults: dict[str, TokenBucket] = {}
-        """By uid: how many faults of its target may still be told, whose words are the launcher's."""
+        """By uid: limits the reports of target faults, whose text the launcher chooses."""
 
     def _link(self, request: Request, migration: Object) -> Link | None:
         pod_uid = str(objects.dig(migration, "status", "targetPodUID") or "")
@@ -78,7 +77,7 @@ class MigrateTarget(migration_side.Side[side_plan.TargetAction]):
         if isinstance(action, side_plan.Requeue):
             return Result(action.seconds)
         if link is None:
-            return Result()  # nobody has said which pod it is
+            return Result()  # its pod is unknown yet
         match action:
             case side_plan.ForgetMigration():
                 self._forget(request)
@@ -106,7 +105,7 @@ class MigrateTarget(migration_side.Side[side_plan.TargetAction]):
             case side_plan.TakeOverMachine():
                 await self._take_over(migration, link)
             case side_plan.WriteFigures():
-                with contextlib.suppress(errors.Forbidden, errors.Invalid, errors.BadRequest):  # of a virt-api that is older
+                with contextlib.suppress(errors.Forbidden, errors.Invalid, errors.BadRequest):  # from an older virt-api
                     await self._write(migration, phases.SUCCEEDED, **self._figures(migration, link))
             case _:
                 assert_never(action)
@@ -115,7 +114,7 @@ class MigrateTarget(migration_side.Side[side_plan.TargetAction]):
     async def _prepare(self, migration: Object, link: Link) -> None:
         vm, connection = await self._machine(migration), migration_side.live(link)
         given = await self._ports.node.give_devices(vm, link.pod_uid, connection)
-        # The guest runs already, and goes on as it is.
+        # The guest runs already, and keeps its accelerator.
         accelerator: messages.Accelerator = "kvm" if objects.dig(vm, "status", "domain", "type") == "kvm" else "qemu"
         if accelerator == "kvm" and given != "kvm":
             raise ownership.NotTheDevice("the guest runs with KVM, and there is no /dev/kvm in the pod")
@@ -126,9 +125,9 @@ class MigrateTarget(migration_side.Side[side_plan.TargetAction]):
         await connection.call(request)
 
     async def _write_fault(self, migration: Object, error: Exception) -> None:
-        """Write into the Migration why its target is not ready; it is tried again until virt-controller gives up.
+        """Write into the Migration why its target is not ready; it is retried until virt-controller gives up.
 
-        A launcher that its guest has taken over finds new words each time: they are told as often as a machine's status is written.
+        A compromised launcher may report new texts each time, so they are written at a machine's rate of status writes.
         """
         message = guest_status.printable(f"the target on node {objects.dig(migration, 'status', 'targetNode')} is not ready: {error}")
         if phases.phase_of(migration) != phases.PREPARING_TARGET or objects.dig(migration, "status", "message") == message:
@@ -140,11 +139,11 @@ class MigrateTarget(migration_side.Side[side_plan.TargetAction]):
             self._emit(migration, "Warning", "MigrationTargetNotReady", message)
 
     async def _release(self, migration_uid: str, link: Link, paused: bool) -> None:  # noqa: FBT001 - as the listener calls it
-        """Let the guest run: the source's launcher said that it left. Needs no API server."""
+        """Resume the guest after the source's launcher reported that it left. Needs no API server."""
         await migration_side.live(link).call(messages.ReleaseMigration(migration_uid, paused))
 
     async def _take_over(self, migration: Object, link: Link) -> None:
-        """Write the VM first: from then on it is this node's. Whoever restarts in between finds it done and writes the rest."""
+        """Write the VM first, which then belongs to this node. After a restart in between, the rest is written."""
         vm = await self._machine(migration)
         source = objects.dig(migration, "status", "sourceNode")
         if link.status is not None and objects.dig(vm, "status", "podUID") != link.pod_uid:
@@ -171,7 +170,7 @@ class MigrateTarget(migration_side.Side[side_plan.TargetAction]):
         return {**status, **here, "migration": record}
 
     async def _machine(self, migration: Object) -> Object:
-        # It is on the other node, so the informer of this one does not know it.
+        # It is on the other node, so this node's informer does not have it.
         return migration_side.sound(
             await self._ports.api.get(VIRTUAL_MACHINES, migration_side.vm_name(migration), objects.namespace_of(migration))
         )

@@ -1,8 +1,8 @@
-"""Causes for which a migration ended without the guest having moved, in words that its user understands. Pure.
+"""User-readable causes of migrations that ended without moving the guest. Pure.
 
-libvirt says what its sockets saw. A guest that is stopped while it moves ends as "client socket is closed" or "operation aborted" on the
-source, because the other side's pod, or the job, went away; the cause is the stop. libvirt's own words stay in virt-launcher's log, and
-stand behind the cause where that is a guess.
+libvirt reports the state of its sockets. A guest that is stopped during its migration ends on the source as "client socket is closed" or
+"operation aborted", because the other pod or the job ended; the real cause is the stop. libvirt's text stays in virt-launcher's log, and
+follows the cause if that is a guess.
 """
 
 from __future__ import annotations
@@ -30,50 +30,50 @@ BROKEN_CONNECTION: Final = (
     "received hangup",
     "failed: input/output error",
 )
-"""Parts of what libvirt (``rpc/virnetsocket.c``, ``rpc/virnetclient.c``, ``qemu/qemu_migration.c``) says of a connection that ended, and
-QEMU of the target when the guest's memory did (``load of migration failed``), or that of the source when a copied disk did
-(``migration of disk vda failed``): any other error of its own would be met again."""
+"""Parts of messages about ended connections from libvirt (``rpc/virnetsocket.c``, ``rpc/virnetclient.c``, ``qemu/qemu_migration.c``), from
+the target's QEMU about the guest's memory (``load of migration failed``), and from the source's QEMU about a copied disk (``migration of
+disk vda failed``). Other errors would occur again."""
 
 LIBVIRTD_AWAY: Final = "libvirtd is not connected"
-"""Words of virt-launcher while libvirtd of its own pod is being started again: it was not asked to move the guest."""
+"""virt-launcher's text while its own libvirtd restarts: the migration did not start."""
 _KILLED: Final = re.compile(r"unexpectedly closed the monitor(?: \(vm='[^']*'\))?\s*\Z", re.IGNORECASE)
-"""Words of libvirt of a QEMU that ended without a word of its own: it was killed. One that refused the guest says why behind this."""
+"""libvirt's text for a QEMU that was killed. After this, a QEMU that refused the guest would give its reason."""
 
 
 def stop_of(vm: Mapping[str, Any] | None) -> str:
-    """Return why this run of the guest should end, by a restart, too; empty: it should go on, or it cannot be judged."""
+    """Return why this run of the guest should end, also for a restart; empty: it should continue, or the machine is invalid."""
     if vm is None or structure.of_virtual_machine(vm):
         return ""
     return power.end_asked_for(vm)
 
 
 def is_off(launcher: messages.Status, stop: str) -> bool:
-    """Return whether the guest has ended, or is to end."""
+    """Return whether the guest has ended, or should end."""
     return launcher.stopping or launcher.ending is not None or bool(stop)
 
 
 def is_broken_connection(known: messages.MigrationStatus) -> bool:
-    """Return whether the cause was a connection that ended, libvirtd that was away, or the target's QEMU that was killed."""
+    """Return whether the cause was a broken connection, a restart of libvirtd, or a killed target QEMU."""
     said = known.message.lower()
     return any(part in said for part in (*BROKEN_CONNECTION, LIBVIRTD_AWAY)) or _KILLED.search(known.message) is not None
 
 
 def may_pass(known: messages.MigrationStatus, launcher: messages.Status, stop: str) -> bool:
-    """Return whether a migration that virt-launcher of the source calls failed may succeed at the next attempt, with another target pod.
+    """Return whether a failed migration may succeed at the next attempt with another target pod.
 
-    The guest goes on here and is to go on, and what broke is a connection or a process, which has nothing to do with the guest.
+    The guest continues here, and a connection or process failed that is independent of it.
     """
     return known.state == "failed" and not is_off(launcher, stop) and is_broken_connection(known)
 
 
 def of_failure(known: messages.MigrationStatus, launcher: messages.Status, stop: str, limit: str = "") -> str:
-    """Return the cause of a migration that virt-launcher of the source calls failed or cancelled.
+    """Return the cause of a migration that the source's virt-launcher reports as failed or cancelled.
 
     Args:
-        known: what virt-launcher says of the migration.
-        launcher: what it says of the guest.
-        stop: why the guest should end, as :func:`stop_of` says it; empty: it should go on.
-        limit: the limit for which it was aborted, where it was; empty: for another reason.
+        known: virt-launcher's report of the migration.
+        launcher: its report of the guest.
+        stop: why the guest should end, from :func:`stop_of`; empty: it should continue.
+        limit: the limit that aborted it; empty: another reason.
     """
     ending = launcher.ending
     if ending is not None and ending.kind == "shutdown":

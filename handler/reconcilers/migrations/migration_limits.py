@@ -1,7 +1,7 @@
-"""Limits of time of a migration that is under way, and what is done beyond them: by ``status.options`` of the Migration. Pure.
+"""Time limits of a running migration, and their consequences, from the Migration's ``status.options``. Pure.
 
-Seconds count from the moment at which virt-handler of the source wrote ``Running``, so that its restart changes nothing. A Migration
-without options, of a virt-controller of the release before, has no limit.
+Seconds count from the source virt-handler's write of ``Running``, so that its restart changes nothing. A Migration without options, from
+the previous release's virt-controller, has no limit.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ Object = Mapping[str, Any]
 Verdict = Literal["go on", "pause", "abort"]
 
 STALL_SECONDS: Final = 150
-"""Without a byte of the guest having moved: libvirt, QEMU or the way is stuck, and does not know it."""
+"""Without any progress: libvirt, QEMU or the network hangs without an error."""
 
 
 MILLISECONDS: Final = 1000
 BOUND_SHARE: Final = 0.75
-"""Of the bandwidth: a mean rate of so much is bounded by it, since a migration takes some seconds to begin and to end."""
+"""Share of the bandwidth limit: at this average rate, the limit is the cause, because a migration takes some seconds to begin and end."""
 
 
 def request(migration: Object) -> messages.Migrate:
-    """Return what the launcher is to be told of a migration that is to begin."""
+    """Return the launcher's request for a new migration."""
     options = dig(migration, "status", "options") or {}
     return messages.Migrate(
         migration_attempts.uid_of(migration),
@@ -43,14 +43,14 @@ def request(migration: Object) -> messages.Migrate:
 
 
 def verdict_of(migration: Object, launcher: messages.Status, now: datetime, stalled_seconds: float, *, can_pause: bool) -> Verdict:
-    """Return what is to be done about a migration that is under way.
+    """Return how to treat a running migration.
 
     Args:
         migration: the Migration.
-        launcher: what virt-launcher of the source says.
+        launcher: the source virt-launcher's report.
         now: by the clock that wrote ``Running``.
-        stalled_seconds: how long no byte has moved.
-        can_pause: whether that virt-launcher knows the request.
+        stalled_seconds: time without progress.
+        can_pause: whether this virt-launcher supports the request.
     """
     if stalled_seconds >= STALL_SECONDS:
         return "abort"
@@ -63,7 +63,7 @@ def verdict_of(migration: Object, launcher: messages.Status, now: datetime, stal
 
 
 def cause(migration: Object, known: messages.MigrationStatus, now: datetime, stalled_seconds: float) -> str:
-    """Return why a migration was aborted, as its user is told; empty: not because of a limit."""
+    """Return why a migration was aborted, for users; empty: not because of a limit."""
     limit, elapsed, known = _limit(migration), _elapsed(migration, now), _with_figures(known, migration)
     if stalled_seconds >= STALL_SECONDS:
         return "; ".join(filter(None, (f"timed out: nothing of the guest moved for {STALL_SECONDS} s", _moved(known))))
@@ -84,7 +84,7 @@ def cause(migration: Object, known: messages.MigrationStatus, now: datetime, sta
 
 
 def _bound(options: Object, known: messages.MigrationStatus) -> str:
-    """Return that the bandwidth which is allowed bounds the rate; empty: there is none, or it is further from being reached."""
+    """Return that the bandwidth limit determines the rate; empty: there is none, or the rate is lower."""
     allowed, elapsed = quantity.parse(str(_given(options.get("bandwidth"), 0))).bytes, known.elapsed_milliseconds
     sent = migration_progress.amounts(known)[1]
     if not allowed or elapsed < MILLISECONDS or sent * MILLISECONDS / elapsed < BOUND_SHARE * allowed:
@@ -93,7 +93,7 @@ def _bound(options: Object, known: messages.MigrationStatus) -> str:
 
 
 def _with_figures(known: messages.MigrationStatus, migration: Object) -> messages.MigrationStatus:
-    """Return what the launcher says, with the figures written last where it has none: libvirt has none of a job that was aborted."""
+    """Return the launcher's report, with the last written statistics if it has none: libvirt has none for an aborted job."""
     if migration_progress.amounts(known)[0] > 0:
         return known
     told = {field: number for field, number in progress.of(migration).items() if isinstance(number, int)}
@@ -111,7 +111,7 @@ def _moved(known: messages.MigrationStatus) -> str:
     seconds = max(known.elapsed_milliseconds, 0) / 1000
     total, processed, remaining = migration_progress.amounts(known)
     if not total and not processed:
-        return ""  # nobody has seen any figures
+        return ""  # there are no statistics
     rate = f", {quantity.shown(processed / seconds)} a second" if seconds >= 1 else ""
     return f"{quantity.shown(processed)} were sent{rate}, {quantity.shown(remaining)} of {quantity.shown(total)} remain"
 
@@ -127,7 +127,7 @@ def _limit(migration: Object) -> int | None:
 
 
 def _elapsed(migration: Object, now: datetime) -> float:
-    """Return seconds since ``Running``; less than none before it."""
+    """Return seconds since ``Running``; negative before it."""
     stamps = dig(migration, "status", "phaseTransitionTimestamps") or []
     entered = [each["time"] for each in stamps if each.get("phase") == phases.RUNNING]
     return (now - times.parse(entered[-1])).total_seconds() if entered else -1.0

@@ -1,4 +1,4 @@
-"""The world around the reconcilers of migrations, as far as they use it."""
+"""Interfaces to the environment of the migrations' reconcilers."""
 
 from __future__ import annotations
 
@@ -18,51 +18,51 @@ from handler.relays.outgoing import Destination
 
 
 class Api(Protocol):
-    """The calls of the API client that a migration needs."""
+    """The API client's calls for a migration."""
 
     async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object:
         """Return one object."""
 
     async def update(self, resource: Resource, obj: Object, *, subresource: str | None = None) -> Object:
-        """Replace it."""
+        """Replace an object."""
 
 
 class Objects(Protocol):
     """An informer."""
 
     def get(self, namespace: str, name: str) -> Object | None:
-        """Return one object."""
+        """Return one object, or None."""
 
     def remember(self, obj: Object) -> None:
-        """Take in what a write returned."""
+        """Store the object that a write returned."""
 
 
 class Outgoing(Protocol):
-    """The relays that run."""
+    """The running relays."""
 
     async def open(self, migration_uid: str, pod_uid: str, destination: Destination) -> None:
-        """Relay."""
+        """Open a relay."""
 
     async def release(self, migration_uid: str, pod_uid: str, destination: Destination, *, paused: bool) -> None:
-        """Have the target's handler release the domain."""
+        """Tell the target's virt-handler to release the domain."""
 
     def close(self, migration_uid: str) -> None:
-        """End it."""
+        """End a relay."""
 
 
 class RelayServer(Protocol):
     """The server for relays of other nodes."""
 
     def expect(self, migration_uid: str, expected: Expected) -> None:
-        """Let this migration through from its source node; ``expected.release`` is called when that says that the domain left."""
+        """Admit this migration from its source node; ``expected.release`` is called when the source reports that the domain left."""
 
     def forget(self, migration_uid: str) -> None:
-        """Let it through no more."""
+        """Admit it no more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """The world around both reconcilers."""
+    """The environment of both reconcilers."""
 
     api: Api
     migrations: Objects

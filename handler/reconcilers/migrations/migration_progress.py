@@ -1,12 +1,12 @@
-"""The progress of a migration: virt-launcher's figures as ``Migration.status.progress``, and whether it converges. Pure.
+"""Converts virt-launcher's statistics to ``Migration.status.progress``, and decides whether a migration converges. Pure.
 
-virt-launcher says figures twice a second, and one that its guest has taken over says what it likes, as often as it is heard. So numbers
-are bounded, and written at most every ``write_seconds``, whatever became of the write before.
+virt-launcher reports statistics twice a second, and a compromised one reports anything at any rate. So numbers are limited, and written at
+most every ``write_seconds``, even after failed writes.
 
-A migration does not converge when the guest writes its memory at :data:`KEEPS_UP` of the rate at which it is moved, in :data:`SAMPLES`
-figures in a row from the second iteration on, or when :data:`OFTEN` times as much was sent as there is. It converges again when as many
-figures in a row say so. QEMU counts a page as written again once for each time that it is sent, so however fast a guest writes, its rate is
-never above that of what is sent, heads of pages included; and what QEMU says is moved is of a tenth of a second, so it is counted here.
+A migration does not converge if the guest writes memory at :data:`KEEPS_UP` of the transfer rate, in :data:`SAMPLES` consecutive reports
+from the second iteration on, or if :data:`OFTEN` times its size was sent. It converges again after as many reports to the contrary. QEMU
+counts a rewritten page once per transfer, so the guest's rate never exceeds the transfer rate, including page headers. QEMU's transfer rate
+covers a tenth of a second, so it is computed here.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from handler.reconcilers.limits import DEFAULT
 from launcher.protocol import messages
 
 SAMPLES: Final = 10
-"""Five seconds of figures."""
+"""Reports of five seconds."""
 KEEPS_UP: Final = 0.8
-"""A share of what is moved: with less, each iteration is shorter than the one before by a fifth and more."""
+"""Share of the transfer rate: below it, each iteration is at least a fifth shorter than the last one."""
 OFTEN: Final = 3
 MAX_NUMBER: Final = (1 << 63) - 1
 """Of an int64."""
@@ -33,29 +33,29 @@ MAX_NUMBER: Final = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """Course of a migration between two looks. Whoever was restarted begins anew: a write more, a condition later."""
+    """State between two reports. Restarting without it costs an additional write and a later condition."""
 
     tried: float | None = None
-    """Time at which a write was last begun, in seconds of a clock that never goes back; None: never."""
+    """When a write was last begun, in monotonic seconds; None: never."""
     elapsed: int = -1
-    """``elapsed_milliseconds`` of the newest figures, which tell them from those before."""
+    """``elapsed_milliseconds`` of the newest report, which identifies it."""
     row: int = 0
-    """Figures in a row that say that the guest keeps up with what is moved; below 0: that say that it does not."""
+    """Consecutive reports in which the guest keeps up with the transfer; negative: in which it does not."""
     recent: tuple[tuple[int, int], ...] = ()
-    """Of the latest figures: milliseconds, and bytes processed by then."""
+    """Of the latest reports: milliseconds, and bytes processed by then."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Step that follows new figures."""
+    """The step after a new report."""
 
     course: Course
     status: Object | None = None
     """The Migration's status to write now; None: nothing."""
     again: float | None = None
-    """Seconds until these figures may be written, if there are no newer ones by then."""
+    """Seconds until these statistics may be written, unless newer ones arrive."""
     warning: str = ""
-    """For people, with this write: why it does not converge."""
+    """For users, with this write: why it does not converge."""
 
 
 def plan(
@@ -67,7 +67,7 @@ def plan(
     *,
     write_seconds: float = DEFAULT.progress_seconds,
 ) -> Step:
-    """Return what is done about the figures of the source's virt-launcher; ``seconds`` is the time now of the clock of ``Course``."""
+    """Return the step for the source virt-launcher's statistics; ``seconds`` is the present time of ``Course``'s clock."""
     course = _counted(course, known)
     old: Object = dict(migration.get("status") or {})
     status = {**old, "progress": figures(known, now)}
@@ -83,7 +83,7 @@ def plan(
 
 
 def figures(known: messages.MigrationStatus, now: datetime) -> Object:
-    """Return ``status.progress``: what is so now, or in the end was."""
+    """Return ``status.progress``: the current or final values."""
     total, processed, remaining = amounts(known)
     found = {
         "totalBytes": total,
@@ -96,18 +96,18 @@ def figures(known: messages.MigrationStatus, now: datetime) -> Object:
     }
     if known.state == "running" and (expected := _expected(found)) is not None:
         found["expectedRemainingSeconds"] = expected
-    if known.direction == "incoming" and known.downtime_milliseconds > 0:  # the source only expects one
+    if known.direction == "incoming" and known.downtime_milliseconds > 0:  # the source reports only an estimate
         found["downtimeMilliseconds"] = _bounded(known.downtime_milliseconds)
     return {**found, "lastUpdateTime": times.to_rfc3339(now)}
 
 
 def at_end(known: messages.MigrationStatus | None, now: datetime, before: Mapping[str, Any] | None = None) -> dict[str, Object]:
-    """Return the member ``progress`` of a status that says the end; nothing where no figures are known: then those before stay.
+    """Return ``progress`` for the final status; empty without statistics, so that the last ones stay.
 
     Args:
-        known: what virt-launcher says; of the target it knows of memory alone.
+        known: virt-launcher's report; the target's covers only memory.
         now: the time.
-        before: ``status.progress`` so far, which counts copied disks, too.
+        before: the present ``status.progress``, which includes copied disks.
     """
     if known is None or amounts(known)[0] == 0:
         return {}
@@ -132,17 +132,17 @@ def _counted(course: Course, known: messages.MigrationStatus) -> Course:
 
 
 def _moved(course: Course, known: messages.MigrationStatus) -> int:
-    """Return the bytes per second that the latest figures make; the launcher's word where they make none."""
+    """Return the bytes per second from the latest reports, or else virt-launcher's value."""
     (begin, before), (end, after) = course.recent[0], course.recent[-1]
     return (after - before) * 1000 // (end - begin) if end > begin and after > before else _bounded(known.bytes_per_second)
 
 
 def _condition(migration: Mapping[str, Any], known: messages.MigrationStatus, course: Course) -> Object | None:
-    """Return the condition to set; None where it stays as it is. Its message is of that moment, or each write would change it."""
+    """Return the condition to set; None if it stays. Its message is of that moment, because otherwise each write would change it."""
     before = objects.condition(objects.dig(migration, "status", "conditions"), progress.CONVERGING)
     is_behind = before is not None and before.get("status") == "False"
     total, processed, _ = amounts(known)
-    # Of a guest with large copied disks, memory alone: these may be most of what there is, and are sent once.
+    # For a guest with large copied disks, check memory alone: disks may be most of the data, and are sent once.
     often = [(processed, total), (known.memory_processed_bytes, known.memory_total_bytes)]
     moved = _moved(course, known) if course.recent else known.bytes_per_second
     rates = f"the guest writes its memory at {_rate(known.dirty_bytes_per_second)}, and {_rate(moved)} are moved"
@@ -164,7 +164,7 @@ def _made(migration: Mapping[str, Any], status: str, reason: str, message: str) 
 
 
 def amounts(known: messages.MigrationStatus) -> tuple[int, int, int]:
-    """Return the bytes in total, processed and remaining; those of memory alone from a virt-launcher that knows no others."""
+    """Return the bytes in total, processed and remaining; only of memory from an older virt-launcher."""
     if known.data_total_bytes > 0:
         found = known.data_total_bytes, known.data_processed_bytes, known.data_remaining_bytes
     else:
@@ -174,7 +174,7 @@ def amounts(known: messages.MigrationStatus) -> tuple[int, int, int]:
 
 
 def _expected(found: Mapping[str, int]) -> int | None:
-    """Return the seconds that the rest takes, rounded up; None when it never ends, or nobody knows how fast it goes."""
+    """Return the expected remaining seconds, rounded up; None if it never ends, or the rate is unknown."""
     gained = found["bytesPerSecond"] - found["dirtyBytesPerSecond"]
     return -(-found["remainingBytes"] // gained) if gained > 0 else None
 

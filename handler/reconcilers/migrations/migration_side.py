@@ -1,4 +1,4 @@
-"""One node's side of live migrations, source or target: the loop of both, which knows a Migration again, and writes it."""
+"""The common loop of both sides of a live migration, which identifies and writes the Migration."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ Action = TypeVar("Action")
 
 
 class Side(ABC, Generic[Action]):
-    """Base of both reconcilers: ``Action`` is what their plans are made of."""
+    """Base of both reconcilers; ``Action`` is the type of their plans' actions."""
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
         self.ending = False
-        """This virt-handler ends soon: no migration begins."""
+        """This virt-handler will end soon: no migration begins."""
         self._uids: dict[Request, str] = {}
-        """Of the attempts (``migration_attempts.uid_of``), as everywhere here."""
+        """uids of attempts (``migration_attempts.uid_of``), as everywhere here."""
 
     async def reconcile(self, request: Request) -> Result:
-        """Bring this side closer to its end."""
+        """Move this side towards its end."""
         before: tuple[Action, ...] = ()
         for _ in range(MAX_STEPS):
             migration = self._ports.migrations.get(request.namespace, request.name)
@@ -44,7 +44,7 @@ class Side(ABC, Generic[Action]):
             link = self._link(request, migration)
             actions = self._plan(migration, link)
             if actions and actions == before:
-                break  # it was done, and nothing came of it
+                break  # it was done without effect
             before = actions
             rest: Result | None = Result()
             for action in actions:
@@ -55,22 +55,22 @@ class Side(ABC, Generic[Action]):
 
     @abstractmethod
     def _link(self, request: Request, migration: Object) -> Link | None:
-        """Return the link to this side's pod; None: nobody has said which that is."""
+        """Return the link to this side's pod; None: the pod is unknown yet."""
 
     @abstractmethod
     def _plan(self, migration: Object, link: Link | None) -> tuple[Action, ...]:
-        """Return what is to be done now."""
+        """Return the next actions."""
 
     @abstractmethod
     async def _apply(self, request: Request, migration: Object, link: Link | None, action: Action) -> Result | None:
-        """Do it; return when to look again, or None where there may be more to do at once."""
+        """Apply an action; return when to check again, or None to plan again at once."""
 
     @abstractmethod
     def _forget(self, request: Request) -> None:
-        """Let go of what is held for the Migration of this name."""
+        """Release everything held for the Migration of this name."""
 
     def _is_another(self, request: Request, migration: Object) -> bool:
-        """Return whether this is another attempt than at the last look, or another Migration of the name: something is held for that."""
+        """Return whether this is another attempt or Migration than before, for which something may be held."""
         return self._uids.setdefault(request, migration_attempts.uid_of(migration)) != migration_attempts.uid_of(migration)
 
     async def _write(self, migration: Object, phase: str, **more: str | Object | list[Object]) -> None:
@@ -89,19 +89,19 @@ class Side(ABC, Generic[Action]):
         return migration_progress.at_end(known, self._ports.clock.now(), objects.dig(migration, "status", "progress"))
 
     def _emit(self, migration: Object, type_: Literal["Normal", "Warning"], reason: str, message: str) -> None:
-        """Record an Event of the Migration, and of its virtual machine where this node knows it."""
+        """Record an Event of the Migration, and of its virtual machine if it is on this node."""
         self._ports.events.event(migration, MIGRATIONS, type_, reason, message)
         if (vm := self._ports.machines.get(objects.namespace_of(migration), vm_name(migration))) is not None:
             self._ports.events.event(vm, VIRTUAL_MACHINES, type_, reason, message)
 
 
 def vm_name(migration: Object) -> str:
-    """Return the name of the machine that it moves, or an empty string."""
+    """Return the name of the migrated machine, or an empty string."""
     return str(objects.dig(migration, "spec", "selector", "name") or "")
 
 
 def sound(vm: Object) -> Object:
-    """Return a machine that no loop of this process has looked at yet. Raises InvalidObject."""
+    """Validate a machine that no loop of this process has validated. Raises InvalidObject."""
     if faults := structure.of_virtual_machine(vm):
         raise InvalidObject(f"virtual machine {objects.name_of(vm)}: {'; '.join(faults)}")
     return vm

@@ -1,4 +1,4 @@
-"""Time for which nothing of a guest that leaves this node has moved, as this process has seen it. No clock: whoever asks says the time."""
+"""How long an outgoing migration has made no progress, as seen by this process. It has no clock; callers pass the time."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from launcher.protocol import messages
 
 
 class Stalls:
-    """Remembers of each attempt how many bytes have moved, and since when it is that many."""
+    """Tracks the transferred bytes of each attempt, and when they last changed."""
 
     def __init__(self) -> None:
         self._moved: dict[str, tuple[int, float]] = {}
         """By uid."""
 
     def seconds(self, uid: str, known: messages.MigrationStatus | None, now: float) -> float:
-        """Return for how many seconds nothing has moved; 0 where nobody can tell.
+        """Return for how many seconds there was no progress; 0 if unknown.
 
         Args:
             uid: of the attempt.
-            known: what virt-launcher of the source says of it now; None: nothing.
-            now: in seconds of a clock that never goes back.
+            known: the source virt-launcher's report; None: none.
+            now: in monotonic seconds.
         """
         if known is None or known.state not in ("running", "cancelled"):
             self.forget(uid)
@@ -30,5 +30,5 @@ class Stalls:
         return now - before[1] if before is not None else 0.0
 
     def forget(self, uid: str) -> None:
-        """Forget one that is over."""
+        """Drop an attempt that is over."""
         self._moved.pop(uid, None)

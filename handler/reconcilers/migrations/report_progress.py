@@ -1,7 +1,7 @@
-"""The loop that writes the progress of migrations that leave this node; ``migration_progress`` decides what and when.
+"""The loop that writes the progress of outgoing migrations; ``migration_progress`` decides what and when.
 
-It is a loop of its own because the guest stands still while it is handed over: a write that an API server takes its time for must not be
-in the way of that. A write that conflicts is left for the next figures.
+It is a separate loop because the guest is paused during the final phase, which must not wait for a slow API server. After a conflict, the
+next statistics are written instead.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from launcher.protocol import messages
 NOT_CONVERGING: Final = "MigrationNotConverging"
 """Reason of an Event."""
 LEFT: Final = (errors.Conflict, errors.NotFound, errors.Forbidden, errors.Invalid, errors.BadRequest)
-"""Refusals after which the next figures are tried: somebody wrote meanwhile, or virt-api is older than this virt-handler."""
+"""Refusals after which the next statistics are tried: a concurrent write, or an older virt-api."""
 
 
 class ReportProgress:
-    """The reconciler of the progress of migrations that leave this node. The source's loop says of one that it is not sound."""
+    """The reconciler of outgoing migrations' progress. The source's loop reports invalid ones."""
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
@@ -37,7 +37,7 @@ class ReportProgress:
         """With the uid of the attempt."""
 
     async def reconcile(self, request: Request) -> Result:
-        """Write the newest figures, if it is time."""
+        """Write the newest statistics, if it is time."""
         migration = self._ports.migrations.get(request.namespace, request.name)
         is_moving = objects.dig(migration, "status", "phase") == phases.RUNNING
         if migration is None or not is_moving or validation.validate_migration(migration):
@@ -85,7 +85,7 @@ class ReportProgress:
 
 
 def _moving(link: Link | None, uid: str) -> messages.MigrationStatus | None:
-    """Return what the source's virt-launcher says of a migration whose figures are worth a write; None once the guest is handed over."""
+    """Return the source virt-launcher's report, if it has statistics to write; None after the transfer."""
     known = link.status.migration_of(uid) if link is not None and link.status is not None else None
     if known is None or (known.direction, known.state) != ("outgoing", "running"):
         return None
