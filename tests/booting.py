@@ -1,8 +1,8 @@
-"""At most two processes of tests boot guests at once: beside others a boot takes 8 to 25 seconds, alone 5.
+"""At most two test processes boot guests at once: a boot takes 5 s alone, and 8 to 25 s next to others.
 
-A process of tests takes one of two slots as it makes a machine, and gives it back when the guest says that it is ready, when the test ends,
-or after a minute, whatever comes first. A process that has a slot boots further guests in it, so that no test waits for itself. Guests with
-the tiny kernel need none: they boot in a fifth of a second.
+A test process takes one of two slots when it creates a VM. It releases the slot when the guest is ready, when the test ends, or after a
+minute. A process with a slot boots further guests in it, so that no test waits for itself. Guests with the tiny kernel need no slot: they
+boot in 0.2 s.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from tests.testbed import layout
 COUNT: Final = 2
 HELD_SECONDS: Final = 60.0
 READY: Final = "GUEST-READY"
-"""The line that the init of the test guest prints."""
+"""A line that the test guest's init prints."""
 _LOOK_SECONDS: Final = 0.2
 
 
 class Slots:
-    """The hold of this process on one of the slots, which are locks of files."""
+    """This process's hold on one of the slots, which are file locks."""
 
     def __init__(self, lock: Path, count: int = COUNT, held_seconds: float = HELD_SECONDS) -> None:
-        """Initialise without a hold; the directory of the lock is made if need be."""
+        """Initialise without a hold; make the lock's directory if necessary."""
         self._files = [lock.with_name(f"{lock.name}.{number}") for number in range(count)]
         self._held_seconds = held_seconds
         self._mutex = threading.Lock()
@@ -36,11 +36,11 @@ class Slots:
 
     @property
     def is_held(self) -> bool:
-        """True if this process boots guests."""
+        """True while this process holds a slot."""
         return self._held is not None
 
     def begin(self) -> None:
-        """Take a slot, as soon as there is one; a process that has one keeps it for another minute."""
+        """Take a slot as soon as one is free; a held slot is kept for another minute."""
         with self._mutex:
             file = self._held[0] if self._held else self._taken()
             if self._held:
@@ -51,7 +51,7 @@ class Slots:
             timer.start()
 
     def end(self) -> None:
-        """Give the slot back; without one, nothing happens."""
+        """Release the slot; without one, do nothing."""
         with self._mutex:
             if self._held is not None:
                 self._held[1].cancel()
@@ -76,13 +76,13 @@ SLOTS: Final = Slots(layout.cache() / ".guests-that-boot.lock")
 
 
 def boots_slowly(domain: Mapping[str, Any]) -> bool:
-    """Return whether a machine with this ``spec.domain`` boots anything else than the tiny kernel."""
+    """Return whether a VM with this ``spec.domain`` boots anything but the tiny kernel."""
     boot = (domain.get("firmware") or {}).get("kernelBoot") or {}
     return not str((boot.get("container") or {}).get("kernelPath", "")).endswith("tiny")
 
 
 def begin_with(manifest: Mapping[str, Any], slots: Slots = SLOTS) -> None:
-    """Take a slot for an object that is about to be made, if it is a machine that starts at once."""
+    """Take a slot for an object to be created, if it is a VM that starts immediately."""
     if manifest.get("kind") == "List":
         for each in manifest["items"]:
             begin_with(each, slots)

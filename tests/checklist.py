@@ -1,7 +1,7 @@
 """``docs/apiserver-checklist.md`` as data.
 
-``python -m tests.checklist`` runs the tests that it names and prints the rows without a passing one: of those that ``make check`` runs, or
-with ``--all`` also of the slow ones and of those that need the cluster.
+``python -m tests.checklist`` runs the named tests and prints rows without a passing test: for tests of ``make check``, or with ``--all``
+also for slow ones and those on the cluster.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ import pytest
 ROOT: Final = Path(__file__).parents[1]
 DOCUMENT: Final = ROOT / "docs" / "apiserver-checklist.md"
 USUAL: Final = "tests/component/apiserver/"
-"""Where a test is whose file is named without directory."""
+"""The directory of tests that are named without one."""
 QUICK: Final = "not slow and not cluster and not host"
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row: what holds, and the tests (as pytest names them, from the repository's root) that show it."""
+    """One row: a statement, and its tests (pytest's names from the repository's root)."""
 
     section: str
     id: str
@@ -41,12 +41,12 @@ class Row:
 
     @property
     def reason(self) -> str:
-        """Why it is not simply done."""
+        """The reason for a state other than done."""
         return self.state.partition(":")[2].strip()
 
     @property
     def is_slow(self) -> bool:
-        """Whether it says that ``make check`` runs none of its tests."""
+        """Whether ``make check`` runs none of its tests."""
         return self.state.split(":")[0].endswith("*")
 
 
@@ -54,7 +54,7 @@ def rows(text: str) -> list[Row]:
     """Read the document.
 
     Raises:
-        ValueError: a line of a table has not its five cells.
+        ValueError: a table row does not have five cells.
     """
     found: list[Row] = []
     section = ""
@@ -73,20 +73,20 @@ def _node(name: str) -> str:
 
 
 class Recorder:
-    """What became of each test, by its name without parameters and with them."""
+    """The outcomes of each test, by its name with and without parameters."""
 
     def __init__(self) -> None:
         self.outcomes: dict[str, set[str]] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note an outcome: of the call, or of what went wrong around it."""
+        """Record an outcome of the call, or an error around it."""
         if report.when == "call" or not report.passed:
             for name in {report.nodeid, report.nodeid.partition("[")[0]}:
                 self.outcomes.setdefault(name, set()).add(report.outcome)
 
 
 def shortcomings(found: Iterable[Row], outcomes: dict[str, set[str]], *, everything: bool) -> list[str]:
-    """Return a line for each row that has no passing test, or one that did not pass."""
+    """Return a line for each row with a failed test or without a passing one."""
     lines = []
     for row in found:
         if row.verdict not in {"done", "differs"} or (row.is_slow and not everything):
@@ -98,7 +98,7 @@ def shortcomings(found: Iterable[Row], outcomes: dict[str, set[str]], *, everyth
 
 
 def main() -> int:
-    """Run and tell."""
+    """Run the tests and print the result."""
     parser = argparse.ArgumentParser(prog="python -m tests.checklist", description=__doc__)
     parser.add_argument("--all", action="store_true", help="also the slow tests and those that need the cluster")
     parser.add_argument("rows", nargs="*", metavar="ROW", help="only these, STO-05 or STO; default: all")

@@ -1,10 +1,10 @@
 """Order and groups of tests that run in several processes (``--dist loadscope``).
 
-A group is a module. Modules that cannot run at the same time are one group: those that need the cluster to themselves, those of
-tests/host/launcher, and the others of tests/host, which share devices of this machine.
+A group is a module, or several modules that cannot run at the same time: those that need the cluster alone, those of tests/host/launcher,
+and the others of tests/host, which share this machine's devices.
 
-Groups begin in this order: modules that share the cluster, the group that has it alone, and everything else. Tests on the cluster wait
-more than they compute, so the tests of this machine fill the time of the other processes. Small groups at the end keep all processes busy.
+Modules that share the cluster begin first, then the group that has it alone, then everything else. Cluster tests mostly wait, so the tests
+of this machine fill the other processes' time. Small groups at the end keep all processes busy.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _COMPONENT = "tests/component/"
 
 
 def _group(nodeid: str) -> str:
-    """Return the group of a test: its module, or what stands for modules that cannot run at the same time."""
+    """Return the group of a test: its module, or the name of a group of modules."""
     module = nodeid.partition("::")[0]
     if module.startswith(_HOST):
         return _LAUNCHER if module.startswith(_LAUNCHER) else _HOST
@@ -39,14 +39,17 @@ def _group(nodeid: str) -> str:
 
 
 class Groups(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no types
-    """Gives all tests of a group to one process. (The marks of ``--dist loadgroup`` do nothing with pytest 9.2 and pytest-xdist 3.8.)"""
+    """Gives all tests of a group to one process.
+
+    (The marks of ``--dist loadgroup`` have no effect with pytest 9.2 and pytest-xdist 3.8.)
+    """
 
     def _split_scope(self, nodeid: str) -> str:
         return _group(nodeid)
 
 
 def _turn(item: pytest.Item) -> int:
-    """Return when a test's group begins: lower numbers first."""
+    """Return the position of a test's group: lower numbers first."""
     group = _group(item.nodeid)
     if group == _ALONE:
         return 1
@@ -56,14 +59,14 @@ def _turn(item: pytest.Item) -> int:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the groups in the order in which they begin."""
+    """Sort the groups by position."""
     items.sort(key=_turn)
 
 
-@pytest.hookimpl(optionalhook=True)  # there is no such hook where pytest-xdist is switched off, as tests/mutants does
+@pytest.hookimpl(optionalhook=True)  # the hook is absent without pytest-xdist, as in tests/mutants
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:
-    """Return the scheduler of ``--dist loadscope``; of all other ways pytest-xdist has its own."""
+    """Return the scheduler of ``--dist loadscope``; pytest-xdist has its own for other modes."""
     if config.getvalue("dist") != "loadscope":
         return None
-    config.option.loadscopereorder = False  # groups are given away in the order of the tests
+    config.option.loadscopereorder = False  # keep groups in the order of the tests
     return Groups(config, log)

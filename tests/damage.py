@@ -1,7 +1,7 @@
-"""Marks what no run of tests may be silent about: two QEMU of one machine, a lost write, wrong bytes. Such a test never runs again.
+"""Marks failures that no test run may hide: two QEMU processes of one VM, a lost write, wrong bytes.
 
-Any other test on the cluster or with guests runs once more if it fails (``tests/flakes.py``), since a starved machine makes it late. These
-faults do not come from that, and they are rare, so that the second run would hide them::
+Other failed tests on the cluster or with guests run once more (``tests/flakes.py``), because an overloaded machine delays them. These
+faults have other causes and are rare, so a second run would hide them::
 
     with never_again("two QEMU"):
         assert len(source.qemu() + target.qemu()) == 1
@@ -19,7 +19,7 @@ _MARK: Final = "never run again: "
 
 
 class never_again:  # noqa: N801  # it reads as a statement: with never_again("two QEMU"):
-    """Marks a failure that the block itself asserts. One of a function that the block calls, which may have waited in vain, is none."""
+    """Marks a failure asserted by the block itself, but not by a function that it calls, which may be a timeout."""
 
     def __init__(self, damage: Damage) -> None:
         self._damage = damage
@@ -37,7 +37,7 @@ class never_again:  # noqa: N801  # it reads as a statement: with never_again("t
 
 
 def damage_of(error: BaseException | None) -> str:
-    """Return the damage that an error, one of its causes or one of its parts is marked with; empty: none is."""
+    """Return the damage marked on an error, its causes or its parts, or an empty string."""
     seen: set[int] = set()
     todo = [error]
     while todo:

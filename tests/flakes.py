@@ -1,10 +1,10 @@
-"""The plugin of pytest that runs a failed test of the cluster or of the host once more, alone, and tells of it: ``--once-more``.
+"""The pytest plugin that runs a failed cluster or host test once more, alone, and reports it: ``--once-more``.
 
-The second run begins with new fixtures, those of its module included, so in a new namespace, and no other test of its kind runs meanwhile
-(the hook ``pytest_run_alone``, which the conftest of these tests implements; other tests are not run again). If it succeeds, the test has
-*flaked*: the run names it with the pressure on the processor, and a file below ``build/flaked`` has the first failure. The run fails
-nevertheless if ``tests/flakes.toml``, the ledger, lists the test already, or if more than two tests flaked. A test that saw what
-``tests/damage.py`` marks never runs again.
+The second run has new fixtures, including the module's, and so a new namespace. No other test of its kind runs meanwhile (hook
+``pytest_run_alone``, which these tests' conftest implements; other tests are not repeated). If the second run succeeds, the test has
+*flaked*: the report has the CPU pressure, and a file below ``build/flaked`` the first failure. The run still fails if
+``tests/flakes.toml``, the ledger, already lists the test, or if more than two tests flaked. Tests that saw damage (``tests/damage.py``) are
+never repeated.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from _pytest.runner import runtestprotocol  # the only way to run a test without telling of it at once
+from _pytest.runner import runtestprotocol  # the only way to run a test without an immediate report
 
 from tests import given_time
 from tests.damage import damage_of
@@ -28,7 +28,7 @@ from tests.damage import damage_of
 MOST: Final = 2
 """Tests that may flake in one run."""
 LAST_RESORT_SECONDS: Final = given_time.LAST_RESORT_SECONDS + 60.0
-"""Least limit of the wall's time for a test that may run again: its own waits end before, and say what they waited for."""
+"""Shortest wall-clock limit of a repeatable test: its own waits end earlier, with a message."""
 LEDGER: Final = Path("tests/flakes.toml")
 DIRECTORY: Final = Path("build/flaked")
 _NAME: Final = "flakes"
@@ -41,7 +41,7 @@ class Hooks:
 
     @pytest.hookspec(firstresult=True)
     def pytest_run_alone(self, item: pytest.Item) -> AbstractContextManager[object]:
-        """Return a context manager: no other test of the kind runs inside it. Without such a hook a test does not run again."""
+        """Return a context manager that excludes other tests of the kind. Tests without such a hook are not repeated."""
         raise NotImplementedError  # pytest calls the implementations in conftests, never this specification
 
 
@@ -56,54 +56,52 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Flake:
-    """A test that failed and then did not."""
+    """A test that failed and then passed."""
 
     test: str
     pressure: int
-    """CPU pressure during the first run, in percent: some task waited for a processor so long."""
+    """CPU pressure during the first run, in percent: the time in which some task waited for a processor."""
     guest_seconds: float
-    """Processor time that guests of this machine had meanwhile, those that still ran at the failure."""
+    """Processor time of this machine's guests meanwhile, for guests still running at the failure."""
     file: str
-    """File with the first failure, from the repository."""
+    """File with the first failure, from the repository's root."""
 
     def __str__(self) -> str:
         return f"FLAKED {self.test}: CPU pressure {self.pressure} %, guests had {self.guest_seconds:.1f} s; {self.file}"
 
 
 def failures(flaked: Sequence[Flake], ledger: Collection[str]) -> list[str]:
-    """Return why a run fails for its flakes."""
+    """Return why a run fails because of its flakes."""
     known = [f"{each.test} flaked, and {LEDGER} lists it already" for each in flaked if each.test in ledger]
     return known + ([f"{len(flaked)} tests flaked, more than {MOST}"] if len(flaked) > MOST else [])
 
 
 def listed(path: Path) -> list[str]:
-    """Return the tests of the ledger; without the file, none."""
+    """Return the tests in the ledger; none without the file."""
     if not path.exists():
         return []
     return [str(each["test"]) for each in tomllib.loads(path.read_text(encoding="utf-8")).get("flake", ())]
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
-    """Add the hook for the conftests."""
     pluginmanager.add_hookspecs(Hooks)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option."""
     parser.addoption("--once-more", action="store_true", help="run a failed test of the cluster or of the host once more, alone")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Take part if the run asks for it."""
+    """Register the plugin if ``--once-more`` is given."""
     if config.getoption("--once-more"):
         config.pluginmanager.register(Repeating(), _NAME)
-        if not hasattr(config, "workerinput"):  # it hears of all tests, whichever process ran them
+        if not hasattr(config, "workerinput"):  # it gets the reports of all processes
             config.pluginmanager.register(Telling(config.rootpath / LEDGER), f"telling of {_NAME}")
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
-    """Give tests of the cluster and of the host a limit that a starved machine does not reach, and that ends one that hangs."""
+    """Give cluster and host tests a timeout that an overloaded machine does not reach, against hangs."""
     for item in items:
         mark = item.get_closest_marker("timeout")
         if _may_run_again(item) and not (mark and mark.args and mark.args[0] >= LAST_RESORT_SECONDS):
@@ -126,7 +124,7 @@ class Repeating:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Look at what a failed test leaves before its fixtures end."""
+        """Record a failed test's state before its fixtures end."""
         report = yield
         if report.failed and call.excinfo is not None:
             known = item.stash.get(_FAILURE, None)
@@ -173,7 +171,7 @@ def _reports(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.Tes
 
 
 def _torn_down(item: pytest.Item) -> pytest.TestReport:
-    """End all fixtures but those of the whole run, so that the second run has new ones."""
+    """End all fixtures except session ones, so that the second run has new ones."""
     _set_timer(item)
     end = item.session._setupstate.teardown_exact
     call = pytest.CallInfo.from_call(lambda: end(item.session), when="teardown")  # type: ignore[arg-type]  # it only asks for what it is in
@@ -182,7 +180,7 @@ def _torn_down(item: pytest.Item) -> pytest.TestReport:
 
 
 def _alone(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.TestReport]:
-    """Run a test while no other one of its kind runs. The timeout does not count the wait for that."""
+    """Run a test without others of its kind. The timeout excludes the wait for that."""
     with item.ihook.pytest_run_alone(item=item):
         _set_timer(item)
         item.stash.setdefault(_FAILURE, Failure("", {}))
@@ -207,7 +205,7 @@ def pressure(before: given_time.Look, after: given_time.Look) -> int:
 
 
 def guest_seconds(before: Mapping[int, float], after: Mapping[int, float]) -> float:
-    """Return the processor time that guests had between two looks."""
+    """Return the guests' processor time between two looks."""
     return sum(seconds - before.get(pid, 0.0) for pid, seconds in after.items())
 
 
@@ -232,20 +230,20 @@ def _texts(failed: Iterable[pytest.TestReport]) -> Iterator[str]:
 
 
 class Telling:
-    """The hooks in the process that tells of the run: it counts the flakes of all processes."""
+    """The hooks in the reporting process, which counts the flakes of all processes."""
 
     def __init__(self, ledger: Path) -> None:
         self._ledger = listed(ledger)
         self._flaked: list[Flake] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Count one."""
+        """Count a flake."""
         if found := getattr(report, _NAME, None):
             self._flaked.append(Flake(**found))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
-        """Show it as what it is."""
+        """Show it as flaked."""
         if hasattr(report, _NAME) and report.passed:
             return "flaked", "K", ("FLAKED", {"yellow": True})
         return None
@@ -256,7 +254,7 @@ class Telling:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Name the flakes, and why the run fails for them."""
+        """Print the flakes, and why they fail the run."""
         if self._flaked:
             terminalreporter.section("flaked tests")
             for line in [*self._flaked, *failures(self._flaked, self._ledger)]:

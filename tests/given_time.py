@@ -1,7 +1,7 @@
-"""Deadlines in given time: they count what a guest or a test got of the processor, and leave out what other programs took.
+"""Deadlines in given time: they count the processor time available to a guest or a test, without other programs' share.
 
-Where nothing else asks for the processor this is the time of the clock on the wall. ``tests/own_time.py`` does the same for work that runs
-in the loop of a test itself; this module is for tests that wait for other processes.
+On an idle machine this is wall-clock time. ``tests/own_time.py`` does the same for work in a test's own event loop; this module is for
+tests that wait for other processes.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from pathlib import Path
 from typing import Final
 
 LAST_RESORT_SECONDS: Final = 600.0
-"""Of the wall: every wait ends then. A wait for more given seconds ends after as many seconds of the wall."""
+"""Wall-clock limit of every wait; longer waits in given seconds end after as many wall-clock seconds."""
 LEAST_SHARE: Final = 1 / 8
-"""Part of the wall's time that is given at least. ``/proc/pressure/cpu`` says only that some task waited, not that all of them did."""
+"""Least share of wall-clock time that counts as given, because ``/proc/pressure/cpu`` only shows that some task waited."""
 LOOK_SECONDS: Final = 2.0
-"""Age at which the list of a guest's processes is read again: to read all of /proc costs a few milliseconds."""
+"""Age at which the list of a guest's processes is read again; reading all of /proc takes a few milliseconds."""
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
 class Look:
-    """One look at the clocks, in seconds."""
+    """One reading of the clocks, in seconds."""
 
     wall: float
     stalled: float
-    """Total of ``/proc/pressure/cpu``: some task of this machine waited for a processor so long."""
+    """Total of ``/proc/pressure/cpu``: time in which some task of this machine waited for a processor."""
     guests: Mapping[int, float] = field(default_factory=dict)
-    """Processor time of each process of a guest, by its process id."""
+    """Processor time of each process of a guest, by pid."""
 
 
 def given(before: Look, after: Look) -> float:
-    """Return the time that was given between two looks: what guests got, or the time without a task that waited."""
+    """Return the given time between two readings: the guests' processor time, or the time without waiting tasks."""
     wall = after.wall - before.wall
     got = sum(seconds - before.guests.get(pid, 0.0) for pid, seconds in after.guests.items())
     free = wall - (after.stalled - before.stalled)
@@ -42,7 +42,7 @@ def given(before: Look, after: Look) -> float:
 
 
 def look(processes: Iterable[int] = ()) -> Look:
-    """Look at the clocks now."""
+    """Read the clocks."""
     found = {pid: seconds for pid in processes if (seconds := processor_seconds(pid)) is not None}
     return Look(time.monotonic(), stalled_seconds(), found)
 
@@ -56,12 +56,12 @@ class Deadline:
         processes: Callable[[], Iterable[int]] = tuple,
         look: Callable[[Iterable[int]], Look] = look,
     ) -> None:
-        """Begin to count.
+        """Start counting.
 
         Args:
-            seconds: of given time.
-            processes: return the process ids of the guests that are waited for; without any, the machine's pressure counts alone.
-            look: the clocks.
+            seconds: in given time.
+            processes: returns the pids of the awaited guests; without any, only the machine's pressure counts.
+            look: reads the clocks.
         """
         self._processes, self._look = processes, look
         self._pids = tuple(processes())
@@ -72,7 +72,7 @@ class Deadline:
 
     @property
     def left(self) -> float:
-        """Seconds that are left, zero or less when it is over. The wall's clock goes faster than these, never slower."""
+        """Remaining seconds, zero or less when it is over; they never pass faster than the wall clock."""
         now = self._look(self._pids)
         self._left -= given(self._last, now)
         self._last = now
@@ -84,12 +84,11 @@ class Deadline:
 
     @property
     def is_over(self) -> bool:
-        """True if nothing is left."""
         return self.left <= 0
 
 
 def stalled_seconds() -> float:
-    """Return the total of ``/proc/pressure/cpu``; it is 0 where the kernel has no such file."""
+    """Return the total of ``/proc/pressure/cpu``, or 0 without such a file."""
     try:
         line = Path("/proc/pressure/cpu").read_text().splitlines()[0]
     except OSError:
@@ -98,7 +97,7 @@ def stalled_seconds() -> float:
 
 
 def processor_seconds(pid: int) -> float | None:
-    """Return user and system time of a process, or None where there is none."""
+    """Return user and system time of a process, or None if it is gone."""
     try:
         words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
@@ -107,7 +106,7 @@ def processor_seconds(pid: int) -> float | None:
 
 
 def guests(domain: str = "") -> list[int]:
-    """Return the process ids of QEMU processes on this machine, of one libvirt domain (``namespace_name``) or of all."""
+    """Return the pids of QEMU processes on this machine, of one libvirt domain (``namespace_name``) or of all."""
     mark = f"guest={domain}," if domain else "guest="
     return [pid for pid, command in _commands() if mark in command and "qemu" in command.partition("\0")[0]]
 

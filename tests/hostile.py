@@ -1,7 +1,7 @@
-"""Objects with every field of ours, and the same with each of them replaced by something hostile, one at a time.
+"""Objects with every field of ours, and copies with one field replaced by a hostile value.
 
-Which fields there are is read from the models' JSON schemas, so that a new field is attacked without a word here; the test of the full
-objects fails when one lacks a field that a model has.
+The models' JSON schemas define the fields, so new fields are covered automatically. The test of the full objects fails if one lacks a field
+of a model.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ VALUES: Final[dict[str, Any]] = {
     "an empty object": {},
 }
 NUMBERS: Final[dict[str, int]] = {"the largest of 32 bits": 2**31 - 1, "the smallest of 32 bits": -(2**31)}
-"""In place of integers alone: of the right type, and beyond what virt-api takes."""
+"""Replace only integers: the right type, but beyond what virt-api accepts."""
 MISSING: Final = "nothing"
 WORST: Final = frozenset(
     {
@@ -59,10 +59,10 @@ WORST: Final = frozenset(
         *NUMBERS,
     }
 )
-"""One of each sort, for tests in which each case costs a few milliseconds."""
+"""One of each sort, for tests that spend milliseconds per case."""
 
 PARTS: Final = ("spec.domain.devices.disks", "spec.domain.devices", "spec.domain", "spec", "status")
-"""Parts of a machine: the first that a path begins with has it, and ``spec`` the metadata, too. A test of each keeps within its time."""
+"""Parts of a VM, by the first matching prefix; ``spec`` includes the metadata. One test per part stays within the timeout."""
 
 T: Final = "2026-11-21T07:59:00Z"
 CONDITION: Final[Object] = {
@@ -75,7 +75,7 @@ CONDITION: Final[Object] = {
 }
 STAMP: Final[Object] = {"phase": "Scheduled", "time": T}
 SPEC: Final[Object] = families.example(schema.fields(schema.definitions(types.VirtualMachine)))
-"""Of the families' examples in ``tests/fields``."""
+"""From the families' examples in ``tests/fields``."""
 STATUS: Final[Object] = {
     "observedGeneration": 1,
     "phase": "Scheduled",
@@ -126,7 +126,7 @@ STATUS: Final[Object] = {
 
 
 def a_full_virtual_machine() -> Object:
-    """Return a machine on node n, just scheduled, with every field that handler and controller read."""
+    """Return a newly scheduled VM on node n, with every field that virt-handler and virt-controller read."""
     metadata = {"name": "hostile", "namespace": "ns", "generation": 1, "labels": {"a": "b"}, "annotations": {"c": "d"}}
     return copy.deepcopy(
         {"apiVersion": "kubevirt.io/v1alpha1", "kind": "VirtualMachine", "metadata": metadata, "spec": SPEC, "status": STATUS}
@@ -134,7 +134,7 @@ def a_full_virtual_machine() -> Object:
 
 
 def a_full_migration(phase: str = "TargetReady") -> Object:
-    """Return a migration of machine ``hostile`` from node n to itself, with every field: both sides of one handler read it."""
+    """Return a migration of VM ``hostile`` from node n to itself, with every field: one virt-handler reads both sides."""
     return copy.deepcopy(
         {
             "apiVersion": "kubevirt.io/v1alpha1",
@@ -178,7 +178,7 @@ def a_full_migration(phase: str = "TargetReady") -> Object:
 
 @dataclass(frozen=True)
 class Case:
-    """One object with one hostile value in it."""
+    """One object with one hostile value."""
 
     kind: str
     path: str
@@ -191,14 +191,14 @@ class Case:
 
     @property
     def part(self) -> str:
-        """Which of :data:`PARTS` of a machine has the value."""
+        """The part of a VM (:data:`PARTS`) that has the value."""
         if self.path.startswith("status"):
             return "status"
         return next((each for each in PARTS if self.path.startswith(each)), "spec")
 
 
 def places(obj: Any, path: tuple[Step, ...] = ()) -> Iterator[tuple[Step, ...]]:
-    """Yield the path of every inner node and leaf, the root left out."""
+    """Yield the path of every inner node and leaf except the root."""
     children: list[tuple[Step, Any]] = list(obj.items()) if isinstance(obj, dict) else list(enumerate(obj)) if isinstance(obj, list) else []
     for step, child in children:
         yield (*path, step)
@@ -206,12 +206,12 @@ def places(obj: Any, path: tuple[Step, ...] = ()) -> Iterator[tuple[Step, ...]]:
 
 
 def at(obj: Any, path: Sequence[Step]) -> Any:
-    """Return what stands at a place."""
+    """Return the value at a place."""
     return at(obj[path[0]], path[1:]) if path else obj
 
 
 def replaced(obj: Any, path: tuple[Step, ...], value: Any, *, missing: bool = False) -> Any:
-    """Return an object with one place changed, or taken away; the rest is shared with the one given."""
+    """Return an object with one place changed or removed; the rest is shared."""
     changed, step = obj.copy(), path[0]
     if len(path) > 1:
         changed[step] = replaced(obj[step], path[1:], value, missing=missing)
@@ -226,7 +226,7 @@ def cases(obj: Object) -> Iterator[Case]:
     """Yield every case of an object."""
     for path in places(obj):
         if path[0] in ("apiVersion", "kind") or path[:2] in (("metadata", "name"), ("metadata", "namespace")) or path == ("metadata",):
-            continue  # what identifies an object is the server's, and tells one case from another
+            continue  # the server sets an object's identity, and it distinguishes cases
         text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).removeprefix(".")
         for name, value in VALUES.items():
             yield Case(obj["kind"], text, name, replaced(obj, path, value))
@@ -236,7 +236,7 @@ def cases(obj: Object) -> Iterator[Case]:
 
 
 def fields(schema: Object, definitions: Object, path: str = "") -> Iterator[str]:
-    """Yield the paths of all fields of a model's JSON schema, without the positions in lists."""
+    """Yield the paths of all fields in a model's JSON schema, without list positions."""
     if "$ref" in schema:
         schema = definitions[schema["$ref"].rsplit("/", 1)[-1]]
     for each in schema.get("anyOf", ()):
@@ -255,7 +255,7 @@ def all_fields(kind: type[Kind]) -> set[str]:
 
 
 class Told:
-    """Names of objects of which an Event told that they are not sound, read from the writes of a fake API as they come."""
+    """Names of objects reported as malformed by an Event, read from a fake API's writes."""
 
     def __init__(self, writes: Sequence[tuple[str, str, Any]]) -> None:
         self._writes = writes
@@ -272,11 +272,11 @@ class Told:
 
 CASES: Final = (*cases(a_full_virtual_machine()), *cases(a_full_migration()))
 MOST: Final = 200
-"""Cases that one test judges at most: each test has a limit of time, and a machine may have ten other things to do."""
+"""Most cases per test, because each test has a timeout and the machine may be busy."""
 
 
 def pieces(kind: str) -> Iterator[tuple[str, list[Case]]]:
-    """Yield the worst values of a kind by :data:`PARTS`, large parts in several pieces, each with a name."""
+    """Yield the worst values of a kind by :data:`PARTS`, large parts in several named pieces."""
     for part in PARTS:
         found = [case for case in CASES if case.kind == kind and case.value in WORST and case.part == part]
         count = -(-len(found) // MOST)

@@ -1,4 +1,4 @@
-"""Volumes of Secrets and ConfigMaps as the kubelet lays them out (its atomic writer)."""
+"""Volumes of Secrets and ConfigMaps in the kubelet's layout (its atomic writer)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _COUNT: Final = itertools.count()
 
 
 def mount(directory: Path, values: Mapping[str, bytes]) -> None:
-    """Make the values the content of a volume, in place of what was there."""
+    """Replace the content of a volume by these values."""
     directory.mkdir(parents=True, exist_ok=True)
     link = directory / "..data"
     before = link.readlink() if link.is_symlink() else None

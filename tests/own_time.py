@@ -1,7 +1,6 @@
-"""Promptness in the time that a test's own process had: on a machine with ten times as much to do it had a tenth.
+"""Timeouts in a test's own processor time, because a machine with ten times the load gives it a tenth.
 
-What is tested runs in the loop of the test, so what holds that up is counted, and so is what it waits for. Where nothing else asks for the
-processor this is the time of the clock on the wall.
+The tested code runs in the test's event loop, so its blocking and waiting both count. On an idle machine this is wall-clock time.
 """
 
 from __future__ import annotations
@@ -17,17 +16,17 @@ TICK_SECONDS: Final = 0.005
 
 
 def own(wall: float, processor: float) -> float:
-    """Return how much of a turn was the process's own: what it worked and what it meant to sleep, twice, since timers are late."""
+    """Return a turn's own time: its processor time plus twice the intended sleep, because timers are late."""
     return min(wall, processor + 2 * TICK_SECONDS)
 
 
 def clocks() -> tuple[float, float]:
-    """Return the times of the wall and of the process."""
+    """Return the times of the wall clock and of the process."""
     return time.monotonic(), time.process_time()
 
 
 async def promptly(condition: Callable[[], object], seconds: float, clocks: Callable[[], tuple[float, float]] = clocks) -> None:
-    """Wait until it holds.
+    """Wait until the condition holds.
 
     Raises:
         TimeoutError: the process had more time than that.
@@ -43,7 +42,7 @@ async def promptly(condition: Callable[[], object], seconds: float, clocks: Call
 
 
 async def within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
-    """Return what the work gives.
+    """Return the result of the work.
 
     Raises:
         TimeoutError: the process had more time than that.
@@ -51,7 +50,7 @@ async def within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
     task = asyncio.ensure_future(work)  # noqa: TID251  # it is awaited below
     try:
         await promptly(task.done, seconds)
-    except BaseException:  # the test is over, or cancelled: its work must not go on
+    except BaseException:  # the test ends or is cancelled, so its work must end
         task.cancel()
         await asyncio.wait([task])
         raise

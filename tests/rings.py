@@ -1,9 +1,9 @@
 """The ring of each test module: ``check`` before each commit, ``test`` for each change, ``all`` before an issue is closed.
 
-``make check`` runs the ring ``check``, ``make test`` that and ``test``, ``make test-all`` everything. ``make test`` adds some modules of
-the ring ``all`` to each run: those of the packages that changed within a day, and a slice that follows the commit, within a cap. Large
-families of cases run as a sample there, which also follows the commit (``tests/selection.py``, the plugin of pytest). To read in this
-order: the tables, :func:`ring_of`, :func:`additions`, :func:`is_in_sample`.
+``make check`` runs the ring ``check``, ``make test`` also ``test``, ``make test-all`` everything. ``make test`` adds some modules of the
+ring ``all`` to each run, within a cap: those of packages changed within a day, and a slice chosen by the commit. Of large families of cases
+it runs a sample, also chosen by the commit (``tests/selection.py``, the pytest plugin). Reading order: the tables, :func:`ring_of`,
+:func:`additions`, :func:`is_in_sample`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ RINGS: Final[tuple[Ring, ...]] = ("check", "test", "all")
 """Each ring includes those before it."""
 
 CAP_SECONDS: Final = 150
-"""Processor time that the additions to one run of ``make test`` may take."""
+"""Processor time that the additions to one ``make test`` may take."""
 CHANGES_SECONDS: Final = 100
-"""Part of it that modules of changed packages may take, so that a busy day leaves room for the slice."""
+"""Share of it for modules of changed packages, so that a busy day leaves room for the slice."""
 
 DIRECTORIES: Final[Mapping[str, Ring]] = MappingProxyType(
     {
@@ -42,15 +42,15 @@ DIRECTORIES: Final[Mapping[str, Ring]] = MappingProxyType(
         "cluster": "test",
     }
 )
-"""Ring of the modules in a directory of ``tests``, unless a directory in it has a ring or one of the tables below names the module."""
+"""Ring of the modules in a directory of ``tests``; subdirectories and the tables below override it."""
 
 EXCEPTIONS: Final[Mapping[str, Ring]] = MappingProxyType(
     {
-        "contracts/test_cel_as_go.py": "test",  # Go programs are built for them, and they take seconds
+        "contracts/test_cel_as_go.py": "test",  # they build Go programs, and take seconds
         "contracts/test_encryption_as_go.py": "test",
     }
 )
-"""Modules in another ring than their directory's, ``all`` apart."""
+"""Modules in another ring than their directory's, except ``all``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,9 @@ class Row:
     module: str
     """Path from ``tests``."""
     seconds: int
-    """Processor time that it takes, guests included: an estimate."""
+    """Estimated processor time, including guests."""
     packages: tuple[str, ...]
-    """Parts of the product, as paths from the repository, after a change to which ``make test`` runs it."""
+    """Product paths from the repository's root; ``make test`` runs the module after a change to them."""
 
 
 def _row(module: str, seconds: int, *packages: str) -> Row:
@@ -140,7 +140,7 @@ def ring_of(module: str) -> Ring:
 
 
 def includes(ring: Ring, other: Ring) -> bool:
-    """Return whether a run of ``ring`` runs what is in ``other``."""
+    """Return whether a run of ``ring`` includes the ring ``other``."""
     return RINGS.index(other) <= RINGS.index(ring)
 
 
@@ -153,14 +153,14 @@ class Addition:
 
 
 def additions(commit: str, changed: Iterable[str], rows: Sequence[Row] = ROWS) -> list[Addition]:
-    """Return what is added to the ring ``test``: first the modules of packages that changed, then the slice of the commit.
+    """Return the additions to the ring ``test``: modules of changed packages, then the commit's slice.
 
-    Both are taken in the order of the table, from a place on that follows the commit, so that the next commit takes others. One that does
-    not fit under its cap any more is left out; so is a second one that has the cluster to itself, since the whole run waits for it.
+    Both follow the table's order, from a place given by the commit, so that the next commit gets others. A module beyond its cap is left
+    out, and so is a second one that needs the cluster alone, because the whole run waits for it.
 
     Args:
-        commit: in hexadecimal digits; without any, nothing is added.
-        changed: paths of files from the repository.
+        commit: in hexadecimal digits; without one, nothing is added.
+        changed: paths of files from the repository's root.
         rows: the table.
     """
     if not commit or not rows:
@@ -186,7 +186,7 @@ def _fits(row: Row, found: Sequence[Addition], cap: int) -> bool:
 
 
 def _changed(row: Row, paths: Sequence[str]) -> str:
-    """Return why a change concerns a module of the table; empty: none does."""
+    """Return why a change concerns a module of the table, or an empty string."""
     package = next((each for each in row.packages if any(path == each or path.startswith(f"{each}/") for path in paths)), None)
     return f"{package} changed" if package else ""
 
@@ -197,10 +197,10 @@ def _is_alone(row: Row) -> bool:
 
 
 def number_of(commit: str) -> int:
-    """Return the number by which slices and samples of a commit are chosen: its first hexadecimal digits."""
+    """Return the number that chooses a commit's slices and samples: its first hexadecimal digits."""
     return int(commit[:8] or "0", 16)
 
 
 def is_in_sample(index: int, of: int, commit: str) -> bool:
-    """Return whether a family's case is in the sample of a commit, which is one case of so many; another commit takes others."""
+    """Return whether a case is in a commit's sample of one in ``of`` cases; other commits take others."""
     return index % of == number_of(commit) % of

@@ -1,16 +1,15 @@
-"""The plugin of pytest that runs a ring of ``tests/rings.py``: ``--ring check``, ``--ring test`` or ``--ring all``.
+"""The pytest plugin that runs a ring of ``tests/rings.py``: ``--ring check``, ``--ring test`` or ``--ring all``.
 
-Without the option nothing is left out. A module that is not in the ring is not imported, a test that is marked ``slow``, ``host`` or
-``cluster`` is in the ring ``test`` at least, and of a family of cases, a test with the mark ``sample``, a run of ``test`` runs a part that
-follows the commit::
+Without the option it leaves nothing out. Modules outside the ring are not imported. Tests marked ``slow``, ``host`` or ``cluster`` are at
+least in the ring ``test``. Of a family of cases, marked ``sample``, ``test`` runs a part chosen by the commit::
 
     @pytest.mark.sample(8, "hostile objects")  # one of eight cases
     @pytest.mark.parametrize("piece", PIECES)
     def test_…
 
-``--after-check`` leaves out what a run of the ring ``check`` of the same sources has run.
+``--after-check`` leaves out tests that the ring ``check`` has run on the same sources.
 
-``TESTS_SEED`` is the commit that slices and samples follow, in place of that of the repository. The line that a run begins with says it.
+``TESTS_SEED`` replaces the repository's commit in the choice of slices and samples. The first line of a run prints it.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _NAME: Final = "rings"
 
 @dataclass
 class Family:
-    """Sizes of a family: all cases, and those that this run chose."""
+    """Sizes of a family: all cases, and those chosen by this run."""
 
     cases: int = 0
     chosen: int = 0
@@ -54,20 +53,20 @@ class Selection:
     commit: str
     """Empty: the sources are not in a repository."""
     added: Mapping[str, str]
-    """Modules of the ring ``all`` that are run anyway, and why."""
+    """Additional modules of the ring ``all``, and why."""
     after_check: bool = False
-    """A run of the ring ``check`` was before this one."""
+    """Whether a run of the ring ``check`` came before."""
     families: dict[str, Family] = field(default_factory=lambda: collections.defaultdict(Family))
 
     def has_module(self, path: Path) -> bool:
-        """Return whether this run imports a file. It imports every file that is not a test module."""
+        """Return whether this run imports a file; it imports every file that is not a test module."""
         if not path.name.startswith("test_") or not path.is_relative_to(ROOT / "tests"):
             return True
         module = str(path.relative_to(ROOT / "tests"))
         return module in self.added or rings.includes(self.ring, rings.ring_of(module))
 
     def has(self, item: pytest.Item, numbers: dict[str, int]) -> bool:
-        """Return whether a test is run. ``numbers`` counts the cases of each family that were asked for."""
+        """Return whether a test is run. ``numbers`` counts the requested cases of each family."""
         is_marked = any(item.get_closest_marker(mark) for mark in _MARKED)
         if self.ring == "check" and is_marked:
             return False
@@ -85,7 +84,7 @@ class Selection:
         return is_chosen
 
     def lines(self) -> Iterator[str]:
-        """Yield what a run says of itself as it begins."""
+        """Yield the lines at the beginning of a run."""
         if self.ring == "test":
             yield f"ring: test; seed: {self.commit[:12] or 'none, there is no commit'} ({SEED}={self.commit[:12]} runs the same)"
             for module, why in self.added.items():
@@ -99,13 +98,12 @@ def _is_of_check(path: Path) -> bool:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options."""
     parser.addoption("--after-check", action="store_true", help="leave out what a run of the ring check has run")
     parser.addoption("--ring", choices=rings.RINGS, help="run one ring of tests/rings.py, and those before it")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Decide what is run, in a process that pytest-xdist started as the one that started it has decided."""
+    """Decide what to run; a pytest-xdist worker takes its controller's decision."""
     ring: Ring | None = config.getoption("--ring")
     if ring is not None:
         given = cast("dict[str, Any]", getattr(config, "workerinput", {})).get(_NAME)
@@ -114,7 +112,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def decided(ring: Ring, environment: Mapping[str, str] = os.environ, repository: Path = ROOT) -> Selection:
-    """Return what a run of a ring runs, by the repository's commits."""
+    """Return the choice for a ring, by the repository's commits."""
     commit = environment.get(SEED, "") or _git(repository, "rev-parse", "HEAD").strip()
     if ring != "test":
         return Selection(ring, commit, {})
@@ -123,9 +121,9 @@ def decided(ring: Ring, environment: Mapping[str, str] = os.environ, repository:
 
 
 def changed_within_a_day(repository: Path) -> list[str]:
-    """Return the files that commits of the day before the last one changed.
+    """Return the files changed by commits within a day before the last one.
 
-    A clone without history has one commit without a parent, which changed nothing that is known; without a repository there is none.
+    The single commit of a shallow clone has no parent, so it changed nothing known; without a repository there is none.
     """
     seconds = _git(repository, "log", "-1", "--format=%ct").strip()
     if not seconds:
@@ -135,7 +133,7 @@ def changed_within_a_day(repository: Path) -> list[str]:
 
 
 def _git(repository: Path, *arguments: str) -> str:
-    """Return the output of git, which is empty without git or without a repository."""
+    """Return git's output, which is empty without git or a repository."""
     try:
         done = subprocess.run(["git", "-C", repository, *arguments], capture_output=True, text=True, check=False)
     except FileNotFoundError:
@@ -145,23 +143,23 @@ def _git(repository: Path, *arguments: str) -> str:
 
 @pytest.fixture(scope="session")
 def is_short(request: pytest.FixtureRequest) -> bool:
-    """True in a run of the ring ``test``: tests that go on for a fixed time take less of it there."""
+    """True in a run of the ring ``test``, where tests of a fixed duration are shorter."""
     return bool(request.config.getoption("--ring") == "test")
 
 
 class Selecting:
-    """The hooks of a run that was asked for a ring."""
+    """The hooks of a run with a ring."""
 
     def __init__(self, selection: Selection) -> None:
         self._selection = selection
 
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
-        """Import no module that is not run."""
+        """Skip modules that are not run."""
         return None if self._selection.has_module(collection_path) else True
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Leave out tests of these modules that are not run."""
+        """Leave out tests that are not run."""
         numbers: dict[str, int] = {}
         chosen = {id(item): self._selection.has(item, numbers) for item in items}
         left_out = [item for item in items if not chosen[id(item)]]
@@ -171,7 +169,7 @@ class Selecting:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: WorkerController) -> None:
-        """Tell a process of pytest-xdist what was decided."""
+        """Send the decision to a pytest-xdist worker."""
         chosen = self._selection
         node.workerinput[_NAME] = {
             "ring": chosen.ring,
@@ -182,25 +180,25 @@ class Selecting:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
-        """Print the choice. pytest hides its header with ``-q``, so this is not in the header."""
+        """Print the choice; pytest hides its header with ``-q``."""
         reporter = session.config.pluginmanager.get_plugin("terminalreporter")
         if reporter is not None and not hasattr(session.config, "workerinput"):
             for line in self._selection.lines():
                 reporter.write_line(line)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Tell the main process which part of each family was run here: only these processes collect tests."""
+        """Send the sizes of the families to the main process, because only workers collect tests."""
         output = getattr(session.config, "workeroutput", None)
         if output is not None:
             output[_NAME] = {name: (family.cases, family.chosen) for name, family in self._selection.families.items()}
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: WorkerController) -> None:
-        """Learn the sizes of the families; all processes collect the same tests."""
+        """Receive the sizes of the families; all workers collect the same tests."""
         for name, (cases, chosen) in getattr(node, "workeroutput", {}).get(_NAME, {}).items():
             self._selection.families[name] = Family(cases, chosen)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Say which part of each family was run."""
+        """Print the sampled part of each family."""
         for name, family in sorted(self._selection.families.items()):
             terminalreporter.write_line(f"sample: {name}: {family.chosen} of {family.cases} cases")

@@ -1,7 +1,7 @@
-"""Moments of a system call: at them something happens meanwhile, the kernel refuses, or the process is killed.
+"""Moments of a system call: tests act at them, let the kernel refuse, or kill the process.
 
-The interpreter reports each call of a function that is written in C (``sys.setprofile``), whoever makes it and by whatever name: nothing is
-put in its place, and the call that a test is about must have been made.
+The interpreter reports each call of a C function (``sys.setprofile``), from any caller and under any name. Nothing is replaced, and the
+tested call must occur.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ RETURNED: Final = "c_return"
 
 @contextlib.contextmanager
 def at(function: Callable[..., Any], act: Callable[[], object], moment: str = CALLED) -> Iterator[None]:
-    """Do something each time that this thread calls a function of C; what ``act`` raises, the call raises, and nothing is done any more.
+    """Call ``act`` each time that this thread calls a C function, until ``act`` raises; the call then raises the same.
 
     Args:
         function: such as ``os.link``.
-        act: what is done; calls of its own do not count.
-        moment: before the call, or when it has returned.
+        act: the action; its own calls do not count.
+        moment: before the call, or after its return.
     """
     made = 0
 
@@ -48,7 +48,7 @@ def at(function: Callable[..., Any], act: Callable[[], object], moment: str = CA
 
 @contextlib.contextmanager
 def refused(function: Callable[..., Any], number: int) -> Iterator[None]:
-    """Have the first call of a function fail with this number of ``errno``."""
+    """Let the first call of a function fail with this ``errno``."""
 
     def refuse() -> None:
         raise OSError(number, os.strerror(number))
@@ -58,9 +58,9 @@ def refused(function: Callable[..., Any], number: int) -> Iterator[None]:
 
 
 def killed_at(function: Callable[..., Any], work: Callable[[], object]) -> None:
-    """Have a process do the work that is killed where it would call a function for the first time."""
+    """Do the work in a process that is killed before its first call of a function."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # threads of other tests: what is forked here needs nothing of theirs
+        warnings.simplefilter("ignore", DeprecationWarning)  # other tests' threads: the forked process does not need them
         child = os.fork()
     if not child:
         try:

@@ -1,4 +1,4 @@
-"""A TPM from a guest's shell, without any tool: commands as "Trusted Platform Module Library", parts 1 and 3 (version 1.59), has them."""
+"""A TPM from a guest's shell, without tools: commands from "Trusted Platform Module Library", parts 1 and 3 (version 1.59)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Final
 
 WORD: Final = b"remember"
-"""The eight bytes that are kept in the TPM."""
+"""The eight bytes stored in the TPM."""
 _OWNER: Final = "40000001"
 _INDEX: Final = "01500001"
 _NO_SECRET: Final = "00000009 40000009 0000 01 0000"
-"""An authorization area with one session, of an empty password (part 1, 19.4)."""
+"""An authorization area with one session and an empty password (part 1, 19.4)."""
 _DEFINE: Final = f"0000012a {_OWNER} {_NO_SECRET} 0000 000e {_INDEX} 000b 02060006 0000 0008"
 """TPM2_NV_DefineSpace: 8 bytes that the owner may write and read (part 3, 31.3)."""
 _WRITE: Final = f"00000137 {_OWNER} {_INDEX} {_NO_SECRET} 0008 {WORD.hex()} 0000"
@@ -19,14 +19,14 @@ _READ: Final = f"0000014e {_OWNER} {_INDEX} {_NO_SECRET} 0008 0000"
 
 
 def write_word(shell: Callable[[str], str]) -> None:
-    """Write ``WORD`` into a TPM that has none; ``shell`` returns what a command of the guest's prints."""
+    """Write ``WORD`` into an empty TPM; ``shell`` returns the output of a guest's command."""
     for command in (_DEFINE, _WRITE):
         answer = _ask(shell, command)
         assert answer[6:10] == bytes(4), f"the TPM refuses: {answer.hex()}"
 
 
 def has_word(shell: Callable[[str], str]) -> bool:
-    """Return whether ``write_word`` was there before."""
+    """Return whether ``write_word`` was called before."""
     return WORD in _ask(shell, _READ)
 
 

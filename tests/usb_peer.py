@@ -1,7 +1,7 @@
-"""A client of usbredir with a USB device that does nothing but say what it is.
+"""A usbredir client with a USB device that only describes itself.
 
-The protocol: https://gitlab.freedesktop.org/spice/usbredir/-/blob/main/docs/usb-redirection-protocol.md. Descriptors: USB 2.0,
-9.6. All numbers are little-endian.
+The protocol: https://gitlab.freedesktop.org/spice/usbredir/-/blob/main/docs/usb-redirection-protocol.md. Descriptors: USB 2.0, 9.6. All
+numbers are little-endian.
 """
 
 from __future__ import annotations
@@ -15,25 +15,23 @@ from typing import Final, Self
 HELLO, CONNECT, INTERFACES, ENDPOINTS, SET_CONFIGURATION, CONFIGURATION, FILTER_REJECT, CONTROL = 0, 1, 4, 5, 6, 8, 22, 100
 GET_CONFIGURATION, SET_ALT, GET_ALT, ALT = 7, 9, 10, 11
 CAPABILITIES: Final = 1 << 1 | 1 << 2 | 1 << 4 | 1 << 5 | 1 << 6
-"""connect_device_version, filter, ep_info_max_packet_size, 64bits_ids, 32bits_bulk_length: QEMU wants the last three for an xHCI."""
+"""connect_device_version, filter, ep_info_max_packet_size, 64bits_ids, 32bits_bulk_length: QEMU requires the last three for an xHCI."""
 FULL_SPEED, INVALID, STALL = 1, 255, 4
 VENDOR_SPECIFIC: Final = 0xFF
 MOST: Final = 32
 
 
 class Peer:
-    """The client, in a thread of its own until the connection ends."""
+    """The client, in a thread until the connection ends."""
 
     def __init__(
         self, connection: socket.socket, *, vendor: int, product: int, text: str = "a-device", kind: int = VENDOR_SPECIFIC
     ) -> None:
-        """Speak with QEMU, and connect the device. ``text`` is what it says its product is, ``kind`` the class of its
-        interface.
-        """
+        """Connect the device to QEMU. ``text`` is its product string, ``kind`` its interface class."""
         self._socket = connection
         self._socket.settimeout(None)
         self.hello = threading.Event()
-        """QEMU has said hello."""
+        """QEMU has sent its hello."""
         self.rejected = threading.Event()
         """QEMU's filter refused the device."""
         self.ended = threading.Event()
@@ -41,7 +39,7 @@ class Peer:
         self._vendor, self._product, self._text, self._kind = vendor, product, text, kind
         self._long_ids = False
         self.heard, self.sent = b"", b""
-        """All bytes, both ways."""
+        """All bytes, in both directions."""
         self._thread = threading.Thread(target=self._run)
 
     def __enter__(self) -> Self:
@@ -91,13 +89,13 @@ class Peer:
             self._send(CONTROL, number, head + data)
 
     def _said(self, request_type: int, request: int, value: int) -> bytes | None:
-        """Return the answer of the device, None where it has none: descriptors, and the status of everything."""
+        """Return the device's answer, or None: descriptors, and the status of everything."""
         if (request_type, request) == (0x80, 6):
             return self._descriptors().get(value)
         return bytes(2) if request == 0 and request_type & 0x80 else None
 
     def _descriptors(self) -> dict[int, bytes]:
-        """Return descriptors by the value that asks for them: the type, and below it the index."""
+        """Return descriptors by the requested value: the type, and below it the index."""
         text = self._text.encode("utf-16-le")
         interface = struct.pack("<BBBBBBBBB", 9, 4, 0, 0, 0, self._kind, 0, 0, 0)
         return {

@@ -1,4 +1,4 @@
-"""The documents lead where they say: files, links and layers that they name are there, and ARCHITECTURE.md is short enough to be read."""
+"""The documents are consistent: named files, links and layers exist, and ARCHITECTURE.md is short."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 STEP = re.compile(r"^\d+\. .*?(?=^\d+\. |^$)", re.DOTALL | re.MULTILINE)
 CODE = re.compile(r"`([\w./-]+\.py)(?:::[^`]*)?`")
 OF_TESTS = {"fields.md", "security-tests.md"}
-"""Pages that name tests by their paths below ``tests``; docs/apiserver-checklist.md has a test of its own."""
+"""Pages that name tests by their paths below ``tests``; docs/apiserver-checklist.md has a separate test."""
 DATED = re.compile(r"\(20\d\d-\d\d-\d\d\)$")
 
 
@@ -29,7 +29,7 @@ def documents() -> list[Path]:
 
 
 def sections(text: str) -> dict[str, str]:
-    """Return what stands below each heading of the second level."""
+    """Return the text below each second-level heading."""
     return {each.partition("\n")[0]: each.partition("\n")[2] for each in re.split(r"^## ", text, flags=re.MULTILINE)[1:]}
 
 
@@ -44,7 +44,7 @@ def steps(*documents: Path) -> list[tuple[str, str]]:
 
 
 def absent(text: str) -> list[str]:
-    """Return the files and folders that a text names and the repository has not; ``build`` is made by commands."""
+    """Return the files and folders in a text that the repository lacks; commands create ``build``."""
     return [each for each in PATH.findall(text) if not each.startswith("build/") and not (ROOT / each).exists()]
 
 
@@ -80,7 +80,7 @@ def test_every_step_of_the_further_lives_names_its_file(step: str) -> None:
 
 @pytest.mark.parametrize("title", sorted({title for title, _ in steps(BOOK)}))
 def test_every_life_in_the_book_names_files_to_start_reading(title: str) -> None:
-    """The book is a text: a step of it may do without a file."""
+    """A single step may name no file."""
     named = [path for life, step in steps(BOOK) if life == title for path in PATH.findall(step)]
 
     assert len(named) >= 4
@@ -113,7 +113,7 @@ def test_documents_that_a_document_names_are_there(document: Path) -> None:
 
 
 def strays(text: str, *, of_tests: bool) -> list[str]:
-    """Return the modules that a text names otherwise than by their paths from the root, or those of tests by that below ``tests``."""
+    """Return the modules in a text that are not named by their paths from the root, or for tests from ``tests``."""
     places = (ROOT, ROOT / "tests") if of_tests else (ROOT,)
     return [each for each in CODE.findall(text) if not any((place / each).is_file() for place in places)]
 

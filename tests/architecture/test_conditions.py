@@ -1,4 +1,4 @@
-"""``kubectl explain vm.status.conditions`` names the types that the code writes and reads, all of them and no others."""
+"""``kubectl explain vm.status.conditions`` names exactly the types that the code uses."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from apiserver.apis.virt.v1alpha1 import types
 
 ROOT = Path(__file__).parents[2]
 OF_A_TYPE = frozenset({"condition", "new_condition", "without_condition", "is_true", "a_condition"})
-"""Functions whose second argument is the type of a condition."""
+"""Functions with the type of a condition as their second argument."""
 
 
 def _named(node: ast.AST) -> Iterator[ast.expr]:
-    """Yield what stands where the type of a condition does."""
+    """Yield expressions in the place of a condition's type."""
     if isinstance(node, ast.Call) and len(node.args) > 1:
         function = node.func
         name = function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""

@@ -1,7 +1,7 @@
-"""Prohibitions of CONTRIBUTING.md that no tool sees: tasks that no group holds, handlers of whatever goes wrong, ignores without a reason.
+"""Prohibitions of CONTRIBUTING.md that no tool checks: tasks outside groups, broad handlers, ignores without a reason.
 
-ruff sees ``asyncio.create_task``, but not that of an event loop; for it a broad handler that logs a traceback is none; and it wants a code
-beside a ``noqa``, but no reason. A place is named by its package, module and function, so that it may move.
+ruff checks ``asyncio.create_task``, but not an event loop's. It accepts a broad handler that logs a traceback, and a ``noqa`` with a code
+but without a reason. Places are named by package, module and function, so that they may move.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TASKS: Final = {
     "apiserver: connection.Connection._ask": "the connection's own, made by what the event loop calls, and cancelled when the client goes",
 }
 BROAD: Final = {
-    # The boundaries that CONTRIBUTING.md has.
+    # Boundaries named in CONTRIBUTING.md.
     "apiserver: chain.Chain._bounded": "the request boundary: one Status, whatever it was",
     "apiserver: connection.Connection._answer": "the request boundary's own faults: the client must see that the answer is incomplete",
     "apiserver: informer.Informer._sound": "an informer's delivery: of an object that cannot be trimmed",
@@ -37,7 +37,7 @@ BROAD: Final = {
     "handler: running.Relays._carry": "one migration's relays",
     "launcher: __main__._to_the_end": "main",
     "launcher: wire.Server._answer": "the request boundary of the launcher: a fault of ours must not end what holds the guest",
-    # Beyond them: what goes wrong is another's, and is handed to it or decided against it.
+    # Further ones: the error belongs to other code, and is passed to it or counts against it.
     "apiserver: access.load": "the library for kubeconfigs raises what it likes for a bad file",
     "apiserver: audiences._Scope.concerned": "a field that cannot be read is told by the predicate of each watch that asks for it",
     "apiserver: connections.Connections.send": "told again unless the request may be repeated on another connection",
@@ -54,7 +54,7 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 def walk(node: ast.AST, names: tuple[str, ...]) -> Iterator[tuple[str, ast.AST]]:
-    """Yield every node below this one, with the names of what it is in."""
+    """Yield every node below this one, with the names of the enclosing definitions."""
     for child in ast.iter_child_nodes(node):
         yield ".".join(names), child
         yield from walk(child, (*names, child.name) if isinstance(child, Definition) else names)
@@ -66,7 +66,7 @@ def nodes(tree: ast.Module, path: Path) -> Iterator[tuple[str, ast.AST]]:
 
 
 def tasks_without_group(tree: ast.Module, path: Path) -> Iterator[str]:
-    """Yield where ``create_task`` is asked of something else than a task group."""
+    """Yield places that call ``create_task`` on anything but a task group."""
     groups = set(task_groups(tree))
     for where, node in nodes(tree, path):
         if isinstance(node, ast.Attribute) and node.attr == "create_task" and ast.unparse(node.value) not in groups:
@@ -74,7 +74,7 @@ def tasks_without_group(tree: ast.Module, path: Path) -> Iterator[str]:
 
 
 def task_groups(tree: ast.Module) -> Iterator[str]:
-    """Yield what is a task group in a module: names that one is entered by, and what is annotated as one or takes one over."""
+    """Yield a module's task groups: names entered as one, annotated as one, or assigned from one."""
     for node in ast.walk(tree):
         match node:
             case ast.AsyncWith(items=items):
@@ -89,13 +89,13 @@ def task_groups(tree: ast.Module) -> Iterator[str]:
 
 
 def _makes_one(value: ast.expr) -> bool:
-    """Also ``await stack.enter_async_context(asyncio.TaskGroup())``."""
+    """Also matches ``await stack.enter_async_context(asyncio.TaskGroup())``."""
     text = ast.unparse(value)
     return text == f"{_GROUP}()" or (text.startswith("await ") and text.endswith(f".enter_async_context({_GROUP}())"))
 
 
 def broad_handlers(tree: ast.Module, path: Path) -> Iterator[str]:
-    """Yield where whatever goes wrong is caught, and not raised again when what was open is closed."""
+    """Yield handlers of all exceptions that do not raise again after closing resources."""
     for where, node in nodes(tree, path):
         if isinstance(node, ast.ExceptHandler) and _is_broad(node) and not _raises_again(node):
             yield where
@@ -114,7 +114,7 @@ def _raises_again(handler: ast.ExceptHandler) -> bool:
 
 
 def both_ends(tree: ast.Module, path: Path) -> Iterator[str]:
-    """Yield objects that somebody has to start and to stop."""
+    """Yield classes with both ``start`` and ``stop``."""
     for where, node in nodes(tree, path):
         if isinstance(node, ast.ClassDef) and {"start", "stop"} <= {each.name for each in node.body if isinstance(each, Definition)}:
             yield f"{where}{node.name}"
@@ -137,7 +137,7 @@ def test_nobody_has_to_be_started_and_stopped() -> None:
 
 
 def test_an_ignore_has_its_code_and_its_reason() -> None:
-    """The code is what ruff and mypy want; the reason stands behind it."""
+    """ruff and mypy require the code; the reason follows it."""
     files = [path for name in (*PACKAGES, "tests", "benchmarks", "examples") for path in (ROOT / name).rglob("*.py")]
 
     assert not [f"{path.relative_to(ROOT)}:{line}" for path in files if "_pb2" not in path.name for line in bare_ignores(path)]

@@ -1,4 +1,4 @@
-"""A family of fields of ``spec.domain`` is found by one name in every layer; CONTRIBUTING.md says how one is added."""
+"""A family of fields of ``spec.domain`` has one module name in every layer; CONTRIBUTING.md says how to add one."""
 
 from __future__ import annotations
 
@@ -92,11 +92,11 @@ SHARED = {
         "values",
     },
 }
-"""Modules that are no family."""
+"""Modules outside the families."""
 UNASKED = {"guest_agent", "pci", "usb"}
-"""Parts of every domain, of which no field speaks."""
+"""Parts of every domain that no field controls."""
 WITHOUT_XML = {"machine", "resources"}
-"""Written into the elements of another family, as the machine type is an attribute of ``<os>``; or only the pod's."""
+"""Written into another family's elements, like the machine type in ``<os>``, or used only by the pod."""
 
 
 def modules(package: str) -> set[str]:

@@ -1,4 +1,4 @@
-"""docs/faults.md has a row for each cut and a column for each step that tests/cuts describes, and what a run of this tree said of each."""
+"""docs/faults.md has a row per cut and a column per step of tests/cuts, with results of this tree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every field of ``spec.domain`` means something: where a machine differs in it alone, something that acts on its guest does."""
+"""Every field of ``spec.domain`` has an effect: a change of it alone changes something that acts on the guest."""
 
 from __future__ import annotations
 
@@ -48,18 +48,18 @@ UNSEEN: Final[Mapping[str, str]] = {
     "devices.disks[].source.import.s3.region": IMPORTER,
     "devices.disks[].source.import.registry.reference": IMPORTER,
 }
-"""Fields with which nothing of :func:`acting` differs, and why."""
+"""Fields without an effect in :func:`acting`, and why."""
 GUEST: Final[Mapping[str, Any]] = {"uid": "u-1", "hostname": "testvm", "keys": ()}
-"""Facts that cloud-init is told beside the data that are given."""
+"""Values for cloud-init besides the given data."""
 
 
 def acting(written: pairs.Domain) -> list[Any]:
-    """Return what acts on the guest of a machine, as far as pure functions tell it; none of it has the domain as it was written."""
+    """Return everything that acts on a VM's guest, from pure functions; none of it contains the original domain."""
     vm = pairs.machine(written)
     defaults.default_virtual_machine(vm)
     pods = [launcher_pod(vm, 1, {}, Settings("i"), Placement(kvm=kvm)) for kvm in (False, True)]
     for each in pods:
-        del each["metadata"]["annotations"][names.SPEC_ANNOTATION]  # differs with every field, and only tells that one differs
+        del each["metadata"]["annotations"][names.SPEC_ANNOTATION]  # it differs with every field and has no other meaning
     links, plugins = setup.wanted(vm), requests.disks_of(vm)
     domain = plugin_disks.with_served(vm["spec"]["domain"], {each["name"]: plugin_disks.Served("file", 512) for each in plugins})
     own, every = range(cpu.dedicated(domain)), disks.defaulted(domain)
@@ -91,7 +91,7 @@ def acting(written: pairs.Domain) -> list[Any]:
 
 
 def variables(limits: Mapping[str, str]) -> dict[str, str]:
-    """Return what device plugins tell a pod: an address for each device that it has."""
+    """Return a pod's device plugin variables: an address for each device."""
     counts = {re.sub("[/.]", "_", name.upper()): int(limits[name]) for name in limits if "/" in name}
     return {f"PCI_RESOURCE_{name}": ",".join(f"0000:41:00.{each}" for each in range(count)) for name, count in counts.items()}
 

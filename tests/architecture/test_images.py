@@ -1,4 +1,4 @@
-"""Images hold what their processes import: an image is built from an extra of pyproject.toml, and the tests' environment holds them all."""
+"""Images hold their processes' imports: pyproject.toml has an extra per image, and the tests' environment has all."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PROCESSES = {
     "controller.manager.__main__": "controller",
     "handler.__main__": "handler",
     "launcher.__main__": "launcher",
-    "apiserver.kubectl.__main__": "",  # what `pip install .` brings
+    "apiserver.kubectl.__main__": "",  # installed by `pip install .`
 }
 
 
@@ -59,7 +59,7 @@ def test_a_process_is_installed_with_everything_that_it_imports(process: str, ex
 
 @pytest.mark.parametrize("image", ["virt-api", "virt-launcher"])
 def test_images_that_read_time_zones_have_the_old_names_too(image: str) -> None:
-    """virt-api judges a clock's zone and those of CEL, QEMU shows one: Debian keeps links such as US/Eastern in a package of their own."""
+    """virt-api validates zones of clocks and CEL, and QEMU shows one. Debian has links such as US/Eastern in a separate package."""
     directory = Path(__file__).parents[2] / "images" / image
 
     assert re.search(r"\btzdata-legacy\b", (directory / "Containerfile").read_text(encoding="utf-8"))

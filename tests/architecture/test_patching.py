@@ -1,9 +1,8 @@
-"""Patches of our own modules in tests: in no file but the listed ones, and there no more than listed.
+"""Tests patch our own modules only in the listed files, as often as listed.
 
-A patched function or constant is called as its author never wrote it, and a test of it goes on passing when the code no longer asks what
-was patched. What a test has to change is a parameter of the class or the function, with the production's value as its default, or a port
-that is passed in. ``monkeypatch`` stays for the environment (``setenv``, ``delenv``, ``chdir``). What happens at a system call
-is ``tests.system_calls``' to make. The list says why each that is left cannot be had otherwise; a file that is not in it may have none.
+A patched function is called in a way its author did not write, and its test still passes when the code no longer calls it. Instead, tests
+pass a parameter with the production value as its default, or a port. ``monkeypatch`` remains for the environment (``setenv``, ``delenv``,
+``chdir``), and ``tests.system_calls`` for system calls. The list gives the reason for each remaining patch.
 """
 
 from __future__ import annotations
@@ -17,18 +16,18 @@ import pytest
 from tests.architecture.test_structure import ROOT
 
 PATCHES: Final = {
-    "component/apiserver/conftest.py": 1,  # a guard around every test: what a write replaced stays decoded, so that who changed it is seen
-    "component/handler/test_planted_faults.py": 1,  # faults of ours that nobody has thought of, in any part: a port for them would be one
-    "fakes/pod.py": 1,  # the pod's file system, whose paths are in the domain's XML, too: a parameter of every module of virt-launcher
+    "component/apiserver/conftest.py": 1,  # a guard around every test: replaced objects stay decoded, so that it detects changes
+    "component/handler/test_planted_faults.py": 1,  # unexpected faults in any part: a port for them would be such a part
+    "fakes/pod.py": 1,  # the pod's file system with paths in the domain's XML: otherwise a parameter of every module of virt-launcher
 }
-"""Uses of ``setattr``, ``delattr`` and ``setitem`` of a ``MonkeyPatch``, and of ``unittest.mock``'s ``patch``, by file below ``tests``."""
+"""Uses of ``MonkeyPatch.setattr``, ``delattr`` and ``setitem``, and of ``unittest.mock.patch``, by file below ``tests``."""
 _OF_MONKEYPATCH: Final = frozenset({"setattr", "delattr", "setitem", "delitem"})
 
 
 def is_patch(node: ast.AST) -> bool:
-    """Return whether a node changes what another module, class or object has. ``setattr`` as a method is MonkeyPatch's alone."""
+    """Return whether a node changes another module, class or object. Only MonkeyPatch has a method ``setattr``."""
     if isinstance(node, ast.ImportFrom):
-        return node.module == "unittest.mock"  # whatever is used by its bare name then
+        return node.module == "unittest.mock"  # it is then used by its bare name
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return False
     return node.func.attr in _OF_MONKEYPATCH or ast.unparse(node.func).startswith(("mock.patch", "unittest.mock.patch"))

@@ -1,4 +1,4 @@
-"""The supply chain: what is installed is pinned by version and hash, for this environment and for each image."""
+"""The supply chain: versions and hashes are pinned, for this environment and for each image."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
 
 
 def pins(path: Path) -> dict[str, tuple[str, set[str]]]:
-    """Return version and hashes by the name of a distribution; environment markers are left out."""
+    """Return version and hashes by distribution, without environment markers."""
     found: dict[str, tuple[str, set[str]]] = {}
     text = "\n".join(line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#"))
     for entry in text.replace("\\\n", " ").splitlines():
@@ -34,7 +34,7 @@ def pins(path: Path) -> dict[str, tuple[str, set[str]]]:
 
 
 def closure(wanted: list[str]) -> set[str]:
-    """Return the distributions that an installation of ``wanted`` on the image's Python brings."""
+    """Return the distributions that installing ``wanted`` on the image's Python brings."""
     python = {"python_version": project_images.PYTHON, "python_full_version": f"{project_images.PYTHON}.0"}
     found: set[str] = set()
     left = [(Requirement(each), "") for each in wanted]
@@ -117,7 +117,7 @@ def test_helm_is_pinned_by_its_hash() -> None:
 def test_a_release_has_one_version() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
     chart = yaml.safe_load((ROOT / "charts" / "kubevirt" / "Chart.yaml").read_text(encoding="utf-8"))
-    # Read, for the module needs libvirt, and its image has the source without what pip knows of it.
+    # Parsed, because importing needs libvirt, and the image has the source without pip's metadata.
     process = (ROOT / "launcher" / "main" / "process.py").read_text(encoding="utf-8")
     launcher = re.findall(r'^VERSION: Final = "(.+)"$', process, re.MULTILINE)
 
@@ -147,7 +147,7 @@ def test_a_package_that_is_not_in_the_lock_ends_the_build_of_a_release(tmp_path:
     for name, text in (("apt-get", APT), ("dpkg-query", DPKG)):
         (programs / name).write_text(text)
         (programs / name).chmod(0o755)
-    # Nothing outside of the test's directory may change: what the script writes for apt goes there, too.
+    # Nothing outside the test's directory may change: the script's files for apt go there as well.
     script = (
         (ROOT / "images" / "install-packages.sh")
         .read_text(encoding="utf-8")

@@ -1,6 +1,6 @@
-"""Documents are written in plain English: this counts what breaks the rules of docs/development/style.md.
+"""Documents are in plain English: counts violations of docs/development/style.md.
 
-A hit may be the best wording there is, so a document has a rate, and no sentence fails by itself.
+A hit may be the best wording, so a document has a rate, and no single sentence fails.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 RATE: Final = 6.0
-"""Hits per 1,000 words that a document may have."""
+"""Allowed hits per 1,000 words."""
 FEW: Final = 3
-"""Hits that a document may have however short it is."""
+"""Allowed hits in a document of any length."""
 CEILINGS: Final = {
     "CONTRIBUTING.md": 11.0,
     "docs/development/testbed.md": 9.0,
@@ -23,7 +23,7 @@ CEILINGS: Final = {
     "docs/faults.md": 17.0,
     "docs/fields.md": 9.0,
 }
-"""Rates of the documents that are not rewritten yet. They may only fall."""
+"""Rates of documents that are not rewritten yet. They may only fall."""
 SLACK: Final = 4.0
 """How far a rate may be below its ceiling before the ceiling must follow."""
 PATTERNS: Final = (
@@ -39,7 +39,7 @@ WORD: Final = re.compile(r"[A-Za-z][A-Za-z'-]*")
 
 
 def prose(text: str) -> str:
-    """Return a document without code, addresses of links and marks of tables."""
+    """Return a document without code, link addresses and table marks."""
     text = re.sub(r"^```.*?^```", " ", text, flags=re.DOTALL | re.MULTILINE)
     return " ".join(re.sub(r"`[^`]*`|\]\([^)]*\)|\|", " ", text).split())
 
@@ -49,7 +49,6 @@ def rate(hits: int, words: int) -> float:
 
 
 def counted(document: Path) -> tuple[int, int]:
-    """Return the hits and the words of a document."""
     text = prose(document.read_text(encoding="utf-8"))
     return len(HIT.findall(text)), len(WORD.findall(text))
 

@@ -1,4 +1,4 @@
-"""Which part of which process speaks HTTP and gRPC through which library: docs/decisions/code.md says why."""
+"""The library for HTTP and gRPC in each part of each process; docs/decisions/code.md gives the reasons."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ import pytest
 from tests.architecture.test_structure import ROOT, modules
 
 HOLDERS = {
-    "httptools": {"apiserver/client"},  # HTTP, as a client: virt-api, virt-controller, virt-handler
-    "aiohttp": {"controller/serving", "handler/streams", "apiserver/kubectl"},  # HTTP, as a server; and the plugin, as a client
-    "http.client": {"importer"},  # HTTP, as a client of the standard library alone
-    "websockets": {"apiserver/endpoints", "apiserver/kubectl"},  # streams, once HTTP is left
-    "hpack": {"storage/grpc"},  # gRPC, as a client: virt-api
-    "grpclib": {"handler/devices"},  # gRPC, as a server and a client of the kubelet: virt-handler
-    "grpc": set[str](),  # gRPC's own library comes with the exporter of spans, where tracing is on
-    "grpc_tools": {"storage/grpc", "handler/devices"},  # writes stubs, in development
+    "httptools": {"apiserver/client"},  # HTTP client of virt-api, virt-controller, virt-handler
+    "aiohttp": {"controller/serving", "handler/streams", "apiserver/kubectl"},  # HTTP server; HTTP client of the plugin
+    "http.client": {"importer"},  # HTTP client with only the standard library
+    "websockets": {"apiserver/endpoints", "apiserver/kubectl"},  # streams after HTTP
+    "hpack": {"storage/grpc"},  # gRPC client of virt-api
+    "grpclib": {"handler/devices"},  # gRPC server and client of the kubelet: virt-handler
+    "grpc": set[str](),  # gRPC's own library comes with the exporter of spans, if tracing is on
+    "grpc_tools": {"storage/grpc", "handler/devices"},  # generates stubs, in development
     "opentelemetry": {"apiserver/server"},
 }
 OTHERS = ("h11", "h2", "httpx", "requests", "urllib3", "wsproto", "http.server", "urllib.request", "kubernetes")
-"""Further ways to speak them that nothing of ours takes."""
+"""Other libraries for them, which our code does not use."""
 
 
 @functools.cache
 def imports() -> dict[str, set[str]]:
-    """Return what is imported by each package, two names deep: by one without rooms, itself."""
+    """Return each package's imports, two names deep, or one for a package without subpackages."""
     found: dict[str, set[str]] = {}
     for path in modules():
         package = "/".join(path.relative_to(ROOT).parts[:-1][:2])

@@ -1,4 +1,4 @@
-"""docs/security.md says for each threat what stops it, and docs/security-tests.md which tests try it."""
+"""docs/security.md names the protection against each threat, and docs/security-tests.md its tests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CELL = re.compile(r"(?<!\\)\|")
 LINE = re.compile(r"^- \*\*(\w+)\*\*: (.*)$", re.MULTILINE)
 MAX_ROW = 200
 MAX_WORDS = 2800
-"""Of the text before the table: an administrator reads it in ten minutes."""
+"""Limit of the text before the table: an administrator reads it in ten minutes."""
 
 
 def threats() -> list[str]:
@@ -41,12 +41,12 @@ def functions(file: Path) -> frozenset[str]:
 
 
 def tried() -> list[tuple[str, str]]:
-    """Return the number of each threat with the tests that try it."""
+    """Return the number of each threat with its tests."""
     return LINE.findall(TESTS.read_text(encoding="utf-8"))
 
 
 def absent(row: str) -> list[str]:
-    """Return the tests that a line names and that do not exist."""
+    """Return tests in a line that do not exist."""
     found, last = [], None
     for match in NAMED.finditer(row):
         file, test = match["file"], match["test"]

@@ -1,4 +1,4 @@
-"""One module makes TLS contexts: what it says about authorities holds for every connection of every process."""
+"""One module makes all TLS contexts, so its rules about authorities apply to every connection."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAKES: Final = {
 
 
 def makers(tree: ast.Module) -> Iterator[int]:
-    """Yield the lines of a module that make a context, by ``ssl`` or by a library that is told of none."""
+    """Yield lines that make a TLS context, by ``ssl`` or by a library's default."""
     for node in ast.walk(tree):
         match node:
             case ast.Call(func=ast.Attribute(value=ast.Name(id="ssl"), attr=name)) if name in MAKES:

@@ -1,4 +1,4 @@
-"""The attacks that are measured: that they run, and that the front proxy is served meanwhile."""
+"""The measured attacks run, and the front proxy is served meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmark itself: that it runs, and on what."""
+"""The benchmark runs, and reports its setting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``gauge`` itself, compiled here: what it says of files and of connections over loopback."""
+"""``gauge``, compiled here: its output for files and for loopback connections."""
 
 from __future__ import annotations
 

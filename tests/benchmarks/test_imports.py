@@ -1,4 +1,4 @@
-"""What the benchmark of imports serves."""
+"""The server of the import benchmark."""
 
 from __future__ import annotations
 

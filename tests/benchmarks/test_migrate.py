@@ -1,4 +1,4 @@
-"""What ``make bench-migrate`` makes of a client's log and of a Migration."""
+"""Results of ``make bench-migrate`` from a client's log and a Migration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Implementations that the contract suites run over."""
+"""Implementations for the contract tests."""
 
 import base64
 import itertools
@@ -31,7 +31,7 @@ resources:
 
 @pytest.fixture(scope="session")
 def secure_etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[EtcdServer, Tls]]:
-    """One etcd for all tests of a session, over mTLS."""
+    """One etcd with mTLS for all tests of a session."""
     directory, authority = tmp_path_factory.mktemp("secure-etcd"), Authority()
     server = EtcdServer(directory / "etcd", durable=False, tls=authority.issue(directory / "server", "etcd"))
     server.start()

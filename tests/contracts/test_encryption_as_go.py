@@ -1,4 +1,4 @@
-"""What we encrypt, Kubernetes' own code reads, and the other way round; both refuse the same configurations."""
+"""Kubernetes' own code reads our encrypted values and vice versa; both refuse the same configurations."""
 
 import base64
 import pathlib
@@ -93,7 +93,7 @@ def test_both_choose_the_same_rule(tmp_path: pathlib.Path) -> None:
             assert prefix or theirs == b"value"
 
 
-# Where we refuse what Go takes: fields that it does not know.
+# Errors of ours only: Go accepts unknown fields.
 STRICTER = ("unknown field", "mapping")
 
 

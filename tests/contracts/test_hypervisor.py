@@ -1,4 +1,4 @@
-"""The promises of ``launcher.hypervisor.port``, over the double, libvirt's test driver, and libvirtd with QEMU."""
+"""The promises of ``launcher.hypervisor.port``, for the fake, libvirt's test driver, and libvirtd with QEMU."""
 
 from __future__ import annotations
 
@@ -263,7 +263,7 @@ async def test_without_an_agent_nobody_answers(hypervisor: Hypervisor, kind: str
 
 async def test_a_secret_is_known_in_place_of_an_older_one_and_told_to_nobody(hypervisor: Hypervisor, kind: str) -> None:
     known = "11111111-2222-4333-8444-666666666666"
-    if kind == "test":  # libvirt's double has no secrets
+    if kind == "test":  # libvirt's test driver has no secrets
         with pytest.raises(OperationInvalid):
             await hypervisor.keep_secret(known, b"one")
         return

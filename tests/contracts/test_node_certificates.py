@@ -1,6 +1,6 @@
-"""Certificates of nodes with the real kube-apiserver: who asks is its word, and the chart's roles suffice and go no further.
+"""Node certificates on the real kube-apiserver: it proves the requester, and the chart's roles are sufficient and minimal.
 
-The first part holds the fake API server to the same promises.
+The first part also runs on the fake API server.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ KUBERNETES = pytest.param("kubernetes", marks=pytest.mark.slow)
 
 
 class Cluster:
-    """A kube-apiserver with our chart's roles, and a pod of virt-handler on each of two nodes that nobody runs."""
+    """A kube-apiserver with our chart's roles, and a pod of virt-handler on each of two nodes without kubelets."""
 
     def __init__(self, here: Environment) -> None:
         self._here = here
@@ -67,7 +67,7 @@ class Cluster:
         self._here.ensure(path, {"apiVersion": "v1", "kind": kind, "metadata": {"name": name}, **more})
 
     def token(self, account: str, node: str = "") -> Config:
-        """Return how an account reaches it, with a token that is bound to its pod on a node."""
+        """Return an account's configuration, with a token bound to its pod on a node."""
         spec: dict[str, Any] = {"expirationSeconds": 3600}
         if node:
             path = f"/api/v1/namespaces/{NAMESPACE}/pods/virt-handler-{node}"
@@ -96,7 +96,7 @@ async def fake() -> AsyncIterator[tuple[Config, Config]]:
 
 @pytest.fixture(params=["fake", KUBERNETES])
 async def clients(request: pytest.FixtureRequest) -> AsyncIterator[tuple[Client, Client]]:
-    """An administrator's, and that of virt-handler on node1."""
+    """Yield clients of an administrator and of virt-handler on node1."""
     async with AsyncExitStack() as stack:
         if request.param == "kubernetes":
             cluster: Cluster = request.getfixturevalue("cluster")
@@ -149,7 +149,7 @@ async def test_approval_and_certificate_are_written_apart_and_once(clients: tupl
 
 @asynccontextmanager
 async def controlled(cluster: Cluster, lifetime: timedelta = timedelta(days=1)) -> AsyncIterator[None]:
-    """Run what virt-controller does about certificates, with its own account."""
+    """Run virt-controller's certificate loops, with its own account."""
     async with Client(cluster.token("virt-controller"), user_agent="virt-controller") as client, asyncio.TaskGroup() as tasks:
         parts = CertificateRotation(client, NAMESPACE, interval=1), Signing(client, NAMESPACE, lifetime, SystemClock())
         running = [tasks.create_task(part.run()) for part in parts]
@@ -160,7 +160,7 @@ async def controlled(cluster: Cluster, lifetime: timedelta = timedelta(days=1)) 
 
 @asynccontextmanager
 async def identified(cluster: Cluster, node: str, root: Path, token_of: str = "") -> AsyncIterator[Identity]:
-    """Run the identity of a node, with the token of the pod there or on another node."""
+    """Run the identity of a node, with the token of a pod there or on another node."""
     async with Client(cluster.token("virt-handler", token_of or node), user_agent=node) as client, asyncio.TaskGroup() as tasks:
         identity = Identity(client, node, NAMESPACE, root / node, SystemClock())
         running = tasks.create_task(identity.run())
@@ -204,7 +204,7 @@ async def test_a_revoked_node_obtains_nothing_and_the_others_hear_of_it_at_once(
                 await asyncio.sleep(0.1)
                 made = await thief.get(CERTIFICATE_SIGNING_REQUESTS, made["metadata"]["name"])
             assert made["status"]["conditions"][0]["message"].startswith("node node1 is revoked")
-            with pytest.raises(errors.Forbidden):  # it cannot pardon itself
+            with pytest.raises(errors.Forbidden):  # it cannot revoke its own revocation
                 await thief.patch(CONFIG_MAPS, trust.CONFIG_MAP, {"data": {"revoked.node1": None}}, NAMESPACE)
         await operator.patch(CONFIG_MAPS, trust.CONFIG_MAP, {"data": {"revoked.node1": None}}, NAMESPACE)
         await eventually(lambda: not one.problem(), seconds=5)
@@ -224,7 +224,7 @@ async def test_no_node_approves_signs_or_reads_what_is_not_its_own(cluster: Clus
 
 @pytest.mark.slow
 async def test_virt_controller_signs_for_no_other_signer(cluster: Cluster) -> None:
-    """Its right to approve could otherwise make administrators."""
+    """Otherwise its right to approve could create administrators."""
     async with (
         Client(cluster.config, user_agent="admin") as admin,
         Client(cluster.token("virt-controller"), user_agent="virt-controller") as controller,

@@ -1,4 +1,4 @@
-"""The promises of ``storage.port``, by number, over every implementation. Durability and outages: ``test_storage_outages.py``."""
+"""The promises of ``storage.port``, by number, for every implementation. ``test_storage_outages.py`` covers durability and outages."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -308,7 +308,7 @@ async def test_6_all_changes_of_a_revision_come_in_one_batch(store: Storage) -> 
 async def test_6_a_revision_larger_than_a_message_still_comes_in_one_batch(store: Storage) -> None:
     large = bytes(20_000)
     before = await store.commit([], [Put(f"p/{number:02}", large) for number in range(70)])
-    revision = await store.commit([], [Put(f"p/{number:02}", large[1:]) for number in range(70)])  # with what was before: 2.8 MB
+    revision = await store.commit([], [Put(f"p/{number:02}", large[1:]) for number in range(70)])  # with the previous values: 2.8 MB
     async with store.watch("p/", after=before) as batches:
         found = [batch for batch in await collect(batches, revision) if batch.changes]
     assert [(batch.revision, len(batch.changes)) for batch in found] == [(revision, 70)]
@@ -387,7 +387,7 @@ async def test_7_what_is_compacted_is_refused_and_the_rest_is_there(store: Stora
     with pytest.raises(Compacted):
         await store.range("p/", revision=revisions[1])
     with pytest.raises(Compacted):
-        await store.range("p/", start="q", revision=revisions[1])  # where no key can be
+        await store.range("p/", start="q", revision=revisions[1])  # after all keys
     assert [entry.value for entry in (await store.range("p/", revision=revisions[2])).entries] == [b"2"]
     with pytest.raises(Compacted):
         async with store.watch("p/", after=revisions[1]) as batches:

@@ -1,4 +1,4 @@
-"""Promises 1, 3, 6 and 9 of ``storage.port`` over three members of etcd whose leader is killed, cut off and stopped (row STO-04)."""
+"""Promises 1, 3, 6 and 9 of ``storage.port`` with three etcd members, when the leader is killed, cut off or stopped (row STO-04)."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 
 async def leader_of(members: list[EtcdServer]) -> EtcdServer:
-    """Return the member that leads."""
+    """Return the leader."""
     for member in members:
         storage = EtcdStorage(Settings((member.endpoint,), timeout_seconds=2.0))
         try:
@@ -63,7 +63,7 @@ async def test_sto_04_no_acknowledged_write_is_lost_and_watches_are_complete_whe
                     leader = await leader_of(members)
                     before = len(revisions)
                     (leader.kill if blow == "kill" else leader.pause)()
-                    async with asyncio.timeout(30):  # the others elect, and everybody goes on without it
+                    async with asyncio.timeout(30):  # the others elect a leader and continue
                         while len(revisions) < before + 50:
                             await asyncio.sleep(0.1)
                     if blow == "kill":
@@ -97,7 +97,7 @@ async def test_sto_09_with_one_of_three_endpoints_down_everything_works_and_with
                     try:
                         await store.commit([], [Put("a", member.name.encode())])
                         break
-                    except Unavailable:  # an election
+                    except Unavailable:  # during an election
                         continue
             assert await store.revision() > 0
             await asyncio.to_thread(member.start)

@@ -1,4 +1,4 @@
-"""Promises 1, 2, 4 to 7 of ``storage.port`` as a state machine against a dictionary with history, over every implementation."""
+"""Promises 1, 2, 4 to 7 of ``storage.port`` as a state machine, compared with a dictionary with history, for every implementation."""
 
 import asyncio
 import itertools
@@ -24,7 +24,7 @@ writes = st.dictionaries(keys, st.none() | values, min_size=1, max_size=3)
 
 
 class StorageMachine(RuleBasedStateMachine):
-    """``history`` has the state after each revision that we made."""
+    """``history`` has the state after each of our revisions."""
 
     make_store: Callable[[], Storage]
 
@@ -106,7 +106,7 @@ class StorageMachine(RuleBasedStateMachine):
             changes = [change for change in batch.changes if change.key.startswith(prefix)]
             if changes and batch.revision > after:
                 expected.append((batch.revision, sorted(changes, key=lambda change: change.key)))
-        # The order within one revision is not promised: all of it happened at once.
+        # The order within one revision is unspecified, because the changes are simultaneous.
         assert [(b.revision, sorted(b.changes, key=lambda change: change.key)) for b in found if b.changes] == expected
         assert all(first.revision <= second.revision for first, second in itertools.pairwise(found))
 
@@ -162,4 +162,4 @@ def test_etcd_behaves_like_a_dictionary_with_history(etcd_server: EtcdServer) ->
     numbers = itertools.count()
     check(
         lambda: EtcdStorage(Settings((etcd_server.endpoint,), prefix=f"/model{next(numbers)}/")), 5, shrink=False
-    )  # a failure that hangs would be tried again and again
+    )  # a hanging failure would be repeated endlessly

@@ -1,4 +1,4 @@
-"""Promises 3 and 9 of ``storage.port`` over a real etcd that is killed, stopped and renewed."""
+"""Promises 3 and 9 of ``storage.port`` with a real etcd that is killed, stopped and restarted."""
 
 import asyncio
 import time
@@ -36,7 +36,7 @@ async def connected(*endpoints: str, tls: Tls | None = None, timeout_seconds: fl
 
 
 class Writer:
-    """Counts a key up, one commit after the other, through whatever happens."""
+    """Increments a key, one commit after the other, through all faults."""
 
     def __init__(self, store: EtcdStorage, key: str) -> None:
         self._store = store
@@ -66,7 +66,7 @@ class Writer:
 
 
 async def written(writers: Sequence[Writer], count: int) -> None:
-    """Wait until each of them has written so often."""
+    """Wait until each writer has ``count`` acknowledged writes."""
     while min(len(each.acknowledged) for each in writers) < count:
         await asyncio.sleep(0.05)
 
@@ -157,7 +157,7 @@ async def test_9_the_first_call_after_a_restart_works(durable: EtcdServer) -> No
             with pytest.raises(Unavailable):
                 await store.get("a")
         await asyncio.to_thread(durable.start)
-        await asyncio.sleep(0.7)  # the longest pause between two attempts to connect
+        await asyncio.sleep(0.7)  # the longest pause between two connection attempts
         entry = await store.get("a")
         assert entry is not None
         assert entry.value == b"1"

@@ -1,1 +1,1 @@
-"""Processes and links cut at each step of a migration, of a drain and of an upgrade: what is cut, what comes of it, and docs/faults.md."""
+"""Cuts of processes and links at each step of a migration, a drain and an upgrade, and their results for docs/faults.md."""

@@ -1,6 +1,6 @@
-"""``python -m tests.cuts [WORDS]``: plays the cells in whose names one of the words occurs, and writes docs/faults.md.
+"""``python -m tests.cuts [WORDS]``: plays the cells with one of the words in their names, and writes docs/faults.md.
 
-A cell of which a good outcome is kept in build/faults is not played again, unless ``--fresh`` says so.
+Cells with a good outcome in build/faults are skipped, unless ``--fresh`` is given.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from tests.testbed import layout
 from tests.testbed.progress import StepFailed
 
 FAULTS_OF_THE_RUN = (Late, AssertionError, LookupError, OSError, subprocess.SubprocessError, StepFailed)
-"""Errors that a cell meets that was not its cut: a cluster that somebody deploys to, a kubectl that nobody answers."""
+"""Errors of a cell that its cut did not cause: another deployment, a kubectl without an answer."""
 AGAIN_SECONDS = 20
 TRIES = 3
-"""For a cell whose step did not come, or was missed."""
+"""Tries for a cell with a missed step."""
 
 
 def main() -> int:
@@ -43,14 +43,14 @@ def main() -> int:
     if given.list:
         print("\n".join(each.name for each in cells))
         return 0
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever is asked to end mends what it cut
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # on SIGTERM it repairs its cuts
     if given.fresh:
         outcomes.forget(cells)
     if not testbed_kubectl.is_own_cluster():
         parser.error("KUBECONFIG names another cluster than that of `make cluster-up`, whose processes and links this machine has")
     known = outcomes.kept(cells)
     left = [each for each in cells if each.name not in known or known[each.name].faults]
-    with turns.one_at_a_time(layout.cache() / ".tests-of-the-cluster.lock"):  # no test of the cluster meets the cuts
+    with turns.one_at_a_time(layout.cache() / ".tests-of-the-cluster.lock"):  # keeps cluster tests away from the cuts
         bad = play(left)
     table.write(outcomes.kept(description.cells()), datetime.now(UTC).strftime("%Y-%m-%d"))
     print(f"{len(cells) - len(bad)} of {len(cells)} cells are good; {table.DOCUMENT.relative_to(layout.REPOSITORY)} has them")
@@ -58,7 +58,7 @@ def main() -> int:
 
 
 def play(cells: Sequence[Cell]) -> list[str]:
-    """Play cells, keep what comes of them, and return the names of those that are not good, or could not be played."""
+    """Play cells, keep their outcomes, and return the names of bad or unplayed ones."""
     bad: list[str] = []
     began, left, failures = time.monotonic(), list(cells), 0
     while left and failures < TRIES:
@@ -71,7 +71,7 @@ def play(cells: Sequence[Cell]) -> list[str]:
                     outcomes.write(found)
                     passed = f"{len(cells) - len(left)}/{len(cells)} {(time.monotonic() - began) / 60:.1f} min"
                     print(f"{passed} {cell.name}: {found.text} {'; '.join(found.faults) or 'good'}", flush=True)
-                    is_well, failures = not found.faults, 0  # after a bad one the next cells get guests of their own
+                    is_well, failures = not found.faults, 0  # after a bad cell the next ones get new guests
                     bad += [cell.name] if found.faults else []
         except FAULTS_OF_THE_RUN as fault:
             failures += 1
@@ -81,7 +81,7 @@ def play(cells: Sequence[Cell]) -> list[str]:
 
 
 def play_one(player: Player, cell: Cell) -> Outcome:
-    """Play a cell; one whose step was missed is tried again."""
+    """Play a cell; try again after a missed step."""
     found = Outcome(cell.name, "", ("not played",), commit(), 0.0)
     for _ in range(TRIES):
         try:
@@ -98,7 +98,7 @@ def play_one(player: Player, cell: Cell) -> Outcome:
 
 
 def commit() -> str:
-    """Return the short name of the commit that is checked out."""
+    """Return the short name of the current commit."""
     done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=layout.REPOSITORY, capture_output=True, text=True, check=False)
     return done.stdout.strip() or "unknown"
 

@@ -1,7 +1,6 @@
-"""``python -m tests.cuts.client ADDRESS``: asks by HTTP ten times a second, by a new connection each time, and prints what came of it.
+"""``python -m tests.cuts.client ADDRESS``: sends ten HTTP requests per second, each on a new connection, and prints the results.
 
-Each line has a monotonic clock's seconds and ``ok``, or why the guest did not answer; that clock is the machine's, the same for all
-processes.
+Each line has a time in seconds and ``ok``, or why the guest did not answer. The monotonic clock is the machine's, equal for all processes.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ WORD: Final = "counted-by-the-guest"
 """The guest's whole answer."""
 OK: Final = "ok"
 ANOTHER: Final = "another answer"
-"""Begins the line of an answer that cannot be the guest's."""
+"""Start of a line about an answer that is not the guest's."""
 CUT_OFF: Final = "cut off"
-"""The guest's answer, or none at all, and then the connection ended: it was open when the guest left the pod."""
+"""The connection ended after a part of the answer, or before it, because the guest left the pod."""
 NOBODY: Final = frozenset(errno.errorcode[each] for each in (errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH))
-"""Words of a connection that led to a pod without the guest, or to none."""
+"""Errors of a connection to a pod without the guest, or to no pod."""
 
 
 async def ask(address: str) -> None:
-    """Ask once and print a line."""
+    """Send one request and print a line."""
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
             reader, writer = await asyncio.open_connection(address, 80)
@@ -43,7 +42,7 @@ async def ask(address: str) -> None:
 
 
 def told(answer: bytes) -> str:
-    """Return what a connection's bytes are: the guest's answer, as much of it as had come when the connection ended, or another one."""
+    """Return the meaning of a connection's bytes: the guest's answer, a part of it, or another one."""
     head, _, body = answer.partition(b"\r\n\r\n")
     status, end, _ = head.partition(b"\r\n")
     if end and b" 200 " not in f"{status.decode(errors='replace')} ".encode():
@@ -54,7 +53,7 @@ def told(answer: bytes) -> str:
 
 
 async def main(address: str) -> None:
-    """Ask without end."""
+    """Send requests endlessly."""
     async with asyncio.TaskGroup() as group:
         while True:
             group.create_task(ask(address))

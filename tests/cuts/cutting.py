@@ -1,4 +1,4 @@
-"""The cuts, made on the test cluster: processes by SIGKILL from the machine's process table, links where the nodes' cables end."""
+"""Cuts on the test cluster: SIGKILL through the machine's process table, and links at the nodes' veth pairs."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ RELAY_PORT: Final = 8445
 PARTS: Final = ("virt-api", "virt-controller", "virt-handler", "etcd")
 
 BEGIN_SECONDS: Final = 20
-"""For a program of a pod that has just begun: on a busy machine virt-launcher has its libvirtd seconds after its start."""
+"""Wait for a program in a new pod: under load virt-launcher starts libvirtd seconds after its own start."""
 _PROGRAMS: Final = {"libvirtd": "libvirtd", "launcher": "virt-launcher", "qemu": "qemu-system"}
 
 
 @dataclass(frozen=True)
 class Place:
-    """Place of a guest, and where it goes."""
+    """A guest's node, and its migration target."""
 
     source: str
     target: str
     source_pod: str
     """uid of the source's pod."""
     target_pod: str = ""
-    """uid of the target's pod; empty: there is none yet, or the cut does not ask."""
+    """uid of the target's pod; empty if there is none or the cut does not need it."""
     target_pod_name: str = ""
 
 
 def nothing_more() -> None:
-    """Do nothing after a cut that mends itself."""
+    """Repair nothing."""
 
 
 class Cuts:
-    """Makes the cuts, and knows which containers they ended."""
+    """Makes the cuts, and records the containers that they ended."""
 
     def __init__(self, kubectl: Kubectl, reader: Reader, system: str) -> None:
         self._kubectl = kubectl
@@ -55,7 +55,7 @@ class Cuts:
         self._killed: set[str] = set()
 
     def make(self, cut: str, place: Place) -> Callable[[], None]:
-        """Cut; return what ends the cut: it waits as long as the cut lasts, and mends it."""
+        """Cut; return a function that waits for the end of the cut and repairs it."""
         what, _, side = cut.partition("-")
         match what:
             case "nothing":
@@ -78,7 +78,7 @@ class Cuts:
         return nothing_more
 
     def _running(self, what: str, place: Place, side: str) -> list[dict[str, Any]]:
-        """Return the pods of a part in which processes run: while it is replaced, one may have none yet, or none any more."""
+        """Return a component's pods with processes; a pod that is starting or ending has none."""
         return [pod for pod in self._parts(what, place, side) if processes.of_pod(pod)]
 
     def _parts(self, what: str, place: Place, side: str) -> list[dict[str, Any]]:
@@ -95,7 +95,7 @@ class Cuts:
                 raise ValueError(f"nobody knows how to cut {what}")
 
     def part(self, component: str) -> list[dict[str, Any]]:
-        """Return the pods of a part of ours."""
+        """Return the pods of one of our components."""
         return self._reader.pods(self._system, f"kubevirt.io={component}")
 
     def handler(self, node: str) -> dict[str, Any]:
@@ -110,7 +110,7 @@ class Cuts:
         return next((each for each in found if "deletionTimestamp" not in each["metadata"]), found[0])
 
     def sent(self, node: str) -> int:
-        """Return the bytes that one connection of a node's virt-handler has sent to another one's port for relays (ss(8)), the most."""
+        """Return the most bytes that one connection of a node's virt-handler sent to another one's relay port (ss(8))."""
         pids = processes.of_pod(self.handler(node))
         if not pids:
             return 0
@@ -119,7 +119,7 @@ class Cuts:
         return max(map(int, re.findall(r"bytes_sent:(\d+)", done.stdout)), default=0)
 
     def recovered(self) -> bool:
-        """Return whether all parts are ready, in containers that no cut has ended."""
+        """Return whether all components are ready, in containers that no cut has ended."""
         try:
             pods = {component: self.part(component) for component in PARTS}
         except LookupError:
@@ -133,7 +133,7 @@ class Cuts:
 
     @contextmanager
     def stopped(self, pods: Sequence[dict[str, Any]], program: str) -> Iterator[None]:
-        """Stop the processes of a program in pods (SIGSTOP) while the block lasts."""
+        """Stop a program's processes in pods (SIGSTOP) during the block."""
         pids = [pid for pod in pods for pid, command in processes.of_pod(pod).items() if f"/{program}" in command]
         assert pids, f"{program} does not run in {[pod['metadata']['name'] for pod in pods]}"
         try:
@@ -156,7 +156,7 @@ class Cuts:
 
 
 def go_on(pids: Sequence[int]) -> None:
-    """Let stopped processes go on; those that have ended are let be."""
+    """Continue stopped processes that still exist."""
     for pid in pids:
         try:
             os.kill(pid, signal.SIGCONT)
@@ -165,16 +165,16 @@ def go_on(pids: Sequence[int]) -> None:
 
 
 def heal() -> None:
-    """Undo what a run that was ended may have left: links that are cut, and kubelets that are away."""
+    """Repair leftovers of an interrupted run: cut links and stopped kubelets."""
     for node in layout.NODES:
         progress.run(["bridge", "link", "set", "dev", node.link, "isolated", "off", "state", "forwarding"])
         if "syncFrequency" not in (node.directory / "kubelet.json").read_text():
-            _end_kubelet(node.name)  # it has run since before the test bed told kubelets to hurry
+            _end_kubelet(node.name)  # older than the test bed's syncFrequency
         _start_kubelet(node)
 
 
 def _start_kubelet(node: layout.Node) -> None:
-    """Start a kubelet with the priority of a service, and not with that of the run, which may be a patient one (nice(1))."""
+    """Start a kubelet with a service's priority; the run itself may have a lower one (nice(1))."""
     ours = os.getpriority(os.PRIO_PROCESS, 0)
     os.setpriority(os.PRIO_PROCESS, 0, 0)
     try:
@@ -210,7 +210,7 @@ def _kubelet(name: str) -> Callable[[], None]:
 
 
 def _links(cables: Sequence[layout.Node], setting: str, *, on: str, off: str) -> Callable[[], None]:
-    """Change a setting of the bridge's ports of these cables (bridge(8)) until the cut ends."""
+    """Change a setting of these nodes' bridge ports (bridge(8)); return a function that restores it."""
 
     def turn(state: str) -> None:
         for each in cables:
@@ -228,6 +228,6 @@ def _links(cables: Sequence[layout.Node], setting: str, *, on: str, off: str) ->
 
 
 def _kill_once_there(pod: dict[str, Any], program: str) -> None:
-    """Kill a program of a pod, which may be about to start it."""
+    """Kill a program of a pod, once it has started."""
     until(lambda: any(program in command for command in processes.of_pod(pod).values()), seconds=BEGIN_SECONDS, what=f"{program} of a pod")
     processes.kill(pod, containing=program)

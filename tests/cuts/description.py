@@ -1,4 +1,4 @@
-"""Cuts, their times, and what is expected of them: the rows, columns and cells of docs/faults.md."""
+"""Cuts, their steps and expected results: the rows, columns and cells of docs/faults.md."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ Operation = Literal["migration", "drain", "upgrade"]
 OPERATIONS: Final[tuple[Operation, ...]] = ("migration", "drain", "upgrade")
 
 OFF_SECONDS: Final = 12.0
-"""Seconds for which a link is cut."""
+"""Seconds during which a link is cut."""
 KUBELET_SECONDS: Final = 8.0
-"""Seconds for which a kubelet is away; in production its supervisor starts it again."""
+"""Seconds during which a kubelet is away; in production its supervisor restarts it."""
 
 END_SECONDS: Final = 240.0
-"""For a Migration, a drain or an upgrade to be over, from the cut on; what takes longer hangs."""
+"""Seconds from the cut to the end of a Migration, drain or upgrade; longer ones count as hung."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """One process or link that is cut: a row."""
+    """One process or link to cut: a row."""
 
     name: str
     what: str
@@ -35,11 +35,11 @@ class Step:
     operation: Operation
     name: str
     when: str
-    """Condition that is true at the cut, and how that is made sure of."""
+    """The condition at the cut, and how it is ensured."""
 
 
 class Expected(Enum):
-    """Expected end of the guest and of what moves it."""
+    """Expected end of the guest and of its operation."""
 
     MOVES = "it moves"
     MOVES_OR_STAYS = "it moves, or the Migration fails and it stays"
@@ -56,12 +56,12 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """The cell's name, as ``FAULTS`` chooses cells by."""
+        """The cell's name, which ``FAULTS`` matches."""
         return f"{self.step.operation}.{self.cut.name}.{self.step.name}"
 
     @property
     def is_undisturbed(self) -> bool:
-        """True if nothing is cut, so that the operation may cost the guest's clients no more than it says that it does."""
+        """True if nothing is cut, so that clients may only see the documented interruption."""
         return self.cut.name == NOTHING
 
 
@@ -148,7 +148,7 @@ APPLIES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = MappingProxyType(
         "target-off": _at("Running", "hand-over") + _at("middle", operation="drain"),
     }
 )
-"""The steps at which a cut means something: a process that does not exist yet, or serves nobody any more, cannot be cut."""
+"""The steps at which a cut makes sense: a process that has not started, or is no longer used, cannot be cut."""
 
 WORST: Final = (
     "migration.nothing.Running",
@@ -162,15 +162,15 @@ WORST: Final = (
     "migration.libvirtd-source.Running",
     "migration.libvirtd-target.Running",
 )
-"""The cells that ``make test`` runs; the first one has nothing cut, so that clients are judged most strictly."""
+"""The cells of ``make test``. The first one cuts nothing, which sets the strictest limits for clients."""
 
 _ENDS_THE_GUEST: Final = frozenset({"launcher-target", "qemu-target", "pod-target"})
 _MAY_FAIL_THE_MOVE: Final = _ENDS_THE_GUEST | {"nodes-apart", "source-off", "target-off"}
-"""The target or the way to it is gone. Whatever else of ours ends is started again, and the migration goes on or has another attempt."""
+"""The cut breaks the target or the way to it. Any other component restarts, and the migration continues or gets another attempt."""
 
 
 def expected(cut: str, step: Step) -> Expected:
-    """Return what has to come of a cut at a step."""
+    """Return the expected result of a cut at a step."""
     if step.name in ("hand-over", "Succeeded") and cut in _ENDS_THE_GUEST:
         return Expected.BEGINS_ANEW
     if cut in _MAY_FAIL_THE_MOVE:
@@ -188,20 +188,20 @@ def cells() -> Iterator[Cell]:
 
 
 def steps(operation: Operation) -> list[Step]:
-    """Return the steps of an operation, in their order."""
+    """Return the steps of an operation, in order."""
     return [each for each in STEPS if each.operation == operation]
 
 
 def cuts(operation: Operation) -> list[Cut]:
-    """Return the cuts that an operation is met with, in the order of the table."""
+    """Return the cuts for an operation, in the order of the table."""
     return [each for each in CUTS if any(where == operation for where, _ in APPLIES[each.name])]
 
 
 def chosen(patterns: str) -> list[Cell]:
-    """Return the cells in whose names one of some words occurs; all without a word.
+    """Return the cells with one of these words in their names, or all cells without a word.
 
     Raises:
-        ValueError: a word occurs in none.
+        ValueError: no cell has one of the words.
     """
     words = patterns.split()
     for word in words:

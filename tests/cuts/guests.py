@@ -1,4 +1,4 @@
-"""The guests of a run: machines that count on their consoles and disks, in a namespace of their own, and what the API says of them."""
+"""The guests of a run: VMs that count on consoles and disks, in a separate namespace, and their objects in the API."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ MOVER: Final = "mover"
 """The guest that answers the Service's client."""
 OTHER: Final = "other"
 BANDWIDTH: Final = {MOVER: "20Mi", OTHER: "5Mi"}
-"""Of each guest's migrations: memory moves long enough that it can be cut in between, and one of two guests arrives first."""
+"""Bandwidth of each guest's migrations: the memory phase is long enough to cut, and one of two guests arrives first."""
 FINAL: Final = frozenset({"Succeeded", "Failed", "Cancelled"})
 START_SECONDS: Final = 300
 LOOK_SECONDS: Final = 4.0
-"""For a guest that counts to write a further number."""
+"""Seconds for a counting guest to write another number."""
 CONSOLE_SECONDS: Final = 20
-"""For a console to be attached and to show a line."""
+"""Seconds to attach a console and read a line."""
 QUIET_SAMPLES: Final = 6
-"""Looks at a guest before its operation begins, by which it is seen to run."""
+"""Observations of a running guest before its operation begins."""
 COUNT: Final = (
     "b=$(cut -c1-8 /proc/sys/kernel/random/boot_id); i=%d; "
     "(while :; do i=$((i+1)); printf '%%s %%d\\n' $b $i | dd of=/dev/vda bs=512 seek=$((i%%%d)) conv=fsync 2>/dev/null && echo tick $i; "
@@ -38,7 +38,7 @@ SERVE: Final = f"mkdir -p /www; echo {client.WORD} >/www/index.html; httpd -p {P
 
 
 class Guests:
-    """Machines by their names, and looks at them."""
+    """VMs by name, and their observations."""
 
     def __init__(self, kubectl: Kubectl, reader: Reader, watch: Watch) -> None:
         self.kubectl = kubectl
@@ -46,16 +46,16 @@ class Guests:
         self._watch = watch
 
     def get(self, path: str) -> Any:
-        """Return an object of ours in the namespace; an empty one where there is none; None while nobody answers."""
+        """Return one of our objects in the namespace; empty if it is absent; None without an answer."""
         return self.reader.get(f"/apis/kubevirt.io/v1alpha1/namespaces/{self.kubectl.namespace}/{path}")
 
     def status(self, guest: str) -> dict[str, Any]:
-        """Return a machine's status; empty while nobody answers."""
+        """Return a VM's status; empty without an answer."""
         found: dict[str, Any] = (self.get(f"virtualmachines/{guest}") or {}).get("status") or {}
         return found
 
     def migrations(self, guest: str) -> list[dict[str, Any]] | None:
-        """Return a guest's Migrations, the oldest first; None while nobody answers."""
+        """Return a guest's Migrations, oldest first; None without an answer."""
         found = self.get("migrations")
         if found is None:
             return None
@@ -63,12 +63,12 @@ class Guests:
         return sorted(mine, key=lambda each: (str(each["metadata"]["creationTimestamp"]), each["metadata"]["name"]))
 
     def migration(self, name: str) -> dict[str, Any]:
-        """Return a Migration's status; empty while nobody answers or wrote any."""
+        """Return a Migration's status; empty if there is none or no answer."""
         found: dict[str, Any] = (self.get(f"migrations/{name}") or {}).get("status") or {}
         return found
 
     def place(self, guest: str) -> Place:
-        """Return where a guest runs, and where it can go."""
+        """Return a guest's node, and its possible target."""
         status = until(lambda: self.status(guest), seconds=60, what=f"the status of {guest}")
         source = str(status["nodeName"])
         return Place(source, next(each.name for each in layout.NODES if each.name != source), str(status["podUID"]))
@@ -78,11 +78,11 @@ class Guests:
         return {each.pod_uid for each in qemus(self._known_as(guest))}
 
     def watched(self, guest: str) -> Watched:
-        """Return what is seen of a guest."""
+        """Return the observations of a guest."""
         return self._watch.guests[guest]
 
     def start(self, guest: str) -> None:
-        """Make a machine with a disk that it counts on."""
+        """Create a VM with a disk that it counts on."""
         machine = with_disks(linux_vm(guest, evictionStrategy="LiveMigrate"), claim_disk(guest))
         machine["metadata"]["labels"] = {"app": guest, "cut": guest}
         machine["spec"]["domain"]["devices"]["graphics"] = []
@@ -94,9 +94,10 @@ class Guests:
         self._watch.guests[guest] = Watched(self._known_as(guest), disk)
 
     def count_on(self, guest: str, *, seconds: float = START_SECONDS, on_console: bool = False) -> bool:
-        """Wait until a guest counts on its disk, and on its console if asked; one that began anew is told to go on after its last number.
+        """Wait until a guest counts on its disk, and optionally on its console; after a reboot, continue with its last number.
 
-        Returns False if it does not.
+        Returns:
+            False if it does not count.
         """
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
@@ -104,13 +105,13 @@ class Guests:
             if number := _grown(disk):
                 if not on_console or self._is_seen(guest, number):
                     return True
-                continue  # nobody leads to the console yet, or this was a guest that has ended since
+                continue  # the console is not reachable yet, or belonged to an ended guest
             if status.get("phase") == "Running" and str(status.get("podUID")) in self.qemus(guest):
                 self._tell(guest, disk.newest())
         return False
 
     def _is_seen(self, guest: str, number: int) -> bool:
-        """Return whether the console shows a number above this one, soon; its replay shows older ones first."""
+        """Return whether the console soon shows a number above this one, after its replay."""
         try:
             with console(self.kubectl, guest) as screen:
                 while int(screen.expect(r"tick (\d+)\r?\n", timeout=CONSOLE_SECONDS).group(1)) <= number:
@@ -120,7 +121,7 @@ class Guests:
         return True
 
     def _tell(self, guest: str, number: int) -> None:
-        """Have a guest count that is at the first prompt of its boot; one that has counted is only slow."""
+        """Let a newly booted guest count; one that has counted is only slow."""
         try:
             with console(self.kubectl, guest) as screen:
                 if "tick" in screen.expect(r"GUEST-READY|tick \d+", timeout=CONSOLE_SECONDS).group(0):
@@ -128,7 +129,7 @@ class Guests:
                 screen.type(SERVE)
                 screen.type(COUNT % (number, SECTORS))
                 screen.expect(r"tick \d+\r?\n", timeout=CONSOLE_SECONDS)
-        except (AssertionError, OSError, subprocess.TimeoutExpired):  # it is not at its prompt yet, or nobody leads to it
+        except (AssertionError, OSError, subprocess.TimeoutExpired):  # it is not at its prompt yet, or is unreachable
             return
 
     def _known_as(self, guest: str) -> str:
@@ -136,7 +137,7 @@ class Guests:
 
 
 def _grown(disk: Disk) -> int:
-    """Return the newest number of a guest that counts; 0 where there is no other one for some seconds."""
+    """Return a counting guest's newest number; 0 if it does not change for some seconds."""
     before, deadline = disk.newest(), time.monotonic() + LOOK_SECONDS
     while time.monotonic() < deadline:
         time.sleep(0.1)

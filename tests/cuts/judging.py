@@ -1,4 +1,4 @@
-"""Judges whether a cell lost data, ran a guest twice, or hung: pure functions of what was seen of it."""
+"""Decides whether a cell lost data, ran a guest twice, or hung: pure functions of its observations."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from tests.cuts import client
 from tests.cuts.description import Expected
 
 WINDOW_SECONDS: Final = 0.8
-"""Between two looks at the processes, of which more than one guest that ran in between is seen."""
+"""Time between two looks at the processes that reveals two running guests."""
 RUNNING_SHARE: Final = 0.02
-"""Of a processor: a guest that counts takes more, one that is paused none."""
+"""Share of a processor: a counting guest uses more, a paused one none."""
 PASSING_SECONDS: Final = 10.0
-"""For a Service's clients to have an answer again, beyond the time for which the guest itself stood still, where nothing is cut.
+"""Seconds without an answer that clients may see beyond the guest's own pause, if nothing is cut.
 
-So long the pod that a guest has left passes new connections on (docs/networks.md): the client's node has to know the other pod by then.
+For this long the old pod forwards new connections (docs/networks.md); by then the client's node must use the new pod.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One look at a guest from outside."""
+    """One observation of a guest from outside."""
 
     at: float
     """Seconds of a monotonic clock."""
     counter: int
     """The highest number on its disk."""
     processors: Mapping[int, float]
-    """Of each QEMU of the machine on any node, by its process id: the processor time that its vCPUs have had, in seconds."""
+    """vCPU time in seconds of each QEMU of the VM on any node, by pid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,58 +40,58 @@ class Guest:
     name: str
     samples: Sequence[Sample]
     lost: Sequence[int]
-    """Numbers that the guest had written with fsync, up to the highest seen at any time, and that its disk did not have at the end."""
+    """Numbers that the guest had written with fsync, up to the highest ever observed, and that its disk lacked at the end."""
     boots: int
     """Boots of the guest that wrote those numbers."""
     counts: bool
-    """It counted at the end, on its disk and on its console."""
+    """Whether it counted at the end, on its disk and on its console."""
     phase: str
-    """Of its Migration at the end; empty: there was none."""
+    """Final phase of its Migration; empty without one."""
     seconds: float | None = None
-    """From the cut to the Migration's end; None: it was not over in time."""
+    """Seconds from the cut to the Migration's end; None: not in time."""
     attempts: int = 1
-    """Attempts that the Migration made."""
+    """Attempts of the Migration."""
     message: str = ""
-    """Of its Migration at the end."""
+    """Final message of its Migration."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A connection of the Service's client by which the guest did not answer."""
+    """A connection of the Service's client without the guest's answer."""
 
     at: float
     words: str
-    """Of tests/cuts/client.py."""
+    """The text from tests/cuts/client.py."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Everything that was seen of a cell."""
+    """All observations of a cell."""
 
     expected: Expected
     cut_at: float
     over: float
-    """Time after which no more was looked at, on the clock of :attr:`cut_at`."""
+    """The last time of observation, on the clock of :attr:`cut_at`."""
     guests: Sequence[Guest]
     """The first one answers the Service's client."""
     step_seen: str
-    """Empty: the step was certain when the cut was made. Otherwise what was seen instead."""
+    """Empty if the step was certain at the cut, otherwise what was observed instead."""
     operation_seconds: float | None
-    """From the cut until the drain or upgrade was over; None: it was not over in time."""
+    """Seconds from the cut to the end of the drain or upgrade; None: not in time."""
     answers: Sequence[float] = field(default=())
-    """Times at which the Service's client was answered."""
+    """Times of the answers to the Service's client."""
     failures: Sequence[Failure] = field(default=())
-    """Of that client."""
+    """Failed connections of that client."""
     is_answered: bool = True
-    """The client was answered at the end, again and again."""
+    """Whether the client got several answers at the end."""
     is_undisturbed: bool = False
-    """Nothing was cut."""
+    """Whether nothing was cut."""
     repeated: int = 0
-    """Number of times that ``kubectl drain`` had to be called again."""
+    """How often ``kubectl drain`` was repeated."""
 
 
 def faults(seen: Seen) -> list[str]:
-    """Return what must not be, in words; empty: the cell is good."""
+    """Return the violations in words; empty if the cell is good."""
     found = [f"missed: {seen.step_seen}"] if seen.step_seen else []
     if seen.operation_seconds is None:
         found.append("hung: the operation was not over in time")
@@ -120,7 +120,7 @@ def _of_guest(guest: Guest, seen: Seen) -> Iterator[str]:
 
 
 def _of_client(seen: Seen) -> Iterator[str]:
-    """Return what must not happen to clients: another's answer, whatever is cut; where nothing is, a way to nobody, or a long silence."""
+    """Return the client's violations: a foreign answer in any case; without a cut, a connection without the guest, or a long silence."""
     if others := [each for each in seen.failures if each.words.startswith(client.ANOTHER)]:
         yield f"{len(others)} answers were not the guest's: {others[0].words}"
     if not seen.is_answered:
@@ -136,7 +136,7 @@ def _of_client(seen: Seen) -> Iterator[str]:
 
 
 def _windows(samples: Sequence[Sample]) -> Iterator[tuple[Sample, Sample]]:
-    """Return pairs of looks that are at least :data:`WINDOW_SECONDS` apart, and no further than need be."""
+    """Return the closest pairs of samples at least :data:`WINDOW_SECONDS` apart."""
     later = iter(samples)
     end = next(later, None)
     for begin in samples:
@@ -148,19 +148,19 @@ def _windows(samples: Sequence[Sample]) -> Iterator[tuple[Sample, Sample]]:
 
 
 def _ran(window: tuple[Sample, Sample]) -> set[int]:
-    """Return the QEMUs that were there at both looks and whose guest ran in between."""
+    """Return the QEMUs that existed at both samples and ran their guest in between."""
     before, after = window
     enough = RUNNING_SHARE * (after.at - before.at)
     return {pid for pid in before.processors.keys() & after.processors if after.processors[pid] - before.processors[pid] > enough}
 
 
 def longest_silence(answers: Sequence[float], begin: float, end: float) -> float:
-    """Return for how long at most the client had no answer between two times."""
+    """Return the client's longest time without an answer between two times."""
     inside = sorted({begin, *(each for each in answers if begin < each < end), end})
     return max((after - before for before, after in itertools.pairwise(inside)), default=0.0)
 
 
 def longest_stop(samples: Sequence[Sample], begin: float) -> float:
-    """Return for how long at most a guest did not count, from a time on."""
+    """Return the longest time from ``begin`` on in which a guest did not count."""
     grew = [after.at for before, after in itertools.pairwise(samples) if after.counter > before.counter and after.at >= begin]
     return max((after - before for before, after in itertools.pairwise([begin, *grew])), default=0.0)

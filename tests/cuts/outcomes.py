@@ -1,4 +1,4 @@
-"""Outcomes of the cells, kept as a file for each: a run that is ended, or repeated for some cells, goes on from there."""
+"""Outcomes of the cells, one file each, so that interrupted or partial runs continue."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ class Outcome:
 
     cell: str
     text: str
-    """Of the table."""
+    """The text for the table."""
     faults: tuple[str, ...]
     commit: str
     seconds: float
-    """From the cut to the operation's end."""
+    """Seconds from the cut to the operation's end."""
 
 
 def outcome(cell: Cell, seen: Seen, commit: str) -> Outcome:
-    """Return what came of a cell."""
+    """Return the outcome of a cell."""
     return Outcome(cell.name, _text(seen), tuple(judging.faults(seen)), commit, round(seen.operation_seconds or 0.0, 1))
 
 
 def _text(seen: Seen) -> str:
-    """Return a cell of the table: what became of the Migrations, when, and for how long no guest counted and no client was answered."""
+    """Return the text for the table: phases and times of the Migrations, and the longest pauses of guests and clients."""
     words = []
     for phase in sorted({each.phase for each in seen.guests}, reverse=True):
         count = sum(each.phase == phase for each in seen.guests)
@@ -56,13 +56,13 @@ def _text(seen: Seen) -> str:
 
 
 def write(found: Outcome, directory: Path = DIRECTORY) -> None:
-    """Keep what came of a cell."""
+    """Keep the outcome of a cell."""
     directory.mkdir(parents=True, exist_ok=True)
     (directory / f"{found.cell}.json").write_text(json.dumps(dataclasses.asdict(found), indent=1) + "\n")
 
 
 def kept(cells: Iterable[Cell], directory: Path = DIRECTORY) -> dict[str, Outcome]:
-    """Return what is kept of these cells."""
+    """Return the kept outcomes of these cells."""
     found = {}
     for cell in cells:
         path = directory / f"{cell.name}.json"
@@ -73,6 +73,6 @@ def kept(cells: Iterable[Cell], directory: Path = DIRECTORY) -> dict[str, Outcom
 
 
 def forget(cells: Iterable[Cell], directory: Path = DIRECTORY) -> None:
-    """Forget what came of these cells."""
+    """Delete the outcomes of these cells."""
     for cell in cells:
         (directory / f"{cell.name}.json").unlink(missing_ok=True)

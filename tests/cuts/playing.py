@@ -1,4 +1,4 @@
-"""One cell after the other on the test cluster: bring the operation to its step, cut, and see what comes of it."""
+"""Plays cells on the test cluster: bring the operation to its step, cut, and observe the result."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from tests.cuts.watching import Answers, Watch, asking
 from tests.testbed import addons, build, layout, release
 
 COUNT_SECONDS: Final = 150
-"""For a guest to count after that, a start elsewhere included."""
+"""Seconds for a guest to count afterwards, including a start elsewhere."""
 ANSWER_SECONDS: Final = 60
-"""For the Service to answer again after all of it."""
+"""Seconds for the Service to answer again afterwards."""
 ANSWERS: Final = 5
-"""Answers to wait for: one may be of a connection from before."""
+"""Answers to wait for: one may belong to an earlier connection."""
 BLIND_SECONDS: Final = 3
-"""Without a look at a guest, after which a cell says nothing of it."""
+"""Longest time without an observation; a longer gap makes the cell inconclusive."""
 DRAINS: Final = 6
-"""Calls of ``kubectl drain``, which gives up at what a repetition mends; people repeat it, too."""
+"""Tries of ``kubectl drain``, which gives up on transient errors; users repeat it as well."""
 
 
 class Player:
-    """Plays cells, with guests that survive from cell to cell."""
+    """Plays cells, with guests that are used for several cells."""
 
     def __init__(self, kubectl: Kubectl, reader: Reader, watch: Watch, answers: Answers) -> None:
         system = Kubectl(kubectl.kubeconfig, release.NAMESPACE, kubectl.binary)
@@ -50,10 +50,10 @@ class Player:
         self._answers = answers
 
     def prepare(self, *guests: str) -> None:
-        """Wait until all parts are well, and these guests exist and count.
+        """Wait until all components are ready, and these guests exist and count.
 
         Raises:
-            Late: something is not well.
+            Late: one of them is not ready.
         """
         until(self._cuts.recovered, seconds=240, what="all parts are ready", period=0.3)
         until(self._nodes_are_well, seconds=180, what="both nodes are ready", period=0.3)
@@ -66,10 +66,10 @@ class Player:
                 raise Late(f"{guest} does not count: {self._guests.status(guest)}")
 
     def play(self, cell: Cell) -> Seen:
-        """Play a cell; return what was seen.
+        """Play a cell; return the observations.
 
         Raises:
-            Late: nothing was cut, because the step did not come or the cluster is not well.
+            Late: nothing was cut, because the step did not come or the cluster is not ready.
         """
         guests = (MOVER, OTHER) if cell.step.operation == "drain" else (MOVER,)
         self.prepare(*guests)
@@ -108,7 +108,7 @@ class Player:
         )
 
     def _end(self, cell: Cell, reached: Reached, cut_at: float) -> tuple[float | None, int]:
-        """Wait for the operation's end; return how long it took from the cut on (None: too long), and how often a drain was repeated."""
+        """Wait for the operation's end; return its duration from the cut (None: too long), and how often a drain was repeated."""
         repeated = 0
         try:
             if reached.migration:
@@ -197,7 +197,7 @@ class Player:
 
 @contextmanager
 def playing(kubeconfig: Path) -> Iterator[Player]:
-    """Make a namespace with guests and a Service's client, and take all of it away in the end; heal what an ended run left."""
+    """Make a namespace with guests and a Service's client until the block ends; first repair leftovers of an interrupted run."""
     kubectl = Kubectl(kubeconfig, f"cuts-{secrets.token_hex(3)}", str(build.program("kubernetes", "kubectl")))
     cutting.heal()
     kubectl("uncordon", *(each.name for each in layout.NODES))

@@ -1,4 +1,4 @@
-"""Reads of Kubernetes' API that cost little, many in a second: one connection, no process for each."""
+"""Cheap reads of Kubernetes' API, many per second: one connection, without processes."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ PERIOD_SECONDS = 0.04
 
 
 class Reader:
-    """Reads objects with the credentials of a kubeconfig as the test cluster has it."""
+    """Reads objects with the credentials of the test cluster's kubeconfig."""
 
     def __init__(self, kubeconfig: Path) -> None:
         config = json.loads(kubeconfig.read_text())
         cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
         self._server = urlsplit(cluster["server"])
         self._context = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
-        with tempfile.NamedTemporaryFile() as pair:  # OpenSSL reads files alone
+        with tempfile.NamedTemporaryFile() as pair:  # OpenSSL reads only files
             pair.write(base64.b64decode(user["client-certificate-data"]) + base64.b64decode(user["client-key-data"]))
             pair.flush()
             self._context.load_cert_chain(pair.name)
         self._connection: http.client.HTTPSConnection | None = None
 
     def get(self, path: str) -> Any:
-        """Return an object or list; an empty one where there is none; None while nobody answers."""
+        """Return an object or list; empty if it is absent; None without an answer."""
         try:
             if self._connection is None:
                 self._connection = http.client.HTTPSConnection(
@@ -59,7 +59,7 @@ class Reader:
         """Return pods by a label selector.
 
         Raises:
-            LookupError: nobody answers.
+            LookupError: there is no answer.
         """
         found = self.get(f"/api/v1/namespaces/{namespace}/pods?labelSelector={selector.replace('=', '%3D').replace('/', '%2F')}")
         if found is None:
@@ -69,7 +69,7 @@ class Reader:
 
 
 class Late(Exception):
-    """Something did not come about in its time; the message says what, and what was seen last."""
+    """A wait timed out; the message has its purpose and the last observation."""
 
 
 def until(look: Callable[[], Any], *, seconds: float, what: str, period: float = PERIOD_SECONDS) -> Any:

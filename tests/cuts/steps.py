@@ -1,4 +1,4 @@
-"""Steps of an operation, each reached, and held for as long as a cut takes: whoever has the next turn is stopped meanwhile."""
+"""Steps of an operation: each is reached, and held for a cut by stopping the process with the next action."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.cuts.reading import until
 
 STEP_SECONDS: Final = 120
 MOVING_BYTES: Final = 2 << 20
-"""Memory moves when so many bytes have left for the other virt-handler."""
+"""The memory phase has begun when this many bytes have left for the other virt-handler."""
 RESTARTED: Final = ("deployment/virt-api", "deployment/virt-controller", "daemonset/virt-handler")
 
 
@@ -26,9 +26,9 @@ class Reached:
     place: Place
     guests: tuple[str, ...]
     migration: str = ""
-    """The name of the one Migration that the run itself made."""
+    """The name of the Migration that the run itself made."""
     missed: str = ""
-    """Observation instead of the step."""
+    """The observation instead of the step."""
     drain: subprocess.Popen[bytes] | None = None
     notes: list[str] = field(default_factory=list)
 
@@ -42,7 +42,7 @@ class Steps:
         self._system = system
 
     def reach(self, operation: str, step: str, held: ExitStack) -> Reached:
-        """Begin the operation and bring it to its step; what holds it there ends with ``held``.
+        """Begin the operation and bring it to its step; closing ``held`` lets it continue.
 
         Raises:
             Late: the step did not come.
@@ -101,7 +101,7 @@ class Steps:
         return Reached(place, (MOVER,), name)
 
     def _moving(self, place: Place) -> Reached:
-        """Migrate, and wait until memory moves."""
+        """Migrate, and wait for the memory phase."""
         reached = self._migrate(place)
         self._wait_for(reached, "Running")
         until(lambda: self._cuts.sent(place.source) > MOVING_BYTES, seconds=STEP_SECONDS, what="memory moves", period=0.2)
@@ -115,7 +115,7 @@ class Steps:
         until(seen, seconds=STEP_SECONDS, what=f"phase {phases[0]} of {reached.migration}", period=0.02)
 
     def _is_still(self, reached: Reached, *phases: str) -> Reached:
-        """Note it where the phase is another one by now."""
+        """Record if the phase has changed."""
         status = until(lambda: self._guests.get(f"migrations/{reached.migration}"), seconds=10, what="the Migration is read").get("status")
         phase = str((status or {}).get("phase") or "")
         return reached if phase in phases else replace(reached, missed=f"the phase was {phase or 'none'}")
@@ -154,7 +154,7 @@ class Steps:
                 return replace(reached, missed="the drain was over" if over else "")
 
     def _together(self, place: Place) -> None:
-        """Have the other guest be where the first one is."""
+        """Move the other guest to the first one's node."""
         if self._guests.place(OTHER).source == place.source:
             return
         made = self._guests.kubectl.create(migration(OTHER))["metadata"]["name"]
@@ -176,7 +176,7 @@ class Steps:
 
 
 def drain(kubectl: Kubectl, node: str) -> subprocess.Popen[bytes]:
-    """Begin to drain a node of the guests; what else is on it is not ours."""
+    """Begin to drain the guests from a node; other pods stay."""
     chosen = f"--pod-selector=vm.kubevirt.io/name in ({MOVER},{OTHER})"
     command = kubectl.command("drain", node, chosen, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=240s")
     return subprocess.Popen(command, env=kubectl.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -1,4 +1,4 @@
-"""docs/faults.md: written of what came of the cells, and read again by the test that holds it to the description."""
+"""docs/faults.md: written from the cells' outcomes, and read by the test that compares it with the description."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def written(outcomes: Mapping[str, Outcome], before: Mapping[str, str], date: st
     """Return the document.
 
     Args:
-        outcomes: of cells by their names.
-        before: texts of cells in the document as it was, for those of which nothing is kept.
+        outcomes: by cell name.
+        before: the previous document's texts, for cells without an outcome.
         date: of the last run.
     """
     texts = {**before, **{name: _shown(each) for name, each in outcomes.items()}}
@@ -68,7 +68,7 @@ def _head(made: str) -> str:
 
 
 def read(document: str) -> dict[str, str]:
-    """Return the texts of cells by their names; what has nothing to cut, or was not run, has none."""
+    """Return the texts of cells by name, without cells that have nothing to cut or were not run."""
     found: dict[str, str] = {}
     for section in document.split("\n## ")[1:]:
         operation = section.partition("\n")[0].lower()
@@ -103,4 +103,4 @@ def _made(outcomes: Iterable[Outcome], date: str) -> str:
 
 def _shown(found: Outcome) -> str:
     words = " ".join([found.text, f"**{'; '.join(found.faults)}**" if found.faults else ""])
-    return " ".join(words.replace("|", "/").split())  # one line of a table, whatever was said
+    return " ".join(words.replace("|", "/").split())  # one line of a table

@@ -1,6 +1,6 @@
-"""Looks at guests from outside, all the time: their processes on both nodes, what they wrote to their disks, and what clients hear.
+"""Continuous observation of guests: their processes on both nodes, their writes to disk, and clients' answers.
 
-The nodes of the test cluster are namespaces of this machine, so their processes are in /proc here, and volumes are directories.
+The test cluster's nodes are namespaces of this machine, so /proc has their processes, and volumes are directories.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from tests.testbed import layout
 PERIOD_SECONDS = 0.2
 SECTOR = 512
 SECTORS = 32768
-"""Of a guest's disk, each of which has a number and the boot that wrote it; the first one follows the last one."""
+"""Sectors of a guest's disk, used in a circle; each has a number and the boot that wrote it."""
 AHEAD = 64
-"""Sectors that are looked at for further numbers."""
+"""Sectors checked for further numbers."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """Record that a guest wrote into a sector."""
+    """A guest's record in a sector."""
 
     number: int
     boot: str
@@ -45,20 +45,19 @@ class Disk:
         self._newest = 0
 
     def newest(self) -> int:
-        """Return the highest number."""
         with self._file.open("rb") as image:
             while ahead := self._run(image.fileno()):
                 self._newest += ahead
         return self._newest
 
     def records(self, first: int, last: int) -> Iterator[tuple[int, Record | None]]:
-        """Return what the sectors of these numbers hold."""
+        """Return the records in the sectors of these numbers."""
         with self._file.open("rb") as image:
             for number in range(first, last + 1):
                 yield number, _record(os.pread(image.fileno(), SECTOR, number % SECTORS * SECTOR))
 
     def missing(self, first: int, last: int) -> list[int]:
-        """Return the numbers of these that the disk does not have."""
+        """Return those of these numbers that the disk lacks."""
         return [number for number, found in self.records(first, last) if found is None or found.number != number]
 
     def boots(self, first: int, last: int) -> int:
@@ -66,7 +65,7 @@ class Disk:
         return len({found.boot for _, found in self.records(first, last) if found is not None})
 
     def _run(self, image: int) -> int:
-        """Return how many numbers follow the newest one without a gap of more than one look."""
+        """Return how many numbers follow the newest one, without a gap longer than one look."""
         for ahead in range(AHEAD, 0, -1):
             number = self._newest + ahead
             found = _record(os.pread(image, SECTOR, number % SECTORS * SECTOR))
@@ -82,7 +81,7 @@ def _record(sector: bytes) -> Record | None:
 
 @dataclass(frozen=True)
 class Qemu:
-    """A QEMU of a machine."""
+    """A QEMU of a VM."""
 
     pid: int
     pod_uid: str
@@ -108,10 +107,10 @@ def _pod_uid(cgroup: str) -> str:
 
 
 def _processors(directory: Path) -> float:
-    """Return what the vCPUs' threads have had of a processor, in seconds (/proc/PID/schedstat: nanoseconds)."""
+    """Return the processor time of the vCPU threads, in seconds (/proc/PID/schedstat: nanoseconds)."""
     total = 0
     for thread in (directory / "task").iterdir():
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # threads that work for a moment end while QEMU goes on
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # short-lived threads end while QEMU continues
             if (thread / "comm").read_text().startswith("CPU "):
                 total += int((thread / "schedstat").read_text().split()[0])
     return total / 1e9
@@ -119,7 +118,7 @@ def _processors(directory: Path) -> float:
 
 @dataclass
 class Watched:
-    """A guest that is looked at."""
+    """An observed guest."""
 
     guest: str
     disk: Disk
@@ -127,7 +126,7 @@ class Watched:
 
 
 class Watch:
-    """Takes a sample of each guest five times a second, in a thread, while the block lasts."""
+    """Samples each guest five times per second, in a thread, during the block."""
 
     def __init__(self) -> None:
         self.guests: dict[str, Watched] = {}
@@ -144,7 +143,7 @@ class Watch:
         self._thread.join()
 
     def forget(self) -> None:
-        """Forget the samples up to now."""
+        """Drop the samples so far."""
         for each in self.guests.values():
             each.samples = each.samples[-1:]
 
@@ -159,14 +158,14 @@ class Watch:
 
 
 class Answers:
-    """Times at which a Service answered, as its client on a node notes it."""
+    """Times of a Service's answers, as recorded by its client on a node."""
 
     def __init__(self) -> None:
         self.times: list[float] = []
         self.failures: list[Failure] = []
 
     def listen(self, process: subprocess.Popen[str]) -> None:
-        """Note what the client prints, until it ends."""
+        """Record the client's output until it ends."""
         assert process.stdout is not None
         for line in process.stdout:
             at, _, said = line.strip().partition(" ")
@@ -178,7 +177,7 @@ class Answers:
 
 @contextmanager
 def asking(node: layout.Node, address: str) -> Iterator[Answers]:
-    """Ask a Service from a node, ten times a second."""
+    """Send ten requests per second to a Service from a node."""
     answers = Answers()
     command = ["nsenter", f"--net={node.namespace}", "--", sys.executable, "-m", "tests.cuts.client", address]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, bufsize=1, cwd=layout.REPOSITORY) as process:

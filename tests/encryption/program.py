@@ -1,4 +1,4 @@
-"""The Go program: built once into the cache of the test bed, spoken to by JSON lines."""
+"""The Go program: built once into the test bed's cache, with JSON lines as protocol."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RECIPE = build.GoProgram("encryption", "0.36.3", (".",), module="tests/encryptio
 
 
 class EncryptionError(Exception):
-    """Go does not take the configuration, or the value; the message is Go's."""
+    """Go refuses the configuration or the value; the message is Go's."""
 
 
 class Kubernetes:
@@ -28,7 +28,7 @@ class Kubernetes:
         """Start it.
 
         Raises:
-            EncryptionError: Go does not take the configuration.
+            EncryptionError: Go refuses the configuration.
         """
         command = [str(RECIPE.binary()), str(self._configuration)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
@@ -42,11 +42,11 @@ class Kubernetes:
         self._process.communicate(timeout=10)
 
     def encrypt(self, resource: str, key: str, value: bytes) -> bytes:
-        """Return what Go stores."""
+        """Return the value that Go stores."""
         return base64.b64decode(self._ask("encrypt", resource, key, value)["value"])
 
     def decrypt(self, resource: str, key: str, stored: bytes) -> tuple[bytes, bool]:
-        """Return the value that Go reads, and whether it calls it stale."""
+        """Return the value that Go reads, and whether it is stale."""
         answer = self._ask("decrypt", resource, key, stored)
         return base64.b64decode(answer["value"] or ""), answer["stale"]
 

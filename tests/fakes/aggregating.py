@@ -1,4 +1,4 @@
-"""The API server in memory with the real virt-api behind it, as kube-apiserver aggregates it: ``kubevirt.io`` is passed on."""
+"""The fake API server with the real virt-api behind it, which gets requests for ``kubevirt.io`` as from the aggregator."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class AggregatingAPI(FakeAPI):
     def __init__(self) -> None:
         super().__init__()
         self.written: list[tuple[str, str]] = []
-        """Method and path of the writes that virt-api took."""
+        """Method and path of the writes that virt-api accepted."""
         self._behind: Config | None = None
         self._session: aiohttp.ClientSession | None = None
 
     @contextlib.asynccontextmanager
     async def aggregating(self, directory: Path) -> AsyncIterator[Config]:
-        """Run virt-api with a store in memory while the block runs; yields how to reach it directly."""
+        """Run virt-api with a store in memory during the block; yield direct access to it."""
         kubeconfig, journal = directory / "kubeconfig", directory / "virt-api.log"
         with journal.open("wb") as log:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "apiserver.server.dev", f"--directory={directory}", "--port=0"),  # others may run beside it
+                *(sys.executable, "-m", "apiserver.server.dev", f"--directory={directory}", "--port=0"),  # several may run at once
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )

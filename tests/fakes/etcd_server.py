@@ -1,4 +1,4 @@
-"""A real etcd for tests, on loopback with a directory of its own: start, kill, stop, continue, restart on the same data."""
+"""A real etcd for tests, on loopback with its own directory: start, kill, stop, continue, restart with the same data."""
 
 import concurrent.futures
 import contextlib
@@ -23,7 +23,7 @@ STARTING_SECONDS = 50.0
 
 @functools.cache
 def etcd_binary() -> str:
-    """Return the path of etcd: ``$ETCD``, or what the test bed builds and caches."""
+    """Return the path of etcd: ``$ETCD``, or the test bed's."""
     if given := os.environ.get("ETCD"):
         return given
     command = [sys.executable, "-m", "tests.testbed.build", "etcd"]
@@ -43,7 +43,7 @@ class EtcdServer:
         self.name = name
         self.peer = f"http://127.0.0.1:{free_port()}"
         self.cluster = f"{name}={self.peer}"
-        """All members, as etcd wants them."""
+        """All members, in etcd's notation."""
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -71,7 +71,7 @@ class EtcdServer:
             self._process = subprocess.Popen(arguments, stdout=log, stderr=log)
         try:
             self._wait_until_serving()
-        except BaseException:  # nobody closes a server that did not start
+        except BaseException:  # the caller cannot close a server that did not start
             self.kill()
             raise
 
@@ -83,7 +83,7 @@ class EtcdServer:
             self._process = None
 
     def pause(self) -> None:
-        """Stop it with its connections open; returns when each of its threads stands still, for a signal is only asked for by then."""
+        """Stop it with open connections; return when all threads are stopped, because a signal only requests it."""
         self._signal(signal.SIGSTOP)
         assert self._process is not None
         tasks = Path(f"/proc/{self._process.pid}/task")
@@ -91,15 +91,15 @@ class EtcdServer:
             time.sleep(0.001)
 
     def resume(self) -> None:
-        """Let it go on."""
+        """Continue it."""
         self._signal(signal.SIGCONT)
 
     def back_up(self, name: str = "backup") -> None:
-        """Keep the data of now; it must be killed."""
+        """Copy the current data; it must be killed first."""
         shutil.copytree(self._directory / "data", self._directory / name)
 
     def restore(self, name: str = "backup") -> None:
-        """Go back to the data of then; it must be killed."""
+        """Restore copied data; it must be killed first."""
         shutil.rmtree(self._directory / "data")
         shutil.copytree(self._directory / name, self._directory / "data")
 
@@ -117,7 +117,7 @@ class EtcdServer:
 
     def _wait_until_serving(self) -> None:
         tls = None
-        if self._tls:  # the server's certificate serves as a client's too: it is of the same CA
+        if self._tls:  # the server's certificate, of the same CA, also serves as a client's
             tls = ssl.create_default_context(cafile=self._tls[0])
             tls.check_hostname = False
             tls.load_cert_chain(self._tls[1], self._tls[2])
@@ -132,7 +132,7 @@ class EtcdServer:
 
 
 def _state(task: Path) -> str:
-    """Return a thread's state as in proc_pid_stat(5); of one that is gone, ``X``."""
+    """Return a thread's state as in proc_pid_stat(5), or ``X`` if it is gone."""
     try:
         return (task / "stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
@@ -141,7 +141,7 @@ def _state(task: Path) -> str:
 
 @contextlib.contextmanager
 def three_members(directory: Path) -> Iterator[list[EtcdServer]]:
-    """A cluster, serving."""
+    """Yield a running cluster."""
     members = [EtcdServer(directory / name, durable=True, name=name) for name in ("a", "b", "c")]
     cluster = ",".join(member.cluster for member in members)
     try:
@@ -157,7 +157,7 @@ def three_members(directory: Path) -> Iterator[list[EtcdServer]]:
 
 @pytest.fixture(scope="session")
 def etcd_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
-    """One etcd for all tests of a session that need no durability; each takes a key prefix of its own."""
+    """One etcd for all tests of a session that need no durability; each uses its own key prefix."""
     server = EtcdServer(tmp_path_factory.mktemp("etcd"), durable=False)
     server.start()
     yield server

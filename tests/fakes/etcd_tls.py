@@ -1,4 +1,4 @@
-"""Certificates for an etcd on loopback and its clients; the name in all of them is ``etcd.test``."""
+"""Certificates for an etcd on loopback and its clients; all name ``etcd.test``."""
 
 import datetime as dt
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A hypervisor in memory. ``tests/contracts/test_hypervisor.py`` holds it to the port's promises."""
+"""A hypervisor in memory. ``tests/contracts/test_hypervisor.py`` tests the port's promises on it."""
 
 from __future__ import annotations
 
@@ -30,29 +30,29 @@ from launcher.hypervisor.port import (
 )
 
 FIRST_CID = 3
-"""That a kernel gives to a guest which asks for any."""
+"""The first vsock CID that a kernel assigns."""
 
 
 class FakeHypervisor:
-    """Domains in memory; what a guest or the world would do is done by the methods below the port's."""
+    """Domains in memory. Methods below the port's play the guest and the outside world."""
 
     def __init__(self, *, connected: bool = True) -> None:
         self.domains: dict[str, Observation] = {}
         self.created: list[str] = []
-        """XML of every domain that was ever started."""
+        """XML of all domains ever started."""
         self.secrets: dict[str, bytes] = {}
         self.usages: dict[str, Usage] = {}
-        """By their UUIDs."""
+        """Usage by UUID."""
         self.calls: list[str] = []
         self.answers: dict[str, object] = {}
-        """Answers of the guest agent by command; an exception is raised. It knows no other commands."""
+        """Answers of the guest agent by command; exceptions are raised. Other commands do not exist."""
         self.questions: list[tuple[str, Mapping[str, Any]]] = []
         self.terms: list[Terms] = []
-        """Of every migration that was begun."""
+        """Terms of all migrations."""
         self.disks: list[Disks] = []
-        """The same."""
+        """Disks of all migrations."""
         self.fail_next: HypervisorError | None = None
-        """Raised by the next ``create``, ``migrate``, ``abort_job`` or ``destroy``, before it does anything."""
+        """Raised by the next ``create``, ``migrate``, ``abort_job`` or ``destroy``, without any effect."""
         self.took: Progress | None = None
         """Figures of the migration that brought a domain here."""
         self._callbacks: list[Callable[[], None]] = []
@@ -160,7 +160,7 @@ class FakeHypervisor:
     # --- the world ---
 
     def intercept(self, method: str, around: Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]) -> None:
-        """Have ``around`` called in place of a method of the port, with the call that it may make: libvirtd hangs, fails or is late."""
+        """Replace a method of the port by ``around``, which gets the original call: libvirtd hangs, fails or is late."""
         done = getattr(self, method)
 
         async def intercepted(*arguments: Any, **also: Any) -> Any:
@@ -169,7 +169,7 @@ class FakeHypervisor:
         setattr(self, method, intercepted)
 
     def connect(self, *, connected: bool) -> None:
-        """Come back, or go away."""
+        """Set whether libvirtd is connected."""
         if connected:
             self._connected.set()
         else:
@@ -177,17 +177,17 @@ class FakeHypervisor:
         self._changed()
 
     def become(self, name: str, state: State, reason: str, *, agent: bool = False) -> None:
-        """Have a domain be in this state, from nothing if need be: a guest that powered off, one that arrives."""
+        """Set a domain's state; create it if necessary: a guest that powered off, or one that arrives."""
         domain = self.domains.get(name) or Observation(name, str(uuid.uuid4()), "qemu", state, reason)
         self._put(dataclasses.replace(domain, state=state, reason=reason, agent_connected=agent))
 
     def vanish(self, name: str) -> None:
-        """Have a domain be gone."""
+        """Remove a domain."""
         del self.domains[name]
         self._changed()
 
     def end_migration(self, name: str, error: MigrationFailed | Unavailable | None = None) -> None:
-        """End the migration that runs, if one does."""
+        """End the running migration, if there is one."""
         future = self._migrations.get(name)
         if future is not None and not future.done():
             if error is None:
@@ -197,7 +197,6 @@ class FakeHypervisor:
 
     @property
     def migrating(self) -> bool:
-        """Tell whether a migration runs."""
         return bool(self._migrations)
 
     async def _step(self, call: str) -> None:

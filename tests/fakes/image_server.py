@@ -1,4 +1,4 @@
-"""A server of files on loopback that misbehaves as it is told."""
+"""A file server on loopback that misbehaves on request."""
 
 from __future__ import annotations
 
@@ -24,38 +24,38 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 STOPS = 1 << 18
-"""Bytes after which a server that hangs up does so."""
+"""Bytes after which a failing server closes the connection."""
 
 
 @dataclass
 class Files:
-    """Files by path, and how each request for them fails."""
+    """Files by path, and the failures of requests for them."""
 
     content: dict[str, bytes] = field(default_factory=dict)
     redirects: dict[str, str] = field(default_factory=dict)
     statuses: list[int] = field(default_factory=list)
     """Statuses of the next answers."""
     cuts: int = 0
-    """So many of the next answers end early."""
+    """Number of next answers that end early."""
     ranges: bool = True
     tag: str = '"one"'
     encoding: str = ""
-    """Its Content-Encoding, without which an answer says none."""
+    """The Content-Encoding; empty: no such field."""
     skew: tuple[int, int] = (0, 0)
-    """What an answer that goes on says of its first byte and of the whole length, beside the truth."""
+    """Errors added to the first byte and to the total length of a resumed answer."""
     surplus: bytes = b""
-    """What follows the file in an answer that goes on."""
+    """Bytes after the file in a resumed answer."""
     length: bool = True
     chunked: bool = False
     hang: threading.Event | None = None
     """Until it is set, an answer stops in its middle."""
     authorization: str = ""
     challenge: str = ""
-    """What a refusal for want of that says."""
+    """The challenge in a refusal without authorization."""
     token: tuple[str, str] = ("", "")
-    """A path that is given to whoever sends this Authorization."""
+    """A path that serves this content for this Authorization."""
     verify: Callable[[str, dict[str, str]], bool] | None = None
-    """Given path and headers (in lower case), says whether a request may read; else it is answered with 403."""
+    """Returns whether a request may read, by path and lower-case headers; others get 403."""
     asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     """Paths and headers of the requests."""
 
@@ -131,7 +131,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def serving(files: Files, certificate: Path | None = None) -> Iterator[str]:
-    """Serve; the value is the address without a path."""
+    """Serve; yield the address without a path."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"files": files}))
     server.daemon_threads = True
     if certificate is not None:
@@ -149,7 +149,7 @@ def serving(files: Files, certificate: Path | None = None) -> Iterator[str]:
 
 
 def certificate(path: Path) -> Path:
-    """Write a key and a certificate for the loopback, which is its own authority."""
+    """Write a key and a self-signed certificate for loopback."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
     now = dt.datetime.now(dt.UTC)
@@ -171,13 +171,13 @@ def certificate(path: Path) -> Path:
 
 
 def authority_of(pair: Path) -> bytes:
-    """Return the certificate alone."""
+    """Return only the certificate."""
     mark = b"-----BEGIN CERTIFICATE"
     return mark + pair.read_bytes().partition(mark)[2]
 
 
 def a_store(secret: str, region: str, host: str) -> Callable[[str, dict[str, str]], bool]:
-    """Return what verifies signatures as an object store does, from what was sent."""
+    """Return a function that verifies requests' signatures as an object store does."""
 
     def verify(path: str, headers: dict[str, str]) -> bool:
         if "authorization" not in headers:
@@ -210,7 +210,7 @@ def a_layer(files: dict[str, bytes]) -> bytes:
 
 
 def a_registry(repository: str, *layers: bytes, tag: str = "1") -> Files:
-    """Return a registry with one container image for two platforms, that wants a token for ``user`` with ``pass``."""
+    """Return a registry with one container image for two platforms; it requires a token for ``user`` with ``pass``."""
     base = f"/v2/{repository}"
     content = {f"{base}/blobs/{digest_of(each)}": each for each in layers}
     manifest = json.dumps({"schemaVersion": 2, "layers": [{"digest": digest_of(each), "size": len(each)} for each in layers]}).encode()
@@ -222,5 +222,5 @@ def a_registry(repository: str, *layers: bytes, tag: str = "1") -> Files:
 
 
 def digest_of(data: bytes) -> str:
-    """Return a digest as registries have it."""
+    """Return a digest in registries' notation."""
     return f"sha256:{hashlib.sha256(data).hexdigest()}"

@@ -1,6 +1,6 @@
-"""A key management service (version 2 of Kubernetes' plug-in API) on a Unix socket, for tests, served by gRPC's own library.
+"""A key management service (version 2 of Kubernetes' plug-in API) on a Unix socket, with gRPC's own library.
 
-It "encrypts" by an exclusive or with the digest of its key's name, so that a test can read what it did; only for tests.
+Only for tests: it "encrypts" by an exclusive or with the digest of its key's name, so that tests can read the result.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ ANNOTATION = "version.example.com"
 
 
 class FakeKms:
-    """What it does; change the fields while it runs."""
+    """Its behaviour; fields may change while it runs."""
 
     def __init__(self) -> None:
         self.key_id = "1"
@@ -50,7 +50,7 @@ class FakeKms:
 
     @asynccontextmanager
     async def serving(self, socket: Path) -> AsyncIterator[None]:
-        """Serve while the block runs."""
+        """Serve during the block."""
         server = grpc.aio.server()
         methods = {
             name: grpc.unary_unary_rpc_method_handler(each)

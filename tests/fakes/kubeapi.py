@@ -1,9 +1,9 @@
-"""An API server in memory on loopback whose bad days can be ordered: for clients, informers and controllers.
+"""A fake API server on loopback with failures on request, for clients, informers and controllers.
 
-It speaks for every resource, without schemas: get, list, watch (streaming lists too), create, update, merge patch (a strategic one merges
-conditions by their type, and no other lists), delete, ``status`` as a subresource, finalizers, optimistic locking, equality label
-selectors. What our own API server does better (validation, defaults, pages) is its business; here failures are operations:
-:meth:`FakeAPI.drop_events`, :meth:`FakeAPI.repeat_events`, :meth:`FakeAPI.expire`, :meth:`FakeAPI.cut`, :attr:`FakeAPI.refusals`.
+It supports every resource, without schemas: get, list, watch (also streaming lists), create, update, merge patch (a strategic one merges
+conditions by type, and no other lists), delete, ``status`` as a subresource, finalizers, optimistic locking, equality label selectors. It
+leaves out validation, defaults and pages, and offers failures: :meth:`FakeAPI.drop_events`, :meth:`FakeAPI.repeat_events`,
+:meth:`FakeAPI.expire`, :meth:`FakeAPI.cut`, :attr:`FakeAPI.refusals`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 def copied(obj: T) -> T:
-    """Return a copy of what JSON has; ``copy.deepcopy`` takes four times as long, which tests of hostile objects feel."""
+    """Return a copy of JSON data; ``copy.deepcopy`` takes four times as long, which slows tests of hostile objects."""
     found: Any = obj
     if isinstance(obj, dict):
         found = {key: copied(value) for key, value in obj.items()}
@@ -49,11 +49,11 @@ class FakeAPI:
         self.objects: dict[Key, Object] = {}
         """By (collection path without namespace, namespace, name)."""
         self.log: list[tuple[int, str, Key, Object, Object | None]] = []
-        """Revision, type, key, the object, and what it was before: a watch with a selector is told of an object that leaves it."""
+        """Revision, type, key, the object, and its previous version, because a watch with a selector reports an object that leaves it."""
         self.oldest = 0
-        """Watches from before this revision are answered with 410."""
+        """Watches from earlier revisions get 410."""
         self.refusals: list[errors.StatusError | web.Response] = []
-        """The next requests get these, in order."""
+        """Answers to the next requests, in order."""
         self.streaming_lists = True
         self.requests: list[tuple[str, str, dict[str, str]]] = []
         self.writes: list[tuple[str, str, Any]] = []
@@ -62,14 +62,14 @@ class FakeAPI:
         self.judge: Callable[[str, str, Object, Object], None] | None = None
         """Called with (bearer token, collection path, old, new) before a status is stored; may raise a StatusError."""
         self.authorize: Callable[[str, str, Mapping[str, str]], bool] | None = None
-        """Whether a request (method, path, query) is allowed; others are Forbidden, and noted in ``forbidden``."""
+        """Whether a request (method, path, query) is allowed; others are Forbidden, and recorded in ``forbidden``."""
         self.forbidden: list[tuple[str, str]] = []
         self.selected_anyway: Callable[[Object], bool] = lambda _: False
-        """Objects that every selector selects: what makes a server select an object may be the very thing that is wrong with it."""
+        """Objects that every selector selects, because a malformed field may be the selected one."""
         self.discovery: dict[str, list[Object]] = {}
-        """Resources by group version path (``/api/v1``): what discovery tells of them."""
+        """Resources by group version path (``/api/v1``), for discovery."""
         self.users: dict[str, Object] = {}
-        """Who comes with a bearer token: ``username``, ``groups``, ``extra``; what is stamped into CertificateSigningRequests."""
+        """The user of a bearer token: ``username``, ``groups``, ``extra``, written into CertificateSigningRequests."""
         self._changed = asyncio.Condition()
         self._generation = itertools.count()
         self._cut = 0
@@ -78,7 +78,7 @@ class FakeAPI:
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[Config]:
-        """Serve on a free port of loopback; yields how to reach it."""
+        """Serve on a free port of loopback; yield the client configuration."""
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", self._handle)
         runner = web.AppRunner(app, shutdown_timeout=0.1)
@@ -92,20 +92,20 @@ class FakeAPI:
             await self.cut()
             await runner.cleanup()
 
-    # What tests order
+    # Failures and changes by tests
 
     async def cut(self) -> None:
-        """End every watch in the middle, without a word."""
+        """End every watch in the middle, without a message."""
         self._cut += 1
         await self._wake()
 
     async def expire(self) -> None:
-        """Forget the history: whoever watches from the past has to list again."""
+        """Drop the history. Watches that start at an older revision must list again."""
         self.oldest = self.revision
         await self.cut()
 
     def drop_events(self, *, on: bool) -> None:
-        """While on, changes happen but no watch is told."""
+        """While on, changes cause no watch events."""
         self._drop = on
 
     def repeat_events(self, *, on: bool) -> None:
@@ -113,28 +113,27 @@ class FakeAPI:
         self._repeat = on
 
     async def put(self, collection: str, obj: Object) -> Object:
-        """Create or replace as somebody else would."""
+        """Create or replace an object, as another client."""
         meta = obj["metadata"]
         key = (collection, meta.get("namespace", ""), meta["name"])
         return await self._store(key, copied(obj))
 
     async def edit(self, collection: str, namespace: str, name: str, change: Callable[[Object], None]) -> Object:
-        """Change an object in place as somebody else would."""
+        """Change an object in place, as another client."""
         key = (collection, namespace, name)
         obj = copied(self.objects[key])
         change(obj)
         return await self._store(key, obj)
 
     async def remove(self, collection: str, namespace: str, name: str) -> None:
-        """Delete it at once, whatever holds it."""
+        """Delete an object immediately, despite finalizers."""
         await self._remove((collection, namespace, name))
 
     def all(self, collection: str) -> list[Object]:
-        """Return the objects of a collection."""
         return [each for (path, _, _), each in sorted(self.objects.items(), key=lambda pair: pair[0]) if path == collection]
 
     def get(self, collection: str, namespace: str, name: str) -> Object:
-        """Return one object; KeyError when it is absent."""
+        """Return one object; raise KeyError if it is absent."""
         return self.objects[(collection, namespace, name)]
 
     # The store
@@ -267,7 +266,7 @@ class FakeAPI:
             raise errors.Conflict("Precondition failed: ResourceVersion")
         grace = options.get("gracePeriodSeconds", (obj.get("spec") or {}).get("terminationGracePeriodSeconds", 0))
         if not (obj.get("spec") or {}).get("nodeName") or (obj.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
-            grace = 0  # the pod registry deletes at once what no kubelet has, or has ended
+            grace = 0  # the pod registry deletes pods without a kubelet or that have ended at once
         if obj["metadata"].get("finalizers") or grace:
             if not obj["metadata"].get("deletionTimestamp"):
                 obj["metadata"]["deletionTimestamp"] = times.to_rfc3339(datetime.now(UTC) + timedelta(seconds=grace))
@@ -321,7 +320,7 @@ class FakeAPI:
         return self.selected_anyway(obj) or _selected(request, namespace, obj)
 
     def _event(self, request: web.Request, namespace: str, kind: str, obj: Object, old: Object | None) -> tuple[str, Object] | None:
-        """Return what a watch with these selectors is told: of an object that leaves it, a deletion with what it was before."""
+        """Return the event for a watch with these selectors; an object that leaves them counts as deleted, in its previous version."""
         before = old is not None and self._selected(request, namespace, old)
         if self._selected(request, namespace, obj):
             return "ADDED" if kind == "MODIFIED" and not before else kind, obj
@@ -331,7 +330,7 @@ class FakeAPI:
 
 
 def _stamp(request: Object, user: Object) -> None:
-    """Write who asks into a CertificateSigningRequest, whatever it says itself, as kube-apiserver does."""
+    """Write the requesting user into a CertificateSigningRequest, as kube-apiserver does."""
     for field in ("username", "uid", "groups", "extra"):
         request["spec"].pop(field, None)
     request["spec"] |= copied(user)
@@ -339,7 +338,7 @@ def _stamp(request: Object, user: Object) -> None:
 
 
 def _decided(old: Object, new: Object, subresource: str) -> Object:
-    """Return a CertificateSigningRequest after a write: ``approval`` changes conditions alone, ``status`` all but approval and denial."""
+    """Return a written CertificateSigningRequest: ``approval`` changes only conditions, ``status`` all but approval and denial."""
     before, after = (each.get("status") or {} for each in (old, new))
     conditions = after.get("conditions") or []
     kinds = [each["type"] for each in conditions]
@@ -393,7 +392,7 @@ def _selected(request: web.Request, namespace: str, obj: Object) -> bool:
 
 
 def _with_conditions(old: Object, patch: Object) -> Object:
-    """Return the merge patch that does to the list of conditions what a strategic one does."""
+    """Return a merge patch with a strategic patch's effect on conditions."""
     given = {each["type"]: each for each in (patch.get("status") or {}).get("conditions") or ()}
     if not given:
         return patch
@@ -402,7 +401,7 @@ def _with_conditions(old: Object, patch: Object) -> Object:
 
 
 def _merged(old: Any, patch: Any) -> Any:
-    """RFC 7386."""
+    """Return the result of a merge patch (RFC 7386)."""
     if not isinstance(patch, dict):
         return patch
     result = copied(old) if isinstance(old, dict) else {}

@@ -1,11 +1,11 @@
-"""A kubectl, for tests: an executable that plays a cluster with one StatefulSet whose pod uses a directory of one node.
+"""A fake kubectl: an executable that plays a cluster with one StatefulSet, with its pod's data in a directory of one node.
 
-It speaks what ``kubectl virt move-etcd`` calls: get, create, delete, wait, exec, scale, patch, rollout. Nodes are directories below
-``$KUBECTL_NODES``, objects are in ``cluster.json`` there. Starting the pod runs ``start NODE-DIRECTORY``, and ending it ``stop``, both
-given by the test as programs. Every call is a line in ``calls``; ``cut`` holds a word and a text, and the first call with that text in it
-fails, ``before`` or ``after`` it is carried out, or ends whoever made it (``kill``).
+It supports the calls of ``kubectl virt move-etcd``: get, create, delete, wait, exec, scale, patch, rollout. Nodes are directories below
+``$KUBECTL_NODES``; ``cluster.json`` there has the objects. Starting the pod runs ``start NODE-DIRECTORY``, and ending it ``stop``, both
+programs of the test. Every call is a line in ``calls``. ``cut`` has a word and a text: the first call with that text fails ``before`` or
+``after`` its effect, or kills its caller (``kill``).
 
-The data of a node is at ``<directory>/<node>`` there, wherever the volume says.
+A node's data is at ``<directory>/<node>``, whatever path the volume has.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def carry_out(words: list[str], flags: list[str], after: list[str]) -> int:
 
 
 def scale(objects: dict[str, Any], up: bool) -> int:
-    """Make or end the pod, and its claim, which waits for its volume."""
+    """Make or end the pod and its claim, which waits for its volume."""
     running = HERE / "running"
     if not up:
         if running.exists():

@@ -1,7 +1,7 @@
-"""A virt-launcher without a guest: it speaks ``launcher.protocol`` through the real codec and keeps the rules of its docstring.
+"""A virt-launcher without a guest: it speaks ``launcher.protocol`` with the real codec and follows its rules.
 
-Its domain is a state and nothing else. :meth:`FakeLauncher.hang_up` breaks connections, :meth:`FakeLauncher.end` ends the guest as if by
-itself, :attr:`FakeLauncher.refuse` refuses the next start.
+Its domain is only a state. :meth:`FakeLauncher.hang_up` breaks connections, :meth:`FakeLauncher.end` ends the guest,
+:attr:`FakeLauncher.refuse` refuses the next start.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from launcher.protocol import codec, messages
 
 
 def run_directory(kubelet: Path, pod_uid: str) -> Path:
-    """Return (and make) the directory that the kubelet would mount as the pod's run directory."""
+    """Make and return the directory that the kubelet would mount as the pod's run directory."""
     path = kubelet / "pods" / pod_uid / "volumes/kubernetes.io~empty-dir" / layout.RUN_VOLUME
     path.mkdir(parents=True, exist_ok=True)
     return path
@@ -40,29 +40,29 @@ class FakeLauncher:
         self.full = False
         """Disks without an image: the next starts are refused with ``NotReady``."""
         self.importing: tuple[messages.ImportStatus, ...] = ()
-        """Imports that are not done: requests for them are refused with ``NotReady``."""
+        """Unfinished imports: requests for them are refused with ``NotReady``."""
         self.relapse = ""
-        """What stops the guest again as soon as it is resumed."""
+        """The reason that pauses the guest again as soon as it is resumed."""
         self.starting: asyncio.Event | None = None
-        """Starts are answered once it is set."""
+        """Starts are answered after it is set."""
         self.texts: dict[str, str | messages.Refusal] = {}
-        """Answers to a ``Read`` by what it asks for; nothing else is offered."""
+        """Answers to ``Read`` requests; others are refused."""
         self.mute_reads = False
         """Never answers a ``Read``."""
         self.mute = False
-        """Takes requests and never answers."""
+        """Accepts requests and never answers."""
         self.instead: Callable[[messages.Action], tuple[messages.RefusalReason, str] | None] | None = None
-        """What is done with a request in place of what it asks for."""
+        """Replaces the handling of a request."""
         self.later_actions: tuple[str, ...] = messages.LATER_ACTIONS
         self.hellos = 0
         self._writers: set[asyncio.StreamWriter] = set()
         self._alive: tuple[int, int] = os.pipe()
-        """A pipe stands in for the pidfd: it becomes readable when the other end is closed."""
+        """A pipe replaces the pidfd: it becomes readable when the other end is closed."""
 
     @asynccontextmanager
     async def serving(self, kubelet: Path) -> AsyncIterator[None]:
-        """Listen where the kubelet would have the pod's socket."""
-        # Through a descriptor: the real path is longer than a unix socket's may be.
+        """Listen at the pod's socket in the kubelet's directory."""
+        # Through a descriptor, because the real path is too long for a Unix socket.
         directory = os.open(run_directory(kubelet, self.pod_uid), os.O_PATH | os.O_DIRECTORY)
         path = Path(f"/proc/self/fd/{directory}") / layout.LAUNCHER_SOCKET
         server = await asyncio.start_unix_server(self._serve, path)
@@ -75,7 +75,7 @@ class FakeLauncher:
             os.close(directory)
 
     def identify(self, pid: int, pod_uid: str) -> Launcher:
-        """Vouch for this process as the pod's launcher."""
+        """Identify this process as the pod's launcher."""
         assert (pid, pod_uid) == (os.getpid(), self.pod_uid)
         return Launcher(pid, os.dup(self._alive[0]), os.open("/proc/self/ns/net", os.O_RDONLY), os.open("/", os.O_PATH))
 
@@ -90,7 +90,7 @@ class FakeLauncher:
             writer.close()
 
     def change(self, **members: Any) -> None:
-        """Change the status, and tell everyone."""
+        """Change the status, and send it to all connections."""
         self.status = replace(self.status, revision=self.status.revision + 1, **members)
         for writer in self._writers:
             writer.write(codec.encode(messages.StatusChanged(self.status)))

@@ -1,4 +1,4 @@
-"""The file system of a pod, elsewhere."""
+"""A pod's file system in other directories."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 
 @pytest.fixture
 def pod_directories(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Return what has directories of the pod (``layout.…_DIRECTORY``) be elsewhere.
+    """Return a function that moves directories of the pod (``layout.…_DIRECTORY``).
 
-    The file system of its container is virt-launcher's environment: QEMU's XML names the same paths, and no test has them.
+    The container's file system is virt-launcher's environment: QEMU's XML names the same paths, which tests lack.
     """
     from apiserver.apis.virt.places import layout
 
@@ -25,6 +25,6 @@ def pod_directories(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 @pytest.fixture
 def overlays(tmp_path: Path, pod_directories: Callable[..., None]) -> Path:
-    """Return the directory of the pod's overlays, of which none is made where it exists."""
+    """Return the directory of the pod's overlays; existing overlays are kept."""
     pod_directories(OVERLAYS=tmp_path)
     return tmp_path

@@ -1,4 +1,4 @@
-"""PodRestriction for the API server in memory: virt-controller is held to what virt-api holds it to, in all that its tests have it do."""
+"""PodRestriction for the fake API server: virt-controller's tests get the same refusals as from virt-api."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FIELDS = {_MACHINES: ("podName", "podUID"), _MIGRATIONS: ("targetPod", "targetP
 
 
 def judge(api: FakeAPI) -> Callable[[str, str, Object, Object], None]:
-    """Return what judges a status, for :attr:`FakeAPI.judge`."""
+    """Return a status validation for :attr:`FakeAPI.judge`."""
 
     def judged(_token: str, collection: str, old: Object, new: Object) -> None:
         if collection not in _FIELDS:

@@ -1,4 +1,4 @@
-"""Memory storage with bad days: outages, lost progress, slowness. It keeps the promises of the port all the same."""
+"""Memory storage with failures: outages, lost progress, slowness. It still keeps the port's promises."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ from storage.port import Page, Unavailable
 
 
 class UnreliableStorage(MemoryStorage):
-    """``is_out`` makes every call raise Unavailable; ``delay`` holds every call back; ``connected``, when clear, holds watches back."""
+    """``is_out`` makes calls raise Unavailable, ``delay`` delays them; a cleared ``connected`` delays watches."""
 
     def __init__(self) -> None:
         super().__init__()

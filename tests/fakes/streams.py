@@ -1,4 +1,4 @@
-"""A kube-apiserver with one virtual machine behind it: console and USB slots echo, its screen speaks first, bad days can be ordered."""
+"""A fake kube-apiserver with one VM: console and USB slots echo, the screen sends first, and failures come on request."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ RFB = b"RFB 003.008\n"
 
 
 class FakeStreams:
-    """What was asked, and what is answered."""
+    """The requests, and their answers."""
 
     def __init__(self) -> None:
         self.refusals: list[errors.StatusError | int] = []
-        """The next requests get these, in order; a number is the status of an answer in plain text."""
+        """Answers to the next requests, in order; a number is the status of a plain text answer."""
         self.requests: list[tuple[str, str, list[tuple[str, str]]]] = []
         self.queries: list[dict[str, str]] = []
         """The query of each stream."""
         self.typed = b""
         self.scrollback = SCREENFUL
-        """What the guest printed; each connection to the console gets it first."""
+        """The guest's output, sent first on each console connection."""
         self.warnings: list[str] = []
         """Values of Warning headers of every stream's upgrade."""
         self.subprotocols: list[str] = []
@@ -38,7 +38,7 @@ class FakeStreams:
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[str]:
-        """Serve on a free port of loopback; yields its URL."""
+        """Serve on a free port of loopback; yield the URL."""
         app = web.Application()
         app.router.add_get(PATH + "/{stream:console|vnc|usbredir}", self._stream)
         app.router.add_put(PATH + "/{verb}", self._verb)
@@ -53,12 +53,11 @@ class FakeStreams:
             await runner.cleanup()
 
     async def close(self, code: int, reason: str = "") -> None:
-        """Close every stream."""
         for each in tuple(self.open):
             await each.close(code=code, message=reason.encode())
 
     def cut(self) -> None:
-        """Break every connection without a word."""
+        """Break every connection without a message."""
         for each in tuple(self.open):
             transport = each._req.transport if each._req is not None else None
             if transport is not None:

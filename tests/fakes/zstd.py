@@ -1,4 +1,4 @@
-"""zstd as a compressor, by libzstd: a fresh machine has the library (dpkg needs it) and not the program."""
+"""A zstd compressor by libzstd, because a fresh machine has the library (dpkg needs it) and not the program."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from importer.zstd import LIBRARY
 
 MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _CHECKSUM: Final = 201
-"""``ZSTD_c_checksumFlag``: what the program sets by itself."""
+"""``ZSTD_c_checksumFlag``, which the program sets by default."""
 
 
 def compress(data: bytes) -> bytes:

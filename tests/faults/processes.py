@@ -1,4 +1,4 @@
-"""virt-api and the Go informers as processes of their own."""
+"""virt-api and the Go informers as processes."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Server:
         assert number == signal.SIGKILL or code == 0, f"virt-api ended with {code} at {number.name}; see {self.log}"
 
     def tracebacks(self) -> str:
-        """Return the log from the first traceback on; empty if there is none."""
+        """Return the log from the first traceback on, or an empty string."""
         text = self.log.read_text(errors="replace")
         at = text.find("Traceback")
         return text[max(at - 1000, 0) : at + 4000] if at >= 0 else ""
@@ -88,7 +88,7 @@ class Informers:
             )
 
     async def dump(self) -> dict[str, Any]:
-        """Return what each informer holds."""
+        """Return each informer's content."""
         process = self._process
         assert process is not None
         assert process.stdin is not None

@@ -1,4 +1,4 @@
-"""A TCP proxy on loopback that loses connections when it is told to."""
+"""A TCP proxy on loopback that loses connections on request."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ CHUNK = 64 << 10
 
 
 class Proxy:
-    """Leads to ``port``, whoever listens there. ``blocked``: what is sent through it gets stuck meanwhile."""
+    """Leads to ``port``. While ``blocked``, data gets stuck."""
 
     def __init__(self, port: int) -> None:
         self._target = port
@@ -22,7 +22,7 @@ class Proxy:
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
-        """Listen while the block runs."""
+        """Listen during the block."""
         server = await asyncio.start_server(self._carry, "127.0.0.1", 0)
         self.port = server.sockets[0].getsockname()[1]
         try:
@@ -34,7 +34,7 @@ class Proxy:
             await server.wait_closed()
 
     def drop(self) -> int:
-        """Reset every connection; return how many there were."""
+        """Reset every connection; return their number."""
         dropped = len(self._connections)
         for writer in self._connections:
             writer.transport.abort()
@@ -61,7 +61,7 @@ class Proxy:
                 tasks.create_task(self._copy(reader, back))
                 tasks.create_task(self._copy(there, writer))
         except* OSError:
-            pass  # a side that was reset: the other is, too, below
+            pass  # one side was reset; the other follows below
         finally:
             for each in (writer, back):
                 self._connections.discard(each)

@@ -1,4 +1,4 @@
-"""Informers of client-go against our server, while everything around them fails; at rest they must hold exactly what etcd holds."""
+"""client-go's informers on our server, during faults everywhere; at rest they must hold exactly etcd's content."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ NAMESPACE: Final = "red"
 LABEL: Final = ("kind", "watched")
 WRITERS: Final = 3
 ROUND_SECONDS: Final = (5.0, 25.0)
-"""How long there are faults between two rests."""
+"""Duration of faults between two rests."""
 REST_SECONDS: Final = 150.0
-"""client-go waits up to 30 s before it tries again, and twice that with its jitter."""
+"""client-go waits up to 30 s before it tries again, and with jitter twice that."""
 HISTORY_SECONDS: Final = 20.0
-"""client-go's detector lists the revision that it synced at until it gets it: it would ask for ever for one that was compacted."""
+"""client-go's detector lists its revision until it succeeds, so it would repeat a compacted one forever."""
 
 
 class Difference(AssertionError):
-    """An informer does not hold what etcd holds, or was told of changes that cannot be."""
+    """An informer's content differs from etcd's, or its events are impossible."""
 
 
 @dataclass
 class Summary:
-    """What happened."""
+    """Counts of the run."""
 
     seed: int
     aggressive: bool
@@ -69,7 +69,7 @@ class Summary:
 
 
 class Scenario:
-    """One run. An odd seed compacts to the present, which client-go's detector does not survive, so that is off then."""
+    """One run. An odd seed compacts to the present, which breaks client-go's detector, so it is off then."""
 
     def __init__(self, directory: Path, seed: int) -> None:
         self._directory = directory
@@ -85,10 +85,10 @@ class Scenario:
         self._informers: list[Informers] = []
 
     async def play(self, seconds: float) -> Summary:
-        """Go on for about ``seconds``.
+        """Run for about ``seconds``.
 
         Raises:
-            AssertionError: something is wrong; the message says what, and which logs to read.
+            AssertionError: something is wrong; the message names it and the logs to read.
         """
         async with self._stack:
             await self._set_up()
@@ -118,7 +118,7 @@ class Scenario:
         self._storage = EtcdStorage(Settings((self._etcd.endpoint,)))
         self._stack.push_async_callback(self._storage.close)
         self._server = Server(paths, self._etcd.endpoint, self._session)
-        self._stack.push_async_callback(self._server.end, signal.SIGKILL)  # also of one that does not get ready
+        self._stack.push_async_callback(self._server.end, signal.SIGKILL)  # also of one that does not become ready
         await self._server.start()
         self._proxy = Proxy(self._server.port)
         await self._stack.enter_async_context(self._proxy.serving())
@@ -208,10 +208,10 @@ class Scenario:
         self._etcd.resume()
 
     async def _rest(self) -> None:
-        """Wait until every informer holds what etcd holds.
+        """Wait until every informer has etcd's content.
 
         Raises:
-            Difference: one does not, in time.
+            Difference: one does not have it in time.
         """
         until = time.monotonic() + REST_SECONDS
         while True:
@@ -235,7 +235,7 @@ class Scenario:
 
 
 def differences(wanted: dict[str, dict[str, Any]], held: dict[str, Any]) -> list[str]:
-    """Return where an informer's store, or what its events made, is not what is wanted."""
+    """Return differences of an informer's store, or of its applied events, from the expected content."""
     objects, folded = held["objects"], held["folded"]
     revisions = {key: int(each["metadata"]["resourceVersion"]) for key, each in wanted.items()}
     problems = [f"{key} is missing" for key in sorted(wanted.keys() - objects.keys())]

@@ -1,4 +1,4 @@
-"""A minute of faults for each way to compact; ``python -m tests.faults`` goes on for an hour."""
+"""A minute of faults for each way to compact; ``python -m tests.faults`` runs for an hour."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Random writes of virtual machines, by clients that may hear of no result."""
+"""Random writes of VMs, by clients that may miss the result."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MERGE: Final = "application/merge-patch+json"
 
 
 class Writer:
-    """Creates, updates, patches and deletes a few machines over and over, so that labels and objects come and go."""
+    """Creates, updates, patches and deletes a few VMs repeatedly, so that labels and objects come and go."""
 
     def __init__(self, session: aiohttp.ClientSession, url: str, random: Random) -> None:
         self._session = session
@@ -34,11 +34,10 @@ class Writer:
         self._allowed.set()
 
     def pause(self) -> None:
-        """Send nothing more; what is under way ends within ``SECONDS``."""
+        """Send nothing more; requests in progress end within ``SECONDS``."""
         self._allowed.clear()
 
     async def run(self) -> None:
-        """Write until cancelled."""
         while True:
             await self._allowed.wait()
             try:

@@ -1,5 +1,5 @@
-"""The fields of our kinds, and what follows from them: the shapes of ``apis/virt/structure.json`` and the page ``docs/fields.md``.
+"""The fields of our kinds, and files generated from them: ``apis/virt/structure.json`` and ``docs/fields.md``.
 
-``python -m tests.fields`` (``make fields``) writes both anew. What no model says is in one TOML file for each family beside this, of the
-family's name: an example for the full objects of ``tests/hostile.py``, and for each field the test that saw it.
+``python -m tests.fields`` (``make fields``) writes both. Each family has a TOML file here for what the models lack: an example for the full
+objects of ``tests/hostile.py``, and for each field its test.
 """

@@ -1,4 +1,4 @@
-"""Write ``structure.json`` and ``docs/fields.md`` anew, and say of which fields nobody told who saw them."""
+"""Writes ``structure.json`` and ``docs/fields.md``, and prints fields without a test."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.fields import families, page, schema, shapes
 
 
 def main() -> int:
-    """Return 1 when an entry is missing or wrong; the files are written all the same."""
+    """Return 1 if an entry is missing or wrong; the files are written in any case."""
     fields = schema.fields(schema.definitions(types.VirtualMachine))
     entries = families.seen(families.written())
     for file, text in ((shapes.FILE, shapes.text()), (page.FILE, page.text(fields, entries))):

@@ -1,15 +1,16 @@
-"""The part of each family that is written by hand, in ``<family>.toml``: an example of all of its fields, and which test saw each of them.
+"""The manual part of each family, in ``<family>.toml``: an example of all of its fields, and each field's test.
 
-``[seen.<field>]`` has one of these, each a name or a list of names as pytest has them, from the repository's root:
+``[seen.<field>]`` has one of these, each a name or a list of names in pytest's notation, from the repository's root:
 
-- ``guest``: tests that saw the field from inside a guest, or, of a device with an outer end, there (a display, a console), or in the QEMU
-  that runs a guest, of what is done to its threads and pages;
-- ``golden``: files of ``tests/golden`` that have what it becomes; ``why`` says why no guest can see it;
+- ``guest``: tests that saw the field inside a guest, at a device's outer end (a display, a console), or in a running guest's QEMU, for its
+  threads and pages;
+- ``golden``: files of ``tests/golden`` with its result; ``why`` gives the reason why no guest shows it;
 - ``effect``: tests that saw its effect. Only outside ``spec.domain``.
 
-``[beside]`` has examples of fields of the family that stand beside its own, of which ``<field>`` is the name alone.
+``[beside]`` has examples of the family's fields that are next to its own field; there ``<field>`` is only the name.
 
-``<field>`` is the path below the family's own field. ``"affinity.*"`` stands for all below: only for what is copied into the pod as it is.
+``<field>`` is the path below the family's own field. ``"affinity.*"`` means everything below, only for fields copied unchanged into the
+pod.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ ROOT: Final = Path(__file__).parents[2]
 FOLDER: Final = Path(__file__).parent
 _MEMBERS: Final = frozenset({"guest", "golden", "effect", "values", "why"})
 _BY_VALUE: Final = ("disks[].type", "disks[].device", "disks[].target.bus", "interfaces[].type")
-"""Fields below :data:`DEVICES` each of whose words is a device, or a way to it, of its own: each names what saw it."""
+"""Fields below :data:`DEVICES` with a different device, or access to it, for each word, so each word names its test."""
 _GOLDEN: Final = "tests/golden/"
 _WHERE_GUESTS_ARE: Final = ("tests/host/", "tests/cluster/")
 
 
 @dataclass(frozen=True)
 class Seen:
-    """The test that saw a field, or the golden file."""
+    """The test or golden file for a field."""
 
     family: str
     key: str
@@ -44,17 +45,17 @@ class Seen:
 
     @property
     def values(self) -> Mapping[str, str]:
-        """What saw each word that the field may have, a test in a guest or a golden file; empty where nothing is said word by word."""
+        """The test or golden file for each word of the field; empty if there are none by word."""
         return dict(self.members.get("values", {}))
 
     def named(self, member: str) -> Sequence[str]:
-        """Return the names that a member has, and those of its words that are such."""
+        """Return the names in a member, including those by word."""
         given = self.members.get(member, ())
         of_values = [each for each in self.values.values() if member == ("golden" if each.startswith(_GOLDEN) else "guest")]
         return tuple(dict.fromkeys((*((given,) if isinstance(given, str) else given), *of_values)))
 
     def is_about(self, field: Field) -> bool:
-        """Return whether it tells of a field."""
+        """Return whether it is about a field."""
         if field.family != self.family:
             return False
         whole = self.key.removesuffix(".*")
@@ -67,12 +68,11 @@ def written() -> dict[str, dict[str, Any]]:
 
 
 def seen(files: Mapping[str, Mapping[str, Any]]) -> list[Seen]:
-    """Return all entries."""
     return [Seen(family, key, members) for family, content in files.items() for key, members in content.get("seen", {}).items()]
 
 
 def example(fields: Iterable[Field]) -> dict[str, Any]:
-    """Return a ``spec`` that has every field, made of the families' examples."""
+    """Return a ``spec`` with every field, from the families' examples."""
     files = written()
     whole: dict[str, Any] = {**files[OUTSIDE]["example"], "domain": {"devices": {}}}
     for field in fields:
@@ -86,7 +86,7 @@ def example(fields: Iterable[Field]) -> dict[str, Any]:
 
 
 def faults(fields: Sequence[Field], entries: Sequence[Seen]) -> list[str]:
-    """Return what is wrong with the entries, in sentences; none: each field was seen by something that is there."""
+    """Return the entries' faults as sentences; none if each field has an existing test."""
     told = [f"{each.path} has no entry in tests/fields/{each.family}.toml" for each in fields if each.is_leaf and not about(each, entries)]
     for entry in entries:
         told += [f"tests/fields/{entry.family}.toml: {entry.key} {fault}" for fault in _faults(entry, fields)]
@@ -126,7 +126,7 @@ def _absent(entry: Seen) -> Iterator[str]:
 
 
 def _unshown(entry: Seen, copied: Sequence[Field]) -> Iterator[str]:
-    """Yield a fault for each field that is only copied into the pod, and which the golden pod has not got."""
+    """Yield a fault for each copied field that the golden pod lacks."""
     for name in filter(_is_golden, entry.named("golden") if copied else ()):
         pod = json.loads((ROOT / name).read_text(encoding="utf-8"))
         yield from (f"names {name}, which has no {each.path}" for each in copied if not _has(pod, each.path.replace("[]", "").split(".")))

@@ -1,4 +1,4 @@
-"""``docs/fields.md``: the fields as tables, joined with who saw them."""
+"""``docs/fields.md``: the fields as tables, with their tests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COLUMNS: Final = "| field | type | default | what it is | seen by |\n|---|---|-
 
 
 def text(fields: Sequence[Field], entries: Sequence[Seen]) -> str:
-    """Return what the page has to hold."""
+    """Return the content of the page."""
     families = list(dict.fromkeys([OUTSIDE, *(each.family for each in fields)]))
     return _HEAD + "".join(_table(family, fields, entries) for family in families)
 

@@ -1,4 +1,4 @@
-"""Pairs of sound machines that differ in one field of ``spec.domain`` alone, made of the families' examples."""
+"""Pairs of valid VMs that differ in exactly one field of ``spec.domain``, from the families' examples."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Place = tuple[Step, ...]
 _ALL: Final = schema.fields(schema.definitions(types.VirtualMachine))
 _BELOW: Final = f"{schema.DOMAIN}."
 _SEVERAL: Final = " or "
-"""Between words, in the type of a field that is one of them."""
+"""Separator between the words of a field's type."""
 FIELDS: Final = {each.path.removeprefix(_BELOW): each for each in _ALL if each.is_leaf and each.path.startswith(_BELOW)}
-"""Of ``spec.domain``, those that have a value, by their paths below it."""
+"""Fields of ``spec.domain`` that have a value, by their paths below it."""
 ALLOWED: Final = Allowed(
     vsock=True,
     macvtap=True,
@@ -51,7 +51,7 @@ _BESIDE: Final[Mapping[str, Domain]] = {
     "devices.blockMultiQueue": {"cpu": {"cores": 2}, "devices": {"disks": _EXAMPLE["devices"]["disks"][:1]}},
     "devices.networkInterfaceMultiqueue": {"cpu": {"cores": 2}},
 }
-"""Merge patches of the example of a family by which two values of a field can be had, by the beginning of its path."""
+"""Merge patches of a family's example that allow a second value of a field, by the start of its path."""
 _OTHER: Final[Mapping[str, str]] = {
     "cpu.model": "EPYC",
     "cpu.features[].name": "aes",
@@ -60,17 +60,17 @@ _OTHER: Final[Mapping[str, str]] = {
     "devices.disks[].source.items[].fieldRef.fieldPath": "metadata.name",
     "devices.disks[].source.items[].resourceFieldRef.divisor": "1Ki",
 }
-"""Values of fields whose type does not tell another one than the example's."""
+"""Other values for fields with a type that suggests none."""
 
 
 def machine(domain: Domain) -> dict[str, Any]:
-    """Return a machine as it is created."""
+    """Return a VM as a client creates it."""
     metadata = {"name": "testvm", "namespace": "default", "uid": "u-1"}
     return {"kind": "VirtualMachine", "metadata": metadata, "spec": {"domain": copy.deepcopy(domain)}}
 
 
 def of(key: str) -> Iterator[tuple[Domain, Domain]]:
-    """Yield two domains for each place of a field in the examples, and each other word, or one other value, that virt-api takes there."""
+    """Yield two domains for each place of a field in the examples, and each other word, or one other value, that virt-api accepts there."""
     beside = next((each for prefix, each in _BESIDE.items() if key.startswith(prefix)), {})
     found = [each for each in places(_EXAMPLE) if "".join("[]" if isinstance(step, int) else f".{step}" for step in each) == f".{key}"]
     for each in found[:1] if beside else found:
@@ -81,7 +81,7 @@ def of(key: str) -> Iterator[tuple[Domain, Domain]]:
 
 
 def _family(place: Place) -> tuple[Domain, Place]:
-    """Return the example of one family, of a list the one element in which a place is, and the place in it."""
+    """Return one family's example, reduced to one element of a list, and the place in it."""
     depth = 2 if place[0] == "devices" else 1
     part, above, below = at(_EXAMPLE, place[:depth]), place[:depth], place[depth:]
     if isinstance(part, list):
@@ -92,7 +92,7 @@ def _family(place: Place) -> tuple[Domain, Place]:
 
 
 def _others(key: str, value: Any) -> list[Any]:
-    """Return other values, some of which virt-api may take; None stands for absence."""
+    """Return other values, some of which virt-api may accept; None means absence."""
     words, found = FIELDS[key].type.split(_SEVERAL), list[Any]()
     if key in _OTHER:
         found = [_OTHER[key]]
@@ -117,7 +117,8 @@ def _others(key: str, value: Any) -> list[Any]:
 
 
 def _sound(domain: Domain, place: Place, other: Any) -> tuple[Domain, Domain] | None:
-    """Return a domain, and the same with another value at a place, both without what virt-api refuses beside it; None: it refuses that."""
+    """Return a domain, and a copy with another value at a place, without fields that virt-api refuses next to it; None if it refuses the
+    value."""
 
     def changed(domain: Domain) -> Domain:
         return replaced(domain, place, other, missing=other is None)  # type: ignore[no-any-return]  # it returns what it is given
@@ -136,7 +137,7 @@ def _sound(domain: Domain, place: Place, other: Any) -> tuple[Domain, Domain] | 
 
 
 def _faults(domain: Domain) -> int:
-    """Return how many faults virt-api finds; one of shape, which hides others, counts more than all others."""
+    """Return the number of virt-api's errors; a type error hides others, and so counts more than all of them."""
     vm = machine(domain)
     if wrong := sum(map(len, decoding.read(types.VirtualMachine, vm))):
         return 100 * wrong

@@ -15,7 +15,7 @@ Schema = Mapping[str, Any]
 COPIED: Final = frozenset(
     name for name, each in vars(scheduling).items() if isinstance(each, type) and each.__module__ == scheduling.__name__
 )
-"""Models of what virt-controller only copies into the pod."""
+"""Models of fields that virt-controller copies unchanged into the pod."""
 DOMAIN: Final = "spec.domain"
 DEVICES: Final = "spec.domain.devices"
 BESIDE: Final[Mapping[str, str]] = {
@@ -23,9 +23,9 @@ BESIDE: Final[Mapping[str, str]] = {
     "spec.domain.devices.networkInterfaceMultiqueue": "interfaces",
     "spec.domain.devices.autoattachMemBalloon": "memory",
 }
-"""Fields beside that of the family that they are of: KubeVirt has them there, and they are of all of its devices."""
+"""Fields next to their family's field, where KubeVirt has them, because they apply to all of its devices."""
 OUTSIDE: Final = "spec"
-"""The family of what is not of ``spec.domain``."""
+"""The family of fields outside ``spec.domain``."""
 _SCALARS: Final[Mapping[tuple[Any, Any], str]] = {
     ("object", None): "object",
     ("boolean", None): "boolean",
@@ -47,23 +47,23 @@ class Field:
     is_required: bool
     description: str
     is_leaf: bool
-    """Nothing below it has a name of its own."""
+    """Whether no named field is below it."""
     is_copied: bool
-    """Only copied into the pod."""
+    """Whether it is copied unchanged into the pod."""
 
     @property
     def family(self) -> str:
-        """The family that it is of: the name of its modules."""
+        """Its family, which is the name of the modules."""
         return family_of(self.path)
 
     @property
     def key(self) -> str:
-        """Its path below the family's own field, empty for that."""
+        """Its path below the family's own field, empty for that field."""
         return self.path.removeprefix(root_of(self.path)).lstrip(".[]")
 
     @property
     def default(self) -> str:
-        """Return the default that its text tells."""
+        """Return the default from its description."""
         if self.is_required:
             return "required"
         if named := re.search(r"(\w+) \(the default\)", self.description):
@@ -73,7 +73,7 @@ class Field:
 
     @property
     def summary(self) -> str:
-        """The first sentence of its text."""
+        """The first sentence of its description."""
         return re.split(r"(?<=\.) ", self.description, maxsplit=1)[0]
 
 
@@ -86,7 +86,7 @@ def family_of(path: str) -> str:
 
 
 def root_of(path: str) -> str:
-    """Return the path of the field that is the family's whole: ``spec.domain.devices.disks``."""
+    """Return the path of the family's own field: ``spec.domain.devices.disks``."""
     if path in BESIDE:
         return DEVICES
     names = path.replace("[]", "").split(".")
@@ -96,16 +96,16 @@ def root_of(path: str) -> str:
 
 
 def definitions(kind: type[Kind]) -> Schema:
-    """Return the schemas of a kind's models by their names, the kind's own among them."""
+    """Return the schemas of a kind's models by name, including the kind's own."""
     schema = kind.model_json_schema()
     return {kind.__name__: schema, **schema["$defs"]}
 
 
 def resolved(schema: Schema, known: Schema) -> tuple[Schema, str]:
-    """Return the schema that a field has unless it is null, and the name of its model, empty for a scalar.
+    """Return the schema of a field's non-null values, and its model's name, empty for a scalar.
 
     Raises:
-        NotImplementedError: it may be one of several things, of which a reader of plain JSON could not tell.
+        NotImplementedError: it has several types, which plain JSON cannot distinguish.
     """
     if "anyOf" in schema:
         given = [each for each in schema["anyOf"] if each.get("type") != "null"]
@@ -119,7 +119,7 @@ def resolved(schema: Schema, known: Schema) -> tuple[Schema, str]:
 
 
 def fields(known: Schema) -> list[Field]:
-    """Return the fields of a machine's ``spec``, parents before their children."""
+    """Return the fields of a VM's ``spec``, parents before their children."""
     return list(_below(known["VirtualMachineSpec"], known, OUTSIDE, is_copied=False))
 
 
@@ -136,7 +136,7 @@ def _below(model: Schema, known: Schema, path: str, *, is_copied: bool) -> Itera
                 inner, words, element = inner["additionalProperties"], f"{words}map of ", f"{element}[*]"
             else:
                 break
-        is_leaf = not inner.get("properties")  # an object without any says all that it can by being there
+        is_leaf = not inner.get("properties")  # the presence of an object without properties is its value
         required = name in model.get("required", ())
         yield Field(place, words + scalar(inner), required, schema["description"], is_leaf, of_copied)
         if not is_leaf:
@@ -144,7 +144,7 @@ def _below(model: Schema, known: Schema, path: str, *, is_copied: bool) -> Itera
 
 
 def scalar(schema: Schema) -> str:
-    """Return the type of a value in a word, or the words that it can be, between ``or``.
+    """Return the type of a value in one word, or its words joined by ``or``.
 
     Raises:
         NotImplementedError: no model of ours has had a field of this type.
@@ -160,5 +160,5 @@ def scalar(schema: Schema) -> str:
 
 
 def words_of(schema: Schema) -> list[str]:
-    """Return the words that a value can be."""
+    """Return the words that a value can have."""
     return [str(each) for each in schema.get("enum", [schema.get("const")])]

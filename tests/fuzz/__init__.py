@@ -1,1 +1,1 @@
-"""Everything that can be sent to virt-api, sent: no 500, no hang, no traceback."""
+"""Fuzzing of virt-api: no 500, no hang, no traceback."""

@@ -1,4 +1,4 @@
-"""Bodies within the limit of 3 MiB that cost much where work grows faster than what is sent: some were a way to stop a server."""
+"""Bodies within the limit of 3 MiB with superlinear cost: some could stop a server."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _patches() -> Iterator[tuple[str, str, Any]]:
 
 
 def requests() -> Iterator[tuple[str, Sent]]:
-    """Yield what each is, and the request; the object ``heavy`` is there."""
+    """Yield descriptions and requests; the object ``heavy`` exists."""
     for what, obj in _objects():
         for name, query in (("created", ""), ("created strictly", "?fieldValidation=Strict")):
             made = {**obj, "metadata": {**obj["metadata"], "name": "other"}}

@@ -1,7 +1,7 @@
-"""What schemathesis has to know beyond the documents: a stream is no document. Watches are fuzzed in ``test_fuzz`` instead.
+"""Hooks for schemathesis that leave out streams; ``test_fuzz`` fuzzes watches instead.
 
-``map_query`` holds for what is generated, ``map_case`` for the cases of the coverage phase, which pass the first by: a query of theirs like
-``watch=null&watch=false`` asks for a watch, as the first value is not ``false``.
+``map_query`` applies to generated queries, ``map_case`` to cases of the coverage phase, which skips the former. Its
+``watch=null&watch=false`` requests a watch, because the first value is not ``false``.
 """
 
 from __future__ import annotations

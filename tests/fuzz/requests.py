@@ -1,4 +1,4 @@
-"""Requests that somebody could send: mostly well formed, each wrong in places of its own."""
+"""Random requests: mostly well formed, each with its own errors."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ class Sent:
 
 @st.composite
 def altered(draw: st.DrawFn, value: Any) -> Any:
-    """Return ``value`` with one place of it replaced, removed or added."""
+    """Return ``value`` with one place replaced, removed or added."""
     if isinstance(value, dict) and value and draw(st.integers(0, 3)):
         key = draw(st.sampled_from(sorted(value)))
         rest = {name: each for name, each in value.items() if name != key}
@@ -281,7 +281,7 @@ BODIES = st.one_of(
 
 @st.composite
 def requests(draw: st.DrawFn) -> Sent:
-    """Return a request; one that would stream for long is told to end soon."""
+    """Return a request; streams get a short timeout."""
     path = draw(
         st.sampled_from(PATHS) | st.lists(st.sampled_from(SEGMENTS), min_size=1, max_size=8).map(lambda parts: "/" + "/".join(parts))
     )

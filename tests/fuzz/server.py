@@ -1,4 +1,4 @@
-"""virt-api as a process of its own over memory, with its log at hand."""
+"""virt-api as a process over memory storage, with its log."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ READY_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Server:
-    """One that runs."""
+    """A running virt-api."""
 
     directory: Path
     host: str
@@ -37,14 +37,14 @@ class Server:
         return context
 
     def failures(self) -> list[str]:
-        """Return the lines of the log that no request may cause."""
+        """Return lines of the log that no request may cause."""
         bad = re.compile(r"Traceback|a request failed|Task exception|never retrieved|ERROR|CRITICAL")
         return [line for line in self.log.splitlines() if bad.search(line)]
 
 
 @contextmanager
 def serving(directory: Path) -> Iterator[Server]:
-    """Run virt-api while the block runs."""
+    """Run virt-api during the block."""
     directory.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "apiserver.server.dev", "--directory", str(directory), "--port", "0", "--log-level=info"]
     with (directory / "log").open("wb") as log, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log) as process:

@@ -1,6 +1,6 @@
-"""Whatever is sent: an answer that is no 500, within seconds, and a log that shows no accident.
+"""Any request gets an answer other than 500 within seconds, and the log shows no accident.
 
-Each of the fuzzers takes half a minute, in ``make test`` eight seconds; ``FUZZ_SECONDS`` gives them as long as it says.
+Each fuzzer runs for 30 s, in ``make test`` for 8 s, or for ``FUZZ_SECONDS``.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ ROOT = Path(__file__).parents[2]
 SECONDS = os.environ.get("FUZZ_SECONDS", "")
 ANSWER_SECONDS = 15.0
 ALLOWED = frozenset({503, 504})
-"""A state that cannot be had in time is no accident."""
+"""Unavailability and timeouts are not accidents."""
 
 
 @pytest.fixture(scope="module")
 def seconds(*, is_short: bool) -> float:
-    """The time that each fuzzer takes."""
+    """Return the duration of each fuzzer."""
     return float(SECONDS or (8 if is_short else 30))
 
 
@@ -62,11 +62,11 @@ def test_no_request_that_the_documents_allow_is_a_server_error_or_answered_other
 
 
 class Dropped(AssertionError):
-    """The server closed a connection instead of answering the first request on it."""
+    """The server closed a connection instead of answering its first request."""
 
 
 class Wire:
-    """A connection that is opened again when the server closed it."""
+    """A connection that reopens after the server closed it."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -74,10 +74,10 @@ class Wire:
         self._connection: http.client.HTTPSConnection | None = None
 
     def send(self, sent: Sent) -> tuple[int, bytes]:
-        """Return status and body. What is refused is answered, too: a new connection that ends without an answer is an accident.
+        """Return status and body. Refused requests get an answer as well: a new connection without an answer is an accident.
 
         Raises:
-            Dropped: that is what happened, or a connection that was open before ended and then a new one did.
+            Dropped: a new connection ended without an answer.
         """
         for _ in range(2):
             connection = self._connection or http.client.HTTPSConnection(
@@ -97,7 +97,7 @@ class Wire:
                 return response.status, response.read()
             except (http.client.BadStatusLine, ConnectionError, ssl.SSLError) as error:
                 self.close()
-                if not reused:  # one that was open may have been closed in the moment of sending: ask again
+                if not reused:  # a reused connection may have been closed during sending: send again
                     raise Dropped(f"no answer to {sent}") from error
         raise AssertionError("unreachable: the second connection is a new one")
 
@@ -132,7 +132,7 @@ def test_no_request_at_all_is_a_server_error_or_hangs(server: Server, seconds: f
 
 
 def test_no_body_within_the_limit_holds_up_the_server(server: Server) -> None:
-    """What once took minutes, or all memory, is answered long before a client gives up."""
+    """Requests that could take minutes or all memory get an answer long before a client's timeout."""
     slowest = (0.0, "")
     with contextlib.closing(Wire(server)) as wire:
         assert wire.send(heavy.CREATE)[0] == 201

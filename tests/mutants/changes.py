@@ -1,8 +1,7 @@
-"""The changes of one module, printed: ``python -m tests.mutants.changes < module.py``.
+"""Prints the changes of one module: ``python -m tests.mutants.changes < module.py``.
 
-Each line of the output is JSON: ``operator``, ``line`` and the whole changed ``source``. Most kinds are cosmic-ray's, and this is the only
-module that imports it. Three kinds are ours, because plans and guards are made of what it leaves alone: memberships turned round, and one
-operand of an ``and`` or ``or`` left out.
+Each line is JSON with ``operator``, ``line`` and the whole changed ``source``. Most kinds are cosmic-ray's, which only this module imports.
+Three kinds are ours, because plans and guards need them: negated memberships, and a dropped operand of ``and`` or ``or``.
 """
 
 from __future__ import annotations
@@ -26,27 +25,27 @@ Position = tuple[tuple[int, int], tuple[int, int]]
 
 
 class _Membership(Operator):  # type: ignore[misc]  # cosmic-ray has no types
-    """Turns a membership round."""
+    """Negates a membership test."""
 
     before: str
     after: str
 
     def mutation_positions(self, node: Any) -> Iterator[Position]:
-        """Yield where ``node`` is such a comparison."""
+        """Yield the positions of such comparisons in ``node``."""
         if node.type == "comparison":
             for each in node.children[1::2]:
                 if each.get_code().split() == self.before.split():
                     yield each.start_pos, each.end_pos
 
     def mutate(self, node: Any, index: int) -> Any:
-        """Turn round the comparison of that number."""
+        """Negate the comparison with this number."""
         places = [at for at, each in enumerate(node.children) if at % 2 and each.get_code().split() == self.before.split()]
         node.children[places[index]] = parso.parse(f" {self.after}")
         return node
 
     @classmethod
     def examples(cls) -> tuple[()]:
-        """Return nothing; cosmic-ray tests its own operators with them."""
+        """Return nothing; cosmic-ray uses examples to test its own operators."""
         return ()
 
 
@@ -63,7 +62,7 @@ class ReplaceNotInWithIn(_Membership):
 
 
 class DropOperand(Operator):  # type: ignore[misc]  # cosmic-ray has no types
-    """``a and b`` → ``a``, and → ``b``; the same for ``or``, but not for a default (``a or {}``), which is a value and no condition."""
+    """``a and b`` → ``a``, and → ``b``; the same for ``or``, except for defaults (``a or {}``), which are values."""
 
     def mutation_positions(self, node: Any) -> Iterator[Position]:
         """Yield the operands of ``node``."""
@@ -72,7 +71,7 @@ class DropOperand(Operator):  # type: ignore[misc]  # cosmic-ray has no types
                 yield each.start_pos, each.end_pos
 
     def mutate(self, node: Any, index: int) -> Any:
-        """Leave out the operand of that number."""
+        """Drop the operand with this number."""
         if index == 0:
             prefix = node.get_first_leaf().prefix
             del node.children[:2]
@@ -83,14 +82,14 @@ class DropOperand(Operator):  # type: ignore[misc]  # cosmic-ray has no types
 
     @classmethod
     def examples(cls) -> tuple[()]:
-        """Return nothing; cosmic-ray tests its own operators with them."""
+        """Return nothing; cosmic-ray uses examples to test its own operators."""
         return ()
 
 
 def _operators() -> Iterator[tuple[str, Any]]:
     provided = OperatorProvider()
     for name in provided:
-        if not provided[name].arguments():  # the others replace variables, by names that they are given
+        if not provided[name].arguments():  # the others need variable names
             yield name, provided[name]()
     for ours in (ReplaceInWithNotIn, ReplaceNotInWithIn, DropOperand):
         yield ours.__name__, ours()
@@ -99,7 +98,7 @@ def _operators() -> Iterator[tuple[str, Any]]:
 def changes(source: str) -> Iterator[dict[str, object]]:
     """Yield each change of ``source`` that may matter."""
     tree = get_ast(source)
-    kept = pickle.dumps(tree)  # a visitor changes the tree, and to parse it again takes fifteen times as long
+    kept = pickle.dumps(tree)  # a visitor changes the tree, and parsing takes fifteen times as long
     for name, operator in _operators():
         if not filters.is_made(name):
             continue
@@ -107,7 +106,7 @@ def changes(source: str) -> Iterator[dict[str, object]]:
         for occurrence, (start, _) in enumerate(positions):
             try:
                 changed = MutationVisitor(occurrence, operator).walk(pickle.loads(kept)).get_code()
-            except AttributeError:  # ExceptionReplacer knows no dotted names (except errors.Conflict)
+            except AttributeError:  # ExceptionReplacer fails on dotted names (except errors.Conflict)
                 continue
             if filters.in_vain(name, source, changed) is None:
                 yield {"operator": name, "line": start[0], "source": changed}

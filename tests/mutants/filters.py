@@ -1,4 +1,4 @@
-"""Changes that cannot matter, by their kind: each with its reason.
+"""Kinds of changes that cannot matter, each with its reason.
 
 cosmic-ray changes no strings, so docstrings and messages need no filter.
 """
@@ -29,7 +29,7 @@ _LOGS: Final = frozenset({"log", "_log", "logger", "_logger", "LOG", "_LOG"})
 
 
 def is_made(operator: str) -> bool:
-    """True for a kind of change that may matter somewhere."""
+    """Return whether a kind of change may matter."""
     return not any(pattern.fullmatch(operator) for pattern, _ in WITHOUT)
 
 
@@ -63,7 +63,7 @@ def _bare(source: str) -> str:
 
 
 class _Bare(ast.NodeTransformer):
-    """Takes away what makes no difference: :data:`NOTHING`. Annotations are not evaluated under ``from __future__ import annotations``."""
+    """Removes irrelevant parts: :data:`NOTHING`. Annotations are not evaluated under ``from __future__ import annotations``."""
 
     def visit_arguments(self, node: ast.arguments) -> ast.AST:
         node.args = [*node.posonlyargs, *node.args, *node.kwonlyargs]
@@ -97,7 +97,7 @@ class _Bare(ast.NodeTransformer):
 
 
 def _comparison(before: ast.AST, after: ast.AST) -> ast.Compare | None:
-    """Return the innermost comparison in ``before`` that ``after`` has otherwise."""
+    """Return the innermost comparison in ``before`` that differs in ``after``."""
     found: ast.Compare | None = None
     while type(before) is type(after):
         if isinstance(before, ast.Compare):

@@ -1,4 +1,4 @@
-"""One change of one module: by what it is known again after the module was edited elsewhere."""
+"""One change of one module, with a key that survives edits elsewhere in the module."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from typing import Any
 
 @dataclass(frozen=True, order=True)
 class Key:
-    """The change without its line number, which moves."""
+    """The change without its line number."""
 
     module: str
     """Path from the root of the repository."""
     function: str
-    """Qualified name of the innermost function or class, ``<module>`` outside of them."""
+    """Qualified name of the innermost function or class, or ``<module>``."""
     operator: str
-    """What kind of change, in cosmic-ray's words."""
+    """Kind of change, cosmic-ray's name."""
     before: str
     """The line, or the lines, without indentation."""
     after: str
     nth: int = 1
-    """Which one, where a function has the same line more than once."""
+    """Its number among equal lines of a function."""
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """The change, and the module with it."""
+    """The change, and the changed module."""
 
     key: Key
     line: int
@@ -37,7 +37,7 @@ class Mutant:
 
 
 def mutants(module: str, source: str, changes: Iterable[Mapping[str, Any]]) -> list[Mutant]:
-    """Return the mutants of what :mod:`.changes` printed, in the order of their lines."""
+    """Return the mutants from :mod:`.changes`, in the order of their lines."""
     functions = _functions(source)
     found = []
     for change in sorted(changes, key=lambda each: (each["line"], each["operator"])):
@@ -57,7 +57,7 @@ def _numbered(found: list[Mutant]) -> list[Mutant]:
 
 
 def _functions(source: str) -> list[tuple[int, int, str]]:
-    """Return first line, last line and qualified name of each function and class, the outer ones first."""
+    """Return first line, last line and qualified name of each function and class, outer ones first."""
     found: list[tuple[int, int, str]] = []
 
     def visit(node: ast.AST, prefix: str) -> None:

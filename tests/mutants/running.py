@@ -1,4 +1,4 @@
-"""Makes the mutants of modules and runs them, with several workers a module."""
+"""Makes and runs the mutants of modules, with several workers per module."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _MAX_LINE: Final = 1 << 20
 
 
 class Broken(Exception):
-    """The tests of a module do not pass without a change, or a program of ours failed."""
+    """A module's tests fail without a change, or one of our programs failed."""
 
 
 @dataclass
 class Result:
-    """What became of the mutants of a module."""
+    """Results of a module's mutants."""
 
     module: Module
     made: tuple[Mutant, ...]
@@ -38,7 +38,7 @@ class Result:
 
 
 class Course:
-    """How far the whole run is, and how long it may yet take."""
+    """Progress of the whole run, and its estimated remaining time."""
 
     def __init__(self, made: Mapping[Module, Sequence[Mutant]]) -> None:
         self._total = sum(map(len, made.values()))
@@ -47,7 +47,7 @@ class Course:
         self._began = self._told = time.monotonic()
 
     def add(self, module: Module, outcome: str) -> None:
-        """Count one, and tell from time to time."""
+        """Count one, and print progress from time to time."""
         self._done += 1
         self._survived += outcome == "survived"
         now = time.monotonic()
@@ -83,10 +83,10 @@ async def make(modules: Sequence[Module], copy: Path, packages: Path) -> dict[Mo
 
 
 async def run(made: Mapping[Module, tuple[Mutant, ...]], copy: Path, workers: int) -> list[Result]:
-    """Run the tests against each mutant.
+    """Run the tests for each mutant.
 
     Raises:
-        Broken: the tests of a module do not pass without a change.
+        Broken: a module's tests fail without a change.
     """
     course = Course(made)
     results = []

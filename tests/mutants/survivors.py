@@ -1,4 +1,4 @@
-"""The survivors that are known, and what a run says of them."""
+"""Known survivors, and a run's verdict on them."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _FIELDS: Final = tuple(each.name for each in dataclasses.fields(Key))
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is wrong after a run; nothing of it, and the run has passed."""
+    """The faults of a run; a run without any has passed."""
 
     unjudged: tuple[Key, ...]
-    """Survived, and nobody said why that may be."""
+    """Survivors without a reason."""
     noticed: tuple[Key, ...]
-    """Has an entry, and a test notices it by now."""
+    """Entries that a test now notices."""
     gone: tuple[Key, ...]
-    """Has an entry, and the module has no such change any more."""
+    """Entries for changes that the module no longer has."""
 
     @property
     def passed(self) -> bool:
-        """True if each survivor has its reason, and each entry its survivor."""
+        """True if each survivor has a reason, and each entry a survivor."""
         return not (self.unjudged or self.noticed or self.gone)
 
 
@@ -37,7 +37,7 @@ def read(text: str) -> dict[Key, str]:
     """Return the reasons.
 
     Raises:
-        ValueError: an entry lacks its reason or another field, has one that is not known, or stands twice.
+        ValueError: an entry lacks its reason or another field, has an unknown field, or is duplicated.
     """
     found = entries(text)
     for key, reason in found.items():
@@ -47,10 +47,10 @@ def read(text: str) -> dict[Key, str]:
 
 
 def entries(text: str) -> dict[Key, str]:
-    """Return the reasons, the empty ones of what ``--propose`` wrote included.
+    """Return the reasons, including empty ones from ``--propose``.
 
     Raises:
-        ValueError: an entry lacks a field, has one that is not known, or stands twice.
+        ValueError: an entry lacks a field, has an unknown field, or is duplicated.
     """
     found: dict[Key, str] = {}
     for entry in tomllib.loads(text).get("survivor", ()):
@@ -68,7 +68,7 @@ def entries(text: str) -> dict[Key, str]:
 
 
 def judge(mutants: Iterable[Key], survived: Iterable[Key], reasons: Mapping[Key, str], modules: Iterable[str]) -> Verdict:
-    """Hold the survivors of a run against the entries of the modules that were run."""
+    """Compare a run's survivors with the entries of its modules."""
     alive, every, run = set(survived), set(mutants), set(modules)
     entries = {key for key in reasons if key.module in run}
     return Verdict(
@@ -79,12 +79,12 @@ def judge(mutants: Iterable[Key], survived: Iterable[Key], reasons: Mapping[Key,
 
 
 def written(keys: Iterable[Key]) -> str:
-    """Return entries for ``survivors.toml``, whose reasons are still to be written."""
+    """Return entries for ``survivors.toml``, without reasons."""
     return "\n".join(_entry(key) for key in sorted(keys))
 
 
 def _entry(key: Key) -> str:
-    # A string of JSON is one of TOML, too.
+    # A JSON string is also a TOML string.
     fields = {name: value for name, value in dataclasses.asdict(key).items() if (name, value) != ("nth", 1)}
     lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in fields.items()]
     return "\n".join(["[[survivor]]", *lines, 'reason = ""', ""])

@@ -1,4 +1,4 @@
-"""The modules whose mutants are run, and the tests that judge each: those of the module itself, which need no process and no socket."""
+"""The modules with mutants, and their tests: the module's own ones, which need no process and no socket."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 
 @dataclass(frozen=True)
 class Module:
-    """One module, and its tests; both are paths from the root of the repository."""
+    """One module and its tests, as paths from the repository's root."""
 
     path: str
     tests: tuple[str, ...]
@@ -132,7 +132,7 @@ MODULES: Final = (
 
 
 def chosen(words: Sequence[str]) -> tuple[Module, ...]:
-    """Return the modules with these names (``power``) or paths (``handler/reconcilers/migrations/side_plan.py``); without any, all.
+    """Return the modules with these names (``power``) or paths (``handler/reconcilers/migrations/side_plan.py``), or all.
 
     Raises:
         ValueError: one names no module.

@@ -1,11 +1,10 @@
-"""Runs the tests of one module against one changed source after the other: ``python -m tests.mutants.worker MODULE TEST…``.
+"""Runs one module's tests for one changed source after the other: ``python -m tests.mutants.worker MODULE TEST…``.
 
-pytest is started once, and its start goes on in a fork for each change. What the tests import is imported before, but for the module and
-whatever imports it; so a fork has only these to execute, and the tests to collect. The changed source replaces that of the module in
-memory, no file is written.
+pytest starts once, and continues in a fork for each change. The tests' imports are loaded before, except the module and its importers, so a
+fork only executes these and collects the tests. The changed source replaces the module's in memory; no file is written.
 
-Reads JSON lines with ``source``, and answers each with ``outcome`` (``survived``, ``killed``, ``timeout``). The first line that it writes
-is about the unchanged module: ``ready`` with the seconds that its tests took, or ``broken`` with the end of what pytest printed.
+Reads JSON lines with ``source``, and answers each with ``outcome`` (``survived``, ``killed``, ``timeout``). Its first line is about the
+unchanged module: ``ready`` with the tests' seconds, or ``broken`` with the end of pytest's output.
 """
 
 from __future__ import annotations
@@ -35,10 +34,10 @@ import pytest
 OPTIONS: Final = ("-x", "-q", "--tb=line", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:schemathesis")
 OURS: Final = ("apiserver", "controller", "handler", "launcher", "importer", "storage", "certs")
 SLOWER: Final = 4
-"""Tests that take this many times what they took without a change will not end: the change is noticed."""
+"""Tests that take this many times their usual duration count as hung, so the change is noticed."""
 SPARE_CPU_SECONDS: Final = 1
 SPARE_SECONDS: Final = 15.0
-"""Beside the times above, because a machine may be busy: work is judged by its processor time, and only waiting by the clock."""
+"""Added to these times, because a machine may be busy: work is measured in processor time, only waiting by the clock."""
 _TAIL: Final = 4000
 
 
@@ -55,7 +54,7 @@ class Replaced(importlib.machinery.SourceFileLoader):
 
 
 class Finder(importlib.abc.MetaPathFinder):
-    """Finds the changed module; without one, says that there is none, so that whatever imports it fails."""
+    """Finds the changed module, or raises ImportError for it, so that its importers fail."""
 
     def __init__(self, module: str, loader: Replaced | None) -> None:
         self._module = module
@@ -67,7 +66,7 @@ class Finder(importlib.abc.MetaPathFinder):
         """Return the spec of the changed module.
 
         Raises:
-            ImportError: there is none by now.
+            ImportError: there is none yet.
         """
         if fullname != self._module:
             return None
@@ -78,7 +77,7 @@ class Finder(importlib.abc.MetaPathFinder):
 
 @dataclass(frozen=True)
 class Ending:
-    """How a run of the tests ended."""
+    """The end of a test run."""
 
     outcome: str
     seconds: float
@@ -86,13 +85,13 @@ class Ending:
 
 
 class Forking:
-    """A plugin of pytest which forks where its own start ends."""
+    """A pytest plugin that forks at the end of pytest's own start."""
 
     def __init__(self, module: str, requests: TextIO, answers: TextIO, output: TextIO) -> None:
         self.is_reached = False
         self.is_child = False
         self.names: int | None = None
-        """Where a child tells which modules it imported, if it is asked to."""
+        """Descriptor for a child's list of imported modules, if requested."""
         self._path = module
         self._module = module.removesuffix(".py").replace("/", ".")
         self._requests = requests
@@ -102,15 +101,15 @@ class Forking:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_cmdline_main(self) -> int | None:
-        """Serve; a child returns None, and pytest goes on in it."""
+        """Serve; a child returns None, and pytest continues in it."""
         self.is_reached = True
         if self._module in sys.modules:
             self.answer(outcome="broken", output=f"{self._module} is imported by a conftest.py or by pytest's plugins")
             return 0
-        from hypothesis import settings  # not before: pytest wants to import its plugins itself
+        from hypothesis import settings  # not earlier: pytest must import its plugins itself
 
-        # The same examples for every change, none that another change left behind, and few: what only a rare example shows needs a test
-        # that names it, and a survivor has to wait for all of them.
+        # The same few examples for every change, independent of other changes. A survivor must run all of them; a rare example needs a
+        # separate test.
         settings.register_profile("mutants", parent=settings.default, database=None, derandomize=True, max_examples=10)
         settings.load_profile("mutants")
         source = Path(self._path).read_text(encoding="utf-8")
@@ -136,7 +135,7 @@ class Forking:
         print(json.dumps(fields), file=self._answers, flush=True)
 
     def _learn(self, source: str) -> Ending | None:
-        """Run once to see what is imported, and import it here."""
+        """Run once to learn the imports, and import them here."""
         reading, writing = os.pipe()
         self.names = writing
         ending = self._run(source)
@@ -150,7 +149,7 @@ class Forking:
         return ending
 
     def _import(self, names: list[str]) -> None:
-        """Import all of ours that does not need the module."""
+        """Import those of our modules that do not need the changed one."""
         blocked = Finder(self._module, None)
         sys.meta_path.insert(0, blocked)
         for name in names:
@@ -163,7 +162,7 @@ class Forking:
         gc.freeze()
 
     def _run(self, source: str) -> Ending | None:
-        """Run the tests in a child; None is what the child gets."""
+        """Run the tests in a child; the child gets None."""
         self._output.flush()
         self._output.truncate(0)
         began = time.monotonic()
@@ -192,12 +191,12 @@ class Forking:
 
 
 def end_of(output: TextIO) -> str:
-    """Return the last lines of what was printed."""
+    """Return the end of the output."""
     return Path(output.name).read_text(errors="replace")[-_TAIL:]
 
 
 def imported() -> list[str]:
-    """Return the names of our modules that this process has, in the order in which they came."""
+    """Return the names of our imported modules, in order of import."""
     return [name for name in sys.modules if name.partition(".")[0] in OURS]
 
 
@@ -206,7 +205,7 @@ def main() -> int:
     module, *tests = sys.argv[1:]
     requests, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
     with tempfile.TemporaryDirectory() as directory, Path(directory, "output").open("w+") as output:
-        os.dup2(output.fileno(), 1)  # whatever pytest and the tests print
+        os.dup2(output.fileno(), 1)  # any output of pytest and the tests
         os.dup2(output.fileno(), 2)
         forking = Forking(module, requests, answers, output)
         code = int(pytest.main([*OPTIONS, *tests], plugins=[forking]))

@@ -34,7 +34,7 @@ def run(count: int, seed: int, *, progress: bool = False) -> None:
 
 
 def _shortened(comparison: Comparison, history: History, difference: Difference) -> Difference:
-    """Return the difference of the shortest history that is found by leaving steps out."""
+    """Return the difference of the shortest history, found by leaving steps out."""
     shorter = True
     while shorter:
         shorter = False

@@ -1,4 +1,4 @@
-"""One write on both sides, and what must agree."""
+"""One write on both sides, and the comparison."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Side:
 
 
 class Both:
-    """Both sides, for one write to ``live`` (null: it is new) in one version."""
+    """Both sides of one write to ``live`` (null: new) in one version."""
 
     def __init__(self, oracle: Oracle, side: Side, version: str, live: Json | None, where: str, *, force: bool) -> None:
         self._oracle = oracle
@@ -62,7 +62,7 @@ class Both:
         self._force = force
 
     def update(self, body: Json, by: str, *, live: Any = ..., subresource: str = "") -> Json | None:
-        """Make the object ``body``; return what it is then.
+        """Update the object to ``body``; return the result.
 
         Raises:
             Difference: the sides disagree.
@@ -78,7 +78,7 @@ class Both:
         return self._agreed(answer, mine, body)
 
     def apply(self, body: Json, by: str, *, subresource: str = "") -> Json | None:
-        """Apply ``body``; return what the object is then.
+        """Apply ``body``; return the result.
 
         Raises:
             Difference: the sides disagree.
@@ -101,17 +101,17 @@ class Both:
         return self._agreed(answer, mine, body)
 
     def _diverges(self, answer: Answer) -> bool:
-        """Whether Go gives up for a reason that we deliberately do not share.
+        """Whether Go fails for a reason that we deliberately avoid.
 
-        Objects may have duplicates in their sets and keyed lists, and pruning may leave an item without its keys; but once another
-        version's entry makes Go convert them, an update loses all managedFields for it, and an apply fails with 500.
+        Sets and keyed lists of objects may have duplicates, and pruning may leave an item without keys. Once another version's entry makes
+        Go convert them, an update loses all managedFields, and an apply fails with 500.
         """
         lists = ("duplicate entries for key", "may not have a null element", "omits all key fields")
         converted = len(self._side.kind.versions) > 1 and "typed patch object" not in answer.error
         return converted and any(each in answer.error for each in lists)
 
     def _asked(self, op: str, live: Any, body: Json, by: str, subresource: str) -> Answer:
-        """Ask until the answer was made within one second."""
+        """Repeat until the answer was made within one second."""
         while True:
             answer = self._oracle.ask(
                 op=op,
@@ -173,7 +173,7 @@ def is_valid(atom: Atom, obj: Json) -> bool:
 
 
 def _floats(theirs: Any, ours: Any) -> Any:
-    """Return Go's value with 1 as 1.0 where ours is: JSON does not tell them apart."""
+    """Return Go's value with floats where ours has them, because JSON does not distinguish 1 and 1.0."""
     if isinstance(theirs, dict) and isinstance(ours, dict):
         return {key: _floats(each, ours.get(key)) for key, each in theirs.items()}
     if isinstance(theirs, list) and isinstance(ours, list) and len(theirs) == len(ours):

@@ -1,7 +1,7 @@
 """Random histories: writes of all kinds to one object.
 
-A history is plain JSON, so that a difference can be printed, shortened and replayed. A step says what is done relative to whatever the
-object has become; the dice are the step's own seed.
+A history is plain JSON, so a difference can be printed, shortened and replayed. A step is relative to the current object; its own seed
+determines its random choices.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Step:
     version: str = ""
     force: bool = False
     older: int = 0
-    """By so many seconds what is there grows older before."""
+    """Seconds by which the existing entries age before."""
 
 
 @dataclasses.dataclass(frozen=True)

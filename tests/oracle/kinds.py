@@ -1,4 +1,4 @@
-"""The kinds that histories are about: our virtual machine as it is published, and one that has everything that can go wrong."""
+"""The kinds of histories: our published virtual machine, and a kind with every difficult construct."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Kind:
     components: Mapping[str, str]
     """By version."""
     renamed: Mapping[str, Mapping[str, str]]
-    """By version: how it calls fields of ``spec`` that the hub calls otherwise."""
+    """By version: its names for fields of ``spec`` that differ from the hub's."""
 
     @property
     def versions(self) -> list[str]:
@@ -57,7 +57,7 @@ class Kind:
         return result
 
     def registration(self) -> Json:
-        """Return what the oracle is told."""
+        """Return the registration for the Go program."""
         return {
             "op": "register",
             "schema": self.name,

@@ -1,11 +1,11 @@
-"""The Go program: built once into the cache of the test bed, spoken to by JSON lines.
+"""The Go program: built once into the test bed's cache, with JSON lines as protocol.
 
 A request is ``{"op": …}`` with, by ``op``,
 
 - ``register``: ``schema`` (a name), ``group``, ``kind``, ``hub``, ``versions``, ``schemas``, ``empty``, ``renamed`` (see ``go/fields.go``);
-- ``update``, ``apply``: ``schema``, ``version``, ``subresource``, ``ignored``, ``live`` (null: it is new), ``new``, ``by``, ``force``;
+- ``update``, ``apply``: ``schema``, ``version``, ``subresource``, ``ignored``, ``live`` (null: new), ``new``, ``by``, ``force``;
 - ``strategic-diff``: ``schema``, ``by`` (the component), ``live``, ``new``: the patch that kubectl would send;
-- ``yaml``: ``text``, of which ``object`` is the JSON that every server of Kubernetes reads;
+- ``yaml``: ``text``; the answer's ``object`` is the JSON that Kubernetes' servers read;
 - ``merge-patch``, ``json-patch``, ``strategic-patch``: ``live``, ``patch``, and for the last ``schema`` and ``by`` (the component).
 
 An answer has ``object``, ``managedFields``, or ``error`` (and ``status``), and the second it was made in (``before``, ``after``).
@@ -27,11 +27,11 @@ RECIPE = build.GoProgram("oracle", "0.36.3", (".",), module="tests/oracle/go")
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """What Go says."""
+    """Go's answer."""
 
     object: Any
     managed_fields: list[dict[str, Any]]
-    """In Go's order, down to the fields."""
+    """In Go's order, including the fields."""
     error: str
     status: dict[str, Any]
     before: int

@@ -1,4 +1,4 @@
-"""The steps of a history: what is sent, given what the object has become."""
+"""The steps of a history: requests for the current object."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ class Comparison:
             assert not answer.error, answer.error
 
     def versions(self) -> dict[str, list[str]]:
-        """Return the versions of each kind."""
         return {name: side.kind.versions for name, side in self._sides.items()}
 
     def run(self, history: History) -> None:
@@ -75,7 +74,7 @@ class Writing:
         return self._atom.map.child(name)
 
     def result(self) -> Json | None:
-        """Do it on both sides; return what the object is then.
+        """Do it on both sides; return the resulting object.
 
         Raises:
             Difference: the sides disagree.
@@ -121,7 +120,7 @@ class Writing:
         return self._create()
 
     def _forget(self) -> Json | None:
-        """Nobody knows who made the object."""
+        """Forget the object's managers."""
         body = self._fresh()
         body["metadata"]["uid"] = "u"
         return body
@@ -141,7 +140,7 @@ class Writing:
         return self._both.update(body, self._step.by)
 
     def _forge(self) -> Json | None:
-        """A client rewrites managedFields itself."""
+        """Rewrite managedFields, as a client can."""
         body = self._changed() if self._random.random() < 0.5 else copy.deepcopy(self._object)
         entries = [each for each in body["metadata"].get("managedFields") or [] if self._random.random() < 0.7]
         entries.append(self._forged())
@@ -172,7 +171,7 @@ class Writing:
         return {key: value for key, value in entry.items() if value != ""}
 
     def _annotate(self) -> Json | None:
-        """Client-side apply."""
+        """Apply on the client side."""
         body = self._changed()
         body["metadata"].pop("managedFields", None)
         if not is_valid(self._atom, body):
@@ -193,7 +192,7 @@ class Writing:
         return self._patched("strategic-patch", patch, lambda live, patch: strategic_patch.apply(live, patch, shape), strict_order=False)
 
     def _strategic_diff(self) -> Json | None:
-        """What kubectl sends, with all its directives."""
+        """Send kubectl's patch, with all its directives."""
         kind = self._side.kind
         component = kind.components[self._version]
         changed = self._changed()
@@ -234,7 +233,7 @@ class Writing:
                 raise Difference(f"{self._where}: {op} {patch}: we refuse it: {error}") from error
             return self._live
         if answer.error.startswith("unable to find api field") or "does not contain declared merge key" in answer.error:
-            # Go merges no maps whose fields the schema does not name, and no list where an element that is there has no key. Ours does.
+            # Unlike ours, Go does not merge maps with fields outside the schema, nor lists with an existing element without a key.
             return self._live
         if answer.error:
             raise Difference(f"{self._where}: {op} {json.dumps(patch)} of {json.dumps(live)}: Go refuses it: {answer.error}")
@@ -258,7 +257,7 @@ class Writing:
         return self._both.apply(self._fresh(), self._step.by)
 
     def _apply_part(self) -> Json | None:
-        """Apply about what is there."""
+        """Apply a part of the existing object."""
         source: Json = self._changed() if self._random.random() < 0.5 else copy.deepcopy(self._object)
         if not is_valid(self._atom, source):
             return self._live
@@ -267,7 +266,7 @@ class Writing:
         return self._both.apply(_without_duplicates(self._atom, body), self._step.by)
 
     def _invalid(self) -> Json | None:
-        """Apply what is wrong in one place."""
+        """Apply an object with one error."""
         body = self._fresh()
         spec = body.setdefault("spec", {})
         choice = self._random.randrange(7)
@@ -293,7 +292,7 @@ class Writing:
 
 
 def _aged(obj: Json, seconds: int) -> Json:
-    """Return the object with entries that are older."""
+    """Return the object with older entries."""
     result = copy.deepcopy(obj)
     for entry in result["metadata"].get("managedFields") or ():
         if "time" in entry and seconds:
@@ -302,7 +301,7 @@ def _aged(obj: Json, seconds: int) -> Json:
 
 
 def _below_atomic(source: random.Random) -> Json:
-    """Return fields that older schemas had, where today's is atomic, or has none."""
+    """Return fields of older schemas, where today's is atomic or absent."""
     return source.choice(
         (
             {"f:spec": {"f:atomic": {"f:a": {}}}},
@@ -325,7 +324,7 @@ def _without_duplicates(atom: Atom, value: Any) -> Any:
 
 
 def _unordered(value: Any) -> Any:
-    """Return a value without the order of its lists and without nulls, which mean absence to who decodes it."""
+    """Return a value without the order of its lists and without nulls, which decode as absent."""
     if isinstance(value, dict):
         return {key: _unordered(each) for key, each in value.items() if each is not None}
     return (

@@ -1,4 +1,4 @@
-"""The usual dose of the differential test; a larger one is ``python -m tests.oracle --sequences 50000``."""
+"""The usual amount of the differential test; ``python -m tests.oracle --sequences 50000`` runs more."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from tests.oracle.__main__ import run
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)  # the first time, Go builds the oracle
+@pytest.mark.timeout(300)  # Go builds the program the first time
 def test_ssa_04_06_07_ours_is_gos_over_random_histories() -> None:
     run(2000, seed=20261121)

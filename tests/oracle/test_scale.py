@@ -1,4 +1,4 @@
-"""Owners of replicas: Go converts an object's entries to those of its Scale and back; for us a scale is a write to the object itself."""
+"""Owners of replicas: Go converts an object's entries to its Scale's and back; our server treats a scale as a write to the object."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def oracle() -> Iterator[Oracle]:
 
 
 def _scaled_by_go(oracle: Oracle, live: Json, replicas: int, by: str) -> list[Json]:
-    """Return the entries of the object after Go's ``/scale`` was written to."""
+    """Return the object's entries after a write to Go's ``/scale``."""
     entries = live["metadata"].get("managedFields") or []
     of_scale = oracle.ask(op="scale-to", live=entries, group="g", version="v1", versions=["v1"]).managed_fields
     before = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "n", "managedFields": of_scale}}
@@ -84,8 +84,8 @@ def test_ssa_11_a_scale_moves_the_replicas_as_gos_scale_handler_does(oracle: Ora
 def _by_owner(obj: Json) -> dict[tuple[str, str, str], Json]:
     """Return the fields by owner.
 
-    Two things Go's handler does that ours deliberately does not: it forgets the time of a manager that scales for the first time, and it
-    splits the entry of an updater of the object in two that have the same owner, of which the next reader keeps only one.
+    Ours deliberately avoids two effects of Go's handler: it loses the time of a manager's first scale, and it splits an updater's entry in
+    two with the same owner, of which the next reader keeps one.
     """
     found: dict[tuple[str, str, str], Json] = {}
     for each in obj["metadata"].get("managedFields") or []:

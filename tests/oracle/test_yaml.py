@@ -1,4 +1,4 @@
-"""Scalars of YAML: Go's parser and ours read a generated table the same."""
+"""YAML scalars: Go's parser and ours agree on a generated table."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def ours(text: str) -> Any:
 
 
 def same(left: Any, right: Any) -> bool:
-    """Return whether two values are equal and of one type; Go writes a float of a whole number as one."""
+    """Return whether two values are equal and of one type; Go writes whole floats as integers."""
     return left == right and isinstance(left, bool) == isinstance(right, bool)
 
 
@@ -64,7 +64,7 @@ def test_every_scalar_is_read_as_go_reads_it(oracle: Oracle) -> None:
             answer = oracle.ask(op="yaml", text=text)
             theirs, found = BadRequest if answer.error else answer.object, ours(text)
             if "\ufffd" in str(theirs):
-                assert found is BadRequest, text  # what is no Unicode is refused (docs/differences.md)
+                assert found is BadRequest, text  # invalid Unicode is refused (docs/differences.md)
             elif not same(found, theirs):
                 differing.append((text, found, answer.error or theirs))
     assert not differing, (len(differing), differing[:40])

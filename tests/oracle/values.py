@@ -15,7 +15,7 @@ _NEVER = frozenset({"apiVersion", "kind", "metadata", "managedFields", "uid", "r
 
 
 class Values:
-    """A source of values; the smaller ``depth`` is, the smaller they are."""
+    """A source of values; a smaller ``depth`` makes smaller ones."""
 
     def __init__(self, source: random.Random) -> None:
         self.random = source
@@ -54,7 +54,7 @@ class Values:
         return {name: self.of(shape.child(name), depth - 1) for name in chosen}
 
     def items(self, shape: ListAtom, depth: int) -> list[Any]:
-        """Return a list, of an associative one without duplicates and with keys."""
+        """Return a list; associative ones have keys and no duplicates."""
         found: dict[str, Any] = {}
         for position in range(self.random.choice((0, 1, 1, 2, 3, 4))):
             item = self.item(shape, depth)
@@ -63,7 +63,7 @@ class Values:
         return list(found.values())
 
     def item(self, shape: ListAtom, depth: int) -> Any:
-        """Return an item that can be told from others; None if the type has none."""
+        """Return an item with an identity; None if the type has none."""
         item = self.of(shape.element, depth - 1)
         if not shape.associative:
             return item
@@ -119,7 +119,7 @@ class Values:
             known = {shape.step_to(each) for each in value if self._is_item(shape, each)}
             item = self.item(shape, depth)
             if item is not None and (self.random.random() < 0.05 or shape.step_to(item) not in known):
-                value.insert(self.random.randint(0, len(value)), item)  # now and then a duplicate
+                value.insert(self.random.randint(0, len(value)), item)  # sometimes a duplicate
         else:
             value.insert(self.random.randint(0, len(value)), self.of(shape.element, depth - 1))
         return value

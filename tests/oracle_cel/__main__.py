@@ -1,4 +1,4 @@
-"""``python -m tests.oracle_cel --expressions 20000 --seed 1``: the table, and then generated expressions, on both sides."""
+"""``python -m tests.oracle_cel --expressions 20000 --seed 1``: the table, then generated expressions, on both sides."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHOWN = 25
 
 
 def main() -> int:
-    """Print differences and the counts of what came out."""
+    """Print differences and counts of results."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--expressions", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=1)

@@ -24,14 +24,14 @@ from tests.oracle_cel.program import Oracle
 ENVIRONMENT: Final = Environment(PATCH_LIBRARY, frozenset({"object", "params", "authorizer"}), patches=True)
 Verdict = Literal["same", "cost", "unchecked", "known", "different"]
 _OURS: Final = "unsupported key type: "
-"""We have no lists and maps as keys of maps."""
+"""Our error for lists and maps as map keys."""
 _THEIRS: Final = ("no such overload: double(int)", "no such overload: timestamp(int)", "no such overload: string(int)")
-"""What cel-go says of elements of a list that its sort or flatten made."""
+"""cel-go's errors about elements of sorted or flattened lists."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What came out."""
+    """The result of a comparison."""
 
     verdict: Verdict
     ours: Any
@@ -41,7 +41,7 @@ class Comparison:
 def compare(oracle: Oracle, expression: str, variables: dict[str, Any]) -> Comparison:
     """Evaluate on both sides.
 
-    ``unchecked``: only Go's type checker refuses it; ``known``: see above; ``cost``: the values agree, the costs do not.
+    ``unchecked``: only Go's type checker refuses it; ``known``: see above; ``cost``: only the costs differ.
     """
     theirs = oracle.ask(expression, variables)
     try:
@@ -62,7 +62,7 @@ def compare(oracle: Oracle, expression: str, variables: dict[str, Any]) -> Compa
 
 
 def evaluate(program: Program, variables: dict[str, Any]) -> Result:
-    """Evaluate with an authorizer as Go's: ``get`` is allowed, ``fail`` fails."""
+    """Evaluate with an authorizer like the Go program's: ``get`` is allowed, ``fail`` fails."""
     answers: dict[Question, Answer] = {}
     while True:
         try:
@@ -122,7 +122,7 @@ def _tagged(tag: str, value: Any) -> dict[str, Any]:
 
 
 def _sorted(value: Any) -> Any:
-    """Return an encoded value without what the order of maps, or the writing of numbers, makes different."""
+    """Return an encoded value, normalized for the order of maps and the notation of numbers."""
     if not isinstance(value, dict):
         return value
     tag, inner = value["t"], value["v"]

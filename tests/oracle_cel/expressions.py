@@ -1,4 +1,4 @@
-"""Generated expressions: by type, so that most of them mean something, with mistakes now and then."""
+"""Generated expressions: typed, so that most are valid, with occasional mistakes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Generator:
         return self.of(self.random.choice(TYPES), depth)
 
     def of(self, kind: str, depth: int) -> str:
-        """Return an expression of a type; one in fifty is of another."""
+        """Return an expression of a type; one in fifty has another type."""
         if self.random.random() < 0.02:
             kind = self.random.choice(TYPES)
         names = [name for name, of in self.names if of == kind]
@@ -43,7 +43,7 @@ class Generator:
         return "".join(filled)
 
     def loop(self, over: str, element: str, template: str, depth: int) -> str:
-        """Return a comprehension whose variable is in scope of what ``template`` names after ``V``."""
+        """Return a comprehension with the variable ``V`` in the scope of ``template``."""
         name = f"v{len(self.names)}"
         target = self.of(over, depth)
         self.names.append((name, element))

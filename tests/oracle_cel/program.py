@@ -1,4 +1,4 @@
-"""The Go program: built once into the cache of the test bed, spoken to by JSON lines.
+"""The Go program: built once into the test bed's cache, with JSON lines as protocol.
 
 A request is ``{"expression": …, "variables": {"object": …, "params": …}}``; ``authorizer`` is a user who may get everything. An answer has
 ``compile`` or ``error`` (texts), or ``value`` (tagged with its type), and the ``cost``.

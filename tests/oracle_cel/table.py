@@ -1,6 +1,6 @@
-"""Expressions by subject, after the sections of the CEL specification and the libraries of Kubernetes.
+"""Expressions by subject, after the sections of the CEL specification and Kubernetes' libraries.
 
-Go walks a map in another order each time, so an expression that makes a list of a map's keys or values sorts the list.
+Go's order of maps is random, so expressions sort lists of a map's keys or values.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One request to one server, and its answer without what must differ: times, uids, revisions, etags, generated names."""
+"""One request to one server, and its answer without times, uids, revisions, etags and generated names."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _TIME: Final = re.compile(r"20[2-9]\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d(Z|\+00:00)")
 _GENERATED: Final = re.compile(r"\bg-[a-z0-9]{5}\b")
 _RUN: Final = frozenset({"resourceVersion", "continue"})
 _KINDS_OWN: Final = frozenset({"generation"})
-"""What the sample leaves undone: its strategy keeps no generation."""
+"""Not supported by the sample: its strategy sets no generation."""
 _DEPRECATED: Final = re.compile(r'299 - "wardle.example.com/v1alpha1 (?:Flunder|Fischer) is deprecated[^"]*"(, )?')
-"""The sample says so of its own first version."""
+"""The sample's warning about its own first version."""
 _HEADERS: Final = ("content-type", "retry-after", "warning", "cache-control")
-"""Ours says nosniff with every error, the twin with plain ones; and Vary wherever the Accept header decides."""
+"""Ours sends nosniff with every error, the reference server with plain ones; and Vary wherever the Accept header decides."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,12 @@ class Answer:
 
     @property
     def body(self) -> Any:
-        """What two servers that are the same say alike; of a watch, ``{"events": [...]}``."""
+        """The part that equal servers answer alike; for a watch, ``{"events": [...]}``."""
         return normal(self.text if not self.is_yaml else json.dumps(yaml.safe_load(self.text), default=str))
 
 
 class Asker:
-    """A client of one server, as its administrator or another user; without a user it shows no certificate."""
+    """A client of one server, as its administrator or another user; an empty user has no certificate."""
 
     def __init__(self, port: int, made: Certificates, user: str = ADMIN) -> None:
         self._port = port
@@ -59,7 +59,7 @@ class Asker:
             self._tls.load_cert_chain(made.certificate(user), made.key(user))
 
     def ask(self, step: Step, namespace: str, filled: Callable[[str], str]) -> Answer:
-        """Send a step's request; ``filled`` puts in what earlier answers said."""
+        """Send a step's request; ``filled`` inserts values from earlier answers."""
         collection = f"/apis/{GROUP}/v1alpha1/namespaces/{namespace}/flunders"
         path = (
             step.path
@@ -86,7 +86,7 @@ class Asker:
 
 
 def normal(text: str) -> Any:
-    """Return JSON, or text, without what is of one run."""
+    """Return JSON, or text, without values of a single run."""
     try:
         if text.startswith('{"type"'):
             return {"events": [_blank(json.loads(line)) for line in text.splitlines()]}
@@ -104,7 +104,7 @@ def _without_kind(item: Any) -> Any:
 
 
 def _blank(value: Any, key: str = "") -> Any:
-    """Leave out what is of this run: times, uids, revisions, and numbers that are ones in messages."""
+    """Remove times, uids, revisions, and such numbers in messages."""
     if isinstance(value, dict):
         return {_anonymous(name): _blank(each, name) for name, each in value.items() if name not in _KINDS_OWN}
     if isinstance(value, list):
@@ -120,15 +120,15 @@ def _blank(value: Any, key: str = "") -> Any:
 def _blank_list(values: list[Any], key: str) -> list[Any]:
     listed = [_blank(each) for each in (_without_times_order(values) if key == "managedFields" else values)]
     if key == "causes" and all(isinstance(each, dict) and each.get("reason") == "FieldManagerConflict" for each in listed):
-        listed.sort(key=lambda cause: str(cause.get("message")))  # Go walks a map of managers, whose order is another each time
-    # A typed list of Go's leaves out what every item is; ours says it, as lists of custom resources do.
+        listed.sort(key=lambda cause: str(cause.get("message")))  # Go's order of a map of managers is random
+    # Go's typed lists omit the kind of each item; ours have it, like lists of custom resources.
     return [_without_kind(each) for each in listed] if key == "items" else listed
 
 
 def _without_times_order(entries: list[Any]) -> list[Any]:
-    """Order entries that are sorted by operation, time, manager, version and subresource as if all were of one second.
+    """Sort entries as if all were of one second, if they are sorted by operation, time, manager, version and subresource.
 
-    The order is that of k8s.io/apimachinery/pkg/util/managedfields; entries in any other stay as they are, and are seen to differ.
+    That is the order of k8s.io/apimachinery/pkg/util/managedfields; entries in another order stay, and show up as a difference.
     """
     if not all(isinstance(each, dict) for each in entries):
         return entries

@@ -1,4 +1,4 @@
-"""Builds what the twin needs, once, into the cache: ``python -m tests.twin.build`` prints the path of the sample-apiserver."""
+"""Builds the reference server once into the cache: ``python -m tests.twin.build`` prints the path of the sample-apiserver."""
 
 import sys
 
@@ -16,7 +16,7 @@ SAMPLE_APISERVER = build.GoProgram(
 
 
 def main() -> int:
-    """Build the twin and print where it is."""
+    """Build the reference server and print its path."""
     try:
         print(SAMPLE_APISERVER.binary())
     except progress.StepFailed as error:

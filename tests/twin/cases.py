@@ -1,4 +1,4 @@
-"""All that is asked of both servers."""
+"""All requests to both servers."""
 
 from __future__ import annotations
 

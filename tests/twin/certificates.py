@@ -1,4 +1,4 @@
-"""Keys, certificates and kubeconfigs of one run: an authority for servers and clients, another for the front proxy alone."""
+"""Keys, certificates and kubeconfigs of one run: one authority for servers and clients, another for the front proxy."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from certs.issuing import Pair, Profile, issue, new_authority
 HOST: Final = "127.0.0.1"
 ADMIN: Final = "admin"
 USER: Final = "bench"
-"""A client who is nobody special: what it may do, authorization has to find out."""
+"""An ordinary user, whose rights authorization must look up."""
 READER: Final = "reader"
-"""One who may read what a test lets him."""
+"""A user with the read rights that a test grants."""
 STRANGER: Final = "stranger"
-"""One who may do nothing."""
+"""A user without rights."""
 USERS: Final = "bench-users"
-"""A group whose members may do what ``bench`` may; the front proxy names them."""
+"""A group with the rights of ``bench``; the front proxy names it."""
 FRONT_PROXY: Final = "front-proxy"
 _LIFETIME: Final = timedelta(days=2)
 _PROFILES: Final = {
@@ -58,7 +58,7 @@ class Certificates:
 
     @property
     def service_account_public_key(self) -> Path:
-        """Checks the tokens that ``service-account`` signs."""
+        """Verifies the tokens that ``service-account`` signs."""
         return self.directory / "service-account.pub"
 
     def certificate(self, name: str) -> Path:
@@ -66,11 +66,10 @@ class Certificates:
         return self.directory / f"{name}.crt"
 
     def key(self, name: str) -> Path:
-        """Return its key."""
         return self.directory / f"{name}.key"
 
     def kubeconfig(self, user: str, url: str, name: str) -> Path:
-        """Write a kubeconfig ``NAME.kubeconfig`` that leads ``user`` to a server."""
+        """Write a kubeconfig ``NAME.kubeconfig`` for ``user`` and a server."""
         content = {
             "apiVersion": "v1",
             "kind": "Config",
@@ -85,7 +84,7 @@ class Certificates:
 
 
 def make(directory: Path) -> Certificates:
-    """Make everything anew; the authorities' keys are thrown away."""
+    """Make everything new; the authorities' keys are discarded."""
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     now = datetime.now(UTC)
     made = Certificates(directory)

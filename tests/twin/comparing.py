@@ -1,9 +1,9 @@
-"""Two answers held against each other, member by member: what differs, and whether the step says so.
+"""Compares two answers member by member: which ones differ, and whether the step expects it.
 
-A member is named by its path, without the positions of lists: ``details.causes.field`` of a Status, ``columnDefinitions`` of a Table,
-``events.object.spec`` of a watch's events; ``body`` is the whole, ``HTTP status`` and ``header content-type`` are beside it. A member that
-one of the two has not is ``only ours: details.name`` or ``only the twin: details.name``: something else than a member whose values differ,
-null among them. What only one of two lists has is ``more`` of it, by its type where it has one: ``only ours: events.more.BOOKMARK``.
+A member is named by its path without list positions: ``details.causes.field`` of a Status, ``columnDefinitions`` of a Table,
+``events.object.spec`` of a watch's events. ``body`` is the whole; ``HTTP status`` and ``header content-type`` are next to it. A member that
+one side lacks is ``only ours: details.name`` or ``only the twin: details.name``, which differs from a null value. Items of only one list
+are ``more`` of it, by type if they have one: ``only ours: events.more.BOOKMARK``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.twin.asking import Answer
 from tests.twin.rows import Step
 
 ABSENT: Final = object()
-"""In the place of a member that one of the two has not: null is a value, and not the same."""
+"""Stands for a member that one side lacks; null is a value."""
 REASONS: Final = {
     400: "BadRequest",
     404: "NotFound",
@@ -39,12 +39,12 @@ class Difference:
 
     @property
     def is_words(self) -> bool:
-        """True if both say something to people, and not the same; clients do not branch on it."""
+        """True if only human-readable messages differ; clients do not branch on them."""
         return self.member.rpartition(".")[2] == "message" and isinstance(self.twin, str) and isinstance(self.ours, str)
 
     @property
     def name(self) -> str:
-        """As a step names it."""
+        """The name in a step."""
         if self.twin is ABSENT:
             return f"only ours: {self.member}"
         return f"only the twin: {self.member}" if self.ours is ABSENT else self.member
@@ -58,7 +58,7 @@ def _shown(value: Any) -> str:
 
 
 def differences(twin: Any, ours: Any, member: str = "") -> Iterator[Difference]:
-    """Yield the members of two JSON values in which they differ."""
+    """Yield the members in which two JSON values differ."""
     if isinstance(twin, dict) and isinstance(ours, dict):
         for name in sorted(twin.keys() | ours.keys()):
             yield from differences(twin.get(name, ABSENT), ours.get(name, ABSENT), f"{member}.{name}" if member else name)
@@ -70,12 +70,12 @@ def differences(twin: Any, ours: Any, member: str = "") -> Iterator[Difference]:
         yield from (Difference(_surplus(member, each), ABSENT, each) for each in ours[shorter:])
     elif _is_empty_details(twin, ours, member):
         return
-    elif type(twin) is not type(ours) or twin != ours:  # for Python, True is 1
+    elif type(twin) is not type(ours) or twin != ours:  # in Python, True equals 1
         yield Difference(member or "body", twin, ours)
 
 
 def _is_empty_details(twin: Any, ours: Any, member: str) -> bool:
-    """True for details without a member, which Go writes or leaves out by the way an error was made: docs/differences.md."""
+    """True for empty details, which Go writes depending on how an error was made: docs/differences.md."""
     return member.rpartition(".")[2] == "details" and twin == {} and ours is ABSENT
 
 
@@ -85,7 +85,7 @@ def _surplus(member: str, item: Any) -> str:
 
 
 def compare(twin: Answer, ours: Answer) -> list[Difference]:
-    """Return in what two answers differ, but for what is of one run."""
+    """Return the differences of two answers, without values of a single run."""
     found = list(differences(twin.code, ours.code, "HTTP status"))
     for name in sorted(twin.headers.keys() | ours.headers.keys()):
         found += differences(twin.headers.get(name, ABSENT), ours.headers.get(name, ABSENT), f"header {name}")
@@ -93,7 +93,7 @@ def compare(twin: Answer, ours: Answer) -> list[Difference]:
 
 
 def judge(step: Step, twin: Answer, ours: Answer) -> list[str]:
-    """Return what is wrong with a pair of answers: differences that the step does not name, and those that it names in vain."""
+    """Return the faults of a pair of answers: unexpected differences, and expected ones that are absent."""
     if step.code:
         return list(_decided(step, twin, ours))
     found = compare(twin, ours)
@@ -110,7 +110,7 @@ def _is_of(difference: Difference, members: Iterable[str]) -> bool:
 
 
 def _decided(step: Step, twin: Answer, ours: Answer) -> Iterator[str]:
-    """Yield what is wrong where ours answers with another code: the rest of the answer is to be that code's."""
+    """Yield the faults if ours must answer with another code; the rest must fit that code."""
     if ours.code != step.code:
         yield f"HTTP status: {ours.code} where {step.code} was decided ({step.differs})"
     if twin.code == step.code:
@@ -118,7 +118,7 @@ def _decided(step: Step, twin: Answer, ours: Answer) -> Iterator[str]:
     if ours.code not in REASONS or step.method == "HEAD":
         return
     if ours.code == 404 and isinstance(ours.body, dict) and list(ours.body) == ["paths"]:
-        return  # of a path that nobody serves; a Status is of the API
+        return  # for a path that is not served; only the API returns a Status
     body = ours.body if isinstance(ours.body, dict) else {}
     expected = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": REASONS[ours.code], "code": ours.code}
     for name, value in expected.items():

@@ -1,4 +1,4 @@
-"""etcd and a bare kube-apiserver on loopback, with what the servers and their clients need in it: certificates, rights, namespaces."""
+"""etcd and a bare kube-apiserver on loopback, with certificates, rights and namespaces for the servers and clients."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _AVAILABLE_SECONDS: Final = 60.0
 
 @dataclass(frozen=True)
 class Environment:
-    """What a server is started in."""
+    """The surroundings of a server."""
 
     directory: Path
     certificates: Certificates
@@ -36,11 +36,11 @@ class Environment:
     kubernetes: Program | None
     kubernetes_port: int
     others: frozenset[int]
-    """Processors of everything but the server under test; empty: wherever the kernel likes."""
+    """Processors of everything but the server under test; empty: any."""
 
     @property
     def kubernetes_url(self) -> str:
-        """Where kube-apiserver is; nobody listens there without one."""
+        """URL of kube-apiserver; without one, nothing listens there."""
         return f"https://{HOST}:{self.kubernetes_port or 1}"
 
     def kubeconfig(self, user: str = ADMIN) -> Path:
@@ -48,7 +48,7 @@ class Environment:
         return self.certificates.kubeconfig(user, self.kubernetes_url, f"kubernetes-{user}")
 
     def call(self, method: str, path: str, body: Any = None, *, port: int = 0, user: str = ADMIN) -> tuple[int, Any]:
-        """Ask kube-apiserver, or the server at ``port``; return the code and the JSON that it answers."""
+        """Send a request to kube-apiserver, or to the server at ``port``; return code and JSON."""
         context = ssl.create_default_context(cafile=str(self.certificates.authority))
         context.load_cert_chain(self.certificates.certificate(user), self.certificates.key(user))
         connection = http.client.HTTPSConnection(HOST, port or self.kubernetes_port, context=context, timeout=120)
@@ -62,13 +62,13 @@ class Environment:
             connection.close()
 
     def ensure(self, path: str, body: dict[str, Any]) -> None:
-        """Create an object, unless one of its name is there."""
+        """Create an object, unless one with its name exists."""
         code, answer = self.call("POST", path, body)
         if code not in (http.client.CREATED, http.client.CONFLICT):
             raise programs.ProgramFailed(f"cannot create {body['kind']} {body['metadata']['name']}: {code} {answer}")
 
     def aggregate(self, name: str, port: int, *, version: str = "v1alpha1", group: str = GROUP) -> None:
-        """Let kube-apiserver pass ``group`` on to the server at ``port`` of this machine, and wait until it says that it can."""
+        """Let kube-apiserver aggregate ``group`` from the local server at ``port``, and wait until it is available."""
         service = {"type": "ExternalName", "externalName": "localhost", "ports": [{"port": port}]}
         path = "/api/v1/namespaces/default/services"
         self.call("DELETE", f"{path}/{name}")
@@ -99,10 +99,10 @@ def _base64(file: Path) -> str:
 
 @contextmanager
 def environment(directory: Path, *, cluster: bool = True, others: frozenset[int] = frozenset()) -> Iterator[Environment]:
-    """Run etcd, and kube-apiserver if ``cluster``, while the block runs; the data stay in ``directory``.
+    """Run etcd, and kube-apiserver if ``cluster``, during the block; the data stays in ``directory``.
 
     Raises:
-        ProgramFailed, StepFailed: something did not start, or could not be built.
+        ProgramFailed, StepFailed: a program did not start, or could not be built.
     """
     made = certificates.make(directory / "pki")
     with ExitStack() as stack:
@@ -134,7 +134,7 @@ def _etcd(directory: Path, url: str, peer_url: str) -> Sequence[str]:
         f"--initial-advertise-peer-urls={peer_url}",
         f"--initial-cluster=default={peer_url}",
         f"--quota-backend-bytes={_QUOTA}",
-        "--unsafe-no-fsync",  # servers are compared, not disks
+        "--unsafe-no-fsync",  # the comparison is about servers, not disks
         "--log-level=warn",
     ]
 
@@ -160,7 +160,7 @@ def _kube_apiserver(made: Certificates, etcd_url: str, port: int) -> Sequence[st
         f"--etcd-servers={etcd_url}",
         f"--bind-address={HOST}",
         f"--advertise-address={HOST}",
-        "--endpoint-reconciler-type=none",  # it would refuse to publish an address of loopback
+        "--endpoint-reconciler-type=none",  # it would refuse to publish a loopback address
         f"--secure-port={port}",
         "--service-cluster-ip-range=10.96.0.0/16",
         f"--tls-cert-file={made.certificate('server')}",
@@ -170,8 +170,8 @@ def _kube_apiserver(made: Certificates, etcd_url: str, port: int) -> Sequence[st
         f"--service-account-signing-key-file={made.key('service-account')}",
         "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
         "--authorization-mode=RBAC",
-        "--allow-privileged=true",  # so that what refuses a privileged pod is what is tested
-        "--disable-admission-plugins=ServiceAccount",  # there is no controller that makes service accounts
+        "--allow-privileged=true",  # so that only the tested policy refuses a privileged pod
+        "--disable-admission-plugins=ServiceAccount",  # no controller makes service accounts here
         f"--requestheader-client-ca-file={made.front_proxy_authority}",
         f"--requestheader-allowed-names={FRONT_PROXY}",
         "--requestheader-username-headers=X-Remote-User",
@@ -185,7 +185,7 @@ def _kube_apiserver(made: Certificates, etcd_url: str, port: int) -> Sequence[st
 
 
 def _prepare(here: Environment) -> None:
-    """Make the namespaces, and let the user and a group do everything with flunders and our own kinds, and nothing else."""
+    """Make the namespaces, and grant the user and a group all rights on flunders and our own kinds only."""
     for name in NAMESPACES:
         here.ensure("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     rbac, path = "rbac.authorization.k8s.io/v1", "/apis/rbac.authorization.k8s.io/v1"

@@ -1,4 +1,4 @@
-"""``wardle.example.com`` as the sample-apiserver has it: flunders in two versions, and fischers, as strategies on our own machinery."""
+"""``wardle.example.com`` as in the sample-apiserver: flunders in two versions, and fischers, as strategies of our framework."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ ReferenceType = Literal["", "Flunder", "Fischer"]
 
 
 class FlunderSpec(Model):
-    """What a flunder refers to."""
+    """The object that a flunder refers to."""
 
     reference: str | None = Field(None, description="A name of another flunder or fischer, depending on the reference type.")
     reference_type: ReferenceType | None = Field(None, description='The reference type, defaults to "Flunder" if reference is set.')
 
 
 class FlunderSpecV1beta1(Model):
-    """What a flunder refers to."""
+    """The object that a flunder refers to."""
 
     flunder_reference: str | None = Field(None, description="A name of another flunder, mutually exclusive to the FischerReference.")
     fischer_reference: str | None = Field(None, description="A name of a fischer, mutually exclusive to the FlunderReference.")
@@ -50,7 +50,7 @@ class FlunderV1beta1(Kind):
 
 
 class Fischer(Kind):
-    """Lists the flunders that are not allowed."""
+    """Lists the forbidden flunders."""
 
     disallowed_flunders: list[str] | None = Field(None, json_schema_extra=ATOMIC)
 
@@ -61,7 +61,7 @@ class FlunderStrategy(Strategy):
     singular = "flunder"
     model = Flunder
     has_status = False
-    """Its status is a field like others: the sample serves no subresource."""
+    """Its status is an ordinary field, because the sample serves no subresource."""
 
     def __init__(self, group: str = GROUP) -> None:
         self.resource = Resource(group, "v1alpha1", "flunders", "Flunder")
@@ -81,11 +81,11 @@ class FlunderStrategy(Strategy):
         return [invalid(field, "", f"cannot be empty if referenceType is {kind}")]
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        return []  # as the sample's
+        return []  # as the sample does
 
 
 class FlunderV1beta1Strategy(Spoke):
-    """The version in which the reference's kind has two fields: what only they can say wrongly is refused when it is read."""
+    """The version with two reference fields; errors that only they can have are refused on reading."""
 
     model = FlunderV1beta1
 
@@ -134,7 +134,7 @@ def _contradictions(spec: Object) -> list[FieldError]:
 
 
 class FischerStrategy(Strategy):
-    """Of the cluster, without spec and status."""
+    """Cluster-scoped, without spec and status."""
 
     singular = "fischer"
     model = Fischer
@@ -145,6 +145,6 @@ class FischerStrategy(Strategy):
 
 
 def strategies(group: str = GROUP) -> tuple[Strategy, ...]:
-    """Return what the sample-apiserver serves, under ``group``."""
+    """Return the kinds of the sample-apiserver, under ``group``."""
     flunders = FlunderStrategy(group)
     return (flunders, FlunderV1beta1Strategy(flunders), FischerStrategy(group))

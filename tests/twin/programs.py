@@ -1,4 +1,4 @@
-"""Programs that run beside a test or a benchmark: started on chosen processors, waited for, ended for certain."""
+"""Programs next to a test or benchmark: started on chosen processors, awaited, ended reliably."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _GRACE_SECONDS: Final = 15.0
 
 
 class ProgramFailed(Exception):
-    """A program did not start, or did not become ready; the message has the end of its log."""
+    """A program did not start or become ready; the message has the end of its log."""
 
 
 @dataclass
@@ -34,11 +34,11 @@ class Program:
 
     @property
     def pid(self) -> int:
-        """Its process id: that of the program itself, there is no wrapper."""
+        """The program's own pid, because there is no wrapper."""
         return self.process.pid
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> None:
-        """Ask it to end, and kill it when it does not."""
+        """Send a signal, and kill it if it does not end."""
         if self.process.poll() is None:
             self.process.send_signal(number)
         try:
@@ -48,7 +48,7 @@ class Program:
             self.process.wait()
 
     def failed(self, what: str) -> ProgramFailed:
-        """Return an error that says what went wrong, with the end of the log."""
+        """Return an error with a description and the end of the log."""
         tail = self.log.read_text(errors="replace")[-3000:]
         return ProgramFailed(f"{self.name} {what}; the end of {self.log}:\n{tail}")
 
@@ -62,14 +62,14 @@ def start(
     environment: Mapping[str, str] | None = None,
     working_directory: Path = layout.REPOSITORY,
 ) -> Program:
-    """Start a program, on these processors only if any are named; its output goes to ``NAME.log`` in ``directory``."""
+    """Start a program, optionally only on some processors; its output goes to ``NAME.log`` in ``directory``."""
     directory.mkdir(parents=True, exist_ok=True)
     log = directory / f"{name}.log"
     before = os.sched_getaffinity(0)
     with log.open("ab") as output:
         try:
             if cpus:
-                os.sched_setaffinity(0, cpus)  # a child has the affinity of the thread that starts it
+                os.sched_setaffinity(0, cpus)  # a child inherits its starting thread's affinity
             process = subprocess.Popen(
                 [os.fspath(each) for each in arguments],
                 stdin=subprocess.DEVNULL,
@@ -77,7 +77,7 @@ def start(
                 stderr=output,
                 cwd=working_directory,
                 env={**os.environ, **(environment or {})},
-                start_new_session=True,  # an interrupt from the terminal is for us, who end it in order
+                start_new_session=True,  # only we get an interrupt from the terminal, and end it in order
             )
         finally:
             os.sched_setaffinity(0, before)
@@ -86,13 +86,13 @@ def start(
 
 
 def _prefer(pid: int) -> None:
-    """Give a session the nice value that we run with: among sessions, Linux asks for that of the session and not for its processes'."""
+    """Give a session our nice value, because Linux weighs sessions by their own, not by their processes'."""
     with contextlib.suppress(OSError):  # no autogroups here, or not allowed
         Path(f"/proc/{pid}/autogroup").write_text(str(os.getpriority(os.PRIO_PROCESS, 0)))
 
 
 def answers(url_port: int, path: str, certificates: Certificates, user: str) -> int:
-    """Return the status code of a GET over HTTPS, 0 when nobody answers."""
+    """Return the status code of a GET over HTTPS, or 0 without an answer."""
     context = ssl.create_default_context(cafile=str(certificates.authority))
     context.load_cert_chain(certificates.certificate(user), certificates.key(user))
     connection = http.client.HTTPSConnection(HOST, url_port, context=context, timeout=10)
@@ -109,7 +109,7 @@ def answers(url_port: int, path: str, certificates: Certificates, user: str) -> 
 
 
 def wait_until_ready(program: Program, port: int, certificates: Certificates, user: str, seconds: float = 120.0) -> float:
-    """Return how many seconds passed until ``/readyz`` answered 200.
+    """Return the seconds until ``/readyz`` answered 200.
 
     Raises:
         ProgramFailed: it ended, or took too long.

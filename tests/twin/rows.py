@@ -1,7 +1,7 @@
-"""Requests that are sent to the reference twin and to ours alike, by the rows of docs/apiserver-checklist.md that they are about.
+"""Requests to both the reference server and ours, by the rows of docs/apiserver-checklist.md.
 
-A step names its request with ``{…}`` for what an earlier answer said: ``{a.uid}`` and ``{a.rv}`` are of the object that the step saved as
-``a`` answered; ``{a.continue}`` is a list's token.
+``{…}`` in a step refers to an earlier answer: ``{a.uid}`` and ``{a.rv}`` of the object that a step saved as ``a``; ``{a.continue}`` is a
+list's token.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDisc
 
 @dataclass(frozen=True)
 class Step:
-    """One request. A path that does not begin with a slash is below the collection of flunders in the case's own namespace."""
+    """One request. A path without a leading slash is below the flunders of the case's own namespace."""
 
     method: str
     path: str = ""
@@ -32,22 +32,22 @@ class Step:
     headers: dict[str, str] = field(default_factory=dict)
     save: str = ""
     differs: str = ""
-    """Why ours answers in other words for people (everything else is compared then), or with another ``code``."""
+    """Why ours has another message (everything else is compared), or another ``code``."""
     code: int = 0
     beside: dict[str, str] = field(default_factory=dict)
-    """Members that differ, words or not, each with its reason; tests.twin.comparing says how they are named."""
+    """Members that differ, each with its reason; tests.twin.comparing explains their names."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """What is done in a namespace of its own."""
+    """Steps in a separate namespace."""
 
     name: str
     steps: tuple[Step, ...]
 
 
 def flunder(name: str | None = "f1", **more: Any) -> dict[str, Any]:
-    """Return a flunder; ``spec`` and ``metadata`` add to what is there."""
+    """Return a flunder with additional ``spec`` and ``metadata``."""
     metadata = {"name": name, **more.pop("metadata", {})}
     return {
         "apiVersion": f"{GROUP}/v1alpha1",
@@ -59,27 +59,22 @@ def flunder(name: str | None = "f1", **more: Any) -> dict[str, Any]:
 
 
 def get(path: str = "", **more: Any) -> Step:
-    """Read."""
     return Step("GET", path, **more)
 
 
 def post(body: Any, query: str = "", **more: Any) -> Step:
-    """Create."""
     return Step("POST", query, body, **more)
 
 
 def put(path: str, body: Any, **more: Any) -> Step:
-    """Replace."""
     return Step("PUT", path, body, **more)
 
 
 def patch(path: str, body: Any, content_type: str = MERGE, **more: Any) -> Step:
-    """Change."""
     return Step("PATCH", path, body, content_type, **more)
 
 
 def delete(path: str, body: Any = None, **more: Any) -> Step:
-    """Delete."""
     return Step("DELETE", path, body, **more)
 
 

@@ -1,6 +1,6 @@
-"""``python -m tests.twin.serve FLAG…``: flunders and fischers on our machinery, with virt-api's flags.
+"""``python -m tests.twin.serve FLAG…``: flunders and fischers on our framework, with virt-api's flags.
 
-One more flag, ``--api-group``: beside the twin behind one kube-apiserver, ours needs a group of its own.
+One more flag, ``--api-group``: ours needs another group next to the reference server behind one kube-apiserver.
 """
 
 from __future__ import annotations

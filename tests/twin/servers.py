@@ -1,4 +1,4 @@
-"""The two servers: the sample-apiserver, unmodified, and ours, with the same flags where both have them."""
+"""The two servers: the unmodified sample-apiserver and ours, with equal flags where both have them."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ class Setting:
     """Settings of the compared servers, the same for each."""
 
     policy: str
-    """Stages of a request that go into the audit log."""
+    """Stages of a request in the audit log."""
     flags: tuple[str, ...] = ()
 
 
 ORDINARY: Final = Setting(AUDIT_POLICY + "omitStages: [RequestReceived]\n")
-# Nothing is done for a request before it is in the file. With ``blocking`` Go does the same, but ours writes ten times a second; and what
-# ours waits for is a request's first event, so that is not omitted.
+# A request waits until its event is in the file. Go does so with ``blocking``, where ours writes ten times per second. Ours waits for a
+# request's first event, so that stage is not omitted.
 VARIED: Final = Setting(AUDIT_POLICY, ("--audit-log-mode=blocking-strict", "--authorization-webhook-cache-authorized-ttl=1h"))
 TWIN_DEFAULT: Final = Variant("twin", TWIN)
 TWIN_TUNED: Final = Variant("twin400", TWIN, (("GOGC", "400"),))
@@ -68,15 +68,14 @@ class Server:
     cpus: frozenset[int] = frozenset()
     port: int = field(default_factory=free_port)
     tree: Path = layout.REPOSITORY
-    """Where our sources are: another revision's, perhaps."""
+    """Path of our sources, possibly of another revision."""
     program: Program | None = None
     python: str = sys.executable
-    """What ours runs on."""
+    """The Python that runs ours."""
     setting: Setting = ORDINARY
 
     @property
     def url(self) -> str:
-        """Where it listens."""
         return f"https://{HOST}:{self.port}"
 
     @property
@@ -86,11 +85,11 @@ class Server:
         return self.program.pid
 
     def kubeconfig(self, user: str) -> Path:
-        """Return a kubeconfig that leads to it directly."""
+        """Return a kubeconfig for direct access."""
         return self.here.certificates.kubeconfig(user, self.url, f"{self.variant.name}-{user}")
 
     def start(self) -> float:
-        """Start it; return the seconds that it took until it was ready.
+        """Start it; return the seconds until it was ready.
 
         Raises:
             ProgramFailed: it is not ready in time.
@@ -103,13 +102,13 @@ class Server:
         return programs.wait_until_ready(self.program, self.port, self.here.certificates, ADMIN)
 
     def end(self) -> None:
-        """End it; nothing is left but its log and what it stored."""
+        """End it; its log and its stored objects stay."""
         if self.program is not None:
             self.program.end()
             self.program = None
 
     def use(self, setting: Setting) -> bool:
-        """Return whether it had to be restarted for a setting; what it remembered is gone then.
+        """Restart it if the setting changes, which clears its caches; return whether it did.
 
         Raises:
             ProgramFailed: it is not ready in time.
@@ -122,7 +121,6 @@ class Server:
         return True
 
     def flags(self) -> list[str]:
-        """Return the flags that it is started with."""
         return [*self._common(), *(self._twin() if self.variant.kind == TWIN else self._python()), *self.setting.flags]
 
     def _program(self) -> list[str]:
@@ -171,7 +169,7 @@ class Server:
 
 @cache
 def our_flags(tree: Path = layout.REPOSITORY) -> frozenset[str]:
-    """Return the flags that our server has: what it lacks is not asked of it, and the report says so."""
+    """Return the flags that our server supports; the report lists missing ones."""
     command = [sys.executable, "-m", "apiserver.server", "--help"]
     answer = subprocess.run(command, check=False, capture_output=True, text=True, cwd=tree)
     if answer.returncode != 0:

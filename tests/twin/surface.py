@@ -1,4 +1,4 @@
-"""The HTTP surface: paths that are not there, pages below pages, and errors in the encoding that was asked for."""
+"""The HTTP surface: missing paths, pages below pages, and errors in the requested encoding."""
 
 from __future__ import annotations
 

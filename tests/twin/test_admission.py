@@ -1,4 +1,4 @@
-"""Admission against the reference twin: the same webhooks of the same cluster see the same questions from both, and refuse alike."""
+"""Admission compared with the reference server: the same webhooks get the same reviews from both, and refuse alike."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 NAMESPACE: Final = "bench"
 ENDING: Final = "ending"
-"""Deleted, and held for ever by its finalizer, because nobody empties it."""
+"""A deleted namespace that its finalizer keeps forever."""
 WISHES: Final = "wish.example.test/"
-"""Annotations that begin so say what the webhook of that name is to answer: the response, as JSON."""
+"""Annotations with this prefix give the response of a webhook, as JSON."""
 REGISTRATION: Final = "admissionregistration.k8s.io/v1"
 
 
 @dataclass
 class Hooks:
-    """Webhooks that do what the object asks for, and what they were asked."""
+    """Webhooks that answer as the object says, and their reviews."""
 
     port: int = 0
     seen: list[Any] = field(default_factory=list)
 
     def take(self) -> list[Any]:
-        """Return what was asked since the last time; validating webhooks are asked at once, in no order."""
+        """Return the reviews since the last call; validating webhooks are called in parallel, so in no order."""
         seen, self.seen = self.seen, []
         return sorted(seen, key=lambda each: (each["path"].startswith("/v"), each["path"] if each["path"].startswith("/v") else ""))
 
@@ -103,13 +103,13 @@ def configuration(kind: str, here: Environment, port: int, *given: dict[str, Any
 
 @dataclass
 class World:
-    """Both servers, and the webhooks that both ask."""
+    """Both servers, and the webhooks of both."""
 
     askers: tuple[Asker, Asker]
     known: Hooks
 
     def both(self, step: Step) -> list[Any]:
-        """Return for each server its answer, and what the webhooks were asked."""
+        """Return for each server its answer and the reviews."""
         results = []
         for asker in self.askers:
             answer = asker.ask(step, NAMESPACE, lambda text: text)
@@ -159,7 +159,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 
 def wish(name: str, **answer: Any) -> dict[str, str]:
-    """Return the annotation that makes a webhook answer so."""
+    """Return the annotation for a webhook's answer."""
     return {WISHES + name: json.dumps(answer)}
 
 
@@ -168,7 +168,7 @@ def refused(**status: Any) -> dict[str, str]:
 
 
 def unapplicable(operation: Any, name: str = "m1") -> Step:
-    """Return a creation whose mutating webhook answers with such a JSON patch, given as a value."""
+    """Return a create request with a mutating webhook that answers with this JSON patch."""
     coded = base64.b64encode(json.dumps(operation).encode()).decode()
     return post(wishing("patched", wish(name, response={"patchType": "JSONPatch", "patch": coded})), "?dryRun=All")
 
@@ -207,7 +207,7 @@ STEPS: Final = {
     "a mutation of what the other made": post(
         wishing("both", wish("m1", patch=[LABEL]) | wish("m2", patch=[{"op": "add", "path": "/metadata/labels/c", "value": "d"}]))
     ),
-    # Of m1: if m2 did it, Go would call m1 again, because the nanoseconds of managed fields do not survive its patching.
+    # For m1: if m2 did it, Go would call m1 again, because its patching drops the nanoseconds of managed fields.
     "a patch that does nothing": post(wishing("same", wish("m1", patch=[{"op": "test", "path": "/metadata/name", "value": "same"}]))),
     "a patch that fails": post(wishing("no", wish("m1", patch=[{"op": "remove", "path": "/nope"}]))),
     "a replacement of nothing": post(wishing("new", wish("m1", patch=[REPLACED]))),
@@ -269,7 +269,7 @@ STEPS: Final = {
 
 @pytest.mark.parametrize("name", STEPS)
 def test_webhooks_are_asked_and_heard_as_by_the_reference_twin(name: str, world: World) -> None:
-    """ADM-02, ADM-03, ADM-06, CRE-11, DRY-01: question and answer, field by field."""
+    """ADM-02, ADM-03, ADM-06, CRE-11, DRY-01: review and answer, field by field."""
     twin, ours = world.both(STEPS[name])
     _level(twin, ours)
     found = [str(each) for each in differences(twin, ours)]
@@ -277,10 +277,10 @@ def test_webhooks_are_asked_and_heard_as_by_the_reference_twin(name: str, world:
 
 
 def _level(twin: Any, ours: Any) -> None:
-    """Take away, in place, where the two are known to differ for reasons that are not admission's."""
+    """Remove, in place, known differences unrelated to admission."""
     for own, theirs in zip(ours["asked"], twin["asked"], strict=False):
         for obj, other in ((own["request"].get("object"), theirs["request"].get("object")),):
             if obj and other and "creationTimestamp" not in other["metadata"] and own["request"]["operation"] == "UPDATE":
-                obj["metadata"].pop("creationTimestamp", None)  # what a client leaves out is put back before anybody is asked
+                obj["metadata"].pop("creationTimestamp", None)  # fields that a client omits are restored before webhooks are called
         if own["request"]["operation"] == "DELETE" and "name" not in theirs["request"]:
-            del own["request"]["name"]  # of many, Go does not say which one it asks about: docs/differences.md
+            del own["request"]["name"]  # of many, Go does not name the reviewed one: docs/differences.md

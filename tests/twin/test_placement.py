@@ -1,4 +1,4 @@
-"""kube-apiserver's answers about the scheduling fields of pods, compared with virt-api's about machines."""
+"""kube-apiserver's errors for pods' scheduling fields, compared with virt-api's for VMs."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 DRY_RUN: Final = "/api/v1/namespaces/default/pods?dryRun=All"
 _TWICE: Final = re.compile(r"topologySpreadConstraints\[0\]\.\{topologyKey, whenUnsatisfiable\}")
 _MISNAMED: Final = (
-    (_TWICE, "topologySpreadConstraints[1]"),  # ours is the later one
+    (_TWICE, "topologySpreadConstraints[1]"),  # ours names the later one
     (re.compile(r"\.namespace$"), ".namespaces[1]"),
     (re.compile(r"(Execution\[0\](?:\.podAffinityTerm)?|topologySpreadConstraints\[0\])\[(\d)\]$"), r"\1.matchLabelKeys[\2]"),
 )
-"""Paths of kube-apiserver that are the path of no field, and ours."""
+"""kube-apiserver's paths that name no field, and ours."""
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def test_machines_are_refused_where_kube_apiserver_refuses_their_pods(cluster: E
     differing = []
     for spec, _ in CASES:
         if "priorityClassName" in spec:
-            continue  # an admission plugin that looks for the class answers first
+            continue  # an admission plug-in answers first, about the missing class
         wrong = {each.path for each in placement.validate(spec, Path())}
         said = theirs(cluster, spec)
         if wrong != said:

@@ -1,4 +1,4 @@
-"""Row by row against the reference twin: where ours answers otherwise, the step says why."""
+"""Each row compared with the reference server; a step explains its differences."""
 
 from __future__ import annotations
 

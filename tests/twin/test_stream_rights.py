@@ -1,4 +1,4 @@
-"""Streams through the real aggregator: what of a browser's request reaches us, and whose rights count, for how long."""
+"""Streams through the real aggregator: the parts of a browser's request that reach us, and the rights that count."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
 
 @dataclass
 class Behind:
-    """The server of the stream: an echo."""
+    """The stream's server: an echo."""
 
     dialled: int = 0
 
@@ -65,7 +65,7 @@ class Behind:
 
 
 def grant(here: Environment, user: str, *verbs: str) -> None:
-    """Bind a user to a role with these verbs on everything of our group: the wildcard of a reader."""
+    """Bind a user to a role with these verbs on all resources of our group."""
     rules = [{"apiGroups": [WIDGETS.group], "resources": ["*"], "verbs": list(verbs)}]
     here.ensure(ROLES, {"apiVersion": RBAC, "kind": "Role", "metadata": {"name": user}, "rules": rules})
     binding = {
@@ -97,7 +97,7 @@ def client(made: Certificates) -> ssl.SSLContext:
 
 
 def dial_with_kubernetes_stream(here: Environment) -> ws_client.WSClient:
-    """Open the stream as Python's client of Kubernetes does; it says kube-apiserver's address as its Origin."""
+    """Open the stream with Python's Kubernetes client, which sends kube-apiserver's address as its Origin."""
     configuration = Configuration()
     config.load_kube_config(str(here.kubeconfig()), client_configuration=configuration)
     opened = ws_client.websocket_call(configuration, "GET", here.kubernetes_url + TAP, headers={}, _preload_content=False)
@@ -119,7 +119,7 @@ def watched_with_websocket_client(here: Environment) -> Any:
 
 @asynccontextmanager
 async def aggregated(here: Environment, strategy: WidgetStrategy) -> AsyncIterator[tuple[Behind, aiohttp.ClientSession, str]]:
-    """Serve widgets behind kube-apiserver; yield what their stream leads to, an administrator's session there, and our port's address."""
+    """Serve widgets behind kube-apiserver; yield their stream's target, an administrator's session, and our direct address."""
     behind, context = Behind(), ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(here.certificates.certificate("server"), here.certificates.key("server"))
     echo = web.Server(behind.echo)
@@ -163,12 +163,12 @@ async def test_a_stream_through_kube_apiserver(here: Environment) -> None:
             'widgets.example.test "w1" is forbidden: User "reader" cannot create resource "widgets/tap" in API group "example.test" '
             f'in the namespace "{NAMESPACE}"',
         )
-        # The aggregator passes Origin on and replaces Host: neither a stranger's page nor one of kube-apiserver's own address may.
+        # The aggregator forwards Origin and replaces Host: pages of other hosts and of kube-apiserver's own address must be refused.
         for origin in (EVIL, "null", here.kubernetes_url, f"http://{HOST}:8001"):
             code, status = await refusal(session, "editor", Origin=origin, **BROWSER)
             assert (code, "--cors-allowed-origins" in status["message"]) == (403, True), origin
         assert behind.dialled == 0
-        dialled = ours.replace(HOST, "localhost")  # as the Service says: this is the Host that reaches us
+        dialled = ours.replace(HOST, "localhost")  # the Service's name: this Host reaches us
         pages: tuple[tuple[str, str | None], ...] = ((TAP, NAMED), (TAP, dialled), (TAP, None), (ours + TAP, ours))
         for url, page in pages:
             async with session.ws_connect(url, headers={"Impersonate-User": "editor", **BROWSER}, origin=page) as socket:

@@ -1,4 +1,4 @@
-"""Users who are not the administrator, against the reference twin: the same rights of the same cluster, and the same words of refusal."""
+"""Ordinary users compared with the reference server: equal rights and equal refusals."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ STEPS: Final = (
     patch("f1", [{"op": "test", "path": "/metadata/name", "value": "f1"}], JSON_PATCH),
     patch("f2?fieldManager=m", {**flunder("f2"), "spec": {}}, APPLY),
     patch("f1/status", {"status": {}}),
-    post("{", differs=WORDS),  # who may not is not told what is wrong with it
+    post("{", differs=WORDS),  # unauthorized users do not learn what is wrong with it
     get("f1/nope"),
     delete("absent"),
     delete("?labelSelector=a%3Dnone"),
@@ -70,7 +70,7 @@ CODES: Final = tuple(
         "/nope",
     )
 )
-"""Pages of one's own: who may see one is compared, and how it is refused."""
+"""Special pages: only access and refusals are compared."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Both:
     certificates: Certificates
 
     def ask(self, step: Step, user: str) -> tuple[Answer, Answer]:
-        """Return what the twin and ours answer."""
+        """Return the answers of the reference server and ours."""
         twin, ours = (Asker(port, self.certificates, user).ask(step, NAMESPACE, lambda text: text) for port in self.ports)
         return twin, ours
 
@@ -101,7 +101,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
 
 
 def _allow(here: Environment) -> None:
-    """Let the reader read flunders in one namespace, and the user speak for one other."""
+    """Let the reader read flunders in one namespace, and the user impersonate one other user."""
     rules = [{"apiGroups": [GROUP], "resources": ["flunders"], "verbs": ["get", "list", "watch"]}]
     _grant(here, "Role", f"/apis/{RBAC}/namespaces/{NAMESPACE}", READER, {"kind": "Group", "name": "readers"}, rules)
     rules = [
@@ -131,7 +131,7 @@ def test_a_user_is_let_do_and_refused_the_same_in_the_same_words(both: Both, use
     for step in STEPS:
         twin, ours = both.ask(step, user)
         codes.add(twin.code)
-        refused = twin.code == http.client.FORBIDDEN  # alike, whatever may differ for who is not refused
+        refused = twin.code == http.client.FORBIDDEN  # equal, whatever differs for allowed users
         found += [f"{step.method} {step.path}: {wrong}" for wrong in judge(replace(step, differs="") if refused else step, twin, ours)]
     for step in CODES:
         twin, ours = both.ask(step, user)
