@@ -1,9 +1,13 @@
-"""The cluster-wide loops: virt-controller.
+"""virt-controller: the control loops that work for the whole cluster.
 
-To be read from the decisions outwards: ``reconcilers`` decides about machines, migrations, upgrades and certificates, and ``evictions``
-about the evictions that kube-apiserver asks about; ``runtime`` calls a loop for what changed, ``serving`` listens, and ``manager`` is the
-process: flags, metrics, and in ``wiring`` what runs side by side. All but evictions, health and metrics is done by one replica, the leader.
+- ``reconcilers`` makes the decisions about machines, migrations, upgrades and certificates. Start there.
+- ``evictions`` answers kube-apiserver's eviction reviews.
+- ``runtime`` calls a loop when an object changes.
+- ``serving`` has the HTTP servers.
+- ``manager`` is the process: flags, metrics, and in ``wiring`` the tasks it runs.
 
-Nothing here talks to a node or a launcher, nor knows pydantic or storage: objects are plain JSON, and what virt-handlers have to know is
-written into them. virt-handler imports ``runtime`` and ``serving``, and nothing else of this package.
+The leader runs everything except evictions, health and metrics, which run on every replica.
+
+Nothing here talks to a node or a launcher, or uses pydantic or storage. Objects are plain JSON, and information for virt-handlers is
+written into them. virt-handler imports only ``runtime`` and ``serving`` from this package.
 """

@@ -1,6 +1,10 @@
-"""Evictions of launcher pods, which kube-apiserver asks virt-controller about: every replica, not only the leader.
+"""Eviction reviews for launcher pods, answered by every replica of virt-controller.
 
-``eviction_plan`` decides, with ``places`` for who is next; ``outcomes`` and ``waiting`` remember what that needs beside the objects there
-are; ``admission`` gathers all of it and makes the Migration, ``path_secret`` knows who may ask, and ``webhook``
-keeps kube-apiserver's configuration. ``controller.serving.evictions`` speaks HTTP.
+- ``eviction_plan`` decides; ``places`` limits the migrations that run at once.
+- ``outcomes`` and ``waiting`` keep the state that no API object has.
+- ``admission`` gathers the input and creates the Migration.
+- ``path_secret`` authenticates kube-apiserver.
+- ``webhook`` maintains the webhook configuration.
+
+The HTTP server is ``controller.serving.evictions``.
 """

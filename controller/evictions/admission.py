@@ -1,12 +1,11 @@
-"""Admission of evictions of launcher pods, and of etcd's, for kube-apiserver, as its webhook: gather, plan, apply.
+"""Admission of evictions of launcher pods and etcd pods, as kube-apiserver's webhook: gather, plan, apply.
 
-By every replica of virt-controller, not the leader alone: a request is answered by what the servers say then, and of two that decide to
-move a guest one creates the Migration. What cannot be looked up is refused with 429, too, so that whoever drains asks again.
+Every replica of virt-controller answers. Each request reads the current objects, and if two replicas decide to move a guest, only one can
+create the Migration. If a read fails, the eviction is refused with 429 so that the client retries.
 
-Nobody waits for another one's answer: a tenant may ask as often as they like, and a server may take its time. Those who ask about the same
-pod at a time share what is read for them: it takes some requests, one for each claim, and a tenant could have any number made at a time.
-Between the plan and the note that a Migration is being made nothing else runs, so that all pods of a node that are evicted at once count
-each other.
+Requests do not queue behind each other, because a tenant can send any number of them and the API server can be slow. Concurrent requests
+for the same pod share one set of reads (one request per claim). There is no await between planning and recording that a Migration is being
+made, so concurrent evictions on one node count each other.
 """
 
 from __future__ import annotations
@@ -40,18 +39,18 @@ from controller.runtime.clock import Clock
 logger = logging.getLogger(__name__)
 
 SECONDS: Final = 8.0
-"""For one answer: less than kube-apiserver waits for it (``timeoutSeconds`` in the chart)."""
+"""Time limit for an answer; shorter than ``timeoutSeconds`` of the webhook in the chart."""
 MAX_REFUSAL: Final = 500
-"""Characters of what a server says that does not take a Migration."""
+"""Maximum characters of the server's message when it refuses a Migration."""
 BY_CONCERN: Final = "concern"
-"""Index of Migrations: :data:`ALL`, of those that matter to every eviction, and the machine, of the others."""
+"""Index of Migrations by machine, or by :data:`ALL` for those that affect every eviction."""
 ALL: Final = "all"
 
 
 def concern_of(migration: Object) -> list[NamespacedName | str]:
-    """Index function for ``BY_CONCERN``: tenants make any number of Migrations that end at once, and each eviction looks at few.
+    """Index function for ``BY_CONCERN``. It keeps each eviction cheap however many finished Migrations tenants create.
 
-    One that is not sound is nobody's: another release stored it, and it would have every eviction of the cluster refused.
+    An invalid Migration is not indexed: an older release stored it, and an error here would refuse every eviction in the cluster.
     """
     if structure.of_migration(migration):
         return []
@@ -60,7 +59,7 @@ def concern_of(migration: Object) -> list[NamespacedName | str]:
 
 
 class _Look(NamedTuple):
-    """State of a pod and of its machine, as the servers have it."""
+    """A pod and the objects of its machine."""
 
     pod: Object | None
     vm: Object | None = None
@@ -69,14 +68,20 @@ class _Look(NamedTuple):
 
 
 class Evictions:
-    """Answers whether a pod may be evicted, and has its guest moved first."""
+    """Decides whether a pod may be evicted, and creates a Migration first if needed."""
 
     def __init__(
         self, client: Client, clock: Clock, limits: Limits, migrations: Informer, *, namespace: str = "", seconds: float = SECONDS
     ) -> None:
-        """``migrations``: a copy of all of them (``trimming.trim_migration``) with the index ``BY_CONCERN``, which the caller runs.
+        """Create the admission.
 
-        ``namespace``: the installation's, where etcd is. ``seconds``: for one answer.
+        Args:
+            client: client of the API server.
+            clock: source of the time.
+            limits: limits on concurrent migrations.
+            migrations: running informer of all Migrations (``trimming.trim_migration``) with the index ``BY_CONCERN``.
+            namespace: namespace of the installation, where etcd runs.
+            seconds: time limit for an answer.
         """
         self._client = client
         self._clock = clock
@@ -85,9 +90,9 @@ class Evictions:
         self._namespace = namespace
         self._seconds = seconds
         self._being_made: dict[str, Object] = {}
-        """By the uid of the evicted pod: Migrations that the server has not answered about."""
+        """Migrations whose creation is in progress, by uid of the evicted pod."""
         self._looks: dict[tuple[str, str], asyncio.Future[_Look | None]] = {}
-        """Looks that are under way, by namespace and name of the pod; None: one came to nothing."""
+        """Reads in progress, by namespace and name of the pod. The result is None if the read failed."""
         self._outcomes = Outcomes(clock)
         self._waiting = Waiting()
         migrations.subscribe(self._outcomes.note)
@@ -96,10 +101,10 @@ class Evictions:
         """Return whether this pod may be evicted now.
 
         Args:
-            namespace: of the pod.
-            name: of the pod.
-            dry_run: nothing is to be done.
-            peer: the IP address of who asks, for the log: it should be a kube-apiserver's.
+            namespace: namespace of the pod.
+            name: name of the pod.
+            dry_run: True to change nothing.
+            peer: the client's IP address, for the log. It should be kube-apiserver's.
         """
         try:
             async with asyncio.timeout(self._seconds):
@@ -110,7 +115,7 @@ class Evictions:
                 decision = eviction_plan.plan(seen)
                 if dry_run:
                     return eviction_plan.rehearsed(decision)
-                return await self._apply(seen, decision, namespace, peer)  # up to its request without a pause
+                return await self._apply(seen, decision, namespace, peer)  # no await until it sends the request
         except (errors.StatusError, TransportError, TimeoutError) as error:
             logger.warning("answer an eviction", extra={"namespace": namespace, "pod": name, "error": str(error) or "no answer in time"})
             return Decision(allowed=False, message=evictions.not_known(name))
@@ -131,10 +136,10 @@ class Evictions:
         )
 
     async def _look(self, namespace: str, name: str) -> _Look:
-        """Return what the servers say of a pod; whoever asks about it meanwhile shares the look."""
+        """Return the pod and related objects; concurrent calls for the same pod share the reads."""
         key = (namespace, name)
         while (shared := self._looks.get(key)) is not None:
-            if (found := await asyncio.shield(shared)) is not None:  # whoever is cancelled ends it for nobody else
+            if (found := await asyncio.shield(shared)) is not None:  # shield: cancelling one caller does not cancel the others
                 return found
         answer = self._looks[key] = asyncio.get_running_loop().create_future()
         found = None
@@ -156,12 +161,12 @@ class Evictions:
         return _Look(pod, vm, claims, node)
 
     def _concerning(self, vm: Object | None) -> Iterator[Object]:
-        """Yield the Migrations that matter to the eviction of a machine's pod."""
+        """Yield the Migrations that affect the eviction of this machine's pod."""
         for concern in (ALL, *(() if vm is None else (key_of(vm),))):
             yield from self._migrations.by_index(BY_CONCERN, concern)
 
     async def _around(self, vm: Object, node: str) -> tuple[Mapping[str, Object | None], Object | None]:
-        """Return the claims of the machine by name, and the node."""
+        """Return the machine's claims by name, and the node."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 wanted = disk_claims.claims_of(vm)
@@ -172,7 +177,7 @@ class Evictions:
         return {each: task.result() for each, task in claims.items()}, on.result()
 
     async def _get(self, resource: Resource, namespace: str, name: str) -> Object | None:
-        if names.subdomain_errors(name):  # anybody may write an owner whose name nothing can have, of a length that no request can have
+        if names.subdomain_errors(name):  # a pod can have an owner with an invalid name of any length
             return None
         try:
             return await self._client.get(resource, name, namespace)
@@ -180,12 +185,12 @@ class Evictions:
             return None
 
     async def _one(self, resource: Resource, namespace: str, name: str) -> Object | None:
-        """Return an object of a kind that virt-controller may list and not get."""
+        """Return an object of a kind that virt-controller may list but not get."""
         page = await self._client.page(resource, namespace, field_selector=f"metadata.name={name}", limit=1) if name else ()
         return page[0] if page else None
 
     async def _apply(self, seen: Observed, decision: Decision, namespace: str, peer: str) -> Decision:
-        """Do what is to be done before the answer; return what it is then."""
+        """Carry out the decision and return the final answer."""
         if decision.status is not None and seen.vm is not None:
             return await self._write_status(seen.vm, decision, decision.status)
         if decision.waits_at is not None:
@@ -193,7 +198,7 @@ class Evictions:
         return decision if decision.migration is None else await self._create_migration(decision, decision.migration, peer)
 
     async def _write_status(self, vm: Object, decision: Decision, status: Object) -> Decision:
-        """Write that the guest's pod is evicted; where the machine has changed meanwhile, all is looked at again."""
+        """Record the eviction in the machine's status. If the machine has changed since, ask the client to retry."""
         name, patch = name_of(vm), applying.status_patch(vm, status)
         try:
             await self._client.patch(VIRTUAL_MACHINES, name, patch, namespace_of(vm), subresource="status", field_manager=FIELD_MANAGER)
@@ -206,10 +211,10 @@ class Evictions:
         self._being_made[pod_uid] = migration
         try:
             made = await self._client.create(MIGRATIONS, migration, namespace, field_manager=FIELD_MANAGER)
-            self._migrations.remember(made)  # so that the next request counts it, before the watch tells
-        except errors.Conflict:  # another migration of the machine has begun
+            self._migrations.remember(made)  # so that the next request counts it before the watch delivers it
+        except errors.Conflict:  # another migration of the machine is in progress
             return decision
-        except errors.StatusError as error:  # a quota of Migrations, a policy of the cluster's
+        except errors.StatusError as error:  # a quota or a policy of the cluster
             machine, why = evictions.machine_of(migration).name, one_line(str(error), MAX_REFUSAL)
             logger.warning("no migration for an eviction", extra={"namespace": namespace, "machine": machine, "error": why})
             return Decision(allowed=False, message=f"virtual machine {machine} cannot be moved, its Migration is refused: {why}")

@@ -1,8 +1,7 @@
-"""Outcomes of each machine's evacuations in the last hour, in memory. An evacuation is a Migration that an eviction caused.
+"""Results of each machine's evacuations in the last hour, kept in memory. An evacuation is a Migration caused by an eviction.
 
-The pause between two evacuations is taken from here and not from the Migrations that are there: whoever owns a machine may delete them,
-and by that had no pause. Every replica of virt-controller follows the same Migrations and so knows the same; one that starts knows those
-that are there.
+The pause between evacuations is computed from this and not from existing Migrations, because a machine's owner can delete those to avoid
+the pause. All replicas watch the same Migrations and so agree; a new replica knows only the existing ones.
 """
 
 from __future__ import annotations
@@ -21,58 +20,58 @@ from controller.runtime.clock import Clock
 
 REMEMBERED: Final = timedelta(hours=1)
 MAX_ENDS: Final = 8
-"""Of one machine: more than make the longest pause."""
+"""Maximum results per machine; the longest pause needs fewer."""
 MAX_MACHINES: Final = 10_000
-"""Machines whose evacuations are remembered; beyond it those that ended first are forgotten."""
+"""Maximum machines; those whose evacuation ended first are dropped."""
 MAX_MESSAGE: Final = 256
-"""Characters of why one failed."""
+"""Maximum characters of a failure message."""
 _IN_VAIN: Final = frozenset({phases.FAILED, phases.CANCELLED})
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """An evacuation that did not move its guest."""
+    """An evacuation that did not move the guest."""
 
     name: str
     at: datetime
     why: str = ""
-    """One line of at most 256 characters; empty: nobody said."""
+    """One line of at most 256 characters; empty if unknown."""
     is_cancelled: bool = False
-    """Somebody deleted it before it was over."""
+    """True if it was deleted before it finished."""
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Of one machine, whatever pods it was in."""
+    """Evacuations of a machine, across all its pods."""
 
     in_vain: tuple[Ended, ...] = ()
-    """Since the guest was last moved, in the order in which they ended, at most eight."""
+    """Failures since the guest last moved, oldest first, at most eight."""
     moved: datetime | None = None
-    """Time at which an evacuation last moved the guest."""
+    """When an evacuation last moved the guest."""
 
 
 NOTHING: Final = History()
 
 
 class Outcomes:
-    """Remembers how evacuations ended, for an hour."""
+    """Stores how evacuations ended, for an hour."""
 
     def __init__(self, clock: Clock, limit: int = MAX_MACHINES) -> None:
-        """``limit`` of machines."""
+        """Create a store for at most ``limit`` machines."""
         self._clock = clock
         self._limit = limit
         self._machines: OrderedDict[NamespacedName, History] = OrderedDict()
-        """By namespace and name, which a Migration cannot change, unlike its ownerReferences. Whose evacuation ended last is at the end."""
+        """By namespace and name, which a Migration cannot change (it can change its ownerReferences). Most recently ended last."""
 
     def note(self, old: Object | None, new: Object | None) -> None:
-        """Take in a change of a Migration, as an informer tells it (``apiserver.client.store.Callback``)."""
+        """Process a change of a Migration (``apiserver.client.store.Callback``)."""
         known = new or old or {}
         if evictions.POD_LABEL not in labels_of(known) or (old is not None and not phases.is_unfinished(old)):
             return
         key, now = evictions.machine_of(known), self._clock.now()
         if new is None:
             self._add(key, Ended(name_of(known), now, "it was deleted", is_cancelled=True))
-        elif phases.phase_of(new) in _IN_VAIN and not ended_drains.has_ended(new):  # of those, who cordons the node again goes on at once
+        elif phases.phase_of(new) in _IN_VAIN and not ended_drains.has_ended(new):  # cordoning the node again continues an ended drain
             at = now if old is not None else _ended(new, now)
             why = one_line(str(dig(new, "status", "message") or ""), MAX_MESSAGE)
             self._add(key, Ended(name_of(new), at, why, phases.phase_of(new) == phases.CANCELLED or is_deleting(new)))
@@ -81,7 +80,7 @@ class Outcomes:
         self._forget(now)
 
     def of(self, vm: Object) -> History:
-        """Return what is known of a machine: of the last hour, and not of an earlier one of its name."""
+        """Return a machine's history of the last hour, without earlier machines of the same name."""
         known = self._machines.get(key_of(vm), NOTHING)
         made = dig(vm, "metadata", "creationTimestamp")
         since = max(self._clock.now() - REMEMBERED, *([times.parse(str(made))] if made else []), known.moved or _LONG_AGO)
@@ -113,7 +112,7 @@ _LONG_AGO: Final = times.parse("0001-01-02T00:00:00Z")
 
 
 def _ended(migration: Object, now: datetime) -> datetime:
-    """Return when one ended that was over when it was first seen; now where it does not say."""
+    """Return when a Migration that was first seen finished had ended; now if it does not say."""
     try:
         return min(times.parse(str(dig(migration, "status", "endTime"))), now)
     except ValueError:

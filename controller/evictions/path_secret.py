@@ -1,4 +1,4 @@
-"""The secret in the path of reviews of evictions, as the webhook's configuration has it."""
+"""The secret in the URL path of eviction reviews, as the webhook configuration has it."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from apiserver.client.rest import Client, TransportError
 from controller.evictions.webhook import NAME, secret_of
 
 FRESH_SECONDS: Final = 60.0
-"""Seconds for which what was read is believed."""
+"""How long the secret is used before it is read again."""
 PREVIOUS_SECONDS: Final = 60.0
-"""Seconds for which the secret before the present one holds, from when that one was read: a kube-apiserver may hear of it later."""
+"""How long the previous secret stays valid after a new one is read; a kube-apiserver may get the new one later."""
 LOOKUP_SECONDS: Final = 2.0
-"""Between two looks, whatever is shown meanwhile."""
+"""Minimum time between two reads."""
 
 
 class PathSecret:
-    """The present secret and the one before it, remembered, and looked for again after a while or when another one is shown."""
+    """The current and previous secret, read again after a while or when an unknown secret is presented."""
 
     def __init__(self, client: Client, elapsed: Callable[[], float] = time.monotonic, name: str = NAME) -> None:
-        """``elapsed`` returns seconds that only grow."""
+        """``elapsed`` returns monotonic seconds."""
         self._client = client
         self._elapsed = elapsed
         self._name = name
@@ -37,9 +37,9 @@ class PathSecret:
         self._looking = asyncio.Lock()
 
     async def holds(self, given: str) -> bool:
-        """Return whether this is a secret by which kube-apiserver may ask now; False while that cannot be found out."""
+        """Return True if kube-apiserver may authenticate with this secret now; False if that cannot be determined."""
         if not self._is_known(given):
-            async with self._looking:  # who comes meanwhile waits for what is found
+            async with self._looking:  # concurrent callers wait for one read
                 if not self._is_known(given) and self._elapsed() - self._looked >= LOOKUP_SECONDS:
                     await self._look()
         return self._is_known(given)

@@ -1,4 +1,4 @@
-"""Places of the migrations that evictions cause: how many there may be at one time, and whose the next one is. Pure."""
+"""Limits on concurrent migrations caused by evictions, and fairness between namespaces. Pure."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from apiserver.apis.virt.lifecycle import evictions, phases
 from controller.reconcilers.migrations import migration_bounds
 
 CLUSTER: Final = ""
-"""Key of the places for all such migrations, beside nodes' names."""
+"""Key for the cluster-wide limit; other keys are node names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Places on one node, or in the cluster."""
+    """The concurrent migrations on one node or in the cluster."""
 
     where: str
-    """A node's name, or :data:`CLUSTER`."""
+    """Name of a node, or :data:`CLUSTER`."""
     limit: int
     """At least 1."""
     taken: Counter[str]
     """By namespace."""
 
     def are_full(self) -> bool:
-        """Return whether there is none for anybody."""
+        """Return True if the limit is reached."""
         return self.taken.total() >= self.limit
 
     def are_others(self, namespace: str, waiting: Mapping[str, frozenset[str]]) -> bool:
-        """Return whether the next one is another namespace's: this one has half of them, and another that waits has less.
+        """Return True if the next migration belongs to another namespace: this one uses half of the limit, and a waiting one uses less.
 
-        ``waiting`` are namespaces that found no place lately, by where that was.
+        ``waiting`` has the namespaces that recently found the limit reached, by node or cluster.
         """
         half = self.limit // 2
         return self.taken[namespace] >= half and any(self.taken[each] < half for each in waiting.get(self.where, ()))
 
     def describe(self, namespace: str | None = None) -> str:
-        """Return words for the migrations there, of a namespace or of all."""
+        """Return a description of these migrations, of one namespace or of all."""
         count = self.taken.total() if namespace is None else self.taken[namespace]
         of = "" if namespace is None else f" of namespace {namespace}"
         many, are = ("1 migration", "is") if count == 1 else (f"{count} migrations", "are")
@@ -48,7 +48,7 @@ class Places:
 
 
 def found(migrations: Sequence[Object], node: str, per_node: int, per_cluster: int, now: datetime) -> Iterator[Places]:
-    """Yield the places that a migration from a node would take, those of the node first. One that is overdue, or lost, has none."""
+    """Yield the limits for a migration from a node, the node's first. Overdue and lost migrations do not count."""
     unfinished = (each for each in migrations if phases.is_unfinished(each) and migration_bounds.holds_place(each, now))
     ours = [each for each in unfinished if evictions.POD_LABEL in labels_of(each)]
     yield Places(node, per_node, Counter(namespace_of(each) for each in ours if evictions.node_left_by(each) == node))

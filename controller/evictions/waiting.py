@@ -1,6 +1,6 @@
-"""Namespaces whose guests wait for a place among the migrations that evictions cause, in memory.
+"""Namespaces whose guests wait for one of the limited migrations, in memory.
 
-Only of nodes that somebody empties: whoever evicts their own pods anywhere else holds nobody back by it.
+Only evictions from a node that is being drained count: evicting pods elsewhere must not delay other namespaces.
 """
 
 from __future__ import annotations
@@ -10,30 +10,30 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 SECONDS: Final = 30
-"""Wait of a namespace after an eviction that found no place: ``kubectl drain`` asks again every five."""
+"""How long a namespace counts as waiting after an eviction that found the limit reached. ``kubectl drain`` retries every 5 s."""
 
 
 class Wait(NamedTuple):
-    """The wait of a namespace for a place."""
+    """A namespace that waits, and where."""
 
     where: str
-    """A node, or the cluster (``places.CLUSTER``)."""
+    """A node, or ``places.CLUSTER``."""
     namespace: str
 
 
 class Waiting:
-    """Remembers who found no place, by where it was wanted: a node, or the cluster (``places.CLUSTER``)."""
+    """Stores which namespaces wait, by node or cluster."""
 
     def __init__(self) -> None:
         self._last: dict[Wait, datetime] = {}
 
     def note(self, where: str, namespace: str, now: datetime) -> None:
-        """Remember a namespace, and forget those that ask no more."""
+        """Add a namespace, and remove expired entries."""
         self._last = {key: at for key, at in self._last.items() if _is_recent(at, now)}
         self._last[Wait(where, namespace)] = now
 
     def at(self, places: Iterable[str], now: datetime) -> Mapping[str, frozenset[str]]:
-        """Return the namespaces that wait, by each of these places."""
+        """Return the waiting namespaces for each place."""
         recent = [key for key, at in self._last.items() if _is_recent(at, now)]
         return {each: frozenset(wait.namespace for wait in recent if wait.where == each) for each in places}
 

@@ -1,10 +1,10 @@
-"""The ValidatingWebhookConfiguration by which kube-apiserver asks virt-controller about evictions.
+"""The ValidatingWebhookConfiguration for evictions.
 
-The chart says what is asked about; virt-controller keeps in it what only it knows: the authorities by which its own certificate is
-verified, and the secret in the path. Neither stands in the chart, so that an upgrade leaves both.
+The chart defines what is reviewed. virt-controller fills in what only it knows: the authorities that verify its certificate, and the secret
+in the path. Because the chart has neither, an upgrade leaves both unchanged.
 
-kube-apiserver shows webhooks no certificate unless its administrator configures one, so the secret says who asks. It is short-lived,
-because kube-apiserver names the whole address to whoever is evicting while nobody answers there, and that may be a tenant.
+By default kube-apiserver presents no certificate to webhooks, so the secret authenticates it. The secret is short-lived: if the webhook is
+down, kube-apiserver's error message shows the whole URL to the client, which may be a tenant.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ logger = logging.getLogger(__name__)
 
 NAME: Final = "evictions.kubevirt.io"
 PREFIX: Final = "/evictions/"
-"""Of the path, before the secret."""
+"""The URL path before the secret."""
 SECRET_BYTES: Final = 24
 ROTATE_SECONDS: Final = 180.0
-"""Seconds for which a secret stands in the path."""
+"""Seconds until a secret is replaced."""
 RETRY_SECONDS: Final = 10.0
-"""After a secret that could not be written."""
+"""Delay after a failed write."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvictionWebhook:
-    """``caBundle`` of the webhook, a consumer of the authorities' bundle."""
+    """``caBundle`` of the webhook, as a consumer of the authorities' bundle."""
 
     client: Client
     name: str = NAME
 
     async def fingerprint(self) -> str | None:
-        """Return the fingerprint of ``caBundle``, empty where webhooks differ; None without the configuration."""
+        """Return the fingerprint of ``caBundle``; empty if the webhooks differ, None if there is no configuration."""
         try:
             found = await self.client.get(VALIDATING_WEBHOOK_CONFIGURATIONS, self.name)
         except errors.NotFound:
@@ -52,10 +52,10 @@ class EvictionWebhook:
         return certificate_plan.fingerprint(certificate_plan.decoded(bundles.pop())) if len(bundles) == 1 else ""
 
     async def inject(self, bundle: bytes) -> None:
-        """Write the bundle, and leave the path.
+        """Write the bundle and keep the path.
 
         Raises:
-            Conflict: somebody else wrote meanwhile.
+            Conflict: the configuration changed since it was read.
         """
         changed = copy.deepcopy(await self.client.get(VALIDATING_WEBHOOK_CONFIGURATIONS, self.name))
         for each in webhooks_of(changed):
@@ -64,10 +64,10 @@ class EvictionWebhook:
 
 
 class SecretRotation:
-    """Writes a new secret into the path, at once and every few minutes; run it under the leader's lease."""
+    """Writes a new secret into the path at start and every few minutes. Run it on the leader."""
 
     def __init__(self, client: Client, *, interval: float = ROTATE_SECONDS, retry: float = RETRY_SECONDS, name: str = NAME) -> None:
-        """``interval`` and ``retry`` are seconds."""
+        """``interval`` and ``retry`` are in seconds."""
         self._client = client
         self._interval = interval
         self._retry = retry
@@ -78,7 +78,7 @@ class SecretRotation:
         while True:
             try:
                 await self.rotate()
-            except (errors.NotFound, errors.Conflict):  # not installed yet, or somebody wrote meanwhile
+            except (errors.NotFound, errors.Conflict):  # not installed yet, or a concurrent write
                 pause = self._retry
             except (errors.StatusError, TransportError) as error:
                 logger.warning("cannot change the path of the evictions' webhook, try again", extra={"error": str(error)})
@@ -91,22 +91,22 @@ class SecretRotation:
         """Write a new secret.
 
         Raises:
-            StatusError: kube-apiserver refused the read or the write.
+            StatusError: kube-apiserver refused the request.
             TransportError: kube-apiserver did not answer.
         """
         changed = copy.deepcopy(await self._client.get(VALIDATING_WEBHOOK_CONFIGURATIONS, self._name))
-        path = PREFIX + secrets.token_hex(SECRET_BYTES)  # each part of a path has to be the name of a subdomain
+        path = PREFIX + secrets.token_hex(SECRET_BYTES)  # each path segment must be a valid subdomain
         for each in webhooks_of(changed):
             each["clientConfig"]["service"]["path"] = path
         await self._client.update(VALIDATING_WEBHOOK_CONFIGURATIONS, changed, field_manager=FIELD_MANAGER)
 
 
 def secret_of(configuration: Object) -> str:
-    """Return the secret in the path of a configuration's first webhook, or an empty string."""
+    """Return the secret in the path of the first webhook, or an empty string."""
     paths = [str(dig(each, "clientConfig", "service", "path") or "") for each in webhooks_of(configuration)]
     return paths[0].removeprefix(PREFIX) if paths and paths[0].startswith(PREFIX) else ""
 
 
 def webhooks_of(configuration: Object) -> list[Object]:
-    """Return the webhooks of a configuration that ask a Service."""
+    """Return the webhooks that call a Service."""
     return [each for each in configuration.get("webhooks") or () if dig(each, "clientConfig", "service")]

@@ -1,11 +1,10 @@
-"""virt-controller's process: flags in, loops that run until a signal or the loss of the lease out.
+"""The virt-controller process.
 
-``__main__`` is to be read first: it reads the flags (``options``), logs, makes the client, and ends with the exit code. ``wiring`` has all
-parts in one picture: health, metrics and the webhook of evictions on every replica, and behind the leader election the certificates, the
-informers and the loops of :mod:`controller.reconcilers`, which start when the informers are in sync. ``metrics`` is what is counted,
-``namespace_labels`` one small loop of the leader.
+- ``__main__`` reads the flags (``options``), sets up logging and the client, and returns the exit code. Start there.
+- ``wiring`` starts health, metrics and the eviction webhook on every replica. After leader election it starts the certificates, the
+  informers, and once those are in sync the loops of :mod:`controller.reconcilers`.
+- ``metrics`` has the counters, ``namespace_labels`` a small loop of the leader.
+- ``uninstall`` is a separate program (``python -m controller.manager.uninstall``), the chart's pre-delete hook.
 
-``uninstall`` is another program (``python -m controller.manager.uninstall``): the chart's pre-delete hook, which shuts guests down.
-
-Nothing is decided here, and nobody imports this package.
+No decisions are made here, and no other package imports this one.
 """

@@ -23,7 +23,7 @@ logger = logging.getLogger("virt-controller")
 
 
 async def run(given: options.Options) -> None:
-    """Be virt-controller until SIGTERM or SIGINT."""
+    """Run virt-controller until SIGTERM or SIGINT."""
     config = Config.load(given.kubeconfig)
     clock = SystemClock()
     async with Client(config, user_agent=wiring.USER_AGENT) as client, Client(config, user_agent=wiring.USER_AGENT) as asking:
@@ -46,7 +46,7 @@ async def run(given: options.Options) -> None:
 
 
 def main() -> None:
-    """Run the process; exit code 0 after a signal, 1 when the lease was lost, 2 when it cannot be configured."""
+    """Run the process. Exit codes: 0 after a signal, 1 if the lease was lost, 2 if the configuration is invalid."""
     given = options.parse()
     logs.configure(given.log_level)
     code = 0

@@ -1,6 +1,6 @@
-"""The label by which Pod Security admits virt-handler, which is privileged, to the namespace of the installation.
+"""The Pod Security label that admits virt-handler, which is privileged, to the namespace of the installation.
 
-A level that somebody set there is theirs, and stays: if it is too strict, the log says so, and so do the Events of the DaemonSet.
+An existing level is kept. If it is too strict, the log and the Events of the DaemonSet say so.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ RETRY_SECONDS: Final = 10.0
 
 
 class NamespaceLabels:
-    """Sets the label where no level is set, and checks every ten minutes."""
+    """Sets the label if there is none, and checks every ten minutes."""
 
     def __init__(self, client: Client, namespace: str) -> None:
         self._client = client
         self._namespace = namespace
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Run until cancelled."""
         told = ""
         while True:
             pause = RESYNC_SECONDS
@@ -50,7 +50,7 @@ class NamespaceLabels:
             await asyncio.sleep(pause)
 
     async def ensure(self) -> str:
-        """Return the level that holds in the namespace, after setting it where none was.
+        """Return the level of the namespace, after setting it if there was none.
 
         Raises:
             StatusError, TransportError: the namespace cannot be read or labelled.

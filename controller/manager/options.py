@@ -44,7 +44,7 @@ class Options:
 
 
 def parse(arguments: Sequence[str] | None = None) -> Options:
-    """Return the options; ``--help`` and mistakes end the process, as argparse does."""
+    """Parse the flags; ``--help`` and errors end the process, as argparse does."""
     parser = argparse.ArgumentParser(
         prog="virt-controller",
         description="Keeps a pod for every VirtualMachine that should be on and for every Migration; issues and renews certificates.",
@@ -266,10 +266,10 @@ def _updates(parser: argparse.ArgumentParser) -> None:
 
 
 def _bandwidth(text: str) -> str:
-    """Return a quantity as it was written.
+    """Return the quantity unchanged.
 
     Raises:
-        ValueError: it is none, or none that libvirt can keep.
+        ValueError: not a quantity, or one that libvirt cannot store.
     """
     amount = quantity.parse(text)
     if amount.nanos and not migration_policies.MIN_BANDWIDTH <= amount <= migration_policies.MAX_BANDWIDTH:

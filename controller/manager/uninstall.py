@@ -1,9 +1,9 @@
-"""Shut every guest down before the chart goes (``python -m controller.manager.uninstall``): the pre-delete hook's process.
+"""Shut down all guests before the chart is removed (``python -m controller.manager.uninstall``, the pre-delete hook).
 
-Migrations go first, because a guest on its way to another node has to arrive somewhere before it can be asked to shut down. Then every
-VirtualMachine is deleted; virt-controller and virt-handler do the rest, and this waits for the objects and for the pods of guests.
-It ends after ``--timeout-seconds`` in any case, names what is left, and then fails, so that Helm removes nothing under running guests.
-Whoever wants to go on all the same says ``helm uninstall --no-hooks``: guests go on, their objects stay in etcd's volume.
+Migrations are deleted first, because a migrating guest must arrive before it can be asked to shut down. Then all VirtualMachines are
+deleted, and this program waits for the objects and the guests' pods to go away; virt-controller and virt-handler do the work. After
+``--timeout-seconds`` it lists what is left and fails, so that Helm removes nothing under running guests. With ``helm uninstall --no-hooks``
+guests keep running and their objects stay in etcd's volume.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from controller.reconcilers.pods import ownership
 
 POLL_SECONDS: Final = 2.0
 SAY_EVERY: Final = 5
-"""Polls between two lines of progress."""
+"""Polls between two progress messages."""
 MAX_NAMED: Final = 20
 PODS_AT_ONCE: Final = 10
-"""In memory whole: tenants make pods with our label as long as they like."""
+"""These are read untrimmed, and tenants can create very large pods with our label."""
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """The objects that are still there."""
+    """The objects that still exist."""
 
     migrations: tuple[Object, ...]
     machines: tuple[Object, ...]
@@ -47,23 +47,23 @@ class Left:
         return bool(self.migrations or self.machines or self.pods)
 
     def to_delete(self) -> tuple[tuple[Resource, Object], ...]:
-        """Return what is to be deleted now: Migrations until there are none, then machines; nothing twice."""
+        """Return what to delete now: Migrations until there are none, then machines. Objects being deleted are skipped."""
         resource, objects = (MIGRATIONS, self.migrations) if self.migrations else (VIRTUAL_MACHINES, self.machines)
         return tuple((resource, each) for each in objects if not is_deleting(each))
 
     def summary(self) -> str:
-        """Return how much is left."""
+        """Return the counts."""
         return f"{len(self.machines)} virtual machines, {len(self.migrations)} migrations, {len(self.pods)} pods of guests"
 
     def named(self) -> str:
-        """Return the names of what is left, the first of each kind."""
+        """Return the names, up to ``MAX_NAMED`` of each kind."""
         kinds = (("virtualmachine", self.machines), ("migration", self.migrations), ("pod", self.pods))
         lines = [f"  {kind} {namespace_of(each)}/{name_of(each)}" for kind, objects in kinds for each in objects[:MAX_NAMED]]
         return "\n".join(lines)
 
 
 async def shut_down(client: Client, *, timeout_seconds: float, say: Callable[[str], None], poll_seconds: float = POLL_SECONDS) -> bool:
-    """Delete and wait; return whether nothing is left. Never raises for what an API server answers, or that it does not."""
+    """Delete everything and wait; return True if nothing is left. Errors of the API server are not raised."""
     left: Left | None = None
     trouble = ""
     turn = 0
@@ -97,12 +97,12 @@ async def _observe(client: Client) -> Left:
     async def items(resource: Resource) -> tuple[Object, ...]:
         try:
             return tuple((await client.list(resource)).get("items") or ())
-        except errors.NotFound:  # the APIService is gone: then nobody can reach these objects, but pods may run
+        except errors.NotFound:  # the APIService is gone: these objects are unreachable, but pods may still run
             return ()
 
     marked = f"{names.COMPONENT_LABEL}={names.LAUNCHER}"
     pods = await client.list(PODS, label_selector=marked, limit=PODS_AT_ONCE, trim=trimming.trim_pod)
-    # Anybody may put our label on a pod. One that claims a machine as its controller goes with it, whoever made it.
+    # Any pod can have our label. A pod whose controller is a machine is deleted with it, so it counts whoever created it.
     owned = tuple(each for each in pods.get("items") or () if ownership.owner_of(each) is not None)
     return Left(await items(MIGRATIONS), await items(VIRTUAL_MACHINES), owned)
 
@@ -113,11 +113,11 @@ async def _delete(client: Client, left: Left) -> None:
         try:
             await client.delete(resource, name_of(each), namespace_of(each), options=options)
         except (errors.NotFound, errors.Conflict):
-            continue  # it went, or a namesake took its place: the next look sees
+            continue  # deleted, or replaced by one of the same name: the next poll finds out
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the flags."""
+    """Return the parser of the flags."""
     flags = argparse.ArgumentParser(prog="python -m controller.manager.uninstall", description="Shut every guest down and wait for it.")
     flags.add_argument("--timeout-seconds", type=float, default=300.0, help="how long to wait for all guests together (default: 300)")
     flags.add_argument("--kubeconfig", help="a kubeconfig with certificates or a token; default: the pod's service account")
@@ -134,7 +134,7 @@ async def _run(arguments: argparse.Namespace) -> int:
 
 
 def main() -> int:
-    """Run the command; returns its exit code."""
+    """Run the command and return its exit code."""
     logging.basicConfig(level=logging.WARNING)
     try:
         return asyncio.run(_run(parser().parse_args()))

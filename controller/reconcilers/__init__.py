@@ -1,11 +1,13 @@
-"""One module a decision: what pods, phases, migrations and certificates should be.
+"""What pods, phases, migrations and certificates should be, one module per decision.
 
-``virtual_machines`` is to be read first: its ``reconciler`` gathers what is observed, has ``virtual_machine_plan`` decide, and gives the
-``actions`` that come of it to ``applying``. ``migrations``, ``upgrades`` and ``certificates`` have the other loops, made alike. What they
-decide by: ``launcher_pods`` (the pod of a machine), ``pods`` and ``nodes`` (what is found of those), ``disk_claims``, ``precedence`` and
-``settings`` (what the operator decided). ``indexes`` has the objects that the loops of machines, migrations and upgrades read,
-``trimming`` what is kept of each.
+Start with ``virtual_machines``: its ``reconciler`` gathers the observed state, ``virtual_machine_plan`` decides, and ``applying`` applies
+the resulting ``actions``. ``migrations``, ``upgrades`` and ``certificates`` are structured alike. Shared modules:
 
-A room knows those below it alone (contract "Every part of the reconcilers has a place"). A module that says ``Pure`` does no I/O, asks no
-clock and keeps nothing: what it needs is given to it.
+- ``launcher_pods``: the pod of a machine.
+- ``pods``, ``nodes``: the observed state of pods and nodes.
+- ``disk_claims``, ``precedence``; ``settings`` has the operator's choices.
+- ``indexes``: the objects that the loops of machines, migrations and upgrades read; ``trimming``: the fields kept of each.
+
+A package may import only those below it (contract "Every part of the reconcilers has a place"). A module marked ``Pure`` does no I/O, reads
+no clock and keeps no state.
 """

@@ -1,4 +1,4 @@
-"""The actions that plans consist of (:mod:`controller.reconcilers.applying` applies them). Pure."""
+"""The actions that plans consist of. :mod:`controller.reconcilers.applying` applies them. Pure."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from apiserver.apis.meta.objects import Object
 from controller.runtime.recorder import EventType
 
 MIN_REQUEUE_SECONDS: Final = 0.5
-"""The shortest wait that a plan asks for."""
+"""The shortest delay that a plan requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class CreatePod:
-    """Create this pod of a machine; one that has its name is as good if :mod:`controller.reconcilers.pods.leftovers` has no objection."""
+    """Create this pod of a machine. An existing pod of this name is used if :mod:`controller.reconcilers.pods.leftovers` accepts it."""
 
     pod: Object
     vm: Object
-    """The machine whose pod it is."""
+    """The machine that owns the pod."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeletePod:
-    """Ask for the deletion of this very pod."""
+    """Delete the pod with this uid."""
 
     name: str
     uid: str
     grace_seconds: int | None = None
-    """None: the pod's own, in which the guest shuts down."""
+    """None: the pod's own grace period, in which the guest shuts down."""
 
 
 @dataclass(frozen=True, slots=True)
 class SetPodCondition:
-    """Make this one of the conditions of this very pod."""
+    """Set this condition on the pod with this uid."""
 
     name: str
     uid: str
@@ -42,42 +42,42 @@ class SetPodCondition:
 
 @dataclass(frozen=True, slots=True)
 class WriteStatus:
-    """Make this the status, provided that the object is still the one that was observed."""
+    """Write this status if the object has not changed since it was observed."""
 
     status: Object
     uid_field: str = ""
-    """The field that takes the uid of the pod that was created by the action before: what has no uid written down may be exchanged."""
+    """The field for the uid of the pod that the preceding action created: without a recorded uid the pod could be replaced."""
 
 
 @dataclass(frozen=True, slots=True)
 class AddFinalizer:
-    """Hold the object again."""
+    """Add this finalizer to the object."""
 
     finalizer: str
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveFinalizer:
-    """Let the object go."""
+    """Remove this finalizer from the object."""
 
     finalizer: str
 
 
 @dataclass(frozen=True, slots=True)
 class AddOwner:
-    """Make this the first of the object's ``ownerReferences``, provided that the object is still the one that was observed."""
+    """Make this the first of the object's ``ownerReferences``, if the object has not changed since it was observed."""
 
     reference: Object
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteObject:
-    """Delete the object itself, provided that it is still the one that was looked at."""
+    """Delete the object itself, if it has not changed since it was observed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Emit:
-    """Record an Event of the object."""
+    """Record an Event for the object."""
 
     type: EventType
     reason: str
@@ -86,7 +86,7 @@ class Emit:
 
 @dataclass(frozen=True, slots=True)
 class Requeue:
-    """Plan again after this long: nothing will announce the next step."""
+    """Plan again after this long, because no watch event announces the next step."""
 
     seconds: float
 

@@ -1,7 +1,4 @@
-"""The application of actions to the cluster.
-
-Actions are applied in order; the first failure ends that, and the next pass plans anew.
-"""
+"""Applies actions to the cluster, in order. The first failure stops; the next pass plans again."""
 
 from __future__ import annotations
 
@@ -34,20 +31,20 @@ from controller.reconcilers.settings import FIELD_MANAGER
 from controller.runtime.recorder import Recorder
 
 MAX_REFUSAL: Final = 1024
-"""Characters of what the API server said about a pod."""
+"""Maximum characters of the API server's message about a pod."""
 REFUSED_SECONDS: Final = 15.0
-"""Seconds until a refused write is tried again: a quota or a policy changes without telling us."""
+"""Delay before a refused write is retried: a quota or policy can change without a watch event."""
 REFUSED_CLEANUP_SECONDS: Final = 600.0
-"""The same for a write that nothing waits for, and that may be refused for many objects at once."""
+"""The same for cleanup writes, which are not urgent and may be refused for many objects at once."""
 
 logger = logging.getLogger(__name__)
 
 
 class PodRefused(Exception):
-    """The API server does not take the pod: quota, Pod Security, an admission webhook, a field it finds invalid.
+    """The API server refuses the pod: quota, Pod Security, an admission webhook, an invalid field.
 
-    Or it was made, and virt-api does not take it as this machine's. What is said goes into a status: whoever's
-    webhook said it, it is one line of bounded length.
+    Also raised when virt-api does not accept the created pod as this machine's. The message goes into a status, so it is one line of
+    limited length, whichever webhook it is from.
     """
 
     def __init__(self, words: str) -> None:
@@ -55,7 +52,7 @@ class PodRefused(Exception):
 
 
 class Applier:
-    """Applies actions on behalf of one object of a kind at a time."""
+    """Applies actions for objects of one kind, one object at a time."""
 
     def __init__(self, client: Client, recorder: Recorder, resource: Resource, objects: Informer, pods: Informer) -> None:
         self._client = client
@@ -65,11 +62,11 @@ class Applier:
         self._pods = pods
 
     async def apply(self, obj: Object, actions: Iterable[Action]) -> float | None:
-        """Apply them in order; return after how many seconds to requeue the object, if that is to be.
+        """Apply the actions in order; return the delay until the object is to be queued again, or None.
 
         Raises:
             Conflict: the object changed since it was observed.
-            PodRefused: with the server's words.
+            PodRefused: with the server's message.
         """
         requeue_after: float | None = None
         made = ""
@@ -112,7 +109,7 @@ class Applier:
         return uid_of(pod)
 
     async def _left_over(self, obj: Object, action: CreatePod) -> Object:
-        """Return the pod that has the name, if it is as good; else ask for its deletion where that is ours to ask."""
+        """Return the existing pod of this name if it is acceptable; otherwise delete it, if this machine controls it."""
         name, namespace = name_of(action.pod), namespace_of(action.pod)
         found = await self._client.get(PODS, name, namespace)
         objection = leftovers.objection(found, action.pod, action.vm)
@@ -125,24 +122,24 @@ class Applier:
         raise PodRefused(f"pod {name} exists and is not what virt-controller would make: {objection}; it is replaced once it is gone")
 
     async def _delete_pod(self, obj: Object, action: DeletePod) -> float | None:
-        """Ask for it; return after how long to ask again where that was refused."""
+        """Delete the pod; return the retry delay if that is refused."""
         options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": action.uid}}
         if action.grace_seconds is not None:
             options["gracePeriodSeconds"] = action.grace_seconds
         try:
             answer = await self._client.delete(PODS, action.name, namespace_of(obj), options=options)
         except (errors.NotFound, errors.Conflict):
-            return None  # gone, or another's by now
-        except (errors.Forbidden, errors.Invalid) as error:  # a policy of the cluster's
+            return None  # gone, or replaced by another pod
+        except (errors.Forbidden, errors.Invalid) as error:  # a policy of the cluster
             message = f"pod {action.name} is in the way of this machine, and virt-controller may not delete it: {error}"
             self._recorder.event(obj, self._resource, "Warning", "FailedDelete", message)
             return REFUSED_SECONDS
-        if answer.get("kind") == "Pod" and ownership.is_labelled(answer):  # of another the copy here would hear nothing further
+        if answer.get("kind") == "Pod" and ownership.is_labelled(answer):  # the informer would get no more events about an unlabelled pod
             self._pods.remember(answer)
         return None
 
     async def _set_condition(self, obj: Object, action: SetPodCondition) -> float | None:
-        """Write it; return after how long to try again where that was refused. Nothing else that a machine needs waits for it."""
+        """Write the condition; return the retry delay if that is refused. Other actions do not depend on it."""
         patch: Object = {"metadata": {"uid": action.uid}, "status": {"conditions": [action.condition]}}
         try:
             written = await self._client.patch(
@@ -155,17 +152,17 @@ class Applier:
                 field_manager=FIELD_MANAGER,
             )
         except (errors.NotFound, errors.Conflict):
-            return None  # gone, or another's by now
-        except (errors.Forbidden, errors.Invalid) as error:  # roles of an older chart, a policy of the cluster's
+            return None  # gone, or replaced by another pod
+        except (errors.Forbidden, errors.Invalid) as error:  # roles of an older chart, or a policy of the cluster
             message = f"whether Services may reach the guest in pod {action.name} cannot be written into that pod: {error}"
             self._recorder.event(obj, self._resource, "Warning", "FailedReadiness", message)
             return REFUSED_SECONDS
-        if ownership.is_labelled(written):  # of another the copy here would hear nothing further
+        if ownership.is_labelled(written):  # the informer would get no more events about an unlabelled pod
             self._pods.remember(written)
         return None
 
     async def _name_pod(self, obj: Object, action: WriteStatus, uid: str) -> Object:
-        """Write down which pod was made. virt-api looks at what it mounts: something may have changed it on its way."""
+        """Record the created pod in the status. virt-api checks its mounts, because admission may have changed the pod."""
         try:
             return await self._write_status(obj, {**action.status, action.uid_field: uid})
         except errors.Forbidden as error:
@@ -185,10 +182,10 @@ class Applier:
             return obj
 
     async def _add_owner(self, obj: Object, reference: Object) -> Object:
-        """Return the object with its owner. Nothing waits for that: where it is refused (by an older chart's policy) it has none."""
+        """Return the object with its owner. If this is refused (by an older chart's policy) the object has no owner, which is harmless."""
         given: list[Object] = dig(obj, "metadata", "ownerReferences") or []
         ours = next((each for each in given if all(dig(each, key) == value for key, value in reference.items())), reference)
-        owners = [ours, *(each for each in given if each != ours)]  # with what else its author wrote into it
+        owners = [ours, *(each for each in given if each != ours)]  # keeps other fields that its author set
         if owners == given:
             return obj
         patch = {"metadata": {"resourceVersion": resource_version_of(obj), "uid": uid_of(obj), "ownerReferences": owners}}
@@ -201,14 +198,14 @@ class Applier:
         return written
 
     async def _delete_object(self, obj: Object) -> float | None:
-        """Delete it; return after how long to try again where that was refused."""
+        """Delete the object; return the retry delay if that is refused."""
         preconditions = {"uid": uid_of(obj), "resourceVersion": resource_version_of(obj)}
         options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
         try:
             await self._client.delete(self._resource, name_of(obj), namespace_of(obj), options=options)
         except errors.NotFound:
             return None
-        except (errors.Forbidden, errors.Invalid) as error:  # roles of an older chart, a policy of the cluster's
+        except (errors.Forbidden, errors.Invalid) as error:  # roles of an older chart, or a policy of the cluster
             self._log_refusal("it is not deleted", obj, error)
             return REFUSED_CLEANUP_SECONDS
         return None
@@ -223,15 +220,15 @@ class Applier:
 
 
 def sooner(first: float | None, second: float | None) -> float | None:
-    """Return the shorter of two waits; None is no wait at all."""
+    """Return the shorter of two delays; None means no delay is set."""
     return min((each for each in (first, second) if each is not None), default=None)
 
 
 def status_patch(obj: Object, status: Mapping[str, object]) -> Object:
-    """Return the merge patch from the object's status to ``status``: only what differs, and only onto what was read."""
+    """Return a merge patch that changes the object's status to ``status``, valid only for the version that was read."""
     old: Object = obj.get("status") or {}
     changes: Object = {key: value for key, value in status.items() if old.get(key) != value}
-    for key in changes:  # a mapping that only loses fields must say which: a merge patch keeps what it does not name
+    for key in changes:  # a merge patch keeps unnamed fields, so removed fields must be named
         if isinstance(changes[key], dict) and isinstance(old.get(key), dict):
             changes[key] = {**{each: None for each in old[key] if each not in changes[key]}, **changes[key]}
     changes |= {key: None for key in old if key not in status}

@@ -1,4 +1,4 @@
-"""The claims of a virtual machine, of its disks, file systems and firmware, and those of them that are missing. Pure."""
+"""The claims of a virtual machine (disks, file systems, firmware), and conflicts over them. Pure."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from apiserver.apis.virt.spec.described import domain_of
 
 
 def claims_of(vm: Object) -> tuple[str, ...]:
-    """Return the names of all claims of the machine, those of its disks first, each once, in order."""
+    """Return the names of all claims of the machine in order, without duplicates, those of disks first."""
     domain = domain_of(vm)
     of_disks = [name for each in disks.defaulted(domain) if (name := disks.claim_of(each))]
     return tuple(dict.fromkeys(filter(None, (*of_disks, *_of_filesystems(domain), firmware.state_claim(domain)))))
 
 
 def _of_filesystems(domain: Mapping[str, Any]) -> dict[str, bool]:
-    """Return whether the guest may write to each claim that it has as a file system."""
+    """Return True for each file system claim that the guest may write to."""
     return {claim: not each["readOnly"] for each in filesystems.defaulted(domain) if (claim := filesystems.claim_of(each))}
 
 
 def missing(vm: Object, claims: Mapping[str, Object | None]) -> tuple[str, ...]:
-    """Return the claims that are absent."""
+    """Return the claims that do not exist."""
     return tuple(name for name in claims_of(vm) if claims.get(name) is None)
 
 
 def going(vm: Object, claims: Mapping[str, Object | None]) -> tuple[str, ...]:
-    """Return the claims that are being deleted: nobody may begin to use them."""
+    """Return the claims that are being deleted, which must not be used any more."""
     return tuple(name for name in claims_of(vm) if (claim := claims.get(name)) is not None and is_deleting(claim))
 
 
 def unbound(vm: Object, claims: Mapping[str, Object | None]) -> tuple[str, ...]:
-    """Return the claims that have no volume, each with its phase; one whose phase nobody told yet is not called so."""
+    """Return the claims without a volume, each with its phase. An unknown phase counts as bound."""
     found = ((name, str(dig(claims.get(name), "status", "phase") or "Bound")) for name in claims_of(vm))
     return tuple(f"{name} ({phase})" for name, phase in found if phase != "Bound")
 
 
 def too_small(vm: Object, claims: Mapping[str, Object | None]) -> tuple[str, ...]:
-    """Return what is said of each blank disk that is larger than the claim it is created in, where that has a volume."""
+    """Return a message for each blank disk that is larger than the claim it is created in, if that is bound."""
     found = []
     for each in disks.defaulted(domain_of(vm)):
         name = disks.claim_of(each)
@@ -54,7 +54,7 @@ def too_small(vm: Object, claims: Mapping[str, Object | None]) -> tuple[str, ...
 
 
 def _bytes(capacity: str) -> int:
-    """Return the bytes of a claim; 0 where what is said is no quantity: a driver of storage wrote it."""
+    """Return the bytes of a claim; 0 if the storage driver wrote an invalid quantity."""
     try:
         return quantity.parse(capacity).bytes
     except ValueError:
@@ -70,33 +70,33 @@ class InUse(NamedTuple):
 
 
 class Claimed(NamedTuple):
-    """Uses that a machine makes of its claims."""
+    """How a machine uses its claims."""
 
     disks: Mapping[str, disk_uses.Use]
-    """Of those that disks of it name."""
+    """Claims of disks."""
     filesystems: Mapping[str, bool]
-    """True for those file systems that the guest may write to."""
+    """Claims of file systems; True if the guest may write."""
     state: str
-    """The one that keeps the state of its firmware, or an empty name."""
+    """Claim with the firmware's state, or empty."""
     directory: str
     """Directory in ``state``."""
 
 
 def servers_of(vm: Object) -> tuple[str, ...]:
-    """Return what stands for each disk of a server that the machine has, within its namespace."""
+    """Return an identifier, unique in the namespace, for each server disk of the machine."""
     return tuple(disk_uses.digest(same) for same in disk_uses.server_uses(domain_of(vm)))
 
 
 def claimed(vm: Object) -> Claimed:
-    """Return what the machine does with its claims."""
+    """Return how the machine uses its claims."""
     return Claimed(disk_uses.uses(domain_of(vm)), _of_filesystems(domain_of(vm)), *_state(vm))
 
 
 def contested(mine: Claimed, theirs: Claimed) -> tuple[str, ...]:
-    """Return the claims that two machines cannot have at a time.
+    """Return the claims that two machines cannot use at the same time.
 
-    They have a disk of it that they do not share (``apis.virt.spec.disk_uses``), or the same directory for their firmware's state, or
-    it is a file system of one of them and such a disk, or state, of the other. File systems are for sharing.
+    Two disks on a claim conflict unless they are shared (``apis.virt.spec.disk_uses``). The same directory of firmware state conflicts, as
+    does a file system with a disk or with firmware state. File systems do not conflict with each other.
     """
     of_disks = [claim for claim, use in mine.disks.items() if claim in theirs.disks and disk_uses.clash(use, theirs.disks[claim])]
     of_both = (*of_disks, mine.state) if mine[2:] == theirs[2:] and mine.state else tuple(of_disks)
@@ -104,36 +104,36 @@ def contested(mine: Claimed, theirs: Claimed) -> tuple[str, ...]:
 
 
 def claims_in_use(vm: Object, others: Iterable[Object]) -> tuple[InUse, ...]:
-    """Return the claims that machines of its namespace keep the machine from."""
+    """Return the machine's claims that other machines of its namespace block."""
     mine = claimed(vm)
     return tuple(InUse(claim, name_of(other)) for other in others for claim in contested(mine, claimed(other)))
 
 
 def servers_in_use(vm: Object, others: Iterable[Object]) -> tuple[InUse, ...]:
-    """Return the disks of servers, likewise."""
+    """Return the machine's server disks that other machines of its namespace block."""
     mine = disk_uses.server_uses(domain_of(vm))
     return tuple(InUse(disk, name_of(other)) for other in others for disk in _contested_servers(mine, other)) if mine else ()
 
 
 def _contested_servers(mine: Mapping[str, disk_uses.Use], other: Object) -> tuple[str, ...]:
-    """Return the disks of servers that another machine, of the same namespace, cannot have at a time with uses that are given."""
+    """Return the server disks in ``mine`` that conflict with those of another machine of the same namespace."""
     theirs = disk_uses.server_uses(domain_of(other))
     return tuple(same for same, use in mine.items() if same in theirs and disk_uses.clash(use, theirs[same]))
 
 
 def files_of(vm: Object) -> tuple[str, ...]:
-    """Return the paths of the files of a node that are disks of the machine."""
+    """Return the paths of the node files that are disks of the machine."""
     return tuple(path for each in disks.defaulted(domain_of(vm)) if (path := host_disks.path_of(each)))
 
 
 def contested_files(vm: Object, other: Object) -> tuple[str, ...]:
-    """Return the files of a node that both machines cannot have at a time if both are on it."""
+    """Return the node files that both machines cannot use at the same time if both are on that node."""
     mine, theirs = ({host_disks.path_of(each): bool(each["readOnly"]) for each in disks.defaulted(domain_of(one))} for one in (vm, other))
     return tuple(path for path, reads in mine.items() if path and path in theirs and not (reads and theirs[path]))
 
 
 def _seen_as_files(mine: Claimed, theirs: Claimed) -> list[str]:
-    """Return the claims of which a machine has files, where one of these is a disk or the firmware's state of another one."""
+    """Return the file system claims of a machine that conflict with a disk or the firmware's state of another."""
     return [
         claim
         for claim, writes in mine.filesystems.items()
@@ -142,40 +142,40 @@ def _seen_as_files(mine: Claimed, theirs: Claimed) -> list[str]:
 
 
 def _state(vm: Object) -> tuple[str, str]:
-    """Return the claim that keeps the state of the machine's firmware, or an empty name, and the directory in it."""
+    """Return the claim of the machine's firmware state, or empty, and the directory in it."""
     domain = domain_of(vm)
     return firmware.state_claim(domain), firmware.state_directory(domain, uid_of(vm))
 
 
 def without_directory(vm: Object, claims: Mapping[str, Object | None]) -> str:
-    """Return the claim that shall keep the state of the machine's firmware and is a device, or an empty string."""
+    """Return the claim for firmware state if it is a block device, or an empty string."""
     claim, _ = _state(vm)
     return claim if claim and is_block(claims.get(claim)) else ""
 
 
 def filesystems_on_devices(vm: Object, claims: Mapping[str, Object | None]) -> tuple[str, ...]:
-    """Return the claims that shall be file systems of the guest and are devices."""
+    """Return the claims for file systems that are block devices."""
     return tuple(claim for claim in _of_filesystems(domain_of(vm)) if is_block(claims.get(claim)))
 
 
 def luns_without_device(vm: Object, claims: Mapping[str, Object | None]) -> tuple[str, ...]:
-    """Return the claims whose SCSI device the guest shall have and that are directories."""
+    """Return the claims for SCSI passthrough (LUN) that are not block devices."""
     found = (disks.claim_of(each) for each in disks.defaulted(domain_of(vm)) if disks.is_lun(each))
     return tuple(claim for claim in found if claim is not None and not is_block(claims.get(claim)))
 
 
 def is_block(claim: Object | None) -> bool:
-    """Return whether the claim is a device in the pod instead of a directory."""
+    """Return True if the claim is a block device and not a directory."""
     return bool(dig(claim, "spec", "volumeMode") == "Block")
 
 
 def not_shared(vm: Object, claims: Mapping[str, Object | None]) -> tuple[str, ...]:
-    """Return the claims that two nodes cannot use at once, so that the guest cannot migrate."""
+    """Return the claims that only one node can use at a time, which prevents migration."""
     return tuple(name for name in claims_of(vm) if "ReadWriteMany" not in (dig(claims.get(name), "spec", "accessModes") or ()))
 
 
 def not_migratable(vm: Object, claims: Mapping[str, Object | None]) -> str:
-    """Return why the machine's claims keep its guest from live migration, or an empty string. Nobody can change modes of access."""
+    """Return why the machine's claims prevent live migration, or an empty string. Access modes of a claim are immutable."""
     if not (lonely := not_shared(vm, claims)):
         return ""
     names = [f"disk {each['name']!r}" for each in disks.defaulted(domain_of(vm)) if disks.claim_of(each) in lonely]
@@ -184,5 +184,5 @@ def not_migratable(vm: Object, claims: Mapping[str, Object | None]) -> str:
 
 
 def in_short(lonely: Iterable[str]) -> str:
-    """Return the same of these claims (:func:`not_shared`), to stand within a sentence."""
+    """Return the same for claims from :func:`not_shared`, as part of a sentence."""
     return f"PersistentVolumeClaim {', '.join(lonely)} is not ReadWriteMany"

@@ -1,4 +1,4 @@
-"""Indexes of the objects that the loops read, and the informers that keep them."""
+"""Informers and indexes of the objects that the loops read."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from controller.reconcilers import disk_claims, precedence
 from controller.reconcilers.pods import ownership, pod_state
 
 MAX_NAMESAKES: Final = 64
-"""Machines that are looked at of those that share something: a tenant can give ten thousand the same MAC address."""
+"""Maximum machines considered of those that share a value: a tenant can give 10,000 the same MAC address."""
 BY_OWNER: Final = "owner"
-"""Index of pods: the :class:`ownership.Owner` that controls them."""
+"""Index of pods by the :class:`ownership.Owner` that controls them."""
 BY_MACHINE: Final = "machine"
-"""Index of Migrations: the NamespacedName of the virtual machine."""
+"""Index of Migrations by the NamespacedName of the virtual machine."""
 BY_STATE: Final = "state"
-"""Index of Migrations: :data:`UNFINISHED`, of those that are."""
+"""Index of Migrations: the unfinished ones, by :data:`UNFINISHED`."""
 UNFINISHED: Final = "unfinished"
 BY_STORAGE: Final = "storage"
-"""Index of machines: each :data:`Storage` of theirs."""
+"""Index of machines by each :data:`Storage` they use."""
 BY_HELD_STORAGE: Final = "held-storage"
-"""Index of machines: the same, of those for which others with it may have to wait."""
+"""The same, only for machines that may block others that use the storage."""
 BY_MAC: Final = "mac"
-"""Index of machines: the :class:`Mac` of each interface that has one given."""
+"""Index of machines by the :class:`Mac` of each interface that specifies one."""
 BY_WANTED_NODE: Final = "wanted-node"
-"""Index of machines: the node that ``spec.nodeName`` names."""
+"""Index of machines by ``spec.nodeName``."""
 BY_AGE: Final = "age"
-"""Index of machines: :data:`OUTDATED`, of those that say that their launcher is."""
+"""Index of machines with an outdated launcher, by :data:`OUTDATED`."""
 OUTDATED: Final = "outdated"
 BY_NODE: Final = "node"
-"""Index of pods: the node they are bound to."""
+"""Index of pods by the node they are bound to."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerDisk:
-    """A disk of a server, as a namespace names it."""
+    """A disk of a server, as used in a namespace."""
 
     namespace: str
     digest: str
@@ -50,17 +50,17 @@ class ServerDisk:
 
 @dataclass(frozen=True, slots=True)
 class NodeFile:
-    """A file of a node, which is no namespace's."""
+    """A file of a node, which belongs to no namespace."""
 
     path: str
 
 
 Storage: TypeAlias = NamespacedName | ServerDisk | NodeFile
-"""Places of a machine's data; a NamespacedName is a PersistentVolumeClaim's."""
+"""Where a machine's data is; a NamespacedName is a PersistentVolumeClaim's."""
 
 
 class Mac(NamedTuple):
-    """A MAC address, which is to be unique in its namespace."""
+    """A MAC address, which must be unique in its namespace."""
 
     namespace: str
     address: str
@@ -68,7 +68,7 @@ class Mac(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Informers:
-    """Informers that the loops of machines, migrations and upgrades read."""
+    """Informers for the loops of machines, migrations and upgrades."""
 
     vms: Informer
     migrations: Informer
@@ -76,14 +76,14 @@ class Informers:
     claims: Informer
     nodes: Informer
     leases: Informer
-    """Of the virt-handlers."""
+    """Leases of the virt-handlers."""
 
     def migrations_of(self, machine: NamespacedName) -> Iterable[Object]:
-        """Return the Migrations of a machine's name."""
+        """Return the Migrations for a machine's name."""
         return self.migrations.by_index(BY_MACHINE, machine)
 
     def unfinished_migrations(self) -> Iterable[Object]:
-        """Return the Migrations of all machines that are to be done or under way."""
+        """Return the unfinished Migrations of all machines."""
         return self.migrations.by_index(BY_STATE, UNFINISHED)
 
     def pods_of(self, owner: ownership.Owner) -> Iterable[Object]:
@@ -91,15 +91,15 @@ class Informers:
         return self.pods.by_index(BY_OWNER, owner)
 
     def machines_with(self, storage: Storage) -> Iterable[Object]:
-        """Return the machines that name this storage."""
+        """Return the machines that use this storage."""
         return self.vms.by_index(BY_STORAGE, storage)
 
     def holders_of(self, storage: Storage) -> Iterable[Object]:
-        """Return those of them that hold it (:func:`controller.reconcilers.precedence.holds`), of many some."""
+        """Return the machines that hold this storage (:func:`controller.reconcilers.precedence.holds`), at most ``MAX_NAMESAKES``."""
         return self.vms.by_index(BY_HELD_STORAGE, storage, MAX_NAMESAKES)
 
     def machines_with_mac(self, mac: Mac) -> Iterable[Object]:
-        """Return the machines of which an interface has this address, of many some."""
+        """Return the machines that have this address, at most ``MAX_NAMESAKES``."""
         return self.vms.by_index(BY_MAC, mac, MAX_NAMESAKES)
 
 
@@ -121,14 +121,14 @@ def wanted_node_of_vm(vm: Object) -> list[str]:
 
 
 def age_of_vm(vm: Object) -> list[str]:
-    """Index function for ``BY_AGE``, also of machines that are not sound."""
+    """Index function for ``BY_AGE``; also works for invalid machines."""
     found = dig(vm, "status", "conditions")
     is_sound = isinstance(found, list) and all(isinstance(each, dict) for each in found)
     return [OUTDATED] if is_sound and is_true(found, conditions.LAUNCHER_OUTDATED) else []
 
 
 def storage_of_vm(vm: Object) -> list[Storage]:
-    """Index function for ``BY_STORAGE``; a machine that is not sound waits for none."""
+    """Index function for ``BY_STORAGE``; an invalid machine has none."""
     if not structure.has_sound_domain(vm):
         return []
     namespace = namespace_of(vm)
@@ -156,5 +156,5 @@ def claims_for(vm: Object, claims: Informer) -> dict[str, Object | None]:
 
 
 def offers_kvm(nodes: Informer) -> bool:
-    """Return whether some node advertises a kvm device."""
+    """Return True if a node advertises a kvm device."""
     return any(dig(node, "status", "allocatable", names.KVM_RESOURCE) not in (None, "0") for node in nodes.list())

@@ -1,7 +1,7 @@
-"""Precedence among machines that name the same storage: one with a pod has it, and one that ran last and is to go on has it again. Pure.
+"""Which of several machines with the same storage may use it: one with a pod, or one that ran last and will run again. Pure.
 
-Between two attempts (a restart, an eviction, a crash and the pause after it) a machine has no pod. Whoever waits for its disk would start
-from it in that moment, and the machine that people use would stay off: a copy of its manifest that somebody forgot is enough.
+Between two attempts (restart, eviction, crash and the delay after it) a machine has no pod. If another machine could take the disk in that
+moment, such as a forgotten copy of the manifest, the machine that people use would stay off.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from apiserver.apis.virt.lifecycle import phases, power
 
 
 def holds(vm: Object) -> bool:
-    """Return whether a machine keeps others from the storage that it names: it has a pod, or is to have one again."""
+    """Return True if a machine keeps others from its storage: it has a pod, or will have one again."""
     return phases.phase_of(vm) in phases.WITH_POD or goes_on(vm)
 
 
 def goes_before(holder: Object, vm: Object) -> bool:
-    """Return whether a machine that :func:`holds` the storage that both name has it before this one, which has no pod."""
+    """Return True if a machine that :func:`holds` the storage goes before this one, which has no pod."""
     return phases.phase_of(holder) in phases.WITH_POD or (_ran(holder), uid_of(holder)) > (_ran(vm), uid_of(vm))
 
 
 def goes_on(vm: Object) -> bool:
-    """Return whether a guest ran that is to run again: one that never could start keeps nobody waiting, nor one that nobody can read."""
+    """Return True if the guest has run and will run again. A machine that never started or is invalid blocks nobody."""
     return not structure.of_virtual_machine(vm) and bool(_ran(vm)) and power.decide(vm).on
 
 
 def _ran(vm: Object) -> str:
-    """Return when the machine's guest last began to run (RFC 3339, UTC, whose order is that of time); empty: it never did."""
+    """Return when the guest last began to run (RFC 3339, UTC, so text order is time order); empty if never."""
     return max((str(each.get("runningTime") or "") for each in dig(vm, "status", "attempts") or ()), default="")

@@ -1,4 +1,4 @@
-"""The operator's decisions for the whole cluster, by flags of virt-controller."""
+"""The operator's settings for the whole cluster, from flags of virt-controller."""
 
 from __future__ import annotations
 
@@ -16,61 +16,61 @@ FIELD_MANAGER: Final = "virt-controller"
 
 @dataclass(frozen=True, slots=True)
 class MigrationLimits:
-    """Of Migrations."""
+    """Limits for Migrations."""
 
     per_node: int = 2
-    """Migrations that leave a node at a time."""
+    """Concurrent migrations from a node."""
     per_cluster: int = 5
-    """Migrations that are under way at a time."""
+    """Concurrent migrations in the cluster."""
     scheduling_seconds: int = 300
-    """For the target of one that people made to have a node; 0: for ever."""
+    """Time for a user's migration to get a node for its target; 0: unlimited."""
     kept: int = 5
-    """Finished ones of a machine, the newest."""
+    """Finished migrations kept per machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadUpdate:
-    """Of guests whose virt-launcher is of another release."""
+    """Updates of guests whose virt-launcher is of another release."""
 
     strategy: UpdateStrategy = "LiveMigrate"
     batch_size: int = 5
-    """Guests at a time, and in each interval."""
+    """Maximum guests at a time and per interval."""
     batch_seconds: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Seconds until something is reconciled again of which no event tells."""
+    """Delays in seconds until an object without watch events is reconciled again."""
 
     unwatched: float = 5.0
-    """A machine with a pod of whose changes nobody is told, because its labels or its owner were taken off."""
+    """A machine whose pod lost its labels or its owner, so that its changes are not watched."""
     networks: float = 10.0
-    """A machine that waits for a network: nobody tells virt-controller when one is made."""
+    """A machine that waits for a network."""
     queue: float = 20.0
-    """A Migration that waits for its turn: what ends tells the others, but for a machine that is lost."""
+    """A Migration that waits for its turn. The end of others wakes it, except for a lost machine."""
     updates: float = 5.0
-    """All machines, while there is one that is outdated."""
+    """All machines, while one is outdated."""
     back_off: tuple[int, int] = (5, 20)
-    """A Migration after its first attempt, and after its second: a process is back in seconds, a network in half a minute."""
+    """A Migration after its first and second attempt: a process returns in seconds, a network in half a minute."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Of launcher pods, and of the migrations between them."""
+    """Settings of launcher pods and migrations."""
 
     launcher_image: str
     launcher_pull_policy: str = "IfNotPresent"
     image_pull_secrets: tuple[str, ...] = ()
     acceleration: Acceleration = "auto"
-    """``auto``: ask for kvm when some node offers it; ``kvm``: always ask; ``emulation``: never."""
+    """``auto``: request kvm if a node offers it; ``kvm``: always; ``emulation``: never."""
     migrations: Defaults = field(default_factory=Defaults)
     rewritten_images: tuple[str, ...] = ()
-    """Names that webhooks of the cluster turn ``launcher_image`` into."""
+    """Names into which webhooks of the cluster rewrite ``launcher_image``."""
     workload_update: WorkloadUpdate = field(default_factory=WorkloadUpdate)
     eviction_strategy: evictions.Strategy = evictions.LIVE_MIGRATE_IF_POSSIBLE
-    """Of machines that say none."""
+    """For machines that specify none."""
     times: Times = field(default_factory=Times)
 
     def wants_kvm(self, *, offered: bool) -> bool:
-        """Return whether a pod asks for the kvm device; ``offered``: some node advertises one."""
+        """Return True if a pod requests the kvm device; ``offered``: a node advertises one."""
         return self.acceleration == "kvm" or (self.acceleration == "auto" and offered)

@@ -1,6 +1,8 @@
-"""Certificates of the release and of its nodes: the loops that keep them good, and what they are decided by.
+"""Certificates of the release and of its nodes.
 
-``certificate_plan`` and ``rotate_certificates`` are plan and loop of the release's authorities and Secrets, ``consumers`` those who have a
-copy of what is believed; ``node_certificate_plan`` and ``node_certificates`` are plan and loop of the certificates that virt-handlers ask
-for. These loops need the core API alone: virt-api waits for its certificate, so nothing here may wait for virt-api.
+- ``certificate_plan``, ``rotate_certificates``: plan and loop of the release's authorities and Secrets.
+- ``consumers``: the other objects with a copy of the trusted authorities.
+- ``node_certificate_plan``, ``node_certificates``: plan and loop of virt-handlers' certificate requests.
+
+These loops use only the core API: virt-api waits for its certificate, so they must not wait for virt-api.
 """

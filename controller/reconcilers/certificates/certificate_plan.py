@@ -1,23 +1,22 @@
-"""Decide about an authority and everything that depends on it: pure, from what was observed and the time.
+"""Plans the rotation of an authority and of everything that depends on it, from the observed state and the time. Pure.
 
-The Secret of an authority holds ``tls.crt``/``tls.key``, the one that signs, and ``ca.crt``, the bundle that everybody must trust.
-Replacing an authority never breaks a connection, because each step waits until everybody has what the next one needs:
+The Secret of an authority holds the signing pair ``tls.crt``/``tls.key`` and ``ca.crt``, the bundle that everybody must trust.
+Replacing an authority never breaks a connection, because each step waits until all have what the next step needs:
 
 ====================  ==================  =======================  ==============================================
-step                  signs               bundle                   goes on when
+step                  signs               bundle                   continues when
 ====================  ==================  =======================  ==============================================
-at rest               old                 old                      less than a third of its life is left
+at rest               old                 old                      less than a third of its lifetime is left
 staged                old                 old, next                every consumer has had the bundle for ``spread``
-promoted              next                next, old                every leaf is signed anew and ``spread`` passed;
-                                                                   of the nodes' authority, the life of a node's certificate
+promoted              next                next, old                every leaf is signed again and ``spread`` has passed;
+                                                                   for the nodes' authority, a node certificate's lifetime
 at rest               next                next
 ====================  ==================  =======================  ==============================================
 
-The step is read off the Secret, so a crash between any two writes loses nothing; that ``spread`` has begun is an annotation which names the
-bundle it is about. An authority that is absent or unusable is replaced at once: that is the first installation, and it is how one revokes.
+The step is determined from the Secret, so a crash between two writes loses nothing. An annotation records the start of ``spread`` and the
+bundle it is for. A missing or unusable authority is replaced at once, both at installation and to revoke one.
 
-That applying the plan again and again ends in an empty plan, from whatever was there and after a crash at any write, is tested in
-``tests/component/test_certificate_rotation.py``.
+``tests/component/test_certificate_rotation.py`` tests that repeated plans end in an empty plan from any state and after any crash.
 """
 
 from __future__ import annotations
@@ -36,14 +35,14 @@ from certs.reading import Certificate
 from certs.renewal import Policy, Reason
 
 API_AUTHORITY: Final = "kubevirt-ca"
-"""Secret and common name of the authority of everything but etcd; it signs for nodes, too."""
+"""Secret and common name of the authority for everything except etcd. It also signs for nodes."""
 CERTIFICATE: Final = "tls.crt"
 KEY: Final = "tls.key"
 BUNDLE: Final = "ca.crt"
 NEXT_CERTIFICATE: Final = "next.crt"
 NEXT_KEY: Final = "next.key"
 SPREAD_ANNOTATION: Final = "kubevirt.io/bundle-spread-since"
-"""On an authority's Secret: ``<fingerprints of signer/bundle> <RFC 3339>``, when all consumers were first seen to be up to them."""
+"""On an authority's Secret: ``<fingerprints of signer/bundle> <RFC 3339>``, when all consumers were first seen with both."""
 
 Data: TypeAlias = Mapping[str, bytes]
 
@@ -64,26 +63,26 @@ class Authority:
     common_name: str
     leaves: tuple[Leaf, ...]
     signs_for_nodes: bool = False
-    """It signs certificates that stand in no Secret, too (``node_certificates``): they are renewed by those who hold them."""
+    """True if it also signs certificates that are in no Secret (``node_certificates``) and are renewed by their holders."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """The Secrets and consumers that are there."""
+    """The existing Secrets and consumers."""
 
     authority: Data | None = field(repr=False)
-    """The data of the authority's Secret; None when there is none."""
+    """Data of the authority's Secret; None if there is none."""
     spread_since: str
-    """Its ``SPREAD_ANNOTATION``, or nothing."""
+    """Its ``SPREAD_ANNOTATION``, or empty."""
     leaves: Mapping[str, Data] = field(repr=False)
-    """Data of the leaves' Secrets, by name; absent ones are absent."""
+    """Data of the existing Secrets of leaves, by name."""
     injected: Mapping[str, str]
-    """Fingerprints of the bundles that other consumers carry, by consumer; those that do not exist are absent."""
+    """Fingerprints of the bundles that other existing consumers have, by consumer."""
 
 
 @dataclass(frozen=True, slots=True)
 class MakeAuthority:
-    """Replace the authority by a new one, trusted beside ``retiring``."""
+    """Replace the authority by a new one, trusted alongside ``retiring``."""
 
     secret: str
     reason: Reason
@@ -92,7 +91,7 @@ class MakeAuthority:
 
 @dataclass(frozen=True, slots=True)
 class StageAuthority:
-    """Make the next authority, and put it into the bundle beside those that are."""
+    """Create the next authority, and add it to the bundle."""
 
     secret: str
     reason: Reason
@@ -124,7 +123,7 @@ class IssueLeaf:
 
 @dataclass(frozen=True, slots=True)
 class InjectBundle:
-    """Give the bundle to a consumer that is no Secret."""
+    """Give the bundle to a consumer that is not a Secret."""
 
     consumer: str
     bundle: bytes = field(repr=False)
@@ -132,7 +131,7 @@ class InjectBundle:
 
 @dataclass(frozen=True, slots=True)
 class MarkSpread:
-    """Note that every consumer carries the bundle from now on."""
+    """Record that every consumer has the bundle from now on."""
 
     secret: str
     annotation: str
@@ -142,7 +141,7 @@ Action: TypeAlias = MakeAuthority | StageAuthority | PromoteAuthority | WriteBun
 
 
 def plan(wanted: Authority, observed: Observed, now: datetime, policy: Policy) -> tuple[Action, ...]:
-    """Return the writes that are possible now; apply them in order, observe, and plan again until nothing is left."""
+    """Return the writes that are possible now. Apply them in order, observe, and plan again until nothing is left."""
     data = observed.authority or {}
     reason = renewal.authority_unusable(data.get(CERTIFICATE, b""), data.get(KEY, b""), now)
     staged = _staged(data, now)
@@ -164,12 +163,12 @@ def plan(wanted: Authority, observed: Observed, now: datetime, policy: Policy) -
 
 
 def fingerprint(bundle: bytes) -> str:
-    """Return what stands for a set of authorities in annotations: 16 hexadecimal digits, whatever their order in the bundle."""
+    """Return the identifier of a set of authorities for annotations: 16 hexadecimal digits, independent of the order in the bundle."""
     return hashlib.sha256("".join(sorted(each.fingerprint for each in reading.read_bundle(bundle))).encode()).hexdigest()[:16]
 
 
 def decoded(value: object) -> bytes:
-    """Return what a value of a Secret's ``data`` stands for; nothing when it is no base64, as for one that is absent."""
+    """Decode a value of a Secret's ``data``; empty if it is absent or not base64."""
     try:
         return base64.b64decode(str(value or ""))
     except ValueError:
@@ -177,7 +176,7 @@ def decoded(value: object) -> bytes:
 
 
 def encoded(value: bytes) -> str:
-    """Return what stands for bytes in a Secret's ``data`` and in a ``caBundle``."""
+    """Encode bytes for a Secret's ``data`` or a ``caBundle``."""
     return base64.b64encode(value).decode()
 
 
@@ -189,7 +188,7 @@ def staged_pair(data: Data) -> Pair:
 def _consumers(
     wanted: Authority, observed: Observed, signer: Certificate, bundle: bytes, now: datetime, policy: Policy
 ) -> tuple[Action, ...]:
-    """Return what brings leaves and other consumers up to the signer and the bundle."""
+    """Return the actions that update leaves and other consumers to the signer and the bundle."""
     actions: list[Action] = []
     for leaf in wanted.leaves:
         data = observed.leaves.get(leaf.secret, {})
@@ -208,7 +207,7 @@ def _consumers(
 def _advance(
     wanted: Authority, observed: Observed, signer: Certificate, staged: Certificate | None, bundle: bytes, now: datetime, policy: Policy
 ) -> tuple[Action, ...]:
-    """Return the next step of a rotation, when its time has come."""
+    """Return the next step of a rotation if it is due."""
     if bundle == signer.pem:
         return ()
     state = f"{signer.fingerprint[:16]}/{fingerprint(bundle)}"
@@ -218,7 +217,7 @@ def _advance(
         return (MarkSpread(wanted.secret, f"{state} {times.to_rfc3339_micro(now)}"),)
     if staged is not None:
         return () if now - began < policy.spread else (PromoteAuthority(wanted.secret),)
-    # Who holds a certificate of a node renews it in its own time: the old authority is trusted for as long as one may live.
+    # Nodes renew their certificates themselves, so the old authority stays trusted for the lifetime of one.
     trusted = max(policy.spread, policy.node) if wanted.signs_for_nodes else policy.spread
     return () if now - began < trusted else (WriteBundle(wanted.secret, signer.pem),)
 
@@ -229,7 +228,7 @@ def _staged(data: Data, now: datetime) -> Certificate | None:
 
 
 def _bundle(data: Data, signer: Certificate, staged: Certificate | None, now: datetime) -> bytes:
-    """Return what everybody must trust: who signs, who will, and who did as long as somebody may present it."""
+    """Return the authorities to trust: the signer, the staged one, and old ones that are still valid."""
     first = (signer,) if staged is None else (signer, staged)
     known = {each.fingerprint for each in first}
     old = (each for each in reading.read_bundle(data.get(BUNDLE, b"")) if each.authority and each.not_after > now)
@@ -237,7 +236,7 @@ def _bundle(data: Data, signer: Certificate, staged: Certificate | None, now: da
 
 
 def _still_valid(data: Data, now: datetime) -> bytes:
-    """Return the authorities whose leaves may still be in use although nothing can be signed any more."""
+    """Return the authorities whose leaves may still be in use although they can sign no more."""
     return reading.write_bundle(
         tuple(each for each in reading.read_bundle(data.get(BUNDLE, b"")) if each.authority and each.not_after > now)
     )

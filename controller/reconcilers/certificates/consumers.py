@@ -1,4 +1,4 @@
-"""Consumers of the authorities to trust: what has a copy of their bundle, beside the Secrets."""
+"""Consumers of the trusted authorities: the objects, besides Secrets, that have a copy of the bundle."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ API_SERVICE: Final = f"{names.VERSION}.{names.GROUP}"
 ETCD: Final = "kubevirt-etcd"
 """The StatefulSet, its Service, and the prefix of its Secrets."""
 ETCD_BUNDLE_ANNOTATION: Final = "kubevirt.io/ca-bundle"
-"""On etcd's StatefulSet: the fingerprint of the bundle it has; in its pod template, to replace the pods."""
+"""On etcd's StatefulSet: the fingerprint of its bundle. In the pod template, a change replaces the pods."""
 LABELS: Final = {"app.kubernetes.io/part-of": "kubevirt", "app.kubernetes.io/managed-by": "virt-controller"}
-"""Of what virt-controller makes."""
+"""Labels of objects that virt-controller creates."""
 
 
 class Consumer(Protocol):
-    """Something beside a Secret that has a copy of the authorities to trust."""
+    """An object other than a Secret with a copy of the trusted authorities."""
 
     async def fingerprint(self) -> str | None:
-        """Return the fingerprint of the bundle it has; None when it does not exist (yet)."""
+        """Return the fingerprint of its bundle; None if it does not exist (yet)."""
 
     async def inject(self, bundle: bytes) -> None:
-        """Give it the bundle."""
+        """Write the bundle."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApiServiceBundle:
-    """``spec.caBundle`` of our APIService: whom kube-apiserver trusts when it calls virt-api."""
+    """``spec.caBundle`` of our APIService, with which kube-apiserver verifies virt-api."""
 
     client: Client
     name: str = API_SERVICE
@@ -53,21 +53,21 @@ class ApiServiceBundle:
         return certificate_plan.fingerprint(certificate_plan.decoded(dig(service, "spec", "caBundle")))
 
     async def inject(self, bundle: bytes) -> None:
-        """Write ``caBundle``, and have it verified."""
+        """Write ``caBundle``, and turn verification on."""
         patch = {"spec": {"caBundle": certificate_plan.encoded(bundle), "insecureSkipTLSVerify": False}}
         await self.client.patch(API_SERVICES, self.name, patch, field_manager=FIELD_MANAGER)
 
 
 @dataclass(frozen=True, slots=True)
 class TrustBundle:
-    """``ca.crt`` of the ConfigMap that virt-handlers follow (``apiserver.apis.virt.rights.trust``). The operator owns its other keys."""
+    """``ca.crt`` of the ConfigMap that virt-handlers read (``apiserver.apis.virt.rights.trust``). The operator owns its other keys."""
 
     client: Client
     namespace: str
     name: str = trust.CONFIG_MAP
 
     async def fingerprint(self) -> str:
-        """Return the fingerprint of what it has; it is made when it does not exist."""
+        """Return the fingerprint of its bundle; empty if it does not exist, because ``inject`` creates it."""
         try:
             config_map = await self.client.get(CONFIG_MAPS, self.name, self.namespace)
         except errors.NotFound:
@@ -75,7 +75,7 @@ class TrustBundle:
         return certificate_plan.fingerprint(str((config_map.get("data") or {}).get(trust.AUTHORITIES, "")).encode())
 
     async def inject(self, bundle: bytes) -> None:
-        """Write the bundle beside what is there."""
+        """Write the bundle and keep the other keys."""
         data = {trust.AUTHORITIES: bundle.decode()}
         try:
             await self.client.patch(CONFIG_MAPS, self.name, {"data": data}, self.namespace, field_manager=FIELD_MANAGER)
@@ -87,14 +87,14 @@ class TrustBundle:
 
 @dataclass(frozen=True, slots=True)
 class EtcdRestart:
-    """etcd reads renewed certificates at every handshake, but the authorities that it trusts only when it starts: restart its pods."""
+    """Restarts etcd's pods: etcd reads renewed certificates at every handshake, but trusted authorities only at start."""
 
     client: Client
     namespace: str
     name: str = ETCD
 
     async def fingerprint(self) -> str | None:
-        """Return the fingerprint that all its pods run with; nothing while older pods remain."""
+        """Return the fingerprint that all pods run with; empty while older pods remain."""
         try:
             stateful_set = await self.client.get(STATEFUL_SETS, self.name, self.namespace)
         except errors.NotFound:
@@ -107,9 +107,9 @@ class EtcdRestart:
         return annotations_of(stateful_set).get(ETCD_BUNDLE_ANNOTATION, "") if rolled_out else ""
 
     async def inject(self, bundle: bytes) -> None:
-        """Note the bundle; where pods run already, in the pod template, too, which replaces them one after the other.
+        """Record the bundle. If pods are running, also put it into the pod template, which replaces them one by one.
 
-        At the first installation they still wait for the Secret, and a changed template would only make them start twice.
+        At installation the pods still wait for the Secret, and a changed template would only start them twice.
         """
         stateful_set = await self.client.get(STATEFUL_SETS, self.name, self.namespace)
         note = {"metadata": {"annotations": {ETCD_BUNDLE_ANNOTATION: certificate_plan.fingerprint(bundle)}}}

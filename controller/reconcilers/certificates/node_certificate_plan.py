@@ -1,16 +1,15 @@
-"""Decide about a CertificateSigningRequest of a virt-handler: pure, from the request and the revocations.
+"""Decides about a CertificateSigningRequest of a virt-handler, from the request and the revocations. Pure.
 
-kube-apiserver writes who asks into ``spec`` (``username``, ``extra``) and takes it from nobody else; for a token that is bound to a
-pod, ``extra`` has the node that the pod is on (KEP-4193). So a node obtains a certificate of its own name and of no other, whoever
-holds its credentials.
+kube-apiserver itself writes the requester into ``spec`` (``username``, ``extra``). For a token bound to a pod, ``extra`` has the pod's
+node (KEP-4193). So credentials of a node can obtain a certificate only for the name of that node.
 
 ====================  ==================================================
 request               action
 ====================  ==================================================
 decided               none
-sound, not approved   :class:`Approve`
-sound, approved       :class:`Sign`
-unsound               :class:`Deny`; if somebody has approved it, :class:`Fail`
+valid, not approved   :class:`Approve`
+valid, approved       :class:`Sign`
+invalid               :class:`Deny`, or :class:`Fail` if approved
 ====================  ==================================================
 """
 
@@ -38,12 +37,12 @@ MAX_MESSAGE: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """It is decided, or not ours."""
+    """Already decided, or not for our signer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Approve:
-    """Note that the requester is who the certificate would name."""
+    """Confirm that the requester is the node named in the certificate."""
 
     node: str
 
@@ -59,14 +58,14 @@ class Sign:
 
 @dataclass(frozen=True, slots=True)
 class Deny:
-    """Refuse it for good, with the reason."""
+    """Refuse permanently, with the reason."""
 
     message: str
 
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """Refuse to sign what somebody else approved, with the reason."""
+    """Refuse to sign a request that somebody else approved, with the reason."""
 
     message: str
 
@@ -75,14 +74,14 @@ Action: TypeAlias = Nothing | Approve | Sign | Deny | Fail
 
 
 def is_open(request: Mapping[str, Any]) -> bool:
-    """Return whether the request is addressed to us and not decided."""
+    """Return True if the request is for our signer and not decided."""
     if objects.dig(request, "spec", "signerName") != names.HANDLER_SIGNER:
         return False
     return not objects.dig(request, "status", "certificate") and not _conditions(request) & {"Denied", "Failed"}
 
 
 def plan(request: Mapping[str, Any], namespace: str, revocations: Revocations, now: datetime) -> Action:
-    """Return what is to be done now; ``namespace`` is the installation's."""
+    """Return what to do now; ``namespace`` is that of the installation."""
     if not is_open(request):
         return Nothing()
     verified = _verify(request["spec"], namespace, revocations, now)
@@ -97,16 +96,16 @@ def _conditions(request: Mapping[str, Any]) -> set[str]:
 
 
 def profile_of(node: str) -> Profile:
-    """Return what the certificate of a node's virt-handler says.
+    """Return the profile of a virt-handler's certificate.
 
     Raises:
-        ValueError: the node can have none.
+        ValueError: the node's name cannot be in a certificate.
     """
     return Profile(names.HANDLER, (names.handler_server_name(node),), server=True, client=True)
 
 
 def _verify(spec: Mapping[str, Any], namespace: str, revocations: Revocations, now: datetime) -> Sign | str:
-    """Return what may be signed, or why nothing may."""
+    """Return what to sign, or why the request is refused."""
     if spec.get("username") != (account := names.handler_username(namespace)):
         return f"only {account} may ask for certificates of this signer"
     match objects.dig(spec, "extra", names.NODE_CLAIM):
@@ -121,7 +120,7 @@ def _verify(spec: Mapping[str, Any], namespace: str, revocations: Revocations, n
     if revocations.is_revoked(node):
         return f"node {node} is revoked (ConfigMap {trust.CONFIG_MAP})"
     since = revocations.nodes.get(node)
-    if since is not None and since > now + SKEW:  # a certificate that others believe would begin then, or only after its end
+    if since is not None and since > now + SKEW:  # such a certificate would not be valid yet, or would not be trusted
         return f"node {node} is revoked until {times.to_rfc3339(since)} (ConfigMap {trust.CONFIG_MAP})"
     usages = spec.get("usages")
     if not isinstance(usages, list) or len(usages) != len(names.HANDLER_USAGES) or any(each not in usages for each in names.HANDLER_USAGES):

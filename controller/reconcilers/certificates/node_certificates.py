@@ -1,8 +1,7 @@
-"""Sign the certificates of virt-handlers: one for each node, for the node that asks (``node_certificate_plan`` decides).
+"""Signs the certificates of virt-handlers, one per node (``node_certificate_plan`` decides).
 
-The authority and the revocations are read when they are needed, not from a cache: signing is rare, and must follow a revocation, or the
-rotation of the authority, at once. Requests that are decided are removed by kube-controller-manager after an hour, pending ones after a
-day.
+The authority and the revocations are read when needed and not cached: signing is rare, and a revocation or rotation must apply at once.
+kube-controller-manager removes decided requests after an hour and pending ones after a day.
 """
 
 from __future__ import annotations
@@ -34,23 +33,23 @@ from controller.runtime.reconciling import Controller, Observer, Request, Result
 logger = logging.getLogger(__name__)
 
 RETRY_SECONDS: Final = 2.0
-"""Until a request is reconciled again that waits for the authority or the revocations."""
+"""Retry delay of a request that waits for the authority or the revocations."""
 MAX_STEPS: Final = 4
 MAX_BYTES: Final = 32 << 10
-"""As JSON, of a request that is kept whole until it is decided: those of virt-handlers have 2 KiB."""
+"""Maximum size, as JSON, of a pending request that is kept whole; virt-handlers' requests have 2 KiB."""
 
 
 def signing_requests(client: Client) -> Informer:
-    """Return the informer of the requests that are addressed to us."""
+    """Return the informer of requests for our signer."""
     selector = f"spec.signerName={names.HANDLER_SIGNER}"
     return Informer(client, CERTIFICATE_SIGNING_REQUESTS, field_selector=selector, trim=trim_request)
 
 
 def trim_request(request: Object) -> Object:
-    """Return what of a request matters here: a node may create any number of them, each of a megabyte and more.
+    """Trim a request: a node can create any number of them, each larger than 1 MB.
 
-    Nothing but the decision is kept of one that is decided, nor the PKCS #10 of one that is too long: it is denied. What it is written
-    with then may lack the rest, because kube-apiserver takes over the stored ``spec``.
+    A decided request keeps only the decision. A request over ``MAX_BYTES`` loses its PKCS #10 and so is denied. Status writes may omit the
+    rest, because kube-apiserver keeps the stored ``spec``.
     """
     whole = objects.without_managed_fields(request)
     open_ = node_certificate_plan.is_open(whole)
@@ -68,7 +67,7 @@ def trim_request(request: Object) -> Object:
 
 
 class NodeCertificates:
-    """The reconciler of certificate signing requests."""
+    """Reconciler of certificate signing requests."""
 
     def __init__(self, client: Client, requests: Informer, namespace: str, lifetime: timedelta, clock: Clock) -> None:
         self._client = client
@@ -94,7 +93,7 @@ class NodeCertificates:
         return Result(requeue_after=RETRY_SECONDS)
 
     async def _apply(self, request: Object, action: Approve | Sign | Deny | Fail, revocations: Revocations) -> bool:
-        """Return False for what cannot be done yet."""
+        """Return False if it cannot be done yet."""
         match action:
             case Approve(node):
                 await self._condition(request, "approval", "Approved", "NodeClaim", f"its token is bound to a pod on node {node}")
@@ -111,9 +110,9 @@ class NodeCertificates:
         return True
 
     async def _revocations(self) -> Revocations | None:
-        """Return whom nothing is signed for; None while that stands nowhere.
+        """Return the revocations; None if the ConfigMap does not exist.
 
-        Those who verify certificates go by what the ConfigMap said until there is one again, which virt-controller makes within a pass.
+        Verifiers keep the last known revocations until virt-controller creates the ConfigMap again, within a pass.
         """
         try:
             found = await self._client.get(CONFIG_MAPS, trust.CONFIG_MAP, self._namespace)
@@ -123,7 +122,7 @@ class NodeCertificates:
         return trust.revocations(found.get("data") or {})
 
     async def _sign(self, request: Object, action: Sign, revocations: Revocations) -> bool:
-        """Issue it; return False while there is no authority that could."""
+        """Issue the certificate; return False if there is no usable authority."""
         now = self._clock.now()
         try:
             data = (await self._client.get(SECRETS, API_AUTHORITY, self._namespace)).get("data") or {}
@@ -150,7 +149,7 @@ class NodeCertificates:
 
 
 class Signing:
-    """The informer and the loop of :class:`NodeCertificates`; run it under the leader's lease."""
+    """The informer and the loop of :class:`NodeCertificates`. Run it on the leader."""
 
     def __init__(self, client: Client, namespace: str, lifetime: timedelta, clock: Clock, observer: Observer | None = None) -> None:
         self._requests = signing_requests(client)
@@ -169,7 +168,7 @@ class Signing:
 
 
 def _begins(now: datetime, revoked_before: datetime | None) -> datetime:
-    """Return the beginning of a certificate issued now: early, for clocks that run behind, but not among those that were revoked."""
+    """Return the start of a certificate's validity: in the past, for clocks that run behind, but not before a revocation."""
     begins = now - SKEW
     return max(begins, revoked_before) if revoked_before is not None else begins
 

@@ -1,11 +1,10 @@
-"""Make and renew the Secrets of docs/development/contracts.md, and keep their authority in the APIService.
+"""Makes and renews the Secrets listed in docs/development/contracts.md, and writes their authority into the APIService.
 
-Each pass observes, plans (``certificate_plan``) and applies, until the plan is empty. It needs none of the certificates itself: it speaks
-to kube-apiserver alone, so that it works at the first installation and when everything expired.
+Each pass observes, plans (``certificate_plan``) and applies until the plan is empty. It uses none of the certificates itself and talks only
+to kube-apiserver, so it works at installation and after everything expired.
 
-Every write carries the resourceVersion that was observed (or is a creation), so two controllers that both think they lead cannot mix
-their keys; the one that comes late gets a Conflict and observes again. A Secret whose ``type`` is not ours is replaced, for the type of
-a Secret cannot be changed.
+Every write is a creation or carries the observed resourceVersion, so two controllers that both believe they lead cannot mix their keys: one
+gets a Conflict and observes again. A Secret of another ``type`` is replaced, because the type is immutable.
 """
 
 from __future__ import annotations
@@ -50,16 +49,16 @@ from controller.reconcilers.certificates.consumers import ETCD, LABELS, ApiServi
 logger = logging.getLogger(__name__)
 
 OBSOLETE: Final = "kubevirt-virt-handler-tls"
-"""A Secret with one key for all nodes, of releases before nodes had their own."""
+"""A Secret with one key for all nodes, from releases before each node had its own."""
 TLS_TYPE: Final = "kubernetes.io/tls"
 INTERVAL_SECONDS: Final = 30.0
-"""Between passes. A Secret that somebody deleted is back after this long; seven small reads are what a pass costs."""
+"""Time between passes, and until a deleted Secret is restored. A pass costs seven small reads."""
 MAX_ROUNDS: Final = 8
-"""Plans per pass: at most five are needed from nothing to everything."""
+"""Maximum plans per pass; at most five are needed from an empty cluster."""
 
 
 def authorities(namespace: str) -> tuple[Authority, Authority]:
-    """Return everything that is wanted in the release's namespace."""
+    """Return the authorities wanted in the release's namespace."""
     api = _service("virt-api", namespace)
     etcd = (*_service(ETCD, namespace), f"*.{ETCD}-peers.{namespace}.svc")
     local = ("127.0.0.1", "::1")
@@ -80,7 +79,7 @@ def authorities(namespace: str) -> tuple[Authority, Authority]:
             "kubevirt-etcd-ca",
             "kubevirt-etcd-ca",
             (
-                # A client, too: members present it to each other, and etcd's own gateway dials itself with it.
+                # Also a client certificate: members present it to each other, and etcd's own gateway uses it to connect to itself.
                 Leaf("kubevirt-etcd-server-tls", Profile("etcd", (*etcd, "localhost"), local, server=True, client=True)),
                 Leaf("kubevirt-etcd-client-tls", Profile("virt-api", client=True)),
             ),
@@ -94,7 +93,7 @@ def _service(name: str, namespace: str) -> tuple[str, ...]:
 
 @dataclass(slots=True)
 class _Seen:
-    """The Secrets as they were observed, and so as they may be replaced."""
+    """The observed Secrets, which writes are based on."""
 
     secrets: dict[str, Object | None] = field(repr=False)
 
@@ -106,7 +105,7 @@ class _Seen:
 
 
 class CertificateRotation:
-    """Keeps every certificate of the release good; run it under the leader's lease."""
+    """Keeps every certificate of the release valid. Run it on the leader."""
 
     def __init__(
         self,
@@ -118,7 +117,7 @@ class CertificateRotation:
         interval: float = INTERVAL_SECONDS,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """``consumers``: whom else to tell of the authorities of our API, by name."""
+        """``consumers`` are further consumers of our API's authorities, by name."""
         self._client = client
         self._namespace = namespace
         self._policy = policy or Policy()
@@ -132,7 +131,7 @@ class CertificateRotation:
         )
 
     async def run(self) -> None:
-        """Reconcile every ``interval`` seconds, until cancelled."""
+        """Reconcile every ``interval`` seconds until cancelled."""
         while True:
             try:
                 await self.reconcile()
@@ -141,12 +140,12 @@ class CertificateRotation:
             await asyncio.sleep(self._interval)
 
     async def reconcile(self) -> None:
-        """Bring every Secret and every consumer to what is wanted now.
+        """Update every Secret and consumer.
 
-        One authority that cannot be brought there does not hold up the other.
+        A failure for one authority does not stop the other.
 
         Raises:
-            StatusError: kube-apiserver refused a read or a write.
+            StatusError: kube-apiserver refused a request.
             TransportError: kube-apiserver did not answer.
         """
         failure: errors.StatusError | None = None
@@ -181,7 +180,7 @@ class CertificateRotation:
             for action in actions:
                 await self._apply(action, wanted, seen, consumers)
             if all(isinstance(action, InjectBundle) for action in actions):
-                return  # consumers may take minutes; the next passes see
+                return  # consumers may take minutes; later passes check
         logger.error("certificates do not settle", extra={"secret": wanted.secret})
 
     async def _read(self, wanted: Authority) -> _Seen:
@@ -226,7 +225,7 @@ class CertificateRotation:
     async def _write(
         self, seen: _Seen, name: str, data: Mapping[str, bytes], purpose: str, annotations: Mapping[str, str] | None = None
     ) -> None:
-        """Create or replace a Secret; what is logged is why, never what."""
+        """Create or replace a Secret. The log has the purpose, never the contents."""
         logger.info("write a Secret", extra={"secret": name, "purpose": purpose})
         current = seen.secrets[name]
         if current is not None and current.get("type") != TLS_TYPE:

@@ -1,10 +1,12 @@
-"""Live migrations: the loop that gives each its target pod and its end, and what it is decided by.
+"""Live migrations: the loop that creates target pods and ends migrations, and its decisions.
 
-``migration_plan`` decides about one, and is to be read first; ``reconciler`` is the loop around it. Which of all begins is decided about
-all of them together: ``migration_queue`` (pure), as ``migration_turns`` keeps it. Parts of these decisions: what is in the way
-(``migratable``, ``unschedulable``), how long each phase may take (``migration_bounds``), another attempt (``migration_retries``), and what
-is kept of those that are over (``migration_history``). ``made_migrations`` are those that an eviction or an upgrade asks for;
-``ended_drains`` are drains that an uncordon ended.
+- ``migration_plan`` decides about one migration (start there); ``reconciler`` is its loop.
+- ``migration_queue`` (pure) decides which migrations begin; ``migration_turns`` keeps that order.
+- ``migratable``, ``unschedulable``: what prevents a migration.
+- ``migration_bounds``: the time limits of each phase; ``migration_retries``: further attempts.
+- ``migration_history``: which finished migrations are kept.
+- ``made_migrations``: the Migrations for evictions and upgrades.
+- ``ended_drains``: drains that ended by uncordoning.
 
-Bytes and domains are the business of the two virt-handlers and launchers: :mod:`handler.reconcilers`.
+Data and domains are handled by the two virt-handlers and launchers: :mod:`handler.reconcilers`.
 """

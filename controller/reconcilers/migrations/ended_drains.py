@@ -1,9 +1,9 @@
-"""Drains that an uncordon ended while somebody still evicts, as ``kubectl drain`` does until it is interrupted. Pure.
+"""Drains ended by uncordoning while a client still evicts, as ``kubectl drain`` does until interrupted. Pure.
 
-Nothing of a Node says that it was cordoned a moment ago. But a Migration that an eviction caused on a node that was being emptied bears a
-label, every replica of virt-controller has a copy of it, and it outlives all of them. So of a node that nobody empties the drain is over
-for all guests that were on it when such a Migration was made, for as long as one of these is under way and a while after that. One that
-has had its time does not count: its launcher may have been taken over, and would keep all guests of the node from being evicted.
+A Node does not record that it was cordoned before. But a Migration caused by an eviction during a drain has a label, is known to every
+replica, and outlives them. So if a node is not being drained, its drain is over for all guests that were on it when such a Migration was
+created, while one of these is in progress and for a while afterwards. An overdue Migration does not count: its launcher may be compromised,
+and would prevent evictions from the node for good.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from controller.reconcilers.nodes import emptied_nodes
 from controller.reconcilers.pods import pod_state
 
 TOLD_SECONDS: Final = 300
-"""After the last migration of a drain, in which who goes on evicting is told that the drain is over."""
+"""Seconds after a drain's last migration in which clients that still evict are told that the drain is over."""
 REASON: Final = "DrainEnded"
-"""Of a Migration that a drain caused, and that had not begun when the node was uncordoned."""
+"""Of a Migration caused by a drain that had not begun when the node was uncordoned."""
 
 
 def is_over_for(pod: Object, node: Object | None, migrations: Sequence[Object], now: datetime) -> bool:
-    """Return whether a pod was on its node during a drain that has ended before it left.
+    """Return True if a pod was on its node during a drain that ended before it left.
 
     Args:
-        pod: of a guest.
-        node: that the pod is on; None where it is not known.
-        migrations: of all machines. One without a name is being made.
-        now: the present.
+        pod: pod of a guest.
+        node: node of the pod; None if unknown.
+        migrations: those of all machines. One without a name is being created.
+        now: current time.
     """
     if node is None or emptied_nodes.is_being_emptied(node):
         return False
@@ -55,17 +55,17 @@ def _is_under_way(migration: Object, now: datetime) -> bool:
 
 
 def is_of_drain(migration: Object) -> bool:
-    """Return whether an eviction on a node that was being emptied caused a Migration."""
+    """Return True if an eviction during a drain caused the Migration."""
     return not {evictions.POD_LABEL, evictions.DRAIN_LABEL} - labels_of(migration).keys()
 
 
 def may_end(migration: Object) -> bool:
-    """Return whether a Migration is to end if nobody empties its node any more: a drain caused it, and it has not begun."""
+    """Return True if the Migration is to end once its node is uncordoned: a drain caused it, and it has not begun."""
     return is_of_drain(migration) and phases.is_unfinished(migration) and migration_queue.waits(migration)
 
 
 def end(migration: Object, now: datetime) -> tuple[Action, ...]:
-    """Return what ends a Migration that has not begun."""
+    """Return the actions that end a Migration that has not begun."""
     message = f"node {evictions.node_left_by(migration)} was uncordoned before the migration began: its drain is over"
     new = new_condition(migration, SUCCEEDED, "False", REASON, message)
     status = {
@@ -79,12 +79,12 @@ def end(migration: Object, now: datetime) -> tuple[Action, ...]:
 
 
 def has_ended(migration: Object) -> bool:
-    """Return whether a Migration ended so: nothing was in its way, and nobody cancelled it."""
+    """Return True if the Migration ended this way, so it neither failed nor was cancelled."""
     return (condition(dig(migration, "status", "conditions"), SUCCEEDED) or {}).get("reason") == REASON
 
 
 def _ended(migration: Object, made: datetime, now: datetime) -> datetime:
-    """Return when one ended; when it was made, where that cannot be so: virt-handlers write it, and a node may be anybody's."""
+    """Return the end time, or the creation time if the end time is implausible: virt-handlers write it, and a node may be compromised."""
     found = _moment(migration, "status", "endTime")
     return found if found is not None and made <= found <= now else made
 

@@ -1,4 +1,4 @@
-"""The Migrations that virt-controller makes. Pure."""
+"""The Migrations that virt-controller creates. Pure."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from apiserver.apis.virt.places.resources import MIGRATIONS, VIRTUAL_MACHINES
 
 
 def migration_of(vm: Object, cause: str, metadata: Mapping[str, object], **spec: object) -> Object:
-    """Return a Migration of a machine, which goes with it.
+    """Return a Migration owned by a machine.
 
     Args:
         vm: the machine.
-        cause: a word for why, which its name has.
+        cause: part of the name, such as the reason.
         metadata: labels, annotations.
-        spec: what it says beside the machine.
+        spec: fields besides the selector.
     """
     owner = {"apiVersion": VIRTUAL_MACHINES.api_version, "kind": VIRTUAL_MACHINES.kind, "name": name_of(vm), "uid": uid_of(vm)}
     return {

@@ -1,4 +1,4 @@
-"""Barriers to a live migration, as far as virt-controller knows them. Pure."""
+"""What prevents a live migration, as far as virt-controller knows. Pure."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from controller.reconcilers import disk_claims
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """Barrier to a guest's live migration."""
+    """A reason why a guest cannot migrate."""
 
     reason: str
-    """As a condition has it."""
+    """Reason for a condition."""
     message: str
-    """The same for people, as a sentence of its own."""
+    """A sentence for users."""
     in_short: str
-    """And within another sentence."""
+    """A phrase for use within a sentence."""
 
 
 def barrier(vm: Object, claims: Mapping[str, Object | None]) -> Barrier | None:
-    """Return what keeps the guest of a machine from live migration, as its condition or its claims say; None: nothing.
+    """Return what prevents live migration according to the machine's condition or claims, or None.
 
     Args:
         vm: the machine.
-        claims: those of its disks, by name.
+        claims: claims of its disks, by name.
     """
     if (found := conditions.found_false(vm, conditions.MIGRATABLE)) is not None:
         reason, message = found.get("reason"), found.get("message")
@@ -42,7 +42,7 @@ def barrier(vm: Object, claims: Mapping[str, Object | None]) -> Barrier | None:
 
 
 def why_not(vm: Object, claims: Mapping[str, Object | None]) -> str:
-    """Return why a machine cannot migrate, for people; an empty string for one that can. Arguments as of :func:`barrier`."""
+    """Return why a machine cannot migrate, for users; empty if it can. Arguments as for :func:`barrier`."""
     ready = condition(dig(vm, "status", "conditions"), conditions.READY) or {}
     if ready.get("reason") == conditions.LAUNCHER_NOT_UNDERSTOOD:
         return "virt-handler of its node does not understand its virt-launcher"

@@ -1,9 +1,9 @@
-"""Bounds of each phase of a migration that has begun: how long virt-controller waits for nodes, virt-handlers and launchers. Pure.
+"""Time limits for each phase of a started migration: how long virt-controller waits for nodes, virt-handlers and launchers. Pure.
 
-A launcher that its guest has taken over need never answer, or never finish. Once the target is to be prepared, time counts from
-``PreparingTarget``, whose moment virt-controller wrote itself: those of the later phases are the virt-handlers' words. Until ``Running``
-nothing of the guest has moved, and what does not come that far ends. From then on nobody else can say on which side the guest is, so such
-a migration goes on, and only its place in the queue is another's.
+A compromised launcher may never answer or finish. From the preparation of the target, time counts from ``PreparingTarget``, because
+virt-controller wrote that timestamp itself; those of later phases are written by virt-handlers. Before ``Running`` no state of the guest
+has moved, so a migration that exceeds its limit ends. After that virt-controller cannot know on which side the guest is, so the migration
+continues and only gives up its place in the queue.
 """
 
 from __future__ import annotations
@@ -19,32 +19,34 @@ from controller.reconcilers.pods import pod_state
 from controller.reconcilers.settings import MigrationLimits
 
 NODE_SECONDS: Final = 60
-"""For the target of a migration that an eviction caused to have a node. Beyond it, the next guest's turn has come: there are only so many
-such migrations at a time (``controller.evictions``), and this one would begin whenever there is room, days after the drain. For those that
-people made, ``MigrationLimits.scheduling_seconds``."""
+"""Time for the target of a migration caused by an eviction to get a node.
+
+After that the next guest gets its place, since the number of such migrations is limited (``controller.evictions``); otherwise this one
+could begin days after the drain. Migrations created by users have ``MigrationLimits.scheduling_seconds``.
+"""
 START_SECONDS: Final = 300
-"""For such a target to run once it has a node: its image may have to be pulled."""
+"""Time for such a target to run once it has a node; its image may have to be pulled."""
 RUN_SECONDS: Final = 900
-"""For the target of a migration that people made to run, from when it has a node."""
+"""Time for the target of a user's migration to run once it has a node."""
 PREPARE_SECONDS: Final = 120
-"""For virt-handler of the target to get network and libvirtd ready, which takes a second: beyond it, it does not work there."""
+"""Time for the target's virt-handler to prepare network and libvirtd, which takes a second if it works."""
 BEGIN_SECONDS: Final = 300
-"""For virt-handler of the source to begin once the target is ready, which takes a moment: it may be just then that it is replaced."""
+"""Time for the source's virt-handler to begin once the target is ready, which is short unless it is just being replaced."""
 END_SECONDS: Final = 300
-"""For a migration to be ended by the virt-handlers, beyond the time that its options allow: an abort and the last words of both sides."""
+"""Time for the virt-handlers to end a migration, beyond the time that its options allow: abort and final reports."""
 UNTOLD_SECONDS: Final = 3600
-"""For one whose options say no time: it was begun by a virt-controller of an earlier release."""
+"""Limit for a migration whose options give no time because an earlier release of virt-controller started it."""
 SOURCE_UNKNOWN: Final = "SourceUnknown"
-"""Reason in ``Succeeded`` of one whose machine is on a node that does not report: as in the queue it holds no place, and goes on."""
+"""Reason in ``Succeeded`` when the machine's node does not report: the migration gives up its place in the queue and continues."""
 _MOVING: Final = frozenset({phases.TARGET_READY, phases.RUNNING})
 
 
 def target_left(migration: Object, target: Object | None, now: datetime, limits: MigrationLimits, *, is_refused: bool) -> float | None:
-    """Return for how many seconds more a target is waited for until it runs; None where nothing bounds that.
+    """Return how many more seconds to wait for a target to run; None if unlimited.
 
-    They count from when its turn came, as virt-controller wrote that. One without a target that nobody refused is tried first: it may have
-    waited in the queue, or virt-controller may have been away. When the target got its node is the word of that node, which may say it
-    again and again: it counts for no later than the end of the time to find one, and where that has no end virt-controller's own word does
+    Time counts from the start of its turn, which virt-controller recorded. A missing target that was not refused is created first, because
+    it may have waited in the queue or for virt-controller. The time at which the target got its node is reported by that node, which could
+    repeat it; so it counts at most until the end of the scheduling time or, without such a limit, is recorded by virt-controller
     (:func:`is_to_note_node`).
     """
     begun = migration_retries.retried_at(migration) or dig(migration, "status", "startTime")
@@ -67,38 +69,38 @@ def target_left(migration: Object, target: Object | None, now: datetime, limits:
 
 
 def is_to_note_node(migration: Object, target: Object | None, limits: MigrationLimits) -> bool:
-    """Return whether to write down that the target has a node: nobody else tells when that was, but the node itself."""
+    """Return True if virt-controller has to record that the target has a node, because only the node itself reports that time."""
     is_timed = bool(limits.scheduling_seconds) or evictions.is_by_controller(migration) or pod_state.is_running(target)
     known = condition(dig(migration, "status", "conditions"), migration_retries.TARGET_SCHEDULED)
     return not is_timed and known is None and bool(pod_state.node_of(target))
 
 
 def begin_left(migration: Object, now: datetime) -> float | None:
-    """Return for how many seconds more a migration may be ``TargetReady``; None where it is not known since when."""
+    """Return how many more seconds a migration may be ``TargetReady``; None if its start is unknown."""
     since = _since(migration)
     return None if since is None else PREPARE_SECONDS + BEGIN_SECONDS - _ago(since, now)
 
 
 def place_left(migration: Object, now: datetime) -> float | None:
-    """Return for how many seconds more a migration in the hands of the virt-handlers holds its place; None: no time bounds that."""
+    """Return how many more seconds a migration in the hands of the virt-handlers keeps its place; None if unlimited."""
     left = begin_left(migration, now) if phases.phase_of(migration) in _MOVING else None
     return None if left is None else left + _allowed(migration) + END_SECONDS
 
 
 def is_overdue(migration: Object, now: datetime) -> bool:
-    """Return whether a migration has had its time, and more, so that its place is another's."""
+    """Return True if the migration has exceeded its time, so that another can have its place."""
     left = place_left(migration, now)
     return left is not None and left <= 0
 
 
 def holds_place(migration: Object, now: datetime) -> bool:
-    """Return whether an unfinished migration holds its place, by what is written in it: it has time left, and its node reports."""
+    """Return True if an unfinished migration keeps its place: it has time left and its node reports."""
     said = condition(dig(migration, "status", "conditions"), "Succeeded") or {}
     return not is_overdue(migration, now) and said.get("reason") != SOURCE_UNKNOWN
 
 
 def _allowed(migration: Object) -> int:
-    """Return the seconds that the options allow, as virt-controller wrote them, with those of a pause."""
+    """Return the seconds that the recorded options allow, including a pause."""
     options = dig(migration, "status", "options")
     limit = dig(options, "completionTimeoutSeconds") if isinstance(options, dict) else None
     if not isinstance(limit, int) or limit <= 0:
@@ -111,7 +113,7 @@ def _ago(moment: str, now: datetime) -> float:
 
 
 def _since(migration: Object) -> str | None:
-    """Return when virt-controller gave the present attempt out of its hands."""
+    """Return when virt-controller handed over the current attempt."""
     stamps = dig(migration, "status", "phaseTransitionTimestamps") or []
     found = [each["time"] for each in stamps if each.get("phase") == phases.PREPARING_TARGET]
     return str(found[-1]) if found else None

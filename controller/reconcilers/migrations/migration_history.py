@@ -1,8 +1,8 @@
-"""Ownership of Migrations, and for how long one is kept once it is over. Pure.
+"""Ownership of Migrations, and how long finished ones are kept. Pure.
 
-A Migration goes with its machine: virt-controller makes the machine one of its owners as soon as it sees the two together, as a CronJob
-owns its Jobs, and the garbage collector deletes what a deleted machine owned. Of the finished ones of each machine the newest few are kept.
-Which machine that is the owner's uid says, so that one which was made under the name of an earlier one has nothing of that.
+virt-controller makes the machine an owner of its Migrations, as a CronJob owns its Jobs, so the garbage collector deletes them with the
+machine. The newest few finished ones of each machine are kept. Machines are distinguished by the owner's uid, so Migrations of an earlier
+machine of the same name do not count.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from controller.reconcilers.actions import Action, AddOwner, DeleteObject, Reque
 from controller.reconcilers.pods import ownership
 
 NEEDED_SECONDS: Final = 3600
-"""From the end of a migration that an eviction caused: how long the next eviction has to wait is counted from those that failed."""
+"""Seconds to keep a finished migration caused by an eviction, because failures determine the delay before the next eviction."""
 _PREFIX: Final = f"{names.GROUP}/"
 _EARLY: Final = frozenset({"", phases.PENDING, phases.SCHEDULING})
-"""Phases in which nobody but virt-controller writes the object."""
+"""Phases in which only virt-controller writes the object."""
 
 
 def adopt(migration: Object, vm: Object | None) -> tuple[Action, ...]:
-    """Return what makes the machine an owner of its Migration, and the first of its name, if it is not yet."""
+    """Return the action that makes the machine the first owner of its Migration, if it is not yet."""
     if vm is None or is_deleting(vm) or is_deleting(migration) or phases.phase_of(migration) not in _EARLY:
         return ()
     if not uid_of(vm) or evictions.machine_of(migration).name != name_of(vm) or owner_uid(migration) == uid_of(vm):
@@ -42,7 +42,7 @@ def adopt(migration: Object, vm: Object | None) -> tuple[Action, ...]:
 def owner_uid(migration: Object) -> str:
     """Return the uid of the machine that owns a Migration, or an empty string.
 
-    Who makes a Migration may write any owner into it; virt-controller puts the machine before all others (:func:`adopt`).
+    A user can put any owner into a Migration, so virt-controller puts the machine first (:func:`adopt`).
     """
     references = dig(migration, "metadata", "ownerReferences")
     for each in references if isinstance(references, list) else ():
@@ -53,7 +53,7 @@ def owner_uid(migration: Object) -> str:
 
 
 def clean_up(migration: Object, others: Iterable[Object], kept: int, now: datetime) -> tuple[Action, ...]:
-    """Return what becomes of a Migration that is over: ``kept`` newer ones of the same machine among ``others``, and it is deleted."""
+    """Return the actions for a finished Migration: it is deleted if ``others`` has ``kept`` newer ones of the same machine."""
     if is_deleting(migration) or ownership.held_by(migration):
         return ()
     owner, age = owner_uid(migration), _age(migration)
@@ -65,14 +65,14 @@ def clean_up(migration: Object, others: Iterable[Object], kept: int, now: dateti
 
 
 def _age(migration: Object) -> tuple[str, str, str]:
-    """Return what orders the Migrations of a machine, of which one at most is unfinished at any time: the server's own times, as text."""
+    """Return the sort key of a machine's Migrations, of which at most one is unfinished: the server's timestamps as text."""
     found = (dig(migration, "metadata", "creationTimestamp"), dig(migration, "status", "endTime"), name_of(migration))
     created, ended, name = (str(each or "") for each in found)
     return created, ended, name
 
 
 def _needed(migration: Object, now: datetime) -> float:
-    """Return for how many seconds more something may look at its end."""
+    """Return how many more seconds its result is needed."""
     ended = dig(migration, "status", "endTime") or dig(migration, "metadata", "creationTimestamp")
     if evictions.POD_LABEL not in labels_of(migration) or not ended:
         return 0.0

@@ -1,17 +1,20 @@
-"""Decides which Migrations begin, and in which order the others wait. Pure.
+"""Decides which Migrations begin, and the order in which the others wait. Pure.
 
-A Migration begins when it gets a target pod. No more than so many leave a node, or are under way in the cluster, at a time: they share the
-network, and the guests that are on their way write twice. All of them count, whoever made them. Who waits is ordered so:
+A Migration begins when it gets a target pod. The number in progress is limited per source node and in the cluster: they share the network,
+and the memory of moving guests is written twice. All Migrations count, whoever created them. Order of the waiting ones:
 
-1. the oldest of those that have waited for ``AGED_SECONDS``, unless one that had waited so long is under way: nobody waits for ever;
-2. guests that leave a node which is being emptied, because their pods were evicted (or are outdated: no eviction makes another migration);
-3. the others by ``spec.priority``; of one priority the namespaces in turns, and in each the oldest first.
+1. the oldest that has waited for ``AGED_SECONDS``, unless another such one is in progress, so that none waits forever;
+2. guests on a node that is being drained, if their pods were evicted or are outdated (eviction creates no second Migration for those);
+3. the others by ``spec.priority``; within a priority the namespaces take turns, the oldest Migration of each first.
 
-A target that finds no node holds a place for minutes, and a tenant can ask for nodes that there are none of. So such migrations hold no
-place before those of (2), once they have had ``PLACE_SECONDS``. A guest that writes without an end is on its way for as long as its memory
-is large. So one that no drain moves and that has been on its way for ``LONG_SECONDS`` holds no place before those of (2) either, nor before
-those of other namespaces. Those that were tried in vain are tried again after all others, and none waits for them. One that is under way
-and does not end in its time (``migration_bounds``) holds no place any more.
+Exceptions, so that a tenant cannot block the queue:
+
+- A target without a node waits for minutes, and a tenant can request nodes that do not exist. After ``PLACE_SECONDS`` such a migration
+  does not count for (2).
+- A guest that keeps writing migrates for a long time. After ``LONG_SECONDS`` a migration outside a drain counts neither for (2) nor for
+  other namespaces.
+- Migrations that failed to begin are tried after all others.
+- An overdue migration (``migration_bounds``) does not count.
 """
 
 from __future__ import annotations
@@ -29,15 +32,15 @@ from controller.reconcilers.migrations import migration_bounds, migration_retrie
 from controller.reconcilers.settings import MigrationLimits
 
 AGED_SECONDS: Final = 600
-"""After which the one that has waited longest is the next."""
+"""Waiting time after which the oldest is next."""
 PLACE_SECONDS: Final = 30
-"""For a target to run; beyond it, its migration holds no place before guests that leave nodes which are being emptied."""
+"""Time for a target to run. After that its migration does not count for guests on drained nodes."""
 LONG_SECONDS: Final = 600
-"""For a guest to arrive that no drain moves; beyond it, its migration goes on, and holds a place before those of its namespace alone."""
+"""Time for a migration outside a drain. After that it continues, but only counts for its own namespace."""
 TOLD_POSITIONS: Final = 10
-"""Beyond it, no position is told: each that is is written whenever it changes."""
+"""The last position to be reported: each reported position is a write whenever it changes."""
 WAITING: Final = frozenset({"", phases.PENDING})
-"""Phases of a Migration that has no target pod."""
+"""Phases of a Migration without a target pod."""
 _AGED: Final = timedelta(seconds=AGED_SECONDS)
 _PLACE: Final = timedelta(seconds=PLACE_SECONDS)
 _LONG: Final = timedelta(seconds=LONG_SECONDS)
@@ -45,31 +48,31 @@ _LONG: Final = timedelta(seconds=LONG_SECONDS)
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Everything the decision needs."""
+    """Input of the decision."""
 
     migrations: Sequence[Object]
-    """The unfinished ones of all namespaces."""
+    """The unfinished Migrations of all namespaces."""
     machines: Mapping[NamespacedName, Object]
-    """The machines that they move, by namespace and name."""
+    """Their machines, by namespace and name."""
     emptied: frozenset[str]
-    """Nodes that are being emptied."""
+    """Nodes that are being drained."""
     now: datetime
     limits: MigrationLimits
     beginning: frozenset[NamespacedName] = field(default_factory=frozenset)
-    """Migrations whose target pods are being made: what is known of these is what was before that."""
+    """Migrations whose target pods are being created, so their stored state is out of date."""
     in_vain: frozenset[NamespacedName] = field(default_factory=frozenset)
-    """Migrations that did not begin when it was their turn: a quota is in the way, or their machine's pod is not there."""
+    """Migrations that failed to begin in their turn, because of a quota or because their machine's pod is missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The queue's word about one Migration that has not begun."""
+    """The queue's decision about a Migration that has not begun."""
 
     may_begin: bool = True
     message: str = ""
-    """Of one that waits: for what, and how many are before it."""
+    """For a waiting one: what it waits for, and how many are before it."""
     is_drain: bool = False
-    """Its guest leaves a node that is being emptied, because its pod was evicted or is outdated."""
+    """True if the guest's node is being drained, and its pod was evicted or is outdated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,18 +80,18 @@ class _Entry:
     key: NamespacedName
     machine: NamespacedName
     node: str
-    """Node that its guest leaves."""
+    """The source node."""
     is_drain: bool
     priority: int
     created: datetime
     started: datetime | None
     waits: bool
     is_slow: bool
-    """Its target does not run in time: it holds no place before guests of nodes that are being emptied."""
+    """Its target does not run in time, so it does not count for guests on drained nodes."""
     is_long: bool
-    """Its guest does not arrive in time, and no drain moves it: it holds a place before those of its namespace alone."""
+    """It takes too long and no drain causes it, so it only counts for its own namespace."""
     is_overdue: bool
-    """It has had its time, and nobody says how it ended."""
+    """It exceeded its time without reporting a result."""
 
     @property
     def namespace(self) -> str:
@@ -96,7 +99,7 @@ class _Entry:
 
 
 class _Places:
-    """Counts what is under way, by node and in all."""
+    """Counts migrations in progress, by node and in total."""
 
     def __init__(self, limits: MigrationLimits) -> None:
         self._limits = limits
@@ -104,14 +107,14 @@ class _Places:
         self._all: Counter[str] = Counter()
 
     def take(self, node: str, only_for: str = "") -> None:
-        """Count one that leaves a node, for everybody or for one namespace."""
+        """Count a migration from a node, for all namespaces or for one."""
         self._by_node[node, only_for] += 1
         self._all[only_for] += 1
 
     def full(self, node: str, namespace: str) -> tuple[str, str] | None:
-        """Return what is full for a namespace, and the words for it; None: there is room for one that leaves this node.
+        """Return the limit that is reached for a namespace and a message, or None if a migration from this node may begin.
 
-        What is full is the node, or, if it is empty, the cluster.
+        The limit is given by the node, or an empty string for the cluster.
         """
         leaving = self._by_node[node, ""] + self._by_node[node, namespace]
         if node and leaving >= self._limits.per_node:
@@ -123,12 +126,12 @@ class _Places:
 
 
 def waits(migration: Object) -> bool:
-    """Return whether a Migration has not begun; one whose attempt failed keeps its place until the next one."""
+    """Return True if a Migration has not begun. After a failed attempt it keeps its place."""
     return phases.phase_of(migration) in WAITING and migration_attempts.number_of(migration) <= 1
 
 
 def turns(seen: Observed) -> dict[NamespacedName, Turn]:
-    """Return the turn of each Migration that has not begun."""
+    """Return the decision for each Migration that has not begun."""
     entries = [_entry(each, seen) for each in seen.migrations if not (is_deleting(each) and waits(each))]
     begun = [each for each in entries if not each.waits and not each.is_overdue and not is_lost(seen.machines.get(each.machine))]
     ordinary, before_drains = _Places(seen.limits), _Places(seen.limits)
@@ -179,12 +182,12 @@ def _entry(migration: Object, seen: Observed) -> _Entry:
 
 
 def is_lost(vm: Object | None) -> bool:
-    """Return whether no migration of it moves any more, whatever its phase says: the machine is gone, or its node does not report."""
+    """Return True if none of its migrations can make progress: the machine is gone, or its node does not report."""
     return phases.phase_of(vm or {}) in ("", phases.UNKNOWN)
 
 
 def _ordered(entries: Sequence[_Entry], begun: Sequence[_Entry], seen: Observed) -> list[_Entry]:
-    """Return those that wait, the first one first."""
+    """Return the waiting ones in order."""
     waiting = sorted((each for each in entries if each.waits), key=lambda each: (-each.priority, each.created, each.key))
     aged = _aged(waiting, begun, seen)
     held = Counter(each.namespace for each in begun if not each.is_drain)
@@ -197,7 +200,7 @@ def _ordered(entries: Sequence[_Entry], begun: Sequence[_Entry], seen: Observed)
 
 
 def _aged(waiting: Sequence[_Entry], begun: Sequence[_Entry], seen: Observed) -> _Entry | None:
-    """Return the one that has waited so long that it is the next."""
+    """Return the one that has waited so long that it is next."""
     if any(not (each.is_drain or each.is_long) and each.started is not None and each.started - each.created >= _AGED for each in begun):
         return None
     aged = (each for each in waiting if not each.is_drain and each.key not in seen.in_vain and seen.now - each.created >= _AGED)

@@ -1,7 +1,7 @@
-"""The queue of Migrations as virt-controller keeps it: decided from the copies in memory, at once when one of them changes.
+"""Keeps the queue of Migrations up to date with the informers.
 
-Between a turn and the target pod there are requests, and the copy tells nothing of these. So what begins is noted here until its pass is
-over, and nothing runs between the decision and the note: the limits hold whatever passes at the same time.
+Creating a target pod takes requests during which the informer does not show it. So a Migration is recorded here before, without an await
+after the decision, and until its pass ends. This keeps the limits under concurrency.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from controller.runtime.clock import Clock
 from controller.runtime.reconciling import Controller
 
 FRESH_SECONDS: Final = 1.0
-"""For which a decision stands while nothing changes but the time."""
+"""How long a decision is reused if no object changes."""
 IN_VAIN_SECONDS: Final = 60.0
-"""For which one that did not begin when it was its turn comes after all others."""
+"""How long a Migration that failed to begin comes after all others."""
 _UNKNOWN: Final = Turn(may_begin=False, message="it waits for its turn")
 
 
 def state_of(migration: Object) -> list[str]:
-    """Index function for ``BY_STATE``; one that is not sound is in no queue, and nothing is done about it."""
+    """Index function for ``BY_STATE``; an invalid one is not queued."""
     return [UNFINISHED] if phases.is_unfinished(migration) and not structure.of_migration(migration) else []
 
 
 class MigrationTurns:
-    """Queue of Migrations, and whose turn it is."""
+    """The queue of Migrations."""
 
     def __init__(self, informers: Informers, limits: MigrationLimits, clock: Clock) -> None:
         self._informers = informers
@@ -44,14 +44,14 @@ class MigrationTurns:
         self._clock = clock
         self._beginning: set[NamespacedName] = set()
         self._in_vain: dict[NamespacedName, datetime] = {}
-        """By when."""
+        """When each Migration failed to begin."""
         self._turns: Mapping[NamespacedName, Turn] = {}
         self._decided: datetime | None = None
-        """None: something has changed since."""
+        """None: something has changed since the last decision."""
         self._controllers: list[Controller] = []
 
     def subscribe(self, controller: Controller) -> None:
-        """Enqueue those that wait when one is over."""
+        """Enqueue the waiting ones when another finishes."""
 
         def changed(old: Object | None, new: Object | None) -> None:
             self._decided = None
@@ -68,7 +68,7 @@ class MigrationTurns:
         self._informers.vms.subscribe(machine_changed)
 
     def of(self, migration: Object) -> Turn:
-        """Return the turn of a Migration that has not begun; any other has begun."""
+        """Return the decision for a Migration; one that has begun may continue."""
         if not migration_queue.waits(migration):
             return Turn()
         now = self._clock.now()
@@ -78,7 +78,7 @@ class MigrationTurns:
 
     @contextmanager
     def beginning(self, migration: Object) -> Iterator[None]:
-        """Count a Migration among those that are under way while its target pod is made."""
+        """Count a Migration as in progress while its target pod is created."""
         key = key_of(migration)
         self._beginning.add(key)
         self._decided = None
@@ -90,7 +90,7 @@ class MigrationTurns:
 
     @contextmanager
     def tried(self, migration: Object) -> Iterator[None]:
-        """Note whether one whose turn it is begins in this pass: if it does not, none waits for it for a while."""
+        """Record whether a Migration began in this pass; if not, others go before it for a while."""
         wrote_another = False
         try:
             yield
@@ -106,7 +106,7 @@ class MigrationTurns:
         found = self._informers.migrations.get(*key)
         if found is None or not migration_queue.waits(found):
             self._in_vain.pop(key, None)
-        elif self.of(found).may_begin:  # and not another's by now
+        elif self.of(found).may_begin:  # its turn may have passed
             now = self._clock.now()
             known = key in self._now_in_vain(now)
             self._in_vain[key] = now
@@ -115,7 +115,7 @@ class MigrationTurns:
                 self._wake()
 
     def _wake(self) -> None:
-        """Enqueue those that wait; of those that were tried in vain each has its own time: they would wake each other for ever."""
+        """Enqueue the waiting ones, except those that failed to begin: they have their own delay and would wake each other forever."""
         waiting = {key_of(each) for each in self._unfinished() if migration_queue.waits(each)}
         for key in sorted(waiting - self._now_in_vain(self._clock.now())):
             for controller in self._controllers:

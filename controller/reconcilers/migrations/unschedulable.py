@@ -1,4 +1,4 @@
-"""Reasons why no node takes the target pod of a migration, of which the scheduler does not know. Pure."""
+"""Reasons, unknown to the scheduler, why no node fits the target pod of a migration. Pure."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from controller.reconcilers.launcher_pods import cpu
 from controller.reconcilers.pods import pod_state
 
 MAX_STRANGERS: Final = 3
-"""Nodes whose virt-handlers speak another contract, that are named."""
+"""Maximum number of listed nodes whose virt-handlers speak another contract."""
 MAX_SELECTOR: Final = 300
-"""Characters of a selector that are repeated."""
+"""Maximum characters of a displayed selector."""
 LEFT_OUT: Final = (
     "a target pod never goes to a node that got no guests when it was made: once the node gets guests again, cancel the migration, and "
     "migrate again"
@@ -23,13 +23,13 @@ LEFT_OUT: Final = (
 
 
 def reasons(migration: Object, vm: Object | None, target: Object, strangers: Mapping[str, str]) -> Iterator[str]:
-    """Yield what is to be added to the scheduler's words.
+    """Yield additions to the scheduler's message.
 
     Args:
-        migration: the Migration. Its message still says :data:`LEFT_OUT` when there are no strangers any more: the pod is as it was made.
+        migration: the Migration. Its message keeps :data:`LEFT_OUT` when there are no ``strangers`` any more, as the pod does not change.
         vm: its machine.
         target: the target pod.
-        strangers: nodes whose virt-handlers speak another contract, and the words for each.
+        strangers: nodes whose virt-handlers speak another contract, each with a message.
     """
     source = dig(migration, "status", "sourceNode")
     if selector := dig(migration, "spec", "nodeSelector"):

@@ -1,6 +1,8 @@
 """Nodes, as far as virtual machines depend on them.
 
-``node_reports`` says which nodes are silent, ``emptied_nodes`` which are being emptied, ``baseline_cpu`` the best CPU
-that all nodes of a pool have. Nodes are only read: virt-controller has no right to write one (``controller/rbac.md``), and
-talks to none.
+- ``node_reports``: which nodes do not report.
+- ``emptied_nodes``: which nodes are being drained.
+- ``baseline_cpu``: the best CPU model that all nodes of a pool have.
+
+virt-controller only reads Nodes. It has no right to write them (``controller/rbac.md``), and does not talk to them.
 """

@@ -1,8 +1,8 @@
-"""Baseline CPU: that of a machine with KVM that names none, the best model that every node of its pool has. Pure.
+"""The CPU of a machine with KVM that specifies none: the best model that every node of its pool has. Pure.
 
-Its pool are the nodes that offer KVM, bear labels of their processors (:mod:`handler.cpu`), and have what its pod asks of a node: what
-its author wrote, and the features that it requires or forbids. Taints are not looked at, nor whether a node is ready or cordoned: that
-changes while the machine runs, and a migration is to find as many nodes as possible.
+The pool is the nodes that offer KVM, have CPU labels (:mod:`handler.cpu`), and match the pod's placement: the author's constraints, and the
+required and forbidden features. Taints, readiness and cordons are ignored, because they change while the machine runs, and a migration
+should find as many nodes as possible.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from apiserver.apis.virt.spec.chosen_cpu import Chosen
 from controller.reconcilers.launcher_pods import cpu
 
 PROCESSORS: Final = "processors"
-"""Member of a Node as it is kept here: the keys of its labels of processors (a frozenset), which many nodes share."""
+"""Member of a trimmed Node: the keys of its CPU labels, a frozenset shared between nodes."""
 MAX_PROCESSORS: Final = 2 * cpu.MAX_LABELS
-"""Labels of processors that a Node may have: virt-handler writes half as many at most, and a kubelet whatever it likes."""
+"""Maximum CPU labels of a Node: virt-handler writes at most half as many, but a kubelet can write any number."""
 MAX_REQUIREMENTS: Final = 512
-"""Terms, labels and values that a machine may ask of a node: each is compared with those of every node, at each try to make its pod."""
+"""Maximum terms, labels and values in a machine's constraints: each is compared with all nodes whenever a pod is created."""
 HOST_PASSTHROUGH: Final = "host-passthrough"
 _MAX_TEXT: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The outcome."""
+    """The result."""
 
     chosen: Chosen | None
-    """None: guests have the processor of their node."""
+    """None: guests have the CPU of their node."""
     message: str = ""
-    """The reason, for people, where nothing was chosen."""
+    """Why nothing was chosen, for users."""
 
     def status(self) -> Object:
         """Return ``status.cpu``."""
@@ -46,9 +46,9 @@ class Choice:
 
 
 def trim_labels(node: Object) -> Object:
-    """Return the labels of a Node as they are kept: those of processors are hundreds, and the same on all nodes of a kind.
+    """Return the labels of a trimmed Node. Its hundreds of CPU labels are shared with nodes of the same kind.
 
-    Of a node that has more than :data:`MAX_PROCESSORS` none are kept, and it is in no pool: whoever wrote them is not virt-handler.
+    A node with more than :data:`MAX_PROCESSORS` loses them and is in no pool, because virt-handler did not write them.
     """
     labels = labels_of(node)
     own = frozenset(key for key, value in labels.items() if value == cpu.TRUE and key.startswith(names.CPU_LABELS))
@@ -65,9 +65,9 @@ def choose(nodes: Iterable[Object], asked: Object, said: Iterable[str]) -> Choic
     """Return the best known model that all nodes of the pool have.
 
     Args:
-        nodes: as they are kept here.
-        asked: the fields of the pod's spec by which it is placed.
-        said: names of the features of which the machine says something itself.
+        nodes: trimmed Nodes.
+        asked: placement fields of the pod's spec.
+        said: features that the machine itself sets.
     """
     if _requirements(asked) > MAX_REQUIREMENTS:
         return Choice(
@@ -106,20 +106,20 @@ def _requirements(asked: Object) -> int:
 
 
 def _is_candidate(node: Object) -> bool:
-    """A device plugin that is restarted offers nothing for a moment: the capacity stays for five minutes, in which the node counts."""
+    """The capacity counts too: while a device plugin restarts, the allocatable amount is 0 and the capacity remains for five minutes."""
     offers = any(dig(node, "status", each, names.KVM_RESOURCE) not in (None, "0") for each in ("allocatable", "capacity"))
     return offers and any(each.startswith(names.CPU_MODEL_LABELS) for each in node["metadata"][PROCESSORS])
 
 
 def _vendors(node: Object) -> set[str]:
-    """Return the vendor of the model that libvirt takes there for ``host-model``; empty: not known."""
+    """Return the vendor of the node's ``host-model``; empty if unknown."""
     prefix = names.HOST_MODEL_LABELS
     hosts = [each.removeprefix(prefix) for each in node["metadata"][PROCESSORS] if each.startswith(prefix)]
     return {cpu_models.VENDORS.get(each, "") for each in hosts} or {""}
 
 
 def matches(node: Object, asked: Object) -> bool:
-    """Return whether a node has what ``nodeName``, ``nodeSelector`` and the required node affinity ask for, as kube-scheduler judges."""
+    """Return True if a node matches ``nodeName``, ``nodeSelector`` and the required node affinity, as in kube-scheduler."""
     if asked.get("nodeName"):
         return bool(asked["nodeName"] == name_of(node))
     if any(_label(node, key) != value for key, value in (asked.get("nodeSelector") or {}).items()):
@@ -134,7 +134,7 @@ def _label(node: Object, key: str) -> str | None:
 
 
 def _fits(node: Object, term: Mapping[str, Any]) -> bool:
-    """A term that says nothing fits no node."""
+    """An empty term matches no node."""
     expressions, fields = term.get("matchExpressions") or (), term.get("matchFields") or ()
     return bool(expressions or fields) and (
         all(_holds(_label(node, each["key"]), each["operator"], each.get("values") or ()) for each in expressions)

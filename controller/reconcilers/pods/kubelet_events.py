@@ -1,4 +1,4 @@
-"""Events in which a kubelet says why a launcher pod has not got its volumes or networks yet, read from the server."""
+"""The kubelet's Events about missing volumes or networks of a launcher pod, read from the server."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class KubeletEvents:
     """Events of one pod, trimmed."""
 
     mounts: tuple[Object, ...] = ()
-    """About volumes that the kubelet cannot mount (:mod:`controller.reconcilers.pods.mounted_sources`)."""
+    """About volumes that cannot be mounted (:mod:`controller.reconcilers.pods.mounted_sources`)."""
     sandboxes: tuple[Object, ...] = ()
-    """About networks that the node cannot make (:mod:`controller.reconcilers.pods.sandboxes`)."""
+    """About networks that cannot be created (:mod:`controller.reconcilers.pods.sandboxes`)."""
 
 
 async def gather(client: Client, vm: Object, pod: Object, now: datetime) -> KubeletEvents:
-    """Return what the kubelet says of a pod of the machine, while that pod has a node and does not run."""
+    """Return the Events of a pod that has a node and does not run yet."""
     mounts: tuple[Object, ...] = ()
     networks: tuple[Object, ...] = ()
     if mounted_sources.is_to_read(vm, pod, now):

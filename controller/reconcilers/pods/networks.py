@@ -1,7 +1,7 @@
-"""The NetworkAttachmentDefinitions that a machine names: those that there are not, and those of which no node can make a network.
+"""Checks the NetworkAttachmentDefinitions that a machine uses: whether they exist and are valid.
 
-They are asked for one by one where a machine is to start, and while its pod does: whether the cluster has such a resource at all is
-its administrator's affair, and a copy of all of them would be kept for few machines.
+They are read one by one when a machine is to start and while its pod starts. There is no informer, because the resource may not exist in
+the cluster and few machines use it.
 """
 
 from __future__ import annotations
@@ -20,40 +20,40 @@ from apiserver.client.rest import Client
 from controller.reconcilers.pods import pod_state
 
 MAX_CONFIGURATION: Final = 64 << 10
-"""Characters of a configuration that is judged here; what is longer, the nodes' plugins judge alone."""
+"""Maximum characters of a configuration to check; longer ones are left to the nodes' plugins."""
 
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A NetworkAttachmentDefinition, read."""
+    """A parsed NetworkAttachmentDefinition."""
 
     network: str
     """namespace/name"""
     called: str
-    """The name in its configuration, by which plugins speak of it; its own where that has none."""
+    """The name in its configuration, which plugins use in messages; otherwise the object's name."""
     problem: str = ""
-    """Reason why its configuration is none of CNI; empty where nothing is known against it."""
+    """Why its configuration is not valid CNI; empty if no error is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Networks that a machine names, as far as they were found."""
+    """The networks of a machine that were found."""
 
     missing: tuple[str, ...] = ()
-    """Networks, as namespace/name, of which there is no NetworkAttachmentDefinition."""
+    """Missing NetworkAttachmentDefinitions, as namespace/name."""
     definitions: tuple[Definition, ...] = ()
-    """The others, as far as they may be read."""
+    """The readable ones."""
 
 
 async def gather(client: Client, vm: Object) -> Found:
-    """Return what there is of the networks that a machine names."""
+    """Read the networks of a machine."""
     missing, definitions = [], []
     for namespace, name in dict.fromkeys((each.namespace, each.name) for each in attachments.of(vm)):
         try:
             found = await client.get(attachments.NETWORK_ATTACHMENT_DEFINITIONS, name, namespace)
-        except errors.NotFound:  # the resource itself may be absent, too
+        except errors.NotFound:  # also if the resource itself does not exist
             missing.append(f"{namespace}/{name}")
-        except errors.Forbidden:  # by an older chart, or by whoever restricts this one: then the pod's own Events tell
+        except errors.Forbidden:  # by an older or restricted chart; then the pod's Events show the problem
             continue
         else:
             definitions.append(read(namespace, name, found))
@@ -61,7 +61,7 @@ async def gather(client: Client, vm: Object) -> Found:
 
 
 def read(namespace: str, name: str, definition: Object) -> Definition:
-    """Return what a NetworkAttachmentDefinition says; one without ``spec.config`` means a file of that name on the nodes."""
+    """Parse a NetworkAttachmentDefinition; without ``spec.config`` it refers to a file of that name on the nodes."""
     given, network = dig(definition, "spec", "config"), f"{namespace}/{name}"
     if not given or not isinstance(given, str) or len(given) > MAX_CONFIGURATION:
         return Definition(network, name)
@@ -71,7 +71,7 @@ def read(namespace: str, name: str, definition: Object) -> Definition:
         return Definition(network, name, f"spec.config is no JSON: {_words(error)}")
     if not isinstance(configuration, dict):
         return Definition(network, name, "spec.config is no JSON object")
-    fields = {key.lower(): value for key, value in configuration.items()}  # as Go reads them
+    fields = {key.lower(): value for key, value in configuration.items()}  # Go ignores case
     called = fields.get("name")
     return Definition(network, called if called and isinstance(called, str) else name, _problem(fields))
 
@@ -96,11 +96,11 @@ def _problem(fields: Mapping[str, object]) -> str:
 
 
 def fault(found: Found, follows: str = "virtual machine starts") -> tuple[str, str] | None:
-    """Return (reason, message) of what keeps any node from making the networks, or None.
+    """Return (reason, message) of a fault in the networks that affects every node, or None.
 
     Args:
-        found: networks that the machine names.
-        follows: begins once nothing of this is wrong.
+        found: networks of the machine.
+        follows: what begins after the fault is fixed.
     """
     if found.missing:
         text = f"NetworkAttachmentDefinition not found: {', '.join(found.missing)}; the {follows} when it exists"

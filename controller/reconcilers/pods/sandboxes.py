@@ -1,8 +1,7 @@
-"""Networks that a node's plugins refuse to a pod, as its kubelet says. Pure.
+"""Networks that a node's plugins refuse to a pod, according to its kubelet. Pure.
 
-A node makes the networks of a pod with its sandbox, after its volumes and before its container. What goes wrong there (a plugin that the
-node has not, a range of addresses that is used up) stands nowhere but in Events of the pod, which anybody in the namespace may write, too:
-what they say is shown and nothing is decided on it.
+A node sets up a pod's networks after its volumes and before its container. Errors there (a missing plugin, an exhausted address range) are
+only in Events of the pod. Anybody in the namespace can write those too, so they are shown, but nothing is decided by them.
 """
 
 from __future__ import annotations
@@ -22,25 +21,25 @@ from controller.reconcilers.pods.networks import Definition
 FAILED_SANDBOX: Final = "FailedCreatePodSandBox"
 """Reason of the kubelet's Events."""
 MAX_TEXT: Final = 2048
-"""Characters of an Event that are read: what one plugin says stands behind what those above it say."""
+"""Maximum characters read from an Event; one plugin's message comes after those of the layers above it."""
 LOOKS_AGAIN: Final = "the node tries again, and the {what} when that is mended"
 
 _OF_NETWORK: Final = re.compile(r'error adding container to network "([^"]{1,253})": (.*)', re.DOTALL)
-"""As Multus says it, with the name in the network's configuration."""
+"""Format of Multus, with the name in the network's configuration."""
 _OF_PLUGIN: Final = re.compile(r"failed \(add\): (.*)", re.DOTALL)
-"""As every runtime says it that uses libcni."""
+"""Format of every runtime that uses libcni."""
 _OF_ONE_TRY: Final = re.compile(r"\b[0-9a-f]{64}\b|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
-"""Identities of sandboxes and of network namespaces: another one at each try, which would be a write of the status each time."""
+"""Identifiers of sandboxes and network namespaces. They differ in each attempt, and would cause a status write each time."""
 
 
 def is_to_read(vm: Object, pod: Object, now: datetime) -> bool:
-    """Return whether the kubelet may have said why the networks of a pod are not there yet."""
+    """Return True if the kubelet may have written why a pod's networks are not ready."""
     waited = mounted_sources.waiting_seconds(pod, now)
     return waited is not None and not 0 <= waited < mounted_sources.FIRST_LOOK_SECONDS and bool(attachments.of(vm))
 
 
 def trim_event(event: Object) -> Object:
-    """Return what of an Event matters here."""
+    """Return the relevant fields of an Event."""
     return {**mounted_sources.trim_event(event), "message": str(event.get("message") or "")[:MAX_TEXT]}
 
 
@@ -51,14 +50,14 @@ def fault(
     mounts: Sequence[Object],
     follows: str = "virtual machine starts",
 ) -> tuple[str, str] | None:
-    """Return (reason, message) of what the newest Event tells of the pod's networks, or None.
+    """Return (reason, message) from the newest Event about the pod's networks, or None.
 
     Args:
-        definitions: of the networks that the machine names.
-        node: of the pod.
-        events: of the pod, as :func:`trim_event` returns them.
-        mounts: Events of its volumes; a kubelet that has written one since is not at the networks yet, or any more.
-        follows: begins once the pod has its networks.
+        definitions: networks of the machine.
+        node: node of the pod.
+        events: the pod's Events, trimmed by :func:`trim_event`.
+        mounts: Events about its volumes. If one is newer, the kubelet is not setting up networks now.
+        follows: what begins once the pod has its networks.
     """
     newest = max(reversed(events), key=mounted_sources.time_of, default=None)
     if newest is None or any(mounted_sources.time_of(each) > mounted_sources.time_of(newest) for each in mounts):

@@ -1,5 +1,8 @@
-"""Upgrades: the loop that takes guests into pods of the release, and what it is decided by.
+"""Upgrades: moves guests into pods of the current release.
 
-``workload_update_plan`` decides whose guest goes next (pure), ``workload_updates`` is the loop, and ``workload_update_memory`` remembers
-the migrations that it made. Which pods are of another release is :mod:`controller.reconcilers.virtual_machines.outdated`.
+- ``workload_update_plan`` (pure) decides which guests go next.
+- ``workload_updates`` is the loop.
+- ``workload_update_memory`` stores the migrations that it created.
+
+:mod:`controller.reconcilers.virtual_machines.outdated` determines which pods are of another release.
 """

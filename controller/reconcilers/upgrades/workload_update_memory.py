@@ -1,8 +1,8 @@
-"""Migrations that an upgrade made, remembered in virt-controller's memory for a day after their end.
+"""Migrations created by an upgrade, kept in virt-controller's memory until a day after their end.
 
-How long a machine rests after one that failed, and how many a batch has room for, is counted from these and not from the Migrations that
-are there: whoever owns a machine may delete them, or their ownerReferences, and by that would have guests moved without a pause. Every
-replica of virt-controller follows the same Migrations and so knows the same; one that starts knows those that are there.
+The pause after a failure and the free room in a batch are computed from these and not from existing Migrations, because a machine's owner
+can delete those or change their ownerReferences to avoid the pause. All replicas watch the same Migrations and so agree; a new replica
+knows only the existing ones.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from controller.runtime.clock import Clock
 
 REMEMBERED: Final = timedelta(days=1)
 MAX_REMEMBERED: Final = 10_000
-"""Beyond it those that changed longest ago are forgotten: more than upgrades make in a day at their pace."""
+"""Maximum entries, more than upgrades create in a day; those that changed longest ago are dropped."""
 
 
 class Memory:
-    """Remembers the Migrations of upgrades, by their uids."""
+    """Stores the Migrations of upgrades by uid."""
 
     def __init__(self, clock: Clock, limit: int = MAX_REMEMBERED) -> None:
         self._clock = clock
         self._limit = limit
         self._known: OrderedDict[str, tuple[Object, datetime]] = OrderedDict()
-        """Facts of each, and since when they hold. Which changed last is at the end."""
+        """Relevant fields of each, and since when they apply. The most recently changed is last."""
 
     def note(self, old: Object | None, new: Object | None) -> None:
-        """Take in a change of a Migration, as an informer tells it (``apiserver.client.store.Callback``)."""
+        """Process a change of a Migration (``apiserver.client.store.Callback``)."""
         found, now = new or old or {}, self._clock.now()
         uid = uid_of(found)
         if not uid or not labels_of(found).get(names.WORKLOAD_UPDATE_LABEL) or structure.of_migration(found):
             return
         before = self._known[uid][0] if uid in self._known else None
         if new is None and not phases.is_unfinished(before or found):
-            return  # its end is known already, and counts from when that was
+            return  # its end is already recorded
         known = _kept(found, before)
         if new is None:
             known["status"] = {**known["status"], "phase": phases.CANCELLED, "endTime": times.to_rfc3339(now)}
@@ -51,7 +51,7 @@ class Memory:
         self._forget(now)
 
     def with_forgotten(self, migrations: Iterable[Object]) -> tuple[Object, ...]:
-        """Return these Migrations, as they were made where an upgrade made them, and those that were deleted since."""
+        """Return these Migrations, with upgrades' ones as they were created, plus those that were deleted since."""
         there = {uid_of(each): each for each in migrations}
         restored = {uid: _as_made(each, self._known[uid][0]) if uid in self._known else each for uid, each in there.items()}
         return (
@@ -71,7 +71,7 @@ class Memory:
 
 
 def _kept(migration: Object, before: Object | None) -> Object:
-    """Return what of a Migration decides whose turn it is; the owner as it was first seen."""
+    """Return the fields of a Migration that affect the order, with the owner as it was first seen."""
     references = dig(before or migration, "metadata", "ownerReferences") or []
     status = {key: value for key in ("phase", "endTime", "targetPod") if (value := dig(migration, "status", key))}
     return {

@@ -1,9 +1,8 @@
-"""The loop that takes guests into pods of the release after an upgrade, a few at a time: gather, plan, apply.
+"""The loop that moves guests into pods of the current release after an upgrade, a few at a time: gather, plan, apply.
 
-It reconciles all machines at once, for they share the pace, and every few seconds while there is one that is outdated: time passes
-without an event. Three things are remembered here alone, and forgotten with the process: who was evicted, for whom a server took nothing,
-and the Migrations that were deleted since (``workload_update_memory``). So a process that begins lets an interval pass before anybody is
-moved or evicted; during an upgrade, virt-handlers are replaced meanwhile.
+It reconciles all machines together because they share the rate, and every few seconds while one is outdated. Three things are kept only in
+memory: evicted pods, refused machines, and deleted Migrations (``workload_update_memory``). So a new process waits for one interval before
+it moves or evicts a guest; during an upgrade virt-handlers are replaced in that time.
 """
 
 from __future__ import annotations
@@ -34,21 +33,21 @@ from controller.runtime.reconciling import Controller, Request, Result
 from controller.runtime.recorder import Recorder
 
 REFUSED_SECONDS: Final = 300.0
-"""Until a machine is considered again for which a quota, a policy or a PodDisruptionBudget allowed nothing."""
+"""Delay before a machine is tried again after a quota, a policy or a PodDisruptionBudget refused."""
 MAX_REFUSAL: Final = 500
-"""Characters of what a server says."""
+"""Maximum characters of a server's message."""
 BY_UPDATE: Final = "update"
-"""Index of Migrations: ``workload_update_plan.mark`` of those that an upgrade made."""
+"""Index of an upgrade's Migrations, by ``workload_update_plan.mark``."""
 ALL: Final = Request("", "machines")
-"""The one request of this loop."""
+"""The only request of this loop."""
 _AWAY: Final = (errors.Unauthorized, errors.ServiceUnavailable)
-"""Answers that are about all machines: the loop tries again. Any other is about one, and holds up nobody else."""
+"""Errors that affect all machines, so the loop retries. Any other affects one machine and does not stop the rest."""
 
 logger = logging.getLogger(__name__)
 
 
 def update_of(migration: Object) -> list[str]:
-    """Index function for ``BY_UPDATE``; one that is not sound is counted nowhere."""
+    """Index function for ``BY_UPDATE``; an invalid one is not indexed."""
     found = labels_of(migration).get(names.WORKLOAD_UPDATE_LABEL)
     return [str(found)] if found and not structure.of_migration(migration) else []
 
@@ -67,12 +66,12 @@ class WorkloadUpdates:
         self._limits = limits
         self._began: datetime | None = None
         self._evicted: dict[str, datetime] = {}
-        """By uid of the pod."""
+        """When pods were evicted, by uid of the pod."""
         self._refused: dict[NamespacedName, datetime] = {}
         self._memory = Memory(clock)
 
     def subscribe(self, controller: Controller) -> None:
-        """Enqueue all when a machine says that it is outdated, or does not say so any more."""
+        """Enqueue all when a machine's outdated condition changes."""
 
         def changed(old: Object | None, new: Object | None) -> None:
             if age_of_vm(old or {}) != age_of_vm(new or {}):
@@ -82,7 +81,7 @@ class WorkloadUpdates:
         self._informers.migrations.subscribe(self._memory.note)
 
     async def reconcile(self, request: Request) -> Result:
-        """Have those begin whose turn it is."""
+        """Start the migrations and evictions that are due."""
         del request
         now = self._clock.now()
         self._began = self._began or now
@@ -102,7 +101,7 @@ class WorkloadUpdates:
 
     def _candidates(self) -> Iterator[Candidate]:
         for vm in self._informers.vms.by_index(BY_AGE, OUTDATED):
-            if not structure.of_virtual_machine(vm):  # one that is not sound holds up nobody else
+            if not structure.of_virtual_machine(vm):  # an invalid one does not stop the others
                 yield Candidate(vm, self._pod(vm), claims_for(vm, self._informers.claims))
 
     def _pod(self, vm: Object) -> Object | None:
@@ -133,11 +132,11 @@ class WorkloadUpdates:
     async def _create_migration(self, vm: Object, migration: Object) -> None:
         try:
             made = await self._client.create(MIGRATIONS, migration, namespace_of(vm), field_manager=FIELD_MANAGER)
-        except errors.Conflict:  # another migration of the machine has begun
+        except errors.Conflict:  # another migration of the machine is in progress
             return
         except _AWAY:
             raise
-        except errors.StatusError as error:  # a quota of Migrations, a policy, somebody's webhook that fails; its namespace goes
+        except errors.StatusError as error:  # a quota of Migrations, a policy, a failing webhook, a namespace being deleted
             self._record_refusal(vm, "no Migration is taken that would move the guest", error)
             return
         self._informers.migrations.remember(made)
@@ -153,13 +152,13 @@ class WorkloadUpdates:
         try:
             answer = await self._client.request("POST", PODS.path(namespace_of(pod), name_of(pod), "eviction"), body=eviction)
         except (errors.NotFound, errors.Conflict):
-            return  # gone, or another's by now
+            return  # gone, or replaced by another pod
         except _AWAY:
             raise
-        except errors.StatusError as error:  # a PodDisruptionBudget, a policy, our own judgement, somebody's webhook that fails
+        except errors.StatusError as error:  # a PodDisruptionBudget, a policy, our own webhook, another webhook that fails
             self._record_refusal(vm, f"pod {name_of(pod)} may not be evicted", error)
             return
-        if answer.get("status") == "Failure":  # with 201, where two PodDisruptionBudgets select the pod
+        if answer.get("status") == "Failure":  # with code 201, if two PodDisruptionBudgets select the pod
             self._record_refusal(vm, f"pod {name_of(pod)} may not be evicted", answer.get("message") or "it is refused without words")
             return
         self._evicted[uid_of(pod)] = self._clock.now()
@@ -171,7 +170,7 @@ class WorkloadUpdates:
         self._recorder.event(vm, VIRTUAL_MACHINES, "Warning", "FailedWorkloadUpdate", message)
 
     def _forget(self, now: datetime) -> None:
-        # Longer than an interval: a pod that was evicted, and is there all the same, is left alone until then.
+        # Longer than an interval: an evicted pod that still exists is left alone until then.
         lasting = timedelta(seconds=max(REFUSED_SECONDS, self._settings.workload_update.batch_seconds))
         self._evicted = {uid: at for uid, at in self._evicted.items() if now - at < lasting}
         self._refused = {key: at for key, at in self._refused.items() if now - at < timedelta(seconds=REFUSED_SECONDS)}

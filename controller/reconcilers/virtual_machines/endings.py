@@ -1,8 +1,7 @@
-"""The time that has passed since attempts ended. No I/O.
+"""The time since attempts ended. No I/O.
 
-A pause before the next attempt would be as long as clocks differ if it counted from the ``endTime`` that a node wrote. It is measured from
-the moment at which this process saw the end. An end that it did not see, because it began later, counts from its ``endTime``, but never as
-being still to come.
+The ``endTime`` is from a node, whose clock may differ, and would change the delay before the next attempt by that difference. So the delay
+is measured from when this process saw the end. An end before the process started counts from its ``endTime``, but never as in the future.
 """
 
 from __future__ import annotations
@@ -22,19 +21,19 @@ class _Newest:
     vm_uid: str
     number: int
     over_since: float | None
-    """None: it goes on."""
+    """None: still in progress."""
 
 
 class Endings:
-    """The newest attempt of each machine, and since when it is over."""
+    """The newest attempt of each machine, and when it ended."""
 
     def __init__(self, elapsed: Callable[[], float]) -> None:
-        """``elapsed`` returns seconds that only grow, since whenever."""
+        """``elapsed`` returns monotonic seconds."""
         self._elapsed = elapsed
         self._newest: dict[NamespacedName, _Newest] = {}
 
     def rested(self, vm: Object, now: datetime) -> float:
-        """Return for how many seconds the newest attempt is over; 0 while it goes on."""
+        """Return the seconds since the newest attempt ended; 0 while in progress."""
         known, number = self._newest.get(key_of(vm)), power.current_attempt(vm)
         is_new = known is None or (known.vm_uid, known.number) != (uid_of(vm), number)
         if known is None or is_new:
@@ -47,7 +46,7 @@ class Endings:
         return self._elapsed() - known.over_since
 
     def forget(self, key: NamespacedName) -> None:
-        """Drop what is known of a machine that is gone."""
+        """Remove a machine that is gone."""
         self._newest.pop(key, None)
 
     def __len__(self) -> int:

@@ -1,7 +1,7 @@
-"""The record of a live migration in the status of its machine: what moves the guest, since when, and how the last one ended. Pure.
+"""The record of a live migration in its machine's status: source and target, start, and how the last one ended. Pure.
 
-The Migration itself says more; the record is for whoever looks at the machine (``kubectl get vms`` says ``Migrating`` by it), and nothing
-is decided on it. virt-handler of the target writes the one of a migration that succeeded, in the write that takes the machine over.
+It is for users who look at the machine (``kubectl get vms`` prints ``Migrating`` from it); nothing is decided by it. When a migration
+succeeds, the target's virt-handler writes the record together with the takeover.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ _FROM_MIGRATION: Final = ("sourceNode", "sourcePod", "targetNode", "targetPod", 
 
 
 def record(vm: Object, migrations: Sequence[Object], now: datetime) -> Object | None:
-    """Return what ``status.migration`` should be; None while the machine has never moved.
+    """Return what ``status.migration`` should be; None if the machine has never moved.
 
     Args:
         vm: a machine whose guest may run.
-        migrations: all Migrations of the machine's name that there are.
-        now: the end of one that nobody can be asked about any more.
+        migrations: all existing Migrations for the machine's name.
+        now: end time for a migration that no longer exists.
     """
     known: Object | None = dig(vm, "status", "migration")
-    sound = [each for each in migrations if not structure.of_migration(each)]  # what is not would keep the machine from being written
+    sound = [each for each in migrations if not structure.of_migration(each)]  # an invalid one would prevent writing the machine
     if (current := next((each for each in sound if _moves(each, vm)), None)) is not None:
         return _of(current)
     if known is None or known.get("phase") in phases.MIGRATION_FINAL:
@@ -38,12 +38,12 @@ def record(vm: Object, migrations: Sequence[Object], now: datetime) -> Object | 
     if found is None:
         return {**known, "phase": phases.CANCELLED, "endTime": times.to_rfc3339(now)}
     if phases.phase_of(found) == phases.SUCCEEDED:
-        return known  # the machine was read before its target took it over, with a record of its own
+        return known  # the machine was read before the target wrote its own record
     return {**known, **_of(found)}
 
 
 def _moves(migration: Object, vm: Object) -> bool:
-    """Return whether an unfinished Migration has begun to move the guest out of the pod in which it runs."""
+    """Return True if an unfinished Migration has begun to move the guest out of its current pod."""
     source = dig(migration, "status", "sourcePodUID")
     return bool(source) and phases.is_unfinished(migration) and source == dig(vm, "status", "podUID")
 

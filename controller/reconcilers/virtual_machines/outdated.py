@@ -1,8 +1,8 @@
-"""Launcher pods of another release: which these are, what becomes of their guests, and how a machine says so. Pure.
+"""Launcher pods of another release: how to find them, what happens to their guests, and the condition for it. Pure.
 
-virt-launcher lives as long as its guest, so after an upgrade of the chart guests run in pods of the release before. A pod is outdated when
-the image of its container is not the one that virt-controller makes pods with now; what is behind a tag is not looked at. The machine has
-the condition ``LauncherOutdated`` for as long as that is so. Who is moved when ``upgrades`` decide.
+virt-launcher runs as long as its guest, so after an upgrade of the chart guests run in pods of the previous release. A pod is outdated if
+its image differs from the one that virt-controller uses for new pods; a tag is not resolved. The machine then has the condition
+``LauncherOutdated``. ``upgrades`` decide when a guest is moved.
 """
 
 from __future__ import annotations
@@ -23,39 +23,39 @@ from controller.reconcilers.virtual_machines import statuses
 from controller.reconcilers.virtual_machines.observed import Observed, own_pod
 
 MAX_IMAGE: Final = 256
-"""Characters of an image that are told: whoever may patch pods writes it."""
+"""Maximum characters of an image in messages, because a user who can patch pods can change it."""
 MAX_WHY: Final = 300
 _WITH_LAUNCHER: Final = frozenset({phases.RUNNING, phases.STOPPING, phases.UNKNOWN})
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """Way on for a guest whose launcher is outdated."""
+    """What will happen to a guest with an outdated launcher."""
 
     reason: str
-    """Of LauncherOutdated=True."""
+    """Reason for LauncherOutdated=True."""
     words: str
 
 
 def image_of(pod: Object | None) -> str:
-    """Return the image of virt-launcher in a pod, as its spec names it; empty: it names none."""
+    """Return the image of virt-launcher in a pod's spec, or an empty string."""
     containers = dig(pod, "spec", "containers") or ()
     return next((str(each.get("image") or "") for each in containers if each.get("name") == names.CONTAINER), "")
 
 
 def is_outdated(pod: Object | None, settings: Settings) -> bool:
-    """Return whether a pod has another virt-launcher than one that would be made now."""
+    """Return True if a new pod would have another virt-launcher."""
     image = image_of(pod)
     return bool(image) and image not in (settings.launcher_image, *settings.rewritten_images)
 
 
 def way(vm: Object, claims: Mapping[str, Object | None], settings: Settings) -> Way:
-    """Return what becomes of the guest of a machine whose launcher is outdated.
+    """Return what will happen to the guest of a machine with an outdated launcher.
 
     Args:
         vm: the machine.
-        claims: those of its disks, by name.
-        settings: with the strategy of updates.
+        claims: claims of its disks, by name.
+        settings: settings with the update strategy.
     """
     strategy = evictions.strategy_of(vm) or settings.eviction_strategy
     why = one_line(migratable.why_not(vm, claims), MAX_WHY)
@@ -78,7 +78,7 @@ def way(vm: Object, claims: Mapping[str, Object | None], settings: Settings) -> 
 
 
 def marked(seen: Observed, status: Object) -> Object:
-    """Return this status of a machine with a guest, with its condition LauncherOutdated as it should be."""
+    """Return this status, of a machine with a guest, with the condition LauncherOutdated updated."""
     pod = own_pod(seen, seen.pods)
     if not is_outdated(pod, seen.settings):
         return _without(status)
@@ -90,7 +90,7 @@ def marked(seen: Observed, status: Object) -> Object:
 
 
 def over(seen: Observed) -> tuple[Action, ...]:
-    """Return what takes the condition back of a machine whose guest has ended, whoever wrote the end."""
+    """Return the action that removes the condition after the guest ended."""
     status = statuses.status_of(seen)
     if phases.phase_of(seen.vm) in _WITH_LAUNCHER or condition(status.get("conditions"), conditions.LAUNCHER_OUTDATED) is None:
         return ()
