@@ -33,7 +33,7 @@ class Parts:
     served: Mapping[Resource, Served]
     openapi: OpenAPI
     pages: Mapping[str, Page]
-    """By exact path; a path below a page does not match it."""
+    """By exact path."""
     watches: Watches
     streams: connecting.Streams
     now: Callable[[], datetime]
@@ -120,7 +120,7 @@ class Application:
         return self._subresource(served, context)
 
     def _watch(self, served: Served, context: RequestContext) -> Awaitable[Response]:
-        """Serve a watch of a collection or, at the old path ``/watch/…/NAME``, of one object. It shows exactly what was authorized."""
+        """Serve a watch of a collection or, at the old path ``/watch/…/NAME``, of one object, exactly as authorized."""
         info = context.info
         if context.request.method != "GET":
             raise responses.wrong_method()

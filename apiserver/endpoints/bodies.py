@@ -1,7 +1,6 @@
-"""Read request bodies within a limit, and decode JSON or YAML into JSON values; duplicate keys are reported.
+"""Read request bodies within a limit and decode them from JSON or YAML, reporting duplicate keys.
 
-Bodies are hostile until they pass here. This module bounds size, depth, numbers, text and YAML aliases; its results can be
-encoded as JSON again.
+Bodies are hostile: size, depth, numbers, text and YAML aliases are bounded, and every result can be encoded as JSON again.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from apiserver.endpoints.http.messages import BodyError, BodyTooLarge, Request
 from apiserver.endpoints.negotiation import JSON, YAML, body_type
 
 MAX_BYTES: Final = 3 << 20
-"""Go's limit for the body of a write, in bytes."""
+"""Go's limit in bytes for the body of a write."""
 
 
 @dataclass(slots=True)
 class Body:
-    """A decoded body; ``duplicates`` are the paths of keys that one map contains twice (the last one counts)."""
+    """A decoded body; ``duplicates`` are the paths of repeated keys (the last one counts)."""
 
     value: Any
     raw: bytes
@@ -33,7 +32,7 @@ class Body:
     duplicates: tuple[str, ...] = ()
 
     def afresh(self) -> Callable[[], Any]:
-        """Return a function that yields the value itself at its first call and decodes a new copy at each later call."""
+        """Return a function that yields the value itself first, and a new copy at each later call."""
         left = [self.value]
         return lambda: left.pop() if left else _again(self.raw, self.media_type)
 
@@ -54,7 +53,7 @@ async def read(request: Request, limit: int = MAX_BYTES) -> bytes:
 
 
 async def read_object(request: Request, *, notice_duplicates: bool = True, required: bool = False) -> Body:
-    """Read and decode a body that holds an object. Unless ``required``, an empty body or ``null`` counts as an empty object.
+    """Decode a body that holds an object. Unless ``required``, an empty body or ``null`` is an empty object.
 
     Raises:
         BadRequest, UnsupportedMediaType, RequestEntityTooLarge: it holds none.
@@ -85,31 +84,30 @@ def decode(raw: bytes, media_type: str, *, notice_duplicates: bool = True) -> Bo
     try:
         value = orjson.loads(raw)
         orjson.dumps(value)
-        json.dumps(value, allow_nan=False)  # 1e999 decodes to a number that JSON cannot represent
-    except (ValueError, TypeError, RecursionError) as error:  # orjson raises the first two
+        json.dumps(value, allow_nan=False)  # 1e999 is not representable
+    except (ValueError, TypeError, RecursionError) as error:  # orjson's errors are the first two
         raise BadRequest(f"the body of the request is not valid JSON: {str(error)[:200]}") from None
     return Body(value, raw, JSON, duplicates.in_json(raw) if notice_duplicates else ())
 
 
 def _again(raw: bytes, media_type: str) -> Any:  # noqa: ANN401 - any JSON value
-    """Decode again a body that was valid."""
     return orjson.loads(raw) if media_type == JSON else _from_yaml(raw).value
 
 
 def _plain(raw: bytes) -> dict[str, Any] | None:
-    """Decode an object without duplicate keys, the usual case. None for any other body, which the slower readers then explain."""
+    """Decode an object without duplicate keys, the usual case; None for others, which slower readers explain."""
     try:
         value: Any = orjson.loads(raw)
         written = orjson.dumps(value)
-        if written == raw.rstrip():  # compact, as Go writes: the value has everything that was sent, so no key was repeated
+        if written == raw.rstrip():  # compact, as Go writes: nothing was lost, so no key was repeated
             return value if isinstance(value, dict) else None
-        import jiter  # imported late, because most clients send compact JSON and never need it
+        import jiter  # imported late: most clients send compact JSON
 
         value = jiter.from_json(raw, catch_duplicate_keys=True, allow_inf_nan=False)
         written = orjson.dumps(value)
     except (ValueError, TypeError):
         return None
-    # A number too large for the JSON readers would become a null that the client did not send.
+    # A number too large for JSON readers would become null.
     return value if isinstance(value, dict) and written.count(b"null") == raw.count(b"null") else None
 
 

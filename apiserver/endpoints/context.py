@@ -1,4 +1,4 @@
-"""The state of one request on its way through the chain, and the additions to its answer."""
+"""The state of one request in the chain, and additions to its answer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 class RequestContext:
     """A request, its user, and the warnings for its answer."""
 
-    # Class attributes hold the defaults, because setting them for every request would cost time.
+    # Defaults as class attributes, because setting them per request costs time.
     user: User = ANONYMOUS
     warnings: dict[str, None] | None = None
     annotations: Mapping[str, str] = _NONE
@@ -31,15 +31,15 @@ class RequestContext:
     waited: float = 0.0
     """Seconds spent waiting for queues and webhooks."""
     waits: dict[str, float] | None = None
-    """The same by cause, as the audit log names it."""
+    """By cause, as in the audit log."""
     authorize: Callable[[str], Awaitable[None]] | None = None
-    """Raises Forbidden unless the caller may also use this verb on the same object; None: no check."""
+    """Raises Forbidden unless the caller may also use this verb; None: no check."""
     withdrawn: Callable[[Sequence[str]], Coroutine[None, None, End]] | None = None
-    """Waits, while a stream is open, until the caller loses one of these verbs, and returns the end to send. None: no check."""
+    """Waits until the caller loses one of these verbs; returns the stream's end. None: no check."""
     record: Record | None = None
-    """The audit log's record of the request; None if it is not recorded."""
+    """None: not recorded."""
     flow: bytes = b""
-    """Encoded response headers that name the flow schema and priority level."""
+    """Encoded response headers with flow schema and priority level."""
     on_start: Callable[[int], None] | None = None
     on_initialized: Callable[[], None] | None = None
 
@@ -54,10 +54,10 @@ class RequestContext:
         return self.request.fields.accept
 
     def represent(self, *transforms: str, stream: bool = False) -> Representation:
-        """Negotiate the representation of the answer: JSON, YAML or one of ``transforms``.
+        """Negotiate the answer's representation: JSON, YAML or one of ``transforms``.
 
         Raises:
-            NotAcceptable: the client accepts none of them.
+            NotAcceptable: the client accepts none.
         """
         return negotiate(self.request.fields.accept, transforms, stream=stream)
 
@@ -67,7 +67,7 @@ class RequestContext:
         return Caller(self.user, self.request.headers.get("User-Agent", ""), self.warn, self.annotate, self.wait)
 
     def received(self, body: Any) -> None:  # noqa: ANN401 - any JSON value, or bytes of JSON
-        """Give the audit log the request's object, or a patch as bytes, before anything changes it."""
+        """Give the audit log the original object, or a patch as bytes."""
         if self.record is not None:
             if isinstance(body, dict) and isinstance(metadata := body.get("metadata"), dict):
                 self.record.about(metadata)
@@ -79,12 +79,12 @@ class RequestContext:
             self.on_start(code)
 
     def initialized(self) -> None:
-        """Report that a watch has sent its initial objects; it costs little from here on."""
+        """Report that a watch has sent its initial objects, after which it costs little."""
         if self.on_initialized is not None:
             self.on_initialized()
 
     def annotate(self, key: str, value: str) -> None:
-        """Add an annotation to the audit event; the first value of a key stays. Patches need level Request, like objects."""
+        """Add an audit annotation; the first value of a key stays. Patches need level Request, as objects do."""
         if key.startswith(PATCHES) and (self.record is None or self.record.verdict.level < Level.REQUEST):
             return
         if key not in self.annotations:
@@ -105,4 +105,4 @@ class RequestContext:
 
 
 Page = Callable[[RequestContext], Awaitable[Response]]
-"""Answers a path outside the API's resources: health, metrics, version, documents."""
+"""Answers a path outside the resources: health, metrics, version, documents."""

@@ -1,7 +1,4 @@
-"""Discovery documents: plain (``APIGroupList`` and below) and aggregated (v2).
-
-They are built once, because the resources do not change while the server runs.
-"""
+"""Discovery documents: plain (``APIGroupList`` and below) and aggregated (v2), built once."""
 
 from __future__ import annotations
 
@@ -83,7 +80,6 @@ def storage_version_hash(resource: Resource) -> str:
 
 
 def _versions(strategies: Sequence[Strategy], group: str) -> list[str]:
-    """Return the group's versions, preferred first."""
     return sorted({each.resource.version for each in strategies if each.resource.group == group}, key=preference)
 
 

@@ -20,7 +20,7 @@ from apiserver.endpoints.negotiation import JSON, negotiate
 
 _YEAR: Final = 365 * 24 * 3600
 _GZIP_FROM: Final = 1400
-"""Smallest size, in bytes, of an OpenAPI document to compress, as in Go: less fits into one packet."""
+"""Smallest compressed OpenAPI document in bytes, as in Go: less fits into one packet."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Document:
 
 
 async def serve(context: RequestContext, document: Document, *, public: bool = False, packed: bool = False) -> Response:
-    """Answer with the document, or 304 if the client has it; ``packed`` compresses large documents and never indents."""
+    """Answer with the document, or 304 if unchanged; ``packed`` compresses large documents and never indents."""
     headers = {"ETag": f'"{document.etag}"', "Vary": "Accept"}
     if public:
         headers["Cache-Control"] = "public"
@@ -78,7 +78,7 @@ class OpenAPI:
     def pages(self) -> dict[str, Page]:
         """Return the handlers by path.
 
-        They raise NotAcceptable for clients that do not accept JSON. The aggregator does; kube-apiserver converts to
+        They raise NotAcceptable for clients without JSON; the aggregator accepts it, and kube-apiserver converts to
         protobuf.
         """
         groups: dict[str, Page] = {f"/openapi/v3/{path}": partial(self._by_hash, path, each) for path, each in self._v3.items()}

@@ -10,7 +10,7 @@ _MOST: Final = 100
 _SHOWN: Final = 256
 
 Place: TypeAlias = "tuple[Place, str | int] | None"
-"""Place of a value: its parent, and its key or index. The path is built only when reported, because a long key may hold many values."""
+"""Place of a value: parent, and key or index. The path is only built for reports, because a long key may hold many values."""
 
 
 class Duplicates:
@@ -44,7 +44,7 @@ def in_json(raw: bytes) -> tuple[str, ...]:
     try:
         _find(json.loads(raw, object_pairs_hook=_Members), None, found)
     except (ValueError, RecursionError):
-        return ()  # orjson accepted it; errors of Python's parser alone do not matter
+        return ()  # orjson accepted it
     return found.paths
 
 

@@ -1,7 +1,7 @@
-"""Content negotiation: the representation that ``Accept`` requests, and a body's ``Content-Type``.
+"""Content negotiation: ``Accept`` of requests, and ``Content-Type`` of bodies.
 
-Grammar of RFC 9110 §12.5.1; order by quality, then by position. Clients that prefer protobuf list JSON after it, and get
-the first supported alternative, as with custom resources.
+RFC 9110 §12.5.1; order by quality, then position. Clients that prefer protobuf list JSON after it, and get the first
+supported alternative, as with custom resources.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PARTIAL_LIST: Final = "PartialObjectMetadataList"
 DISCOVERY: Final = "APIGroupDiscoveryList"
 _META_VERSIONS: Final = ("v1", "v1beta1")
 _REMEMBERED_LENGTH: Final = 512
-"""Longest cached Accept header, in characters. Kubernetes' clients send less than half; a hostile client may send a megabyte."""
+"""Longest cached header. Kubernetes' clients send less than half; a hostile one may send a megabyte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +50,7 @@ class Representation:
 
 
 def accepted(header: str) -> list[MediaType]:
-    """Return the alternatives of an Accept header, best first: by quality, then types before wildcards, then by position.
-
-    Invalid alternatives are skipped.
-    """
+    """Return a header's valid alternatives, best first: by quality, types before wildcards, position."""
     found = [each for part in header.split(",") if (each := _media_type(part)) and each.quality > 0]
     return sorted(found, key=lambda each: (-each.quality, each.kind == "*", each.subtype == "*"))
 
@@ -81,7 +78,7 @@ def _encodings(alternative: MediaType) -> Iterator[str]:
 
 
 def negotiate(header: str, transforms: tuple[str, ...] = (), *, stream: bool = False) -> Representation:
-    """Choose the representation for an Accept header: JSON, YAML (not for streams) or one of the transforms.
+    """Choose the representation: JSON, YAML (not for streams) or one of the transforms.
 
     Raises:
         NotAcceptable: none fits.
@@ -135,7 +132,7 @@ def wants_aggregated_discovery(header: str) -> bool:
 
 
 def body_type(header: str | None) -> str:
-    """Return JSON or YAML for a body's Content-Type; JSON if missing (``kubectl scale --current-replicas`` sends none).
+    """Return a body's type, JSON or YAML; missing means JSON (``kubectl scale --current-replicas``).
 
     Raises:
         UnsupportedMediaType: it is neither.

@@ -1,6 +1,6 @@
 """Parse query parameters with apimachinery's rules for booleans, numbers and errors.
 
-Unknown parameters are ignored, because each kubectl release adds some; a wrong value of a known one is BadRequest.
+Unknown parameters are ignored, because each kubectl release adds some; wrong values are BadRequest.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,20}").fullmatch
 
 
 def truth(value: str | None) -> bool:
-    """Return whether a boolean parameter is set: ``false`` and ``0`` are false, any other value is true, even the empty one."""
+    """Parse a boolean: ``false`` and ``0`` are false, any other value is true, even the empty one."""
     return value is not None and value.lower() not in {"false", "0"}
 
 
@@ -145,10 +145,10 @@ def _watch_causes(options: ListOptions) -> list[Cause]:
 
 
 def write_options(query: Query, dry_run: list[str], caller: Caller, *, kind: str = "UpdateOptions", apply: bool = False) -> WriteOptions:
-    """Parse the parameters of a write; ``kind`` names the options' type, ``dry_run`` has all values of ``dryRun``.
+    """Parse a write's parameters; ``kind`` names the options' type, ``dry_run`` has all values of ``dryRun``.
 
     Raises:
-        Invalid: a value is unknown, or does not fit the write.
+        Invalid: a value is unknown, or does not fit.
     """
     causes = list(_dry_run_causes(dry_run))
     validation = query.get("fieldValidation", "")
@@ -178,7 +178,7 @@ def _invalid(name: str, value: str, why: str) -> Cause:
 
 
 def _quoted(text: str) -> str:
-    """Quote ``text`` like Go's ``%q``, sufficient for our texts."""
+    """Quote like Go's ``%q``, sufficiently for our texts."""
     return json.dumps(text[:_SHOWN], ensure_ascii=False).replace("\\u00", "\\x")
 
 
@@ -190,9 +190,9 @@ _IGNORE_READ_ERROR: Final = "ignoreStoreReadErrorWithClusterBreakingPotential"
 
 
 def delete_options(query: Query, dry_run: list[str], body: dict[str, Any], caller: Caller = NOBODY) -> DeleteOptions:
-    """Parse the options of a delete from a non-empty body, else from the query.
+    """Parse a delete's options from a non-empty body, else from the query.
 
-    Go ignores the query if the body has any bytes: there, ``{}`` with ``?dryRun=All`` deletes the object.
+    Go ignores the query for a body of any bytes: there, ``{}`` with ``?dryRun=All`` deletes.
 
     Raises:
         BadRequest: the body is not DeleteOptions.
@@ -226,7 +226,7 @@ def delete_options(query: Query, dry_run: list[str], body: dict[str, Any], calle
 
 
 def _contradicting(options: DeleteOptions) -> list[Cause]:
-    """Return the options that are invalid when an object is deleted without being read."""
+    """Return the options that contradict a deletion without reading."""
     said = {
         "dryRun": options.dry_run,
         "propagationPolicy": options.policy,
@@ -272,7 +272,7 @@ def _from_body(body: dict[str, Any]) -> tuple[DeleteOptions, list[str]]:
 
 
 def timeout(query: Query, limit: float) -> float:
-    """Return the client's time limit for an ordinary request, in seconds, at most ``limit``.
+    """Return the client's time limit in seconds, at most ``limit``.
 
     Raises:
         BadRequest: ``timeout`` is not a Go duration.

@@ -21,11 +21,11 @@ _VERBS: Final = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update",
 _OF_NAMESPACES: Final = frozenset({"status", "finalize"})
 _MUTATING: Final = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 REMEMBERED_LENGTH: Final = 256
-"""Longest target that may be a cache key, in characters, because a client may send a megabyte."""
+"""Longest target used as cache key, because clients may send a megabyte."""
 _NAME_FIELD: Final = "metadata.name"
 
 
-@dataclass(slots=True, unsafe_hash=True)  # freezing would add 2 µs per object
+@dataclass(slots=True, unsafe_hash=True)  # freezing adds 2 µs
 class RequestInfo:
     """Immutable attributes of one request.
 
@@ -45,11 +45,11 @@ class RequestInfo:
     rest: tuple[str, ...] = ()
     """Path segments after the subresource."""
     selected_name: bool = False
-    """``name`` comes from a field selector; the request still concerns the collection."""
+    """``name`` comes from a field selector for a collection."""
     label_selector: str = ""
     field_selector: str = ""
     misnamed: str = ""
-    """Error if the name or the namespace is invalid."""
+    """Error of an invalid name or namespace."""
 
     @property
     def mutating(self) -> bool:
@@ -65,7 +65,7 @@ class RequestInfo:
 
 
 def of(request: Request) -> RequestInfo:
-    """Return a request's attributes. Equal methods and targets yield the same object while it is cached."""
+    """Return a request's attributes, cached by method and target."""
     target = request.target
     return _remembered(request.method, target) if len(target) <= REMEMBERED_LENGTH else _of(request.method, target)
 
@@ -131,14 +131,14 @@ def _nonresource(method: str, path: str) -> RequestInfo:
 
 
 def _misnamed(what: str, text: str) -> str:
-    """Return the error if a path segment cannot be a storage key (Go: ``IsValidPathSegmentName``)."""
+    """Return the error if a path segment is not a valid storage key (Go: ``IsValidPathSegmentName``)."""
     if text in {".", ".."}:
         return f"{what} parameter invalid: \"{text}\": may not be '{text}'"
     return f"{what} parameter invalid: \"{text[:REMEMBERED_LENGTH]}\": may not contain '%'" if "%" in text else ""
 
 
 def _without_namespace(parts: list[str]) -> list[str]:
-    """Return the segments without the namespace, the only one that may be empty: ``/namespaces//virtualmachines`` lists all."""
+    """Return the segments without the namespace, which may be empty: ``/namespaces//virtualmachines`` lists all."""
     place = 4 if parts[3] == "watch" else 3
     return parts[: place + 1] + parts[place + 2 :] if parts[place : place + 1] == ["namespaces"] and len(parts) > place + 2 else parts
 
@@ -146,8 +146,7 @@ def _without_namespace(parts: list[str]) -> list[str]:
 def _selected_name(selector: str) -> str:
     r"""Return the name that a field selector requires, so that RBAC's resourceNames work with list and watch.
 
-    It uses the selector's own parser, because authorization must match the result: ``spec.a!=x\,metadata.name=b`` requires
-    no name.
+    Uses the selector's own parser, because authorization must match: ``spec.a!=x\,metadata.name=b`` requires no name.
     """
     try:
         return fields.parse(selector).exact(_NAME_FIELD) or ""

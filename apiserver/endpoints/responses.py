@@ -24,7 +24,7 @@ _TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _GZIP_LEVEL: Final = 1
 _GZIP_WINDOW: Final = 31  # selects the gzip format in zlib
 LARGE: Final = 128 << 10
-"""Smallest answer, in bytes, to compress for clients that accept gzip, as in Go."""
+"""Smallest answer in bytes to compress with gzip, as in Go."""
 NOT_CACHED: Final = b"Cache-Control: no-cache, private\r\n"
 _WARNINGS: Final = 4096
 _ONE_WARNING: Final = 256
@@ -54,7 +54,7 @@ async def answer(
     media_type: str = JSON,
     pretty: bool = False,
 ) -> Response:
-    """Return the response with ``value``; bytes, whole or joined, are JSON already. ``pretty`` indents for every client."""
+    """Return the response with ``value``; bytes, whole or joined, are JSON. ``pretty`` indents always."""
     pretty = pretty or is_pretty(context)
     if isinstance(value, Joined) and (media_type != JSON or pretty):
         value = b"".join(value.slices(value.length))
@@ -79,7 +79,7 @@ async def compressed(request: Request, response: Response) -> Response:
 
 
 def takes_gzip(request: Request) -> bool:
-    """Return whether the client accepts gzip; with a quality it does not count, as in Go."""
+    """Return whether the client accepts gzip; as in Go, not with a quality."""
     return any(each.strip() == "gzip" for each in request.headers.get("Accept-Encoding", "").split(","))
 
 
@@ -120,9 +120,9 @@ def add_headers(context: RequestContext, response: Response) -> None:
 
 
 def warnings(texts: Iterable[str]) -> list[str]:
-    """Return ``Warning`` headers for these texts, cut if they exceed 4096 characters in total.
+    """Return ``Warning`` headers, cut above 4096 characters in total.
 
-    At most 64, because some clients (Python's ``http.client``) reject answers with more than 100 headers.
+    At most 64: some clients (Python's ``http.client``) reject answers with over 100 headers.
     """
     listed = list(islice(filter(None, texts), _MOST_WARNINGS))
     if sum(map(len, listed)) <= _WARNINGS:

@@ -1,4 +1,4 @@
-"""Read YAML into JSON values, as Kubernetes does. PyYAML parses; ``yaml_scalars`` interprets scalars by Go's rules.
+"""Read YAML into JSON values. PyYAML parses; ``yaml_scalars`` interprets scalars by Go's rules.
 
 Documents are hostile: size, depth and alias expansion are bounded.
 """
@@ -18,9 +18,9 @@ _MAX_DEPTH: Final = 200
 
 
 class Reader:
-    """Builds one document from parser events, because PyYAML's composer recurses in C, and a deep document would crash the process.
+    """Builds a document from parser events: PyYAML's composer recurses in C, and deep documents would crash the process.
 
-    Aliased nodes count as often as they are used, so that aliases cannot multiply.
+    Every use of an alias counts, so that aliases cannot multiply.
     """
 
     def __init__(self, raw: bytes) -> None:
@@ -28,13 +28,12 @@ class Reader:
         self._anchors: dict[str, tuple[Any, int]] = {}
         self._nodes = 0
         self.duplicates = Duplicates()
-        """Keys given twice, once the document was read."""
 
     def document(self) -> Any:  # noqa: ANN401 - any JSON value
         """Return the first document; an empty one is an empty object.
 
         Raises:
-            BadRequest: it is too large, JSON cannot represent it, or a second, non-empty document follows.
+            BadRequest: too large, not representable in JSON, or followed by another document.
             yaml.YAMLError, ValueError: it is malformed.
         """
         try:

@@ -1,6 +1,6 @@
 """Interpret YAML scalars as kube-apiserver's Go parser does: YAML 1.1 with exceptions. Pure.
 
-``tests/oracle/test_yaml.py`` compares it with that parser (``sigs.k8s.io/yaml``) over a generated table.
+``tests/oracle/test_yaml.py`` compares both (``sigs.k8s.io/yaml``) over a generated table.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Scalar = str | int | float | bool | None
 
 TAG: Final = "tag:yaml.org,2002:"
 _KINDS: Final = frozenset({"str", "bool", "int", "float", "null", "timestamp"})
-"""Tags that the text must match; other tags, except binary, mean text."""
+"""Tags that the text must match; others, except binary, mean text."""
 _WORDS: Final = MappingProxyType(
     {
         **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),
@@ -101,7 +101,7 @@ def key(scalar: Scalar) -> str:
 
 
 def value(scalar: Scalar) -> Scalar:
-    """Return a scalar after a round trip through Go's JSON: ``5.0`` becomes 5; large numbers get the fewest distinguishing digits.
+    """Return a scalar after Go's JSON: ``5.0`` becomes 5; large numbers get the fewest distinguishing digits.
 
     Raises:
         BadRequest: JSON has no such number.
@@ -132,7 +132,7 @@ def _integer(digits: str) -> int | None:
 
 def _float(digits: str, text: str) -> float | str:
     number = float(digits)
-    return number if math.isfinite(number) else text  # as text, because Go's ParseFloat rejects numbers out of range
+    return number if math.isfinite(number) else text  # Go's ParseFloat rejects numbers out of range
 
 
 def _kind_of(said: Scalar) -> str:

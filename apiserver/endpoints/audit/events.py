@@ -1,7 +1,7 @@
 """Encode audit events: ``audit.k8s.io/v1`` Event, one JSON object per line, fields in Go's order.
 
-A request at level Metadata makes two events, which together cost about 4 µs: repeated pieces (user, source) are encoded
-once. Of the headers, only the client's name and addresses are read, so no secret reaches the log.
+A request at level Metadata costs about 4 µs for two events, because repeated pieces (user, source) are encoded once. Of the
+headers, only the client's name and addresses are read, so no secret is logged.
 """
 
 from __future__ import annotations
@@ -117,14 +117,14 @@ def user_info(user: User) -> Object:
 class Record:
     """Collects one request's data for the audit log and formats its events."""
 
-    # Class attributes hold the defaults, because setting them for every request would cost time.
+    # Defaults as class attributes, because setting them per request costs time.
     impersonated: User | None = None
     constraint = ""
     status: Object | None = None
-    """Set for errors and deletions; for other successes the code is enough."""
+    """Only for errors and deletions."""
     started = False
     limit = 0
-    """Largest size, in bytes, of request and response object together; larger ones are left out. 0: no limit."""
+    """Largest total size of both objects in bytes, above which they are omitted; 0: unlimited."""
     _decision = ""
     _middle = ""
     _ref: tuple[str, str, str] | None = None
@@ -149,7 +149,7 @@ class Record:
         self.impersonated, self.constraint, self._middle = user, constraint, ""
 
     def about(self, metadata: Object) -> None:
-        """Add object metadata that the URL lacks: the name of a created object, uid and version of a replaced one."""
+        """Add metadata that the URL lacks: a created object's name, a replaced one's uid and version."""
         said = metadata.get
         self._ref = (str(said("name") or ""), str(said("uid") or ""), str(said("resourceVersion") or ""))
         self._middle = ""
@@ -190,7 +190,6 @@ class Record:
         return f'{self._head}{stage}{middle}{outcome}{self._received}{self.pieces.time(nanoseconds)}"{end}'
 
     def _said(self) -> str:
-        """Return the part of an event that describes the request."""
         acting = "" if self.impersonated is None else self._impersonation(self.impersonated)
         return f"{self._what}{acting}{self._where}{self._reference() if self._info.is_resource else ''}"
 

@@ -14,10 +14,10 @@ _NUMBERS: Final = count(random.getrandbits(48))
 
 
 def audit_id(given: str) -> str:
-    """Return the id that the aggregator sent, so that both logs can be joined, or a new one."""
+    """Return the aggregator's id, so that both logs can be joined, or a new one."""
     return given if given and len(given) <= _MAX_LENGTH and given.isprintable() else new_id()
 
 
 def new_id() -> str:
-    """Return a UUIDv4, which is not secret: a prefix per process, and a counter that starts at a random number."""
+    """Return a UUIDv4, not secret: a prefix per process, and a counter with a random start."""
     return f"{_OURS}{next(_NUMBERS) & _LAST_PART:012x}"

@@ -1,6 +1,6 @@
 """The audit policy (``audit.k8s.io/v1`` Policy): how much to record of each request. Pure.
 
-The first matching rule decides; a request that no rule matches is not recorded. Matching follows
+The first matching rule decides; without one, nothing is recorded. Matching follows
 ``k8s.io/apiserver/pkg/audit/policy/checker.go``.
 """
 

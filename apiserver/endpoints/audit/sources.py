@@ -19,7 +19,7 @@ _REMEMBERED_LENGTH: Final = 512
 
 
 def of(request: Request) -> str:
-    """Return both fields as JSON, cached unless they are long, because each client repeats them."""
+    """Return both fields as JSON; short ones are cached, because clients repeat them."""
     headers = request.headers
     said = ",".join(headers.getall("X-Forwarded-For", ())), headers.get("X-Real-Ip", ""), request.remote, headers.get("User-Agent", "")
     return _remembered(*said) if sum(map(len, said)) <= _REMEMBERED_LENGTH else _fields(*said)

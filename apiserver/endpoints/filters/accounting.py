@@ -15,9 +15,9 @@ from apiserver.endpoints.filters.metering import Requests
 logger = logging.getLogger(__name__)
 
 SLOW_SECONDS: Final = 0.5
-"""Requests slower than this, in seconds, get a log line and audit annotations, as in Go."""
+"""Slower requests, in seconds, get a log line and audit annotations, as in Go."""
 CLIENT_CLOSED: Final = 499
-"""The code recorded for a request that its client abandoned."""
+"""Code of requests that their client abandoned."""
 _APPLY: Final = "application/apply-patch+"
 _OK: Final = 200
 _SERVER_ERROR: Final = 500
@@ -31,7 +31,7 @@ class Accounting:
     auditor: Auditor | None
 
     def ended(self, context: RequestContext, code: int, seconds: float, size: int, *, long_running: bool) -> None:
-        """Report a request that was answered, or (:data:`CLIENT_CLOSED`) abandoned; ``size`` is that of the answer's body."""
+        """Report a request, answered or (:data:`CLIENT_CLOSED`) abandoned; ``size`` is the answer's body."""
         counted = _OK if long_running and code == CLIENT_CLOSED else code  # the client decides when these end
         self._count(context, counted, seconds, size, long_running=long_running)
         if self.auditor is not None and context.record is not None:
@@ -65,7 +65,7 @@ def _record(auditor: Auditor, record: Record, context: RequestContext, code: int
 
 
 def _log(context: RequestContext, code: int, seconds: float, *, long_running: bool) -> None:
-    """Log failures and slow requests; the audit log and the metrics cover the rest."""
+    """Log failures and slow requests."""
     slow = seconds > SLOW_SECONDS and not long_running
     level = logging.WARNING if code >= _SERVER_ERROR else logging.INFO if slow else logging.DEBUG
     if logger.isEnabledFor(level):

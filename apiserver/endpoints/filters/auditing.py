@@ -1,4 +1,4 @@
-"""The audit filter: applies the policy, makes an event per stage and passes it to the backends."""
+"""The audit filter: makes an event per stage, as the policy says, for the backends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NOBODY: Final = User("")
 
 
 class Backend(Protocol):
-    """Sink of events. ``add`` never blocks; :meth:`room` blocks before a request starts."""
+    """Sink of events. ``add`` never blocks; await :meth:`room` before a request."""
 
     name: str
 
@@ -33,7 +33,7 @@ class Backend(Protocol):
         ...
 
     async def room(self) -> None:
-        """Wait until there is room or, in strict mode, until all events are stored.
+        """Wait for room or, in strict mode, until all events are stored.
 
         Raises:
             OSError: in strict mode, storing failed.
@@ -53,7 +53,7 @@ class AuditMetrics:
         self.level = [self.levels.cell(level.text) for level in Level]
 
     def register(self, registry: Registry) -> None:
-        """Add all of them to the registry."""
+        """Register all metrics."""
         registry.add(self.events, self.errors, self.levels, self.rejected)
 
 
@@ -79,7 +79,7 @@ class Auditor:
         self._pieces = Pieces()
 
     def received(self, context: RequestContext) -> Record | None:
-        """Make the first event of an authenticated request; return None if it is not recorded."""
+        """Make the first event of an authenticated request; None if not recorded."""
         verdict = self._policy.verdict(context.user, context.info)
         self._metrics.level[verdict.level].value += 1
         if verdict.level is Level.NONE:
@@ -123,7 +123,7 @@ class Auditor:
         self._emit(record, Stage.RESPONSE_COMPLETE, code, annotations)
 
     def panicked(self, record: Record, error: BaseException, annotations: Mapping[str, str]) -> None:
-        """Record a request that failed by an unexpected exception. Only the exception's type, because its text may contain client data."""
+        """Record an unexpected exception, only by type because its text may contain client data."""
         record.status = {"status": "Failure", "reason": "InternalError", "message": f"APIServer panic'd: {type(error).__name__}"}
         self._emit(record, Stage.PANIC, 500, annotations)
 
@@ -152,7 +152,7 @@ class Auditor:
 
 
 def _attempted(request: Request) -> str:
-    """Return Go's words for the credentials that a client presented."""
+    """Describe the presented credentials in Go's words."""
     kind, _, rest = request.headers.get("Authorization", "").strip().partition(" ")
     shown = [
         *(["basic"] if kind.lower() == "basic" else []),

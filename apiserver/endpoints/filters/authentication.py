@@ -1,8 +1,8 @@
 """Authentication by the aggregator's front proxy, a client certificate or a bearer token; otherwise anonymous.
 
-The order is Go's (``delegating.go``): a wrong credential is 401, never anonymous. The TLS layer verifies client
-certificates against the *union* of the authorities of front proxies and of clients, and cannot tell them apart. This module
-decides by the issuer, because only a front proxy may send ``X-Remote-User``.
+The order is Go's (``delegating.go``): a wrong credential is 401, never anonymous. TLS verifies client certificates against
+the *union* of the authorities of front proxies and clients; this module distinguishes them by issuer, because only a front
+proxy may send ``X-Remote-User``.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from apiserver.metrics.instruments import HistogramCell
 
 _WITH_ANOTHER: Final = 2
 MAX_CERTIFICATES: Final = 1024
-"""Size of the cache of verified certificates."""
+"""Size of the certificate cache."""
 _CREDENTIAL_ID: Final = "authentication.kubernetes.io/credential-id"
-"""Key in a user's ``extra`` for the certificate that the user presented."""
+"""Key in ``extra`` for the user's certificate."""
 Reviewer = Callable[[str], Awaitable[User | None]]
-"""Turns a bearer token into a user, or None if the token is invalid."""
+"""Returns the user of a bearer token, or None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +78,10 @@ class Authenticator:
         Args:
             trust: the trusted authorities.
             now: the wall clock.
-            review: validates bearer tokens; None rejects them all.
-            anonymous: allow ``system:anonymous`` for requests without a credential.
+            review: validates bearer tokens; None rejects all.
+            anonymous: allow ``system:anonymous``.
             expiry: records the remaining lifetime of client certificates.
-            max_certificates: size of the cache of verified certificates.
+            max_certificates: size of the certificate cache.
         """
         self.trust = trust
         self._expiry = expiry
@@ -95,7 +95,7 @@ class Authenticator:
         """Return the user of a request.
 
         Raises:
-            Unauthorized: a credential is wrong, or there is none and anonymous requests are not allowed.
+            Unauthorized: a credential is wrong, or missing and required.
         """
         der = request.certificate
         verified = self._verify(der, request.carrier) if der else None
@@ -114,7 +114,7 @@ class Authenticator:
         return ANONYMOUS
 
     def _verify(self, der: bytes, carrier: Carrier) -> _Verified:
-        """Return the meaning of a certificate under the current trust, cached."""
+        """Return what a certificate means under the current trust, cached."""
         verified = self._verified.get(der)
         if verified is None or verified.trust is not self.trust:
             certificate, trust = _read(carrier), self.trust
@@ -132,7 +132,7 @@ class Authenticator:
     def _certified(self, verified: _Verified, headers: CIMultiDictProxy[str]) -> User | None:
         now = self._now().timestamp()
         if not verified.since <= now <= verified.until:
-            raise Unauthorized("Unauthorized")  # connections outlive the handshake that checked the dates
+            raise Unauthorized("Unauthorized")  # connections outlive the dates checked in the handshake
         user = user_in_headers(self.trust.request_header, headers) if verified.proxy else None
         if user is None and verified.user is not None:
             user = verified.user
@@ -149,7 +149,7 @@ class _Verified:
     proxy: bool
     """The holder may act for other users."""
     user: User | None
-    """The user that the certificate names."""
+    """User in the certificate."""
 
 
 def _read(carrier: Carrier) -> Certificate:
@@ -177,7 +177,7 @@ def user_in_headers(trust: RequestHeader, headers: CIMultiDictProxy[str]) -> Use
 
 
 def _extra(headers: CIMultiDictProxy[str], prefixes: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """Return the values of headers with one of the prefixes, by the rest of the header's name."""
+    """Return headers' values by their names after the prefix."""
     found: dict[str, list[str]] = {}
     for header, value in headers.items():
         lower = header.lower()
@@ -188,7 +188,7 @@ def _extra(headers: CIMultiDictProxy[str], prefixes: tuple[str, ...]) -> dict[st
 
 
 def from_certificate(authorities: Authorities, certificate: Certificate) -> User | None:
-    """Return the user of a client certificate: common name, organizations and uid. None if another authority issued it.
+    """Return a client certificate's user: common name, organizations and uid. None for another authority's.
 
     Raises:
         Unauthorized: it has several uids, or an empty one (Go: ``pkg/authentication/request/x509``).
@@ -209,13 +209,13 @@ def bearer_token(headers: CIMultiDictProxy[str]) -> str | None:
 
 
 def websocket_token(request: Request) -> str | None:
-    """Return the token that a browser, which cannot set headers, offers as a websocket subprotocol, or None.
+    """Return a token offered as websocket subprotocol, because browsers cannot set headers, or None.
 
     Format of ``k8s.io/apiserver/pkg/authentication/request/websocket``: base64url without padding, once, next to another
     protocol.
 
     Raises:
-        Unauthorized: it cannot be decoded.
+        Unauthorized: it is malformed.
     """
     if request.fields.upgrade != "websocket":
         return None

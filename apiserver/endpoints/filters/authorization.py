@@ -1,4 +1,4 @@
-"""Authorization by SubjectAccessReview to kube-apiserver, with a cache and exceptions that keep us alive when it is slow."""
+"""Authorization by kube-apiserver's SubjectAccessReview, with a cache and exceptions for when it is slow."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from apiserver.endpoints.filters.reviewing import FIRST_PAUSE_SECONDS, Answered,
 from apiserver.endpoints.requestinfo import RequestInfo
 
 ALWAYS_ALLOWED: Final = frozenset({"/healthz", "/livez", "/readyz"})
-"""Health paths for the kubelet; only these exact paths."""
+"""Exact health paths, for the kubelet."""
 SECONDS: Final = 10.0
 _SIZE: Final = 8192
 _MAX_CACHED: Final = 10_000
@@ -75,7 +75,7 @@ class AllowAll:
 
 
 class Delegated:
-    """Sends reviews to kube-apiserver, and caches each answer for ten seconds or a configured time."""
+    """Sends reviews to kube-apiserver, and caches answers for ten seconds or a configured time."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Delegated:
         pause_seconds: float = FIRST_PAUSE_SECONDS,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Take the client of kube-apiserver; ``seconds``: how long to cache allowed and denied answers, ``pause_seconds``: first retry."""
+        """``seconds``: cache times of allowed and denied answers, ``pause_seconds``: first pause between tries."""
         self._pause_seconds = pause_seconds
         self._allowed_seconds, self._denied_seconds = seconds
         self._client = client
@@ -138,7 +138,7 @@ def _key(user: User, info: RequestInfo) -> _Question:
 
 
 def _size(info: RequestInfo) -> int:
-    """Return the size of the client's part of a cache key, because long ones could fill memory."""
+    """Return the size of the client's part of a key, because long ones could fill memory."""
     texts = (
         info.verb, info.path, info.group, info.version, info.namespace, info.resource, info.subresource, info.name,
         info.label_selector, info.field_selector,
@@ -170,7 +170,7 @@ def review_spec(user: User, info: RequestInfo) -> Object:
 
 
 def _selectors(info: RequestInfo) -> Object:
-    """Return the selectors of a list as requirements, because an authorizer may allow narrow ones. Invalid ones are left out."""
+    """Return a list's valid selectors as requirements, because an authorizer may allow narrow lists."""
     found: Object = {}
     try:
         if info.label_selector and (by_label := labels.parse(info.label_selector).requirements):

@@ -1,7 +1,7 @@
 """Read client certificates with the OpenSSL that verified them in the handshake.
 
-A certificate library would add its own OpenSSL, about 10 MiB, for nothing: the handshake already checked the chain, the
-dates, the constraints and the purpose. Only the issuer remains to be read.
+A certificate library adds its own OpenSSL, about 10 MiB. The handshake already checked the chain, the dates, the
+constraints and the purpose; only the issuer remains.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 Authority = tuple[bytes, bytes]
-"""An authority: its subject and public key (DER). Renewing its certificate with the same key keeps the authority."""
+"""Subject and public key (DER); a renewed certificate with the same key is the same authority."""
 Authorities = frozenset[Authority]
 
 _PEM: Final = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
@@ -36,7 +36,7 @@ class Certificate:
     """The last one, as in Go; empty if missing."""
     organizations: tuple[str, ...]
     uids: tuple[str, ...]
-    """From the attribute that Kubernetes uses for a user's uid."""
+    """From Kubernetes' attribute for uids."""
     fingerprint: str
     """SHA-256, in hexadecimal."""
 
@@ -53,7 +53,7 @@ def of(connection: ssl.SSLObject) -> Certificate:
     said: Any = connection.getpeercert()
     subject = [pair for relative in said.get("subject", ()) for pair in relative]
     return Certificate(
-        issuer=authority_of(others[0] if others else leaf),  # without issuer, it is itself a trusted authority
+        issuer=authority_of(others[0] if others else leaf),  # without issuer, it is a trusted authority itself
         since=ssl.cert_time_to_seconds(said["notBefore"]),
         until=ssl.cert_time_to_seconds(said["notAfter"]),
         common_name=next((value for key, value in reversed(subject) if key == "commonName"), ""),
@@ -64,10 +64,10 @@ def of(connection: ssl.SSLObject) -> Certificate:
 
 
 def authorities_of(pem: str) -> Authorities:
-    """Return the authorities of a PEM bundle; empty for an empty one.
+    """Return the authorities of a PEM bundle; empty for empty text.
 
     Raises:
-        ValueError: it contains no PEM certificate.
+        ValueError: it contains no certificate.
     """
     found = frozenset(authority_of(ssl.PEM_cert_to_DER_cert(each)) for each in _PEM.findall(pem))
     if not found and pem.strip():
@@ -95,7 +95,7 @@ def authority_of(der: bytes) -> Authority:
 
 
 def _content(der: bytes, begin: int, limit: int, only: int | None = _SEQUENCE) -> tuple[int, int]:
-    """Return start and end of the content of the DER element at ``begin``, which must have the tag ``only`` (None: any)."""
+    """Return the content's bounds of the DER element at ``begin`` with tag ``only`` (None: any)."""
     if begin + 2 > limit or only not in (None, der[begin]):
         raise ValueError("no certificate: not the element that is due")
     length, at = der[begin + 1], begin + 2
@@ -110,7 +110,7 @@ def _content(der: bytes, begin: int, limit: int, only: int | None = _SEQUENCE) -
 
 
 def _verified_chain(connection: ssl.SSLObject) -> list[bytes]:
-    """Return the certificates from the client's to the root authority's, each verified by the next."""
+    """Return the verified chain, from the client's certificate to the root's."""
     if hasattr(connection, "get_verified_chain"):  # since Python 3.13
         chain: list[bytes] = connection.get_verified_chain()
         return chain

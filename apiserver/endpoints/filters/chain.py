@@ -57,7 +57,7 @@ class Phase(Enum):
     """Phase of the server's life."""
 
     STARTING = "starting"
-    """Caches are not synced. Everything but health is 503; the namespace controller would take a 404 as "nothing there"."""
+    """Caches are not synced: 503 except for health. The namespace controller would take a 404 as "nothing there"."""
     SERVING = "serving"
     """Ready, or no longer ready but still serving."""
     DRAINING = "draining"
@@ -102,7 +102,7 @@ class Chain:
     tracing: Tracing | None = None
     origins: Origins = field(default_factory=Origins)
     withdrawing: Withdrawing | None = None
-    """None: streams stay open even if their user loses the rights."""
+    """None: streams outlive their user's rights."""
     deadlines: Deadlines = field(default_factory=lambda: Deadlines(REQUEST_SECONDS))
     phase: Phase = Phase.STARTING
     accounting: Accounting = field(init=False)
@@ -131,7 +131,7 @@ class Chain:
         return response
 
     async def _bounded(self, context: RequestContext, *, long_running: bool) -> Response:
-        """Run the chain within the request boundary, the only place that catches every exception."""
+        """Run the chain within the request boundary, which alone catches every exception."""
         try:
             if self.phase is not Phase.SERVING and context.info.path not in ALWAYS_ALLOWED:
                 self._refuse(context)
@@ -143,7 +143,7 @@ class Chain:
         except RecursionError:
             return _refused(context, BadRequest("the body of the request is nested too deeply"))
         except ConnectionError:
-            raise  # the client is gone, so there is no one to answer
+            raise  # the client is gone
         except Exception as error:
             logger.exception(
                 "a request failed", extra={"audit_id": context.audit_id, "method": context.info.method, "path": context.info.path}
@@ -151,7 +151,7 @@ class Chain:
             return self._failed(context, error)
 
     def _failed(self, context: RequestContext, error: Exception) -> Response:
-        """Return the answer for an unexpected exception. It gives the client only the audit id."""
+        """Return the answer for an unexpected exception: only the audit id."""
         message = f"an error on the server prevented the request from succeeding; its log names audit id {context.audit_id}"
         if self.auditor is not None and context.record is not None:
             self.auditor.panicked(context.record, error, context.annotations)
@@ -262,8 +262,8 @@ class Chain:
                 return
 
     async def _answer_in_time(self, context: RequestContext) -> Response:
-        """Answer within the client's timeout or ours. Only our cancellation becomes a Timeout, not any other TimeoutError."""
-        if context.info.verb == "patch":  # an apply may create, which only the store finds out
+        """Answer within the client's timeout or ours. Only our own cancellation becomes a Timeout."""
+        if context.info.verb == "patch":  # only the store finds out that an apply creates
             context.authorize = partial(self._authorize_also, context)
         if "timeout=" in context.request.target:
             return await self._in_its_time(context, queries.timeout(context.request.query, self.deadlines.seconds))
@@ -311,7 +311,7 @@ def _refused(context: RequestContext, error: StatusError) -> Response:
 
 
 def _keep(record: Record, context: RequestContext, response: Response) -> None:
-    """Give the audit log the response object, if the level includes it and there is one."""
+    """Give the audit log the response object, if its level includes it."""
     shown = context.info.is_resource or context.info.path.startswith(_DISCOVERY)
     if record.verdict.level is not Level.REQUEST_RESPONSE or not shown or isinstance(response, Stream) or record.status:
         return

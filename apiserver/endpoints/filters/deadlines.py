@@ -1,8 +1,7 @@
 """Time limit of ordinary requests, cheaper than one timer per request.
 
-All requests have the same limit, so they expire in the order in which they began, and checking the oldest ones once a
-second is enough. A request with a shorter limit (``?timeout=``) gets its own timer. Semantics are those of
-``asyncio.timeout``, precise to a second.
+With one limit for all, requests expire in order, so checking the oldest once a second suffices. Requests with a shorter
+limit (``?timeout=``) get their own timer. Semantics of ``asyncio.timeout``, precise to a second.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class Deadline:
         self.expired = False
 
     async def absorb(self) -> None:
-        """Absorb a cancellation that arrived after the last await, so that it does not hit the connection's next request."""
+        """Absorb a cancellation after the last await, so that it does not hit the connection's next request."""
         try:
             await asyncio.sleep(0)
         except asyncio.CancelledError:
@@ -43,7 +42,7 @@ class Deadlines:
         self._open: dict[Deadline, None] = {}
 
     def begin(self, task: asyncio.Task[Any] | None = None) -> Deadline:
-        """Start the limit of a task. The default is the current task; finding it costs some microseconds."""
+        """Start a task's limit. Default: the current task, found in some microseconds."""
         task = task or asyncio.current_task()
         if task is None:
             raise RuntimeError("requests are answered in tasks")

@@ -17,9 +17,9 @@ def loop_time() -> float:
 
 
 class Expiring(Generic[Key, Value]):
-    """Keeps at most ``size`` values, each with its expiry. Evicts the least recently used first (Go: ``LRUExpireCache``).
+    """Keeps at most ``size`` values until they expire. Evicts the least recently used first (Go: ``LRUExpireCache``).
 
-    So a client that requests ever new keys does not evict the keys that others use all the time.
+    So ever new keys of one client do not evict keys in constant use.
     """
 
     def __init__(self, size: int, now: Callable[[], float] = loop_time) -> None:

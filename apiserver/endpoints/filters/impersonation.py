@@ -1,8 +1,8 @@
-"""Impersonation (``kubectl --as``) for clients that connect directly to this server.
+"""Impersonation (``kubectl --as``) for clients that connect directly.
 
-The aggregator applies these headers itself and forwards none. This ports
-``k8s.io/apiserver/pkg/endpoints/filters/impersonation`` 1.36: constrained impersonation (KEP-5284, on by default) first,
-from the narrowest mode to the widest, then the old verb ``impersonate``. Each check is a normal, cached authorization.
+The aggregator applies these headers itself and forwards none. Port of
+``k8s.io/apiserver/pkg/endpoints/filters/impersonation`` 1.36: constrained impersonation (KEP-5284, on by default), from the
+narrowest mode to the widest, then the old verb ``impersonate``. Each check is a normal, cached authorization.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Impersonation:
         """Return the impersonated user; None without the headers.
 
         Raises:
-            BadRequest: the headers have groups, uid or extra but no user.
+            BadRequest: groups, uid or extra without a user.
             Forbidden: the user may not impersonate.
             InternalError: no decision is possible.
         """
@@ -133,10 +133,10 @@ class Mode:
         return User(user.name, user.groups, user.uid, {_NODE_KEYS: tuple(sorted(user.extra))})
 
     def checks(self, wanted: User, requestor: User) -> Iterator[Checks]:
-        """Yield the required permissions, the user's name first. If that fails, the error does not reveal groups and extra.
+        """Yield the required permissions, first for the name, so that its refusal does not reveal groups and extra.
 
         Raises:
-            Forbidden: this mode can never be allowed.
+            Forbidden: this mode is never allowed.
         """
         yield Checks((self._name(wanted.name),))
         if wanted.uid:
@@ -200,7 +200,7 @@ def wanted_user(headers: Mapping[str, str]) -> User | None:
     """Return the user that the headers name.
 
     Raises:
-        BadRequest: they have attributes of a user but no name.
+        BadRequest: attributes without a name.
     """
     extra: dict[str, list[str]] = {}
     groups: list[str] = []

@@ -26,7 +26,7 @@ class Seat(Protocol):
         ...
 
     async def taken(self) -> float:
-        """Wait until it is free; return the seconds waited.
+        """Wait until it is free; return the seconds.
 
         Raises:
             TooManyRequests: the wait took too long.
@@ -34,7 +34,7 @@ class Seat(Protocol):
         ...
 
     def initialized(self) -> None:
-        """Release the seat early: a watch has sent its initial objects and costs little from here on."""
+        """Release the seat early: a watch costs little after its initial objects."""
         ...
 
     def leave(self) -> None:
@@ -46,7 +46,7 @@ class Limiter(Protocol):
     """Admits requests up to a limit."""
 
     def enter(self, user: User, info: RequestInfo, *, long_running: bool) -> Seat | None:
-        """Return the seat of a request; None if it needs none.
+        """Return a request's seat; None if it needs none.
 
         Raises:
             TooManyRequests: no seat is free; the body was not read.
@@ -66,7 +66,6 @@ class Rejected(TooManyRequests):
     """Raised when no seat is free."""
 
     headers: tuple[tuple[str, str], ...] = ()
-    """Headers that name the limit."""
 
 
 def too_many(headers: tuple[tuple[str, str], ...] = ()) -> Rejected:

@@ -1,16 +1,14 @@
 """Stop web pages of other hosts from opening streams (RFC 6455, section 10.2; cross-site websocket hijacking).
 
-A browser lets any page open a websocket to any host, with the user's cookies and certificate, or as the user through a
-``kubectl proxy`` on loopback; only ``Origin`` names the page. Allowed are pages of this server, and those that the operator
-names (``--cors-allowed-origins``).
+A browser lets any page open websockets to any host with the user's cookies and certificate, or as the user through
+``kubectl proxy``; only ``Origin`` names the page. Allowed are pages of this server and those of ``--cors-allowed-origins``.
 
-Programs send ``Origin`` too (websocket-client, hence Python's ``kubernetes.stream``, and fabric8), so :func:`is_browser`
-detects browsers by header fields that pages cannot omit or change. Watches and other reads stay open to all pages, as in
-Go's servers.
+Programs (websocket-client, hence Python's ``kubernetes.stream``; fabric8) send ``Origin`` too, so :func:`is_browser` checks
+header fields that pages cannot omit or change. Watches and other reads stay open, as in Go.
 
 The aggregator replaces ``Host`` by the address that it dials, adds no ``X-Forwarded-Host`` to an upgrade and passes on
 other fields (``k8s.io/apiserver/pkg/util/proxy.NewRequestForProxy``). So through kube-apiserver only named origins are
-allowed. This is intended: kube-apiserver's own host serves the pages of any tenant by ``services/…/proxy``.
+allowed, intentionally: by ``services/…/proxy`` its own host serves any tenant's pages.
 """
 
 from __future__ import annotations
@@ -25,14 +23,14 @@ from apiserver.endpoints.http.messages import Request
 
 FLAG: Final = "--cors-allowed-origins"
 NULL: Final = "null"
-"""The origin of sandboxed frames and of files, which any page can assume."""
+"""Origin of sandboxed frames and files, available to any page."""
 _MAX_ORIGIN: Final = 512
-"""Exceeds any valid origin: a scheme, a name of 253 characters and a port."""
+"""Exceeds a scheme, a name of 253 characters and a port."""
 _HTTPS: Final = 443
 _PLACE: Final = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[0-9a-z._-]+)(:(?P<port>[0-9]{1,5}))?")
 """In lower case."""
 _METADATA: Final = "sec-fetch-"
-"""Fetch metadata: pages cannot set names that begin with Sec- (Fetch, "forbidden request-header")."""
+"""Fetch metadata, which pages cannot set (Fetch, "forbidden request-header")."""
 _BROWSER: Final = "Mozilla/"
 """Start of every browser's User-Agent."""
 _STARTS: Final = ("^", "//")
@@ -62,11 +60,10 @@ class Origins:
 
 
 def is_browser(headers: Mapping[str, str]) -> bool:
-    """Return whether a browser sent the handshake, by header fields that a page cannot omit.
+    """Return whether a browser sent the handshake, by fields that a page cannot omit.
 
-    Only browsers send ``Sec-Fetch-*``, but not every browser does so with a handshake, and none does to a host of plain
-    HTTP other than loopback. So ``User-Agent`` and ``Accept-Language`` also count: pages cannot set them, and clients of
-    Kubernetes send others.
+    Only browsers send ``Sec-Fetch-*``, but not all do so with handshakes, and none to plain HTTP beyond loopback. So
+    ``User-Agent`` and ``Accept-Language`` also count: pages cannot set them, and Kubernetes' clients send others.
     """
     return (
         headers.get("User-Agent", "").startswith(_BROWSER)
@@ -83,7 +80,7 @@ def is_allowed(origin: str, host: str, allowed: Sequence[re.Pattern[str]]) -> bo
 
 
 def _is_own(origin: str, host: str) -> bool:
-    """Return whether an origin (RFC 6454, section 7) is this server's: https, same name and port."""
+    """Return whether an origin (RFC 6454, section 7) is this server's."""
     scheme, _, page = origin.lower().partition("://")
     place = _place(page)
     return scheme == "https" and place is not None and place == _place(host.lower())
@@ -98,11 +95,10 @@ def _place(text: str) -> tuple[str, int] | None:
 def patterns(texts: Sequence[str]) -> tuple[re.Pattern[str], ...]:
     """Compile the flag's regular expressions, each of which must pin both ends of the host.
 
-    The rule is Go's (``validateCorsAllowedOriginList``, CVE-2022-1996): ``^`` or ``//`` for the start, ``$`` or ``:`` for
-    the end.
+    Go's rule (``validateCorsAllowedOriginList``, CVE-2022-1996): ``^`` or ``//`` for the start, ``$`` or ``:`` for the end.
 
     Raises:
-        ValueError: an expression is invalid, or could match in the middle of a host's name.
+        ValueError: an expression is invalid, or matches inside a host's name.
     """
     found = []
     for text in texts:

@@ -1,7 +1,7 @@
 """Send reviews to kube-apiserver with a time limit, retries and metrics.
 
-As ``webhook.WithExponentialBackoff`` with ``options.DefaultAuthWebhookRetryBackoff``: 500 ms, growing by half, at most five
-tries of ten seconds each. Retried are connection failures, and the codes that ask for it.
+As ``webhook.WithExponentialBackoff`` with ``options.DefaultAuthWebhookRetryBackoff``: 500 ms, growing by half, five tries
+of ten seconds, after connection failures and codes that ask for it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def uncounted(code: str, seconds: float) -> None:
 async def ask(
     client: Client, resource: Resource, review: Object, answered: Answered, *, pause_seconds: float = FIRST_PAUSE_SECONDS
 ) -> Object:  # fmt: skip
-    """Create a review and return the answered object; ``pause_seconds`` is the wait before the second try.
+    """Create a review and return it answered; ``pause_seconds`` before the second try.
 
     Raises:
         StatusError, TransportError: all tries failed.

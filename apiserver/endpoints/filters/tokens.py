@@ -21,7 +21,7 @@ _SIZE: Final = 4096
 _BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _MAX_TOKEN: Final = 64 << 10
 _AT_ONCE: Final = 32
-"""Concurrent reviews. Any client can send tokens, and kube-apiserver counts these reviews, and those of rights, as our requests."""
+"""Concurrent reviews: any client can send tokens, and kube-apiserver attributes all reviews to us."""
 
 
 class TokenCounts:
@@ -42,7 +42,7 @@ class TokenCounts:
 
 
 class TokenReview:
-    """Validates tokens by TokenReview. The cache lasts some seconds and is keyed by hash, so that no token stays in memory."""
+    """Validates tokens by TokenReview, cached for some seconds by hash, so that no token stays in memory."""
 
     def __init__(
         self, client: Client, answered: Answered = uncounted, counts: TokenCounts | None = None, *, seconds: float = SECONDS

@@ -1,12 +1,12 @@
 """Recheck the rights of a stream's user while the stream is open.
 
-Streams can last for days. Every half minute, this repeats the checks of its opening: the credential (a certificate by its
-dates and the current trust, a token by a TokenReview), impersonation, and the rights to the subresource. Checks of rights
-bypass the cache. The user that a front proxy names does not change: kube-apiserver does not report expired credentials.
+Streams last for days. Every half minute, repeat the checks of the opening without cache: the credential (a certificate by
+dates and current trust, a token by TokenReview), impersonation, and the rights to the subresource. A front proxy's user
+does not change: kube-apiserver does not report expired credentials.
 
-A stream ends less than a minute after its user lost the rights, while kube-apiserver answers: streams share an answer for
-:data:`SHARED_SECONDS`, the next check comes after at most ``CHECK_SECONDS[1]`` and takes at most :data:`ANSWER_SECONDS`. A
-stream also ends if no check succeeded for :data:`UNANSWERED_SECONDS`.
+While kube-apiserver answers, a stream ends less than a minute after the loss of rights: answers are shared for
+:data:`SHARED_SECONDS`, the next check comes within ``CHECK_SECONDS[1]`` and takes at most :data:`ANSWER_SECONDS`. It also
+ends after :data:`UNANSWERED_SECONDS` without a successful check.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from apiserver.endpoints.requestinfo import RequestInfo
 logger = logging.getLogger(__name__)
 
 CHECK_SECONDS: Final = (20.0, 30.0)
-"""Bounds of the random time between checks, which spreads streams that opened together."""
+"""Bounds of the random interval, which spreads streams opened together."""
 SHARED_SECONDS: Final = 5.0
-"""Age up to which streams of one user share an answer."""
+"""Age up to which a user's streams share an answer."""
 ANSWER_SECONDS: Final = 20.0
 """Time limit of one check."""
 UNANSWERED_SECONDS: Final = 300.0
-"""Time for which a stream continues without an answer."""
+"""Time without an answer before a stream ends."""
 AT_ONCE: Final = 16
 """Concurrent checks."""
 _SIZE: Final = 8192
@@ -92,7 +92,7 @@ class Withdrawing:
         self._impersonation = Impersonation(self._authorizer)
 
     async def withdrawn(self, context: RequestContext, verbs: Sequence[str]) -> End:
-        """Wait until the caller loses one of these verbs, or checks fail for too long; return the end to send."""
+        """Wait until the caller loses a verb, or checks fail for too long; return the end."""
         loop = asyncio.get_running_loop()
         answered = loop.time()
         while True:
@@ -112,7 +112,7 @@ class Withdrawing:
                 return end
 
     async def authorize(self, context: RequestContext, verbs: Sequence[str]) -> End | None:
-        """Check the stream's request as if it were new. Return the end to send; None: continue.
+        """Check the stream's request as if it were new. Return the end; None: continue.
 
         Raises:
             StatusError: no decision is possible.

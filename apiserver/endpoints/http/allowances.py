@@ -1,4 +1,4 @@
-"""Limits of one connection: small until the client has shown a certificate, then enough for the aggregator."""
+"""Limits of one connection: small until a client certificate, then enough for the aggregator."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class Allowance:
     fields: int
     """Number of header fields."""
     waiting_bytes: int
-    """Bytes received ahead, after which the connection pauses reading."""
+    """Bytes received ahead before reading pauses."""
     head_seconds: float
-    """From the first byte of a request, or from the handshake, to the end of the header fields (Go: ``ReadHeaderTimeout``)."""
+    """From the first byte, or the handshake, to the end of the header fields (Go: ``ReadHeaderTimeout``)."""
     stall_seconds: float
-    """Longest time in which the client reads nothing of our output."""
+    """Longest time without the client reading our output."""
     socket_bytes: int = 0
-    """Kernel buffers each way, which count against a pod's memory limit; 0: the kernel's default."""
+    """Kernel buffers each way, which count as memory of the pod; 0: the default."""
 
     def bound(self, transport: asyncio.BaseTransport) -> None:
         """Set the kernel's buffer sizes, half the value because the kernel doubles it."""
@@ -34,6 +34,6 @@ class Allowance:
 
 
 UNVERIFIED: Final = Allowance(16 << 10, 100, 16 << 10, 10.0, 20.0, 64 << 10)
-"""Before authentication, because a bearer token comes only with the head."""
+"""Unauthenticated: a bearer token comes only with the head."""
 VERIFIED: Final = Allowance(MAX_HEAD_BYTES, MAX_FIELDS, 128 << 10, 32.0, 60.0)
-"""After a handshake with a certificate: the aggregator's headers list all groups of a user."""
+"""With a certificate: the aggregator's headers list all groups of a user."""

@@ -1,8 +1,8 @@
 """Limit the number of connections, and choose which one to close.
 
-The server refuses no client at accept, because it could be kube-apiserver. A new connection gets in; if there are then too
-many, the holder of the most connections loses one. So an address that opens many connections only displaces its own, and
-many addresses displace each other before a holder of few.
+The server refuses no client at accept, because it could be kube-apiserver. If there are too many, the holder of the most
+connections loses one. So an address with many connections displaces its own, and many such addresses each other, before a
+holder of few.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
 _NETWORK_BYTES: Final = 8
-"""Network part of an IPv6 address; a client can use every address of its network (RFC 4291, section 2.5.4)."""
+"""Network part of an IPv6 address, all of which a client can use (RFC 4291, section 2.5.4)."""
 
 
 class Member(Hashable, Protocol):
@@ -47,9 +47,9 @@ def gives_up(caps: Caps, held: Mapping[Who, Collection[object]], total: int, new
 
     Args:
         caps: the limits.
-        held: places by holder, the newcomer included, in order of arrival.
+        held: places by holder, in order of arrival.
         total: number of places in ``held``.
-        newcomer: the holder that has just taken a place.
+        newcomer: the last arrival.
     """
     if len(held[newcomer]) > caps.each:
         return newcomer
@@ -64,7 +64,7 @@ class Places(Generic[M]):
     def __init__(self, caps: Caps) -> None:
         self.caps = caps
         self.taken_away = 0
-        """Number of connections closed in favour of others."""
+        """Connections closed in favour of others."""
         self._held: dict[Hashable, dict[M, None]] = {}
         self._holders: dict[M, Hashable] = {}
 
@@ -77,7 +77,7 @@ class Places(Generic[M]):
         return iter(self._holders)
 
     def take(self, member: M, holder: Hashable) -> None:
-        """Add a connection. If that is too many, abort the oldest idle one of the chosen holder, else its oldest."""
+        """Add a connection. If there are too many, abort the chosen holder's oldest idle one, else its oldest."""
         self._holders[member] = holder
         self._held.setdefault(holder, {})[member] = None
         who = gives_up(self.caps, self._held, len(self._holders), holder)
@@ -101,7 +101,7 @@ class Places(Generic[M]):
 
 
 def origin(address: str) -> str:
-    """Return the key under which a peer is counted: its IPv4 address or IPv6 network."""
+    """Return a peer's key: its IPv4 address or IPv6 network."""
     if ":" not in address:
         return address
     found = ipaddress.IPv6Address(address)

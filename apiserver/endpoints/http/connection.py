@@ -1,8 +1,8 @@
 """One connection: parse requests, pass them to the handler one at a time, and write its answers.
 
-Every wait is bounded: the server checks :attr:`Connection.deadline` about once a second. Every buffer is bounded: reading
-pauses when enough bytes wait for the handler, and writers wait when the client does not read. When the client disconnects,
-the handler is cancelled. Limits depend on whether the handshake has shown a certificate (:class:`~.allowances.Allowance`).
+The server checks :attr:`Connection.deadline` about once a second, which bounds every wait. Buffers are bounded: reading
+pauses when enough bytes wait for the handler, and writers wait for the client. A disconnect cancels the handler. Limits
+depend on the client's certificate (:class:`~.allowances.Allowance`).
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _LAST_CHUNK: Final = b"0\r\n\r\n"
 _STATUS: Final = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
 _REASONS: Final = {400: "BadRequest"}
-"""Reasons for unparsable requests; Kubernetes has no others."""
+"""Reasons for unparsable requests."""
 SLICE: Final = 128 << 10
-"""Approximate size of the slices of a long body; each is written once there is room."""
+"""Approximate size of a long body's slices, each written once there is room."""
 
 
 _BODILESS: Final = frozenset({204, 304})
@@ -81,13 +81,13 @@ class Connection(asyncio.Protocol):
         self._request: Request | None = None
         self._answering = False
         self._began = False  # the head of the answer was sent
-        self._continue = False  # the client awaits 100 before it sends the body
+        self._continue = False  # the client awaits 100
         self._ending = False  # only the end is awaited
-        self._is_long = False  # the incoming head is long, and the server counts it
+        self._is_long = False  # a long head is incoming, and counted
         self._paused_reading = False
-        self._wake: asyncio.Future[None] | None = None  # done when there is a request; None: not waiting
+        self._wake: asyncio.Future[None] | None = None  # done when there is a request
         self._more: asyncio.Future[None] | None = None  # done when more of the body came
-        self._room: asyncio.Future[None] | None = None  # done when there is room to write; None: there is room
+        self._room: asyncio.Future[None] | None = None  # done when there is room to write
         self._stalled = inf  # since when there has been no room
         self._sink: Callable[[bytes], None] | None = None
         self.deadline = inf
@@ -159,7 +159,6 @@ class Connection(asyncio.Protocol):
     # Requests.
 
     def _next(self) -> None:
-        """Start the next request if its head is complete."""
         server = self._server
         try:
             head = self._reader.head()
@@ -182,7 +181,6 @@ class Connection(asyncio.Protocol):
             server.turns.wants(origin(self.remote), partial(self._ask_in_turn, head))
 
     def _ask(self, head: Head) -> None:
-        """Pass the request to the handler."""
         self._request = Request(head, self)
         if self._wake is not None:
             self._wake.set_result(None)
@@ -191,14 +189,14 @@ class Connection(asyncio.Protocol):
             self.task = self._server.loop.create_task(self._serve())
 
     def _ask_in_turn(self, head: Head) -> bool:
-        """Start a queued request of a client without a certificate; return False if the client is gone."""
+        """Start a queued request of a client without certificate; False if it is gone."""
         if self._transport is None or self._ending:
             return False
         self._ask(head)
         return True
 
     def _wait_for_head(self) -> None:
-        """Set the deadline for the rest of a head; the server limits the number of long ones."""
+        """Set a head's deadline; the number of long heads is limited."""
         length, server = len(self._reader), self._server
         if length and self.deadline > (latest := server.now() + self._allowance.head_seconds):
             self.deadline = latest  # the head's first bytes came
@@ -207,7 +205,7 @@ class Connection(asyncio.Protocol):
             server.lengthens(self)
 
     async def _serve(self) -> None:
-        """Answer requests one after the other, in one task because a task per request would often cost more than the answer."""
+        """Answer requests in sequence, in one task because a task per request could cost more than the answer."""
         while not self._ending:
             request = self._request
             if request is None:
@@ -216,7 +214,7 @@ class Connection(asyncio.Protocol):
                 continue
             await self._answer(request)
             if self._request is not None:
-                await asyncio.sleep(0)  # it was sent ahead; let others run first
+                await asyncio.sleep(0)  # sent ahead: let others run first
 
     async def _answer(self, request: Request) -> None:
         try:
@@ -230,7 +228,7 @@ class Connection(asyncio.Protocol):
                 self.abort()  # the websocket has sent its reason
             raise
         except ConnectionError:
-            self.abort()  # incomplete answer, which the client must notice
+            self.abort()  # incomplete: the client must notice
         except Exception:
             logger.exception("the answer to a request failed", extra={"method": request.method, "path": request.path})
             self.abort()
@@ -256,7 +254,7 @@ class Connection(asyncio.Protocol):
             self._resume_reading()
 
     def _respond(self, request: Request, response: Response) -> Iterable[bytes] | None:
-        """Write the answer; return the slices that are too long to write at once. Sets ``response.close``."""
+        """Write the answer; return the slices too long to write at once. Sets ``response.close``."""
         if self._sink is not None:
             return None  # the connection speaks, or spoke, another protocol
         if not response.close:
@@ -288,7 +286,7 @@ class Connection(asyncio.Protocol):
         await self.room()
 
     def _body_is_over(self) -> bool:
-        """Drop the unread body; return False if its end, and so the next request, cannot be found."""
+        """Drop the unread body; False if the next request cannot be found."""
         try:
             while not self._reader.complete and self._reader.body():
                 pass
@@ -297,7 +295,7 @@ class Connection(asyncio.Protocol):
         return self._reader.complete and not self._reader.broken
 
     def refuse(self, error: ProtocolError) -> None:
-        """Answer an unparsable request with a Status, and close."""
+        """See ``Owned.refuse``."""
         body = json.dumps({**_STATUS, "message": str(error), "reason": _REASONS.get(error.code, ""), "code": error.code}).encode()
         response = Response(status=error.code, body=body, content_type="application/json")
         if self._transport is not None:
@@ -306,7 +304,7 @@ class Connection(asyncio.Protocol):
         self._end_if(close=True)
 
     def _end_if(self, *, close: bool) -> None:
-        """Close once the client has read: closing with unread input would discard the answer."""
+        """Close once the client has read: closing with unread input discards the answer."""
         if close and self._transport is not None:
             settings = self._server.settings
             self._ending = True
@@ -325,7 +323,7 @@ class Connection(asyncio.Protocol):
     # Interface to requests, streams and the server (messages.Carrier, owner.Owned).
 
     async def piece(self) -> bytes:
-        """Return the next piece of the body, empty at its end."""
+        """See ``Carrier.piece``."""
         while True:
             try:
                 piece = self._reader.body()
@@ -346,7 +344,7 @@ class Connection(asyncio.Protocol):
                 self._more = None
 
     async def start(self, stream: Stream) -> None:
-        """Send the head of a stream."""
+        """See ``Carrier.start``."""
         request = self._request
         if request is None or self._began:
             raise RuntimeError("one answer to each request")
@@ -357,7 +355,7 @@ class Connection(asyncio.Protocol):
         await self.send(stream.head(date_at(int(time())), close=close, framing=framing))
 
     async def send(self, data: bytes) -> None:
-        """Send bytes unchanged; return when there is room for more."""
+        """See ``Carrier.send``."""
         if self._transport is None:
             raise Gone("the client is gone")
         self._transport.write(data)
@@ -365,32 +363,32 @@ class Connection(asyncio.Protocol):
             await self.room()
 
     async def room(self) -> None:
-        """Wait until there is room for more."""
+        """See ``Carrier.room``."""
         while self._room is not None:
             await asyncio.shield(self._room)
             if self._transport is None:
                 raise Gone("the client is gone")
 
     async def finish(self, stream: Stream) -> None:
-        """End a stream."""
+        """See ``Carrier.finish``."""
         await stream.prepare()
         if stream.chunked:
             await self.send(_LAST_CHUNK)
 
     @property
     def has_room(self) -> bool:
-        """True if the client keeps up reading."""
+        """True if the client keeps up."""
         return self._room is None
 
     def send_now(self, data: bytes) -> bool:
-        """Send bytes unchanged; return whether there is room for more. If not, await :meth:`room` next."""
+        """See ``Carrier.send_now``."""
         if self._transport is None:
             raise Gone("the client is gone")
         self._transport.write(data)
         return self._room is None
 
     def take_over(self, sink: Callable[[bytes], None], response: Response) -> None:
-        """Send the head of a response (101), then pass all input to ``sink``; empty input means that the client is gone.
+        """Send the head of a response (101), then pass input to ``sink``; empty means that the client is gone.
 
         Raises:
             Gone: the client is already gone.
@@ -405,24 +403,24 @@ class Connection(asyncio.Protocol):
             sink(rest)
 
     def narrow(self, size: int) -> None:
-        """Limit the kernel's buffers to about ``size`` bytes each way; for the protocol that took over."""
+        """Limit the kernel's buffers to about ``size`` bytes each way, for ``sink``'s protocol."""
         buffers.narrow(self._transport, size)
 
     def pause(self, *, reading: bool) -> None:
-        """Pause or resume reading; for the protocol that took over."""
+        """Pause or resume reading, for ``sink``'s protocol."""
         if reading:
             self._resume_reading()
         else:
             self._pause_reading()
 
     def abort(self) -> None:
-        """Close at once."""
+        """See ``Owned.abort``."""
         self._ending = True
         if self._transport is not None:
             self._transport.abort()
 
     def check(self, now: float) -> None:
-        """Close the connection if its deadline has passed."""
+        """See ``Owned.check``."""
         if now - self._stalled > self._allowance.stall_seconds:
             self.abort()
         elif now > self.deadline:
@@ -434,7 +432,7 @@ class Connection(asyncio.Protocol):
                 self._transport.close()
 
     def drain(self) -> None:
-        """Close soon if idle; a request in transit is still answered."""
+        """Close soon if idle, but answer a request in transit."""
         if not self._answering and not self._ending:
             self.deadline = min(self.deadline, self._server.now() + self._server.settings.late_seconds)
 

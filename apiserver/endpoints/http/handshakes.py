@@ -1,8 +1,8 @@
-"""Order and limit TLS handshakes and the connections that result from them.
+"""Order and limit TLS handshakes and the resulting connections.
 
-Before its handshake ends a client is unknown, and each handshake costs a signature. So handshakes take turns
-(:mod:`~.turns`); started ones go first. :mod:`~.caps` limits concurrent handshakes and connections without a certificate.
-Clients with a verified certificate are counted by certificate, so that others cannot displace them.
+Until the handshake ends a client is unknown, and each handshake costs a signature. So they take turns (:mod:`~.turns`),
+started ones first, and :mod:`~.caps` limits them and connections without certificate. Verified clients count by
+certificate, so that others cannot displace them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from apiserver.endpoints.http.turns import Turns
 
 _ARRIVALS: Final = 64 << 10
 _STEPS: Final = 4
-"""Handshake steps per iteration of the event loop, about 0.5 ms each."""
+"""Handshake steps, about 0.5 ms each, per iteration of the event loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +40,12 @@ class Handshakes:
     """Runs TLS on new connections: pass it to ``loop.create_server``, without ``ssl``."""
 
     def __init__(self, newest: Callable[[], ssl.SSLContext], make: Callable[[], Connection], limits: Limits) -> None:
-        """Take functions that return the current TLS context and a new connection's protocol, and the limits."""
+        """``newest`` returns the current TLS context, ``make`` a new connection's protocol."""
         self.make = make
         self.limits = limits
         self.arrivals = memoryview(bytearray(_ARRIVALS))
-        """Receive buffer shared by all connections."""
         self.few_arrivals = self.arrivals[:FEW_ARRIVALS]
-        """The same, for connections without a certificate."""
         self.outgoing = ssl.MemoryBIO()
-        """OpenSSL's output for the connection that it works on; empty in between."""
         self.under_way: Places[Tls] = Places(self.limits.handshakes)
         self.unverified: Places[Tls] = Places(self.limits.unverified)
         self.verified: Places[Tls] = Places(self.limits.verified)
@@ -67,12 +64,12 @@ class Handshakes:
         return len(self.under_way)
 
     def began(self, tls: Tls) -> asyncio.TimerHandle:
-        """Register a handshake; return its timeout's handle."""
+        """See ``tls.Owner.began``."""
         self.under_way.take(tls, tls.origin)
         return self._loop.call_later(self.limits.seconds, tls.abort)
 
     def shaken(self, tls: Tls, certificate: bytes | None) -> None:
-        """Move a connection to the count that fits its handshake."""
+        """See ``tls.Owner.shaken``."""
         self.under_way.leave(tls)
         if certificate is None:
             self.unverified.take(tls, tls.origin)
@@ -80,7 +77,7 @@ class Handshakes:
             self.verified.take(tls, certificate)
 
     def ended(self, tls: Tls) -> None:
-        """Remove a connection from all counts."""
+        """See ``tls.Owner.ended``."""
         for each in (self.under_way, self.unverified, self.verified):
             each.leave(tls)
 

@@ -1,7 +1,7 @@
 """Parse request heads (RFC 9112, sections 2 to 6) strictly, with a cache for repeated fields.
 
-A client repeats its header fields, so parsed fields are cached by their bytes. Three fields that differ per request are cut
-out first: the aggregator's ``Audit-Id`` and ``X-Forwarded-Uri`` (the target), and ``traceparent``.
+Clients repeat their header fields, so parsed fields are cached by their bytes, except three that differ per request: the
+aggregator's ``Audit-Id`` and ``X-Forwarded-Uri`` (the target), and ``traceparent``.
 
 Refused, although some servers accept it: bare LF or CR, obs-fold, white space before a colon, absolute-form, repeated
 ``Content-Length``, any ``Transfer-Encoding`` but ``chunked``, both together, no ``Host`` or two.
@@ -20,7 +20,7 @@ MAX_HEAD_BYTES: Final = 1 << 20
 """Go's ``DefaultMaxHeaderBytes``."""
 MAX_FIELDS: Final = 1000
 _MAX_REMEMBERED_FIELDS: Final = 100
-"""Heads with more fields are not cached, because a parsed field takes about 200 bytes, many times its input."""
+"""Larger heads are not cached: a parsed field takes about 200 bytes, many times its input."""
 _MAX_LENGTH_DIGITS: Final = 18
 _METHODS: Final = {each.encode(): each for each in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")}
 _TOKEN: Final = b"!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -34,10 +34,7 @@ _OWN: Final = (
     ("traceparent", b"\r\ntraceparent: ", _ID),
     ("traceparent", b"\r\nTraceparent: ", _ID),
 )
-"""Header fields that differ per request, in the exact form of Go and of the traceparent standard.
-
-Other spellings count as normal fields.
-"""
+"""Header fields that differ per request, in the exact spelling of Go and of the traceparent standard; others count as normal."""
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 _NOT_IN_FIELDS: Final = bytes(each for each in range(32) if each not in b"\t\r\n") + b"\x7f"
 _SECRET: Final = ("Authorization", "Cookie", "Proxy-Authorization", "Sec-WebSocket-Protocol")
@@ -52,7 +49,7 @@ class ProtocolError(ValueError):
 
 
 class Fields:
-    """Header fields and the framing that they define. Shared by all requests with the same bytes."""
+    """Header fields and their framing, shared by requests with the same bytes."""
 
     __slots__ = ("accept", "chunked", "close", "content_length", "expects_continue", "headers", "upgrade")
 
@@ -77,7 +74,7 @@ class Head:
         """In origin-form, as sent: ``/path?query``."""
         self.fields = fields
         self.old = old
-        """HTTP/1.0: the connection ends with the answer."""
+        """HTTP/1.0: the answer ends the connection."""
         self.own = own
         """The fields that were cut out; ``fields`` lacks them."""
 
@@ -86,7 +83,7 @@ class Heads:
     """Parses heads, and caches header fields except those with credentials."""
 
     def __init__(self, size: int = 512, longest: int = 4096, *, max_fields: int = MAX_FIELDS) -> None:
-        """Take the cache's size (0: no cache), the most bytes of a cached head, and the most fields of any head."""
+        """``size`` of the cache (0: none), ``longest`` cached head in bytes, and most fields of any head."""
         self._size = size
         self._longest = longest
         self._max_fields = max_fields
@@ -117,14 +114,13 @@ class Heads:
         return fields
 
     def _is_worth_it(self, block: bytes, fields: Fields) -> bool:
-        """Return whether to cache the fields."""
         if not self._size or len(block) > self._longest or len(fields.headers) > _MAX_REMEMBERED_FIELDS:
             return False
         return not any(each in fields.headers for each in _SECRET)
 
 
 def _without_own(raw: bytes) -> tuple[dict[str, str], bytes]:
-    """Return the fields that differ per request, and the head without them."""
+    """Split off the fields that differ per request."""
     own: dict[str, str] = {}
     for name, line, form in _OWN:
         start = raw.find(line)
@@ -155,7 +151,7 @@ def _request_line(line: bytes) -> tuple[str, str, bool]:
 
 
 def _pairs(block: bytes, most: int) -> list[tuple[str, str]]:
-    """Parse a block of at most ``most`` field lines into names and values."""
+    """Parse at most ``most`` field lines."""
     if not block:
         return []
     if len(block.translate(None, _NOT_IN_FIELDS)) != len(block):
@@ -175,7 +171,7 @@ def _pairs(block: bytes, most: int) -> list[tuple[str, str]]:
 
 
 def _framing(headers: CIMultiDictProxy[str]) -> tuple[int, bool]:
-    """Return the length of the body (0 without one) and whether it is chunked."""
+    """Return the body's length (0 without one) and whether it is chunked."""
     if len(headers.getall("Host", ())) > 1:
         raise ProtocolError("too many Host headers")
     lengths = headers.getall("Content-Length", ())

@@ -6,12 +6,12 @@ from enum import Enum
 from typing import Final
 
 _HEADER: Final = 9
-"""Header of a record plus header of its message, in bytes (RFC 8446, sections 4 and 5.1)."""
+"""Headers of a record and of its message, in bytes (RFC 8446, sections 4 and 5.1)."""
 _MESSAGE_HEADER: Final = 4
 _HANDSHAKE: Final = 22
 _CLIENT_HELLO: Final = 1
 _MAX_HELLO: Final = 16 << 10
-"""OpenSSL would allocate up to 128 KiB for an announced length."""
+"""OpenSSL would allocate up to 128 KiB when announced."""
 
 
 class Hello(Enum):
@@ -20,11 +20,11 @@ class Hello(Enum):
     PARTIAL = "partial"
     WHOLE = "whole"
     TOO_LONG = "too long"
-    """Also announced as too long, or split so that the length is in the next record, which is not checked."""
+    """Also announced as too long, or split before its length, which is not checked further."""
 
 
 def completeness(hello: bytes | bytearray) -> Hello:
-    """Return the state of the first record. A record that is not a handshake counts as whole: OpenSSL refuses it."""
+    """Return the first record's state. A record that is not a handshake counts as whole: OpenSSL refuses it."""
     if len(hello) < _HEADER:
         return Hello.WHOLE if hello and hello[0] != _HANDSHAKE else Hello.PARTIAL
     if hello[0] != _HANDSHAKE or hello[5] != _CLIENT_HELLO:

@@ -41,11 +41,11 @@ class Carrier(Protocol):
     remote: str
     """The address without the port."""
     certificate: bytes | None
-    """The client's certificate (DER), verified against one of our authorities."""
+    """The client's verified certificate (DER)."""
     tls: ssl.SSLObject | None
     """The TLS session."""
     task: asyncio.Task[None] | None
-    """Task that answers the request."""
+    """The answering task."""
 
     async def piece(self) -> bytes:
         """Return the next piece of the body, empty at its end."""
@@ -88,7 +88,7 @@ class Request:
         self.old = head.old
         """HTTP/1.0."""
         self.given_audit_id = head.own.get(AUDIT_ID, "") or head.fields.headers.get(AUDIT_ID, "")
-        """The audit id that the sender chose."""
+        """The sender's audit id."""
         self._path = ""
         self._query: MultiDictProxy[str] | None = None
 
@@ -199,8 +199,7 @@ class Joined:
         """Yield ``lead`` and the body in slices of about ``size`` bytes."""
         parts, number = self._parts, self._number
         lead += self._head
-        # Cut between objects if all have the same number of parts, because uneven slices cost more in TLS records and
-        # malloc.
+        # Cut between objects of equally many parts, because uneven slices cost more in TLS records and malloc.
         step = max(1, size * number // self.length) * len(parts) // max(1, number) or 1
         for start in range(0, len(parts), step):
             end = start + step
@@ -215,7 +214,7 @@ class Response:
 
     __slots__ = ("_headers", "body", "close", "content_type", "encoded", "status")
     prepared: bool = False
-    """True if the head was sent, after which headers cannot change."""
+    """True if the head was sent: headers are final."""
 
     def __init__(
         self,
@@ -230,7 +229,7 @@ class Response:
         self.content_type = content_type
         self.close = False
         self.encoded = b""
-        """Encoded header fields, each with CRLF, that every answer carries."""
+        """Encoded header fields of every answer, with CRLF."""
         self._headers = CIMultiDict(headers) if headers else None
 
     @property
@@ -274,7 +273,7 @@ class Stream(Response):
         super().__init__(status=status, content_type=content_type, headers=headers)
         self._carrier = request.carrier
         self.push: Callable[[bytes], bool] = request.carrier.send_now
-        """Sends a result of :meth:`coded`. False: await :meth:`room` next. Raises ConnectionError when the client is gone."""
+        """Sends a result of :meth:`coded`. False: await :meth:`room`. Raises ConnectionError when the client is gone."""
         self.chunked = not request.old
         self.prepared = False
         self.ended = False
@@ -289,7 +288,7 @@ class Stream(Response):
         """Send a piece; return when there is room for more.
 
         Raises:
-            ConnectionError: the client is gone, or read nothing for too long.
+            ConnectionError: the client is gone, or too slow.
         """
         if data:
             await self._carrier.send(chunk(data) if self.chunked else data)
@@ -299,10 +298,10 @@ class Stream(Response):
         return chunk(data) if self.chunked else data
 
     async def room(self) -> None:
-        """Wait until there is room for more.
+        """Wait for room.
 
         Raises:
-            ConnectionError: the client is gone, or read nothing for too long.
+            ConnectionError: the client is gone, or too slow.
         """
         await self._carrier.room()
 
@@ -340,7 +339,7 @@ def _field(name: str, value: str) -> bytes:
 
 
 def _checked(value: str) -> str:
-    """Return a header value after a check against injection.
+    """Check a header value against injection and return it.
 
     Raises:
         ValueError: it contains a control character.
@@ -351,9 +350,9 @@ def _checked(value: str) -> str:
 
 
 def date_of(second: int) -> bytes:
-    """Format a moment (seconds since the epoch) for headers (RFC 9110, 5.6.7; names are English in every locale).
+    """Format seconds since the epoch for headers (RFC 9110, 5.6.7; names are English in every locale).
 
-    The standard library's version is in ``email``, which takes 1.4 MiB.
+    The standard library's version in ``email`` takes 1.4 MiB.
     """
     year, month, day, hour, minute, seconds, weekday, *_ = gmtime(second)
     return f"{_DAYS[weekday]}, {day:02} {_MONTHS[month - 1]} {year:04} {hour:02}:{minute:02}:{seconds:02} GMT".encode()

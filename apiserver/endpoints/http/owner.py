@@ -25,15 +25,15 @@ class Settings:
     unverified: Allowance = UNVERIFIED
     verified: Allowance = VERIFIED
     long_heads: int = 64
-    """Concurrent unfinished heads of verified clients that exceed the limit of unverified ones."""
+    """Concurrent unfinished heads of verified clients above the unverified limit."""
     strange_requests: int = 8
-    """Requests of unverified clients started per iteration of the event loop."""
+    """Requests of unverified clients per iteration of the event loop."""
     idle_seconds: float = 200.0
     """Between requests."""
     linger_seconds: float = 5.0
     """Time for the client to close after the last answer."""
     late_seconds: float = 0.5
-    """Grace for requests in transit when draining begins."""
+    """For requests in transit when draining begins."""
     tick_seconds: float = _TICK_SECONDS
     """Interval of the deadline checks."""
 
@@ -65,9 +65,9 @@ class Owner(Protocol):
     settings: Settings
     heads: Heads
     strange_heads: Heads
-    """For clients without a certificate, which must not fill the cache or evict others."""
+    """For clients without certificate, which must not fill or displace the cache."""
     turns: Turns
-    """The queue of requests from clients without a certificate."""
+    """Requests from clients without certificate."""
     draining: bool
     """Close connections after their answers."""
     loop: asyncio.AbstractEventLoop

@@ -1,7 +1,7 @@
 """Parse a connection's bytes into requests and bodies, without an event loop.
 
-The reader is pulled: bytes stay buffered until the caller takes the next head or a piece of the body. The caller bounds the
-buffer by pausing the connection. Requests sent ahead wait behind the body.
+The caller pulls heads and pieces of bodies, and bounds the buffered rest by pausing the connection. Requests sent ahead
+wait behind the body.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _EXTENSION: Final = bytes(range(32, 127)) + b"\t"
 
 
 class Reader:
-    """The requests of one connection in sequence: a head, its body until :attr:`complete`, the next head."""
+    """The requests of one connection: a head, its body until :attr:`complete`, the next head."""
 
     __slots__ = ("_buffer", "_chunks", "_heads", "_left", "_most", "_searched", "broken", "complete")
 
@@ -29,12 +29,12 @@ class Reader:
         """Take the head parser, and the most bytes of a head."""
         self._heads = heads
         self._most = most
-        self._buffer: bytes | bytearray = b""  # input that came in one piece is not copied
-        self._searched = 0  # position at which to continue looking for the end of the head
+        self._buffer: bytes | bytearray = b""  # input in one piece is not copied
+        self._searched = 0  # where to continue looking for the head's end
         self._left = 0
         self._chunks: _Chunks | None = None
         self.complete = True
-        """True if the last body was read to its end."""
+        """True after the last body's end."""
         self.broken = False
         """True if the input is unparsable from here on."""
 
@@ -52,7 +52,7 @@ class Reader:
             self._buffer = bytearray(self._buffer) + data
 
     def head(self) -> Head | None:
-        """Return the next head, or None if incomplete. The previous body must be complete.
+        """Return the next head, or None if incomplete, after the previous body.
 
         Raises:
             ProtocolError: it is malformed or too long.
@@ -83,7 +83,7 @@ class Reader:
         return head
 
     def body(self) -> bytes:
-        """Return the buffered part of the body. Empty means "wait", or the end if :attr:`complete`.
+        """Return the buffered part of the body; empty means "wait", or the end if :attr:`complete`.
 
         Raises:
             ProtocolError: the chunks are malformed.
@@ -112,7 +112,7 @@ class Reader:
         return rest
 
     def _take(self, count: int) -> None:
-        """Drop the first bytes of the buffer, without copying the rest for each request sent ahead."""
+        """Drop the first bytes, without copying the rest for each request sent ahead."""
         if count >= len(self._buffer):
             self._buffer = b""
         elif isinstance(self._buffer, bytearray):
@@ -158,7 +158,7 @@ class _Chunks:
         return b"".join(pieces)
 
     def _framing(self, buffer: bytearray) -> bool:
-        """Parse one step of the framing between data; False if more input is needed."""
+        """Parse one step of the framing; False if incomplete."""
         if self._ending:
             if len(buffer) < 2:
                 if buffer and buffer[0] != 13:

@@ -18,11 +18,8 @@ class Server:
         self.settings = settings or Settings()
         self.heads = Heads(max_fields=self.settings.verified.fields)
         self.strange_heads = Heads(0, max_fields=self.settings.unverified.fields)
-        """For clients without a certificate, which must not fill the cache or evict others."""
         self.turns = Turns(self.settings.strange_requests)
-        """The queue of requests from clients without a certificate."""
         self.draining = False
-        """Close connections after their answers."""
         self._connections: set[Owned] = set()
         self._long: dict[Owned, None] = {}  # connections with a long, unfinished head, oldest first
         self._empty = asyncio.Event()
@@ -39,21 +36,21 @@ class Server:
         return len(self._connections)
 
     def opened(self, connection: Owned) -> None:
-        """Register a connection."""
+        """See ``Owner.opened``."""
         self._connections.add(connection)
         self._empty.clear()
         if self.draining:
             connection.drain()
 
     def closed(self, connection: Owned) -> None:
-        """Remove a connection."""
+        """See ``Owner.closed``."""
         self._connections.discard(connection)
         self._long.pop(connection, None)
         if not self._connections:
             self._empty.set()
 
     def lengthens(self, connection: Owned) -> None:
-        """Register a long, incomplete head; if there are too many, refuse the oldest."""
+        """See ``Owner.lengthens``."""
         self._long[connection] = None
         if len(self._long) > self.settings.long_heads:
             oldest = next(iter(self._long))
@@ -61,11 +58,11 @@ class Server:
             oldest.refuse(ProtocolError("too many unfinished long heads at once", 431))
 
     def shortens(self, connection: Owned) -> None:
-        """Remove a long head: it is complete."""
+        """See ``Owner.shortens``."""
         self._long.pop(connection, None)
 
     async def shutdown(self, seconds: float) -> None:
-        """Close every connection after its next answer, idle ones soon, and abort the rest after ``seconds``."""
+        """Close connections after their next answer, idle ones soon; abort the rest after ``seconds``."""
         self.draining = True
         for connection in self._connections:
             connection.drain()
@@ -83,7 +80,7 @@ class Server:
             self._timer = None
 
     async def _pause(self) -> None:
-        """Wait briefly for all connections to close, then close those past their deadline."""
+        """Wait briefly for all to close, then check deadlines."""
         try:
             async with asyncio.timeout(min(self.settings.tick_seconds, self.settings.late_seconds / 2)):
                 await self._empty.wait()

@@ -1,12 +1,12 @@
 """TLS between a connection and its socket, with OpenSSL in memory.
 
-The event loop's TLS transport costs about 4 µs more per request and per watch event, and is bound to one context, whereas
-new connections need the newest certificate.
+The event loop's TLS costs about 4 µs more per request and watch event, and keeps one context, whereas new connections need
+the newest certificate.
 
 :class:`Tls` is the protocol of the socket's transport, and the transport of a
-:class:`~apiserver.endpoints.http.connection.Connection`. OpenSSL's output goes to the socket at once, so the socket's
-transport provides the backpressure. All connections share one output buffer, which the caller of OpenSSL empties before
-other code runs. Separate buffers would keep their largest size: 128 KiB for a client that lists before it watches.
+:class:`~apiserver.endpoints.http.connection.Connection`. OpenSSL's output goes to the socket at once, so the socket
+provides backpressure. Connections share one output buffer, emptied before other code runs: separate ones would keep their
+largest size, 128 KiB for a client that lists before it watches.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ logger = logging.getLogger(__name__)
 _RECORD: Final = 16 << 10
 """Largest content of a record (RFC 8446, section 5.1)."""
 FEW_ARRIVALS: Final = 16 << 10
-"""Bytes per read before a client certificate: OpenSSL's buffer keeps its largest size."""
+"""Bytes per read before a certificate: OpenSSL's buffer keeps its largest size."""
 _MAX_HANDSHAKE: Final = 32 << 10
-"""Most bytes of a client's handshake, certificates included; Kubernetes' clients send about 3 KiB."""
+"""Most bytes of a handshake with certificates; Kubernetes' clients send about 3 KiB."""
 _MAX_OWN: Final = 4 << 10
 """Most bytes that OpenSSL may send on its own.
 
-A client could request new keys (RFC 8446, section 4.6.3) without end, leave the answers (about 30 bytes each) unread and
-fill our memory. Kubernetes' clients never request them.
+A client could request new keys (RFC 8446, section 4.6.3) without end, leave the answers (about 30 bytes) unread and fill
+our memory. Kubernetes' clients never do.
 """
 
 
@@ -44,7 +44,7 @@ class Owner(Protocol):
 
     make: Callable[[], Connection]
     newest: Callable[[], ssl.SSLContext]
-    """Returns the context for the next connection."""
+    """Returns the next connection's context."""
     arrivals: memoryview
     """Receive buffer shared by all connections."""
     few_arrivals: memoryview
@@ -89,12 +89,12 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
         self._connection: Connection | None = None  # None during the handshake
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._said = 0  # bytes of the client's handshake
-        self._answered = 0  # bytes that OpenSSL sent on its own
+        self._said = 0  # the client's handshake in bytes
+        self._answered = 0  # bytes sent by OpenSSL alone
         self._closing = False
-        self._is_waiting = False  # the handshake waits for its turn
+        self._is_waiting = False  # waiting for its turn
         self.origin = ""
-        """Key under which the client's address is counted."""
+        """Key of the client's address."""
 
     @property
     def is_busy(self) -> bool:
@@ -158,7 +158,7 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
             self._connection.connection_lost(exc)
 
     def _begin(self, hello: bytearray, nbytes: int) -> None:
-        """Pass the input to OpenSSL once the first record is complete, because OpenSSL then allocates 50 KiB."""
+        """Pass input to OpenSSL, which allocates 50 KiB, once the first record is complete."""
         hello += self._arrivals[:nbytes]
         match completeness(hello):
             case Hello.PARTIAL:
@@ -174,13 +174,12 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
                 self._wait()
 
     def _wait(self) -> None:
-        """Queue the handshake's next step."""
         if not self._is_waiting:
             self._is_waiting = True
             self._handshakes.turns.wants(self.origin, self._go_on, goes_on=self._said > 0)
 
     def _go_on(self) -> bool:
-        """Continue the handshake and process the input after it; return whether the client is still connected."""
+        """Continue the handshake and process further input; False if the client is gone."""
         self._is_waiting = False
         if self.is_closing():
             return False
@@ -196,7 +195,7 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
         return True
 
     def _shake(self) -> Connection | None:
-        """Continue the handshake; return the connection once it is complete."""
+        """Continue the handshake; return the connection at its end."""
         paused = self._incoming.pending > FEW_ARRIVALS
         self._said += self._incoming.pending
         try:
@@ -218,7 +217,6 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
         return connection
 
     def _read(self, connection: Connection) -> None:
-        """Pass decrypted input to the connection."""
         obj, incoming, outgoing = self._object, self._incoming, self._outgoing
         while not self._closing and (incoming.pending or obj.pending()):
             try:
@@ -230,7 +228,7 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
             finally:
                 if outgoing.pending:
                     self._answered += outgoing.pending
-                    self._flush()  # OpenSSL's own answer, such as to a key update
+                    self._flush()  # such as the answer to a key update
                     if self._answered > _MAX_OWN:
                         self.abort()
             if not data:

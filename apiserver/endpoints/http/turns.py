@@ -1,6 +1,6 @@
 """Run work for unauthenticated clients in small portions, fairly by address.
 
-Other work waits no longer than one portion, and a flood from one address delays only that address.
+Other work waits for one portion at most; a flood delays only its own address.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Turns:
     def __init__(self, most: int) -> None:
         self._most = most
         self._loop = asyncio.get_running_loop()
-        # By address in order of turns. Continued work comes before new work.
+        # By address in order of turns; continued work first.
         self._going_on: dict[str, deque[Work]] = {}
         self._beginning: dict[str, deque[Work]] = {}
         self._handle: asyncio.Handle | None = None
@@ -45,7 +45,7 @@ class Turns:
             self._handle = self._loop.call_soon(self._turn) if self._going_on or self._beginning else None
 
     def _next(self) -> Work:
-        """Take the next piece, and move its address to the end of the queue."""
+        """Take the next piece, and requeue its address."""
         turns = self._going_on or self._beginning
         address = next(iter(turns))
         waiting = turns.pop(address)

@@ -10,14 +10,14 @@ from apiserver.endpoints.http.messages import Request
 
 _VERSION: Final = "13"
 TOKEN_PROTOCOL: Final = "base64url.bearer.authorization.k8s.io."  # noqa: S105 - the prefix of one
-"""Prefix of a subprotocol that carries a bearer token; the server never selects or returns it."""
+"""Prefix of a subprotocol that carries a bearer token; never selected or returned."""
 
 GOING_AWAY: Final = 1001
-"""Close code of a server that stops or loses its state: dial again."""
+"""Close code of a stopping server: dial again."""
 POLICY_VIOLATION: Final = 1008
-"""Close code after a loss of rights: dialling again is useless."""
+"""Close code after a loss of rights: do not dial again."""
 UNAUTHORIZED: Final = 3000
-"""Close code of an expired credential: dial again with another (IANA, WebSocket Close Code Number Registry)."""
+"""Close code of an expired credential: dial with another (IANA, WebSocket Close Code Number Registry)."""
 
 
 class End(NamedTuple):
@@ -25,7 +25,7 @@ class End(NamedTuple):
 
     code: int
     reason: str
-    """Cut to 123 bytes when sent (RFC 6455, section 5.5)."""
+    """Cut to 123 bytes (RFC 6455, section 5.5)."""
 
 
 class Closed(Exception):

@@ -1,7 +1,6 @@
-"""Websockets (RFC 6455) on a connection of this server; the sans-I/O layer of ``websockets`` handles the frames.
+"""Websockets (RFC 6455) on a connection of this server, with frames of the sans-I/O ``websockets``.
 
-Import it late, because most servers never have a websocket. :mod:`apiserver.endpoints.http.upgrade` has the checks of
-requests.
+Import it late: most servers have no websocket. :mod:`apiserver.endpoints.http.upgrade` checks requests.
 """
 
 from __future__ import annotations
@@ -22,22 +21,22 @@ from apiserver.endpoints.http.upgrade import TOKEN_PROTOCOL, Closed, offered
 
 _MAGIC: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _SLICE: Final = 4 << 10
-"""Bytes decoded at once. Empty messages make objects far larger than their bytes."""
+"""Bytes decoded at once, because empty messages become large objects."""
 _HELD: Final = 32 << 10
-"""Most undecoded bytes, above which reading pauses."""
+"""Most undecoded bytes before reading pauses."""
 _ABNORMAL: Final = 1006
 
 
 def texts(messages: Iterable[bytes]) -> bytes:
-    """Encode text messages (UTF-8) as frames for any websocket of this server: servers do not mask, and offer no extension."""
+    """Encode text messages (UTF-8) as frames for any of our websockets: servers neither mask nor offer extensions."""
     return b"".join([Frame(Opcode.TEXT, data).serialize(mask=False) for data in messages])
 
 
 class WebSocket(Response):
-    """The server's side of a websocket, and the response of its handler.
+    """The server's side of a websocket, and its handler's response.
 
-    One task receives; any task may send. :meth:`send_bytes` waits for slow clients. Input is decoded only when received.
-    Buffered are at most the messages of one slice, part of another, and the bytes of a read or two.
+    One task receives; any may send. :meth:`send_bytes` waits for slow clients. Input is decoded when received, so at most
+    the messages of a slice, part of another, and a read or two are buffered.
     """
 
     __slots__ = (
@@ -62,9 +61,9 @@ class WebSocket(Response):
             request: the handshake.
             protocols: supported subprotocols, best first.
             max_bytes: longest message.
-            ping_seconds: interval of pings; 0: none.
-            socket_bytes: approximate size of the kernel's buffers, each way; 0: the default.
-            on_close: called once the client has closed. It discards messages, so :meth:`receive` must not be called.
+            ping_seconds: interval; 0: none.
+            socket_bytes: approximate kernel buffers, each way; 0: the default.
+            on_close: called at the client's close; discards messages, so never call :meth:`receive`.
         """
         super().__init__(status=101)
         self._on_close = on_close
@@ -72,7 +71,7 @@ class WebSocket(Response):
         self._carrier = cast("Connection", request.carrier)
         known = offered(request)
         self.subprotocol = next((each for each in protocols if each in known and not each.startswith(TOKEN_PROTOCOL)), "")
-        """Selected subprotocol: the first of ours that the client offers."""
+        """The first of our subprotocols that the client offers."""
         self._protocol = Protocol(SERVER, state=State.OPEN, max_size=max_bytes)
         self._ping_seconds = ping_seconds
         self._socket_bytes = socket_bytes
@@ -107,7 +106,7 @@ class WebSocket(Response):
         """Return the next message.
 
         Raises:
-            Closed: the client closed the websocket, or the connection broke.
+            Closed: the client closed, or the connection broke.
         """
         while not self._messages:
             if self._decode():
@@ -122,7 +121,7 @@ class WebSocket(Response):
         """Send a binary message; return when there is room for more.
 
         Raises:
-            ConnectionError: the client is gone, or the websocket has ended.
+            ConnectionError: the websocket has ended.
         """
         await self._send(Opcode.BINARY, data)
 
@@ -131,10 +130,10 @@ class WebSocket(Response):
         await self._send(Opcode.TEXT, data)
 
     def push(self, frames: bytes) -> bool:
-        """Send frames of :func:`texts`; return whether there is room for more. If not, await :meth:`room` next.
+        """Send frames of :func:`texts`; return whether there is room for more, else await :meth:`room`.
 
         Raises:
-            ConnectionError: the client is gone, or the websocket has ended.
+            ConnectionError: the websocket has ended.
         """
         if self._protocol.state is not State.OPEN:
             raise Gone("the websocket has ended")
@@ -145,7 +144,7 @@ class WebSocket(Response):
         await self._carrier.room()
 
     async def end(self, code: int = 1000, reason: str = "") -> None:
-        """Send a close frame and wait for the client's; the connection closes after the handler. Safe to repeat.
+        """Send a close frame and wait for the client's; safe to repeat. The connection closes after the handler.
 
         Raises:
             ConnectionError: the client is gone.
@@ -171,7 +170,7 @@ class WebSocket(Response):
         await self._ready.wait()
 
     def _received(self, data: bytes) -> None:
-        """Receive bytes of the connection; empty: it is gone."""
+        """Receive bytes; empty: the connection is gone."""
         self._heard = True
         if data:
             self._held += data
@@ -186,7 +185,7 @@ class WebSocket(Response):
         self._ready.set()
 
     def _decode(self) -> bool:
-        """Decode one slice of the input; return False if there was none."""
+        """Decode one slice; False without input."""
         if not self._held or self._ended:
             return False
         piece = bytes(self._held[:_SLICE])
@@ -200,7 +199,7 @@ class WebSocket(Response):
             self._frame(cast("Frame", event))
         answers = self._frames()
         if answers and (self._carrier.has_room or self._protocol.state is not State.OPEN):
-            self._carrier.send_now(answers)  # without room, drop pongs: RFC 6455, 5.5.3 allows it
+            self._carrier.send_now(answers)  # RFC 6455, 5.5.3 allows dropping pongs
         if gone or self._protocol.close_rcvd is not None or self._protocol.parser_exc is not None:
             self._held.clear()
             self._end(gone=gone)
@@ -213,7 +212,7 @@ class WebSocket(Response):
                 self._on_close()
 
     def _frame(self, frame: Frame) -> None:
-        """Collect the fragments of a message; the protocol object handles control frames."""
+        """Collect a message's fragments; ignore control frames."""
         if frame.opcode not in {Opcode.TEXT, Opcode.BINARY, Opcode.CONT}:
             return
         if frame.opcode is not Opcode.CONT:
@@ -230,7 +229,7 @@ class WebSocket(Response):
         return b"".join(self._protocol.data_to_send())
 
     def _beat(self) -> None:
-        """Ping. Abort if the client sent nothing since the last ping, unless we stopped reading."""
+        """Ping. Abort if nothing came since the last ping while we read."""
         if not self._heard and len(self._held) <= _HELD:
             self._carrier.abort()
             return

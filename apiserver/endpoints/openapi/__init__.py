@@ -6,11 +6,10 @@
     metatypes ──────────────────────┼─▶ version3 ─▶ version2
     descriptions ──operations─▶ paths ┘
 
-v2 is converted from v3. The server's strategic merge patch reads v3 (``apiserver.apis.meta.strategic_patch.Shape``), so
-behaviour and documentation agree. kubectl chooses its way to apply by the patch types that PATCH lists. Strategic merge
-patch is listed because plain ``kubectl patch`` sends nothing else, and ``kubectl apply`` otherwise fetches v2 in protobuf.
-Server-side apply is listed when served.
+The server's strategic merge patch reads v3 (``apiserver.apis.meta.strategic_patch.Shape``), so behaviour and documentation
+agree. kubectl applies by the patch types that PATCH lists: strategic merge patch, because plain ``kubectl patch`` sends
+nothing else and ``kubectl apply`` otherwise fetches v2 in protobuf, and server-side apply when served.
 
-Types of apimachinery have our own names (``io.kubevirt.apimachinery…``) because their texts are our own: kube-apiserver
-renames one of two different definitions with the same name at each merge.
+Types of apimachinery have our own names (``io.kubevirt.apimachinery…``) and texts: of two different definitions with one
+name, kube-apiserver renames one at each merge.
 """

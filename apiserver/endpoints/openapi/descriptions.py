@@ -20,11 +20,11 @@ class Described:
     has_status: bool = True
     has_scale: bool = False
     verbs: Mapping[str, Resource] = field(default_factory=dict)
-    """Action subresources, and the resource of their answer."""
+    """Action subresources, and their answers."""
     connects: Mapping[str, tuple[QueryParameter, ...]] = field(default_factory=dict)
     """Stream subresources, and their query parameters."""
     reads: Mapping[str, tuple[Resource, type[Any]]] = field(default_factory=dict)
-    """Read-only subresources: the answer's resource and pydantic model."""
+    """Read-only subresources: answer and pydantic model."""
 
     @classmethod
     def of(cls, strategy: Strategy) -> Described:

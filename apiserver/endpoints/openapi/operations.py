@@ -30,15 +30,15 @@ class Operation:
     id: str
     description: str
     action: str
-    """``x-kubernetes-action``; empty if it is not a resource."""
+    """``x-kubernetes-action``; empty without resource."""
     kind: Resource | None
     parameters: tuple[Parameter, ...]
     returns: str | None
-    """Component of a successful answer; None: a stream, or bytes."""
+    """Component of a success; None: a stream, or bytes."""
     body: str | None = None
     """Component of the body."""
     body_types: tuple[str, ...] = ()
-    """Media types of the body; empty: any that the server reads."""
+    """Media types of the body; empty: all supported."""
     body_required: bool = True
     codes: tuple[int, ...] = (200,)
 

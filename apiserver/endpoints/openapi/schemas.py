@@ -1,8 +1,8 @@
 """Convert pydantic's JSON schemas (2020-12) to structural schemas of Kubernetes.
 
 pydantic writes optional fields as ``anyOf`` with null, refers to ``$defs``, adds titles and closes objects. Here
-``required`` omits optional fields, references point to components inside ``allOf`` next to their description, and objects
-stay open, because ``fieldValidation`` handles unknown fields.
+``required`` omits optional fields, references go to components inside ``allOf`` with their description, and objects stay
+open for ``fieldValidation``.
 """
 
 from __future__ import annotations

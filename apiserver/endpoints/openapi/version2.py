@@ -62,5 +62,5 @@ def _schema(schema: Any) -> Any:  # noqa: ANN401 - any JSON value
     if reference:
         result["$ref"] = _DEFINITIONS + reference.removeprefix(metatypes.REF)
     if "oneOf" in schema:
-        result["type"] = schema["oneOf"][0]["type"]  # 2.0 lacks alternatives; the first is the one that we write
+        result["type"] = schema["oneOf"][0]["type"]  # 2.0 lacks alternatives; use the first, which we write
     return result

@@ -1,7 +1,7 @@
 """A client websocket that buffers unread input as bytes, at most one socket read.
 
-The library decodes all input before it pauses reading, so a read of 256 KiB with two-byte frames becomes objects of 30 MiB.
-It also answers every ping, even if the peer reads no answers. A compromised node could exploit both.
+The library decodes all input before it pauses: 256 KiB of two-byte frames become objects of 30 MiB. It also answers pings
+without a reader. A compromised node could exploit both.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from websockets.protocol import State
 from apiserver.client import buffers
 
 SLICE: Final = 4 << 10
-"""Bytes decoded at once: at most 2,000 frames, 200 bytes of memory each."""
+"""Bytes decoded at once: 2,000 frames, 200 bytes of memory each."""
 
 TLS_BYTES: Final = 32 << 10
-"""Undecrypted bytes above which the socket is not read."""
+"""Most undecrypted bytes before reading pauses."""
 
 SOCKET_BYTES: Final = 64 << 10
 
@@ -29,7 +29,7 @@ class Bounded(ClientConnection):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Set the buffer's limit."""
         super().connection_made(transport)
-        if limit := getattr(transport, "set_read_buffer_limits", None):  # of TLS transports in asyncio and uvloop, which default to 256 KiB
+        if limit := getattr(transport, "set_read_buffer_limits", None):  # of TLS in asyncio and uvloop, 256 KiB by default
             limit(high=TLS_BYTES)
         buffers.narrow(transport, SOCKET_BYTES)
         self._held = bytearray()
@@ -70,7 +70,7 @@ class Bounded(ClientConnection):
             self._decoding = False
 
     def _resume(self) -> None:
-        """Continue with buffered input, then with the socket, once the reader has taken the messages."""
+        """Continue with buffered input, then the socket."""
         self._decode(all_of_it=False)
         if not self.recv_messages.paused:
             self.transport.resume_reading()

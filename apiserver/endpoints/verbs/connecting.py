@@ -1,12 +1,12 @@
-"""Streams: join a client's websocket with the one that serves the object, which a :class:`Connect` names.
+"""Streams: join a client's websocket with that of the server that a :class:`Connect` names.
 
-Errors are answered as a Status before the upgrade: no rights, no object, nothing to connect to, the other side does not
-answer, too many streams (:mod:`apiserver.endpoints.verbs.streamlimits`). Then bytes are copied both ways until one side
-ends or the user loses the right; close code and reason are passed on. Neither side is trusted: messages are bounded, and a
-side that does not read stops the other instead of filling memory (:mod:`apiserver.endpoints.verbs.joining`).
+Before the upgrade, errors are answered as a Status: no rights, no object, nothing to connect to, no answer, too many
+streams (:mod:`apiserver.endpoints.verbs.streamlimits`). Then bytes are copied both ways until one side ends or the user
+loses the right; close code and reason are passed on. Neither side is trusted: messages are bounded, and a side that does
+not read stops the other instead of filling memory (:mod:`apiserver.endpoints.verbs.joining`).
 
-A websocket starts with a GET, which needs the right to ``get``. Interactive streams also need ``create``, as ``pods/exec``
-does since Kubernetes 1.35 (``k8s.io/kubernetes/pkg/registry/core/pod/rest/authorize.go``).
+A websocket's GET needs the right to ``get``; interactive streams also need ``create``, as ``pods/exec`` since Kubernetes
+1.35 (``k8s.io/kubernetes/pkg/registry/core/pod/rest/authorize.go``).
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ async def connect(served: Served, context: RequestContext, stream: Connect, stre
 
 
 def _endings(context: RequestContext, stream: Connect, streams: Streams) -> list[Callable[[], Coroutine[None, None, End]]]:
-    """Return the functions that wait for an end by the server: it stops, or the user loses the rights."""
+    """Return the waits for an end by the server: shutdown, or loss of rights."""
     if context.withdrawn is None:
         return [streams.ended]
     verbs = (context.info.verb, "create") if stream.interactive else (context.info.verb,)

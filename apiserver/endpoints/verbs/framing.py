@@ -24,9 +24,9 @@ class Lines:
         self.response = stream = Stream(context.request, content_type=JSON)
         self._stream = stream
         self.coding = "chunked" if stream.chunked else "plain"
-        """Key of :meth:`encode`'s result, which answers of one coding share."""
+        """Key under which answers share :meth:`encode`'s results."""
         self.send = stream.push
-        """Sends a result of :meth:`encode`; returns False if :meth:`room` must be awaited."""
+        """Sends a result of :meth:`encode`; False: await :meth:`room`."""
         responses.add_headers(context, stream)
 
     async def begin(self) -> None:

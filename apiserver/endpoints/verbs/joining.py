@@ -26,19 +26,19 @@ from apiserver.endpoints.verbs.bounded import Bounded
 from apiserver.registry.generic.strategy import Connect, Destination
 
 MAX_MESSAGE_BYTES: Final = 64 << 10
-"""Longest message; a longer one ends the stream with 1009. Senders may cut streams of bytes anywhere."""
+"""A longer message ends the stream with 1009; senders may cut streams anywhere."""
 DIAL_SECONDS: Final = 10.0
 CLOSE_SECONDS: Final = 5.0
 _WINDOW_BYTES: Final = 64 << 10
 _MESSAGE_COST: Final = 128
 """Overhead of a stored message, in bytes."""
 _FRAMES: Final = (1, 0)
-"""Messages waiting for the client: above the first number reading from the server pauses, at the second it resumes."""
+"""Messages waiting for the client: reading from the server pauses above the first number, and resumes at the second."""
 _MAX_REASON_BYTES: Final = 123
 _MAX_TEXT_BYTES: Final = 512
-"""Longest text to quote from a refusal without Status, or a failed dial."""
+"""Longest quote from a failed dial."""
 Ending = Callable[[], Coroutine[None, None, End]]
-"""Waits until the server must end a stream; returns the reason."""
+"""Waits until the server must end a stream; returns why."""
 
 
 class _Dial(websocket):
@@ -55,10 +55,10 @@ async def dialled(destination: Destination, stream: Connect, holder: str = "") -
     Args:
         destination: the server.
         stream: the kind of stream.
-        holder: the user's token, sent in the header ``stream.holder_header``.
+        holder: the user's token for ``stream.holder_header``.
 
     Raises:
-        StatusError: the server's own answer; ServiceUnavailable if it is unreachable.
+        StatusError: the server's own answer; ServiceUnavailable without one.
     """
     dial = _Dial(
         "ws" + destination.url.removeprefix("http"),
@@ -67,7 +67,7 @@ async def dialled(destination: Destination, stream: Connect, holder: str = "") -
         ssl=destination.tls,
         server_hostname=destination.server_name,
         compression=None,
-        proxy=None,  # the environment's proxy does not apply inside the cluster
+        proxy=None,  # the environment's proxy is not for the cluster
         user_agent_header=None,
         open_timeout=DIAL_SECONDS,
         close_timeout=CLOSE_SECONDS,
@@ -92,7 +92,7 @@ async def dialled(destination: Destination, stream: Connect, holder: str = "") -
 
 @contextlib.contextmanager
 def _trusted(server: ClientConnection, destination: Destination) -> Iterator[None]:
-    """Abort the connection, which breaks reads from it, as soon as the server's certificate is no longer trusted.
+    """Abort the connection once the server's certificate is no longer trusted.
 
     Raises:
         ServiceUnavailable: it is not trusted now.
@@ -121,7 +121,7 @@ def _certificate(server: ClientConnection) -> Mapping[str, object]:
 
 
 def _refusal(answer: Response) -> StatusError:
-    """Convert a refused upgrade to an error; an answer without Status does not mean that virt-api failed."""
+    """Convert a refused upgrade to an error; one without Status is not virt-api's failure."""
     try:
         status = orjson.loads(answer.body)
     except ValueError:
@@ -135,7 +135,7 @@ def _refusal(answer: Response) -> StatusError:
 
 
 async def join(client: WebSocket, server: ClientConnection, endings: Sequence[Ending]) -> None:
-    """Copy both ways until one side or one of ``endings`` ends it, then close both with the reason.
+    """Copy both ways until a side or one of ``endings`` ends it, then close both with the reason.
 
     Clients print the reason to a terminal, and it may come from a node.
     """
@@ -157,10 +157,10 @@ async def join(client: WebSocket, server: ClientConnection, endings: Sequence[En
 
 
 async def _upstream(client: WebSocket, server: ClientConnection) -> End:
-    """Copy messages until the client closes; return the close code and reason to pass on.
+    """Copy messages until the client closes; return close code and reason.
 
-    The server's library chooses how many messages it buffers while its guest does not read. So after each window, wait for
-    the pong of a ping, which arrives in order after them.
+    The server's library buffers any number of messages while its guest does not read. So after each window, wait for a
+    pong, which arrives in order.
     """
     sent = 0
     try:
@@ -178,7 +178,7 @@ async def _upstream(client: WebSocket, server: ClientConnection) -> End:
 
 
 async def _downstream(server: ClientConnection, client: WebSocket) -> End:
-    """Copy messages until the server closes; return the close code and reason to pass on."""
+    """Copy messages until the server closes; return close code and reason."""
     try:
         while True:
             message = await server.recv()
@@ -193,7 +193,7 @@ async def _downstream(server: ClientConnection, client: WebSocket) -> End:
 
 @contextlib.asynccontextmanager
 async def _closing() -> AsyncIterator[None]:
-    """Limit the time for closing a side that no longer answers."""
+    """Limit the time to close an unresponsive side."""
     with contextlib.suppress(ConnectionError, ConnectionClosed, TimeoutError):
         async with asyncio.timeout(CLOSE_SECONDS):
             yield

@@ -21,7 +21,7 @@ from apiserver.registry.generic.listing import ListQuery, parse_revision
 from apiserver.registry.generic.strategy import Read
 
 TURN_SECONDS: Final = 0.004
-"""Time per iteration of the event loop for one answer's objects, because one object may cost a thousand times more than others."""
+"""Time per iteration of the event loop for an answer's objects, because one may cost as much as a thousand others."""
 MOST: Final = 128
 """Most objects per iteration."""
 
@@ -56,7 +56,7 @@ async def list_(served: Served, context: RequestContext) -> Response:
 
 
 async def in_pieces(served: Served, items: Sequence[Item], metadata: Object, representation: Representation, include: Include) -> Joined:
-    """Convert a list piece by piece, so that other requests run in between; only each object's bytes are kept."""
+    """Convert a list piece by piece, letting other requests run, and keep only each object's bytes."""
     presenter = served.presenter
     frame = presenter.many((), metadata, representation, include)
     parts: list[bytes] = []
@@ -95,14 +95,14 @@ def metadata_of(page: listing.Listing) -> Object:
 
 
 def _whole(served: Served, items: Sequence[Item], metadata: Object) -> Joined:
-    """Return the List, joined from cached bytes while it is sent, without encoding again."""
+    """Return the List as cached bytes, joined while it is sent."""
     resource = served.strategy.resource
     head = orjson.dumps({"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": metadata})
     return _list(head[:-1] + b',"items":[', *served.store.shown_pieces(items), len(items))
 
 
 def _list(head: bytes, parts: list[bytes], length: int, number: int) -> Joined:
-    """Return a body whose parts are ``number`` objects, each after a comma."""
+    """Return a body of ``number`` objects, each after a comma."""
     if parts:
         parts[0] = b""
         length -= len(b",")

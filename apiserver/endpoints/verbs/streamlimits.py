@@ -1,7 +1,7 @@
 """Limits on open streams of one server: in total, per user, and per user and object's stream.
 
-Flow control does not limit streams: as in Go, an open stream holds no seat, but costs memory and two connections. They
-count from before the dial to the end, and too many get 429 before the upgrade.
+As in Go, an open stream holds no seat of flow control, but costs memory and two connections. Streams count from before the
+dial; too many get 429 before the upgrade.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from apiserver.apis.meta.users import User
 from apiserver.endpoints.requestinfo import RequestInfo
 
 RETRY_SECONDS: Final = 5
-"""Retrying sooner is useless, because people end streams."""
+"""Long, because people end streams."""
 _SERVICE_ACCOUNT: Final = "system:serviceaccount:"
 
 Stream = tuple[str, str, str, str, str]
@@ -40,8 +40,7 @@ DEFAULTS: Final = StreamLimits()
 def holder_of(user: User) -> str:
     """Return the key under which a user's streams count.
 
-    A user who may create service accounts in a namespace could have one per stream, so the accounts of a namespace count
-    together.
+    The service accounts of a namespace count together, because a user who may create them could have one per stream.
     """
     if user.name.startswith(_SERVICE_ACCOUNT):
         return user.name.rpartition(":")[0] + ":*"
@@ -54,13 +53,13 @@ def token_of(holder: str) -> str:
 
 
 def refusal(limits: StreamLimits, everyone: int, of_holder: int, of_object: int, stream: Stream) -> str:
-    """Return why another stream would exceed a limit, or an empty string.
+    """Return why another stream would exceed a limit; empty if not.
 
     Args:
         limits: the limits.
         everyone: all open streams.
-        of_holder: open streams of the user.
-        of_object: the user's open streams to ``stream``.
+        of_holder: the user's streams.
+        of_object: the user's streams to ``stream``.
         stream: the requested stream.
     """
     _, resource, _, name, subresource = stream

@@ -1,7 +1,7 @@
 """WATCH: a stream of frames, one JSON document per line.
 
-It starts with the existing objects (``sendInitialEvents``, or no ``resourceVersion``), continues with their changes, and
-ends at its timeout, when the server drains, or with an ERROR frame, after which the client must list again.
+It starts with the existing objects (``sendInitialEvents``, or no ``resourceVersion``), continues with changes, and ends at
+its timeout, at shutdown, or with an ERROR frame, after which the client lists again.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Watches:
                 self._limits.discard(limit)
 
     def end_all(self, *, within: float) -> None:
-        """End every watch at a random moment ``within`` these seconds, so that clients do not all return at once."""
+        """End every watch at a random moment ``within`` these seconds, to spread the clients' return."""
         self._over = True
         now = asyncio.get_running_loop().time()
         for limit in self._limits:
@@ -150,7 +150,7 @@ class _Stream:
         self._since = parse_revision(options.resource_version)
         self._columns = True
         self._form = f"{served.store.resource.api_version} {representation.transform} {representation.version}"
-        self._is_shared = representation.transform != TABLE  # a Table depends on its time, and the first one has columns
+        self._is_shared = representation.transform != TABLE  # a Table depends on its time, and the first has columns
         self._sink = sink = frames_of(context)
         self._send = sink.send
         self._coded_form = f"{sink.coding} {self._form}"
@@ -166,11 +166,11 @@ class _Stream:
         except (Expired, Timeout) as error:
             if self._revision and isinstance(error, Expired):
                 self._meter.cut()
-            # Kubernetes' server sends these two inside the stream, even as the first frame.
+            # Kubernetes sends these two inside the stream, even as the first frame.
             await self._write([_frame("ERROR", orjson.dumps(error.to_json()))])
 
     def say_goodbye(self) -> None:
-        """Write a last bookmark, so that the client resumes here rather than at its last event."""
+        """Write a last bookmark, from which the client resumes instead of its last event."""
         if self._options.bookmarks and self._revision:
             self._post([self._bookmark(self._revision)])
 
@@ -182,7 +182,7 @@ class _Stream:
 
     @staticmethod
     async def _bounded(writing: Awaitable[None]) -> None:
-        """Limit the time for a client that no longer reads."""
+        """Limit the time for a client that stopped reading."""
         try:
             async with asyncio.timeout(_GOODBYE_SECONDS):
                 await writing
@@ -216,7 +216,7 @@ class _Stream:
             self._events = events
             await events.tell(self)
 
-    # Interface for the watch cache (changes.Receiver): it sends events itself, without waking this watch's task.
+    # The watch cache's interface (changes.Receiver): it sends events itself, without waking this watch's task.
 
     def receive(self, batch: EventBatch) -> bool:
         """Send events; watches with the same form and batch share the encoded bytes."""
@@ -233,7 +233,7 @@ class _Stream:
 
     @property
     def _revision(self) -> int:
-        """Revision that the client has; 0 until it has the initial state."""
+        """Revision that the client has; 0 before the initial state."""
         return self._events.revision if self._events is not None else 0
 
     async def _beginning(self) -> tuple[bool, int]:
@@ -262,7 +262,7 @@ class _Stream:
         return event.framed(self._form, self._encode) if self._is_shared else self._encode(event)
 
     def _encode(self, event: Event) -> bytes:
-        """Return the event's frame, shared by watches of the same form, except Tables."""
+        """Return the event's frame; except for Tables, watches of one form share it."""
         return b"" if event.item is None else self._object(event.type.value, event.item)
 
     def _object(self, kind: str, item: Item) -> bytes:
@@ -284,7 +284,7 @@ class _Stream:
         return _frame("BOOKMARK", orjson.dumps(obj))
 
     def _table_bookmark(self, obj: Object) -> Object:
-        """Return a bookmark as Table: its only row holds the bookmark, because a Table's metadata has no annotations."""
+        """Return a bookmark as a Table's only row, because a Table's metadata has no annotations."""
         version = self._representation.version
         row = {"cells": [], "object": {**obj, "kind": PARTIAL, "apiVersion": f"meta.k8s.io/{version}"}}
         return {

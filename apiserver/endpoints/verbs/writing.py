@@ -71,7 +71,7 @@ async def patch(served: Served, context: RequestContext) -> Response:
 
 
 async def _apply(served: Served, context: RequestContext, representation: Representation) -> Response:
-    """Merge an applied configuration into the object, or its status; answer 201 if that created the object."""
+    """Merge an applied configuration into the object, or its status; 201 if created."""
     options = write_options(context, "PatchOptions", apply=True)
     applied, duplicates = patches.parse_apply(await bodies.read(context.request))
     context.received(applied)
@@ -113,7 +113,7 @@ async def act_by_creating(
     made = verb.make(codec.copy(item.object), body, now())
     try:
         made_item = await created.store.create(context.info.namespace, made, options)
-    except LockTaken as taken:  # on an object that the caller cannot see
+    except LockTaken as taken:  # its caller cannot see the object
         raise LockTaken(served.strategy.resource, context.info.name, taken.why) from taken
     return await created.answer_one(context, made_item, representation, code=201)
 

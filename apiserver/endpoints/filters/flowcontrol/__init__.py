@@ -1,8 +1,7 @@
-"""API priority and fairness (KEP-1040): priority levels have seats, and the flows of a level share them fairly.
+"""API priority and fairness (KEP-1040): priority levels have seats, shared fairly by their flows.
 
-* :mod:`configuration`: the cluster's FlowSchemas and PriorityLevelConfigurations as data, and which of them match a
-  request;
-* :mod:`borrowing`: the number of seats of each level, from its demand;
-* :mod:`levels`: the seats and the fair queues of one level;
-* :mod:`control`: the limiter that the chain uses.
+* :mod:`configuration`: FlowSchemas and PriorityLevelConfigurations, and which of them match a request;
+* :mod:`borrowing`: seats of each level by demand;
+* :mod:`levels`: seats and fair queues of one level;
+* :mod:`control`: the limiter for the chain.
 """

@@ -1,6 +1,6 @@
-"""Seats of each priority level: its share of the server's seats, and seats borrowed according to demand. Pure.
+"""Seats of each priority level: its own share, and seats borrowed by demand. Pure.
 
-As ``apf_controller.go`` and ``conc_alloc.go``: recomputed every ten seconds, from the demand of the last ten.
+As ``apf_controller.go`` and ``conc_alloc.go``: every ten seconds, from the demand of the last ten.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _STEPS = 100
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Seats of a level: its nominal number, and the fewest and most that it may get."""
+    """Seats of a level: nominal, minimum and maximum."""
 
     nominal: int
     lower: int
@@ -62,7 +62,7 @@ class Demand:
             self.most = seats
 
     def close(self, now: float) -> int:
-        """End the period and begin the next; return the largest demand of the ended period."""
+        """Start the next period; return the ended one's largest demand."""
         self.set(self._seats, now)
         passed = now - self._began
         if passed > 0:
@@ -90,10 +90,9 @@ def allocation_item(level: Bounds, most: int, smoothed: float) -> AllocationItem
 
 
 def allocate(total: float, items: Sequence[AllocationItem]) -> tuple[list[float], float]:
-    """Divide ``total``: each item gets its target times one common fraction, within its bounds. Return the shares and the fraction.
+    """Divide ``total``: each target times a common fraction, within bounds. Return shares and fraction.
 
-    If the bounds allow no such fraction (the sum of the lower ones is too high, or that of the upper ones too low), each
-    gets that bound.
+    If the bounds allow no such fraction, each item gets its lower bounds (too high in sum) or upper ones (too low).
     """
 
     def share(fraction: float) -> list[float]:

@@ -1,7 +1,7 @@
-"""FlowSchemas and PriorityLevelConfigurations (``flowcontrol.apiserver.k8s.io/v1``) as data, and their match with requests. Pure.
+"""FlowSchemas and PriorityLevelConfigurations (``flowcontrol.apiserver.k8s.io/v1``) as data, matched with requests. Pure.
 
-An invalid object is skipped with a reason and does not affect the others. The mandatory levels and schemas (``exempt``,
-``catch-all``) always exist, even if the cluster lost them.
+Invalid objects are skipped with a reason. Mandatory levels and schemas (``exempt``, ``catch-all``) always exist, even if
+the cluster lost them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Queuing:
     queues: int = 64
     hand_size: int = 8
     length: int = 50
-    """Most requests that wait in one queue."""
+    """Longest queue."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
-"""The limiter: finds a request's level, flow and number of seats, and counts metrics.
+"""The limiter: finds a request's level, flow and seats, and counts metrics.
 
-Until the cluster's configuration is loaded, the fallback (max-in-flight) decides.
+Until the configuration is loaded, the fallback (max-in-flight) decides.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from apiserver.metrics.instruments import Cell, Counter, Gauge, Histogram, Histo
 logger = logging.getLogger(__name__)
 
 WAIT_SECONDS: Final = 15.0
-"""A quarter of a request's time limit, as in Go."""
+"""A quarter of a request's limit, as in Go."""
 ADJUST_SECONDS: Final = 10.0
 SCHEMA_HEADER: Final = "X-Kubernetes-PF-FlowSchema-UID"
 LEVEL_HEADER: Final = "X-Kubernetes-PF-PriorityLevel-UID"
@@ -33,7 +33,7 @@ TIMED_OUT: Final = "time-out"
 CANCELLED: Final = "cancelled"
 BYTES_PER_SEAT: Final = 100_000
 LIST_BYTES: Final = 1_000_000
-"""Most bytes of a cached list in memory at once; it is written in slices."""
+"""Most bytes of a sliced, cached list in memory."""
 WATCHES_PER_SEAT: Final = 10
 EVENT_SECONDS: Final = 0.005
 MOST_MUTATING_SEATS: Final = 10
@@ -58,7 +58,7 @@ class Load:
     """Cost estimates of lists and writes. Each function takes group and resource."""
 
     objects: Callable[[str, str], tuple[int, int]] = _no_objects
-    """Number of objects, and their average size in bytes."""
+    """Number of objects, and average bytes."""
     watches: Callable[[str, str], int] = _no_watches
     """Number of watches."""
 
@@ -88,7 +88,7 @@ class FlowMetrics:
         self.fraction = Gauge(f"{name}seat_fair_frac", "Seats for each one that is wanted.")
 
     def register(self, registry: Registry) -> None:
-        """Add all of them to the registry."""
+        """Register all metrics."""
         registry.add(self.rejected, self.dispatched, self.executing, self.executing_seats, self.inqueue, self.inqueue_seats)
         registry.add(self.waited, self.executed, self.seats, self.nominal, self.lower, self.upper, self.current)
         registry.add(self.most, self.smoothed, self.target, self.fraction)
@@ -271,7 +271,7 @@ class PriorityAndFairness:
         )
 
     def _width(self, flow: _Flow, info: RequestInfo) -> tuple[int, float]:
-        """Return a request's seats, and the seconds for which it keeps them after its answer."""
+        """Return a request's seats, and the seconds for which it keeps them afterwards."""
         if not info.is_resource or flow.seats.exempt:
             return 1, 0.0
         if info.verb in {"list", "watch"} and not info.selected_name:
@@ -316,7 +316,7 @@ class PriorityAndFairness:
 
 
 class _OneSeat:
-    """The seat of a request that needs one and found it free, the usual case."""
+    """The seat of a request that needs one and found it free."""
 
     __slots__ = ("_began", "_flow", "_left", "_now", "_writes", "headers")
     waits = False

@@ -1,11 +1,10 @@
 """The seats of one priority level, and its fair queues.
 
-Fairness is start-time fair queueing (Goyal et al., 1996) over seat-seconds. A queue's tag is the work of its requests,
-finished and running; the queue with the lowest tag is next. An idle queue restarts at the tag of the queue served last, so
-that idling earns no credit. Shuffle sharding assigns flows to queues: one flow can fill its hand of queues, and another
-flow is unlikely to have the same hand.
+Start-time fair queueing (Goyal et al., 1996) over seat-seconds: a queue's tag is its finished and running work, and the
+lowest tag is next. An idle queue restarts at the tag served last, so that idling earns no credit. Shuffle sharding: a flow
+can fill its hand of queues, which another flow is unlikely to share.
 
-While no request waits, a request costs a comparison and an addition, and no tag is computed.
+Without waiting requests, a request costs a comparison and an addition, and no tags.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ NO_SEAT: Final = "concurrency-limit"
 
 
 class Full(Exception):
-    """Raised when neither a seat nor a place in a queue is free; ``reason`` is the metric's label."""
+    """Neither a seat nor a place in a queue is free; ``reason`` labels the metric."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -98,7 +97,7 @@ class Seats:
         self._set(queuing)
 
     def configure(self, limit: int, queuing: Queuing | None) -> None:
-        """Change the limit and the queues. Waiting requests keep waiting; if queuing was turned off, they run as seats become free."""
+        """Change limit and queues. If queuing was turned off, waiting requests run as seats become free."""
         self.limit = limit
         if queuing is not None and queuing != self._queuing:
             self._set(queuing)
@@ -110,7 +109,7 @@ class Seats:
             self._queues += [Queue() for _ in range(queuing.queues - len(self._queues))]
 
     def enter(self, flow: int, width: int) -> Waiter:
-        """Give a request its seats or a place in a queue. While it waits, the waiter's ``began`` is negative.
+        """Give a request seats, or a place in a queue with a negative ``began``.
 
         Raises:
             Full: neither is free.
@@ -176,7 +175,7 @@ class Seats:
             queue = self._choose(now)
             waiter = queue.waiting[0]
             if self.in_use and self.in_use + waiter.width > self.limit:
-                return  # wait for this one, even if a narrower one would fit: otherwise it could starve
+                return  # wait even if a narrower one would fit: it could starve
             queue.waiting.popleft()
             self._virtual = max(self._virtual, queue.position(now))
             self.waiting -= 1
@@ -187,7 +186,7 @@ class Seats:
                 waiter.dispatched()
 
     def _choose(self, now: float) -> Queue:
-        """Return the queue with the lowest position; equal ones take turns."""
+        """Return the queue with the lowest position, alternating between equal ones."""
         count = len(self._queues)
         order = [(self._next + each) % count for each in range(count)]
         index = min((each for each in order if self._queues[each].waiting), key=lambda each: self._queues[each].position(now))
