@@ -9,16 +9,14 @@
     requests (certificate signing requests) ──▶ issuing
     contexts: every TLS context of every process
 
-``contexts``, ``reloading``, ``files``, ``peers`` and ``validity`` only use the standard library, so that virt-handler,
-which presents and checks certificates, does not load ``cryptography``. Nothing here depends on Kubernetes:
-``controller.reconcilers.certificates`` handles Secrets, rotation of authorities and signing for nodes, and
-``handler.identity`` the requests of nodes.
+``contexts``, ``reloading``, ``files``, ``peers`` and ``validity`` only use the standard library, so that virt-handler does
+not load ``cryptography``. All is independent of Kubernetes: ``controller.reconcilers.certificates`` handles Secrets,
+rotation of authorities and signing for nodes, and ``handler.identity`` nodes' requests.
 
-Lifetimes (``renewal.Policy``): a leaf lives one year and an authority ten; both are renewed after two thirds. The renewal
-loop runs all the time and its tests rotate in seconds, so short lives would add no practice. With long ones, a controller
-that is down, or may not write Secrets, has four months before anything expires; users of such add-ons complain about APIs
-lost to expired certificates. Node certificates live one day, because nodes are compromised more easily than the control
-plane, and an expired one only stops streams and migrations. A node is revoked by name
-(``apiserver.apis.virt.rights.trust``). To revoke everything, delete the authority's Secret: it is replaced, with everything
-it signed.
+Lifetimes (``renewal.Policy``): a leaf lives one year and an authority ten; both are renewed after two thirds. Short lives
+would add no practice, because the renewal loop always runs and its tests rotate in seconds. With long ones, a controller
+that is down, or may not write Secrets, has four months; users of such add-ons complain about APIs lost to expired
+certificates. Node certificates live one day, because nodes are compromised more easily, and an expired one only stops
+streams and migrations. A node is revoked by name (``apiserver.apis.virt.rights.trust``); deleting the authority's Secret
+replaces it and everything it signed.
 """

@@ -3,12 +3,10 @@
 They verify like Go's ``crypto/x509``, with which kubectl, kube-apiserver and their authorities were tested:
 
 - Each trusted certificate is a trust anchor, even if another authority signed it.
-- OpenSSL's strict mode, which Python 3.13 turns on in ``ssl.create_default_context``, is off. It refuses authorities
-  without ``keyUsage`` or authority key identifier, such as those of ``openssl req -x509`` and older Kubernetes
-  distributions.
+- OpenSSL's strict mode, on in ``ssl.create_default_context`` since Python 3.13, is off: it refuses authorities without
+  ``keyUsage`` or authority key identifier, as of ``openssl req -x509`` and older Kubernetes distributions.
 
-Signatures, dates, basic constraints and names are still verified. Only the standard library, because the importer has
-nothing else.
+Signatures, dates, basic constraints and names are verified. Only the standard library, for the importer.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ def client() -> ssl.SSLContext:
 
 
 def trusting(*, file: str | None = None, pem: str | None = None) -> ssl.SSLContext:
-    """Return a client context that trusts the authorities in a file and a text; without either, the system's.
+    """Return a client context that trusts a file's and a text's authorities, or else the system's.
 
     Raises:
         ssl.SSLError, OSError: they are unreadable.
@@ -37,7 +35,7 @@ def trusting(*, file: str | None = None, pem: str | None = None) -> ssl.SSLConte
 
 
 def server() -> ssl.SSLContext:
-    """Return a server context, without certificate yet, that requests none from clients."""
+    """Return a server context, still without certificate, that requests none from clients."""
     return as_go(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
 
 

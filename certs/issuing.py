@@ -16,7 +16,7 @@ from certs.validity import SKEW
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A certificate and its private key, PEM (the key in PKCS #8, unencrypted). ``repr``, and thus logs, omit the key."""
+    """A certificate and its private key, PEM (unencrypted PKCS #8), which ``repr`` and thus logs omit."""
 
     certificate: bytes
     key: bytes = field(repr=False)
@@ -36,7 +36,7 @@ class Profile:
 
 
 def new_authority(common_name: str, lifetime: timedelta, now: datetime) -> Pair:
-    """Create a self-signed authority that signs leaves but no further authorities.
+    """Create a self-signed authority for leaves only.
 
     As in Kubernetes, its name includes the time of issue, which distinguishes authorities in a bundle.
     """
@@ -55,20 +55,20 @@ def new_authority(common_name: str, lifetime: timedelta, now: datetime) -> Pair:
 
 
 def issue(authority: Pair, profile: Profile, lifetime: timedelta, now: datetime) -> Pair:
-    """Create a key and a certificate signed by ``authority``, which it never outlives.
+    """Create a key and its certificate, which ``authority`` outlives.
 
     Raises:
-        ValueError: the authority's PEM is unreadable, or an IP address of the profile is invalid.
+        ValueError: the authority's PEM is unreadable, or an IP address invalid.
     """
     key = ec.generate_private_key(ec.SECP256R1())
     return Pair(sign(authority, key.public_key(), profile, now - SKEW, now + lifetime), _private(key))
 
 
 def sign(authority: Pair, public_key: ec.EllipticCurvePublicKey, profile: Profile, not_before: datetime, not_after: datetime) -> bytes:
-    """Sign a certificate (PEM) for an existing public key; it never outlives ``authority``.
+    """Sign a certificate (PEM) for an existing public key; ``authority`` outlives it.
 
     Raises:
-        ValueError: the authority's PEM is unreadable, or an IP address of the profile is invalid.
+        ValueError: the authority's PEM is unreadable, or an IP address invalid.
     """
     signer = x509.load_pem_x509_certificate(authority.certificate)
     signing_key = serialization.load_pem_private_key(authority.key, password=None)

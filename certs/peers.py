@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from typing import Final
 
 CARRIED: Final = "carried_peercert"
-"""Item of ``asyncio.BaseTransport.get_extra_info``: the peer's certificate, if another process of ours terminated TLS.
+"""Item of ``asyncio.BaseTransport.get_extra_info``: the peer's certificate (as of ``ssl.SSLSocket.getpeercert``).
 
-Format of ``ssl.SSLSocket.getpeercert``.
+Set if another process of ours terminated TLS.
 """
 
 
@@ -22,13 +22,13 @@ class Peer:
     common_name: str
     """Empty unless there is exactly one."""
     alternative_names: tuple[tuple[str, str], ...]
-    """Pairs of kind and value, as in ``ssl.SSLSocket.getpeercert``: ``("DNS", "node1.virt-handler")``."""
+    """Kinds and values, as in ``ssl.SSLSocket.getpeercert``: ``("DNS", "node1.virt-handler")``."""
     not_before: datetime
     not_after: datetime
 
     @property
     def dns_name(self) -> str:
-        """The DNS name if it is the only alternative name, else empty, because several names identify no one."""
+        """The DNS name if it is the only alternative name, else empty: several identify no one."""
         if len(self.alternative_names) != 1:
             return ""
         kind, name = self.alternative_names[0]
@@ -36,10 +36,10 @@ class Peer:
 
 
 def presented(transport: asyncio.BaseTransport | None) -> Peer | None:
-    """Return the peer's certificate data; None if it presented no certificate, or none was verified.
+    """Return the peer's certificate data; None without a verified one.
 
     Accepts ``request.transport`` of aiohttp and ``writer.transport`` of asyncio. Contexts that request a certificate verify
-    it, so the name is always verified.
+    it.
     """
     if transport is None:
         return None
@@ -48,7 +48,7 @@ def presented(transport: asyncio.BaseTransport | None) -> Peer | None:
 
 
 def described(certificate: object) -> Peer | None:
-    """Convert a certificate in the format of ``ssl.SSLSocket.getpeercert``; None for an empty, that is unverified, one."""
+    """Convert a certificate in the format of ``ssl.SSLSocket.getpeercert``; None for an empty, so unverified, one."""
     if not isinstance(certificate, dict) or "notAfter" not in certificate:
         return None
     return Peer(

@@ -2,14 +2,13 @@
 
 Guarantees:
 
-* the certificate, key and authorities in use always belong to one version of the files. An unloadable set (half-written,
-  wrong key) is refused with a warning, and the last good one stays in use;
+* certificate, key and authorities belong to one version of the files. An unloadable set (half-written, wrong key) is
+  refused with a warning, and the last good one stays;
 * at the first load, constructors raise OSError instead (``ssl.SSLError`` is one);
-* open connections are unchanged; new ones use the new set within ``interval`` seconds (the kubelet needs about a minute to
-  update a Secret volume, so polling by a few ``stat`` calls is better than inotify);
-* authorities removed from the files are no longer trusted. A live context cannot remove any, so every set has its own
-  context, and the listening context passes each handshake to the newest. Session resumption is off, because it would skip
-  the check of the client's certificate.
+* open connections are unchanged; new ones use the new set within ``interval`` seconds (the kubelet takes about a minute to
+  update a Secret volume, so polling by a few ``stat`` calls beats inotify);
+* removed authorities lose trust. Contexts cannot remove any, so every set has its own, and the listening context passes
+  handshakes to the newest. Session resumption, which skips the check of client certificates, is off.
 
 Only the standard library: virt-handler loads this on every node. Tests: ``tests/unit/certs/test_reloading.py``.
 """
@@ -46,7 +45,7 @@ class Files:
         return cls(directory / "tls.crt", directory / "tls.key", directory / "ca.crt")
 
     def resolved(self) -> Files:
-        """Return the files behind the symlink that the kubelet swaps, resolving each directory once.
+        """Return the files behind the kubelet's symlink, resolving each directory once.
 
         Raises:
             OSError: a directory is absent.
@@ -78,7 +77,7 @@ Signature = tuple[tuple[str, int, int, int], ...]
 class Reloader:
     """Follows one set of files and calls ``load`` with each new version.
 
-    ``load`` gets paths of a single version; to refuse it, it raises OSError (including ``ssl.SSLError``) or ValueError.
+    ``load`` gets paths of one version; to refuse, it raises OSError (including ``ssl.SSLError``) or ValueError.
     """
 
     def __init__(self, files: Files, load: Callable[[Files], None], *, interval: float = INTERVAL_SECONDS) -> None:
@@ -104,7 +103,7 @@ class Reloader:
                 return False
             self._load(resolved)
         except (OSError, ValueError) as error:
-            # Not remembered, to retry: a half-written file may become complete without a new time stamp.
+            # Not remembered, to retry: a half-written file may be completed within its time stamp.
             logger.warning("keep the last good certificate: the files cannot be loaded", extra=self._about(error=str(error)))
             return False
         self._seen = signature
@@ -122,11 +121,11 @@ class Reloader:
 
 
 class ServerTls:
-    """Server context with the newest certificate and the newest authorities.
+    """Server context with the newest certificate and authorities.
 
     Pass :attr:`context` to the listening socket and run :meth:`run`. Clients are verified against the authorities in the
-    files and those of :meth:`trust`; ``clients`` says whether a certificate is not requested (CERT_NONE), optional
-    (CERT_OPTIONAL) or required (CERT_REQUIRED). The caller must check names with :mod:`certs.peers`.
+    files and of :meth:`trust`; ``clients``: their certificate is not requested (CERT_NONE), optional (CERT_OPTIONAL) or
+    required (CERT_REQUIRED). Callers must check names with :mod:`certs.peers`.
     """
 
     def __init__(
@@ -153,7 +152,7 @@ class ServerTls:
 
     @property
     def material(self) -> Material:
-        """The current set, for other processes of ours; excludes the authorities of :meth:`trust`."""
+        """The current set without :meth:`trust`, for our other processes."""
         return self._material
 
     async def run(self) -> None:
@@ -165,10 +164,10 @@ class ServerTls:
         return self._reloader.refresh()
 
     def trust(self, authorities: str) -> None:
-        """Also trust these client authorities (PEM), replacing those of the last call; empty for none.
+        """Also trust these client authorities (PEM), replacing those of the last call.
 
         Raises:
-            OSError: the PEM or the certificate files cannot be loaded; the trust stays unchanged.
+            OSError: the PEM or the files cannot be loaded; the trust stays.
         """
         if authorities == self._trusted:
             return
@@ -187,7 +186,7 @@ class ServerTls:
         context.minimum_version = self._minimum
         context.set_alpn_protocols(list(self._alpn))
         context.options |= ssl.OP_NO_TICKET
-        # All offered ciphers are good, so the client chooses the fastest: Go's takes AES-128, as its servers would.
+        # Let clients choose the fastest cipher, because all are good: Go's takes AES-128, as its servers would.
         context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
         context.num_tickets = 0
         context.load_cert_chain(files.certificate, files.key)
@@ -200,9 +199,8 @@ class ServerTls:
         return context
 
     def _hand_over(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
-        # OpenSSL calls this for every handshake, with or without a server name. The new context determines the certificate
-        # and the store that verifies the client (SSL_set_SSL_CTX); versions, ALPN and the request for a certificate never
-        # differ.
+        # OpenSSL calls this for every handshake, even without server name. The new context determines the certificate and
+        # the store for clients (SSL_set_SSL_CTX); versions, ALPN and the request for a certificate never differ.
         connection.context = self._current
 
 
@@ -214,12 +212,12 @@ class ClientTls:
 
     @property
     def context(self) -> ssl.SSLContext:
-        """The current context: presents our certificate, trusts only the authorities in the files, verifies the server's name."""
+        """The current context: presents our certificate, trusts the files' authorities, verifies the server's name."""
         return self._context
 
     @property
     def material(self) -> Material:
-        """The current set, for other processes of ours."""
+        """The current set, for our other processes."""
         return self._material
 
     async def run(self) -> None:

@@ -27,20 +27,20 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Lifetimes of certificates, and the time in which a new authority reaches every process.
+    """Lifetimes of certificates, and the time in which a new authority reaches all processes.
 
-    ``spread`` covers the kubelet's refresh of Secret volumes (about a minute, its sync period plus its cache's), the poll
-    of ``certs.reloading`` and kube-apiserver's reaction to the APIService, with margin.
+    ``spread`` covers the kubelet's refresh of Secret volumes (about a minute: sync period and cache), the poll of
+    ``certs.reloading`` and kube-apiserver's reaction to the APIService, with margin.
     """
 
     leaf: timedelta = timedelta(days=365)
     authority: timedelta = timedelta(days=3650)
     spread: timedelta = timedelta(minutes=10)
     node: timedelta = timedelta(days=1)
-    """For node certificates, issued on request; like all, they end with their authority at the latest."""
+    """Of node certificates, at most until their authority's end."""
 
     def __post_init__(self) -> None:
-        """Refuse lifetimes with which an authority could cut every leaf short, or a leaf could end before its successor has spread."""
+        """Refuse lifetimes with which an authority would cut leaves short, or a leaf would end before its successor has spread."""
         if not timedelta(0) < self.leaf <= self.authority / 3:
             raise ValueError(f"a leaf's lifetime ({self.leaf}) must be above zero and at most a third of an authority's ({self.authority})")
         if self.spread > self.leaf / 3:
@@ -50,7 +50,7 @@ class Policy:
 
 
 def is_due(certificate: Certificate, now: datetime, lifetime: timedelta) -> Reason | None:
-    """Check the dates only: a certificate is due when less than a third of its life is left."""
+    """Check the dates: a certificate is due in the last third of its life."""
     if now >= certificate.not_after:
         return Reason.EXPIRED
     if now < certificate.not_before:
@@ -84,7 +84,7 @@ def needs_renewal(
 
 
 def authority_unusable(certificate_pem: bytes, key_pem: bytes, now: datetime) -> Reason | None:
-    """Return why this authority cannot sign now, or None; an approaching end does not matter."""
+    """Return why this authority cannot sign now, or None, even near its end."""
     if not certificate_pem or not key_pem:
         return Reason.MISSING
     certificate = reading.read_certificate(certificate_pem)

@@ -1,7 +1,7 @@
 """Parse and check certificate signing requests (PKCS #10, RFC 2986).
 
-The signer uses only the request's public key; names and purposes come from its :class:`~certs.issuing.Profile`. A request
-must still match exactly, because one for more is an error or an attack, and must not seem granted.
+The signer uses only the public key; names and purposes come from its :class:`~certs.issuing.Profile`. A request must match
+exactly: one for more is an error or an attack, and must not seem granted.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def verify(pem: bytes, profile: Profile) -> Verified:
         return Verified(None, (f"it is not one PEM block CERTIFICATE REQUEST of at most {MAX_BYTES} bytes",))
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # the library warns of doubtful input, which our own requests never contain
+            warnings.simplefilter("error")  # the library warns of doubtful input, unlike ours
             return _held_against(x509.load_pem_x509_csr(pem), profile)
     except _UNREADABLE:
         return Verified(None, ("it cannot be read",))

@@ -1,7 +1,7 @@
 """Write an image into a claim: to a temporary file, renamed when complete.
 
-``disk.img`` marks a finished import, and an existing one is never touched. All other files of ours start with
-``.disk.img.`` and are recreated by the next try, so that a killed process leaves nothing that looks like a disk.
+``disk.img`` marks a finished import, and is never touched. Other files of ours start with ``.disk.img.`` and are recreated
+by the next try, so that a killed process leaves nothing like a disk.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class File:
         return os.pread(self._file, length, 0)
 
     def grown(self, size: int) -> int:
-        """Extend the disk to at least ``size`` bytes and whole blocks; return its new size."""
+        """Extend the disk to at least ``size`` bytes in whole blocks; return its size."""
         self.size = -(-max(size, self.size, os.fstat(self._file).st_size) // BLOCK) * BLOCK
         os.ftruncate(self._file, self.size)
         return self.size

@@ -67,7 +67,7 @@ MAGIC_BYTES: Final = max(len(magics[0]) for magics, _, _ in _KINDS)
 
 
 def decompressed(pieces: Iterable[bytes], head: bytes) -> Iterator[bytes]:
-    """Decompress ``pieces``, which begin with ``head``; yield them unchanged if not compressed.
+    """Decompress ``pieces``, which begin with ``head``, if compressed.
 
     Raises:
         ImportFailed: compressed data is damaged or truncated.
@@ -87,7 +87,7 @@ def _decompressed(pieces: Iterable[bytes], magics: tuple[bytes, ...], name: str,
             data = rest + piece
             rest = b""
             while True:
-                if ended:  # further streams, or zero padding, may follow
+                if ended:  # further streams, or zeros, may follow
                     data = data if begun else data.lstrip(b"\0")
                     if len(data) < len(magics[0]):
                         rest = data

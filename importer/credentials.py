@@ -44,7 +44,7 @@ def value(secret: Path | None, key: str) -> str:
 
 
 def of_http(secret: Path | None, first: Address) -> Callable[[Address], Mapping[str, str]]:
-    """Return a function for a request's headers: credentials go only to the named server, never to redirects.
+    """Return a function for a request's headers: credentials go to the named server, never to redirects.
 
     Raises:
         ImportFailed: the Secret lacks the keys.
@@ -54,7 +54,7 @@ def of_http(secret: Path | None, first: Address) -> Callable[[Address], Mapping[
 
 
 def of_s3(secret: Path | None, region: str, first: Address, now: Callable[[], datetime]) -> Callable[[Address], Mapping[str, str]]:
-    """Return a function for an object store's signed headers; without a Secret unsigned, for public buckets.
+    """Return a function for an object store's headers, signed if there is a Secret (not for public buckets).
 
     Raises:
         ImportFailed: the Secret lacks the keys.

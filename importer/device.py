@@ -1,8 +1,7 @@
 """Write an image to a block device: sequentially, but the first bytes last.
 
-The first MiB marks the state. Zeros: no import yet. ``UNFINISHED`` in the first sector: an import started, and will
-restart. Anything else is a disk, and never touched. A device writes one sector atomically, which turns the second state
-into the third.
+The first MiB marks the state. Zeros: no import yet. ``UNFINISHED`` in the first sector: started, to be restarted. Anything
+else is a disk, never touched. Writing one sector is atomic, and ends the import.
 """
 
 from __future__ import annotations

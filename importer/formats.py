@@ -1,8 +1,8 @@
-"""Detect image formats by the first bytes alone. Pure.
+"""Detect image formats by their first bytes. Pure.
 
-Accepted are raw and qcow2, the latter only without references to other files:
-https://www.qemu.org/docs/master/interop/qcow2.html. Other known formats are refused by name, and so is data that does not
-look like a disk, so that a server's error page never becomes a disk. A user can override this with ``format: raw``.
+Accepted are raw and qcow2 without references to other files: https://www.qemu.org/docs/master/interop/qcow2.html. Other
+formats are refused by name, and so is data unlike a disk, such as a server's error page, unless the user sets ``format:
+raw``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from importer.failures import ImportFailed
 Format = Literal["raw", "qcow2"]
 
 HEAD_BYTES: Final = max(1 << 16, looks.HEAD_BYTES)
-"""Bytes to examine: they include all header extensions of an image, and the signatures of file systems."""
+"""Examined bytes, with all header extensions of an image, and signatures of file systems."""
 MAX_EXTENSIONS: Final = 64
 QCOW2_MAGIC: Final = b"QFI\xfb"
 

@@ -1,8 +1,7 @@
 """Find the disk among the layers of a container image. Pure.
 
-Layers are read from the last to the first, because upper layers hide content of lower ones: a whiteout a file, an opaque
-whiteout a directory's content (https://github.com/opencontainers/image-spec/blob/main/layer.md), and a file another of the
-same name.
+Layers are read from the last to the first, because upper ones hide lower ones' content: a whiteout a file, an opaque
+whiteout a directory's content (https://github.com/opencontainers/image-spec/blob/main/layer.md), and a file its namesakes.
 """
 
 from __future__ import annotations

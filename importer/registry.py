@@ -118,7 +118,7 @@ class _Stream:
         """Return ``size`` bytes, fewer at the end.
 
         Raises:
-            tarfile.ReadError: ``tarfile`` keeps reading after the end, once per block of a header's size.
+            tarfile.ReadError: ``tarfile`` reads on after the end, once per block of a header's size.
         """
         while len(self._left) < size and (piece := next(self._pieces, b"")):
             self._left += piece
@@ -182,7 +182,7 @@ class _Session:
     def _authorize(self, refused: Unauthorized) -> None:
         """Get the authorization that the registry requires."""
         if refused.origin != self._origin:
-            # Otherwise a stranger could name a token server and get the login.
+            # A stranger's token server would get the login.
             raise ImportFailed(
                 f"{self._host} redirects to a server that wants to know who asks, and none but {self._host} is told"
             ) from refused

@@ -1,7 +1,7 @@
 """Report an import to virt-launcher, as lines of JSON on standard output.
 
-``{"phase": "Downloading", "bytes": 1048576, "total": 4194304}`` during the import (``total`` is null if unknown); the last
-line is ``{"result": "Succeeded"}`` or ``{"result": "Failed", "message": …}``.
+``{"phase": "Downloading", "bytes": 1048576, "total": 4194304}`` (``total``: null if unknown), and finally ``{"result":
+"Succeeded"}`` or ``{"result": "Failed", "message": …}``.
 """
 
 from __future__ import annotations

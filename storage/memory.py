@@ -1,7 +1,7 @@
 """The storage port in memory, with history, for tests and servers without persistence.
 
-One process, one event loop. Each call yields to the loop first, so that callers cannot depend on an order that a real store
-would not guarantee. ``tests/contracts/test_storage.py`` tests the port's guarantees (except durability).
+One process, one event loop. Calls yield to the loop first, so that callers cannot depend on an order that a real store
+lacks. ``tests/contracts/test_storage.py`` tests the guarantees, except durability.
 """
 
 from __future__ import annotations
@@ -67,8 +67,7 @@ class MemoryStorage:
         """Create an empty store.
 
         Args:
-            keep_revisions: compact automatically, keeping about this many revisions; 0 keeps everything until
-                ``compact``.
+            keep_revisions: compact automatically to about this many revisions; 0: never.
         """
         self._keep_revisions = keep_revisions
         self._revision = 1  # as in a new etcd, an empty store has a revision
@@ -80,12 +79,12 @@ class MemoryStorage:
         self._closed = False
 
     async def get(self, key: str) -> Entry | None:
-        """Return the current entry of ``key``."""
+        """See ``Storage.get``."""
         await self._turn()
         return self._latest(key)
 
     async def range(self, prefix: str, *, start: str = "", limit: int = 0, revision: int = 0) -> Page:
-        """Return at most ``limit`` keys with ``prefix``, from ``start`` on."""
+        """See ``Storage.range``."""
         await self._turn()
         if revision > self._revision:
             raise FutureRevision(f"revision {revision} is not reached; the store is at {self._revision}")
@@ -108,7 +107,7 @@ class MemoryStorage:
         return next((entry for key in keys if (entry := self._latest(key))), None)
 
     async def commit(self, conditions: Sequence[Condition], writes: Sequence[Put | Delete]) -> int:
-        """Apply ``writes`` if all ``conditions`` hold; return the new revision."""
+        """See ``Storage.commit``."""
         check_size(writes)
         await self._turn()
         for condition in conditions:
@@ -123,7 +122,7 @@ class MemoryStorage:
 
     @asynccontextmanager
     async def watch(self, prefix: str, *, after: int, previous: bool = True) -> AsyncIterator[AsyncIterator[Batch]]:
-        """Watch ``prefix`` for changes after ``after``."""
+        """See ``Storage.watch``."""
         watch = _Watch(prefix, after, previous)
         batches = self._follow(watch)
         self._watches.add(watch)
@@ -134,19 +133,19 @@ class MemoryStorage:
             await batches.aclose()
 
     async def request_progress(self) -> None:
-        """Request a batch up to the current revision from every watch."""
+        """See ``Storage.request_progress``."""
         await self._turn()
         for watch in self._watches:
             watch.wants_progress = True
             watch.woken.set()
 
     async def revision(self) -> int:
-        """Return the store's revision."""
+        """See ``Storage.revision``."""
         await self._turn()
         return self._revision
 
     async def compact(self, revision: int) -> None:
-        """Drop history below ``revision``."""
+        """See ``Storage.compact``."""
         await self._turn()
         if revision > self._revision:
             raise FutureRevision(f"compact to revision {revision}: the store is at {self._revision}")
@@ -154,7 +153,7 @@ class MemoryStorage:
             self._compact(revision)
 
     async def close(self) -> None:
-        """Make every later call and watch raise ``Unavailable``."""
+        """See ``Storage.close``."""
         self._closed = True
         for watch in self._watches:
             watch.woken.set()
@@ -253,7 +252,7 @@ class MemoryStorage:
 
 
 def check_size(writes: Sequence[Put | Delete]) -> None:
-    """Raise etcd's errors for a commit that exceeds its default limits.
+    """Raise etcd's errors for a commit beyond its default limits.
 
     Raises:
         TooLarge: too many writes, or too many bytes.

@@ -71,7 +71,7 @@ class TooLarge(StorageError):
 
 
 class Unavailable(StorageError):
-    """The store is unreachable or did not answer in time; a commit that raised this may have happened."""
+    """The store is unreachable or too late; a commit that raised this may have happened."""
 
 
 @dataclass(slots=True, unsafe_hash=True)
@@ -83,14 +83,14 @@ class Entry:
     create_revision: int
     mod_revision: int
     stale: bool = False
-    """Today the value would be stored differently (it is encrypted with an old key): rewrite it even if unchanged."""
+    """A write would store the value differently (encrypted with an old key): rewrite it even if unchanged."""
 
 
 @dataclass(slots=True, unsafe_hash=True)
 class Condition:
     """``key`` was last changed at ``mod_revision``; 0: it is absent.
 
-    With ``end``, this applies to every key from ``key`` up to, not including, ``end``; useful with 0: there is none.
+    With ``end``, this applies to every key from ``key`` up to ``end``, exclusive; 0: there is none.
     """
 
     key: str
@@ -119,7 +119,7 @@ class Page:
 
     entries: tuple[Entry, ...]
     revision: int
-    """The requested revision, or the store's at the time of reading."""
+    """The requested revision, or the store's when reading."""
     more: bool
     count: int
     """Number of keys with the prefix, from the start key on."""
@@ -183,7 +183,7 @@ class Storage(Protocol):
         ...
 
     async def request_progress(self) -> None:
-        """Request a batch, possibly empty, with at least the store's current revision from every watch."""
+        """Request a batch, possibly empty, up to the current revision from every watch."""
         ...
 
     async def revision(self) -> int:

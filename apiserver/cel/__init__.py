@@ -1,14 +1,13 @@
-"""The Common Expression Language with Kubernetes' extensions, with cost limits.
+"""The Common Expression Language with Kubernetes' extensions and cost limits.
 
-``compiler.compile_expression`` compiles a text for an ``environment.Environment`` (functions and names of variables) to a
-``Program``, or raises ``CompileError`` with the position. Evaluating a program with variables, any number of times, returns
-a ``Result``: a value or an error, and the cost.
+``compiler.compile_expression`` compiles a text for an ``environment.Environment`` (functions and variables) to a
+``Program``, or raises ``CompileError`` with the position. Evaluating a program with variables returns a ``Result``: a value
+or an error, and the cost.
 
-Read it in the order of processing: ``lexer`` (tokens), ``parser`` and ``macros`` (the tree of ``syntax``), ``compiler`` (a
-closure per node, with ``aggregates``, ``comparing``, ``loops``, ``operators`` and ``selecting``; ``code`` is a compiled
-node, ``frame`` the state of an evaluation). ``values`` and ``times`` define values, ``cost`` costs and limits. ``registry``
-finds functions; ``library`` has them by subject. ``asking`` evaluates expressions that call the authorizer.
+In the order of processing: ``lexer`` (tokens), ``parser`` and ``macros`` (the tree of ``syntax``), ``compiler`` (a closure
+per node, with ``aggregates``, ``comparing``, ``loops``, ``operators`` and ``selecting``; ``code`` is a compiled node,
+``frame`` an evaluation's state). ``values`` and ``times`` define values, ``cost`` costs and limits. ``registry`` finds
+functions of ``library``. ``asking`` evaluates calls of the authorizer.
 
-Admission policies and webhooks' match conditions (:mod:`apiserver.admission`) use it; it depends neither on them nor on a
-kind.
+Admission policies and webhooks' match conditions (:mod:`apiserver.admission`) use it; it is independent of them.
 """

@@ -14,7 +14,7 @@ _PATCH_FIELDS: Final = frozenset({"op", "path", "from", "value"})
 
 
 def charge_equality(frame: Frame, left: Value, right: Value) -> None:
-    """Charge a comparison: a tenth of the smaller size, at least 1 unless it is empty."""
+    """Charge a comparison: a tenth of the smaller size, at least 1 unless empty."""
     if type(left) is str and type(right) is str:  # the usual case
         shorter = min(len(left), len(right))
         frame.cost += (shorter + 9) // 10

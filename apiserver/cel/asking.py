@@ -16,9 +16,9 @@ Ask = Callable[[Question], Awaitable[Answer]]
 async def evaluate(
     program: Program, variables: Mapping[str, Value], answers: dict[Question, Answer], ask: Ask, *, limit: int = PER_CALL_LIMIT
 ) -> Result:
-    """Evaluate; fetch a missing answer into ``answers``, which the authorizers in ``variables`` share, and restart.
+    """Evaluate; fetch missing answers into the shared ``answers``, and restart.
 
-    The cost of a check (:data:`~apiserver.cel.cost.AUTHORIZATION`) limits an expression to two questions.
+    The cost of a check (:data:`~apiserver.cel.cost.AUTHORIZATION`) limits an expression to two.
     """
     while True:
         try:

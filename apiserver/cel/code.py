@@ -22,7 +22,7 @@ class Code(NamedTuple):
 
 
 class Nodes(Protocol):
-    """Compiles the nodes of one expression; ``scope`` maps visible loop variables to slots."""
+    """Compiles one expression's nodes; ``scope`` maps visible loop variables to slots."""
 
     source: Source
 

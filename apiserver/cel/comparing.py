@@ -1,4 +1,4 @@
-"""Equality and order of values: numbers of different types by amount; other types are never equal."""
+"""Equality and order of values: numbers by amount; other types differ."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def equal(left: Value, right: Value) -> bool:
     if kind in _NUMBERS and other in _NUMBERS:
         if (kind is float) is (other is float):
             return bool(left == right)
-        return float(left) == float(right)  # as in cel-go: compare with the precision of a double
+        return float(left) == float(right)  # as in cel-go: with a double's precision
     if kind is list and other is list:
         return len(left) == len(right) and all(map(equal, left, right))
     if kind is dict and other is dict:

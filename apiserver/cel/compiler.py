@@ -1,7 +1,7 @@
 """Compile a syntax tree to closures.
 
-Every node becomes a function of the frame, and a cost. Unconditional costs are summed here once; only branches and loops
-charge at run time, so that counting is nearly free.
+Every node becomes a function of the frame, and a cost. Unconditional costs are summed once; only branches and loops charge
+at run time.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def compile_expression(environment: Environment, text: str) -> Program:
 
 
 class Compiler:
-    """Compiles the nodes of one expression; ``scope`` maps visible loop variables to slots."""
+    """Compiles one expression's nodes; ``scope`` maps visible loop variables to slots."""
 
     def __init__(self, environment: Environment, source: Source) -> None:
         self.slots = 0
@@ -106,7 +106,7 @@ class Compiler:
         return base
 
     def _name(self, ident: Ident, chain: list[Select], scope: dict[str, int]) -> tuple[Code, int]:
-        """Resolve the longest name at the start of a chain; return also the number of selections used."""
+        """Resolve the longest name at a chain's start; return also the number of selections used."""
         if (slot := scope.get(ident.name)) is not None:
             return Code(lambda frame: frame.slots[slot], 1), 0
         names = [ident.name]
@@ -139,7 +139,7 @@ class Compiler:
         return Code(lambda frame: selecting.optional_field(run(frame), name), base.cost + 1)
 
     def _base(self, node: Node, scope: dict[str, int]) -> Code:
-        """Compile the operand of a selection; one that is not a path costs one more."""
+        """Compile a selection's operand; other than paths cost one more."""
         code = self.compile(node, scope)
         return code if isinstance(node, Ident | Select | Index) else Code(code.run, code.cost + 1)
 
@@ -320,7 +320,7 @@ def _negate(compiler: Compiler, node: Call, scope: dict[str, int]) -> Code:
 
 
 def _arithmetic(compiler: Compiler, node: Call, scope: dict[str, int]) -> Code:
-    """Compile a chain of one operator as one node, so that its length adds no depth."""
+    """Compile a chain of one operator as one node, without depth."""
     operands = [node.args[1]]
     left = node.args[0]
     while isinstance(left, Call) and left.function == node.function and left.target is None and len(left.args) == 2:

@@ -27,7 +27,7 @@ class Environment:
     variables: frozenset[str] = frozenset()
     """Names may have dots: ``authorizer.requestResource``."""
     fields: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """Allowed fields of variables with a fixed set, such as ``variables`` of a policy."""
+    """Allowed fields of variables, such as ``variables`` of a policy."""
     patches: bool = False
     """True if expressions can build ``Object{...}`` and ``JSONPatch{...}``."""
 
@@ -57,7 +57,7 @@ class Program:
     slots: int
 
     def evaluate(self, variables: Mapping[str, Value], *, limit: int = PER_CALL_LIMIT) -> Result:
-        """Evaluate with these variables. Raises only exceptions other than :class:`CelError`, such as those of lazy variables."""
+        """Evaluate with these variables; only raises other errors than :class:`CelError`, as of lazy variables."""
         frame = Frame(variables, self.slots, limit)
         frame.cost = self.cost
         try:

@@ -21,7 +21,7 @@ class Frame:
         self.limit = limit
 
     def charge(self, cost: int) -> None:
-        """Add a cost, before the work if it depends on arguments.
+        """Add a cost, before work that depends on arguments.
 
         Raises:
             CostExceeded: the limit is exceeded.
@@ -31,7 +31,7 @@ class Frame:
             raise CostExceeded
 
     def toil(self, values: int) -> None:
-        """Count values visited by a step that costs less than its work.
+        """Count visited values, for steps cheaper than their work.
 
         Raises:
             CostExceeded: the limit is exceeded.

@@ -1,4 +1,4 @@
-"""Comprehensions. Each iteration is charged before it runs, so that loops end at the limit."""
+"""Comprehensions. Each iteration is charged before it runs, which ends loops at the limit."""
 
 from __future__ import annotations
 

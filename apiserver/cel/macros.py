@@ -1,6 +1,6 @@
 """Macros: calls with names and expressions instead of values.
 
-Kubernetes' environment has the standard macros, those of optionals, ``sortBy``, and comprehensions with two variables.
+As in Kubernetes: the standard macros, those of optionals, ``sortBy``, and comprehensions with two variables.
 """
 
 from __future__ import annotations

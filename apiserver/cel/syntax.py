@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias
 from apiserver.cel.values import CompileError, Value
 
 MAX_DEPTH: Final = 120
-"""Of nested brackets, calls and operators. cel-go allows 250; here each level takes several frames of Python's stack."""
+"""Of nested brackets, calls and operators: cel-go allows 250, but each level takes several Python frames."""
 MAX_LENGTH: Final = 100_000
 """Longest expression in characters, as in cel-go."""
 
@@ -62,7 +62,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """Element of a list, or with a key of a map or message; if ``optional`` (``?``), a missing value is left out."""
+    """Element of a list, map or message; if ``optional`` (``?``), omitted when missing."""
 
     value: Node
     key: Node | None = None

@@ -1,8 +1,8 @@
 """Values of the expression language, and its errors.
 
-JSON values are CEL values: ``None``, ``bool``, ``int`` (64 bits), ``float``, ``str``, ``bytes``, ``list`` and ``dict`` are
-CEL's null, bool, int, double, string, bytes, list and map, so API objects need no conversion. This module has the other
-types. Source: the CEL specification (github.com/google/cel-spec, doc/langdef.md).
+JSON values need no conversion: ``None``, ``bool``, ``int`` (64 bits), ``float``, ``str``, ``bytes``, ``list`` and ``dict``
+are CEL's null, bool, int, double, string, bytes, list and map. Other types are here. Source: the CEL specification
+(github.com/google/cel-spec, doc/langdef.md).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Timestamp:
 
     nanos: int
     offset: int = field(default=0, compare=False)
-    """Original offset in minutes east of Greenwich, used for formatting."""
+    """Original offset in minutes east of Greenwich, for formatting."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Parse a response (RFC 9112) from bytes, without I/O, by ``httptools`` (llhttp, Node's parser).
 
-This module adds what llhttp leaves open: the length of a head, the missing body of a HEAD response, accepted codings,
-versions and codes, and unexpected further bytes.
+Adds what llhttp leaves open: a head's length, HEAD without body, accepted codings, versions and codes, and unexpected
+bytes.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class Answer:
     __slots__ = ("_begun", "_fields", "_has_body", "_is_endless", "_parser", "_reason", "head", "is_last", "is_whole", "parts")
 
     def __init__(self, *, has_body: bool) -> None:
-        """Prepare to parse; a response to HEAD has no body, whatever its header says."""
+        """``has_body`` is False for HEAD, whatever its header says."""
         self.head: Head | None = None
         self.parts: list[bytes] = []
-        """Pieces of the body, until the caller takes them."""
+        """Pieces of the body not yet taken."""
         self.is_whole = False
         self.is_last = False
-        """Of a complete response: the connection cannot be reused."""
+        """Complete, and the connection is not reusable."""
         self._has_body = has_body
         self._is_endless = False  # the body ends with the connection
         self._begun = bytearray()  # an incomplete head
@@ -50,7 +50,7 @@ class Answer:
         """Parse further input.
 
         Raises:
-            NotHTTP: it is malformed; the parts before it stay available.
+            NotHTTP: it is malformed; earlier parts stay available.
         """
         try:
             if self.head is None:
@@ -100,10 +100,10 @@ class Answer:
     def _finish(self) -> None:
         self.is_whole = True
         self.is_last = not self._parser.should_keep_alive()
-        del self._parser  # a reference cycle would leave each response to the garbage collector
+        del self._parser  # otherwise a cycle leaves each response to the garbage collector
 
     def _after_heads(self, data: memoryview) -> memoryview:
-        """Return the bytes after the head, empty while it is incomplete."""
+        """Return the bytes after a complete head."""
         begun = self._begun
         searched = max(0, len(begun) - len(_EMPTY_LINE))
         begun += data
@@ -115,7 +115,7 @@ class Answer:
                 if len(begun) > MAX_HEAD_BYTES:
                     raise NotHTTP(f"the head of the answer is longer than {MAX_HEAD_BYTES} bytes")
                 return memoryview(b"")
-            # new for each response, because an interim one must not affect the connection's reuse
+            # new, because interim responses must not affect the connection's reuse
             self._parser = httptools.HttpResponseParser(self)
             self._parser.feed_data(begun[:end])
             del begun[:end]
@@ -124,14 +124,14 @@ class Answer:
         return memoryview(begun)
 
     def _look(self, head: Head) -> None:
-        """Check the transfer coding, and whether the end of the connection ends the body."""
+        """Check the transfer coding, and whether the body ends with the connection."""
         codings = [value.lower() for name, value in head.fields if name == b"transfer-encoding"]
         if codings not in ([], [b"chunked"]):
             raise NotHTTP("the answer is no HTTP: its transfer coding is not chunked")
         self._is_endless = not codings and all(name != b"content-length" for name, _ in head.fields)
 
     def _take_body(self, data: memoryview) -> None:
-        """Parse the last byte separately: a response complete before it has unexpected bytes, which llhttp does not report."""
+        """Parse the last byte separately, because llhttp does not report bytes after a complete response."""
         for each in (data[:-1], data[-1:]):
             if self.is_whole:
                 self.is_last = True

@@ -8,7 +8,7 @@ from apiserver.apis.meta.backoff import pause_seconds
 
 
 class Backoff:
-    """Doubling pauses from ``initial_seconds`` to ``maximum_seconds``, each shortened randomly by up to half."""
+    """Doubling pauses from ``initial_seconds`` to ``maximum_seconds``, randomly shortened by up to half."""
 
     def __init__(self, initial_seconds: float, maximum_seconds: float) -> None:
         self._initial = initial_seconds
@@ -21,5 +21,5 @@ class Backoff:
         return pause_seconds(self._failures, self._initial, self._maximum) * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, keeps no secret
 
     def reset(self) -> None:
-        """Restart with the shortest pause, after a success."""
+        """Restart with the shortest pause."""
         self._failures = 0

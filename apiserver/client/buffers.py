@@ -1,4 +1,4 @@
-"""The kernel's buffers of a connection, which grow to megabytes by default and count as memory of the pod."""
+"""The kernel's buffers of a connection, which grow to megabytes of the pod's memory by default."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import socket
 
 
 def narrow(transport: asyncio.BaseTransport | None, size: int) -> None:
-    """Limit the kernel's buffers to ``size`` bytes each way (Linux doubles it, socket(7)); ignores a transport without socket.
+    """Limit the kernel's buffers to ``size`` bytes each way (Linux doubles it, socket(7)), if there is a socket.
 
-    A peer at a round trip of a millisecond still gets ``size`` bytes per millisecond.
+    At a round trip of a millisecond, ``size`` bytes per millisecond remain possible.
     """
     connection: socket.socket | None = None if transport is None else transport.get_extra_info("socket")
     if connection is not None:

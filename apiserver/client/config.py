@@ -20,12 +20,12 @@ SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 class ConfigError(Exception):
-    """Unusable configuration; the message names the file or field, and the reason."""
+    """Unusable configuration; the message names file or field, and reason."""
 
 
 @dataclass(frozen=True)
 class Config:
-    """Address and credentials of one API server. Files override data; both may be rotated while in use."""
+    """Address and credentials of an API server. Files override data; both may be rotated."""
 
     server: str
     """``https://host:port``, without a path at its end."""
@@ -37,7 +37,7 @@ class Config:
     client_key_data: bytes | None = None
     token: str | None = None
     token_file: str | None = None
-    """Read repeatedly, because projected tokens live for an hour."""
+    """Read repeatedly: projected tokens live for an hour."""
     tls_server_name: str | None = None
     insecure: bool = False
     namespace: str = "default"
@@ -50,7 +50,7 @@ class Config:
         """Return the pod's service-account configuration.
 
         Raises:
-            ConfigError: this process runs outside a pod, or its pod has no service-account token.
+            ConfigError: there is no pod, or no token.
         """
         host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT", "443")
         token_file, ca_file, namespace_file = (directory / each for each in ("token", "ca.crt", "namespace"))
@@ -65,8 +65,8 @@ class Config:
         """Return one context of a kubeconfig with certificates or a token.
 
         Raises:
-            ConfigError: it is unreadable, lacks the context, or needs a credential plugin (supported only by the
-                kubectl plugin).
+            ConfigError: it is unreadable, lacks the context, or needs a credential plugin (only for the kubectl
+                plugin).
         """
         path = Path(path)
         try:
@@ -100,18 +100,18 @@ class Config:
 
     @classmethod
     def load(cls, kubeconfig: str | None) -> Config:
-        """Return the kubeconfig's current context, or without one the pod's configuration."""
+        """Return the kubeconfig's current context, or the pod's configuration."""
         return cls.from_kubeconfig(kubeconfig) if kubeconfig else cls.in_cluster()
 
     def watched_files(self) -> tuple[str, ...]:
-        """Return the files of :meth:`ssl_context`; a change of one requires a new context."""
+        """Return the files whose changes require a new :meth:`ssl_context`."""
         return tuple(each for each in (self.ca_file, self.client_cert_file, self.client_key_file) if each)
 
     def ssl_context(self) -> ssl.SSLContext:
-        """Return a context that trusts only the CA (without one, the system's) and presents the client certificate.
+        """Return a context that trusts only the CA (default: the system's) and presents the client certificate.
 
         Raises:
-            ConfigError: a file or a field has no PEM that OpenSSL can use.
+            ConfigError: OpenSSL cannot use a file or field.
         """
         try:
             context = contexts.trusting(file=self.ca_file, pem=None if self.ca_file else _text(self.ca_data))
@@ -127,7 +127,7 @@ class Config:
         if self.client_cert_file:
             context.load_cert_chain(self.client_cert_file, self.client_key_file)
         elif self.client_cert_data:
-            # OpenSSL's binding only loads files: use a temporary one with mode 0600.
+            # OpenSSL's binding needs a file: temporary, with mode 0600.
             with tempfile.NamedTemporaryFile(suffix=".pem") as both:
                 both.write(self.client_cert_data + b"\n" + (self.client_key_data or b""))
                 both.flush()
@@ -135,7 +135,7 @@ class Config:
 
 
 def _load_yaml(text: str) -> Json:
-    import yaml  # imported late, because pods have no kubeconfig and it takes 2 MB
+    import yaml  # imported late: it takes 2 MB, and pods have no kubeconfig
 
     try:
         return yaml.safe_load(text)

@@ -1,12 +1,12 @@
 """A pool of connections; :mod:`apiserver.client.exchange` runs the requests.
 
-A connection belongs to one :class:`Origin`: another TLS context or certificate name means another connection. Guarantees:
+A connection belongs to one :class:`Origin` with its TLS context and certificate name. Guarantees:
 
 * at most ``limit`` exchanges per origin run at once; further ones wait in order;
 * a connection that the server closed, or on which it sent unexpected bytes, is not reused;
-* a request is only repeated if it is idempotent (RFC 9110, 9.2.2) and a pooled connection ended before any byte of the
-  answer: the server closed it while the request was in transit;
-* leaving a response starts the next exchange at once, on the same connection if the response was read completely;
+* only idempotent requests (RFC 9110, 9.2.2) are repeated, if a pooled connection ended before any byte of the answer: the
+  server closed it meanwhile;
+* leaving a response starts the next exchange, on the same connection after a complete body;
 * closing fails all running exchanges.
 """
 
@@ -46,7 +46,7 @@ class Origin(NamedTuple):
     tls: ssl.SSLContext | None = None
     """None: no TLS."""
     server_name: str | None = None
-    """Required name of the certificate, if it differs from the host."""
+    """Required certificate name, if not the host."""
 
     @property
     def authority(self) -> str:
@@ -56,7 +56,7 @@ class Origin(NamedTuple):
 
 
 class Response:
-    """A response with an unread body, for one task. Use as a context manager: leaving it ends the exchange."""
+    """A response with an unread body, for one task. A context manager: leaving it ends the exchange."""
 
     def __init__(self, head: Head, connection: Connection, left: Callable[[], object]) -> None:
         self.status = head.status
@@ -67,12 +67,12 @@ class Response:
 
     @property
     def certificate(self) -> Mapping[str, object]:
-        """The server's verified certificate (format of ``ssl.SSLSocket.getpeercert``); empty without TLS or after reading the body."""
+        """The server's verified certificate (as of ``ssl.SSLSocket.getpeercert``); empty without TLS or after the body."""
         return self._connection.certificate if self._connection is not None else {}
 
     @functools.cached_property
     def headers(self) -> CIMultiDict[str]:
-        """The header fields, parsed on first use, because most callers do not need them."""
+        """The header fields, parsed on first use."""
         return CIMultiDict((name.decode("ascii"), value.decode("utf-8", "surrogateescape")) for name, value in self._head.fields)
 
     def __enter__(self) -> Self:
@@ -89,7 +89,7 @@ class Response:
         """Return the next piece.
 
         Raises:
-            ExchangeFailed, TimeoutError: the body is incomplete.
+            ExchangeFailed, TimeoutError: incomplete body.
         """
         if self._connection is not None:
             if piece := await self._connection.piece():
@@ -130,19 +130,19 @@ class _Host:
         self.users = 0
         """Running and waiting exchanges."""
         self.idle: deque[Connection] = deque()
-        """The most recently used one is last."""
+        """Most recently used last."""
 
 
 class Connections:
-    """Sends requests over pooled connections. Use as an async context manager; safe for concurrent tasks."""
+    """Sends requests over pooled connections. An async context manager; safe for concurrent tasks."""
 
     def __init__(self, *, keep_seconds: float, limit: int = 0, resolve: Callable[[str], str] | None = None) -> None:
         """Create an empty pool.
 
         Args:
-            keep_seconds: an idle connection closes after this long.
+            keep_seconds: lifetime of idle connections.
             limit: concurrent exchanges per origin; 0: unlimited.
-            resolve: returns the address to dial for a host; default: the host.
+            resolve: returns the address to dial; default: the host.
         """
         self._keep_seconds = keep_seconds
         self._limit = limit
@@ -160,7 +160,7 @@ class Connections:
         await self.close()
 
     async def close(self) -> None:
-        """Fail all exchanges, and wait until every connection is closed."""
+        """Fail all exchanges, and wait until all connections are closed."""
         self._is_closed = True
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
@@ -185,10 +185,10 @@ class Connections:
         Args:
             origin: the server.
             method: in upper case.
-            target: path and query; invalid characters are quoted.
-            headers: fields besides Host and Content-Length.
+            target: path and query, quoted if necessary.
+            headers: besides Host and Content-Length.
             body: None: no body.
-            timeouts: time limits in total and per step.
+            timeouts: limits in total and per step.
 
         Raises:
             ExchangeFailed: there is no response.
@@ -200,7 +200,7 @@ class Connections:
             host, connection, is_fresh = await self._joined(origin, timeouts.connect_seconds, deadline)
             try:
                 head = await connection.ask(request, body or b"", deadline, timeouts.idle_seconds)
-            except BaseException as error:  # even if cancelled: drop the half-finished exchange and start the next one
+            except BaseException as error:  # even if cancelled: drop the exchange and start the next
                 connection.abort()
                 self._leave(host, connection)
                 is_late = not is_fresh and isinstance(error, Disconnected) and not error.is_answered
@@ -210,7 +210,7 @@ class Connections:
                 return Response(head, connection, functools.partial(self._leave, host, connection))
 
     async def _joined(self, origin: Origin, seconds: float | None, deadline: float | None) -> tuple[_Host, Connection, bool]:
-        """Wait for a turn; return a connection and whether it is new. :meth:`_leave` must follow."""
+        """Wait for a turn; return a connection and whether it is new. Call :meth:`_leave` later."""
         host = self._hosts.get(origin)
         if host is None:
             host = self._hosts[origin] = _Host(origin, self._limit)
@@ -226,7 +226,7 @@ class Connections:
             raise
 
     async def _connection(self, host: _Host, until: float | None) -> tuple[Connection, bool]:
-        # No timer for requests that need not wait.
+        # No timer without a wait.
         await (_in_time(host.turns.acquire(), until) if host.turns.locked() else host.turns.acquire())
         try:
             if self._is_closed:
@@ -260,7 +260,7 @@ class Connections:
         return made
 
     def _leave(self, host: _Host, connection: Connection) -> None:
-        """End an exchange: pool its connection if reusable, and start the next exchange."""
+        """End an exchange, pool a reusable connection, and start the next exchange."""
         if connection.finish() and not self._is_closed:
             self._keep(host, connection)
         host.turns.release()
@@ -275,7 +275,7 @@ class Connections:
             self._sweep_timer = loop.call_later(self._keep_seconds, self._sweep)
 
     def _sweep(self) -> None:
-        """Close connections that were idle too long, and schedule the next sweep."""
+        """Close idle connections, and schedule the next sweep."""
         loop = asyncio.get_running_loop()
         self._sweep_timer = None
         for host in tuple(self._hosts.values()):
@@ -294,7 +294,7 @@ class Connections:
             self._drop(host)
 
     def _drop(self, host: _Host) -> None:
-        """Forget an unused origin, because TLS contexts are replaced."""
+        """Forget an unused origin: TLS contexts are replaced."""
         if not host.users and not host.idle and self._hosts.get(host.origin) is host:
             del self._hosts[host.origin]
 
@@ -309,13 +309,12 @@ def _after(seconds: float | None) -> float | None:
 
 
 def _request(origin: Origin, method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> bytes:
-    """Encode the head of a request."""
     fields = {"Host": origin.authority, **headers}
     if body is not None:
         fields["Content-Length"] = str(len(body))
     head = f"{method} {quote(target or '/', safe=_VISIBLE)} HTTP/1.1\r\n"
     for name, value in fields.items():
-        # No pattern for the value, because matching a token would take longer than the rest.
+        # No pattern, which for a token would take longer than the rest.
         if _NAME.fullmatch(name) is None or not (value.isascii() and value.replace("\t", " ").isprintable()):
             raise NotHTTP(f"the request cannot be sent: its header field {name!r}")
         head += f"{name}: {value}\r\n"

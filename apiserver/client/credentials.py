@@ -10,9 +10,9 @@ from typing import Final
 from apiserver.client.config import Config, ConfigError
 
 TOKEN_SECONDS: Final = 60.0
-"""Interval of reading a token file, as in client-go; the kubelet renews at 80 % of an hour."""
+"""Interval of reading a token file, as client-go; the kubelet renews at 80 % of an hour."""
 CERTIFICATE_SECONDS: Final = 10.0
-"""Interval of checking the certificate files for changes."""
+"""Interval of checking certificate files."""
 
 
 class Token:
@@ -25,7 +25,7 @@ class Token:
         self._read_at = float("-inf")
 
     def value(self) -> str:
-        """Return the current token. If the file becomes unreadable, keep the last one."""
+        """Return the token; the last one while the file is unreadable."""
         if self._config.token_file and self._now() - self._read_at >= TOKEN_SECONDS:
             try:
                 self._value = Path(self._config.token_file).read_text().strip()
@@ -36,13 +36,13 @@ class Token:
         return self._value
 
     def refused(self) -> bool:
-        """After a 401, return whether the file has another token by now."""
+        """Return, after a 401, whether the file has another token."""
         before, self._read_at = self._value, float("-inf")
         return bool(self._config.token_file) and self.value() != before
 
 
 class Certificates:
-    """The TLS context of a configuration, renewed when its files change, for new connections."""
+    """The TLS context of a configuration, renewed for new connections when its files change."""
 
     def __init__(self, config: Config, now: Callable[[], float]) -> None:
         self._config = config
@@ -52,7 +52,7 @@ class Certificates:
         self._looked_at = float("-inf")
 
     def context(self) -> ssl.SSLContext:
-        """Return the context for the next connection; while files are incomplete, the previous one."""
+        """Return the context for the next connection; the previous one while files are incomplete."""
         if self._context is None:
             self._stamps = self._stat()
             self._context = self._config.ssl_context()
@@ -63,7 +63,7 @@ class Certificates:
                 try:
                     self._context = self._config.ssl_context()
                 except ConfigError:
-                    return self._context  # key and certificate are written one after the other: retry later
+                    return self._context  # key and certificate are written separately: retry later
                 self._stamps = stamps
         return self._context
 

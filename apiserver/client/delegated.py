@@ -1,7 +1,7 @@
 """Delegated authentication and authorization: kube-apiserver decides who may read a path.
 
-For small servers such as ``/metrics`` of virt-controller and virt-handler, as in kube-controller-manager and
-kube-scheduler: TokenReview, then SubjectAccessReview for the path (a non-resource URL). virt-api has its own filters.
+For servers such as ``/metrics`` of virt-controller and virt-handler, as in kube-controller-manager and kube-scheduler:
+TokenReview, then SubjectAccessReview for the path (a non-resource URL). virt-api has its own filters.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from apiserver.apis.meta.objects import Object, dig
 from apiserver.client.rest import Client, TransportError
 
 REMEMBERED_SECONDS: Final = 10.0
-"""Time to cache an answer, as kube-apiserver's own components do with tokens."""
+"""Cache time, as for tokens in kube-apiserver's components."""
 _REMEMBERED: Final = 64
 _AT_ONCE: Final = 4
-"""Most concurrent reviews, so that strangers cannot use us to flood kube-apiserver."""
+"""Most concurrent reviews, so that strangers cannot flood kube-apiserver."""
 _SECONDS: Final = 10.0
 _MAX_TOKEN: Final = 64 << 10
 
@@ -36,7 +36,7 @@ class Refusal:
 
 
 class Access:
-    """Checks requests, and caches the answers by the token's hash, so that no token stays in memory."""
+    """Checks requests, with a cache by the token's hash, so that no token stays in memory."""
 
     def __init__(self, client: Client, *, now: Callable[[], float] = time.monotonic) -> None:
         self._client = client
@@ -45,9 +45,9 @@ class Access:
         self._known: dict[tuple[bytes, str], tuple[float, Refusal | None]] = {}
 
     async def refusal(self, authorization: str, path: str) -> Refusal | None:
-        """Return why the bearer of an ``Authorization`` header may not ``get`` the path; None: allowed.
+        """Return why the bearer of an ``Authorization`` header may not ``get`` the path, or None.
 
-        401 for a missing or invalid token, 403 without the right, 503 if kube-apiserver does not answer.
+        401 for a missing or invalid token, 403 without the right, 503 without an answer.
         """
         scheme, _, token = authorization.partition(" ")
         token = token.strip()

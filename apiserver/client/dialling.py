@@ -1,4 +1,4 @@
-"""Connect to a host with several addresses: the first that answers wins (happy eyeballs, RFC 8305)."""
+"""Connect to a host with several addresses: the first to answer wins (happy eyeballs, RFC 8305)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 STAGGER_SECONDS: Final = 0.25
-"""Head start of an address before the next one, as the RFC recommends."""
+"""Head start before the next address, as in the RFC."""
 
 
 class Abortable(Protocol):
@@ -23,10 +23,10 @@ _Made = TypeVar("_Made", bound=Abortable)
 
 
 async def addresses(host: str, port: int) -> list[str]:
-    """Resolve a host to numeric addresses, alternating between families, starting with the system's preferred one.
+    """Resolve a host, alternating between families, the system's preferred one first.
 
     Raises:
-        gaierror: it has none.
+        gaierror: it has no address.
     """
     try:
         try:
@@ -39,17 +39,17 @@ async def addresses(host: str, port: int) -> list[str]:
 
 
 def by_turns(found: Sequence[tuple[int, int, int, str, tuple[Any, ...]]]) -> list[str]:
-    """Return the addresses of ``getaddrinfo``'s result, alternating between families."""
+    """Return ``getaddrinfo``'s addresses, alternating between families."""
     preferred = [str(address[0]) for family, *_, address in found if family == found[0][0]]
     others = [str(address[0]) for family, *_, address in found if family != found[0][0]]
     return [each for pair in itertools.zip_longest(preferred, others) for each in pair if each is not None]
 
 
 async def first(given: list[str], dial: Callable[[str], Awaitable[_Made]]) -> _Made:
-    """Return the result of the first address that answers; try the next when one is slow or fails.
+    """Return the first result, trying the next address when one is slow or fails.
 
     Raises:
-        OSError: all failed; the last one's error.
+        OSError: the last one's, if all failed.
     """
     if len(given) == 1:
         return await dial(given[0])
@@ -75,7 +75,7 @@ async def first(given: list[str], dial: Callable[[str], Awaitable[_Made]]) -> _M
 
 
 async def _begin(attempts: Iterable[asyncio.Task[None]], made: list[_Made]) -> None:
-    """Start the attempts one by one until one succeeds, then end the others."""
+    """Start the attempts one by one until one succeeds; cancel the others."""
     pending: set[asyncio.Task[None]] = set()
     for each in attempts:
         _, pending = await asyncio.wait({*pending, each}, timeout=STAGGER_SECONDS, return_when=asyncio.FIRST_COMPLETED)

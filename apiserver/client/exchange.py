@@ -1,14 +1,14 @@
 """One connection to a server, and HTTP/1.1 exchanges on it, parsed by :mod:`apiserver.client.answers`.
 
-One task runs an exchange: it sends (:meth:`Connection.ask`), reads the body (:meth:`Connection.piece`) and ends it, even
-before the end of the body (:meth:`Connection.finish`). Guarantees:
+One task sends (:meth:`Connection.ask`), reads the body (:meth:`Connection.piece`) and ends the exchange, even early
+(:meth:`Connection.finish`). Guarantees:
 
 * buffers are bounded: an unread body stops the server, and a server that does not read stops us;
-* a response that arrives while the request is being sent stops the sending, and counts;
-* input received before the connection broke is read before the error is raised;
+* a response during the request stops the sending, and counts;
+* input before a broken connection is read before the error is raised;
 * after an error, a cancellation or an incomplete body, the connection is not reused.
 
-No compression is offered, redirects are responses, and cookies are header fields.
+No compression, redirects or cookies are handled.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from apiserver.client.answers import Answer, Head
 from apiserver.client.transport import Disconnected, ExchangeFailed, keep_alive
 
 BUFFER_BYTES: Final = 256 << 10
-"""Buffered bytes of a body above which reading pauses."""
+"""Buffered bytes of a body before reading pauses."""
 READ_BYTES: Final = 64 << 10
-"""Received per iteration of the event loop. Without our own buffer, asyncio allocates 256 KiB per read."""
+"""Received per iteration; without our buffer, asyncio allocates 256 KiB per read."""
 PIECE_BYTES: Final = 64 << 10
 """Bytes of a request's body passed to the transport at once."""
 MAX_CHUNKS: Final = 1000
-"""Chunks parsed before other tasks run, because a server may send one byte per chunk."""
+"""Chunks parsed before other tasks run, because they may have one byte each."""
 _SLICE_CHUNKS: Final = MAX_CHUNKS // 2
 _SLICE_BYTES: Final = _SLICE_CHUNKS * len(b"1\r\nx\r\n")
-"""Input parsed at once, which bounds the number of chunks."""
+"""Input parsed at once, to bound the chunks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +59,12 @@ class Connection(asyncio.BufferedProtocol):
     )  # fmt: skip
 
     def __init__(self, on_lost: Callable[[Connection], object]) -> None:
-        """Prepare; ``on_lost`` is called once, when an established connection is gone."""
+        """``on_lost`` is called once, after an established connection."""
         self._loop = asyncio.get_running_loop()
         self._on_lost = on_lost
         self._answer = Answer(has_body=True)
         self._transport: asyncio.Transport | None = None
-        self._buffer = memoryview(bytearray(READ_BYTES))  # not shared, because several threads may have loops
+        self._buffer = memoryview(bytearray(READ_BYTES))  # not shared between threads' loops
         self._received: deque[memoryview] = deque()
         self._size = 0
         self._waiter: asyncio.Future[None] | None = None
@@ -84,12 +84,12 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_usable(self) -> bool:
-        """True if an exchange can start, as far as is known locally."""
+        """True if an exchange can start, as far as known."""
         return not (self.is_busy or self._is_over or self._transport is None or self._transport.is_closing())
 
     @property
     def certificate(self) -> Mapping[str, object]:
-        """The server's verified certificate (format of ``ssl.SSLSocket.getpeercert``); empty without TLS."""
+        """The server's verified certificate (as of ``ssl.SSLSocket.getpeercert``); empty without TLS."""
         tls = self._transport.get_extra_info("ssl_object") if self._transport is not None else None
         return tls.getpeercert() or {} if tls is not None else {}
 
@@ -97,7 +97,7 @@ class Connection(asyncio.BufferedProtocol):
         """Start TLS.
 
         Raises:
-            OSError: the handshake failed, or the certificate lacks the name.
+            OSError: handshake or certificate failed.
         """
         plain = self._transport
         if plain is None:
@@ -105,15 +105,15 @@ class Connection(asyncio.BufferedProtocol):
         try:
             self._transport = await self._loop.start_tls(plain, self, tls, server_hostname=server_name)
         except BaseException:
-            plain.abort()  # a cancellation before the handshake leaves it open otherwise
+            plain.abort()  # a cancellation before the handshake would leave it open
             raise
 
     async def ask(self, head: bytes, body: bytes, deadline: float | None, idle_seconds: float | None) -> Head:
-        """Send a request and return the head of the response.
+        """Send a request and return the response's head.
 
         Raises:
             ExchangeFailed: there is no response.
-            TimeoutError: none came before the deadline (of the loop's clock), or nothing for ``idle_seconds``.
+            TimeoutError: none before the deadline (loop time), or nothing for ``idle_seconds``.
         """
         self.is_busy = True
         self._is_answered = self._has_more = False
@@ -129,7 +129,7 @@ class Connection(asyncio.BufferedProtocol):
         """Return the next part of the body, waiting if necessary; empty at its end.
 
         Raises:
-            ExchangeFailed, TimeoutError: the body is incomplete.
+            ExchangeFailed, TimeoutError: incomplete body.
         """
         if self._has_more:
             await asyncio.sleep(0)
@@ -138,7 +138,7 @@ class Connection(asyncio.BufferedProtocol):
         return part
 
     def finish(self) -> bool:
-        """End the exchange; return whether the connection is reusable, else close it."""
+        """End the exchange; return whether the connection is reusable, or close it."""
         self._forget_time()
         with contextlib.suppress(ExchangeFailed, TimeoutError):
             while self._part():
@@ -154,7 +154,7 @@ class Connection(asyncio.BufferedProtocol):
         return True
 
     def fail(self, error: Exception) -> None:
-        """Close it at once; a running exchange fails with ``error``."""
+        """Close it at once, failing a running exchange with ``error``."""
         self._failure = self._failure or error
         self.abort()
         self._wake()
@@ -175,7 +175,7 @@ class Connection(asyncio.BufferedProtocol):
         keep_alive(transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """See asyncio. A memoryview, because asyncio slices it, which would copy a bytearray."""
+        """See asyncio. A memoryview, because asyncio's slices would copy a bytearray."""
         del sizehint
         return self._buffer
 
@@ -215,7 +215,7 @@ class Connection(asyncio.BufferedProtocol):
         self._wake()
 
     async def _head(self, transport: asyncio.Transport) -> Head:
-        """Send the rest of the request until the response's head arrives."""
+        """Send the rest of the request until the head arrives."""
         while (head := self._answer.head) is None:
             if self._take():
                 continue
@@ -227,7 +227,7 @@ class Connection(asyncio.BufferedProtocol):
         return head
 
     def _part(self) -> bytes:
-        """Return the buffered part of the body, small chunks joined."""
+        """Return the buffered part of the body, with small chunks joined."""
         parts = self._answer.parts
         try:
             while len(parts) <= MAX_CHUNKS - _SLICE_CHUNKS and not self._answer.is_whole and self._take():
@@ -241,7 +241,7 @@ class Connection(asyncio.BufferedProtocol):
         return part
 
     def _take(self) -> bool:
-        """Parse a slice of the input, or its end; return False if there was neither."""
+        """Parse a slice of input or its end; False without either."""
         if self._failure is not None:
             raise self._failure
         try:
@@ -298,7 +298,7 @@ class Connection(asyncio.BufferedProtocol):
         self._deadline = self._quiet = None
 
     def _look(self, idle_seconds: float) -> None:
-        """Fail if the server is silent too long, unless we stopped reading."""
+        """Fail a silent server, unless we stopped reading."""
         now = self._loop.time()
         if self._reads and now - self._heard_at >= idle_seconds:
             self.fail(TimeoutError(f"nothing came for {idle_seconds:g} s"))

@@ -5,14 +5,14 @@ Guarantees (tests: ``tests/component/client/test_informer.py`` and ``tests/unit/
 1. ``synced`` is set once the copy has everything that existed at some moment after the start, and stays set.
 2. Every object eventually matches the server. Its states come in order, possibly with gaps; there is no order across
    objects.
-3. Every deletion is reported, even if it happened while disconnected; so is a changed uid under the same name.
+3. Every deletion is reported, even while disconnected; so is a changed uid under the same name.
 4. Only cancellation ends :meth:`Informer.run`. While the server is unreachable, refuses or lacks the resource, the copy
-   stays unchanged, and is updated afterwards.
-5. Memory is bounded by the server's objects: there is no event queue between connection and store.
+   stays, and is updated afterwards.
+5. Memory is bounded by the server's objects: there is no event queue.
 6. No object ends it: one without a name is skipped, and exceptions of ``trim``, indexers and callbacks are logged and
    counted in :attr:`Informer.faults`.
 
-Callbacks run in the event loop between two events: add a key to a work queue and return.
+Callbacks run in the event loop between events: add a key to a work queue and return.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ from apiserver.client.turns import Turn
 logger = logging.getLogger(__name__)
 
 WATCH_SECONDS: Final = 300
-"""Watches end after one to two times this long, as in client-go, so that load moves to new replicas."""
+"""Watches last one to two times this long, as in client-go, so that load moves to new replicas."""
 INITIAL_IDLE_SECONDS: Final = 30.0
-"""A server that ignores ``sendInitialEvents`` sends no bookmark: after this silence, list instead."""
+"""Silence after which to list: the server ignores ``sendInitialEvents``."""
 SHORT_WATCH_SECONDS: Final = 1.0
 TURN_SECONDS: Final = 0.01
-"""Time for a batch of objects before other tasks run, because clients may create any number."""
+"""Time for a batch of objects before other tasks run: clients may create any number."""
 _CHANGES: Final = (watching.ADDED, watching.MODIFIED, watching.DELETED)
 _EXPIRED: Final = (errors.Expired, errors.Gone)
 _NO_WATCH_LIST: Final = (errors.BadRequest, errors.Invalid, errors.MethodNotAllowed, errors.NotAcceptable)
 
 
 class Informer:
-    """The objects of one resource, in one namespace or in all, filtered by selectors.
+    """One resource's objects, in one namespace or in all, filtered by selectors.
 
-    ``trim`` returns the part of an object to keep: at least name, namespace, uid and resourceVersion.
+    ``trim`` returns the part to keep: at least name, namespace, uid and resourceVersion.
     """
 
     def __init__(
@@ -89,26 +89,26 @@ class Informer:
         return self._faults + self._store.faults
 
     def get(self, namespace: str, name: str) -> Object | None:
-        """Return one object, which is read-only; the namespace of a cluster-scoped one is empty."""
+        """Return one read-only object; cluster-scoped ones have an empty namespace."""
         return self._store.get(NamespacedName(namespace, name))
 
     def list(self, namespace: str | None = None) -> builtins.list[Object]:
-        """Return every object (of a namespace), read-only. It scans all of them; use an index for frequent calls."""
+        """Return all objects (of a namespace), read-only, by a scan; use an index for frequent calls."""
         return [each for each in self._store.list() if namespace is None or namespace_of(each) == namespace]
 
     def by_index(self, name: str, value: Hashable, limit: int = 0) -> Iterable[Object]:
-        """Return the objects with ``value`` in the index ``name``, sorted by name; with a limit, only the oldest."""
+        """See :meth:`~apiserver.client.store.Store.by_index`."""
         return self._store.by_index(name, value, limit)
 
     def __len__(self) -> int:
         return len(self._store)
 
     def subscribe(self, callback: Callback) -> None:
-        """Call ``callback(old, new)`` now for every object, and then for every change."""
+        """See :meth:`~apiserver.client.store.Store.subscribe`."""
         self._store.subscribe(callback)
 
     def remember(self, obj: Object) -> None:
-        """Add the result of our own write, so that the next decision uses it."""
+        """Add our own write's result, for the next decision."""
         for each in self._sound([obj]):
             self._store.apply(each)
 
@@ -136,14 +136,14 @@ class Informer:
             await asyncio.sleep(self._backoff.next())
 
     def _say(self, error: Exception) -> None:
-        """Log a failure, once per reason: a broken watch at debug level, refusals and failed first lists as warnings."""
+        """Log a failure once per reason: broken watches at debug level, refusals and failed first lists as warnings."""
         routine = isinstance(error, TransportError) and self._resource_version
         new, self._said = str(error) != self._said, str(error)
         level = logging.WARNING if new and not routine else logging.DEBUG
         logger.log(level, "listing or watching failed, trying again", extra={"resource": self.resource.plural, "error": self._said})
 
     async def _sync_by_watch(self) -> None:
-        """Streaming list (KEP-3157): one response with the existing objects, a bookmark, then changes."""
+        """Streaming list (KEP-3157): existing objects, a bookmark, then changes, in one response."""
         initial: builtins.list[Object] = []
         end: Object | None = None
         try:
@@ -158,7 +158,7 @@ class Informer:
                             initial += self._sound([event.object])
                 if end is not None:
                     await self._replace(initial, resource_version_of(end))
-                    initial = []  # the store has them; this frame lives as long as the watch
+                    initial = []  # this frame lives as long as the watch
                     async for event in events:
                         self._apply(event)
         except _NO_WATCH_LIST as error:
@@ -172,7 +172,7 @@ class Informer:
             logger.info("the server has no streaming lists, listing", extra={"resource": self.resource.plural, "error": why})
 
     async def _sync_by_list(self) -> None:
-        # Without resourceVersion, to get the newest: the copy never goes back when it switches replicas.
+        # Newest, without resourceVersion: the copy never goes back when switching replicas.
         listed = await self._client.list(
             self.resource, self._namespace, label_selector=self._label_selector, field_selector=self._field_selector
         )
@@ -202,7 +202,7 @@ class Informer:
         )
 
     async def _replace(self, objects: builtins.list[Object], resource_version: str) -> None:
-        """Replace all objects, after running the indexers, the slowest part."""
+        """Replace all objects, running the slow indexers first."""
         turn = Turn(TURN_SECONDS)
         for each in objects:
             self._store.prepare(each)
@@ -223,7 +223,7 @@ class Informer:
         self._resource_version = version if version and isinstance(version, str) else self._resource_version
 
     def _sound(self, objects: Iterable[Object]) -> builtins.list[Object]:
-        """Trim the objects; log and skip those without an identity."""
+        """Trim objects; log and skip those without identity."""
         found: builtins.list[Object] = []
         for each in objects:
             if not _has_identity(each):
@@ -243,7 +243,7 @@ class Informer:
 
 
 def _has_identity(obj: Object) -> bool:
-    """Return whether the object has a name, and its identifying fields are strings."""
+    """Return whether the object has a name, and strings as identity."""
     metadata = obj.get("metadata")
     if not isinstance(metadata, dict) or not metadata.get("name"):
         return False

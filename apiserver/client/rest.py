@@ -1,8 +1,8 @@
 """Requests to an API server with plain JSON.
 
-Errors from the server are :class:`~apiserver.apis.meta.errors.StatusError`, its subclass by reason; without a response,
-:class:`TransportError`. The client repeats a request only if the server rejected it with ``Retry-After`` (429 and 5xx, as
-client-go does), and once after 401 if the token file has a new token.
+Server errors are :class:`~apiserver.apis.meta.errors.StatusError`, by reason; without a response, :class:`TransportError`.
+The client only repeats requests rejected with ``Retry-After`` (429 and 5xx, as client-go), and once after 401 with a new
+token in the file.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ REQUEST_SECONDS: Final = 60.0
 """Time limit of a request, as in kube-apiserver."""
 CONNECT_SECONDS: Final = 10.0
 KEEP_SECONDS: Final = 60.0
-"""Time after which idle connections close."""
+"""Lifetime of idle connections."""
 PAGE: Final = 500
 """Objects per page of a list, as in client-go."""
 MAX_BODY_BYTES: Final = 256 << 20
-"""Largest response: a page of 500 objects of half a MiB each."""
+"""Largest response: 500 objects of half a MiB."""
 MAX_ERROR_BYTES: Final = 1 << 20
 MAX_RETRIES: Final = 5
 MAX_RETRY_SECONDS: Final = 30.0
@@ -48,7 +48,7 @@ STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
 
 
 class Client:
-    """One API server and one user. Use as an async context manager; safe for concurrent tasks."""
+    """One API server and user. An async context manager; safe for concurrent tasks."""
 
     def __init__(self, config: Config, *, user_agent: str, timeout_seconds: float = REQUEST_SECONDS, max_connections: int = 64) -> None:
         self.config = config
@@ -61,10 +61,10 @@ class Client:
         self._certificates = Certificates(config, time.monotonic)
         self._connections: Connections | None = None
         self.observe: Callable[[str, int, float], None] | None = None
-        """Called for every request with method, code (0: no response) and seconds to the response's head."""
+        """Called per request with method, code (0: no response) and seconds to the head."""
 
     async def __aenter__(self) -> Self:
-        # Each watch holds a connection for minutes, so the limit is far above the number of watches.
+        # Far above the number of watches, which hold connections for minutes.
         self._connections = Connections(keep_seconds=KEEP_SECONDS, limit=self._max_connections)
         return self
 
@@ -92,10 +92,10 @@ class Client:
         limit: int = 0,
         trim: Callable[[Object], Object] | None = None,
     ) -> Object:
-        """Return the whole List, fetched in pages of ``limit`` objects; objects carry ``kind`` and ``apiVersion``.
+        """Return the whole List, in pages of ``limit`` objects with ``kind`` and ``apiVersion``.
 
-        ``trim`` returns the part of an object to keep, so that only one page of whole objects is in memory. If a continue
-        token expires, list again without pages, which is always consistent.
+        ``trim`` returns the part of an object to keep, so that memory holds one page of whole objects. If a continue token
+        expires, list again without pages, consistently.
         """
         query = _query(labelSelector=label_selector, fieldSelector=field_selector)
         first = _query(**query, resourceVersion=resource_version, limit=str(limit or PAGE))
@@ -116,7 +116,7 @@ class Client:
         return {**page, "metadata": metadata, "items": items}
 
     async def page(self, resource: Resource, namespace: str, *, field_selector: str, limit: int) -> tuple[Object, ...]:
-        """Return at most the first ``limit`` objects of a list, for objects that clients create in any number."""
+        """Return at most the first ``limit`` objects; clients may create any number."""
         query = _query(fieldSelector=field_selector, limit=str(limit))
         return tuple(_kept(await self._object("GET", resource.path(namespace), params=query), None))
 
@@ -149,13 +149,13 @@ class Client:
         content_type: str = MERGE_PATCH,
         field_manager: str = "",
     ) -> Object:
-        """Apply a patch and return the result. A merge patch with an outdated ``metadata.resourceVersion`` raises Conflict."""
+        """Apply a patch and return the result; a merge patch with an old ``metadata.resourceVersion`` raises Conflict."""
         path = resource.path(namespace, name, subresource)
         headers = {"Content-Type": content_type}
         return await self._object("PATCH", path, params=_query(fieldManager=field_manager), body=patch, headers=headers)
 
     async def delete(self, resource: Resource, name: str, namespace: str | None = None, *, options: Object | None = None) -> Object:
-        """Delete an object; return the Status, or the object while finalizers or its grace period hold it."""
+        """Delete an object; return the Status, or the object held by finalizers or grace period."""
         return await self._object("DELETE", resource.path(namespace, name), body=options)
 
     async def watch(
@@ -170,10 +170,10 @@ class Client:
         initial_events: bool = False,
         idle_seconds: float | None = None,
     ) -> AsyncGenerator[WatchEvent, None]:
-        """Yield changes after ``resource_version`` until the server ends the watch, at the latest after ``timeout_seconds``.
+        """Yield changes after ``resource_version`` until the server ends the watch, by ``timeout_seconds``.
 
-        With ``initial_events``, existing objects come first, as ADDED, followed by a BOOKMARK with ``INITIAL_EVENTS_END``.
-        With ``idle_seconds``, silence of that length is an error. Wrap it in ``contextlib.aclosing`` to leave early.
+        With ``initial_events``, existing objects come first, ADDED, and a BOOKMARK with ``INITIAL_EVENTS_END``. Silence of
+        ``idle_seconds`` is an error. Use ``contextlib.aclosing`` to leave early.
 
         Raises:
             Expired: ``resource_version`` is too old: list again.
@@ -187,7 +187,7 @@ class Client:
         if initial_events:
             params |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
         path = resource.path(namespace)
-        # Margin for a server that does not end the watch in time.
+        # Margin for an overdue server.
         timeouts = Timeouts(timeout_seconds + 30, CONNECT_SECONDS, idle_seconds)
         try:
             with await self.stream("GET", path, params=params, timeouts=timeouts) as response:
@@ -205,7 +205,7 @@ class Client:
         body: Json = None,
         headers: Mapping[str, str] | None = None,
     ) -> Json:
-        """Send JSON and return JSON (None for an empty response). ``path`` starts with a slash."""
+        """Send and return JSON (None if empty). ``path`` starts with a slash."""
         data = None if body is None else _encode(body).encode()
         try:
             with await self.stream(method, path, params=params, data=data, headers=headers) as response:
@@ -223,7 +223,7 @@ class Client:
         headers: Mapping[str, str] | None = None,
         timeouts: Timeouts | None = None,
     ) -> Response:
-        """Return a successful response with unread body, a context manager; raise on other responses."""
+        """Return a successful response, a context manager with unread body; raise others."""
         sent = {**self._headers, **(headers or {})}
         if data is not None:
             sent.setdefault("Content-Type", "application/json")
@@ -277,7 +277,7 @@ class Client:
         return Origin(*self._address, tls, self.config.tls_server_name)
 
     def _target(self, path: str, params: Mapping[str, str] | None) -> str:
-        """Return path and query, including those of the server's URL."""
+        """Return path and query, with the server URL's own."""
         own = f"?{self._server.query}" if self._server.query else ""
         target = (self._server.path + path or "/") + own
         if not params:
@@ -297,7 +297,7 @@ async def _error(response: Response, method: str, path: str) -> errors.StatusErr
 
 
 def _retry_after(response: Response) -> float | None:
-    """Return the seconds of ``Retry-After`` if the server rejected the request; Kubernetes does not use its date form."""
+    """Return the seconds of a rejection's ``Retry-After``; Kubernetes does not use dates."""
     after = response.headers.get("Retry-After", "")
     if (response.status == 429 or response.status >= 500) and after.isdecimal():
         return min(float(after), MAX_RETRY_SECONDS)

@@ -1,13 +1,13 @@
 """An informer's objects, indexes and subscribers, without I/O.
 
-All changes (lists, watch events, results of our own writes) go through the store, so that:
+All changes (lists, watch events, our own writes) pass the store, so that:
 
-* an object never returns to an older resourceVersion, nor after its deletion, in whatever order changes arrive;
-* a changed uid under the same name is reported as deletion and addition;
+* an object never returns to an older resourceVersion, or after its deletion, in any order of arrival;
+* a changed uid under one name is a deletion and an addition;
 * repeated states are not reported.
 
-Exceptions of callbacks and indexers are logged and counted in :attr:`Store.faults`. In client-go, such a panic ends the
-process; here it would end virt-handler for all guests.
+Exceptions of callbacks and indexers are logged and counted in :attr:`Store.faults`. In client-go such a panic ends the
+process, here virt-handler for all guests.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from apiserver.apis.meta.objects import NamespacedName, Object, key_of, resource
 logger = logging.getLogger(__name__)
 
 Callback: TypeAlias = Callable[[Object | None, Object | None], None]
-"""``callback(old, new)``: ``old`` is None for a new object, ``new`` for a deleted one. It must be fast; exceptions are logged."""
+"""``callback(old, new)``: ``old`` is None for a new object, ``new`` for a deleted one. Must be fast; exceptions are logged."""
 Indexer: TypeAlias = Callable[[Object], Iterable[Hashable]]
-"""Returns the index values of an object, called once per state. If it raises, the object is not indexed."""
+"""Returns an object's index values, once per state. If it raises, the object is not indexed."""
 
 MAX_TOMBSTONES: Final = 1024
-"""Most remembered deletions, which detect outdated news; exceeds what a watch can have in transit."""
+"""Remembered deletions, against outdated news: more than a watch has in transit."""
 
 
 class Store:
@@ -64,7 +64,7 @@ class Store:
     def by_index(self, name: str, value: Hashable, limit: int = 0) -> Iterable[Object]:
         """Return the objects with ``value`` in the index ``name``, sorted by name; with a limit, only the oldest.
 
-        With a limit, the cost does not depend on their number.
+        A limit also bounds the cost.
         """
         keys = self._indexes[name].get(value, {})
         return [self._objects[key] for key in (islice(keys, limit) if limit else sorted(keys))]
@@ -73,13 +73,13 @@ class Store:
         return len(self._objects)
 
     def prepare(self, obj: Object) -> None:
-        """Run the indexers for an object of the next :meth:`replace`, to spread their cost."""
+        """Index an object of the next :meth:`replace`, to spread the cost."""
         known = self._objects.get(key_of(obj))
         if known is None or resource_version_of(known) != resource_version_of(obj):
             self._prepared[key_of(obj)] = obj, self._found(obj)
 
     def replace(self, objects: Iterable[Object], resource_version: str) -> None:
-        """Replace all objects by a consistent list; missing ones were deleted."""
+        """Replace all objects by a consistent list."""
         listed = {key_of(each): each for each in objects}
         self._listed_at = revision(resource_version)
         self._tombstones.clear()
@@ -90,7 +90,7 @@ class Store:
         self._prepared.clear()
 
     def apply(self, new: Object) -> None:
-        """Add or update an object, from a watch event or our own write."""
+        """Add or update an object."""
         at = _revision_of(new)
         if at and (at <= self._tombstones.get(uid_of(new), 0) or (at <= self._listed_at and key_of(new) not in self._objects)):
             return  # deleted later than this
@@ -172,7 +172,7 @@ class Store:
 
 
 def revision(resource_version: str) -> int:
-    """Return a resourceVersion as number (comparable since KEP-5504); 0 if it is not one."""
+    """Return a resourceVersion as number (KEP-5504); 0 if it is not one."""
     return int(resource_version) if resource_version.isdecimal() else 0
 
 

@@ -1,14 +1,14 @@
-"""Socket options that detect a vanished peer, and errors of requests without response.
+"""Socket options that detect a vanished peer, and errors without response.
 
-``ExchangeFailed`` and TimeoutError are the errors of one request::
+``ExchangeFailed`` and TimeoutError are one request's errors::
 
     ExchangeFailed
     ├── Unreachable     no connection: unknown name, refused, untrusted certificate
-    ├── Disconnected    the connection ended before the response did
-    ├── NotHTTP         one side sent something that the other cannot parse
+    ├── Disconnected    the connection ended before the response
+    ├── NotHTTP         one side cannot parse the other
     └── TooLong         the response exceeds the reader's limit
 
-:class:`~apiserver.client.rest.Client` raises ``TransportError`` instead, which also names the request.
+:class:`~apiserver.client.rest.Client` raises ``TransportError`` instead, which names the request.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import socket
 
 
 class TransportError(Exception):
-    """No valid response: refused, reset, timed out, no TLS, or no JSON. The server may have carried out the request."""
+    """No valid response: refused, reset, timed out, no TLS, or no JSON. The request may have been carried out."""
 
 
 class ExchangeFailed(Exception):
@@ -35,17 +35,17 @@ class Unreachable(ExchangeFailed):
 
 
 class Disconnected(ExchangeFailed):
-    """The connection closed, or broke with a cause, before the response ended."""
+    """The connection closed, or broke with a cause, before the response's end."""
 
     def __init__(self, cause: BaseException | None = None, *, is_answered: bool = False) -> None:
-        """Take the system's error, if any, and whether part of the response had come."""
+        """Take the system's error, if any, and whether some response came."""
         super().__init__(f"the connection broke: {cause}" if cause is not None else "the server closed the connection")
         self.cause = cause
         self.is_answered = is_answered
 
 
 class NotHTTP(ExchangeFailed):
-    """The response is not HTTP/1.1, or its head is too long; or the request cannot be encoded."""
+    """The response is not HTTP/1.1, its head is too long, or the request cannot be encoded."""
 
 
 class TooLong(ExchangeFailed):
@@ -61,7 +61,7 @@ def transport_error(method: str, path: str, error: Exception) -> TransportError:
 
 
 def keep_alive(transport: asyncio.BaseTransport) -> None:
-    """Enable keepalive: a vanished peer (its node is gone) breaks the connection within half a minute, even in a quiet watch."""
+    """Enable keepalive: a vanished peer breaks even a quiet connection within half a minute."""
     connected: socket.socket = transport.get_extra_info("socket")
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15)

@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 
 class Turn:
-    """Bounds the steps per iteration of the event loop by number and by time.
+    """Bounds the steps per iteration of the event loop by number and time.
 
-    To bound the number, check before each step; for time alone, checking afterwards also works.
+    A bound on the number needs a check before each step; for time, after it also works.
     """
 
     __slots__ = ("_clock", "_done", "_ends", "_most", "_seconds")

@@ -12,7 +12,7 @@ from apiserver.apis.meta.objects import Object
 from apiserver.client.transport import TransportError
 
 MAX_LINE_BYTES: Final = 16 << 20
-"""Longest watch event; no API server stores objects of a tenth of this size."""
+"""Longest event; no API server stores a tenth of this."""
 
 ADDED: Final = "ADDED"
 MODIFIED: Final = "MODIFIED"
@@ -32,7 +32,7 @@ class WatchEvent:
 
 
 async def lines(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
-    """Yield complete lines; drop the incomplete last line of a broken connection."""
+    """Yield complete lines, dropping a broken connection's last one."""
     pending = bytearray()
     async for chunk in chunks:
         searched = len(pending)

@@ -1,10 +1,10 @@
 """The kubectl plugin ``kubectl-virt``, a pure client.
 
-``commands`` parses flags (``flags``), finds the cluster as kubectl does (``access``: any ``kubeconfig``, credential plugins
-included), and runs a command. ``verbs`` (start, stop, …) and ``guestinfo`` send one request; ``migrations`` shows a live
-migration (``progress``) and follows it to its end (``following``). ``console`` connects a websocket (``streams``) to the
-terminal (``terminal``); ``vnc`` and ``usbredir`` connect websockets to a local port (``proxy``). ``scrollback`` avoids
-printing output twice after a reconnect. ``messages`` formats errors in kubectl's words. ``__main__`` is the program.
+``commands`` parses flags (``flags``), finds the cluster (``access``: any ``kubeconfig``, with credential plugins), and runs
+a command. ``verbs`` (start, stop, …) and ``guestinfo`` send one request; ``migrations`` shows live migrations
+(``progress``) to their end (``following``). ``console`` connects a websocket (``streams``) to the terminal (``terminal``),
+without repeating output (``scrollback``); ``vnc`` and ``usbredir`` connect to a local port (``proxy``). ``messages`` has
+kubectl's words for errors. ``__main__`` is the program.
 
 It depends only on kubernetes_asyncio (kubeconfig; it brings aiohttp) and websockets.
 """

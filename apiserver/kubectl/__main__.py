@@ -1,6 +1,6 @@
 """``kubectl-virt``, which kubectl runs as ``kubectl virt``.
 
-It sets the signal handling before slow imports, so that Ctrl-C ends the process without a traceback.
+Signals are set up before slow imports, so that Ctrl-C shows no traceback.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command; return its exit code. Without ``arguments``, it is the main program and sets up the process."""
+    """Run one command; return its exit code. Without ``arguments``, also set up the process."""
     if arguments is None:
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -22,7 +22,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _open_standard_streams() -> None:
-    """Open closed standard streams, because other files would otherwise get their numbers."""
+    """Open closed standard streams, whose numbers other files would get."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(descriptor)

@@ -1,6 +1,6 @@
-"""Access to a cluster by kubectl's kubeconfig, in a form for HTTP and websocket clients.
+"""Access to a cluster by kubectl's kubeconfig, for HTTP and websocket clients.
 
-kubernetes_asyncio reads and merges the files and runs credential plugins (exec, OIDC, GCP).
+kubernetes_asyncio reads and merges files and runs credential plugins (exec, OIDC, GCP).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Flags that select cluster and user; empty ones keep the kubeconfig's values."""
+    """Flags that override the kubeconfig unless empty."""
 
     kubeconfig: str = ""
     context: str = ""
@@ -64,10 +64,10 @@ def paths(selection: Selection, environ: Mapping[str, str]) -> str:
 
 
 async def load(selection: Selection, environ: Mapping[str, str] = os.environ) -> Access:
-    """Return the access that flags, environment and kubeconfig select.
+    """Return the access by flags, environment and kubeconfig.
 
     Raises:
-        Failure: the configuration is unusable or the credential plugin failed, with the reason.
+        Failure: unusable configuration or failed credential plugin.
     """
     named = paths(selection, environ)
     if selection.kubeconfig and not _exists(selection.kubeconfig):
@@ -80,7 +80,7 @@ async def load(selection: Selection, environ: Mapping[str, str] = os.environ) ->
             tls = _tls(configuration) if server.startswith("https:") else None
     except Failure:
         raise
-    except Exception as error:  # the library raises assertion, key and type errors for bad files
+    except Exception as error:  # the library's errors for bad files vary: assertion, key, type
         raise Failure(f"error: cannot use the kubeconfig {named}: {describe(error)}") from error
     return Access(
         server=server,
@@ -93,10 +93,9 @@ async def load(selection: Selection, environ: Mapping[str, str] = os.environ) ->
 
 
 def address(server: str, *, secured: bool) -> str:
-    """Return the URL of a server from a kubeconfig or ``--server``, without a trailing slash.
+    """Return a server's URL without trailing slash.
 
-    Without a scheme, it is HTTPS if an authority or a certificate is configured, else HTTP (client-go's
-    ``DefaultServerURL``).
+    Without a scheme, HTTPS if an authority or a certificate is configured, else HTTP (client-go's ``DefaultServerURL``).
 
     Raises:
         Failure: it is invalid.
@@ -118,7 +117,7 @@ async def _kubernetes_asyncio(library: kubeconfig.Reader, named: str, selection:
     base: Any = library.kube_config.KubeConfigLoader
 
     class Loader(base):  # type: ignore[misc]  # the library ships no types
-        """Supports ``--cluster`` and ``--user``, which override the context, or replace it if both are given."""
+        """Supports ``--cluster`` and ``--user``, which override the context or, together, replace it."""
 
         def set_active_context(self, context_name: str | None = None) -> None:
             if not (selection.cluster and selection.user):
@@ -145,7 +144,7 @@ async def _kubernetes_asyncio(library: kubeconfig.Reader, named: str, selection:
 
 
 def version(sources: Path = SOURCES) -> str:
-    """Return the plugin's release, as installed or from its sources; else ``unknown``."""
+    """Return the plugin's release, installed or from sources; else ``unknown``."""
     try:
         return metadata.version(DISTRIBUTION)
     except metadata.PackageNotFoundError:

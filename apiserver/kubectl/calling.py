@@ -1,4 +1,4 @@
-"""Run kubectl, with the plugin's own flags, for commands on Kubernetes' objects."""
+"""Run kubectl with the plugin's flags, for Kubernetes' own objects."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ class Kubectl:
         return json.loads(found) if found.strip() else None
 
     async def pipe(self, first: Sequence[str], second: Sequence[str]) -> None:
-        """Run two kubectl processes, the first one's output piped to the second.
+        """Pipe one kubectl process into another.
 
         Raises:
-            Failure: of the first process that failed.
+            Failure: of the first that failed.
         """
         out, into = os.pipe()
         try:

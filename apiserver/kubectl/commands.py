@@ -1,7 +1,7 @@
 """Run one command of the plugin and return its exit code.
 
-The codes are kubectl's: 0, 1 for any failure including wrong arguments, and 128 plus the number of the signal that ended it
-(SIGPIPE if the output's reader is gone). Tracebacks are never shown.
+As kubectl: 0, 1 for any failure including arguments, and 128 plus the number of the signal (SIGPIPE without a reader).
+Tracebacks are never shown.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from apiserver.kubectl.messages import Failure, describe, first
 
 def run(arguments: list[str] | None) -> int:
     """Run one command; return its exit code."""
-    # kubernetes_asyncio logs errors that it also raises, and we print them.
+    # kubernetes_asyncio logs errors that it also raises.
     logging.basicConfig(level=logging.CRITICAL)
     return exit_code(lambda: _parse_and_do(arguments))
 
@@ -60,7 +60,7 @@ def _failed(text: str) -> int:
 
 
 def _drop(stream: int) -> None:
-    """Redirect standard output (1) or error (2), because Python would retry at exit, complain, and exit with code 120."""
+    """Redirect standard output (1) or error (2), because Python would retry, complain, and exit with 120."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream)
     os.close(nowhere)
@@ -122,7 +122,7 @@ async def _read(parsed: argparse.Namespace, way: access.Access) -> str:
 
 
 async def _act(parsed: argparse.Namespace, load: migrations.Load) -> int:
-    """Run a verb, or a command about migrations or releases."""
+    """Run a verb, or a command on migrations or releases."""
     if parsed.command == outdated.COMMAND:
         print(await outdated.show(await access.load(parsed.selection), all_namespaces=parsed.all_namespaces))
         return 0

@@ -1,13 +1,12 @@
 """``kubectl virt console``: a guest's serial port on this terminal.
 
-Several users can attach to one console; each first gets the latest screenful. Ctrl-] leaves. When the connection breaks
-(virt-api restarts, the guest moves to another node), the session reconnects for a while; the guest does not notice, and
-earlier output is not printed again (``scrollback``). Keys typed meanwhile are discarded, and the session says so: the
-screen may have changed, and a shell would execute them. A withdrawn right ends the session.
+Several users can attach; each first gets the latest screenful. Ctrl-] leaves. When the connection breaks (virt-api
+restarts, the guest moves), the session reconnects for a while; the guest does not notice, and earlier output is not
+repeated (``scrollback``). Keys typed meanwhile are discarded, as the session says: the screen may have changed, and a shell
+would execute them. A withdrawn right ends the session.
 
-Without a terminal, standard input is sent and output is copied until the guest is off or the process ends; a Ctrl-] in the
-input also leaves. After the end of the input, output is copied a little longer (``--linger``), for the answer to the last
-line.
+Without a terminal, standard input is sent and output copied until the guest is off or the process ends; Ctrl-] in the input
+also leaves. After the input's end, output is copied a little longer (``--linger``), for the last answer.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ ESCAPE: Final = b"\x1d"
 """Ctrl-]"""
 FIRST_PAUSE_SECONDS: Final = 0.25
 LONGEST_PAUSE_SECONDS: Final = 1.0
-"""Between connection attempts: a console returns at most this long after virt-handler."""
+"""A console returns at most this long after virt-handler."""
 MAX_TYPED_AHEAD: Final = 64
-"""Most buffered reads of at most 4 KiB each while disconnected."""
+"""Most buffered reads of at most 4 KiB while disconnected."""
 DISCARDED: Final = "What you typed meanwhile was not sent to the guest: type it again if you still want it."
 FINAL: Final = frozenset({401, 403, 404, 405, 410, 422})
-"""Final answers, after which reconnecting is useless. 400 is not one: the guest is not running yet, or restarting."""
+"""Answers that end reconnecting, unlike 400: the guest is not running yet, or restarting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +54,7 @@ class Settings:
     port: int = 0
     """The serial port."""
     replay_seconds: float = 1.0
-    """Time in which a new connection's output is compared with the output before the break."""
+    """Time to compare a new connection's output with earlier output."""
 
 
 class Detached(Exception):
@@ -72,24 +71,23 @@ class Session:
         self._stdout = stdout
         self._keys: asyncio.Queue[bytes] = asyncio.Queue(MAX_TYPED_AHEAD)
         self._unsent = b""
-        """Input taken from the queue, but not sent because the connection broke."""
+        """Taken from the queue for a broken connection."""
         self._attached = asyncio.Event()
         """Set from the first connection on."""
         self._is_cut_off = False
         """True while reconnecting."""
         self._is_script = not os.isatty(stdin)
-        """A script's input waits for the next connection, because the guest may read it at any time."""
+        """A script's input waits for the next connection: the guest may read it at any time."""
         self._has_discarded = False
-        """True if input was discarded since the connection broke."""
+        """True if input was discarded since the break."""
         self._seen = Scrollback()
 
     async def run(self) -> None:
         """Stay attached until the user leaves or the guest is off.
 
         Raises:
-            Failure: the console cannot be opened or reopened, the right to it was withdrawn, or output cannot be
-                written.
-            BrokenPipeError: the reader of our output is gone.
+            Failure: the console cannot be opened, its right was withdrawn, or output cannot be written.
+            BrokenPipeError: the output's reader is gone.
         """
         access = await self._load()
         failures: list[BaseException] = []
@@ -97,7 +95,7 @@ class Session:
         with terminal.raw(self._stdin, self._stdout):
             try:
                 async with asyncio.TaskGroup() as group:
-                    # A separate task, so that Ctrl-] leaves even while connecting.
+                    # So that Ctrl-] leaves even while connecting.
                     reading = group.create_task(self._read())
                     ending = f"The console was closed: {await self._attach_again_and_again(access)}."
                     reading.cancel()
@@ -107,13 +105,13 @@ class Session:
                 failures.append(first(group_of_failures))
         if failures:
             raise failures[0]
-        self._say(ending)  # after the terminal is restored: the guest's alternate screen would hide it
+        self._say(ending)  # after restoring the terminal: the guest's alternate screen would hide it
 
     async def _read(self) -> None:
-        """Read keys until Ctrl-] or the end of the input.
+        """Read keys until Ctrl-] or the input's end.
 
         Raises:
-            Detached: at the end; a script's earlier input is sent first.
+            Detached: at the end, after sending a script's input.
         """
         script = self._is_script
         while content := await terminal.read(self._stdin):
@@ -135,7 +133,7 @@ class Session:
         raise Detached  # or the terminal hung up
 
     async def _attach_again_and_again(self, access: Access) -> streams.End:
-        """Reconnect until the console closes for good; return the reason."""
+        """Reconnect until the console closes for good; return why."""
         deadline, pause = time.monotonic() + self._settings.wait_seconds, FIRST_PAUSE_SECONDS
         renewed = waiting = False
         query = {"port": self._settings.port} if self._settings.port else {}
@@ -179,7 +177,7 @@ class Session:
         return ends[0] if ends else streams.End(1006, "")
 
     async def _print(self, connection: ClientConnection) -> None:
-        """Print the guest's output except what this session has already printed.
+        """Print the guest's output, without repeats.
 
         Raises:
             ConnectionClosed: the connection ended.
@@ -210,7 +208,7 @@ class Session:
             raise Failure(f"error: write standard output: {error.strerror}") from error
 
     def _discard_unsent(self) -> None:
-        """Discard a user's unsent keys, and those typed until the next connection."""
+        """Discard a user's unsent keys, and further ones until connected."""
         self._is_cut_off = not self._is_script
         if self._is_script:
             return
@@ -238,7 +236,7 @@ class Session:
         self._attached.set()
 
     def _say(self, text: str) -> None:
-        # To standard error, because standard output only has the guest's bytes; with CR because the terminal is raw.
+        # Standard error, because standard output only has the guest's bytes; CR, because the terminal is raw.
         with contextlib.suppress(OSError):  # the terminal hung up
             sys.stderr.write(f"\r\n{said(text)}\r\n" if text else "\r\n")
             sys.stderr.flush()

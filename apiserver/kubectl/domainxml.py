@@ -22,7 +22,7 @@ async def show(access: Access, name: str) -> str:
 
 
 def printed(answer: Object, doing: str) -> str:
-    """Return the XML of an answer if it is safe for a terminal.
+    """Return the XML if safe for a terminal.
 
     Raises:
         Failure: it is absent or has control characters.

@@ -9,8 +9,7 @@
     etcd starts there                                 our API is back
     the data on the source is renamed, never deleted
 
-Two etcds never run at once, because there is one pod, and its claim has one volume. The next run finishes an interrupted
-one.
+One pod, and one volume of its claim, exclude a second etcd. The next run finishes an interrupted one.
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ API_SERVICE: Final = f"{VIRTUAL_MACHINES.version}.{VIRTUAL_MACHINES.group}"
 START: Final = "5m"
 """Time for a pod to run, including an image pull."""
 TRIES: Final = 3
-"""Attempts to copy, because a connection may end early without an error."""
+"""A connection may end early without error."""
 
 
 async def run(selection: Selection, node: str) -> None:
     """Move etcd's data to a node, or finish an interrupted move.
 
     Raises:
-        Failure: it cannot be moved, or a step failed; the text says where etcd is then.
+        Failure: a step failed; the text says where etcd is.
     """
     cluster = Kubectl(selection)
     namespace = selection.namespace or await _namespace(cluster)
@@ -111,7 +110,7 @@ class _Mover:
         return await self._cluster.get("persistentvolume", move.volume["metadata"]["name"])
 
     async def _copy(self, move: Move, stateful_set: Object) -> float:
-        """Stop etcd and copy its data; return when it stopped. After a failure, etcd restarts where it was."""
+        """Stop etcd and copy its data; return when it stopped. A failure restarts it in place."""
         await self._start("from", move, stateful_set)
         await self._start("to", move, stateful_set)
         if RECORD not in annotations_of(stateful_set) and await self._in("to", planning.EXISTS):
@@ -131,7 +130,7 @@ class _Mover:
             if not copied:
                 print(f"starting etcd on node {move.source} again")
                 await self._scale(1)
-                with suppress(Failure):  # otherwise the next run takes it for another etcd's data
+                with suppress(Failure):  # otherwise it seems to be another etcd's
                     await self._in("to", planning.CLEAR)
                 await self._write_record(None)
         return began

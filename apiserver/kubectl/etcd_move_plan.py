@@ -1,8 +1,8 @@
 """Decisions of ``kubectl virt move-etcd``: whether the data can be moved, and the objects to create. Pure.
 
-The data is a directory on one node (``etcd.storage.type: NodeDisk`` in the chart). It is copied whole while etcd is
-stopped, so that acknowledged writes and revisions are kept; to clients, a restored snapshot would be another cluster. The
-StatefulSet records the move before etcd stops, so that a second run can finish it.
+The data, a directory on one node (``etcd.storage.type: NodeDisk`` in the chart), is copied whole while etcd is stopped, to
+keep acknowledged writes and revisions; a restored snapshot would be another cluster. The StatefulSet records the move
+before etcd stops, so that another run can finish it.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ STATEFUL_SET: Final = "kubevirt-etcd"
 POD: Final = "kubevirt-etcd-0"
 CLAIM: Final = "data-kubevirt-etcd-0"
 RECORD: Final = "kubevirt.io/etcd-move"
-"""Annotation of the StatefulSet during a move: a :class:`Move` as JSON."""
+"""Annotation of the StatefulSet with a :class:`Move` as JSON."""
 HOSTNAME: Final = "kubernetes.io/hostname"
 USER: Final = 65532
 BUSYBOX: Final = "/bin/busybox"
 DIRECTORY: Final = "/data"
 """Mount point of the node's directory in the copying pods."""
 SECONDS: Final = 3600
-"""Lifetime of a copying pod, independent of the command."""
+"""Longest life of a copying pod."""
 
 CURRENT: Final = "data"
 """Below the directory: etcd's data."""
 STAGED: Final = "moving"
-"""Below the directory: a copy that may be incomplete."""
+"""Below the directory: a possibly incomplete copy."""
 EXISTS: Final = f"test ! -e {DIRECTORY}/{CURRENT} || echo exists"
 CLEAR: Final = f"cd {DIRECTORY} && {BUSYBOX} rm -rf {CURRENT} {STAGED} && {BUSYBOX} mkdir -m 0700 {STAGED}"
 PACK: Final = f"{BUSYBOX} tar -cf - -C {DIRECTORY}/{CURRENT} ."
@@ -39,12 +39,12 @@ ADOPT: Final = f"cd {DIRECTORY} && {BUSYBOX} mv {STAGED} {CURRENT} && {BUSYBOX} 
 
 
 def sums(directory: str) -> str:
-    """Return the command that prints digest and path of each file below a directory."""
+    """Return the command that prints each file's digest and path."""
     return f"cd {DIRECTORY}/{directory} && {BUSYBOX} find . -type f -exec {BUSYBOX} sha256sum {{}} +"
 
 
 def retire(suffix: str) -> str:
-    """Return the command that renames the data on the source, so that etcd never starts with it again."""
+    """Return the command that renames the source's data, so that etcd never starts with it."""
     return f"cd {DIRECTORY} && test ! -e {CURRENT} || {BUSYBOX} mv {CURRENT} {CURRENT}.moved-{suffix}"
 
 
@@ -69,7 +69,7 @@ class Move:
 
 
 def recorded(stateful_set: Object) -> Move | None:
-    """Return the move that an earlier run recorded, or None.
+    """Return an earlier run's move, or None.
 
     Raises:
         Failure: the annotation is invalid.
@@ -88,7 +88,7 @@ def recorded(stateful_set: Object) -> Move | None:
 
 
 def host_of(volume: Object | None) -> str:
-    """Return the node to which a volume is bound; empty if it is absent or not bound to one node."""
+    """Return the only node of a volume, or empty."""
     terms = dig(volume, "spec", "nodeAffinity", "required", "nodeSelectorTerms") or []
     if len(terms) != 1:
         return ""
@@ -97,10 +97,10 @@ def host_of(volume: Object | None) -> str:
 
 
 def begin(volume: Object, node: Object) -> Move | None:
-    """Return the move of a volume's data to a node; None if it is already there.
+    """Return the move of a volume's data to a node; None if it is there.
 
     Raises:
-        Failure: it cannot be moved this way; names an alternative.
+        Failure: it cannot be moved; names an alternative.
     """
     target, source = node_label(node), host_of(volume)
     if source == target:
@@ -144,8 +144,7 @@ def _volume_on(volume: Object, host: str) -> Object:
 def copying_pod(role: str, move: Move, stateful_set: Object) -> Object:
     """Return the pod that reads the directory on the source (``role`` ``from``) or writes it on the target (``to``).
 
-    The target's pod schedules like etcd, which proves that etcd can run there before it stops; the source's pod also runs
-    on a drained node.
+    The target's pod schedules like etcd, as a proof before etcd stops; the source's also runs on a drained node.
     """
     template = dig(stateful_set, "spec", "template", "spec") or {}
     etcd = (template.get("containers") or [{}])[0]
@@ -179,7 +178,7 @@ def pod_name(role: str) -> str:
 
 
 def _container(name: str, image: Object, command: str, *, root: bool) -> Object:
-    """Return a container with etcd's user, or with root to set the directory's owner, as in the chart's Job."""
+    """Return a container with etcd's user, or root to set the owner, as in the chart's Job."""
     user = 0 if root else USER
     return {
         "name": name,

@@ -40,7 +40,7 @@ class Parser(argparse.ArgumentParser):
 
 
 class CommandParser(Parser):
-    """Parser of one command, which reports its own unknown flags; argparse lets the main parser do so."""
+    """Parser of one command that reports unknown flags itself instead of the main parser."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:  # noqa: ANN401  argparse's overloads
         """Return the flags. Exits with 1 on unknown arguments."""
@@ -59,7 +59,7 @@ class Commands:
         self._parsers = program.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=CommandParser)
 
     def add(self, name: str, text: str, more: str = "") -> CommandParser:
-        """Return the parser of a new command; ``text`` is its line in the command list, ``more`` adds to its own help."""
+        """Return a new command's parser; ``text`` is its line in the list, ``more`` adds to its own help."""
         description = f"{text[0].upper()}{text[1:]}. {more}".rstrip()
         return self._parsers.add_parser(name, help=text, description=description, parents=[_shared()], allow_abbrev=False)
 
@@ -71,7 +71,7 @@ class Commands:
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
-    """Parse the arguments; ``selection``, ``command`` and ``name`` are always set. Exits with 1 on an error, as kubectl does."""
+    """Parse the arguments, always with ``selection``, ``command`` and ``name``. Exits with 1 on an error, as kubectl."""
     program = Parser(
         prog="kubectl virt",
         description="Consoles, screens, USB devices and power of virtual machines.",
@@ -165,7 +165,7 @@ def _add_administration(commands: Commands) -> None:
 
 
 def _add_verbs(commands: Commands) -> CommandParser:
-    """Add a command per verb; return the parser of ``migrate``, which has further flags."""
+    """Add the verbs; return the parser of ``migrate``, for more flags."""
     migrate = {verb: commands.add_for_machine(verb, text) for verb, text in VERBS.items()}["migrate"]
     _add_waiting(migrate, "show how it goes until it is over: 0 when the guest has moved, else 1. Ctrl-C leaves it going on")
     migrate.add_argument(
@@ -206,7 +206,7 @@ def _settle_name(parser: CommandParser, parsed: argparse.Namespace) -> None:
 
 
 def _shared() -> CommandParser:
-    """Return kubectl's global flags, which may stand before and after the command."""
+    """Return kubectl's global flags, for positions before and after the command."""
     flags = CommandParser(add_help=False, argument_default=argparse.SUPPRESS)
     group = flags.add_argument_group("the cluster, as kubectl's flags of these names")
     group.add_argument("-n", "--namespace", help="of the virtual machine")

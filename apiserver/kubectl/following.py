@@ -31,13 +31,13 @@ class Times:
     look: float = 2.0
     """Between polls without a watch."""
     figures: float = 2.0
-    """For the target's virt-handler to report its figures, after another component wrote the success."""
+    """For the target's figures, after another component wrote the success."""
     unreachable: float = 60.0
-    """For which the server may be unreachable, as during a restart."""
+    """Limit of an unreachable server, as during restarts."""
 
 
 class Following:
-    """Follows one Migration; ``changed`` is called with each state."""
+    """Follows one Migration, with ``changed`` called per state."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Following:
         changed: Callable[[Object], None],
         times: Times = Times(),
     ) -> None:
-        """``first`` is the Migration as created or read; ``load`` returns new access when the credentials expire."""
+        """``first``: the Migration as created or read; ``load``: returns new access for expired credentials."""
         self._load = load
         self._access = access
         self._doing = f"follow migration {objects.namespace_of(first)}/{objects.name_of(first)}"
@@ -61,10 +61,10 @@ class Following:
         """The Migration as last seen."""
 
     async def end(self, seconds: float) -> Object:
-        """Return the Migration in its final phase, or as last seen if it was deleted earlier.
+        """Return the Migration in its final phase, or as last seen before a deletion.
 
         Raises:
-            Failure: refused, unanswered for too long, or not finished within ``seconds``.
+            Failure: refused, unanswered too long, or unfinished after ``seconds``.
         """
         try:
             async with asyncio.timeout(seconds):
@@ -80,7 +80,7 @@ class Following:
         return self.newest
 
     async def _measured(self) -> None:
-        """Wait briefly for the figures of a successful migration, because virt-controller may write its end first."""
+        """Wait briefly for a success's figures, because virt-controller may write its end first."""
         with contextlib.suppress(TimeoutError, Failure):
             async with asyncio.timeout(self._times.figures):
                 while not self._is_known():
@@ -129,7 +129,7 @@ class Following:
             self._take("MODIFIED", seen)
 
     async def _watch(self, until: Callable[[], bool]) -> None:
-        """Process watch events until ``until`` holds; the next poll catches up after any end."""
+        """Process watch events until ``until`` holds; polls catch up."""
         try:
             async with contextlib.aclosing(self._events()) as events:
                 async for event in events:

@@ -1,4 +1,4 @@
-"""Print ``guestinfo`` as table, JSON or YAML. It comes from the guest, so control characters are escaped."""
+"""Print ``guestinfo`` as table, JSON or YAML, with the guest's control characters escaped."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def printed(answer: Object, output: str) -> str:
 
 
 def table(info: Object, *, wide: bool = False) -> str:
-    """Format bounded information as lines; ``wide`` lists all applications instead of their number."""
+    """Format bounded information; ``wide`` lists applications instead of counting them."""
     agent, system, zone = (info.get(key) or {} for key in ("agent", "os", "timezone"))
     lines = aligned(
         [

@@ -1,6 +1,6 @@
-"""Import kubernetes_asyncio's kubeconfig reader without its models of every kind, which cost two seconds of processor time.
+"""Import kubernetes_asyncio's kubeconfig reader without its models, which cost two seconds of processor time.
 
-Its packages import everything, and the reader needs two of their names.
+Its packages import everything, and the reader needs two names.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def reading() -> Iterator[Reader]:
 
 
 def reader() -> Reader:
-    """Return the library's reader; if its files are not laid out as expected, with all of the library's imports.
+    """Return the library's reader, or with an unexpected layout, the whole library's.
 
-    An earlier import of the library stays as it is, and a later one is complete.
+    Earlier imports of the library stay, and later ones are complete.
     """
     if _LIBRARY in sys.modules:
         return _whole()
@@ -74,7 +74,7 @@ def _light() -> Reader:
 
 
 def _empty_package(name: str, directory: Path) -> ModuleType:
-    """Replace a package of the library by an empty one with the same modules."""
+    """Replace a package of the library by an empty one with its modules."""
     spec = importlib.machinery.ModuleSpec(name, None, is_package=True)
     spec.submodule_search_locations = [str(directory)]
     package = sys.modules[name] = importlib.util.module_from_spec(spec)

@@ -13,7 +13,7 @@ from apiserver.apis.meta.lines import one_line
 _WARNING: Final = re.compile(r'(?P<code>[0-9]{3}) [^\s"]+ "(?P<text>(?:[^"\\]|\\.)*)"')
 _ESCAPED: Final = re.compile(r"\\(.)")
 MAX_SAID: Final = 32 << 10
-"""Most characters quoted from the other side; no status is that long."""
+"""Longest quote; no status has more."""
 
 
 class Failure(Exception):
@@ -25,12 +25,12 @@ class Unreachable(Failure):
 
 
 def said(text: str) -> str:
-    """Return text from the other side (a server, a node behind it) as one line without control characters."""
+    """Return the other side's text (a server's, a node's) as one line without control characters."""
     return one_line(text, MAX_SAID)
 
 
 def of_status(error: StatusError, doing: str) -> Failure:
-    """Return the failure for a server's error while ``doing`` something: ``open the console of virtual machine default/web``."""
+    """Return the failure for a server's error while ``doing``: ``open the console of virtual machine default/web``."""
     if error.code == 401:
         return Failure(f"error: You must be logged in to the server ({said(error.message) or error.reason})")
     reason = f" ({error.reason})" if error.reason != "Unknown" else ""
@@ -43,9 +43,9 @@ def of_transport(error: Exception, server: str, doing: str) -> Unreachable:
 
 
 def of_warnings(headers: Iterable[str]) -> list[str]:
-    """Return the lines to print for ``Warning`` headers, as kubectl does: those of code 299, each once.
+    """Return the lines for ``Warning`` headers, as kubectl: code 299, each once.
 
-    Control characters become question marks, and invalid warnings (RFC 7234, section 5.5) are skipped.
+    Control characters become question marks; invalid warnings (RFC 7234, section 5.5) are skipped.
     """
     found = (each for header in headers for each in _WARNING.finditer(header))
     texts = (
@@ -55,7 +55,7 @@ def of_warnings(headers: Iterable[str]) -> list[str]:
 
 
 def describe(error: BaseException) -> str:
-    """Return an exception's text, or its name if empty; for errors of the operating system, the system's text."""
+    """Return an exception's text, else its name; for system errors, the system's text."""
     if isinstance(error, TimeoutError):
         return str(error) or "timed out"
     cause = getattr(error, "os_error", None) or error  # aiohttp's text contains internal objects

@@ -21,7 +21,7 @@ from apiserver.kubectl.messages import Failure
 
 CANCEL: Final = "cancel-migration"
 LINE_SECONDS: Final = 4.0
-"""Between two lines of one phase; the status changes every five seconds."""
+"""Between lines of a phase; the status changes every five seconds."""
 WIDTH: Final = 80
 
 Load = Callable[[], Awaitable[Access]]
@@ -36,7 +36,7 @@ class Waiting:
 
 
 class Screen:
-    """Output of a migration's progress: one changing line on a terminal, otherwise occasional lines."""
+    """Shows progress: a changing line on terminals, else occasional lines."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
@@ -74,11 +74,11 @@ async def migrate(name: str, load: Load, waiting: Waiting, *, priority: int | No
     Args:
         name: the machine.
         load: finds the cluster.
-        waiting: whether to wait for the end.
-        priority: of the Migration, in the queue of all; None: no own priority.
+        waiting: whether to wait.
+        priority: in the queue of all Migrations, or None.
 
     Raises:
-        Failure: refused, failed, cancelled, or not finished in time.
+        Failure: refused, failed, cancelled, or unfinished in time.
     """
     access = await load()
     doing = f"migrate virtual machine {access.namespace}/{name}"
@@ -109,11 +109,11 @@ async def cancel(name: str, load: Load, waiting: Waiting, *, by_migration: bool)
     Args:
         name: the machine.
         load: finds the cluster.
-        waiting: whether to wait for the end.
+        waiting: whether to wait.
         by_migration: ``name`` names the Migration.
 
     Raises:
-        Failure: refused, no migration to cancel, the guest has already moved, or not finished in time.
+        Failure: refused, too late, no migration, or unfinished in time.
     """
     access = await load()
     found = await (_named(access, name) if by_migration else _unfinished(access, name))
@@ -141,7 +141,7 @@ async def cancel(name: str, load: Load, waiting: Waiting, *, by_migration: bool)
 
 
 async def _follow(access: Access, load: Load, first: Object, waiting: Waiting, *, stop: str) -> Object:
-    """Show a migration until its end; after an interrupt, print that it continues."""
+    """Show a migration until its end; after an interrupt, say that it continues."""
     screen = Screen(sys.stdout)
     try:
         return await Following(load, access, first, screen.show).end(waiting.seconds)
@@ -183,7 +183,7 @@ async def _unfinished(access: Access, machine: str) -> Object:
 
 
 async def _has_moved(access: Access, migration: Object) -> bool:
-    """Return whether the machine's status says that this migration moved it, for a Migration deleted before its end was read."""
+    """Return whether the machine's status has this migration's success, for a deleted Migration."""
     machine = str(objects.dig(migration, "spec", "selector", "name") or "")
     vm = await verbs.request(access, "GET", VIRTUAL_MACHINES.path(access.namespace, machine), f"read virtual machine {machine}")
     last = objects.dig(vm, "status", "migration") or {}

@@ -1,4 +1,4 @@
-"""``kubectl virt outdated``: machines with a virt-launcher of another release, and the plan for each."""
+"""``kubectl virt outdated``: machines with a virt-launcher of another release, and their plans."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TITLES: Final = ("NAME", "NODE", "UPDATE", "MESSAGE")
 
 
 async def show(access: Access, *, all_namespaces: bool, page: int = PAGE) -> str:
-    """Return the output: a table, or that there are none; ``page`` machines are read at once.
+    """Return the output, a table or a sentence; ``page`` machines are read at once.
 
     Raises:
         Failure: refused or unanswered.

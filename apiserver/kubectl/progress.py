@@ -14,20 +14,20 @@ BAR: Final = 24
 MAX_MESSAGE: Final = 300
 """Longest message of a running migration."""
 MAX_OUTCOME: Final = 32 << 10
-"""Longest message of a finished one, printed once and whole; no status is that long."""
+"""Longest message of a finished one; no status has more."""
 
 
 def line(migration: Object) -> str:
     """Return the progress in words: ``Running: 52% of 256Mi, 45Mi/s, iteration 2, about 3 s left``.
 
-    A second attempt is named: ``Running (attempt 2 of 3): …``. Between attempts, the message names the failure.
+    With the attempt: ``Running (attempt 2 of 3): …``; between attempts, with the failure.
     """
     phase, details = _phase(migration), _details(migration)
     return f"{phase}: {', '.join(details)}" if details else phase
 
 
 def bar(migration: Object, width: int) -> str:
-    """Return the progress as one line of at most ``width`` columns, with a bar if figures exist."""
+    """Return the progress as a line of at most ``width`` columns, with a bar if possible."""
     done, details = progress.percent(migration), _details(migration)
     failed = migration_attempts.failure_of(migration) is not None
     if phases.phase_of(migration) not in (phases.RUNNING, phases.SUCCEEDED) or done is None or failed:

@@ -1,10 +1,10 @@
-"""Serve a virtual machine's stream on a loopback port, for a local program that speaks its protocol.
+"""Serve a virtual machine's stream on a loopback port, for a local program.
 
-Each connection gets its own websocket. The first is opened before the program starts, so that errors about the machine
-appear here and not in the program. When the right to the stream is withdrawn, everything ends.
+Each connection gets its own websocket, the first before the program starts, so that the plugin reports errors about the
+machine. A withdrawn right ends everything.
 
-The kubeconfig is loaded once, and again when its credentials are rejected: by a 401, or by a failed connection from a
-server that requires a valid client certificate.
+The kubeconfig is loaded again when its credentials are rejected: by a 401, or by a failed connection from a server that
+requires a valid client certificate.
 """
 
 from __future__ import annotations
@@ -55,12 +55,11 @@ class Proxy:
         """Serve until the program ends, or without one until cancelled.
 
         Args:
-            port: loopback port; 0: any free one.
-            command: returns the program and its arguments for a port; None: start no program, and print the port.
+            port: loopback port; 0: any.
+            command: returns the program and its arguments for a port; None: only print the port.
 
         Raises:
-            Failure: the stream cannot be opened, the port is taken, the program is missing, or the right to the stream
-                was withdrawn.
+            Failure: stream, port or program are unavailable, or the right was withdrawn.
         """
         async with AsyncExitStack() as stack:
             try:
@@ -77,7 +76,7 @@ class Proxy:
             port = server.sockets[0].getsockname()[1]
             if command is None:
                 print(json.dumps({"port": port}), flush=True)
-                await self._lost()  # serve_forever would wait for every client to leave (since Python 3.12)
+                await self._lost()  # since Python 3.12, serve_forever waits for every client
             else:
                 await self._run_until_lost(command(port))
 
@@ -103,7 +102,7 @@ class Proxy:
             raise failures[0]
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve one connection of a program, until it or the websocket ends."""
+        """Serve a program's connection until it or the websocket ends."""
         try:
             first, self._first = self._first, None
             if first is not None:
@@ -122,11 +121,11 @@ class Proxy:
 
     @asynccontextmanager
     async def _opened_again(self) -> AsyncIterator[ClientConnection]:
-        """Yield an open websocket, with new credentials if the previous ones are rejected.
+        """Yield an open websocket, after a rejection with new credentials.
 
         Raises:
             UpgradeFailed, Unreachable: as ``opened``.
-            Failure: there are no new credentials.
+            Failure: new credentials are unavailable.
         """
         async with AsyncExitStack() as stack:
             access = await self._loaded()
@@ -143,7 +142,7 @@ class Proxy:
             yield connection
 
     async def _loaded(self, worn: Access | None = None) -> Access:
-        """Return the access with the last accepted credentials, replacing those that are ``worn``."""
+        """Return the access with the last accepted credentials, replacing ``worn`` ones."""
         async with self._loading:
             if self._access is worn or self._access is None:
                 self._access = await self._load()
@@ -179,7 +178,7 @@ async def _run(command: tuple[str, ...]) -> None:
 
 
 async def _copy(connection: ClientConnection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> streams.End | None:
-    """Copy both ways until one side ends; return why the websocket was cut off, or None."""
+    """Copy both ways until one side ends; return a cut-off websocket's end, or None."""
     ends: list[streams.End] = []
 
     async def to_guest() -> None:

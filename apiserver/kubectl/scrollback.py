@@ -1,9 +1,8 @@
-"""Scrollback: detect output that a reconnected console repeats, so that it is not printed twice.
+"""Scrollback: detect output that a reconnected console repeats, to print it once.
 
-virt-launcher starts every connection with its newest output (``layout.CONSOLE_REPLAY_BYTES``), which a browser or a second
-user needs. A reconnecting session has seen most of it, but not the latest part: the session searches the new connection's
-start for its last output, and prints what follows. After a move to another launcher nothing matches, and everything is
-printed.
+virt-launcher starts every connection with its newest output (``layout.CONSOLE_REPLAY_BYTES``), for browsers and further
+users. A reconnecting session searches it for its own last output, and prints the rest. After a move to another launcher
+nothing matches, and all is printed.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Final
 from apiserver.apis.virt.places.layout import CONSOLE_REPLAY_BYTES
 
 SHORTEST: Final = 16
-"""In bytes: a shorter overlap is chance (an end of line, a prompt), unless the session saw no more."""
+"""In bytes; shorter overlaps are chance (an end of line, a prompt), unless the session saw no more."""
 
 
 class Scrollback:
@@ -54,7 +53,7 @@ class Overlap:
 
 
 def longest(before: bytes, after: bytes) -> int:
-    """Return the length of the longest suffix of ``before`` that is a prefix of ``after`` (Knuth, Morris, Pratt: linear)."""
+    """Return the longest suffix of ``before`` that is a prefix of ``after``, as a length (Knuth, Morris, Pratt: linear)."""
     after = after[: len(before)]
     borders = [0] * len(after)
     matched = 0

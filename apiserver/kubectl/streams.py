@@ -20,7 +20,7 @@ from apiserver.kubectl.access import Access
 from apiserver.kubectl.verbs import refusal
 
 OPEN_SECONDS: Final = 65.0
-"""Slightly longer than kube-apiserver waits for a server's answer."""
+"""Slightly longer than kube-apiserver waits."""
 MAX_MESSAGE_BYTES: Final = 1 << 20
 
 
@@ -50,12 +50,12 @@ class End:
 
     @property
     def wanted(self) -> bool:
-        """True for a normal end, after which reconnecting is useless: the guest is off, or the peer closed."""
+        """True for a normal end without reconnection: the guest is off, or the peer closed."""
         return self.code == streams.CLOSE_NORMAL
 
     @property
     def refused(self) -> bool:
-        """True if the right to the stream was withdrawn, after which reconnecting is useless."""
+        """True if the right to the stream was withdrawn."""
         return self.code == streams.CLOSE_POLICY_VIOLATION
 
     def __str__(self) -> str:
@@ -70,7 +70,7 @@ class End:
 
 
 class _Dial(connect):
-    """Treats redirects as answers, because credentials and client certificate are only for the kubeconfig's server."""
+    """Treats redirects as answers: credentials are only for the kubeconfig's server."""
 
     def process_redirect(self, exc: Exception) -> Exception | str:
         return exc
@@ -80,13 +80,13 @@ class _Dial(connect):
 async def opened(
     access: Access, name: str, stream: streams.Stream, query: Mapping[str, int] | None = None
 ) -> AsyncIterator[ClientConnection]:
-    """Yield an open websocket; a close by the peer raises ``websockets.ConnectionClosed`` inside.
+    """Yield an open websocket; the peer's close raises ``websockets.ConnectionClosed`` inside.
 
     Args:
         access: the cluster.
         name: the machine.
         stream: the stream.
-        query: query parameters of the stream, such as a console's port.
+        query: its query parameters, such as a console's port.
 
     Raises:
         UpgradeFailed: the server's answer.

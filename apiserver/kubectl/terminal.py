@@ -16,7 +16,7 @@ ANSWER_SECONDS: Final = 0.25
 """For the terminal's answers to the guest's last queries."""
 MODES: Final = (
     b"\x1b\\"  # ends an unfinished sequence
-    b"\x1b7\x1b[?1049l"  # leaves the alternate screen; otherwise only restores the cursor just saved
+    b"\x1b7\x1b[?1049l"  # leaves the alternate screen, or only restores the saved cursor
     b"\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l"  # the mouse
     b"\x1b[?1004l"  # focus events
     b"\x1b[?2004l"  # bracketed paste
@@ -33,15 +33,15 @@ def _wait() -> None:
 
 @contextmanager
 def raw(descriptor: int, output: int, wait: Callable[[], None] = _wait) -> Iterator[None]:
-    """Pass every key on unread (also Ctrl-C) during the block; without a terminal, do nothing.
+    """Pass every key on unread (also Ctrl-C) during the block, on terminals.
 
-    A guest's lone line feeds look as on a serial terminal, which needs CR. Afterwards ``output`` has the modes of a shell's
-    terminal, and unread input is discarded, because it may be the terminal's answers to the guest rather than keys.
+    A guest's lone line feeds look as on a serial terminal, which needs CR. Afterwards ``output`` has a shell's modes, and
+    unread input, possibly the terminal's answers to the guest, is discarded.
 
     Args:
-        descriptor: source of the keys.
-        output: destination of the guest's output.
-        wait: waits for pending answers of the terminal.
+        descriptor: source of keys.
+        output: destination of output.
+        wait: waits for the terminal's pending answers.
     """
     before = termios.tcgetattr(descriptor) if os.isatty(descriptor) else None
     try:

@@ -1,4 +1,4 @@
-"""``kubectl virt usbredir``: connect a local USB device to a guest, by the program usbredirect or a loopback port."""
+"""``kubectl virt usbredir``: connect a local USB device to a guest, by usbredirect or a loopback port."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PROGRAM: Final = "usbredirect"
 
 
 class Proxy(proxy.Proxy):
-    """Programs with a USB device on one side, websockets on the other. A slot accepts one client."""
+    """Programs with a USB device on one side, websockets on the other; a slot accepts one."""
 
     stream = "usbredir"
     what = "USB slot"
@@ -38,12 +38,11 @@ class Proxy(proxy.Proxy):
         """Serve until usbredirect ends, or without a device until cancelled.
 
         Args:
-            port: loopback port; 0: any free one.
-            device: as usbredirect takes it; None: a client of the port brings one.
+            port: loopback port; 0: any.
+            device: as usbredirect takes it; None: the port's client has one.
 
         Raises:
-            Failure: the slot or the port is unavailable, usbredirect is missing, or the right to the slot was
-                withdrawn.
+            Failure: slot, port or usbredirect are unavailable, or the right was withdrawn.
         """
         await self.serve(port, partial(_command, device) if device is not None else None)
 

@@ -1,4 +1,4 @@
-"""``kubectl virt vnc``: show a guest's screen in a local viewer, or serve it on a loopback port."""
+"""``kubectl virt vnc``: show a guest's screen in a local viewer, or serve it on loopback."""
 
 from __future__ import annotations
 
@@ -38,8 +38,7 @@ class Proxy(proxy.Proxy):
         """Serve until the viewer ends, or with ``proxy_only`` until cancelled.
 
         Raises:
-            Failure: the screen or the port is unavailable, no viewer was found, or the right to the screen was
-                withdrawn.
+            Failure: screen, port or viewer are unavailable, or the right was withdrawn.
         """
         await self.serve(port, None if proxy_only else _command)
 

@@ -1,9 +1,9 @@
 """Counters, gauges and histograms, and their registry.
 
-Optimized for hot paths: callers keep the cell of their labels and add to it (40 ns, or 200 ns for a histogram); text is
-only produced when the page is requested. Use it only from the event loop's thread.
+For hot paths: callers keep their labels' cell and add to it (40 ns, or 200 ns for a histogram); text is only made for the
+page. Single-threaded.
 
-A metric takes at most ``limit`` combinations of label values; further ones share a cell with the values ``other``, so that
+A metric takes at most ``limit`` combinations of label values; further ones share a cell with values ``other``, so that
 invented names cannot fill memory.
 """
 
@@ -45,7 +45,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Values grouped by a histogram's buckets, to count the same values repeatedly."""
+    """Values grouped by buckets, to count repeatedly."""
 
     number: int
     total: float
@@ -101,7 +101,7 @@ class _Numbers(_Labelled):
         self._cells: dict[tuple[str, ...], Cell] = {}
 
     def cell(self, *values: str) -> Cell:
-        """Return the cell for label values, in the labels' order. Keep it for frequent use."""
+        """Return the cell for label values in order; keep it for frequent use."""
         found = self._cells.get(values)
         if found is None:
             found = self._cells.setdefault(self._key(values, len(self._cells)), Cell())
@@ -139,7 +139,7 @@ class Histogram(_Labelled):
         self._cells: dict[tuple[str, ...], HistogramCell] = {}
 
     def cell(self, *values: str) -> HistogramCell:
-        """Return the cell for label values, in the labels' order. Keep it for frequent use."""
+        """Return the cell for label values in order; keep it for frequent use."""
         found = self._cells.get(values)
         if found is None:
             found = self._cells.setdefault(self._key(values, len(self._cells)), HistogramCell(self.bounds))

@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 
 def kinds(options: Options, client: Client | None, tls: ClientTls | None) -> Kinds:
-    """Return our kinds' strategies, with streams if virt-handlers exist."""
+    """Return our kinds' strategies, with streams if there are virt-handlers."""
     connects: dict[str, Connect] = {}
     reads: dict[str, Read] = {}
     informers = []
@@ -107,7 +107,7 @@ def main() -> None:
         for each in errors.exceptions:
             logger.error("virt-api cannot run", extra={"error": str(each)})  # noqa: TRY400 - the message is the answer, not a traceback
         code = 1
-    sys.exit(code)  # outside, because Pythons before 3.11.4 wrap exceptions raised within `except*` into a group
+    sys.exit(code)  # outside, because Pythons before 3.11.4 group exceptions of `except*`
 
 
 if __name__ == "__main__":

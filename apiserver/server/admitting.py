@@ -1,4 +1,4 @@
-"""Build the enabled admission plug-ins. Without a cluster, only the kinds' own plug-ins run."""
+"""Build the enabled admission plug-ins; without a cluster, only the kinds' own."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _Compiled = TypeVar("_Compiled")
 
 
 class OwnPlugin(Plugin, Protocol):
-    """A validating plug-in of a kind; ``plugins.ORDER`` must contain its name."""
+    """A kind's validating plug-in, named in ``plugins.ORDER``."""
 
     def follow(self, stores: Mapping[Resource, Store]) -> None:
         """Use these stores of all served kinds."""
@@ -60,13 +60,13 @@ class OwnPlugin(Plugin, Protocol):
 
 @dataclass(slots=True)
 class Admitting:
-    """The admission that :func:`admitting` builds, and its parts to run."""
+    """The admission of :func:`admitting`, and its parts to run."""
 
     admission: Admission
     informers: list[Informer] = field(default_factory=list)
-    """Must be synced before the first admission."""
+    """Synced before the first admission."""
     callers: list[Caller] = field(default_factory=list)
-    """Context managers to enter before the first request."""
+    """Context managers, entered before the first request."""
     sources: list[policy_source.Source[Any]] = field(default_factory=list)
     """To be run."""
 
@@ -87,7 +87,7 @@ class _Parts:
     changes: Changes = field(default_factory=Changes)
 
     def follow(self, informer: Informer) -> None:
-        """Wait for the informer at startup, and let the chain follow its changes."""
+        """Wait for the informer at startup, and follow its changes."""
         self.made.informers.append(informer)
         self.changes.follow(informer)
 
@@ -185,10 +185,10 @@ def admitting(
     authorizer: CachingAuthorizer,
     own: Sequence[OwnPlugin] = (),
 ) -> Admitting:
-    """Build the enabled plug-ins; ``own`` are the kinds' plug-ins, which need no cluster.
+    """Build the enabled plug-ins; ``own`` are the kinds', which need no cluster.
 
     Raises:
-        ValueError: the admission configuration is unusable.
+        ValueError: the configuration is unusable.
     """
     on = plugins.enabled(options.enable_admission_plugins, options.disable_admission_plugins)
     brought = {each.name: each for each in own if each.name in on}

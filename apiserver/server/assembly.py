@@ -81,7 +81,7 @@ class Assembly:
         return self.synced(), self.peaks.run(), self.chain.deadlines.run()
 
     def not_ready(self) -> None:
-        """Make /readyz fail, so that load balancers send no new clients."""
+        """Make /readyz fail, so that no new clients come."""
         self.stopping = True
 
 
@@ -105,7 +105,7 @@ def assemble(
     probes: tuple[Check, Check] | None = None,
     stream_limits: StreamLimits = DEFAULTS,
 ) -> Assembly:
-    """Build a server. ``probes``: storage checks for /healthz and /readyz; by default, whether storage answers."""
+    """Build a server. ``probes``: storage checks for /healthz and /readyz; default: storage answers."""
     storage = MeasuredStorage(storage, metrics.storage)
     v3 = _openapi(strategies)
     caches = {
@@ -171,13 +171,13 @@ def _openapi(strategies: Sequence[Strategy]) -> dict[str, Object]:
 
 
 def _served(store: Store, v3: Mapping[str, Object]) -> Served:
-    """Return the resource with its published schema, which merges patches."""
+    """Return the resource with its published schema, for patches."""
     shape = version3.shape(v3[version3.path_of(store.resource)], Described.of(store.strategy))
     return Served(store, Presenter(store.strategy, now), shape)
 
 
 def _checks(assembly: Assembly, storage: Storage, probes: tuple[Check, Check] | None) -> dict[str, dict[str, Check]]:
-    """Return the health checks by path and name. A storage outage makes us unready, because a restart would not help."""
+    """Return the health checks by path and name. A storage outage makes us unready only: a restart would not help."""
 
     async def etcd() -> bool:
         try:

@@ -1,7 +1,7 @@
-"""Accept flags of Go's API servers that have no effect here, and log a warning if given.
+"""Accept flags of Go's API servers without effect here, with a warning.
 
-So a deployment for ``sample-apiserver`` only needs another image. Refused are unknown flags, and flags that promise more
-than we do (``--egress-selector-config-file`` would not redirect traffic).
+So a deployment for ``sample-apiserver`` only needs another image. Refused are unknown flags, and those with unkept promises
+(``--egress-selector-config-file`` would not redirect traffic).
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ FEATURES: Final[Mapping[str, bool]] = {
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags without effect, which the help does not list individually."""
+    """Add the flags without effect, hidden from the help."""
     group = parser.add_argument_group("of Go's API servers", "Taken and not needed; given, a line of the log says why.")
     for name, why in IGNORED.items():
         group.add_argument(f"--{name}", nargs="?", const="true", default=None, metavar="VALUE", help=f"not needed: {why}")

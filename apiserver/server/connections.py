@@ -18,9 +18,9 @@ from apiserver.metrics.instruments import Read
 logger = logging.getLogger(__name__)
 
 _OWN: Final = 512
-"""Descriptors for other uses: etcd, kube-apiserver, webhooks, files, and connections that are closing."""
+"""For other uses: etcd, kube-apiserver, webhooks, files, and closing connections."""
 _LEAST: Final = 16
-"""Least number per kind, even with few descriptors."""
+"""Minimum per kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def add_flags(group: argparse._ArgumentGroup) -> None:
 
 
 def raise_descriptors() -> int:
-    """Raise the process's limit of open files to the hard limit; return it."""
+    """Raise the soft limit of open files to the hard one; return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -57,7 +57,7 @@ def raise_descriptors() -> int:
 
 
 def limits(options: ConnectionOptions, descriptors: int, seconds: float) -> Limits:
-    """Return the limits, reduced if descriptors are few; ``seconds`` is the time limit of a handshake."""
+    """Return the limits, reduced for few descriptors; ``seconds``: a handshake's time limit."""
     unverified = options.max_unverified_connections
     wanted = Limits(
         seconds,
@@ -78,7 +78,7 @@ def limits(options: ConnectionOptions, descriptors: int, seconds: float) -> Limi
 
 
 def families(handshakes: Handshakes) -> Iterator[Read]:
-    """Yield the connection metrics, computed when the page is read."""
+    """Yield the connection metrics."""
     kinds = {"handshake": handshakes.under_way, "unverified": handshakes.unverified, "verified": handshakes.verified}
 
     def read(number: Callable[[Places[Tls]], int]) -> Callable[[], list[tuple[tuple[str, ...], float]]]:

@@ -1,8 +1,7 @@
 """An API server on loopback for development, benchmarks and tests; ``make dev`` serves virtual machines with it.
 
-Creates certificates in its own directory, starts an etcd there (``--etcd-binary``; without it data stays in memory), writes
-a kubeconfig, and serves with client certificates and, by an explicit flag, without authorization. It listens only on
-loopback.
+Creates certificates in its own directory, starts an etcd there (``--etcd-binary``; else data stays in memory), writes a
+kubeconfig, and serves with client certificates and, by an explicit flag, without authorization.
 """
 
 from __future__ import annotations
@@ -178,7 +177,7 @@ async def run(directory: Path, port: int, binary: Path | None, more: Sequence[st
 
 
 def main(serve: Serve = serve_virtual_machines, plural: str = "vms") -> None:
-    """Parse the flags and serve; unknown ones go to the server. ``plural``: resource for the ``kubectl get`` hint."""
+    """Parse the flags and serve, passing on unknown ones. ``plural``: resource in the ``kubectl get`` hint."""
     parser = argparse.ArgumentParser(prog="make dev", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--directory", type=Path, default=Path("build/dev"), help="where certificates, data and the kubeconfig go")
     parser.add_argument("--port", type=int, default=6444, help="0: any that is free")

@@ -35,7 +35,7 @@ class Limits:
 
 
 class Fairness:
-    """The limiter and its background tasks. Readiness does not depend on it: max-in-flight applies until it has its configuration."""
+    """The limiter and its tasks. Readiness does not depend on it: max-in-flight applies without configuration."""
 
     def __init__(self, limits: Limits, client: Client | None, registry: Registry) -> None:
         in_flight = InFlight(limits.max_requests_inflight, limits.max_mutating_requests_inflight)
@@ -74,7 +74,7 @@ class Fairness:
 
 
 class Sizes:
-    """Number and average size of a resource's objects, updated every few seconds."""
+    """Number and average size of resources' objects, updated every few seconds."""
 
     def __init__(self, stores: Collection[Store], now: Callable[[], float] = time.monotonic) -> None:
         self._stores = {(each.resource.group, each.resource.plural): each for each in stores}

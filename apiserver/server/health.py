@@ -53,7 +53,7 @@ class Health:
     indicators: Indicators
 
     def pages(self) -> dict[str, Page]:
-        """Return the handlers by path: the whole check, and each single one below it."""
+        """Return the handlers by path: the whole check, and single ones below."""
         return {self.path: self._all, **{f"{self.path}/{name}": partial(self._one, name) for name in self.checks}}
 
     async def _one(self, name: str, context: RequestContext) -> Response:
@@ -62,7 +62,7 @@ class Health:
         return responses.plain(200, "ok") if well else responses.plain(500, f"internal server error: {name} failed\n")
 
     async def _all(self, context: RequestContext) -> Response:
-        """Answer ``ok``, or 500 with the failed checks; ``?verbose`` lists every check, ``?exclude=NAME`` skips one."""
+        """Answer ``ok``, or 500 with failed checks; ``?verbose`` lists all, ``?exclude=NAME`` skips one."""
         title = self.path.strip("/")
         excluded = set(context.request.query.getall("exclude", []))
         async with asyncio.TaskGroup() as tasks:

@@ -1,7 +1,7 @@
-"""``/metrics``, with Kubernetes' metric names for existing dashboards and alerts.
+"""``/metrics``, with Kubernetes' names for existing dashboards and alerts.
 
 :mod:`apiserver.endpoints.filters.metering` counts requests, :mod:`apiserver.server.storage.measuring` storage operations;
-other numbers (caches, limits, queues) are read when the page is requested.
+caches, limits and queues are read on request.
 """
 
 from __future__ import annotations
@@ -76,14 +76,14 @@ class Delegation:
         self.authz_seconds.observe(seconds, code)
 
     def register(self, registry: Registry) -> None:
-        """Add all metrics to the registry."""
+        """Register all metrics."""
         registry.add(self.authn, self.authn_seconds, self.authz, self.authz_seconds, self.expiry)
         registry.add(self.requests, self.request_seconds)
         registry.add(self.tokens.requests, self.tokens.seconds, self.tokens.fetches)
 
 
 class Peaks:
-    """Peak numbers of requests within the last second, the meaning of Go's gauges of requests in flight and in queues."""
+    """Peak requests within the last second, as Go's gauges of requests in flight and in queues."""
 
     def __init__(self, limiter: Limiter) -> None:
         self._limiter = limiter
@@ -110,7 +110,7 @@ def _by_kind(most: tuple[int, int]) -> Labelled:
 
 
 class Metrics:
-    """The page and its metrics. Created first, so that all parts can count."""
+    """The page and its metrics, created before the counting parts."""
 
     def __init__(self, *, root: str = "") -> None:
         self.registry = Registry()
@@ -124,7 +124,7 @@ class Metrics:
         self.registry.add(*process.families())
 
     def follow(self, stores: Collection[Store], peaks: Peaks) -> None:
-        """Read the stores' caches and the peaks when the page is requested."""
+        """Read the stores' caches and the peaks on request."""
         self.requests.serve({_served(each.resource): [name for name, *_ in discovery.subresources(each.strategy)] for each in stores})
         about = "Most requests at once within the last second, by kind."
         self.registry.add(Read("apiserver_current_inflight_requests", "gauge", about, ("request_kind",), peaks.read))

@@ -29,7 +29,7 @@ def types_of(documents: Mapping[str, Object]) -> Types:
 
 
 def owners_of(strategy: Strategy, strategies: Sequence[Strategy], types: Types) -> OwnersOf:
-    """Return the field managers of a resource in one version; subresources get theirs on first use."""
+    """Return a resource's field managers in one version; subresources' are created on first use."""
     kind = strategy.resource.kind
     versions = {each.resource.api_version: each for each in strategies if each.hub is strategy.hub}
     schemas = {version: types[version, kind] for version in versions}
@@ -39,8 +39,7 @@ def owners_of(strategy: Strategy, strategies: Sequence[Strategy], types: Types) 
     def convert(obj: Object, api_version: str) -> Object:
         """Convert an object to another version through the stored one.
 
-        Conversions may require an object's structs, which applied configurations and pruned objects can lack; they are
-        added temporarily.
+        Conversions may require structs that applied configurations and pruned objects lack; these are added temporarily.
         """
         lent = [name for name in structs if name not in obj]
         whole = copy(obj) | {name: {} for name in lent}
@@ -66,7 +65,7 @@ def owners_of(strategy: Strategy, strategies: Sequence[Strategy], types: Types) 
 
 
 def _ignored(strategy: Strategy, subresource: str) -> Fields:
-    """Return the fields that a write there ignores (Go: ``GetResetFields``). Verbs write the whole object."""
+    """Return the fields that a write ignores (Go: ``GetResetFields``). Verbs write the whole object."""
     if not strategy.has_status or subresource not in {"", "status", "scale"}:
         return {}
     return _ALL_BUT_STATUS if subresource == "status" else _STATUS

@@ -111,7 +111,7 @@ class Process:
             background = [tasks.create_task(each) for each in self.background()]
             recording = [tasks.create_task(each.run()) for each in (audit.buffers if audit else ())]
             gc.collect()
-            gc.freeze()  # present objects are permanent: exempt them from garbage collection
+            gc.freeze()  # exempt permanent objects from garbage collection
             try:
                 yield address
             finally:
@@ -148,7 +148,7 @@ class _Clients:
 
     @classmethod
     async def entered(cls, options: Options, stack: AsyncExitStack) -> Self:
-        """Create the clients on the stack; without an own kubeconfig, they share the cluster's client."""
+        """Create clients on the stack; without an own kubeconfig, they share the cluster's."""
 
         async def of(kubeconfig: str | None, otherwise: Client | None) -> Client | None:
             return otherwise if kubeconfig is None else await stack.enter_async_context(_client(kubeconfig))
@@ -242,12 +242,12 @@ def _reviewer(options: Options, client: Client | None, metrics: Metrics) -> Toke
 
 
 def _serving_files(options: Options) -> Files:
-    """Return the serving certificate's files. If missing, create a certificate for development, as Go's servers do."""
+    """Return the serving certificate's files. Without any, create a certificate for development, as Go does."""
     if options.tls_cert_file is not None and options.tls_private_key_file is not None:
         return Files(options.tls_cert_file, options.tls_private_key_file)
     files = Files(options.cert_dir / "apiserver.crt", options.cert_dir / "apiserver.key")
     if not files.certificate.exists() or not files.key.exists():
-        # Imported late: it brings its own OpenSSL, about 10 MiB, which a server with a certificate does not need.
+        # Imported late: its own OpenSSL takes about 10 MiB.
         from certs.issuing import Profile, issue, new_authority
 
         options.cert_dir.mkdir(parents=True, exist_ok=True)

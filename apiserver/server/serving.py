@@ -1,7 +1,7 @@
 """One server from its first handshake to its last byte.
 
-Shutdown order: not ready → wait until load balancers notice → close the listener, refuse new requests → end watches and
-streams, one by one → finish running requests → close connections.
+Shutdown: not ready → wait until load balancers notice → close the listener, refuse new requests → end watches and streams,
+one by one → finish requests → close connections.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from certs.reloading import ServerTls
 logger = logging.getLogger(__name__)
 
 SETTINGS: Final = Settings(idle_seconds=200.0)
-"""Longer than the aggregator's 90 s, because the side that reuses idle connections must close them."""
+"""Longer than the aggregator's 90 s: the side that reuses idle connections must close them."""
 HANDSHAKE_SECONDS: Final = 10.0
 WATCHES_END_WITHIN: Final = 2.0
 DRAIN_SECONDS: Final = 20.0
@@ -58,7 +58,7 @@ class Listener:
         """Accept connections; return the address, with the actual port for 0.
 
         Raises:
-            OSError: the address cannot be bound.
+            OSError: it cannot be bound.
         """
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(_report)

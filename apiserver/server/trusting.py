@@ -1,4 +1,4 @@
-"""Follow the trusted authorities in the cluster's ConfigMap and in a file, for handshakes and authentication."""
+"""Follow trusted authorities in the cluster's ConfigMap and in a file, for handshakes and authentication."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Trusting:
     def _changed(self, old: Object | None, new: Object | None) -> None:
         del old
         if new is None or name_of(new) != NAME:
-            return  # deleted: its last content applies until kube-apiserver creates it again
+            return  # deleted: keep the last content until kube-apiserver recreates it
         before, self._from_map = self._from_map, new.get("data") or {}
         try:
             self._apply()

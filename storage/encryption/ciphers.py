@@ -26,7 +26,7 @@ class Undecryptable(ValueError):
 
 
 class Provider(Protocol):
-    """One key. ``about``, the key in etcd, is authenticated but not encrypted, so that values cannot be swapped."""
+    """One key. ``about``, the key in etcd, is authenticated, so that values cannot be swapped."""
 
     @property
     def prefix(self) -> bytes:
@@ -38,10 +38,10 @@ class Provider(Protocol):
         ...
 
     def decrypt(self, data: bytes, about: bytes) -> tuple[bytes, bool]:
-        """Decrypt the part after the prefix; return the value, and whether it is stale: today it would be encrypted differently.
+        """Decrypt the part after the prefix; return the value, and whether a write would encrypt differently (stale).
 
         Raises:
-            Undecryptable: another key encrypted it, or it is damaged.
+            Undecryptable: it has another key, or is damaged.
         """
         ...
 
@@ -50,10 +50,10 @@ class Fetching(Provider, Protocol):
     """A provider with remote keys."""
 
     async def fetch(self, data: bytes) -> None:
-        """Fetch the key that decrypts the part after the prefix.
+        """Fetch the key for the part after the prefix.
 
         Raises:
-            Undecryptable: its key is unavailable for good.
+            Undecryptable: unavailable for good.
             Unavailable: not now.
         """
         ...
@@ -77,7 +77,7 @@ class Identity:
 
 
 class AesGcm:
-    """AES in Galois/counter mode: nonce, ciphertext, tag. With random nonces, a key suffices for 2^32 writes."""
+    """AES in Galois/counter mode: nonce, ciphertext, tag. Random nonces suffice for 2^32 writes per key."""
 
     def __init__(self, name: str, key: bytes) -> None:
         self.prefix = b"k8s:enc:aesgcm:v1:" + name.encode() + b":"
@@ -99,7 +99,7 @@ class AesGcm:
 
 
 class AesCbc:
-    """AES in cipher block chaining with PKCS #7 padding. Without authentication: Kubernetes advises against it."""
+    """AES in cipher block chaining, padded by PKCS #7, without authentication: Kubernetes advises against it."""
 
     def __init__(self, name: str, key: bytes) -> None:
         self.prefix = b"k8s:enc:aescbc:v1:" + name.encode() + b":"
@@ -174,7 +174,7 @@ class Chain:
         return first.prefix + first.encrypt(value, about)
 
     def unseal(self, data: bytes, about: bytes) -> tuple[bytes, bool]:
-        """Decrypt a stored value; return whether it is stale: today it would be encrypted differently.
+        """Decrypt a stored value; return also whether a write would encrypt differently (stale).
 
         Raises:
             Undecryptable: no provider can decrypt it.
@@ -185,7 +185,7 @@ class Chain:
                 try:
                     value, stale = provider.decrypt(data[len(provider.prefix) :], about)
                 except Undecryptable as error:
-                    # Try the others: two providers may share a prefix, and identity's empty prefix matches everything.
+                    # Try the others: prefixes may be equal, and identity's empty one matches everything.
                     why = error if provider.prefix or why is None else why
                 else:
                     return value, stale or index > 0

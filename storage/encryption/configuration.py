@@ -49,7 +49,7 @@ class Rules:
 def parse(text: str | bytes) -> Rules:
     """Parse the file.
 
-    Unlike Go, refuse unknown fields: a misspelt one would leave data unencrypted.
+    Unknown fields are refused, unlike in Go: a misspelt one would leave data unencrypted.
 
     Raises:
         Misconfigured: it is invalid.

@@ -1,7 +1,7 @@
 """Encrypt the values of any other storage.
 
-An undecryptable value is returned as stored, so that it does not break a listing: it begins with ``ENCRYPTED``, so that no
-reader takes it for an object. It can be replaced or deleted.
+An undecryptable value is returned as stored, to keep listings working: it begins with ``ENCRYPTED``, so no reader takes it
+for an object. It can be replaced or deleted.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class EncryptedStorage:
 
         Args:
             inner: stores the encrypted values.
-            chain_of: the encryption; ``use`` replaces it.
-            prefix: prefix of ``inner`` for the keys in etcd, because the whole key is authenticated.
-            again_seconds: pause of a watch before it retries to fetch a key.
+            chain_of: the encryption, until ``use``.
+            prefix: prefix of ``inner`` in etcd: the whole key is authenticated.
+            again_seconds: a watch's pause before it retries to fetch a key.
         """
         self._inner = inner
         self._chain_of = chain_of
@@ -46,7 +46,7 @@ class EncryptedStorage:
         self._epoch = 0
 
     def use(self, chain_of: ChainOf) -> None:
-        """Use other keys. If the old ones could not decrypt some values, end the watches, so that clients read those again."""
+        """Use other keys. If values were undecryptable, end watches, so that clients read again."""
         self._chain_of = chain_of
         if self._failed:
             self._failed = False
@@ -55,7 +55,7 @@ class EncryptedStorage:
                 scope.reschedule(0)
 
     async def get(self, key: str) -> Entry | None:
-        """Return the current entry of ``key``."""
+        """See ``Storage.get``."""
         entry = await self._inner.get(key)
         if entry is None:
             return None
@@ -63,13 +63,13 @@ class EncryptedStorage:
         return self._opened(entry)
 
     async def range(self, prefix: str, *, start: str = "", limit: int = 0, revision: int = 0) -> Page:
-        """Return at most ``limit`` keys with ``prefix``, from ``start`` on."""
+        """See ``Storage.range``."""
         page = await self._inner.range(prefix, start=start, limit=limit, revision=revision)
         await self._fetch(page.entries)
         return Page(tuple(map(self._opened, page.entries)), page.revision, page.more, page.count)
 
     async def commit(self, conditions: Sequence[Condition], writes: Sequence[Put | Delete]) -> int:
-        """Apply ``writes`` if all ``conditions`` hold; return the new revision."""
+        """See ``Storage.commit``."""
         sealed = [
             Put(each.key, self._chain_of(each.key).seal(each.value, self._about(each.key))) if isinstance(each, Put) else each
             for each in writes
@@ -84,24 +84,24 @@ class EncryptedStorage:
 
     @asynccontextmanager
     async def watch(self, prefix: str, *, after: int, previous: bool = True) -> AsyncIterator[AsyncIterator[Batch]]:
-        """Watch ``prefix`` for changes after ``after``."""
+        """See ``Storage.watch``."""
         async with self._inner.watch(prefix, after=after, previous=previous) as batches, aclosing(self._follow(batches)) as opened:
             yield opened
 
     async def request_progress(self) -> None:
-        """Request a batch up to the current revision from every watch."""
+        """See ``Storage.request_progress``."""
         await self._inner.request_progress()
 
     async def revision(self) -> int:
-        """Return the store's revision, linearizably."""
+        """See ``Storage.revision``."""
         return await self._inner.revision()
 
     async def compact(self, revision: int) -> None:
-        """Drop history below ``revision``."""
+        """See ``Storage.compact``."""
         await self._inner.compact(revision)
 
     async def close(self) -> None:
-        """Close connections; running calls raise ``Unavailable``."""
+        """See ``Storage.close``."""
         await self._inner.close()
 
     async def _fetch(self, entries: Sequence[Entry]) -> None:

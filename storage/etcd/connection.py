@@ -23,12 +23,12 @@ logger = logging.getLogger(__name__)
 CHECK_FILES_SECONDS: Final = 5.0
 ATTEMPT_SECONDS: Final = 2.0
 NEXT_ENDPOINT_SECONDS: Final = 0.1
-"""Time after which the next endpoint is tried as well; the first that answers is used."""
+"""Time before trying the next endpoint as well; the first to answer is used."""
 FIRST_BACKOFF_SECONDS: Final = 0.02
 MAX_BACKOFF_SECONDS: Final = 0.5
 """Short, to find a restarted etcd at once."""
 
-# With it, a member cut off from its leader ends our calls and streams instead of keeping them silently open.
+# Ends calls and streams of a member cut off from its leader, which would stay silently open.
 _REQUIRE_LEADER: Final = ("hasleader", "true")
 
 
@@ -45,7 +45,7 @@ class Tls:
     """Interval of checking the files."""
 
     def stamp(self) -> tuple[tuple[int, int, int], ...]:
-        """Return a value that changes with the files (a mounted Secret swaps a symlink, which changes the inode)."""
+        """Return a value that changes with the files (a mounted Secret swaps a symlink, hence inodes)."""
         stats = [path.stat() for path in (self.ca_file, self.cert_file, self.key_file)]
         return tuple((stat.st_ino, stat.st_mtime_ns, stat.st_size) for stat in stats)
 
@@ -99,7 +99,7 @@ class Endpoint:
             link.leave()
 
     def _block(self, method: str, *, times_out: bool = True) -> bytes:
-        # The server may give up slightly later than we do, so that the block is the same for every call.
+        # The server may give up slightly later, so that all calls share the block.
         metadata = (_REQUIRE_LEADER, *([("grpc-timeout", f"{int(self._timeout_seconds * 1000) + 100}m")] if times_out else []))
         scheme, authority = ("https" if self._tls else "http"), self._server_name or urlsplit(self.url).netloc
         return headers.request(f"/{method}", scheme=scheme, authority=authority, metadata=metadata)
@@ -110,16 +110,16 @@ class _Decided(Exception):
 
 
 class Connection:
-    """Selects the endpoint of each call: the one that worked last, else the first that is reachable."""
+    """Selects an endpoint per call: the last that worked, else the first reachable."""
 
     def __init__(self, endpoints: tuple[str, ...], tls: Tls | None, clock: Callable[[], float], *, timeout_seconds: float = 5.0) -> None:
         """Prepare; connect later.
 
         Args:
-            endpoints: URLs, ``https`` exactly if there is ``tls``.
+            endpoints: URLs, ``https`` exactly with ``tls``.
             tls: certificates.
-            clock: monotonic seconds, for the interval of file checks.
-            timeout_seconds: time limit of calls, also sent to the server.
+            clock: monotonic seconds, for file checks.
+            timeout_seconds: limit of calls, also for the server.
 
         Raises:
             ValueError: endpoints and ``tls`` do not match.
@@ -160,7 +160,7 @@ class Connection:
         return endpoint if endpoint.is_ready else None
 
     async def ready(self, until: float) -> tuple[Endpoint, Link]:
-        """Return a connected endpoint and its link, before loop time ``until``.
+        """Return a connected endpoint and its link, by loop time ``until``.
 
         Raises:
             Unavailable: there is none.
@@ -193,7 +193,7 @@ class Connection:
                 if endpoint.link is not None and endpoint.link.is_usable:
                     self._current = index
                     return endpoint, endpoint.link
-            async with self._connecting:  # one caller connects for all; if it gives up, the next one continues
+            async with self._connecting:  # one caller connects for all, and is replaced if cancelled
                 if not any(endpoint.is_ready for endpoint in self._endpoints):
                     await self._attempt()
 

@@ -67,12 +67,12 @@ class EtcdStorage:
         """Highest revision of a linearizable answer."""
 
     async def get(self, key: str) -> Entry | None:
-        """Return the current entry of ``key``."""
+        """See ``Storage.get``."""
         response = await self._read(f"get {key}", rpc.RangeRequest(key=self._keys.inner(key)))
         return self._keys.entry(response.kvs[0]) if response.kvs else None
 
     async def range(self, prefix: str, *, start: str = "", limit: int = 0, revision: int = 0) -> Page:
-        """Return at most ``limit`` keys with ``prefix``, from ``start`` on."""
+        """See ``Storage.range``."""
         begin, end = self._keys.bounds(prefix, start)
         entries: list[Entry] = []
         count = 0
@@ -91,11 +91,11 @@ class EtcdStorage:
             begin = response.kvs[-1].key + b"\0"
 
     async def commit(self, conditions: Sequence[Condition], writes: Sequence[Put | Delete]) -> int:
-        """Apply ``writes`` if all ``conditions`` hold; return the new revision."""
+        """See ``Storage.commit``."""
         if len(writes) > 1 and len({write.key for write in writes}) < len(writes):
             raise ValueError("a key stands in the writes of one commit twice")
         request = self._transaction(conditions, writes)
-        # Repeated only if the first attempt certainly did not start; otherwise it may have been applied.
+        # Repeated only if it certainly did not start; else it may have been applied.
         before = self._newest
         response = rpc.TxnResponse.FromString(await self._call("commit", _TXN, request, repeat=False))
         self._follow(before, response.header.revision)
@@ -105,7 +105,7 @@ class EtcdStorage:
 
     @asynccontextmanager
     async def watch(self, prefix: str, *, after: int, previous: bool = True) -> AsyncIterator[AsyncIterator[Batch]]:
-        """Watch ``prefix`` for changes after ``after``."""
+        """See ``Storage.watch``."""
         watch = Watch(self._connection, self._keys, prefix, after, self._timeout_seconds, self.revision, previous=previous)
         self._watches.add(watch)
         try:
@@ -115,7 +115,7 @@ class EtcdStorage:
             self._watches.discard(watch)
 
     async def request_progress(self) -> None:
-        """Request a batch up to the current revision from every watch."""
+        """See ``Storage.request_progress``."""
         if self._connection.closed:
             raise Unavailable("the store is closed")
         for watch in self._watches:
@@ -130,13 +130,13 @@ class EtcdStorage:
         return revision
 
     async def compact(self, revision: int) -> None:
-        """Drop history below ``revision``."""
+        """See ``Storage.compact``."""
         request = rpc.CompactionRequest(revision=revision).SerializeToString()
         with suppress(Compacted):  # already, by us or by another server
             await self._call(f"compact to {revision}", _COMPACT, request, repeat=True)
 
     async def size(self) -> int:
-        """Return the bytes that the answering member has allocated for its data; not in the port.
+        """Return the answering member's allocated bytes; not in the port.
 
         Raises:
             Unavailable: it does not answer.
@@ -145,7 +145,7 @@ class EtcdStorage:
         return rpc.StatusResponse.FromString(answer).dbSize
 
     async def close(self) -> None:
-        """Close connections; running calls raise ``Unavailable``."""
+        """See ``Storage.close``."""
         await self._connection.close()
 
     async def _read(self, doing: str, request: rpc.RangeRequest) -> rpc.RangeResponse:
@@ -171,9 +171,9 @@ class EtcdStorage:
             await asyncio.sleep(AGAIN_SECONDS)
 
     def _follow(self, before: int, revision: int) -> None:
-        """Record an answer's revision; ``before`` is the highest one at the time of the call.
+        """Record an answer's revision; ``before`` was the highest one at the call.
 
-        Revisions only decrease if etcd is restored from a backup: its history then differs from what watches have seen.
+        It only decreases if etcd was restored from a backup, whose history differs from what watches have seen.
         """
         if revision > self._newest:
             self._newest = revision

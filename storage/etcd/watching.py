@@ -23,7 +23,7 @@ ASK_AGAIN_SECONDS = 0.1
 MAX_BACKOFF_SECONDS = 2.0
 
 _MOST_DOUBLINGS = 10
-"""More doublings exceed the maximum anyway, and after a thousand (half an hour without etcd) would overflow a float."""
+"""More would exceed the maximum anyway, and a float after a thousand (half an hour without etcd)."""
 
 _PROGRESS = rpc.WatchRequest(progress_request=rpc.WatchProgressRequest()).SerializeToString()
 
@@ -77,10 +77,10 @@ class Progress:
 
 
 def batches(events: Iterable[rpc.Event], keys: Keys, position: int, *, previous: bool = True) -> Iterator[Batch]:
-    """Group the events above ``position`` into one batch per revision; ``previous``: with previous values.
+    """Group events above ``position`` by revision; ``previous``: with previous values.
 
     Raises:
-        Compacted: a previous value is compacted, and so is the watch's position.
+        Compacted: a previous value, and so the position, is compacted.
     """
     for revision, group in itertools.groupby(events, key=lambda event: event.kv.mod_revision):
         if revision > position:
@@ -99,7 +99,7 @@ def _change(event: rpc.Event, keys: Keys, *, previous: bool) -> Change:
 
 
 class Watch:
-    """See ``Storage.watch``. It buffers nothing: HTTP/2's flow control keeps unread events in etcd."""
+    """See ``Storage.watch``. Unread events stay in etcd, by HTTP/2's flow control."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class Watch:
         *,
         previous: bool = True,
     ) -> None:
-        """Start after ``after``; ``revision_now`` reads the store's revision, which detects a replaced history."""
+        """Start after ``after``; ``revision_now`` reads the store's revision, to detect a replaced history."""
         self._previous = previous
         self._connection = connection
         self._keys = keys
@@ -133,7 +133,7 @@ class Watch:
             self._asked = True
 
     def abandon(self) -> None:
-        """End the watch, because the store's history was replaced."""
+        """End the watch: the store's history was replaced."""
         self._is_abandoned = True
         if self._messages:
             self._messages.cancel()
@@ -163,7 +163,7 @@ class Watch:
             await self._look_back()
 
     async def _look_back(self) -> None:
-        """After an interruption, check that the store's history is still the one read so far.
+        """After an interruption, check that the store's history is the same.
 
         Raises:
             Compacted: it is not.
@@ -211,8 +211,8 @@ class Watch:
 
     def _creation(self) -> bytes:
         begin, end = self._keys.bounds(self._prefix)
-        # From the position itself rather than the next revision, because etcd then refuses exactly the positions below the
-        # compacted revision. The repeated revision is dropped.
+        # From the position itself, so that etcd refuses exactly positions below the compacted revision; its repeat is
+        # dropped.
         start = max(self._position, 1)
         create = rpc.WatchCreateRequest(key=begin, range_end=end, start_revision=start, prev_kv=self._previous, fragment=True)
         return rpc.WatchRequest(create_request=create).SerializeToString()

@@ -41,7 +41,7 @@ class RpcError(Exception):
         Args:
             status: gRPC's code.
             message: the server's text, or ours.
-            processed: False if the server certainly did nothing, so that repeating any call is safe.
+            processed: False if the server certainly did nothing, so any call may be repeated.
         """
         super().__init__(f"{status_name(status)}: {message}")
         self.status = status
@@ -84,7 +84,7 @@ class Exchange:
         """Further bytes to grant to the server."""
 
     def receive(self, payload: bytes) -> int:
-        """Take a part of the answer; return the bytes to grant to the server, or -1 after a failure."""
+        """Take a part of the answer; return the bytes to grant, or -1 after a failure."""
         raise NotImplementedError
 
     def finish(self, trailers: Head | None) -> None:
@@ -161,7 +161,7 @@ class UnaryCall(Exchange):
 
 
 class Stream(Exchange):
-    """Messages both ways. The server may only send more once everything received was read."""
+    """Messages both ways. The server may send more once everything was read."""
 
     __slots__ = ("_error", "_held", "_messages", "_parts", "_size", "_waiter", "_wanted")
 
@@ -185,7 +185,7 @@ class Stream(Exchange):
         """Return the next message.
 
         Raises:
-            RpcError: there are no more; its status is OK if the server ended the stream properly.
+            RpcError: the stream ended, with OK if properly.
         """
         if self._messages:
             return self._messages.popleft()

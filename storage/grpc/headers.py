@@ -1,7 +1,6 @@
-"""Header blocks: ours, encoded once per method, and the server's, decoded once per distinct block.
+"""Header blocks: ours, encoded once per method, and the server's, decoded once per block.
 
-We disable the server's header table (SETTINGS_HEADER_TABLE_SIZE=0), so a block always means the same, and the two blocks of
-most answers need no second decoding.
+Without the server's header table (SETTINGS_HEADER_TABLE_SIZE=0) a block is constant, and most answers need no decoding.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class Head:
 
 
 def request(path: str, *, scheme: str, authority: str, metadata: tuple[tuple[str, str], ...]) -> bytes:
-    """Encode the headers of a gRPC request without table references, so that the block is reusable."""
+    """Encode a gRPC request's headers without table references, for reuse."""
     fields = (
         (":method", "POST"),
         (":scheme", scheme),

@@ -14,7 +14,7 @@ from storage.grpc.frames import ProtocolError
 from storage.grpc.session import Session
 
 SUSPICIOUS_SECONDS: Final = 0.25
-"""If a call expires on a connection that was silent this long, the connection is abandoned."""
+"""An expired call on a connection silent this long abandons the connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Link(asyncio.Protocol):
     # --- calls
 
     async def unary(self, block: bytes, message: bytes, deadline: float) -> bytes:
-        """Send a message and return the answer; ``deadline`` is in the loop's time.
+        """Send a message and return the answer by the loop time ``deadline``.
 
         Raises:
             RpcError: there is none.
@@ -257,7 +257,7 @@ async def connect(host: str, port: int, tls: ssl.SSLContext | None, server_name:
     """Connect to a server and wait for its SETTINGS. Cancellation cleans up.
 
     Raises:
-        OSError: it is unreachable, or its certificate is wrong.
+        OSError: it is unreachable, or its certificate wrong.
         RpcError: it does not speak HTTP/2.
     """
     loop = asyncio.get_running_loop()

@@ -12,7 +12,7 @@ from storage.grpc.sending import Sending
 
 CONNECTION_WINDOW: Final = 16 * 1024 * 1024
 MAX_CONTROL_FRAMES: Final = 1024
-"""Most queued answers to pings and settings; a server that causes more is disconnected."""
+"""Most queued answers to pings and settings before disconnecting the server."""
 _MAX_CONTINUATIONS: Final = 64
 _SPECIAL: Final = frames.END_HEADERS | frames.PADDED | frames.PRIORITY
 
@@ -238,7 +238,7 @@ class Session(Sending):
         self._pump()
 
     def _setting(self, key: int, value: int) -> None:
-        """Apply one setting. Table and frame sizes need no action: we use neither a table nor larger frames."""
+        """Apply one setting; table and frame sizes do not matter, because we use no table and no larger frames."""
         if key == frames.SETTINGS_MAX_CONCURRENT_STREAMS:
             self._max_streams = value
         elif key == frames.SETTINGS_INITIAL_WINDOW_SIZE:

@@ -1,4 +1,4 @@
-"""Generate message stubs from published Go modules, in development (needs Go for the module cache, and grpcio-tools)."""
+"""Generate message stubs from Go modules, in development (needs Go for the module cache, and grpcio-tools)."""
 
 from __future__ import annotations
 

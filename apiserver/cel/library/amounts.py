@@ -28,7 +28,7 @@ class Quantity(Opaque):
     type_name: ClassVar[str] = "kubernetes.Quantity"
     amount: quantity.Quantity
     fractional: bool = False
-    """True if written in fractions: Go does not call such an amount an integer, even ``1000m``."""
+    """True if written in fractions, which Go never calls an integer: ``1000m``."""
 
     def equals(self, other: Opaque) -> bool:
         """Compare the amounts."""
@@ -147,7 +147,7 @@ class Semver(Opaque):
     minor: int
     patch: int
     pre: tuple[tuple[int, int, str], ...]
-    """Parts of the pre-release in sortable form: numbers before words. Empty for a release."""
+    """Parts of the pre-release, sortable: numbers before words. Empty for a release."""
 
     def equals(self, other: Opaque) -> bool:
         """Compare all but the build."""

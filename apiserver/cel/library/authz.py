@@ -1,7 +1,7 @@
 """Authorization checks: ``authorizer.group('').resource('pods').check('list').allowed()``.
 
-Expressions cannot wait. A check without answer ends the evaluation with :class:`Undecided`;
-:func:`apiserver.cel.asking.evaluate` puts the answer into ``Authorizer.answers`` and evaluates again.
+Expressions cannot wait, so a check without answer raises :class:`Undecided`; :func:`apiserver.cel.asking.evaluate` adds the
+answer to ``Authorizer.answers`` and repeats.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _member = LIBRARY.member
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Whether ``user`` may use ``verb`` on a path, or on a resource of any version."""
+    """Whether ``user`` may use ``verb`` on a path or a resource."""
 
     user: str
     groups: tuple[str, ...]
@@ -39,7 +39,7 @@ class Question:
     field_selector: str = ""
     label_selector: str = ""
     who: User = field(default=ANONYMOUS, compare=False)
-    """The user as authenticated, because authorizers may distinguish users by identity."""
+    """The authenticated user, for authorizers that compare identity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Undecided(Exception):
 
 @dataclass(slots=True, eq=False)
 class Authorizer(Opaque):
-    """The user to check, and the answers so far, shared by all authorizers of a request."""
+    """The user to check, and the request's answers so far."""
 
     type_name: ClassVar[str] = "kubernetes.authorization.Authorizer"
     user: User
@@ -165,7 +165,7 @@ def _name(frame: Frame, check: ResourceCheck, name: str) -> ResourceCheck:
 
 
 def _selector(text: str) -> int:
-    """Return the cost of parsing a selector: every two characters may be a requirement, a struct with a list."""
+    """Return the cost of a selector: every two characters may be a requirement, a struct with a list."""
     return cost.LIST + cost.traversal(len(text)) + -(-len(text) // 2) * (cost.LIST + cost.MESSAGE)
 
 

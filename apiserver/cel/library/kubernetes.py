@@ -1,6 +1,6 @@
-"""All functions of Kubernetes 1.36's environment (``k8s.io/apiserver/pkg/cel/environment/base.go``).
+"""Functions of Kubernetes 1.36's environment (``k8s.io/apiserver/pkg/cel/environment/base.go``).
 
-It lacks ``cel.bind`` and the math extension; ``jsonpatch.escapeKey`` exists only for patches.
+Without ``cel.bind`` and the math extension; ``jsonpatch.escapeKey`` is only for patches.
 """
 
 from __future__ import annotations

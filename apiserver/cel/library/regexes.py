@@ -23,7 +23,7 @@ def compiled(pattern: str) -> Any:  # noqa: ANN401 - re2 ships no types
     Raises:
         CelError: it is invalid.
     """
-    import re2  # imported late, because it takes megabytes and few clusters have policies that use it
+    import re2  # imported late: it takes megabytes, and few policies use it
 
     options = re2.Options()
     options.log_errors = False

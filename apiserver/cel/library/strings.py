@@ -1,4 +1,4 @@
-"""cel-go's strings extension, version 2 (without the newer ``reverse``); positions count characters."""
+"""cel-go's strings extension, version 2 (without ``reverse``); positions count characters."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _QUOTED: Final = str.maketrans(
     {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v", "\\": "\\\\", '"': '\\"'}
 )
 MAX_MADE: Final = 4 << 20
-"""Longest text that a function creates, in characters; exceeds any request."""
+"""Longest created text in characters; exceeds any request."""
 
 
 def _out_of_range(position: int) -> CelError:

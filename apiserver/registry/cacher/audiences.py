@@ -1,4 +1,4 @@
-"""Waiting watches, indexed so that a change only touches the watches that it concerns."""
+"""Waiting watches, indexed so that a change only touches those that it concerns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from apiserver.registry.cacher.items import Item
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """A necessary condition of a predicate: ``read`` returns ``value``; ``field`` names what it reads."""
+    """A necessary condition of a predicate: ``read`` returns ``value`` of ``field``."""
 
     field: str
     value: str
@@ -42,7 +42,7 @@ class Audience(Generic[Watch]):
 
 
 class _Scope(Generic[Watch]):
-    """The watches of one key or prefix: those without trigger, and the others by field and value."""
+    """The watches of one key or prefix, without trigger or by field and value."""
 
     __slots__ = ("by_field", "plain", "size")
 
@@ -131,7 +131,7 @@ class Audiences(Generic[Watch]):
                 del self._lengths[len(name)]
 
     def concerned(self, records: Sequence[Record]) -> Iterable[tuple[Audience[Watch], list[Record]]]:
-        """Return the audiences that the records concern, each with its records in order."""
+        """Return the concerned audiences, each with its records in order."""
         concerning: dict[Audience[Watch], list[Record]] = {}
         for record in records:
             key = record.key

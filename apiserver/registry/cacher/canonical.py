@@ -1,6 +1,6 @@
-"""The canonical JSON form of objects, in which written objects can be served without encoding them again.
+"""The canonical JSON form of objects, which is served as written.
 
-A stored value is JSON with a fixed order of its first members::
+A stored value has a fixed order of its first members::
 
     {"apiVersion":"kubevirt.io/v1alpha1","kind":"VirtualMachine","metadata":{"labels":{…},"name":…},…}
 
@@ -36,13 +36,13 @@ class Form:
         return b"".join((self._head, _METADATA, _rest(obj)))
 
     def item(self, key: str, revision: int, obj: Object, *, stale: bool = False) -> Item:
-        """Return the item of a decoded or unstored object (revision 0: no ``resourceVersion``)."""
+        """Return the item of a decoded or unstored object (revision 0)."""
         if not revision:
             return Item(key, revision, None, b"".join((self._head, _METADATA, _rest(obj))), stale=stale)
         return self._item(key, revision, _rest(obj), stale=stale)
 
     def written(self, key: str, revision: int, obj: Object, value: bytes) -> Item:
-        """Return the item of an object stored at ``revision``; ``value`` is the result of :meth:`stored`."""
+        """Return the item of an object stored at ``revision`` as ``value`` (:meth:`stored`)."""
         return self._item(key, revision, value, self._rest_at, obj=at_revision(obj, revision))
 
     def _item(
@@ -64,12 +64,12 @@ def restamped(item: Item, revision: int) -> Item:
 
 
 def at_revision(obj: Object, revision: int) -> Object:
-    """Return the object with this ``resourceVersion``; it shares the rest with ``obj``."""
+    """Return the object with this ``resourceVersion``, otherwise shared with ``obj``."""
     return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(revision)}}
 
 
 def _rest(obj: Object) -> bytes:
-    """Encode an object from the first member of its metadata on, labels first."""
+    """Encode an object from its first member of metadata on, labels first."""
     given = obj["metadata"]
     metadata = {"labels": given["labels"], **given} if "labels" in given else {**given}
     metadata.pop("resourceVersion", None)

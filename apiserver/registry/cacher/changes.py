@@ -1,4 +1,4 @@
-"""Changes of objects as watch events, each built once and shared by all watches."""
+"""Changes of objects as watch events, built once for all watches."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class EventType(StrEnum):
 
 
 class Event:
-    """A watch event, shared by the watches that send it.
+    """A watch event, shared by watches.
 
-    ``item`` is the object to send; for DELETED its last state with the revision of the deletion, for BOOKMARK None.
-    ``previous`` is the state before (None for a new object and for BOOKMARK).
+    ``item`` is the object to send: for DELETED its last state at the deletion's revision, for BOOKMARK None. ``previous``
+    is the earlier state (None for a new object and for BOOKMARK).
     """
 
     __slots__ = ("_frames", "item", "previous", "revision", "type")
@@ -39,7 +39,7 @@ class Event:
         self._frames: dict[str, bytes] | None = None
 
     def framed(self, form: str, make: Callable[[Event], bytes]) -> bytes:
-        """Return the event as encoded by ``make``, cached per ``form`` while watches may share it."""
+        """Return the result of ``make``, cached per ``form``."""
         frames = self._frames
         if frames is None:
             frames = self._frames = {}
@@ -65,7 +65,7 @@ class Event:
 
 
 class Record:
-    """A change of one object from ``old`` to ``new`` at ``revision`` (None: absent)."""
+    """A change of one object at ``revision`` (None: absent)."""
 
     __slots__ = ("_events", "key", "new", "old", "revision")
 
@@ -77,7 +77,7 @@ class Record:
         self._events: dict[EventType, Event] | None = None
 
     def event(self, kind: EventType) -> Event:
-        """Return the change as an event of this type; DELETED carries ``old`` with this change's revision."""
+        """Return the change as an event; DELETED carries ``old`` with this change's revision."""
         events = self._events
         if events is None:
             events = self._events = {}
@@ -90,9 +90,9 @@ class Record:
         return event
 
     def cool(self) -> None:
-        """Drop the decoded ``old`` after the waiting watches got it, so that the next write reuses its memory.
+        """Drop the decoded ``old`` once waiting watches got it, so that the next write reuses its memory.
 
-        Memory that is reused soon is still in the processor's caches, which saves 4 % of an update.
+        It is still in the processor's caches, which saves 4 % of an update.
         """
         if self.old is not None:
             self.old.cool()
@@ -104,7 +104,7 @@ class Record:
 
 
 def event_of(record: Record, predicate: Predicate | None) -> Event | None:
-    """Return the event for a watch with ``predicate``: ADDED when the object begins to match, DELETED when it stops."""
+    """Return the event for ``predicate``: ADDED when the object begins to match, DELETED when it stops."""
     old, new = record.old, record.new
     was = old is not None and (predicate is None or predicate(old))
     if new is not None and (predicate is None or predicate(new)):
@@ -113,7 +113,7 @@ def event_of(record: Record, predicate: Predicate | None) -> Event | None:
 
 
 class EventBatch:
-    """Events dispatched together, at least one, in order; shared by the watches that get exactly these."""
+    """Events dispatched together, in order, at least one; shared by watches."""
 
     __slots__ = ("_written", "events")
 
@@ -122,7 +122,7 @@ class EventBatch:
         self._written: dict[str, Any] = {}
 
     def written(self, form: str, write: Callable[[Sequence[Event]], T]) -> T:
-        """Return the result of ``write``, cached per ``form`` (each form has one type of result)."""
+        """Return the result of ``write``, cached per ``form``."""
         found: T | None = self._written.get(form)
         if found is None:
             found = self._written[form] = write(self.events)
@@ -133,7 +133,7 @@ class Receiver(Protocol):
     """Receiver of a watch's events."""
 
     def receive(self, batch: EventBatch) -> bool:
-        """Take events without blocking. False: the receiver is full, and gets no more until :meth:`room` returns."""
+        """Take events without blocking. False: full; no more until :meth:`room` returns."""
         ...
 
     async def room(self) -> None:

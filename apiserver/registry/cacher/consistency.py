@@ -1,7 +1,6 @@
-"""Compare a watch cache with storage every few minutes, because a wrong cache does not repair itself.
+"""Compare a watch cache with storage every few minutes, because a wrong cache stays wrong.
 
-Source: the consistency checker of ``k8s.io/apiserver/pkg/storage/cacher/delegator.go`` (which compares digests of both
-lists).
+Source: the consistency checker of ``k8s.io/apiserver/pkg/storage/cacher/delegator.go`` (there: digests).
 """
 
 from __future__ import annotations
@@ -13,19 +12,19 @@ from typing import Final
 from apiserver.registry.cacher.items import Item
 from storage.port import Storage
 
-PAGE: Final = 100  # entries per read: about a millisecond of the event loop, for a check without urgency
+PAGE: Final = 100  # entries per read: about a millisecond of the event loop
 
 Version = tuple[str, int]
 """A key and the revision of its last change."""
 
 
 def versions(items: Iterable[Item], undecodable: Iterable[Version]) -> Iterator[Version]:
-    """Yield the cache's versions in the order of keys."""
+    """Yield the cache's versions, sorted by key."""
     return heapq.merge(((item.key, item.revision) for item in items), sorted(undecodable))
 
 
 async def difference(storage: Storage, prefix: str, revision: int, expected: Iterator[Version]) -> str:
-    """Return the first key under ``prefix`` that differs between storage at ``revision`` and ``expected``; empty if none.
+    """Return the first key under ``prefix`` where storage at ``revision`` differs from ``expected``; empty if none.
 
     Raises:
         StorageError: storage cannot be read.

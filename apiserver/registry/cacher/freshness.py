@@ -1,11 +1,11 @@
 """Linearizable reads of the watch cache.
 
-Such a read asks the store for its revision, and waits until the cache has reached it. Reads that arrive during one question
-share the next, so a thousand concurrent reads cost the store one or two header-only reads. If nothing under its prefix
-changes, the cache requests progress.
+A read asks the store for its revision, and waits until the cache has reached it. Reads during one question share the next,
+so a thousand concurrent reads cost one or two header-only reads. Without changes under its prefix, the cache requests
+progress.
 
-A late cache differs from a store that does not answer. In the first case, the reader can fall back to the store. In the
-second, the reader does not ask again, and once a question is older than a reader's timeout, further readers fail at once.
+If the cache is late, the reader can fall back to the store. If the store does not answer, the reader fails, and further
+readers fail at once while a question is older than a reader's timeout.
 """
 
 from __future__ import annotations
@@ -22,11 +22,10 @@ from storage.port import Storage, StorageError
 
 logger = logging.getLogger(__name__)
 
-# The change is usually on its way, so a progress request at once would waste a message per read.
+# The change is usually on its way: do not request progress at once.
 PATIENCE_SECONDS = 0.001
-ASK_AGAIN_SECONDS = 0.05  # a lagging member of etcd, or a watch that is catching up, does not answer the first request
-# Interval of an idle cache, so that compaction never passes the revision from which its watch would resume, and bookmarks
-# advance.
+ASK_AGAIN_SECONDS = 0.05  # a lagging member of etcd, or a watch that catches up, does not answer at first
+# Interval of an idle cache, so that compaction never passes its watch, and bookmarks advance.
 IDLE_SECONDS = 10.0
 
 NOW: Final = -1
@@ -41,12 +40,12 @@ class Freshness:
         self._timeout_seconds = timeout_seconds
         self._idle_seconds = idle_seconds
         self._reached = 0
-        # Each reader has one future, from its question until the cache is fresh. One timer serves all, because a timeout
-        # per reader would cost more than the rest of its wait.
+        # One future per reader, from its question until the cache is fresh, and one timer for all: a timeout per reader
+        # would cost more than its wait.
         self._askers: list[asyncio.Future[int]] = []
         self._asked = asyncio.Event()
         self._unanswered: set[asyncio.Future[int]] = set()
-        """Readers that do not have the store's revision yet."""
+        """Readers without the store's revision yet."""
         self._open_since: float | None = None
         """Start of the open question to the store."""
         self._waiters: list[tuple[int, int, asyncio.Future[int]]] = []  # a heap by revision
@@ -77,7 +76,7 @@ class Freshness:
                 future.set_result(revision)
 
     async def wait(self, revision: int | None = None) -> int:
-        """Wait until the cache has reached ``revision`` (None: the store's current one); return the revision reached.
+        """Wait until the cache has reached ``revision`` (None: the store's); return the revision reached.
 
         Raises:
             ServiceUnavailable: the store does not answer.
@@ -115,7 +114,7 @@ class Freshness:
             self._timer = asyncio.get_running_loop().call_at(until, self._expire)
 
     def _expire(self) -> None:
-        """Fail the readers that timed out, and schedule the next check."""
+        """Fail timed-out readers, and schedule the next check."""
         loop = asyncio.get_running_loop()
         self._timer = None
         while self._deadlines:

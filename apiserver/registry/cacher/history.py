@@ -1,8 +1,8 @@
-"""Read changes older than the window back from storage, unless it has compacted them.
+"""Read changes older than the window back from storage, unless compacted.
 
-After a restart, clients return with revisions older than the new window. The missing changes are read once, for all
-clients, and put before the window. If the window cannot hold them, a watch reads storage's history itself until it reaches
-the window; only a few may do so at once.
+After a restart, clients return with revisions older than the new window. The missing changes are read once for all clients,
+and put before the window. If there are too many, a watch reads storage's history itself up to the window; only a few may do
+so at once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from storage.port import Batch, Compacted, Entry, Storage, StorageError
 logger = logging.getLogger(__name__)
 
 REPLAYS: Final = 16
-"""Watches that may read storage's history at once; further ones get 429."""
+"""Most watches that read history; further ones get 429."""
 TIMEOUT_SECONDS: Final = 10.0
 _SECONDS: Final = 1
 
@@ -32,7 +32,7 @@ Read = Callable[[Entry], Item | None]
 
 
 def records_of(batch: Batch, read: Read) -> list[Record]:
-    """Return a batch's changes, with the previous objects from storage."""
+    """Return a batch's changes, with previous objects."""
     records = []
     for change in batch.changes:
         old = read(change.previous) if change.previous else None
@@ -60,7 +60,7 @@ class History:
         self._read = read
         self._window = window
         self._reading = asyncio.Lock()
-        self._too_deep = (0, 0)  # (epoch, revision) from which the window cannot hold the changes
+        self._too_deep = (0, 0)  # (epoch, revision) from which changes exceed the window
         self._max_replays = replays
         self._timeout_seconds = timeout_seconds
         self._replays = 0
@@ -68,7 +68,7 @@ class History:
         """Number of successful extensions of the window."""
 
     async def reach(self, after: int) -> bool:
-        """Extend the window back to ``after``; return False if that is too far.
+        """Extend the window back to ``after``; False if that is too far.
 
         Raises:
             Expired: storage has compacted it.
@@ -99,7 +99,7 @@ class History:
                 if batch.revision <= window.oldest:
                     records += records_of(batch, self._read)
                 if batch.revision >= window.oldest:
-                    # at once, because the window keeps dropping its oldest changes
+                    # at once, because the window drops its oldest changes
                     window.prepend(records, after)
                     self.read_back += 1
                     return
@@ -108,7 +108,7 @@ class History:
                     return
 
     def replay(self, watch: Callable[[int], Watch], prefix: str, after: int, predicate: Predicate | None, key: str) -> Replay:
-        """Return a watch that starts in storage's history and continues as ``watch(revision)``.
+        """Return a watch that starts in storage's history, then becomes ``watch(revision)``.
 
         Raises:
             TooManyRequests: there are too many replays.
@@ -144,7 +144,7 @@ class History:
 
 
 class Replay:
-    """Same interface as :class:`~apiserver.registry.cacher.window.Watch`; a context manager. Sends bookmarks once live."""
+    """A :class:`~apiserver.registry.cacher.window.Watch` over history; a context manager. Sends bookmarks once live."""
 
     def __init__(
         self, history: History, watch: Callable[[int], Watch], prefix: str, after: int, predicate: Predicate | None, key: str
@@ -189,7 +189,7 @@ class Replay:
         """Return the next event.
 
         Raises:
-            Expired: storage compacted past the watch; or as a live watch.
+            Expired: storage compacted past the watch.
         """
         while True:
             if self._pending:
@@ -199,12 +199,7 @@ class Replay:
             await self._read_on()
 
     async def tell(self, receiver: Receiver) -> None:
-        """Send everything to ``receiver`` until the server stops.
-
-        Raises:
-            Expired: as in iteration.
-            Exception: from the predicate or the receiver.
-        """
+        """See :meth:`~apiserver.registry.cacher.window.Watch.tell`."""
         while self._live is None or self._pending:
             if self._pending:
                 receiver.receive(EventBatch(self.take()))
@@ -217,11 +212,7 @@ class Replay:
         await self._live.tell(receiver)
 
     async def batch(self) -> list[Event]:
-        """Wait for events; return all that are ready, none when the server stops.
-
-        Raises:
-            Expired: as in iteration.
-        """
+        """See :meth:`~apiserver.registry.cacher.window.Watch.batch`."""
         while not self._pending:
             if self._live is not None:
                 return await self._live.batch()

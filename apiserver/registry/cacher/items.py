@@ -12,10 +12,10 @@ import orjson
 
 from apiserver.apis.meta.objects import labels_of
 
-LAST_CHARACTER: Final = "\U0010ffff"  # no key contains it, so prefix + LAST_CHARACTER ends a prefix's keys
+LAST_CHARACTER: Final = "\U0010ffff"  # above all keys of a prefix
 CHUNK: Final = 512  # an insertion moves at most twice as many keys: below a microsecond
 WARM: Final = 128  # decoded objects kept in the whole process
-# Errors of decoders on bad data: JSON and pydantic raise ValueErrors, unexpected shapes the others.
+# Decoders' errors on bad data: ValueErrors of JSON and pydantic, others for unexpected shapes.
 DECODING_ERRORS: Final = (ValueError, LookupError, TypeError, AttributeError)
 
 _LABELS: Final = b'"labels":{'
@@ -26,8 +26,7 @@ _warm: deque[Item] = deque()
 class Item:
     """One object at one revision, shared and therefore immutable.
 
-    It keeps the encoded bytes; ``object`` decodes them unless they were decoded recently. A cache of 100,000 objects keeps
-    few decoded.
+    It keeps the bytes, and decodes ``object`` on demand: a cache of 100,000 objects keeps few decoded.
     """
 
     __slots__ = ("_object", "key", "labels_at", "pieces", "revision", "stale")
@@ -35,16 +34,16 @@ class Item:
     def __init__(
         self, key: str, revision: int, obj: dict[str, Any] | None, *pieces: bytes, stale: bool = False, labels_at: int = 0
     ) -> None:  # fmt: skip
-        """Take the ``pieces`` of the JSON, and the decoded ``obj`` if available.
+        """Take the JSON's ``pieces``, and the decoded ``obj`` if available.
 
-        ``labels_at``: start of the labels, present or not, in the second piece (see ``canonical``); 0: unknown.
+        ``labels_at``: start of labels in the second piece (see ``canonical``), even without any; 0: unknown.
         """
         self.key = key
         self.revision = revision
         self.pieces = pieces
-        """The JSON to send, in the stored version, with ``metadata.resourceVersion``; items may share pieces."""
+        """The JSON to send, in the stored version with ``metadata.resourceVersion``; pieces may be shared."""
         self.stale = stale
-        """Stored in an old form (key or version): the next write renews it, even without another change."""
+        """Stored in an old form (key or version): the next write renews it, even without change."""
         self.labels_at = labels_at
         self._object = obj
         if obj is not None:
@@ -76,11 +75,11 @@ class Item:
 
     @property
     def raw_labels(self) -> bytes:
-        """The labels' JSON if ``labels_at`` is known; empty without labels. Equal bytes mean equal labels."""
+        """The labels' JSON if ``labels_at`` is known; empty without any. Equal bytes mean equal labels."""
         at, second = self.labels_at, self.pieces[1]
         if not second.startswith(_LABELS, at):
             return b""
-        # Labels contain no brace, so the first one ends them; an invalid label would only make this JSON invalid.
+        # Labels contain no brace, so the first one ends them.
         return second[at + len(_LABELS) - 1 : second.index(b"}", at) + 1]
 
     def cool(self) -> None:
@@ -109,7 +108,6 @@ class Item:
 
 
 def _keep_warm(item: Item) -> None:
-    """Keep the decoded object until WARM others were decoded."""
     _warm.append(item)
     if len(_warm) > WARM:
         _warm.popleft().cool()
@@ -122,13 +120,13 @@ class Snapshot:
     items: Sequence[Item]
     revision: int
     remaining: int = 0
-    """Number of further items that the limit left out."""
+    """Number of items beyond the limit."""
     by_trigger: bool = False
-    """The items are exactly those with the requested trigger's value."""
+    """True if selected by the trigger."""
 
 
 class SortedItems:
-    """Items sorted by key in chunks: the cost of a change does not grow with their number, that of a slice with its length."""
+    """Items sorted by key in chunks: changes cost the same at any size, slices in proportion to their length."""
 
     def __init__(self, items: Iterable[Item] = (), *, chunk: int = CHUNK) -> None:
         self._chunk = chunk
@@ -191,7 +189,7 @@ class SortedItems:
             self._join(chunk)
 
     def slice(self, prefix: str, *, start: str = "", limit: int = 0) -> tuple[list[Item], int]:
-        """Return at most ``limit`` (0: all) items under ``prefix`` from ``start`` on, and the number of further ones."""
+        """Return at most ``limit`` (0: all) items under ``prefix`` from ``start`` on, and how many follow."""
         low = self._position(max(prefix, start))
         high = max(low, self._position(prefix + LAST_CHARACTER))
         found: list[Item] = []
@@ -210,7 +208,7 @@ class SortedItems:
         return self._distance(low, max(low, self._position(prefix + LAST_CHARACTER)))
 
     def _position(self, key: str) -> tuple[int, int]:
-        """Return chunk and index of the first key not before ``key``."""
+        """Return chunk and index of the first key from ``key`` on."""
         chunk = bisect_left(self._last, key)
         return (chunk, bisect_left(self._keys[chunk], key)) if chunk < len(self._last) else (chunk, 0)
 
@@ -225,7 +223,7 @@ class SortedItems:
         self._last[chunk : chunk + 1] = [keys[self._chunk - 1], keys[-1]]
 
     def _join(self, chunk: int) -> None:
-        """Merge a small chunk with a neighbour if both fit into one; drop an empty one."""
+        """Merge a small chunk with a neighbour if possible; drop an empty one."""
         if not self._keys[chunk]:
             del self._keys[chunk], self._items[chunk], self._last[chunk]
             return

@@ -1,4 +1,4 @@
-"""Return memory that the C library keeps free to the system."""
+"""Return the C library's free memory to the system."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 
 def give_back(library: Callable[[None], object] = ctypes.CDLL) -> None:
-    """Trim glibc's heap after work with a high peak of memory; other C libraries lack the function.
+    """Trim glibc's heap after a peak; other C libraries cannot.
 
     Args:
-        library: loads the process's own libraries when called without a name.
+        library: loads the process's own libraries when called with None.
     """
     trim = getattr(library(None), "malloc_trim", None)
     if trim is not None:

@@ -1,7 +1,7 @@
 """Share equal bytes among objects: managed fields are stored once.
 
-A manager writes similar objects with equal ``fieldsV1``, a third of a small object. An object's bytes are cut around them,
-and equal pieces are shared. Wrong cuts only share less: joined, the pieces are always the object.
+A manager's objects have equal ``fieldsV1``, a third of a small object. Bytes are cut around them, and equal pieces are
+shared. Wrong cuts only share less.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ _SHORTEST: Final = 256
 """Shorter pieces cost more than they save."""
 _LONGEST: Final = 8192
 _REMEMBERED: Final = 512
-"""With ``_LONGEST``, bounds what is kept for deleted objects to 4 MiB, reached only by a client that writes 512 such objects."""
+"""With ``_LONGEST``, limits data of deleted objects to 4 MiB, reached by a client that writes 512 such objects."""
 _MOST: Final = 8
-"""Most shared pieces of an object, because managers are few."""
+"""Most shared pieces of an object: managers are few."""
 
 
 def pieces(lead: bytes, value: bytes, at: int = 0) -> tuple[bytes, ...]:
-    """Return ``lead`` and ``value`` from ``at`` on, cut into pieces that others may share; the first one starts with ``lead``."""
+    """Return ``lead`` and ``value`` from ``at`` on, in shareable pieces; the first one starts with ``lead``."""
     begin = value.find(_MANAGED, at)
     if begin < 0:
         return (lead + value[at:],)

@@ -6,15 +6,15 @@ Guarantees (``tests/unit/apiserver/registry/cacher/test_watchcache.py``):
 2. ``list`` is a consistent snapshot: every change up to ``Snapshot.revision``, none above.
 3. ``watch(after=snapshot.revision)`` sends every later change of the prefix once, in the order of revisions. Applying its
    events to the snapshot gives a later snapshot, for any selector: objects that stop matching are DELETED.
-4. A watch starts at any revision that storage has not compacted. If it can no longer send all changes (too slow,
-   compacted), it raises ``Expired``; it never skips.
-5. While storage is unavailable, watches stay open, ``get`` and ``list`` show the last snapshot, and ``wait_fresh`` fails
-   within its timeout.
-6. An undecodable entry counts as absent: it is reported, and DELETED if it was visible before.
+4. A watch starts at any revision that storage has not compacted. If it cannot send all changes (too slow, compacted), it
+   raises ``Expired``; it never skips.
+5. While storage is unavailable, watches stay open, ``get`` and ``list`` show the last snapshot, and ``wait_fresh`` fails in
+   time.
+6. An undecodable entry counts as absent: reported, and DELETED if it was visible before.
 7. Every few minutes the cache is compared with storage; after a difference it is not ``is_usable`` until it has listed
    again.
 
-``decode`` turns an entry into an ``Item``; the cache itself is independent of kinds.
+``decode`` turns an entry into an ``Item``; the cache is independent of kinds.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-PAGE_LIMIT = 500  # entries per read when listing: about 2.5 MB of our objects, and a few milliseconds of decoding
+PAGE_LIMIT = 500  # entries per read: about 2.5 MB of our objects, and a few milliseconds of decoding
 FIRST_BACKOFF_SECONDS = 0.1
 MAX_BACKOFF_SECONDS = 5.0
 
@@ -70,7 +70,7 @@ class Times:
     history: float = TIMEOUT_SECONDS
     """Limit for reading changes before the window."""
     settled: float = 1.0
-    """After a listing, until its buffers are free as well."""
+    """After a listing, until its buffers are free."""
     check: float = 300.0
     """Between comparisons with storage."""
 
@@ -90,7 +90,7 @@ class Undecodable:
 
 
 class WatchCache:
-    """The cache with the module's guarantees, while ``run`` runs; ``synced`` is set after the first listing."""
+    """The cache, while ``run`` runs; ``synced`` is set after the first listing."""
 
     def __init__(
         self,
@@ -110,16 +110,15 @@ class WatchCache:
 
         Args:
             storage: the storage.
-            prefix: prefix of the keys; end it with a slash.
-            decode: turns an entry into an item with its ``mod_revision`` as resourceVersion; a deletion passes the last
-                value with the revision of the deletion. Raises ValueError, LookupError, TypeError or AttributeError for bad
-                data.
+            prefix: prefix of the keys, ending with a slash.
+            decode: turns an entry into an item with its ``mod_revision`` as resourceVersion; for a deletion, the last
+                value at the deletion's revision. Raises ValueError, LookupError, TypeError or AttributeError for bad data.
             capacity: number of changes that a watch may lag or start behind.
             timeout_seconds: limit of ``wait_fresh`` (Go's watch cache: 3 s).
-            on_undecodable: called once per bad revision of a key, for a metric.
+            on_undecodable: called once per bad revision, for a metric.
             times: intervals and limits.
             limits: limits of the window.
-            replays: number of watches that may read storage's history at once.
+            replays: most watches that read storage's history.
             give_back: returns free memory to the system.
         """
         self._storage = storage
@@ -141,7 +140,7 @@ class WatchCache:
         self.undecodable: dict[str, Undecodable] = {}
         """Undecodable objects by key."""
         self.listings = 0
-        """Number of full listings: 1, plus one after each compaction past the cache."""
+        """Full listings: 1, plus one per compaction past the cache."""
         self.lists = 0
         """Lists answered."""
         self.list_fetched = 0
@@ -149,7 +148,7 @@ class WatchCache:
         self.list_returned = 0
         """Objects returned by lists."""
         self.consistent_reads = {"success": 0, "fallback": 0}
-        """Linearizable lists answered by the cache, and by storage because the cache could not confirm its revision in time."""
+        """Linearizable lists, answered by the cache, or by storage because the cache was not fresh in time."""
         self.dispatched = 0
         """Changes offered to watches."""
         self.decode_errors = 0
@@ -159,7 +158,7 @@ class WatchCache:
         self.checks = {"success": 0, "failure": 0, "error": 0}
         """Results of comparisons with storage: equal, different, impossible."""
         self.is_usable = False
-        """True if reads may use the cache: it was listed, and no comparison has failed since."""
+        """True if reads may use the cache: listed, and without a difference since."""
 
     def __len__(self) -> int:
         return len(self._items)
@@ -183,12 +182,12 @@ class WatchCache:
     async def wait_fresh(self, revision: int | None = None) -> int:
         """Wait until the cache has reached ``revision``; return the revision reached.
 
-        None uses storage's current revision, which makes the next ``get`` or ``list`` linearizable; 0 does not wait.
+        None uses storage's revision, which makes the next ``get`` or ``list`` linearizable; 0 does not wait.
 
         Raises:
-            TooManyRequests: ``revision`` is 0 and the first listing is not complete.
+            TooManyRequests: ``revision`` is 0 before the first listing.
             ServiceUnavailable: storage does not answer.
-            Timeout: not reached in time; with cause ResourceVersionTooLarge when ``revision`` was given.
+            Timeout: not reached in time; with cause ResourceVersionTooLarge for a given ``revision``.
         """
         if revision == 0 and not self.synced.is_set():
             raise self._cold()
@@ -199,10 +198,9 @@ class WatchCache:
         return self._items.get(key)
 
     def list(self, prefix: str = "", *, start: str = "", limit: int = 0, trigger: Trigger | None = None) -> Snapshot:
-        """Return items under ``prefix`` (default: all), from key ``start`` (inclusive) on, at most ``limit`` (0: all).
+        """Return at most ``limit`` (0: all) items under ``prefix`` (default: all), from key ``start`` on.
 
-        With a ``trigger``, which excludes a limit, only matching items are returned if an index was :meth:`prepared
-        <prepare>`.
+        With a ``trigger``, without limit, only matching items if :meth:`prepared <prepare>`.
         """
         prefix = prefix or self._prefix
         if trigger is not None and (found := self._indices.find(trigger, prefix, start, self._items)) is not None:
@@ -211,7 +209,7 @@ class WatchCache:
         return Snapshot(items, self.revision, remaining)
 
     async def prepare(self, trigger: Trigger) -> None:
-        """Prepare the index with which :meth:`list` finds the trigger's value."""
+        """Prepare an index for :meth:`list`."""
         await self._indices.prepare(trigger, self._items)
 
     def count(self, prefix: str = "") -> int:
@@ -229,20 +227,20 @@ class WatchCache:
         key: str = "",
         trigger: Trigger | None = None,
     ) -> AsyncIterator[Watch | Replay]:
-        """Watch ``prefix`` (default: all) for changes after the revision ``after``, which may lie in the future.
+        """Watch ``prefix`` (default: all) for changes after the revision ``after``, possibly a future one.
 
         Args:
             prefix: prefix of the keys.
-            after: usually a snapshot's revision; without an await in between, the watch misses no change and cannot
+            after: usually a snapshot's revision; without an await in between, the watch misses nothing and cannot
                 expire.
             predicate: the selector. Objects that begin to match are ADDED, those that stop are DELETED.
             bookmark_seconds: interval of BOOKMARK events without other events.
-            key: a single key to watch instead of a prefix.
+            key: a single key instead of a prefix.
             trigger: a condition that ``predicate`` implies; makes unrelated changes free.
 
         Raises:
-            Expired: here or from the iterator: changes after ``after`` are gone.
-            TooManyRequests: the first listing is not complete, or too many watches read old changes.
+            Expired: also from the iterator: changes after ``after`` are gone.
+            TooManyRequests: the first listing is not complete, or too many watches read history.
             ServiceUnavailable: storage cannot deliver the changes before the window.
         """
         if not self.synced.is_set():
@@ -259,7 +257,7 @@ class WatchCache:
         yield live(after)
 
     async def check(self) -> bool:
-        """Compare the cache with storage; after a difference, mark it unusable and list again."""
+        """Compare with storage; after a difference, become unusable and list again."""
         try:
             revision = await self._freshness.wait()
             items, _ = self._items.slice(self._prefix)
@@ -306,7 +304,7 @@ class WatchCache:
             except StorageError as error:
                 logger.warning("The watch cache cannot read the storage; trying again", extra={"prefix": self._prefix, "error": str(error)})
             failures += 1
-            # Jitter keeps the caches of several servers from listing at the same moment.
+            # Jitter spreads the listings of several servers.
             await asyncio.sleep(pause_seconds(failures, FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS) * random.uniform(0.5, 1))  # noqa: S311  # no secret
 
     async def _keep_up(self, revision: int) -> None:
@@ -390,7 +388,7 @@ class WatchCache:
         return None
 
     def _read(self, entry: Entry) -> Item | None:
-        """Return the item of an old entry; None if undecodable, which was reported earlier."""
+        """Return an old entry's item; None if undecodable, as reported earlier."""
         try:
             return self._decode(entry)
         except DECODING_ERRORS:

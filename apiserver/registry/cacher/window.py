@@ -1,16 +1,16 @@
 """The newest changes of a watch cache, and the watches that read them.
 
-Instead of a buffer, a watch has a position in the shared window; it expires when the window moves past it, and blocks no
-other watch. A watch that has read everything waits, and new events are pushed to its receiver. Waiting watches are found by
-key, namespace or field value, so a change costs nothing for thousands of unrelated ones. Data common to several watches is
-built once. A full receiver gets no pushes; its watch reads the window once there is room.
+A watch has a position in the shared window instead of a buffer; it expires when the window moves past it, and blocks no
+other. New events are pushed to watches that have read everything, found by key, namespace or field value, so a change costs
+nothing for thousands of unrelated ones. Common data is built once. A full receiver gets no pushes; its watch reads the
+window once there is room.
 
-Changes from one iteration of the event loop are dispatched together after it, never inside the code that feeds the window.
-Dispatching to many watches takes time, mostly a TLS record and a system call per watch, for any number of events. So after
-a dispatch to many, the window pauses 100 µs per watch. Measured: with 100 watches under many writes, half that pause cost a
-fifth more processor time, and 1.5 times as long saved none but added delay; with 1,000 watches, pauses up to 50 ms instead
-of 10 saved a fifth without delay. The pause depends on the number of watches and not on the measured time, which would
-include other load of the machine. A single, occasional change is dispatched at once.
+Changes of one iteration of the event loop are dispatched together after it, never inside the code that feeds the window. A
+dispatch costs mostly a TLS record and a system call per watch, for any number of events. So after a dispatch to many, the
+window pauses 100 µs per watch. Measured: with 100 watches under many writes, half that pause cost a fifth more processor
+time, and 1.5 times as long only added delay; with 1,000 watches, pauses up to 50 ms instead of 10 saved a fifth without
+delay. The pause depends on the number of watches, because measured time would include other load. A single, occasional
+change is dispatched at once.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ class Limits:
     """Batch sizes and pauses."""
 
     chunk: int = 256
-    """Changes that a watch reads per step: bounds its memory and its time on the loop."""
+    """Changes per step of a watch: bounds its memory and time."""
     pushed: int = 64
     """Changes pushed before the receiver must confirm room."""
     dropped: int = 32
     """Changes that the window drops at once."""
     framed: int = 64
-    """Changes with cached frames; watches that lag further encode again."""
+    """Changes with cached frames; slower watches encode again."""
     pause_seconds: float = 100e-6
-    """Per watch: about four times the cost of a dispatch to it."""
+    """Per watch: about four times a dispatch's cost."""
     longest_pause_seconds: float = 0.05
     few: int = 20
-    """Most watches without a pause, because timers are not that precise."""
+    """Most watches without a pause, because timers are imprecise."""
 
 
 LIMITS: Final = Limits()
@@ -54,13 +54,13 @@ _revision_of = attrgetter("revision")
 
 
 class _EventBatches:
-    """The event batches of one dispatch; watches with the same events share one (:class:`EventBatch`)."""
+    """The event batches of one dispatch, shared by watches (:class:`EventBatch`)."""
 
     def __init__(self) -> None:
         self._of: dict[tuple[int, ...], EventBatch] = {}
 
     def of(self, events: Iterable[Event | None]) -> EventBatch | None:
-        """Return the shared batch of these events; None if empty."""
+        """Return the shared batch; None if empty."""
         found = [event for event in events if event is not None]
         if not found:
             return None
@@ -79,7 +79,7 @@ class Window:
         self._limits = limits
         self._records: list[Record] = []
         self._base = 0  # sequence number of the first record
-        self._framed = 0  # sequence number of the first record that may have frames
+        self._framed = 0  # sequence number of the first record with frames
         self._audiences: Audiences[Watch] = Audiences()
         self._is_dispatching = False
         self._pause_until = 0.0
@@ -87,7 +87,7 @@ class Window:
         self.end = 0
         """The next record's sequence number."""
         self.told = 0
-        """Sequence number of the first record that was not dispatched to waiting watches."""
+        """Sequence number of the first undispatched record."""
         self.told_revision = 0
         """Waiting watches got everything up to this revision."""
         self.epoch = 0
@@ -116,7 +116,7 @@ class Window:
         self.end += len(records)
         self.revision = revision
         self._tell_soon()
-        if len(self._records) > self._capacity + self._limits.dropped:  # dropping one at a time would move all others each time
+        if len(self._records) > self._capacity + self._limits.dropped:  # dropping singly would move all others each time
             self._tell_all()
             self._drop(len(self._records) - self._capacity)
         for position in range(max(self._framed, self._base), self.end - self._limits.framed):
@@ -124,7 +124,7 @@ class Window:
         self._framed = max(self._framed, self.end - self._limits.framed)
 
     def prepend(self, records: Sequence[Record], after: int) -> None:
-        """Extend the window back: ``records`` are all changes after ``after`` up to ``oldest``."""
+        """Extend the window back by all changes after ``after`` up to ``oldest``."""
         self._records[:0] = records
         self._base -= len(records)
         self.oldest = after
@@ -136,7 +136,7 @@ class Window:
         self._stop_all()
 
     def position(self, after: int) -> int:
-        """Return the sequence number of the first change above revision ``after``.
+        """Return the sequence number of the first change above ``after``.
 
         Raises:
             Expired: changes above ``after`` are gone.
@@ -146,13 +146,13 @@ class Window:
         return self._base + bisect_right(self._records, after, key=_revision_of)
 
     def read(self, position: int) -> Sequence[Record] | None:
-        """Return a chunk of dispatched records from ``position`` on; None if some are gone."""
+        """Return a chunk of dispatched records from ``position`` on; None if partly gone."""
         if position < self._base:
             return None
         return self._records[position - self._base : min(position + self._limits.chunk, self.told) - self._base]
 
     def revision_before(self, position: int) -> int:
-        """Return the revision that the records before ``position`` cover; 0 if they are gone."""
+        """Return the revision covered before ``position``; 0 if gone."""
         if position >= self.end:
             return self.revision
         return self._records[position - self._base].revision - 1 if position >= self._base else 0
@@ -162,7 +162,7 @@ class Window:
         return errors.Expired(f"too old resource version: {after} ({self.oldest})")
 
     def enter(self, watch: Watch) -> None:
-        """Push future changes to ``watch``, which has read all dispatched ones."""
+        """Push future changes to ``watch``, which is up to date."""
         watch.is_idle = True
         self._audiences.enter(watch)
 
@@ -176,7 +176,7 @@ class Window:
         self._base += count
 
     def _tell_soon(self) -> None:
-        """Schedule a dispatch after this iteration of the loop or after the pause."""
+        """Schedule a dispatch after this iteration or the pause."""
         pause = self._pause_until - time.monotonic()
         if pause <= 0 and self._audiences.is_empty:
             self._tell_all()
@@ -185,12 +185,12 @@ class Window:
             self._dispatching = loop.call_later(pause, self._tell_all) if pause > 0 else loop.call_soon(self._tell_all)
 
     def _tell_all(self) -> None:
-        """Dispatch all pending changes to waiting watches, then pause if there were many."""
+        """Dispatch pending changes, then pause if to many."""
         if self._dispatching is not None:
             self._dispatching.cancel()
             self._dispatching = None
         if self._is_dispatching:
-            return  # called by a receiver: the outer dispatch continues in order
+            return  # within a receiver: the outer dispatch continues in order
         self._is_dispatching = True
         number = 0
         try:
@@ -204,7 +204,7 @@ class Window:
             self._pause_until = time.monotonic() + pause
 
     def _tell(self, end: int) -> int:
-        """Dispatch the changes before position ``end``; return the number of watches that got events."""
+        """Dispatch the changes before ``end``; return the number of watches with events."""
         records = self._records[self.told - self._base : end - self._base]
         revision = self.revision_before(end)
         batches, number = _EventBatches(), 0
@@ -242,7 +242,7 @@ class Window:
 
 
 class Watch:
-    """The events of one watch, sent to a receiver or iterated over. One reader at a time; cancelling a wait loses no event."""
+    """The events of one watch, for a receiver or iteration by one reader. Cancelling a wait loses none."""
 
     __slots__ = (
         "_after", "_bookmark_at", "_bookmark_seconds", "_epoch", "_loop", "_pending", "_position", "_predicate", "_revision", "_waiter",
@@ -265,13 +265,13 @@ class Watch:
         self.key = key
         self.trigger = trigger
         self.every_after = after if predicate is None else inf
-        """Every change above this revision is an event, without a check."""
+        """Changes above this revision are events without a check."""
         self.is_idle = False
-        """The watch waits: it, or its receiver, has all dispatched events."""
+        """True while waiting, with all dispatched events delivered."""
         self.receive: Callable[[EventBatch], bool] = self._keep
         """Takes dispatched events while it waits."""
         self.failure: Exception | None = None
-        """Exception of the predicate or the receiver while it waited."""
+        """Exception of predicate or receiver during the wait."""
         self._window = window
         self._after = after
         self._predicate = predicate
@@ -286,16 +286,16 @@ class Watch:
 
     @property
     def revision(self) -> int:
-        """All events up to it were delivered and none above it, so a bookmark may carry it."""
+        """Revision up to which exactly all events were delivered, for bookmarks."""
         if self._pending:
             return self._pending[0].revision - 1
         return max(self._revision, self._window.told_revision) if self.is_idle else self._revision
 
     async def tell(self, receiver: Receiver) -> None:
-        """Send all events, bookmarks included, to ``receiver`` until the cache stops.
+        """Send all events and bookmarks to ``receiver`` until the cache stops.
 
         Raises:
-            Expired: the receiver was full for too long, or the cache lost its position; list again.
+            Expired: the receiver was full too long, or the cache lost its position; list again.
             Exception: from the predicate or the receiver.
         """
         while (events := await self._step(receiver.receive)) is not None:
@@ -310,7 +310,7 @@ class Watch:
         """Return the next event; end when the cache stops.
 
         Raises:
-            Expired: the watch read too slowly, or the cache lost its position; list again.
+            Expired: too slow, or the cache lost its position; list again.
         """
         if not self._pending:
             self._pending += await self.batch()
@@ -319,7 +319,7 @@ class Watch:
         return self._pending.popleft()
 
     async def batch(self) -> list[Event]:
-        """Wait for events; return all that are ready, none when the cache stops.
+        """Wait for events; return all ready ones, none when the cache stops.
 
         Raises:
             Expired: as in iteration.
@@ -330,7 +330,7 @@ class Watch:
         return []
 
     def take(self) -> list[Event]:
-        """Return the events that are ready, without waiting.
+        """Return the ready events without waiting.
 
         Raises:
             Expired: as in iteration.
@@ -341,30 +341,30 @@ class Watch:
             return taken
         window = self._window
         if self._position >= window.told and self._epoch == window.epoch:
-            return []  # the rest of the window is not dispatched yet
+            return []  # the rest is not dispatched yet
         return self._read()
 
     def chosen(self, records: Iterable[Record]) -> list[Event]:
-        """Return the watch's events for these records of its prefix or key."""
+        """Return the events for records of its prefix or key."""
         events = (event_of(record, self._predicate) for record in records if record.revision > self._after)
         return [event for event in events if event is not None]
 
     def stop(self, position: int, revision: int) -> None:
-        """End the wait; all before ``position`` and up to ``revision`` was delivered."""
+        """End the wait: all before ``position``, up to ``revision``, was delivered."""
         self.is_idle = False
         self._position = max(self._position, position)
         self._revision = max(self._revision, revision)
         _wake(self._waiter)
 
     async def _step(self, receive: Callable[[EventBatch], bool]) -> list[Event] | None:
-        """Return the ready events. If there are none, wait while ``receive`` gets events, and return nothing. None: the cache stopped."""
+        """Return ready events; if there are none, wait while ``receive`` gets events, and return none. None: the cache stopped."""
         window = self._window
         if events := self.take():
             return events
         if window.closed:
             return None
         if self._position < window.told:
-            await asyncio.sleep(0)  # the selector matched nothing in this chunk: let others run
+            await asyncio.sleep(0)  # no matches in this chunk: let others run
         elif self._bookmark_at is not None and (bookmark := self._bookmark()):
             return [bookmark]
         else:
@@ -372,7 +372,7 @@ class Watch:
         return []
 
     async def _wait(self, receive: Callable[[EventBatch], bool]) -> None:
-        """Wait until ``receive`` is full or raises, the window resets or closes, or a bookmark is due."""
+        """Wait until ``receive`` is full or raises, a reset, a close, or a bookmark's time."""
         self._waiter = waiter = self._loop.create_future()
         # cheaper than asyncio.timeout_at
         timer = self._loop.call_at(self._bookmark_at, _wake, waiter) if self._bookmark_at is not None else None
@@ -416,7 +416,7 @@ class Watch:
             return None
         self._bookmark_at = now + self._bookmark_seconds
         if self._window.told_revision < self._after:
-            return None  # a watch of a future revision stays silent until then
+            return None  # silent until its future revision
         self._revision = max(self._revision, self._window.told_revision)  # it has read everything
         return Event(EventType.BOOKMARK, None, None, self._revision)
 

@@ -1,7 +1,6 @@
 """Running writes of this server, so that their watch events need no decoding and share one item.
 
-Storage usually sends the watch event before it acknowledges a write, so writes are registered before they start. Events are
-matched by their bytes: equal bytes mean an equal object.
+They are registered before they start, because the event usually precedes the acknowledgement, and matched by their bytes.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from apiserver.registry.cacher.items import Item
 from storage.port import Entry
 
 MAX_WRITES: Final = 256
-"""Most registered writes without an event: failed, or reported late."""
+"""Most registered writes without event: failed, or reported late."""
 
 
 class Write:
@@ -22,7 +21,7 @@ class Write:
     __slots__ = ("_item", "_make", "key", "value")
 
     def __init__(self, key: str, value: bytes, make: Callable[[int], Item]) -> None:
-        """``make`` returns the item at a revision; it may be called several times."""
+        """``make`` returns the item at a revision, possibly repeatedly."""
         self.key = key
         self.value = value
         self._make = make
@@ -36,7 +35,7 @@ class Write:
 
 
 class Writes:
-    """The writes of one watch cache, only the last per key."""
+    """The last write per key of one watch cache."""
 
     def __init__(self) -> None:
         self._by_key: dict[str, Write] = {}
@@ -54,7 +53,7 @@ class Writes:
             del self._by_key[write.key]
 
     def find(self, entry: Entry) -> Item | None:
-        """Return and remove the registered item of an entry; None if another writer wrote it."""
+        """Return and remove an entry's registered item; None if written elsewhere."""
         write = self._by_key.get(entry.key)
         if write is None or write.value != entry.value or entry.stale:
             return None

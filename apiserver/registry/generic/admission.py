@@ -33,10 +33,10 @@ def _nobody(*_: object) -> None:
 
 @dataclass(slots=True, eq=False)
 class Reinvocation:
-    """The second run of mutating plug-ins, and their data from the first (Go: ``admission.ReinvocationContext``)."""
+    """Second run of mutating plug-ins, with their data (Go: ``admission.ReinvocationContext``)."""
 
     requested: bool = False
-    """A plug-in changed an object for which an earlier one requested reinvocation."""
+    """A plug-in changed what an earlier one wants to see again."""
     again: bool = False
     """This is the second run."""
     memory: dict[str, Any] = field(default_factory=dict)
@@ -49,35 +49,35 @@ class Attributes:
 
     operation: Operation
     resource: Resource
-    """As requested: of the request's version, not the stored one."""
+    """In the request's version, not the stored one."""
     subresource: str = ""
     namespace: str = ""
     name: str = ""
     """Empty on a create with ``generateName``."""
     user: User = ANONYMOUS
     obj: Object | None = None
-    """The new object, or a stream's options. ``mutate`` may replace it; never change it in place."""
+    """The new object, or a stream's options. ``mutate`` may replace it, but never changes it in place."""
     old: Object | None = None
     """The stored object; shared, so never change it."""
     options: Object = field(default_factory=dict)
-    """``CreateOptions``, ``UpdateOptions`` (also for patches) or ``DeleteOptions`` of ``meta.k8s.io/v1``; empty for a stream."""
+    """``CreateOptions``, ``UpdateOptions`` (patches too) or ``DeleteOptions`` of ``meta.k8s.io/v1``; empty for a stream."""
     dry_run: bool = False
     warn: Callable[[str], None] = _nobody
     """Adds a warning for the client."""
     annotate: Callable[[str, str], None] = _nobody
-    """Adds an annotation (key, value) to the audit event."""
+    """Adds an audit annotation (key, value)."""
     wait: Callable[[str, float], None] = _nobody
-    """Takes a component (``mutating-webhook``) for which the request waited, and the seconds."""
+    """Takes a component (``mutating-webhook``) and the seconds waited for it."""
     mutators: dict[str, None] = field(default_factory=dict)
-    """Plug-ins that changed the object, in order, for error messages."""
+    """Plug-ins that changed the object, for error messages."""
     reinvocation: Reinvocation = field(default_factory=Reinvocation)
 
 
 class Admission(Protocol):
-    """One plug-in, or the chain of all. Refuses by raising a StatusError."""
+    """A plug-in, or the chain of all. Refuses by raising a StatusError."""
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
-        """Return whether it could change or refuse the request. Called for every request, so it must be very cheap."""
+        """Return whether it could change or refuse the request; must be cheap."""
         ...
 
     async def mutate(self, attributes: Attributes) -> None:

@@ -1,4 +1,4 @@
-"""Calls admission for the writes of one strategy: mutation before the kind's rules, validation after them."""
+"""Calls admission for one strategy's writes: mutation before the kind's rules, validation after."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Admitter:
     async def update(
         self, item: Item, live: Object, wanted: Object, refused: Sequence[FieldError], options: WriteOptions, part: Part
     ) -> Plan:  # fmt: skip
-        """Plan an update of ``item``, which is ``live`` in the request's version; the client sent ``wanted``.
+        """Plan an update of ``item``, ``live`` in the request's version, to the client's ``wanted``.
 
         Raises:
             Conflict, Invalid, and errors of admission.
@@ -47,7 +47,7 @@ class Admitter:
         return planned
 
     async def act(self, item: Item, live: Object, wanted: Object, subresource: str, options: WriteOptions) -> Plan:
-        """Plan a verb, which changed ``item`` to ``wanted``; ``live`` and ``wanted`` have the request's version.
+        """Plan a verb's change of ``item`` to ``wanted``, in the request's version like ``live``.
 
         Raises:
             Invalid, and errors of admission.
@@ -62,7 +62,7 @@ class Admitter:
         return planned
 
     async def _scale(self, scaling: Scaling, attributes: Attributes, old: Object, wanted: Object) -> Plan:
-        """Plan an update of the replicas; admission gets the ``Scale`` instead of the object."""
+        """Plan an update of the replicas, with the ``Scale`` for admission."""
         attributes.obj, attributes.old = scaling.view(wanted), scaling.view(old)
         await self._admission.mutate(attributes)
         wanted = scaling.put_back(wanted, attributes.obj)
@@ -74,14 +74,14 @@ class Admitter:
     def attributes(
         self, operation: Operation, subresource: str, namespace: str, name: str, options: WriteOptions | DeleteOptions
     ) -> Attributes | None:  # fmt: skip
-        """Return the admission request of a write; None if no plug-in handles it."""
+        """Return a write's admission request; None if no plug-in handles it."""
         attributes = self._about(operation, subresource, namespace, name, options.caller)
         if attributes is not None:
             attributes.options, attributes.dry_run = options.to_json(operation), options.dry_run
         return attributes
 
     async def mutate(self, attributes: Attributes, obj: Object, old: Object | None) -> Object:
-        """Return the object after mutating admission, validated against the schema like a client's object."""
+        """Return the object after mutating admission, validated like a client's."""
         attributes.obj, attributes.old = obj, old
         await self._admission.mutate(attributes)
         if attributes.obj is None:
@@ -94,7 +94,7 @@ class Admitter:
         return obj
 
     def _read_mutated(self, obj: Object, mutators: Iterable[str]) -> None:
-        """Check the schema of a mutated object. A violation is an internal error, not the client's."""
+        """Check a mutated object's schema; a violation is an internal error."""
         try:
             self._planner.read(obj, WriteOptions(field_validation="Ignore"), part="status")
         except Invalid as error:

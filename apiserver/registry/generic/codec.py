@@ -1,4 +1,4 @@
-"""Stored objects: compact JSON with ``kind`` and ``apiVersion``, without ``resourceVersion``, which storage provides."""
+"""Stored objects: compact JSON with ``kind`` and ``apiVersion``; storage provides ``resourceVersion``."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from storage.port import Entry
 
 
 def collection(root: str, resource: Resource) -> str:
-    """Return the prefix of the resource's keys, ending with a slash: ``/registry/kubevirt.io/virtualmachines/``."""
+    """Return the prefix of the resource's keys: ``/registry/kubevirt.io/virtualmachines/``."""
     return f"{root}/{resource.group}/{resource.plural}/"
 
 
 def lock_key(root: str, resource: Resource, lock: str) -> str:
-    """Return the key of a uniqueness lock; its value is the key of the holding object."""
-    return f"{root}/claims/{resource.group}/{lock}"  # named by the first releases; stored keys cannot change
+    """Return the key of a uniqueness lock; its value is the holder's key."""
+    return f"{root}/claims/{resource.group}/{lock}"  # from the first releases: stored keys cannot change
 
 
 @functools.cache
@@ -39,10 +39,10 @@ def encode(strategy: Strategy, obj: Object) -> bytes:
 
 
 def decode(strategy: Strategy, entry: Entry) -> Item:
-    """Decode an entry, with its revision and with defaults for newer fields.
+    """Decode an entry, with revision, and defaults for newer fields.
 
     Raises:
-        ValueError: the value is not one of our objects.
+        ValueError: it is not one of our objects.
     """
     if entry.value.startswith(ENCRYPTED):
         raise ValueError("it is encrypted with a key that this server does not have")
@@ -76,9 +76,9 @@ def dump(obj: Object) -> bytes:
 
 
 def copy_of(item: Item) -> Object:
-    """Return a mutable copy of an item's object. Scalars are shared, and so quickly compared.
+    """Return a mutable copy of an item's object; shared scalars compare quickly.
 
-    ``metadata.managedFields`` is shared; replace it, and never change it in place.
+    ``metadata.managedFields`` is shared: replace it, never change it.
     """
     obj = item.object
     metadata = obj["metadata"]

@@ -18,7 +18,7 @@ _COLLECTOR: Final = frozenset({ORPHAN_FINALIZER, FOREGROUND_FINALIZER})
 
 
 def finalizers(obj: Object, options: DeleteOptions) -> list[str]:
-    """Return the object's finalizers, with the garbage collector's adjusted to the options."""
+    """Return the finalizers, with the garbage collector's adjusted to the options."""
     present = finalizers_of(obj)
     wanted = [each for each in present if each not in _COLLECTOR]
     if _orphans(present, options):
@@ -43,10 +43,9 @@ def _foreground(present: list[str], options: DeleteOptions) -> bool:
 
 
 def mark(obj: Object, options: DeleteOptions, now: datetime) -> bool:
-    """Mark ``obj`` (in place) as being deleted; return whether it has no finalizers and can go at once.
+    """Mark ``obj`` in place as being deleted; return whether it can go at once, without finalizers.
 
-    The first call sets ``deletionTimestamp`` and increments ``generation``; later ones change at most the collector's
-    finalizers.
+    First, set ``deletionTimestamp`` and increment ``generation``; later, change at most the collector's finalizers.
     """
     metadata = obj["metadata"]
     if held := finalizers(obj, options):
@@ -61,5 +60,5 @@ def mark(obj: Object, options: DeleteOptions, now: datetime) -> bool:
 
 
 def released(obj: Object, old: Object) -> bool:
-    """Return whether an update removed the last finalizer of an object being deleted, which that write then removes."""
+    """Return whether an update removed the last finalizer, and therefore the object."""
     return is_deleting(old) and not finalizers_of(obj)

@@ -1,7 +1,7 @@
-"""The optimistic update: plan with the cached object, commit if it is current, otherwise plan again (Go: ``GuaranteedUpdate``).
+"""The optimistic update: plan with the cached object, commit if it is current, otherwise repeat (Go: ``GuaranteedUpdate``).
 
-The cached copy may be stale, so any outcome of its plan other than a commit only counts after storage confirms the copy. A
-dry run plans once, with the stored object.
+The cached copy may be stale, so outcomes other than a commit only count once storage confirms it. A dry run plans once,
+with the stored object.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ async def guaranteed_update(
 ) -> tuple[Item, bool]:  # fmt: skip
     """Plan and commit until no other write interferes; return the object and whether it was removed.
 
-    Terminates because each further round follows another client's commit.
+    Terminates: each repetition follows another client's commit.
 
     Raises:
         NotFound, and the plan's errors about the stored object.
@@ -63,7 +63,7 @@ async def _attempted(plan: Planning, item: Item) -> Plan | StatusError:
 
 
 def _changes(planned: Plan, item: Item) -> bool:
-    """Return whether there is something to write. If only times of managed fields changed, restore those."""
+    """Return whether to write. If only times of managed fields changed, restore them."""
     if planned.remove:
         return True
     keep_times(planned.obj, item.object)

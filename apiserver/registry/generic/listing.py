@@ -51,7 +51,7 @@ _TOO_OLD: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a list continues: at ``revision`` (-1: any), from the key ``start`` below the collection."""
+    """A list continues at ``revision`` (-1: any), from ``start`` below the collection."""
 
     revision: int
     start: str
@@ -133,7 +133,7 @@ async def run(store: Store, query: ListQuery) -> Listing:
 
     Raises:
         BadRequest: malformed token or revision.
-        Expired: the revision is compacted; after a token, the error has a token without consistency.
+        Expired: the revision is compacted; after a token, with a token without consistency.
         Timeout: the revision does not exist yet.
         ServiceUnavailable: storage does not answer.
     """
@@ -144,7 +144,7 @@ async def run(store: Store, query: ListQuery) -> Listing:
         return await _from_cache(store, query, start=position.start)
     revision = parse_revision(query.resource_version)
     if query.resource_version and not revision:
-        query = replace(query, limit=0)  # as Go: further pages would come from storage instead of the cache
+        query = replace(query, limit=0)  # as Go: later pages would come from storage
     if query.exact or (revision and query.limit and not query.match):
         await store.cache.wait_fresh(revision)
         return await _from_storage(store, query, Position(revision, ""))
@@ -152,9 +152,9 @@ async def run(store: Store, query: ListQuery) -> Listing:
 
 
 async def _from_cache(store: Store, query: ListQuery, *, at_least: int | None = None, start: str = "") -> Listing:
-    """List from the cache, once it has ``at_least`` (None: everything committed before now).
+    """List from the cache, once it has ``at_least`` (None: everything committed).
 
-    If the cache is unusable or cannot confirm its revision in time, read storage.
+    If it is unusable or not fresh in time, read storage.
     """
     cache = store.cache
     if cache.synced.is_set() and not cache.is_usable:
@@ -176,7 +176,7 @@ async def _from_cache(store: Store, query: ListQuery, *, at_least: int | None = 
 
 
 async def _of_cache(store: Store, query: ListQuery, start: str) -> tuple[Listing, int]:
-    """Return the page, and the number of objects read for it."""
+    """Return the page, and the number of objects read."""
     cache = store.cache
     prefix = store.prefix(query.namespace)
     start_key = prefix + start if start else ""
@@ -197,7 +197,7 @@ async def _of_cache(store: Store, query: ListQuery, start: str) -> tuple[Listing
 
 
 async def _selected(selection: Selection, items: Sequence[Item]) -> list[Item]:
-    """Return the selected items, letting other tasks run in between."""
+    """Return the selected items, yielding to other tasks."""
     known: dict[bytes, bool] = {}
     found: list[Item] = []
     stroke = max(_STROKE // max(selection.number, 1), 1)
@@ -222,7 +222,7 @@ async def _from_storage(store: Store, query: ListQuery, position: Position) -> L
                 page = await store.storage.range(prefix, start=start, limit=size, revision=revision)
         except Compacted:
             raise _expired(query, position) from None
-        except FutureRevision:  # a token from before storage was restored to an earlier state
+        except FutureRevision:  # a token from before a restore of storage
             raise too_large(revision, store.cache.revision) from None
         revision = page.revision
         for index, entry in enumerate(page.entries, 1):
@@ -241,7 +241,7 @@ def _decoded(store: Store, entry: Entry) -> Item | None:
     try:
         return store.decode(entry)
     except DECODING_ERRORS:
-        return None  # the watch cache reports it; skip it to keep the others
+        return None  # reported by the watch cache; skip it
 
 
 def _page(items: Sequence[Item], prefix: str, revision: int, left: int, *, counted: bool, last: str = "") -> Listing:

@@ -1,4 +1,4 @@
-"""Rules of ``metadata`` for every kind: server-set fields, immutable fields, the optimistic lock.
+"""Rules of ``metadata`` for every kind: server-set and immutable fields, and the optimistic lock.
 
 :mod:`apiserver.apis.meta.objectmeta` validates values.
 """
@@ -30,7 +30,7 @@ REPEATED_OWNERS: Final = (
 
 
 def match_request(obj: Object, resource: Resource, namespace: str, name: str = "") -> None:
-    """Check kind, namespace and name of the body against the URL, and fill in missing ones.
+    """Match the body's kind, namespace and name with the URL, filling in missing ones.
 
     Raises:
         BadRequest: they differ.
@@ -56,7 +56,7 @@ def match_request(obj: Object, resource: Resource, namespace: str, name: str = "
 
 
 def match_namespace(metadata: Object, resource: Resource, namespace: str) -> None:
-    """Check the namespace against the request and fill it in, because the storage key contains it.
+    """Match the namespace with the request, or fill it in: the storage key contains it.
 
     Raises:
         BadRequest: they differ.
@@ -81,7 +81,7 @@ def must_be_named(obj: Object, name: str) -> None:
 
 
 def prepare_for_create(obj: Object, now: datetime) -> None:
-    """Set the server's fields of a new object, ignoring the client's values."""
+    """Set the server's fields of a new object."""
     metadata = obj["metadata"]
     wipe(metadata)
     metadata["uid"] = _new_uid()
@@ -90,7 +90,7 @@ def prepare_for_create(obj: Object, now: datetime) -> None:
 
 
 def _random_digits() -> Iterator[str]:
-    """Yield 16 random bytes as hexadecimal digits, with one system call for 256 of them."""
+    """Yield 16 random bytes in hexadecimal, with a system call per 256."""
     while True:
         block = os.urandom(_BLOCK).hex()
         yield from [block[start : start + 32] for start in range(0, len(block), 32)]
@@ -100,14 +100,14 @@ _DIGITS: Final = _random_digits()
 
 
 def _new_uid() -> str:
-    """Return a random UUID (RFC 9562, version 4), three times faster than ``uuid.uuid4``, which builds an object."""
+    """Return a random UUID (RFC 9562, version 4), three times faster than ``uuid.uuid4``."""
     digits = next(_DIGITS)
     variant = "89ab"[int(digits[16], 16) & 3]
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
 
 def wipe(metadata: Object) -> None:
-    """Drop, in place, the fields that no client can set on a new object."""
+    """Drop, in place, fields that clients cannot set on new objects."""
     for key in _SERVERS:
         metadata.pop(key, None)
 
@@ -132,9 +132,9 @@ def prepare_for_update(obj: Object, old: Object, resource: Resource) -> None:
 
 
 def put_back(metadata: Object, before: Object) -> None:
-    """Restore, in place, the server's fields, which some clients return with times in another format.
+    """Restore, in place, server-set fields, which some clients return in other formats.
 
-    A deletion time on a live object and a changed grace period stay, so that validation refuses them.
+    A deletion time on a live object and a changed grace period stay, for validation to refuse.
     """
     for key in ("selfLink", "creationTimestamp", "generation"):
         if key in before:
@@ -149,7 +149,7 @@ def put_back(metadata: Object, before: Object) -> None:
 
 
 def drop_repeated_owners(metadata: Object) -> list[str]:
-    """Drop repeated ``ownerReferences`` in place; return the UIDs of those dropped."""
+    """Drop repeated ``ownerReferences`` in place; return their UIDs."""
     owners = metadata.get("ownerReferences")
     if not owners or len(owners) < 2:
         return []
@@ -174,14 +174,14 @@ def grow_generation(obj: Object, old: Object) -> None:
 
 
 def drop_empty(metadata: Object) -> None:
-    """Drop empty maps and lists in place, because they carry no information and have no owner."""
+    """Drop empty maps and lists, which have no owner, in place."""
     for key in ("labels", "annotations", "ownerReferences", "finalizers", "generateName"):
         if key in metadata and not metadata[key]:
             del metadata[key]
 
 
 def tidy(obj: Object) -> Object:
-    """Return the object with its fields in the usual order, without empty maps and lists in ``metadata``."""
+    """Return the object in the usual order, without empty maps and lists in ``metadata``."""
     metadata = obj["metadata"]
     drop_empty(metadata)
     return {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": metadata, **obj}

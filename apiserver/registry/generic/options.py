@@ -22,19 +22,19 @@ def _nobody(*_: object) -> None:
     """Ignore a warning, annotation or wait."""
 
 
-@dataclass(slots=True, eq=False)  # made for each write, as WriteOptions are; freezing would triple the time
+@dataclass(slots=True, eq=False)  # freezing would triple the time of each write's objects
 class Caller:
-    """The client of a request, and callbacks for warnings and the audit log. Immutable."""
+    """The client of a request, with callbacks for warnings and audit. Immutable."""
 
     user: User = ANONYMOUS
     agent: str = ""
     """The client's ``User-Agent``."""
     warn: Callable[[str], None] = _nobody
-    """Adds a warning for the client to a successful answer; repeats are harmless."""
+    """Adds a warning to a successful answer; repeats are harmless."""
     annotate: Callable[[str, str], None] = _nobody
-    """Adds an annotation (key, value) to the audit event."""
+    """Adds an audit annotation (key, value)."""
     wait: Callable[[str, float], None] = _nobody
-    """Takes a component (``mutating-webhook``) for which the request waited, and the seconds."""
+    """Takes a component (``mutating-webhook``) and the seconds waited for it."""
 
 
 NOBODY: Final = Caller()
@@ -47,18 +47,18 @@ class WriteOptions:
     dry_run: bool = False
     """Do everything except the write."""
     field_validation: FieldValidation = ""
-    """Drop unknown and duplicate fields silently, drop them with a warning (the default if empty), or refuse them."""
+    """Drop unknown and duplicate fields silently or with a warning (also if empty), or refuse them."""
     field_manager: str = ""
     """As given; :attr:`manager` has the default."""
     force: bool = False
     """Server-side apply takes fields from other managers."""
     caller: Caller = NOBODY
     superfluous: tuple[FieldError, ...] = ()
-    """Errors in the body's text, treated like unknown fields: repeated keys, and unknown members of a JSON patch."""
+    """Errors in the body's text, treated as unknown fields: repeated keys, and unknown members of a JSON patch."""
 
     @property
     def manager(self) -> str:
-        """Manager of the fields: ``fieldManager``, or the User-Agent up to its first ``/`` (Go: ``managerOrUserAgent``)."""
+        """Field manager: ``fieldManager``, or the User-Agent up to its first ``/`` (Go: ``managerOrUserAgent``)."""
         if self.field_manager:
             return self.field_manager
         name = self.caller.agent.partition("/")[0]
@@ -67,7 +67,7 @@ class WriteOptions:
         return name[:MAX_MANAGER_BYTES] if name.isascii() else name.encode()[:MAX_MANAGER_BYTES].decode(errors="ignore")
 
     def to_json(self, operation: str) -> Object:
-        """Return the options for admission; a patch counts as the create or update that it causes."""
+        """Return the options for admission; a patch counts as its create or update."""
         shown: Object = {"kind": "CreateOptions" if operation == "CREATE" else "UpdateOptions", "apiVersion": "meta.k8s.io/v1"}
         if self.dry_run:
             shown["dryRun"] = ["All"]
@@ -90,9 +90,9 @@ class DeleteOptions:
     resource_version: str | None = None
     """Precondition; an empty one never holds."""
     has_preconditions: bool = False
-    """The client gave preconditions, possibly an empty map, as client-go does."""
+    """The client gave preconditions, possibly empty as in client-go."""
     grace_period_seconds: int | None = None
-    """Only for admission: no resource here has a grace period."""
+    """Only for admission: resources here have no grace period."""
     ignore_read_error: bool = False
     """Delete even an undecodable object (``ignoreStoreReadErrorWithClusterBreakingPotential``)."""
     dry_run: bool = False

@@ -10,14 +10,14 @@ from apiserver.apis.meta.objects import Object
 
 
 class FieldOwners(Protocol):
-    """The managed fields of one served version and subresource. Pure."""
+    """Managed fields of one version and subresource. Pure."""
 
     def update(self, live: Object | None, new: Object, manager: str, now: datetime) -> None:
-        """Set ``new.metadata.managedFields`` after ``manager`` changed ``live`` to ``new`` (None: created it). Never raises."""
+        """Set ``new.metadata.managedFields`` after a change from ``live`` (None: absent). Never raises."""
         ...
 
     def apply(self, live: Object | None, applied: Object, manager: str, *, force: bool, now: datetime) -> Object:
-        """Return ``live`` (None: absent) merged with the applied object, managed fields included; neither input changes.
+        """Merge the applied object into ``live`` (None: absent), with managed fields, without changing either.
 
         Raises:
             StatusError: Conflict with other managers' fields, or the errors of ``applied``.
@@ -26,7 +26,7 @@ class FieldOwners(Protocol):
 
 
 OwnersOf = Callable[[str], FieldOwners | None]
-"""Returns the owners for a subresource (empty: the main resource); None if managed fields are off."""
+"""Returns a subresource's owners (empty: the main resource); None if off."""
 
 
 def no_owners(subresource: str) -> FieldOwners | None:
@@ -38,7 +38,7 @@ def no_owners(subresource: str) -> FieldOwners | None:
 def keep_times(new: Object, old: Object) -> None:
     """Restore old times in ``managedFields``, in place, if nothing else differs (Go: IgnoreManagedFieldsTimestampsTransformer).
 
-    Otherwise, a write without effect would change the object and trigger all its watches.
+    A write without effect would otherwise change the object and trigger watches.
     """
     mine, before = new["metadata"].get("managedFields"), old["metadata"].get("managedFields")
     if not mine or not before or len(mine) != len(before):

@@ -1,6 +1,6 @@
-"""Plan writes: pure functions from a client's object and the stored one to the new object.
+"""Plan writes: pure functions from a client's object and the stored one to the new one.
 
-They work on copies, call the strategy's hooks and the metadata rules, and raise StatusError with all causes.
+They copy, call the strategy's hooks and the metadata rules, and raise StatusError with all causes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from apiserver.registry.generic.options import DeleteOptions, WriteOptions
 from apiserver.registry.generic.strategy import NOTHING_WRONG, Reading, Strategy
 
 Part = Literal["", "status", "scale"]
-"""Part of an object that a write changes: all but the status, the status, or the replicas."""
+"""Part of an object to write: all but status, status, or replicas."""
 _STATUS: Final = frozenset({"status"})
 
 
@@ -46,10 +46,10 @@ class Planner:
     def read(self, obj: Object, options: WriteOptions, old: Object | None = None, *, part: Part = "") -> list[FieldError]:
         """Validate a client's object against the schema, in place; return the errors about unknown fields (``Strict``).
 
-        ``old``: the object that it replaces. ``part``: an invalid status is dropped if the write does not include it.
+        ``old``: the object to replace. ``part``: drop an invalid status that the write does not include.
 
         Raises:
-            Invalid: it violates the schema; includes the other errors found.
+            Invalid: it violates the schema; includes further errors.
         """
         obj.setdefault("metadata", {})
         unknown, wrong = objectmeta.read(obj["metadata"], stored=old["metadata"] if old else {})
@@ -60,7 +60,7 @@ class Planner:
         reading = self._strategy.read(obj)
         if part != "status" and self._hub.has_status and any(_is_within(each.path, _STATUS) for each in reading.errors):
             del obj["status"]
-            rest = self._strategy.read(obj)  # an excessively nested status would hide the other errors
+            rest = self._strategy.read(obj)  # an excessively nested status hides other errors
             reading = Reading((*reading.unknown, *rest.unknown), rest.errors)
         if reading is NOTHING_WRONG and not unknown and not wrong and not options.superfluous:
             return []
@@ -79,7 +79,7 @@ class Planner:
         return replace(fault, detail=f"{fault.detail}: {found}") if found else fault
 
     def with_hints(self, refused: Invalid) -> Invalid:
-        """Add hints about unknown fields to the error of an apply."""
+        """Add hints about unknown fields to an apply's error."""
         causes = refused.details.causes
         hints = {each.field: found for each in causes if (found := self._strategy.hint(each.field))}
         if not hints:
@@ -91,8 +91,7 @@ class Planner:
     def _also(self, obj: Object, old: Object | None, misshapen: list[FieldError]) -> list[FieldError]:
         """Return the errors in the rest of an object that violates the schema, so that its author can fix all at once.
 
-        Hooks may fail on such objects; then the schema's errors suffice. If those already fill the error, skip this,
-        because it costs more than the schema check.
+        If hooks fail, the schema's errors suffice. If those fill the error, skip this, because it costs more.
         """
         if len(misshapen) >= MAX_CAUSES:
             return []
@@ -107,7 +106,7 @@ class Planner:
         return []
 
     def create(self, obj: Object, refused: Iterable[FieldError], now: datetime) -> Object:
-        """Return the new object for storage. ``obj`` was read and defaulted, and has the stored version.
+        """Return the new object for storage, from ``obj`` read, defaulted and in the stored version.
 
         Raises:
             Invalid: with all causes, including ``refused``.
@@ -123,7 +122,7 @@ class Planner:
         return metadata.tidy(obj)
 
     def receive(self, wanted: Object, old: Object, options: WriteOptions, part: Part) -> list[FieldError]:
-        """Validate the wanted state of ``old`` (both in the request's version) against the schema, in place, and default it.
+        """Validate and default the wanted state of ``old`` in place, both in the request's version.
 
         Returns the errors about unknown fields (``Strict``).
 
@@ -138,7 +137,7 @@ class Planner:
         return refused
 
     def update(self, wanted: Object, old: Object, part: Part = "", refused: Iterable[FieldError] = ()) -> Plan:
-        """Plan an update of ``old``; ``wanted`` was received, has the stored version, and is changed.
+        """Plan an update of ``old``, changing ``wanted``, which was received, in the stored version.
 
         Raises:
             Conflict: it is based on another revision.
@@ -166,7 +165,7 @@ class Planner:
         return Plan(metadata.tidy(wanted), remove=deletion.released(wanted, old))
 
     def act(self, wanted: Object, old: Object) -> Plan:
-        """Plan a verb, which changed ``old`` to ``wanted``, spec and status alike.
+        """Plan a verb's change of ``old`` to ``wanted``, spec and status.
 
         Raises:
             Invalid: with all causes.
@@ -206,12 +205,12 @@ class Planner:
 
 
 def _is_within(path: str, places: frozenset[str]) -> bool:
-    """Return whether a path equals one of ``places`` or lies below one."""
+    """Return whether a path is one of ``places`` or below one."""
     return path in places or any(sign in ".[" and path[:position] in places for position, sign in enumerate(path))
 
 
 def _locked(wanted: Object, old: Object) -> Object:
-    """Return the old metadata with the parts that a write to ``/status`` sets: managed fields, and the revision as precondition."""
+    """Return the old metadata with the managed fields and the revision of a write to ``/status``."""
     kept: Object = copy(old["metadata"])
     kept["resourceVersion"] = wanted["metadata"].get("resourceVersion")
     kept.pop("managedFields", None)

@@ -1,7 +1,7 @@
 """The ``scale`` subresource: any object's replicas as ``autoscaling/v1`` ``Scale``.
 
-It is the interface for ``kubectl scale``, HorizontalPodAutoscaler and PodDisruptionBudget. Source:
-``k8s.io/api/autoscaling/v1``, and ``ScaleREST`` of ``k8s.io/apiextensions-apiserver`` for replicas at a path.
+For ``kubectl scale``, HorizontalPodAutoscaler and PodDisruptionBudget. Source: ``k8s.io/api/autoscaling/v1``, and
+``ScaleREST`` of ``k8s.io/apiextensions-apiserver`` for replicas at a path.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Scaling:
     """Paths of a kind's replicas, in the stored version."""
 
     selector: Callable[[Object], str]
-    """Returns the label selector of the scaled objects as text; autoscalers need it."""
+    """Returns the label selector of the scaled objects, for autoscalers."""
     spec_replicas: tuple[str, ...] = ("spec", "replicas")
     status_replicas: tuple[str, ...] = ("status", "replicas")
 
@@ -41,10 +41,10 @@ class Scaling:
         }
 
     def put_back(self, obj: Object, scale: Object) -> Object:
-        """Return ``obj``, changed in place, with the replicas of ``scale`` and its revision, if given.
+        """Set the replicas and the revision, if given, of ``scale`` in ``obj``; return it.
 
         Raises:
-            BadRequest: ``scale`` is not a Scale of this object.
+            BadRequest: ``scale`` is not this object's.
             Invalid: its replicas are not a valid count.
         """
         given = scale.get("metadata")

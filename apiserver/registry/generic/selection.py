@@ -18,7 +18,7 @@ _METADATA = frozenset({"metadata.name", "metadata.namespace"})
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Terms over labels and fields, all of which must hold."""
+    """Terms over labels and fields; all must hold."""
 
     strategy: Strategy
     labels: labels.Selector = labels.EVERYTHING
@@ -36,7 +36,7 @@ class Selection:
 
     @property
     def trigger(self) -> Trigger | None:
-        """A label or field that must have a single value, if any, by which an index finds the objects."""
+        """A label or field with a required value, for an index."""
         for requirement in self.labels.requirements:
             if requirement.operator in (Operator.EQUALS, Operator.IN) and len(requirement.values) == 1 and requirement.values[0]:
                 return Trigger(f"label {requirement.key}", requirement.values[0], _label(requirement.key))
@@ -62,7 +62,7 @@ class Selection:
         return len(self.labels.requirements) + len(self.fields.terms)
 
     def among(self, items: Iterable[Item], known: dict[bytes, bool] | None = None) -> list[Item]:
-        """Return the selected items; ``known`` caches the result by labels, which many items share."""
+        """Return the selected items; ``known`` caches results by labels."""
         if not self.fields.is_everything:
             return [item for item in items if self(item)]
         known = {} if known is None else known

@@ -1,11 +1,11 @@
 """Store of one resource: create, get, update, apply, act, delete (Go: ``registry/generic/registry/store.go``).
 
-Reads come from the watch cache, after a linearizable read of the revision that it must have reached. Writes are planned
-with admission (:mod:`~apiserver.registry.generic.admitting`), and committed if the plan used the stored revision
+Reads use the watch cache, after a linearizable read of its required revision. Writes are planned with admission
+(:mod:`~apiserver.registry.generic.admitting`), and committed if planned with the stored revision
 (:mod:`~apiserver.registry.generic.guaranteed_update`).
 
-A store serves one version. Stores of further versions (:class:`~apiserver.registry.generic.strategy.Spoke`) share the hub's
-cache, which has the stored version. Clients send and get the store's version.
+A store serves one version to clients. Further versions' stores (:class:`~apiserver.registry.generic.strategy.Spoke`) share
+the hub's cache of the stored version.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ GENERATED_NAMES: Final = 8
 """Random names to try for a generateName."""
 
 Stored = Callable[[], Object]
-"""Returns a copy of the stored object, in the store's version."""
+"""Returns a copy of the stored object in the store's version."""
 Change = Callable[[Stored], Object]
-"""Returns the wanted object for the stored one; called again with a newer one."""
+"""Returns the wanted object; called again with a newer stored one."""
 
 
 class Store:
@@ -79,17 +79,17 @@ class Store:
         return self._objects.decode(entry)
 
     def shown(self, item: Item) -> Object:
-        """Return the object in this version; shared, so never change it."""
+        """Return the shared, immutable object in this version."""
         if self.strategy.hub is self.strategy:
             return item.object
         return self.strategy.from_hub(codec.copy(item.object))
 
     def shown_bytes(self, item: Item, end: bytes = b"") -> bytes:
-        """Return the object's JSON in this version, followed by ``end``."""
+        """Return the object's JSON in this version, then ``end``."""
         return b"".join((*item.pieces, end)) if self.strategy.hub is self.strategy else codec.dump(self.shown(item)) + end
 
     def shown_pieces(self, items: Iterable[Item]) -> tuple[list[bytes], int]:
-        """Return the objects' JSON in this version, each after a comma, as the cache's pieces, and their total length."""
+        """Return the objects' JSON in this version as pieces, each object after a comma, and their length."""
         if self.strategy.hub is not self.strategy:
             items = [Item(item.key, item.revision, None, self.shown_bytes(item)) for item in items]
         found: list[bytes] = []
@@ -99,7 +99,7 @@ class Store:
         return found, sum(map(len, found))
 
     async def get(self, namespace: str, name: str, *, fresh: bool = True, at_least: int = 0) -> Item:
-        """Return one object: current (``fresh``), or at a revision not older than ``at_least``.
+        """Return one object: current (``fresh``), or at least at ``at_least``.
 
         Raises:
             NotFound: it is absent.
@@ -141,7 +141,7 @@ class Store:
         return await self._add(namespace, obj, refused, options)
 
     async def _add(self, namespace: str, obj: Object, refused: Sequence[FieldError], options: WriteOptions) -> Item:
-        """Store a new object that has been read, defaulted and given owners."""
+        """Store a new object after reading, defaulting and ownership."""
         requested = obj["metadata"].get("name", "")
         attributes = self._admitter.attributes("CREATE", "", namespace, requested, options)
         if attributes is not None:
@@ -156,7 +156,7 @@ class Store:
                 attributes.name = requested or name_of(new)
                 await self._admitter.validate(attributes, new, None)
             try:
-                # A repeated request would get another name, so a client without an answer must check first.
+                # A repeated request gets another name, so clients without an answer must check first.
                 key = self.key(namespace, name_of(new))
                 return await self._objects.write(key, None, new, dry_run=options.dry_run, repeatable=not base)
             except Overtaken as overtaken:
@@ -175,7 +175,7 @@ class Store:
     async def update(
         self, namespace: str, name: str, change: Change, options: WriteOptions, *, part: Part = "", repeatable: bool = True
     ) -> Item:
-        """Change an object, or its status, and return it; without a difference, nothing is written.
+        """Change an object, or its status; without a difference, write nothing.
 
         ``repeatable``: ``change`` is idempotent.
 
@@ -195,7 +195,7 @@ class Store:
         return item
 
     def applies(self, part: Part = "") -> bool:
-        """Return whether server-side apply works, which needs managed fields."""
+        """Return whether server-side apply works, by managed fields."""
         return self._owners(part) is not None
 
     async def apply(
@@ -208,13 +208,13 @@ class Store:
         part: Part = "",
         may_create: Callable[[], Awaitable[None]] | None = None,
     ) -> tuple[Item, bool]:
-        """Merge ``applied`` into the object, or create it; return the object and whether it was created (server-side apply).
+        """Server-side apply: merge ``applied`` into the object, or create it; return it and whether it was created.
 
-        ``may_create`` is called before a creation, and raises Forbidden if the caller may only patch.
+        ``may_create`` is called before a creation, and raises Forbidden without the right.
 
         Raises:
-            Conflict: fields of other managers would change without ``options.force``, or the ``uid`` or
-                ``resourceVersion`` of ``applied`` differ from the object's.
+            Conflict: fields of other managers would change without ``options.force``, or ``uid`` or ``resourceVersion``
+                differ.
             NotFound: it is absent, and ``part`` is a subresource.
             BadRequest, Invalid, and errors of admission.
         """
@@ -242,7 +242,7 @@ class Store:
                     await may_create()
                 return await self._create_applied(namespace, name, owners, applied, options), True
             except AlreadyExists:
-                continue  # another client created it first: merge with its object
+                continue  # created by another client: merge with it
 
     async def apply_scale(self, namespace: str, name: str, applied: Object, options: WriteOptions) -> Item:
         """Merge an applied ``Scale``; its manager then owns the object's replicas.
@@ -302,7 +302,7 @@ class Store:
     async def delete(self, namespace: str, name: str, options: DeleteOptions, *, uid: str | None = None) -> tuple[Item, bool]:
         """Delete an object, or mark it if it has finalizers; return its last state and whether it is gone.
 
-        ``uid``: the only incarnation to delete. Unlike the options' precondition, admission does not see it.
+        ``uid``: the only incarnation to delete, hidden from admission unlike the options' precondition.
 
         Raises:
             NotFound, Conflict: absent; a precondition does not hold. Errors of admission.
@@ -328,7 +328,7 @@ class Store:
             return Item(unreadable.entry.key, 0, nothing, codec.dump(nothing)), True
 
     async def delete_each(self, items: Iterable[Item], options: DeleteOptions) -> list[Item]:
-        """Delete these incarnations one by one; return those that existed, in their last state."""
+        """Delete these incarnations one by one; return the last states of existing ones."""
         deleted = []
         for item in items:
             given = item.object["metadata"]
@@ -349,7 +349,7 @@ class Store:
         await self._admitter.connect(namespace, name, subresource, caller)
 
     def _own(self, owners: FieldOwners | None, live: Object | None, new: Object, options: WriteOptions) -> None:
-        """Record the managed fields of a write, if enabled."""
+        """Record managed fields, if enabled."""
         if owners is not None:
             if live is not None:
                 metadata.put_back(new["metadata"], live["metadata"])  # immutable fields get no owner

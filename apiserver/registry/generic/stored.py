@@ -84,7 +84,7 @@ class StoredObjects:
             return await self._storage.get(key)
 
     async def write(self, key: str, old: Item | None, new: Object, *, dry_run: bool, repeatable: bool) -> Item:
-        """Replace ``old`` (None: absent) by ``new``, without its managed fields if it is too large with them.
+        """Replace ``old`` (None: absent) by ``new``, without managed fields if too large.
 
         Raises:
             Overtaken: the stored object is not ``old``.
@@ -111,7 +111,7 @@ class StoredObjects:
         return write.at(revision)
 
     async def remove(self, item: Item, last: Object, *, dry_run: bool) -> Item:
-        """Remove an object and its locks; return ``last``, its last state, at the revision of the deletion.
+        """Remove an object and its locks; return ``last``, its last state, at the deletion's revision.
 
         Raises:
             Overtaken: it changed meanwhile.
@@ -122,18 +122,14 @@ class StoredObjects:
         return codec.written(self._hub, item.key, await self._transactions.remove(item), last, value)
 
     async def remove_unread(self, entry: Entry) -> None:
-        """Remove an undecodable object; its locks remain.
-
-        Raises:
-            Conflict: it changed meanwhile.
-        """
+        """See :meth:`Transactions.remove_unread`."""
         await self._transactions.remove_unread(entry)
 
     async def _as_if(self, key: str, old: Item | None, new: Object) -> Item:
-        """Return the result of a dry run, at the revision of ``old``.
+        """Return a dry run's result, at the revision of ``old``.
 
         Raises:
-            Overtaken: the object to create exists. An update loses no write, so a newer object does not matter.
+            Overtaken: the object to create exists. For updates, a newer object does not matter.
             Conflict: a lock is taken.
         """
         if old is None and (entry := await self.read(key)) is not None:

@@ -51,11 +51,11 @@ class Reading:
     """Violations of the schema in a body."""
 
     unknown: tuple[str, ...] = ()
-    """Paths of unknown fields (``spec.foo``, ``spec.disks[0].bar``), already dropped from the object."""
+    """Paths of unknown, already dropped fields (``spec.foo``, ``spec.disks[0].bar``)."""
     errors: tuple[FieldError, ...] = ()
     """Fields of wrong type, missing, or outside an enumeration.
 
-    They cause a refusal; ``default`` and ``validate`` then look for further errors in the result of :meth:`Strategy.prune`,
+    They cause a refusal; ``default`` and ``validate`` look for further errors in the result of :meth:`Strategy.prune`,
     which may lack required fields.
     """
 
@@ -64,13 +64,12 @@ NOTHING_WRONG: Final = Reading()
 
 
 class Verb:
-    """An action on one object: PUT or POST of ``…/NAME/VERB``; it answers with the changed object."""
+    """An action on one object: PUT or POST of ``…/NAME/VERB``, answered with the changed object."""
 
     def apply(self, obj: Object, body: Object, now: datetime) -> Object:
         """Change ``obj`` (a copy) and return it. ``body`` is the request's JSON object, ``{}`` if absent.
 
-        Spec and status may change; the write uses the revision of ``obj``. Called again with the newer object after a
-        conflicting write.
+        Spec and status may change, at the revision of ``obj``. Called again after a conflicting write.
 
         Raises:
             StatusError: Conflict if the object's state forbids it, Invalid or BadRequest for a wrong body.
@@ -79,12 +78,12 @@ class Verb:
 
 
 class CreatingVerb:
-    """An action that creates or finds an object of another resource, and answers with it and code 201."""
+    """An action that creates or finds an object of another resource; it answers with that and 201."""
 
     creates: Resource
 
     def make(self, obj: Object, body: Object, now: datetime) -> Object:
-        """Return the object to create in the namespace of ``obj``, with all steps of a POST, locks included.
+        """Return the object to create in the namespace of ``obj``, as by a POST, locks included.
 
         Raises:
             StatusError: as :meth:`Verb.apply`.
@@ -93,14 +92,14 @@ class CreatingVerb:
 
 
 class ServerTrust(Protocol):
-    """Trust in the server of a stream, beyond TLS verification."""
+    """Trust in a stream's server, beyond TLS verification."""
 
     def refusal(self, certificate: Mapping[str, object]) -> str:
-        """Return why a verified certificate (format of ``ssl.SSLSocket.getpeercert``) is not trusted; empty if it is."""
+        """Return why a verified certificate (as of ``ssl.SSLSocket.getpeercert``) is not trusted; empty if it is."""
         ...
 
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call ``callback`` when the answer may have changed, to end streams to untrusted servers; returns the unsubscribe function."""
+        """Call ``callback`` when the answer may change, to end streams; return the unsubscribe function."""
         ...
 
 
@@ -127,15 +126,15 @@ class QueryParameter:
 
 
 class Connect:
-    """A stream subresource (``console``), which joins the client's websocket to that of a :class:`Destination`."""
+    """A stream subresource (``console``): joins the client's websocket to a :class:`Destination`."""
 
     subprotocols: ClassVar[tuple[str, ...]] = ()
-    """Supported subprotocols; the first one that the client offers is used on both sides."""
+    """Supported subprotocols; the client's first one is used on both sides."""
     ping_seconds: ClassVar[float] = 20.0
     interactive: ClassVar[bool] = True
-    """True if clients can do more than read: requires the right to ``create`` the subresource besides ``get``."""
+    """True if clients can do more than read, which requires the right to ``create`` the subresource."""
     holder_header: ClassVar[str] = ""
-    """Header with a token for the stream's user: equal for all streams of a user, and otherwise meaningless."""
+    """Header with an opaque token, the same for all streams of a user."""
 
     @property
     def parameters(self) -> tuple[QueryParameter, ...]:
@@ -143,40 +142,40 @@ class Connect:
         return ()
 
     async def locate(self, obj: Object, query: Mapping[str, str]) -> Destination:
-        """Return the server of the stream of ``obj``; ``query`` is the request's.
+        """Return the server of a stream; ``query`` is the request's.
 
         Raises:
-            StatusError: BadRequest or Conflict while there is nothing to connect to, ServiceUnavailable while its
-                server is not found; sent to the client before the upgrade.
+            StatusError: before the upgrade: BadRequest or Conflict without anything to connect to, ServiceUnavailable
+                if the server is not found.
         """
         raise NotImplementedError
 
     def warnings(self, obj: Object) -> Iterable[str]:
-        """Return warnings for the user of the stream, sent as ``Warning`` headers of the upgrade."""
+        """Return warnings for the stream's user, sent as headers of the upgrade."""
         del obj
         return ()
 
 
 class Read:
-    """A read-only subresource (``guestinfo``): GET answers with an unstored object of its own kind."""
+    """A read-only subresource (``guestinfo``), answered with an unstored object of its own kind."""
 
     answers: Resource
-    """The kind of the answer, in the resource's group and version; its plural is not served."""
+    """The answer's kind, in the resource's group and version; its plural is not served."""
     model: type[Any]
     """The answer's pydantic model, for OpenAPI."""
 
     async def read(self, obj: Object) -> Object:
-        """Return the answer about ``obj``: a whole object of the kind ``answers``.
+        """Return an object of the kind ``answers`` about ``obj``.
 
         Raises:
-            StatusError: BadRequest or Conflict while there is nothing to read, ServiceUnavailable or Timeout if its
-                source does not answer.
+            StatusError: BadRequest or Conflict without anything to read, ServiceUnavailable or Timeout if its source
+                does not answer.
         """
         raise NotImplementedError
 
 
 class Strategy:
-    """One resource. Subclasses set attributes and override methods; the defaults suit a plain namespaced kind."""
+    """One resource. Subclasses set attributes and override methods; defaults suit a plain namespaced kind."""
 
     resource: Resource
     singular: str
@@ -187,7 +186,7 @@ class Strategy:
     has_status: bool = True
     """Serve ``/status``."""
     scaling: Scaling | None = None
-    """Serve ``/scale``, with paths of the stored version; other versions must have the replicas at the same path."""
+    """Serve ``/scale``, with the stored version's paths, which all versions must share."""
     verbs: Mapping[str, Verb | CreatingVerb] = {}
     connects: Mapping[str, Connect] = {}
     reads: Mapping[str, Read] = {}
@@ -196,53 +195,53 @@ class Strategy:
 
     @property
     def hub(self) -> Strategy:
-        """The strategy of the stored version: this one, except in a :class:`Spoke`."""
+        """The stored version's strategy: this one, except in a :class:`Spoke`."""
         return self
 
     def to_hub(self, obj: Object) -> Object:
-        """Convert an object of this version to the stored version, consuming ``obj``."""
+        """Convert to the stored version, consuming ``obj``."""
         return obj
 
     def from_hub(self, obj: Object) -> Object:
-        """Convert an object of the stored version to this version, consuming ``obj``."""
+        """Convert from the stored version, consuming ``obj``."""
         return obj
 
     def read(self, obj: Object) -> Reading:
         """Validate a client's object against the schema: drop and report unknown fields, report wrong types, make quantities strings.
 
-        Ignore ``metadata``, which the store handles. The model is strict and forbids unknown fields
-        (:class:`apiserver.apis.meta.schema.Model`); a kind with another model overrides this.
+        The store handles ``metadata``. The model forbids unknown fields (:class:`apiserver.apis.meta.schema.Model`); kinds
+        with another model override this.
         """
         unknown, errors = decoding.read(self.model, obj)
         amounts.write_as_strings(self.model, obj)
         return Reading(unknown, errors) if unknown or errors else NOTHING_WRONG
 
     def prune(self, obj: Object) -> None:
-        """Drop, in place, the fields of wrong type that :meth:`read` found, so that the rest can be validated; ignore ``metadata``."""
+        """Drop, in place, fields of wrong type that :meth:`read` found, except in ``metadata``, to validate the rest."""
         decoding.prune(self.model, obj)
 
     def hint(self, field: str, value: object = None) -> str:
-        """Return a replacement for an unknown field or value; empty if none is known."""
+        """Return a replacement for an unknown field or value, or empty."""
         del field, value
         return ""
 
     def default(self, obj: Object) -> None:
-        """Set defaults in place. Idempotent; also called for stored objects, so that old ones get new fields."""
+        """Set defaults in place. Idempotent; also gives stored objects new fields."""
 
     def prepare_for_create(self, obj: Object) -> None:
-        """Normalize a new object in place, for example set finalizers. ``status`` was removed if ``has_status``."""
+        """Normalize a new object in place: set finalizers, for example. ``status`` was removed if ``has_status``."""
 
     def prepare_for_update(self, obj: Object, old: Object) -> None:
-        """Normalize an updated object in place. The old status was restored if ``has_status``."""
+        """Normalize an updated object in place. The old status is back if ``has_status``."""
 
     def prepare_for_status_update(self, obj: Object, old: Object) -> None:
-        """Normalize an object after a status update; everything else was restored."""
+        """Normalize an object after a status update."""
 
     def prepare_for_delete(self, obj: Object) -> None:
-        """Change an object marked for deletion (it has finalizers) before it is written."""
+        """Change an object with finalizers that is marked for deletion."""
 
     def validate(self, obj: Object) -> list[FieldError]:
-        """Return all errors of a new object, including its name if restricted beyond DNS-1123 subdomains."""
+        """Return all errors of a new object, including names restricted beyond DNS-1123 subdomains."""
         del obj
         return []
 
@@ -252,24 +251,24 @@ class Strategy:
         return self.validate(obj)
 
     def validate_status_update(self, obj: Object, old: Object) -> list[FieldError]:
-        """Return all errors of an object after a status update."""
+        """Return all errors after a status update."""
         del obj, old
         return []
 
     def warnings_on_update(self, obj: Object, old: Object) -> Iterable[str]:
-        """Return warnings about an accepted update, except of the status, as ``Warning`` headers."""
+        """Return warnings (``Warning`` headers) about an accepted update, except of the status."""
         del obj, old
         return ()
 
     def warnings_on_delete(self, obj: Object, grace_seconds: int | None) -> Iterable[str]:
-        """Return warnings about a deletion; ``grace_seconds`` comes from the DeleteOptions."""
+        """Return warnings about a deletion with ``grace_seconds``."""
         del obj, grace_seconds
         return ()
 
     def selectable_fields(self, obj: Object) -> dict[str, str]:
-        """Return the fields for field selectors besides ``metadata.name`` and ``metadata.namespace``.
+        """Return fields for field selectors besides ``metadata.name`` and ``metadata.namespace``.
 
-        The keys must be the same for every object, ``{}`` included.
+        The keys must be constant, also for ``{}``.
         """
         del obj
         return {}
@@ -279,20 +278,20 @@ class Strategy:
         return ()
 
     def cells(self, obj: Object, now: datetime) -> list[Any]:
-        """Return the row's values, one per column of :meth:`columns`; None is shown as ``<none>``."""
+        """Return the row's values by :meth:`columns`; None is shown as ``<none>``."""
         del obj, now
         return []
 
     def locks(self, obj: Object) -> frozenset[str]:
-        """Return the uniqueness locks of ``obj``, each held by at most one object: ``<scope>/<name>`` (``migrating/<namespace>/<vm>``).
+        """Return the exclusive uniqueness locks of ``obj``: ``<scope>/<name>`` (``migrating/<namespace>/<vm>``).
 
-        The transaction that writes the object takes and releases them; a second object gets :meth:`lock_taken`.
+        The object's transaction takes and releases them; a second object gets :meth:`lock_taken`.
         """
         del obj
         return frozenset()
 
     def shared_locks(self, obj: Object) -> frozenset[tuple[str, str]]:
-        """Return uniqueness locks that only objects of one group may share: pairs of lock and group.
+        """Return uniqueness locks shared within a group: pairs of lock and group.
 
         Neither may end with ``/`` or be another one's prefix up to a ``/``.
         """
@@ -300,7 +299,7 @@ class Strategy:
         return frozenset()
 
     def lock_taken(self, obj: Object, lock: str, holder: str, held_by: Object | None) -> str:
-        """Return the Conflict's message when the object ``holder`` (``namespace/name``) holds ``lock``.
+        """Return the Conflict's message when ``holder`` (``namespace/name``) holds ``lock``.
 
         ``held_by`` is that object; None if unreadable.
         """
@@ -311,10 +310,9 @@ class Strategy:
 class Spoke(Strategy):
     """A further served version of a kind: its own schema, and a lossless conversion.
 
-    The hub's form is stored, prepared, validated and locked. The version defines ``resource``, ``model``, ``read``,
-    ``default`` and two inverse conversions, and has its own managed fields. Stored objects of a spoke's version (once the
-    stored version) are converted when read, and rewritten by the next write. Source: the conversions of
-    ``k8s.io/apimachinery/pkg/runtime``.
+    The hub's form is stored, prepared, validated and locked. The version has its own ``resource``, ``model``, ``read``,
+    ``default``, managed fields and two inverse conversions. Objects stored in a spoke's version (once the stored one) are
+    converted when read, and rewritten by the next write. Source: the conversions of ``k8s.io/apimachinery/pkg/runtime``.
     """
 
     def __init__(self, hub: Strategy) -> None:
@@ -324,11 +322,11 @@ class Spoke(Strategy):
         hub.spokes = {**hub.spokes, self.resource.api_version: self}
 
     def upgrade(self, obj: Object) -> Object:
-        """Convert ``obj``, which may be consumed, to the hub's version, except ``apiVersion`` and ``metadata``."""
+        """Convert ``obj`` to the hub's version, except ``apiVersion`` and ``metadata``, optionally consuming it."""
         raise NotImplementedError
 
     def downgrade(self, obj: Object) -> Object:
-        """Convert an object of the hub's version, which may be consumed, to this version."""
+        """Convert an object of the hub's version to this one, optionally consuming it."""
         raise NotImplementedError
 
     @property
@@ -337,11 +335,11 @@ class Spoke(Strategy):
         return self._hub
 
     def to_hub(self, obj: Object) -> Object:
-        """Convert ``obj`` to the stored version, consuming it."""
+        """See :meth:`Strategy.to_hub`."""
         return {**self.upgrade(obj), "apiVersion": self._hub.resource.api_version}
 
     def from_hub(self, obj: Object) -> Object:
-        """Convert an object of the stored version to this version, consuming it."""
+        """See :meth:`Strategy.from_hub`."""
         return {**self.downgrade(obj), "apiVersion": self.resource.api_version}
 
     def selectable_fields(self, obj: Object) -> dict[str, str]:
@@ -353,5 +351,5 @@ class Spoke(Strategy):
         return self._hub.columns()
 
     def cells(self, obj: Object, now: datetime) -> list[Any]:
-        """Return the hub's values; ``obj`` has this version, and is not changed."""
+        """Return the hub's values for an unchanged object of this version."""
         return self._hub.cells(self.to_hub(deepcopy(obj)), now)

@@ -1,4 +1,4 @@
-"""Transactions that write an object together with its locks, guarded by revisions. Storage errors become API errors."""
+"""Transactions of an object and its locks, guarded by revisions. Storage errors become API errors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 _RETRY: Final = Details(retry_after_seconds=1)
 MAX_COMPLETE: Final = 16_384
-"""Most objects remembered as having all their locks in storage; for others, the next write checks it."""
+"""Most objects remembered as having all locks in storage; others are checked at the next write."""
 ALONE: Final = ""
 """Replaces the group of an exclusive lock."""
 Locks: TypeAlias = frozenset[tuple[str, str]]
@@ -30,7 +30,7 @@ NOTHING: Final[Locks] = frozenset()
 
 
 class LockTaken(Conflict):
-    """Another object holds a lock; ``why`` is the message without this object's name."""
+    """Another object holds a lock; ``why`` omits this object's name."""
 
     def __init__(self, resource: Resource, name: str, why: str) -> None:
         refusal = metadata.conflict(resource, name, why)
@@ -40,13 +40,13 @@ class LockTaken(Conflict):
 
 @dataclass(eq=False)
 class Overtaken(Exception):
-    """Another writer changed the object first; ``current`` is its present entry."""
+    """Another writer was first; ``current`` is the present entry."""
 
     current: Entry | None
 
 
 class Unreadable(InternalError):
-    """An undecodable stored value, which can only be restored in storage or deleted unread."""
+    """An undecodable value, to restore in storage or delete unread."""
 
     def __init__(self, resource: Resource, entry: Entry, error: Exception) -> None:
         name = entry.key.rpartition("/")[2]
@@ -58,7 +58,7 @@ class Unreadable(InternalError):
 
 @contextmanager
 def reading(what: str) -> Iterator[None]:
-    """Turn an outage of storage during a read into ServiceUnavailable; clients may retry."""
+    """Turn a storage outage during a read into ServiceUnavailable, for clients to retry."""
     try:
         yield
     except Unavailable as error:
@@ -67,7 +67,7 @@ def reading(what: str) -> Iterator[None]:
 
 
 def unanswered(what: str, error: Exception) -> None:
-    """Log why storage did not answer, because clients must not see its addresses."""
+    """Log a storage outage; clients must not see its addresses."""
     logger.warning("The storage did not answer", extra={"doing": what, "error": str(error)})
 
 
@@ -79,14 +79,14 @@ class Transactions:
         self._strategy = strategy
         self._root = root
         self._max_complete = max_complete
-        # Keys of objects with complete locks in storage, in order of writes. Removals by other replicas are not tracked.
+        # Keys with complete locks in storage, in order of writes, including those that other replicas removed.
         self._complete: dict[str, None] = {}
 
     def create(self, key: str, obj: Object, value: bytes, *, repeatable: bool) -> Awaitable[int]:
         """Store a new object as ``value``.
 
-        ``repeatable``: a client without an answer may repeat the request without a second effect; clients do so
-        automatically after a ``Retry-After``.
+        ``repeatable``: a client without an answer may repeat the request without a second effect, as clients do after
+        ``Retry-After``.
 
         Raises:
             Overtaken: the key is taken.
@@ -124,7 +124,7 @@ class Transactions:
             raise Conflict(f"{entry.key} was written in this moment; read it again") from mismatch
 
     async def check_locks(self, key: str, old: Object | None, new: Object) -> None:
-        """Raise the Conflict that a commit would raise, for a dry run."""
+        """Raise a commit's Conflict, for a dry run."""
         held = self._locks(old) if old is not None else NOTHING
         for lock in sorted(self._locks(new) - held):
             for condition in self._conditions(lock):
@@ -137,9 +137,9 @@ class Transactions:
         self, key: str, revision: int, new: tuple[Object, bytes] | None, held: Locks, about: Object, *, repeatable: bool
     ) -> int:  # fmt: skip
         wanted = self._locks(new[0]) if new is not None else NOTHING
-        ours: set[str] = set()  # locks that belong to this object in storage, although the strategy did not list them
+        ours: set[str] = set()  # this object's locks in storage, although not of the strategy
         missing = await self._lacking(key, held)
-        lacking, given_up = missing & wanted, held - wanted - missing  # a missing lock may be another object's, so it must not be released
+        lacking, given_up = missing & wanted, held - wanted - missing  # a missing lock may be another object's: never release it
         has_all = True
         self._complete.pop(key, None)
         while True:
@@ -176,7 +176,7 @@ class Transactions:
                 return written
 
     async def _lacking(self, key: str, held: Locks) -> Locks:
-        """Return the locks of an object that storage lacks, because an older version wrote it; checked once."""
+        """Return an object's locks that storage lacks since an older version wrote it; checked once."""
         if not held or key in self._complete:
             return NOTHING
         with reading("read the locks of an object"):
@@ -192,14 +192,14 @@ class Transactions:
         return frozenset((lock, ALONE) for lock in self._strategy.locks(obj)) | self._strategy.shared_locks(obj)
 
     def _conditions(self, lock: tuple[str, str]) -> list[Condition]:
-        """Return the conditions to take a lock: it is not held exclusively or by another group."""
+        """Return the conditions to take a lock: not held exclusively or by another group."""
         key, group = self._lock_key(lock[0]), lock[1]
         if group == ALONE:
             return [Condition(key, 0), Condition(f"{key}/", 0, end=f"{key}0")]  # in ASCII, 0 follows /
         return [Condition(key, 0), Condition(f"{key}/", 0, end=f"{key}/{group}/"), Condition(f"{key}/{group}0", 0, end=f"{key}0")]
 
     def _key_of(self, lock: tuple[str, str], holder: str) -> str:
-        """Return the key of a holder's lock; each member of a group has its own."""
+        """Return the key of a holder's lock, one per member of a group."""
         key, group = self._lock_key(lock[0]), lock[1]
         return key if group == ALONE else f"{key}/{group}/{_name_in(holder)}"
 
@@ -225,7 +225,7 @@ class Transactions:
         return Condition(holder, stored.mod_revision if stored is not None else 0)
 
     async def _clear(self, entry: Entry) -> bool:
-        """Remove an unused lock if nothing changed meanwhile; return whether it was removed."""
+        """Remove an unused lock unless something changed; return whether it was removed."""
         if (unused := await self._unused(entry)) is None:
             return False
         try:

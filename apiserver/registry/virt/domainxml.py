@@ -1,4 +1,4 @@
-"""The subresource ``domainxml``: the XML that libvirt got, read from virt-launcher through virt-handler."""
+"""The subresource ``domainxml``: libvirt's XML, from virt-launcher through virt-handler."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class DomainXML(HandlerRead):
     model = VirtualMachineDomainXML
 
     def fields(self, answer: Object) -> Object:
-        """Return the XML if it is printable text, because the node is not trusted to check it."""
+        """Return the XML if printable: the node is not trusted."""
         text = answer.get(subresource.FIELD)
         if not isinstance(text, str):
             raise ValueError(f"{subresource.FIELD} must be a string")  # noqa: TRY004  # what read expects of what is no such answer

@@ -1,4 +1,4 @@
-"""The subresource ``guestinfo``: reports of the guest agent, read from virt-launcher through virt-handler."""
+"""The subresource ``guestinfo``: the guest agent's reports, from virt-launcher through virt-handler."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ class GuestInfo(HandlerRead):
     model = VirtualMachineGuestInfo
 
     def fields(self, answer: Object) -> Object:
-        """Return the answer cut to its bounds, because guest and node are not trusted to respect them."""
+        """Return the answer within its bounds: guest and node are not trusted."""
         return guestinfo.bounded(answer)

@@ -1,4 +1,4 @@
-"""Find the address of a node's virt-handler in an informer of pods."""
+"""Find a node's virt-handler in an informer of pods."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def handler_pods(client: Client, namespace: str) -> Informer:
 
 
 class HandlerLocator:
-    """Callable that maps a node's name to the address of its virt-handler."""
+    """Maps a node's name to its virt-handler's address."""
 
     def __init__(self, pods: Informer) -> None:
         self._pods = pods
@@ -38,10 +38,9 @@ class HandlerLocator:
         return found[0], streams.HANDLER_PORT
 
     def addresses(self, node: str) -> list[str]:
-        """Return the IP addresses of the virt-handlers on a node: usually one, briefly several.
+        """Return the IP addresses of a node's virt-handlers: usually one, briefly several.
 
-        A kubelet reports its pods' addresses, so invalid ones are ignored: a compromised node could make virt-api dial
-        them.
+        Invalid ones are ignored, because a compromised node's kubelet could make virt-api dial them.
         """
         return [pod["status"]["podIP"] for pod in self._pods.by_index(_BY_NODE, node) if _is_ready(pod)]
 
@@ -52,13 +51,13 @@ def _nodes(pod: Object) -> list[str]:
 
 
 def _is_ready(pod: Object) -> bool:
-    # Running suffices: a handler that is not ready for new guests can still serve an old one's console.
+    # Running suffices: an unready handler can still serve old guests' consoles.
     is_running = not is_deleting(pod) and dig(pod, "status", "phase") == "Running"
     return is_running and forms.pod_ip(str(dig(pod, "status", "podIP") or "")) is not None
 
 
 def _trim(pod: Object) -> Object:
-    """Keep only the fields used: there is one pod per node, at ten kilobytes each."""
+    """Keep only used fields of a pod, which has ten kilobytes, per node."""
     metadata = pod["metadata"]
     kept = {key: metadata[key] for key in ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp") if key in metadata}
     status = {key: dig(pod, "status", key) for key in ("phase", "podIP")}

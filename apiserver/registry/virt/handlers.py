@@ -1,4 +1,4 @@
-"""Locate virt-handler of the node on which a virtual machine runs."""
+"""Locate virt-handler on a virtual machine's node."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from apiserver.registry.generic.strategy import Destination
 from apiserver.registry.virt.revoking import RevokedNodes
 
 LocateHandler = Callable[[str], Awaitable[tuple[str, int]]]
-"""Returns host and port of virt-handler on a node; raises ServiceUnavailable if it is not found."""
+"""Returns a virt-handler's host and port; raises ServiceUnavailable if not found."""
 
 
 class Handlers:
     """The virt-handlers of all nodes."""
 
     def __init__(self, locate: LocateHandler, tls: Callable[[], ssl.SSLContext], revoked: RevokedNodes) -> None:
-        """``tls`` returns the current context with our client certificate, which is renewed at run time."""
+        """``tls`` returns the current context with our client certificate, renewed at run time."""
         self._locate = locate
         self._tls = tls
         self._revoked = revoked
 
     async def destination(self, vm: Object, what: str) -> Destination:
-        """Return the URL of virt-handler for a stream or read of a machine with a node, and the certificate name to require.
+        """Return virt-handler's URL for a stream or read of a machine on a node, and its certificate name.
 
         Raises:
             ServiceUnavailable: it is not found, or not trusted.

@@ -13,7 +13,7 @@ from apiserver.registry.generic.strategy import Column, Strategy
 
 
 class MigrationPolicyStrategy(Strategy):
-    """MigrationPolicy: virt-controller reads it when a migration starts; it has no status."""
+    """MigrationPolicy, read by virt-controller when a migration starts; without status."""
 
     resource = MIGRATION_POLICIES
     singular = "migrationpolicy"
@@ -22,7 +22,7 @@ class MigrationPolicyStrategy(Strategy):
     has_status = False
 
     def hint(self, field: str, value: object = None) -> str:
-        """Return the replacement for a field or value of KubeVirt's."""
+        """Return the replacement of a KubeVirt field or value."""
         return kubevirt_fields.hint(field, value)
 
     def validate(self, obj: Object) -> list[FieldError]:

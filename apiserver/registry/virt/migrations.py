@@ -1,4 +1,4 @@
-"""Strategy of ``migrations``. A uniqueness lock in etcd allows one unfinished Migration per virtual machine."""
+"""Strategy of ``migrations``. A lock in etcd allows one unfinished Migration per virtual machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from apiserver.registry.virt.virtualmachines import add_finalizer
 
 
 class MigrationStrategy(Strategy):
-    """Migration: its spec is immutable; its finalizer stays until the guest runs on exactly one side."""
+    """Migration: an immutable spec, and a finalizer until the guest runs on exactly one side."""
 
     resource = MIGRATIONS
     singular = "migration"
@@ -25,7 +25,7 @@ class MigrationStrategy(Strategy):
     model = types.Migration
 
     def hint(self, field: str, value: object = None) -> str:
-        """Return the replacement for a field or value of KubeVirt's."""
+        """Return the replacement of a KubeVirt field or value."""
         return kubevirt_fields.hint(field, value)
 
     def default(self, obj: Object) -> None:
@@ -33,7 +33,7 @@ class MigrationStrategy(Strategy):
         defaults.default_migration(obj)
 
     def prepare_for_create(self, obj: Object) -> None:
-        """Add the finalizer that holds the object until virt-controller has deleted the losing pod."""
+        """Add the finalizer, kept until virt-controller has deleted the losing pod."""
         add_finalizer(obj, names.MIGRATION_FINALIZER)
 
     def validate(self, obj: Object) -> list[FieldError]:
@@ -45,11 +45,11 @@ class MigrationStrategy(Strategy):
         return validation.validate_migration_update(obj, old)
 
     def validate_status_update(self, obj: Object, old: Object) -> list[FieldError]:
-        """Validate a status: its fields, and that a final phase stays."""
+        """Validate a status; a final phase stays."""
         return status_validation.validate_migration_status(obj, old)
 
     def selectable_fields(self, obj: Object) -> dict[str, str]:
-        """Return the fields that virt-handler and users select by."""
+        """Return the fields for virt-handler's and users' selectors."""
         spec, status = obj.get("spec") or {}, obj.get("status") or {}
         return {
             "spec.selector.name": (spec.get("selector") or {}).get("name") or "",
@@ -90,7 +90,7 @@ class MigrationStrategy(Strategy):
         ]
 
     def locks(self, obj: Object) -> frozenset[str]:
-        """Return the lock on the virtual machine while this Migration is unfinished."""
+        """Return the lock on the virtual machine while unfinished."""
         if not phases.is_unfinished(obj):
             return frozenset()
         return frozenset({f"migrating/{obj['metadata']['namespace']}/{obj['spec']['selector']['name']}"})

@@ -1,14 +1,13 @@
 """NodeRestriction: virt-handler may only write objects of its own node.
 
-Kubernetes' plug-in of this name does the same for kubelets. All virt-handlers share a service account, so RBAC cannot
-distinguish them. Their tokens are bound to pods, and kube-apiserver reports the pod's node (KEP-4193): in
-``X-Remote-Extra-`` when it proxies, in its TokenReview for direct clients. Clients cannot forge it: only the front proxy
-may send these headers, and impersonation with such an ``extra`` needs its own right.
+As Kubernetes' plug-in of this name for kubelets. All virt-handlers share a service account, so RBAC cannot distinguish
+them. Their tokens are bound to pods, and kube-apiserver reports the pod's node (KEP-4193): in ``X-Remote-Extra-`` when it
+proxies, in its TokenReview otherwise. Clients cannot forge it: only the front proxy may send these headers, and
+impersonating such an ``extra`` needs its own right.
 
-For any kind of write (update, patch, apply, dry run), the new object is compared with the stored one
-(:mod:`apiserver.apis.virt.rights.node_rights`) at the revision of the write, and again after a conflicting write. Other
-objects are read at the present, outside the transaction. This suffices: the parties of an unfinished Migration may do what
-was allowed when it was read.
+For any write (update, patch, apply, dry run), the new object is compared with the stored one
+(:mod:`apiserver.apis.virt.rights.node_rights`) at the write's revision, and again after a conflict. Other objects are read
+outside the transaction, which suffices: the parties of an unfinished Migration may do what was allowed when it was read.
 """
 
 from __future__ import annotations
@@ -51,11 +50,11 @@ class NodeRestriction:
 
         Args:
             username: virt-handler's service account.
-            required: whether its tokens must name their node; otherwise tokens without node are not checked.
+            required: whether its tokens must name their node; if not, others are not checked.
             addresses: finds the addresses of a node's virt-handler.
             now: the wall clock.
-            revoked: whether the operator revoked a node (:mod:`apiserver.apis.virt.rights.trust`); raises
-                ServiceUnavailable while that is unknown.
+            revoked: whether a node is revoked (:mod:`apiserver.apis.virt.rights.trust`); raises ServiceUnavailable
+                while unknown.
         """
         self._username = username
         self._required = required
@@ -81,7 +80,7 @@ class NodeRestriction:
 
         Raises:
             Forbidden: the token names no node, or the fields that this node may not write.
-            ServiceUnavailable: the node's virt-handler is not found, or its revocation is unknown.
+            ServiceUnavailable: the node's virt-handler or revocation is unknown.
         """
         if attributes.user.name != self._username:
             return
@@ -97,7 +96,7 @@ class NodeRestriction:
             raise _refusal(attributes, node, found)
 
     def _node(self, attributes: Attributes) -> str | None:
-        """Return the node to which the token is bound; None if it names none and need not.
+        """Return the token's node; None if optional and missing.
 
         Raises:
             Forbidden: it names none, several, or an invalid one.

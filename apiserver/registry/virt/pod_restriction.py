@@ -1,13 +1,12 @@
 """PodRestriction: a status may only name pods of its own virtual machine.
 
-virt-handler starts a guest in the pod with the status' uid. Without this check, a writer of statuses could run a machine in
-any pod of any namespace, next to that pod's mounts (:mod:`apiserver.apis.virt.rights.pod_rights`). A new ``podUID`` of a
-VirtualMachine, or ``targetPodUID`` of a Migration, is checked against the pod as kube-apiserver has it, the only source of
-a pod's node and mounts. A Migration's ``targetPodIPs`` must be that pod's. This costs one request per start and two per
-migration; other writes cost a comparison.
+virt-handler starts a guest in the pod with the status' uid, so a writer of statuses could otherwise run a machine in any
+pod, next to its mounts (:mod:`apiserver.apis.virt.rights.pod_rights`). A new ``podUID`` of a VirtualMachine, or
+``targetPodUID`` of a Migration, is checked against kube-apiserver's pod, the only source of its node and mounts. A
+Migration's ``targetPodIPs`` must be that pod's. This costs one request per start and two per migration, else a comparison.
 
-The check applies to every writer. One write is exempt: at the end of a live migration the machine gets the pod for which
-its Migration was checked, because the guest waits.
+It applies to every writer. Exempt is the end of a live migration, because the guest waits: the machine gets the pod for
+which its Migration was checked.
 """
 
 from __future__ import annotations
@@ -40,9 +39,9 @@ _FIELDS: Final[Mapping[str, tuple[str, str]]] = {
     VIRTUAL_MACHINES.plural: ("podName", "podUID"),
     MIGRATIONS.plural: ("targetPod", "targetPodUID"),
 }
-"""Status fields with a pod's name and uid, by resource."""
+"""Status fields with a pod's name and uid."""
 _ADDRESSES: Final = "targetPodIPs"
-"""Status field of a Migration with the target pod's addresses."""
+"""A Migration's field with the target pod's addresses."""
 
 
 class PodRestriction:
@@ -60,7 +59,7 @@ class PodRestriction:
         self._stores = stores
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
-        """Return whether the request can write a status of our kinds."""
+        """Return whether the request can write our statuses."""
         del subresource
         return resource.group == names.GROUP and resource.plural in _FIELDS and operation in ("CREATE", "UPDATE")
 
@@ -68,10 +67,10 @@ class PodRestriction:
         """Change nothing."""
 
     async def validate(self, attributes: Attributes) -> None:
-        """Validate a pod, and pod addresses, that are new in the status.
+        """Validate new pods and pod addresses in a status.
 
         Raises:
-            Forbidden: with the reasons: the pod is not the machine's, or the addresses are not the pod's.
+            Forbidden: the pod is not the machine's, or the addresses are not the pod's, with reasons.
             ServiceUnavailable: kube-apiserver does not answer.
         """
         await self._validate_pod(attributes)
@@ -99,7 +98,7 @@ class PodRestriction:
             raise _refusal(attributes, _FIELDS[attributes.resource.plural][1], found)
 
     async def _machine(self, attributes: Attributes, pod_uid: str) -> Object | None:
-        """Return the machine to which the pod must belong; None if its Migration was already checked with the pod.
+        """Return the pod's required machine; None if its Migration was already checked with the pod.
 
         Raises:
             Forbidden: a Migration's machine is absent.

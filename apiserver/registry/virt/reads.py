@@ -1,6 +1,6 @@
-"""Subresources that virt-handler on the machine's node answers, at the path of ``apis.virt.noderead``.
+"""Subresources answered by virt-handler on the machine's node, at the path of ``apis.virt.noderead``.
 
-A subclass defines the kind and its fields; the node's answer is validated against the model.
+A subclass defines kind and fields; the node's answer is validated.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from apiserver.registry.virt.handlers import Handlers
 
 MAX_WAITING: Final = 64
 MAX_WAITING_PER_MACHINE: Final = 8
-"""Each waiting read holds a seat of flow control, so slow guest agents must not take all seats.
+"""Waiting reads hold seats of flow control, which slow guest agents must not exhaust.
 
 For the same reason, a namespace gets at most half of the remaining ones.
 """
@@ -36,7 +36,7 @@ MAX_ERROR_TEXT: Final = 512
 
 
 class HandlerRead(Read):
-    """A subresource that virt-handler on the machine's node answers."""
+    """A subresource answered by virt-handler."""
 
     name: ClassVar[str]
     """Name of the subresource, also at virt-handler."""
@@ -45,10 +45,10 @@ class HandlerRead(Read):
         self._handlers = handlers
         self._seconds = seconds
         self._waiting: Counter[str] = Counter()
-        """By uid of the machine, and by namespace after a slash."""
+        """By the machine's uid, and by namespace after a slash."""
 
     def fields(self, answer: Object) -> Object:
-        """Return our object's fields, except ``metadata``, from virt-handler's answer, which is not trusted.
+        """Return our object's fields, except ``metadata``, from virt-handler's untrusted answer.
 
         Raises:
             ValueError: the answer is invalid.
@@ -56,7 +56,7 @@ class HandlerRead(Read):
         return answer
 
     async def read(self, obj: Object) -> Object:
-        """Request the answer from the node, and validate it against the model."""
+        """Request the node's answer and validate it."""
         name = f'{self.name} of virtual machine "{obj["metadata"]["name"]}"'
         if reason := streams.absent(obj):
             raise errors.BadRequest(f"cannot read {name}: {reason}", _details(obj))
@@ -70,7 +70,7 @@ class HandlerRead(Read):
             raise errors.ServiceUnavailable(f"the answer of its node is no {name}: {error}") from error
 
     def _shaped(self, answer: Object) -> Object:
-        """Return the model's fields; others come from a newer virt-handler."""
+        """Return the model's fields, without those of a newer virt-handler."""
         found = {key: value for key, value in self.fields(answer).items() if key not in ("kind", "apiVersion", "metadata")}
         _, wrong = decoding.read(self.model, found)
         if wrong:
@@ -122,7 +122,7 @@ def _object(response: Response, body: bytes, where: str) -> dict[str, Any]:
         error = errors.from_status(found, response.status)
     else:
         error = errors.from_http(response.status, body[:MAX_ERROR_TEXT].decode(errors="replace"))
-    error = errors.of_stranger(error)  # virt-handler's answer is not trusted, because root on the node controls it
+    error = errors.of_stranger(error)  # not trusted: root on the node controls virt-handler
     if isinstance(error, errors.UnknownStatus) or response.status < 400:
         raise errors.ServiceUnavailable(f"{where} does not answer as one: {error.message}", error.details)
     raise error

@@ -1,4 +1,4 @@
-"""The nodes that the operator revoked, from an informer of the ConfigMap ``kubevirt-trust``."""
+"""The nodes that the operator revoked, from the ConfigMap ``kubevirt-trust``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def trust_config(client: Client, namespace: str) -> Informer:
 
 
 class RevokedNodes:
-    """The current revocations. Until they are loaded, no node is trusted, so that a restart reinstates no revoked node."""
+    """Current revocations. No node is trusted until they are loaded, so that a restart reinstates none."""
 
     def __init__(self, config: Informer) -> None:
         self._config = config
@@ -29,7 +29,7 @@ class RevokedNodes:
         config.subscribe(lambda _, new: self._changed(new))
 
     def is_revoked(self, node: str) -> bool:
-        """True if the claims and certificates of this node are rejected.
+        """True if this node's claims and certificates are rejected.
 
         Raises:
             ServiceUnavailable: the revocations are not loaded yet.
@@ -44,7 +44,7 @@ class RevokedNodes:
         return NodeTrust(self, node)
 
     def refusal(self, node: str, certificate: Mapping[str, object]) -> str:
-        """Return why a node's verified certificate (format of ``ssl.SSLSocket.getpeercert``) is not trusted; empty if it is."""
+        """Return why a node's verified certificate (as of ``ssl.SSLSocket.getpeercert``) is not trusted; empty if it is."""
         peer = peers.described(certificate)
         return self._revocations.refusal(node, peer.not_before) if peer is not None else "it presented no certificate"
 
@@ -55,7 +55,7 @@ class RevokedNodes:
 
     def _changed(self, config_map: Object | None) -> None:
         if config_map is None:
-            return  # after a removal of the ConfigMap, its last content stays in force
+            return  # a removed ConfigMap's last content stays in force
         self._revocations = trust.revocations(config_map.get("data") or {})
         for callback in list(self._callbacks):
             callback()
@@ -69,9 +69,9 @@ class NodeTrust:
         self._node = node
 
     def refusal(self, certificate: Mapping[str, object]) -> str:
-        """Return why this verified certificate is not trusted; empty if it is."""
+        """See :class:`~apiserver.registry.generic.strategy.ServerTrust`."""
         return self._revoked.refusal(self._node, certificate)
 
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call ``callback`` when the answer may have changed; return the unsubscribe function."""
+        """See :class:`~apiserver.registry.generic.strategy.ServerTrust`."""
         return self._revoked.subscribe(callback)

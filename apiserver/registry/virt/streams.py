@@ -1,4 +1,4 @@
-"""Preconditions and destinations of the streams ``console``, ``vnc`` and ``usbredir``; the generic code copies the bytes."""
+"""Preconditions and destinations of the streams ``console``, ``vnc`` and ``usbredir``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from apiserver.registry.virt.handlers import Handlers, LocateHandler
 from apiserver.registry.virt.revoking import RevokedNodes
 
 CONNECTABLE: Final = frozenset({phases.RUNNING, phases.STOPPING})
-"""Includes guests that shut down, because they still print."""
+"""Also guests that shut down: they still print."""
 
 
 PARAMETERS: Final[Mapping[str, QueryParameter]] = {
@@ -31,7 +31,7 @@ PARAMETERS: Final[Mapping[str, QueryParameter]] = {
 
 
 def refuse(vm: Object, stream: streams.Stream, number: int = 0) -> str | None:
-    """Return why a stream is unavailable (console: of this serial port; usbredir: of this slot); None if available."""
+    """Return why a stream (console: with this port; usbredir: with this slot) is unavailable, or None."""
     domain = domain_of(vm)
     ports = len(consoles.defaulted(domain))
     if stream == "console" and not ports:
@@ -49,7 +49,7 @@ def refuse(vm: Object, stream: streams.Stream, number: int = 0) -> str | None:
 
 
 def absent(vm: Object) -> str | None:
-    """Return why no guest is reachable; None if one is."""
+    """Return why no guest is reachable, or None."""
     phase = phases.phase_of(vm)
     if phase not in CONNECTABLE:
         return f"it is not running (phase {phase or 'Pending'})"
@@ -59,7 +59,7 @@ def absent(vm: Object) -> str | None:
 
 
 def check(vm: Object, stream: streams.Stream, number: int = 0) -> None:
-    """Raise BadRequest with the reason if the stream is unavailable."""
+    """Raise BadRequest if the stream is unavailable."""
     reason = refuse(vm, stream, number)
     if reason is None:
         return
@@ -85,7 +85,7 @@ def _digit(text: str) -> int | None:
 
 
 def warnings(vm: Object) -> tuple[str, ...]:
-    """Return a warning if the guest is paused, because it then neither echoes nor repaints."""
+    """Return a warning if the guest is paused: it neither echoes nor repaints."""
     paused = objects.condition(objects.dig(vm, "status", "conditions"), conditions.PAUSED) or {}
     if paused.get("status") != "True":
         return ()
@@ -93,7 +93,7 @@ def warnings(vm: Object) -> tuple[str, ...]:
 
 
 class HandlerStream(Connect):
-    """A stream that virt-handler on the machine's node serves."""
+    """A stream served by virt-handler on the machine's node."""
 
     subprotocols: ClassVar[tuple[str, ...]] = (streams.SUBPROTOCOL,)
     ping_seconds: ClassVar[float] = streams.PING_SECONDS
@@ -102,12 +102,12 @@ class HandlerStream(Connect):
     def __init__(
         self, stream: streams.Stream, locate_handler: LocateHandler, tls: Callable[[], ssl.SSLContext], revoked: RevokedNodes
     ) -> None:
-        """``tls`` returns the current context with our client certificate, which is renewed at run time."""
+        """``tls`` returns the current context with our client certificate, renewed at run time."""
         self._stream = stream
         self._handlers = Handlers(locate_handler, tls, revoked)
 
     async def locate(self, obj: Object, query: Mapping[str, str]) -> Destination:
-        """Return virt-handler's URL for this stream, and the certificate name to require."""
+        """Return virt-handler's URL for this stream, and its certificate name."""
         match self._stream:
             case "console":
                 number = _port(query.get("port", "0"))
@@ -122,7 +122,7 @@ class HandlerStream(Connect):
 
     @property
     def parameters(self) -> tuple[QueryParameter, ...]:
-        """Return the query parameter for the console's port or the USB slot."""
+        """Return the query parameter, a console's port or USB slot."""
         return (PARAMETERS[self._stream],) if self._stream in PARAMETERS else ()
 
     def warnings(self, obj: Object) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
-"""The verbs ``start``, ``stop``, ``restart``, ``pause``, ``unpause``, ``migrate``: their requests and refusals.
+"""The verbs ``start``, ``stop``, ``restart``, ``pause``, ``unpause``, ``migrate``: requests and refusals.
 
-A verb writes ``status.request``, which other processes read through :mod:`apiserver.apis.virt.lifecycle.power`. A verb
-without effect is refused with a Conflict, because silence would look like a lost request.
+A verb writes ``status.request``, read through :mod:`apiserver.apis.virt.lifecycle.power`. One without effect is a Conflict,
+because silence would look like a lost request.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class RequestVerb(Verb):
         self._refuse = refuse
 
     def apply(self, obj: Object, body: Object, now: datetime) -> Object:
-        """Record the request, with the attempt that it concerns (Start, Restart: the next one)."""
+        """Record the request for its attempt (Start, Restart: the next one)."""
         _require_fields(obj, body, frozenset())
         reason = _refuse_deleting(obj) or self._refuse(obj)
         if reason is not None:
@@ -48,12 +48,12 @@ class RequestVerb(Verb):
 
 
 class Migrate(CreatingVerb):
-    """Creates a Migration of this virtual machine; the body may have a ``nodeSelector`` and a ``priority``, as in its spec."""
+    """Creates a Migration of this virtual machine; the body may have its ``nodeSelector`` and ``priority``."""
 
     creates = MIGRATIONS
 
     def make(self, obj: Object, body: Object, now: datetime) -> Object:
-        """Return the Migration; writing it takes the lock on the machine."""
+        """Return the Migration; its write takes the machine's lock."""
         del now
         _require_fields(obj, body, frozenset({"nodeSelector", "priority"}))
         reason = _refuse_deleting(obj) or refuse_migrate(obj)
@@ -129,7 +129,7 @@ def refuse_migrate(vm: Object) -> Refusal:
 
 
 def conflict(vm: Object, reason: str) -> errors.Conflict:
-    """Return the 409 for a verb that does not fit the machine's state."""
+    """Return the Conflict for a verb in the wrong state."""
     name = vm["metadata"]["name"]
     resource = VIRTUAL_MACHINES
     details = errors.Details(name=name, group=resource.group, kind=resource.plural)
@@ -151,7 +151,7 @@ def _refuse_deleting(vm: Object) -> Refusal:
 
 
 def _refuse_busy(vm: Object, verb: str) -> Refusal:
-    """Refuse the verb unless the machine is running, and not being stopped, restarted or migrated."""
+    """Refuse unless the machine is running, and not being stopped, restarted or migrated."""
     phase = phases.phase_of(vm)
     if phase != phases.RUNNING:
         return f"only a running virtual machine can {verb}; this one is {phase or 'Pending'}"
@@ -176,7 +176,7 @@ def _conditions(vm: Object) -> list[dict[str, Any]]:
 
 
 def _require_fields(vm: Object, body: Object, allowed: frozenset[str]) -> None:
-    """Refuse a body with fields that the verb does not support."""
+    """Refuse unsupported fields."""
     unknown = sorted(body.keys() - allowed - {"kind", "apiVersion"})
     found = [validation.unknown_field(each) for each in unknown]
     selector = body.get("nodeSelector")

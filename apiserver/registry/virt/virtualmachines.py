@@ -29,11 +29,11 @@ OF_ITS_PLACE: Final = (
     "priorityClassName",
     "schedulerName",
 )
-"""Spec fields that place the machine's pod. A migration obeys all but ``nodeName``."""
+"""Spec fields that place the machine's pod; a migration ignores ``nodeName``."""
 
 
 class VirtualMachineStrategy(Strategy):
-    """VirtualMachine: verbs and streams; its finalizer stays until its pods are gone."""
+    """VirtualMachine: verbs and streams, and a finalizer until its pods are gone."""
 
     resource = VIRTUAL_MACHINES
     singular = "virtualmachine"
@@ -45,15 +45,15 @@ class VirtualMachineStrategy(Strategy):
     def __init__(
         self, connects: Mapping[str, Connect] | None = None, reads: Mapping[str, Read] | None = None, allowed: Allowed = NOTHING
     ) -> None:
-        """``connects``, ``reads``: streams and reads, which need virt-handler; none in development and tests."""
+        """``connects``, ``reads``: streams and reads through virt-handler; none in development and tests."""
         self.connects = connects or {}
         self.reads = reads or {}
         self._allowed = allowed
         self._looked_at: tuple[Any, frozenset[disk_uses.Lock]] = (None, frozenset())
-        """The fields that determined the locks last time, and those locks."""
+        """The last fields that determined the locks, and the locks."""
 
     def hint(self, field: str, value: object = None) -> str:
-        """Return the replacement for a field or value of KubeVirt's."""
+        """Return the replacement of a KubeVirt field or value."""
         return kubevirt_fields.hint(field, value)
 
     def default(self, obj: Object) -> None:
@@ -61,11 +61,11 @@ class VirtualMachineStrategy(Strategy):
         defaults.default_virtual_machine(obj)
 
     def prepare_for_create(self, obj: Object) -> None:
-        """Add the finalizer that holds the object until virt-controller has seen its pods go."""
+        """Add the finalizer, kept until virt-controller has seen the pods go."""
         add_finalizer(obj, names.VM_FINALIZER)
 
     def prepare_for_update(self, obj: Object, old: Object) -> None:
-        """Record an edit of the run strategy, which permanently supersedes the last verb."""
+        """Record an edit of the run strategy, which supersedes the last verb for good."""
         if power.strategy_of(obj) != power.strategy_of(old) and (obj.get("status") or {}).get("request"):
             obj["status"]["runStrategyGeneration"] = int(old["metadata"].get("generation") or 0) + 1
 
@@ -74,15 +74,15 @@ class VirtualMachineStrategy(Strategy):
         return validation.validate_virtual_machine(obj, self._allowed)
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        """Validate an update: a machine that is on keeps its domain."""
+        """Validate an update: a running machine keeps its domain."""
         return validation.validate_virtual_machine_update(obj, old, self._allowed)
 
     def validate_status_update(self, obj: Object, old: Object) -> list[FieldError]:
-        """Return errors of a status that would break its readers."""
+        """Return status errors that would break readers."""
         return status_validation.validate_virtual_machine_status(obj, old)
 
     def warnings_on_update(self, obj: Object, old: Object) -> tuple[str, ...]:
-        """Return warnings that a running machine keeps its pod, its place and the pod's settings."""
+        """Warn that a running machine keeps its pod, place and settings."""
         if phases.phase_of(old) not in phases.WITH_GUEST:
             return ()
         name, found = obj["metadata"]["name"], []
@@ -99,7 +99,7 @@ class VirtualMachineStrategy(Strategy):
         return tuple(found)
 
     def warnings_on_delete(self, obj: Object, grace_seconds: int | None) -> tuple[str, ...]:
-        """Return a warning if a delete gives the guest less time than its spec, because the guest keeps the spec's time."""
+        """Warn if a delete gives less time than the spec, because the guest keeps the spec's."""
         own = int(objects.dig(obj, "spec", "terminationGracePeriodSeconds") or 0)
         if grace_seconds is None or grace_seconds >= own or phases.phase_of(obj) not in phases.WITH_GUEST:
             return ()
@@ -110,7 +110,7 @@ class VirtualMachineStrategy(Strategy):
         )
 
     def selectable_fields(self, obj: Object) -> dict[str, str]:
-        """Return the fields that virt-handler and users select by."""
+        """Return the fields for virt-handler's and users' selectors."""
         spec, status = obj.get("spec") or {}, obj.get("status") or {}
         return {
             "spec.nodeName": spec.get("nodeName") or "",
@@ -119,14 +119,14 @@ class VirtualMachineStrategy(Strategy):
         }
 
     def locks(self, obj: Object) -> frozenset[str]:
-        """Return the exclusive locks on claims, held from the assignment to a node until the guest is off.
+        """Return the exclusive locks on claims, from the assignment to a node until the guest is off.
 
-        A machine with a guest keeps its domain, so the locks only change with its phase.
+        They change only with the phase, because a machine with a guest keeps its domain.
         """
         return frozenset(_key(obj, each) for each in self._locks(obj) if each.group == disk_uses.ALONE)
 
     def shared_locks(self, obj: Object) -> frozenset[tuple[str, str]]:
-        """Return the locks on claims that it shares with machines that use them in the same way."""
+        """Return the locks on claims shared with machines of equal use."""
         return frozenset((_key(obj, each), each.group) for each in self._locks(obj) if each.group != disk_uses.ALONE)
 
     def lock_taken(self, obj: Object, lock: str, holder: str, held_by: Object | None) -> str:
@@ -145,13 +145,13 @@ class VirtualMachineStrategy(Strategy):
         return f'PersistentVolumeClaim "{name}" is in use by virtual machine "{other}"; this one starts when that is off'
 
     def _locks(self, obj: Object) -> frozenset[disk_uses.Lock]:
-        """Return the locks by typed fields. ``domainXML`` contains no claims; it is only read for the UUID of a state's claim."""
+        """Return the locks by typed fields; ``domainXML`` has no claims, but may have the UUID of a state's claim."""
         if phases.phase_of(obj) not in phases.WITH_GUEST:
             return frozenset()
         domain, xml = objects.dig(obj, "spec", "domain") or {}, objects.dig(obj, "spec", "domainXML")
         node = str(objects.dig(obj, "status", "nodeName") or "")
         given = (objects.dig(domain, "devices"), objects.dig(domain, "firmware"), xml, objects.uid_of(obj), node)
-        if given != self._looked_at[0]:  # each write calls this four times, for two objects with the same disks
+        if given != self._looked_at[0]:  # four times per write, for two objects with equal disks
             found: frozenset[disk_uses.Lock] = frozenset()
             if _is_sound(domain):
                 if xml and firmware.state_claim(domain):
@@ -202,7 +202,7 @@ def add_finalizer(obj: Object, finalizer: str) -> None:
 
 
 def _key(obj: Object, lock: disk_uses.Lock) -> str:
-    """Return the cluster-wide name of a lock: ``kind/namespace/claim`` and so on, ``host/node/digest``."""
+    """Return a lock's cluster-wide name: ``kind/namespace/claim`` and so on, ``host/node/digest``."""
     kind, _, rest = lock.what.partition("/")
     if kind == disk_uses.HOST:
         return lock.what
@@ -210,7 +210,7 @@ def _key(obj: Object, lock: disk_uses.Lock) -> str:
 
 
 def _is_sound(domain: object) -> bool:
-    """Return whether the claims of a stored domain can be read."""
+    """Return whether a stored domain's claims are readable."""
     if not isinstance(domain, dict):
         return False
     devices, state = domain.get("devices") or {}, domain.get("firmware") or {}

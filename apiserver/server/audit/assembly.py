@@ -32,10 +32,10 @@ class Auditing:
 
 
 async def build(options: AuditOptions, metrics: AuditMetrics, stack: AsyncExitStack) -> Auditing | None:
-    """Return the audit log; None without a policy or a backend. ``stack`` closes what it opens.
+    """Return the audit log, closed by ``stack``; None without policy or backend.
 
     Raises:
-        OSError, ValueError: the policy or the file is unusable.
+        OSError, ValueError: policy or file are unusable.
         ConfigError: the webhook's kubeconfig is unusable.
     """
     if options.audit_policy_file is None or not (options.audit_log_path or options.audit_webhook_config_file):
@@ -52,7 +52,7 @@ async def build(options: AuditOptions, metrics: AuditMetrics, stack: AsyncExitSt
         )
         stack.callback(file.close)
         buffering = BufferOptions(options.audit_log_mode, options.audit_log_batch_buffer_size)
-        # If every request waits anyway, write without a thread: the page cache takes microseconds.
+        # If every request waits, write without a thread: the page cache takes microseconds.
         at_once = options.audit_log_mode == STRICT and options.audit_log_path != STDOUT and not options.audit_log_compress
         buffers.append(Buffer("log", file.write if at_once else file.store, buffering, metrics.errors.cell("log")))
     if options.audit_webhook_config_file:

@@ -1,10 +1,9 @@
 """Buffer audit events for a file or a webhook, which may be slow.
 
-Events are accepted without blocking and stored in batches by a background task. A batch is the events of 100 ms, so a busy
-server does ten writes per second instead of twenty thousand. Each write wakes a thread, which wakes the loop: with batches
-of 20 ms, this took about 2 % of the processor time at 600 writes per second, and more with fewer. With ``blocking-strict``,
-which loses nothing when the process is killed, a batch is the events that came while the previous one was stored. The modes
-differ when the backend is slow:
+A background task stores batches of 100 ms, so a busy server does ten writes per second instead of twenty thousand. Each
+write wakes a thread, which wakes the loop: batches of 20 ms took about 2 % of the processor time at 600 writes per second,
+and more with fewer. With ``blocking-strict``, which loses nothing when the process is killed, a batch has the events since
+the previous one. The modes differ when the backend is slow:
 
 ===================== ===============================================================================================
 ``batch``             events beyond the buffer are lost, and counted in ``apiserver_audit_error_total``
@@ -33,7 +32,7 @@ MODES: Final[tuple[Mode, ...]] = ("batch", "blocking", "blocking-strict")
 STRICT: Final = "blocking-strict"
 GATHER_SECONDS: Final = 0.1
 FLUSH_SECONDS: Final = 10.0
-"""Time for storing buffered events at the end of the process."""
+"""Time to store the rest at the end of the process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +48,14 @@ class BufferOptions:
 
 
 class Buffer:
-    """Events on their way to a slow backend, while ``run`` runs."""
+    """Buffers events for a slow backend, while ``run`` runs."""
 
     def __init__(self, name: str, store: Callable[[list[str]], object], buffering: BufferOptions, lost: Cell) -> None:
-        """Create the buffer of one backend.
+        """Create one backend's buffer.
 
         Args:
             name: the backend's name.
-            store: stores a batch, optionally as a coroutine; raises OSError on failure.
+            store: stores a batch, optionally as a coroutine; raises OSError.
             buffering: size and mode.
             lost: counts lost events.
         """
@@ -67,9 +66,9 @@ class Buffer:
         self._events: list[str] = []
         self._some = asyncio.Event()
         self._room = asyncio.Event()
-        self._taken = self._done = 0  # total events received, and stored or lost
+        self._taken = self._done = 0  # total events, and those stored or lost
         self._waiters: deque[tuple[int, asyncio.Future[bool]]] = deque()
-        """Waits until ``_done`` reaches a number, with whether the last event was stored."""
+        """Waits until ``_done`` reaches a number; result: whether the last event was stored."""
         self._failed = False
         self._closing = False
         self._strict = buffering.mode == STRICT

@@ -20,17 +20,17 @@ _STAMP: Final = "%Y-%m-%dT%H-%M-%S.%f"
 
 
 class LogFile:
-    """A file rotated by size; old files are deleted by number and age. ``-`` is standard output."""
+    """A file rotated by size, with old files kept by number and age. ``-`` is standard output."""
 
     def __init__(self, path: str, *, megabytes: int = 100, backups: int = 100, days: int = 366, compress: bool = False) -> None:
         """Open the file.
 
         Args:
-            path: the file; its directory must exist.
+            path: the file, in an existing directory.
             megabytes: size at which to rotate; 0: never.
-            backups: number of old files to keep; 0: all.
-            days: age to which old files are kept; 0: forever.
-            compress: gzip old files.
+            backups: old files to keep; 0: all.
+            days: their longest age; 0: unlimited.
+            compress: gzip them.
 
         Raises:
             OSError: it is not writable.

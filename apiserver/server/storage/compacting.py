@@ -1,8 +1,7 @@
-"""Compact history every five minutes to its state five minutes earlier, by one of the servers that share an etcd.
+"""Compact history every five minutes to its state five minutes earlier, by one of the servers on an etcd.
 
-As in ``k8s.io/apiserver/pkg/storage/etcd3/compact.go``: the first server that writes the key ``compact_rev_key`` in an
-interval compacts; the others notice the change and wait for the next interval. So several replicas, even with a Go server,
-compact as often as one.
+As in ``k8s.io/apiserver/pkg/storage/etcd3/compact.go``: the first server to write the key ``compact_rev_key`` in an
+interval compacts; the others wait for the next. So any number of replicas, even with a Go server, compact as often as one.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from storage.port import Condition, Put, RevisionMismatch, Storage, StorageError
 logger = logging.getLogger(__name__)
 
 KEY: Final = "compact_rev_key"
-"""Without prefix; its value is the revision at the end of the last interval."""
+"""Unprefixed; its value is the revision at the end of the last interval."""
 
 
 class Compactor:

@@ -17,7 +17,7 @@ from storage.port import Storage, StorageError
 logger = logging.getLogger(__name__)
 
 LOCKS: Final = "claims"
-"""Group of the uniqueness locks' keys, which stay unencrypted: their values are names of keys, never secret."""
+"""Group of the uniqueness locks' keys; their values, names of keys, stay unencrypted."""
 
 
 class Encryption:
@@ -28,7 +28,7 @@ class Encryption:
     ) -> None:
         """Read the file, and again every ``seconds``; None: once.
 
-        Key management services are checked every ``kms_seconds``: first value after a success, second after a failure.
+        ``kms_seconds``: intervals of checking key management services, after success and failure.
 
         Raises:
             OSError, Misconfigured: it is unusable.
@@ -59,7 +59,7 @@ class Encryption:
                     running = [tasks.create_task(each.run(*self._kms_seconds)) for each in self._rules.services]
 
     async def _reloaded(self) -> bool:
-        """Apply a changed file. An unusable one changes nothing."""
+        """Apply a changed file, unless unusable."""
         try:
             content = self._file.read_bytes()
             if content == self._content:
@@ -78,7 +78,7 @@ class Encryption:
         return True
 
     async def _readied(self, content: bytes) -> Rules | None:
-        """Return a file's rules once all its services have answered; None if one has not, to retry later.
+        """Return a file's rules if all its services answer; None to retry later.
 
         Raises:
             Misconfigured: it is unusable.

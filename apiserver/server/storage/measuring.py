@@ -29,11 +29,11 @@ class StorageMetrics:
         self._cells: dict[tuple[str, ...], tuple[Cell, HistogramCell]] = {}
 
     def register(self, registry: Registry) -> None:
-        """Add all metrics to the registry."""
+        """Register all metrics."""
         registry.add(self.seconds, self.requests, self.errors, self.lists, self.listed)
 
     def observe(self, operation: str, key: str, began: float) -> None:
-        """Count an answered operation. ``key`` is one of its keys, or their prefix."""
+        """Count an answered operation; ``key`` is one of its keys, or their prefix."""
         # GROUP and RESOURCE follow the root, which starts with a slash.
         place = (operation, *key.split("/", self._skip + 3)[self._skip + 1 : self._skip + 3])
         cells = self._cells.get(place)
@@ -55,7 +55,7 @@ class StorageMetrics:
 
 
 class MeasuredStorage:
-    """Measures a storage; otherwise it behaves like the wrapped one."""
+    """Measures the wrapped storage."""
 
     def __init__(self, storage: Storage, metrics: StorageMetrics) -> None:
         self._storage = storage

@@ -66,9 +66,9 @@ def _seconds(text: str) -> float:
 
 
 class HealthCheck:
-    """Checks storage by a linearizable read with a time limit; calls that wait during one read share the next.
+    """Checks storage by a linearizable read with a time limit; calls during one read share the next.
 
-    Any client can call it, so the number of reads must not grow with the calls; and a result is never older than its call.
+    Anyone can call it, so reads must not grow with calls; and a result is never older than its call.
     """
 
     def __init__(self, storage: Storage, seconds: float) -> None:
@@ -86,7 +86,7 @@ class HealthCheck:
             if self._asked <= came:
                 began = loop.time()
                 self._well = await self._ask()
-                self._asked = began  # set afterwards: if this caller is cancelled, the others need a read of their own
+                self._asked = began  # set afterwards: after a cancellation, the others need their own read
             return self._well
 
     async def _ask(self) -> bool:
@@ -110,9 +110,9 @@ class Storing:
         file_seconds: float = 5.0,
         kms_seconds: tuple[float, float] = (60.0, 10.0),
     ) -> None:
-        """Wrap ``plain``, which has etcd's keys; objects are under ``root``.
+        """Wrap ``plain``, with etcd's keys; objects are under ``root``.
 
-        The encryption file is checked every ``file_seconds``, and key management services every ``kms_seconds``.
+        ``file_seconds``, ``kms_seconds``: intervals of checking the encryption file and key management services.
 
         Raises:
             OSError, Misconfigured: the encryption file is unusable.
@@ -129,7 +129,7 @@ class Storing:
         self._ready = HealthCheck(plain, options.etcd_readycheck_timeout)
         self._encryption: Encryption | None = None
         if options.encryption_provider_config is not None:
-            # Imported late: ciphers bring their own OpenSSL, about 10 MiB.
+            # Imported late: its own OpenSSL takes about 10 MiB.
             from apiserver.server.storage.encrypting import Encryption
 
             again = file_seconds if options.encryption_provider_config_automatic_reload else None

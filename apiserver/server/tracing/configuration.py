@@ -27,7 +27,7 @@ class TracingConfiguration:
     endpoint: str = DEFAULT_ENDPOINT
     """``host:port`` of an OTLP collector over gRPC, without TLS."""
     rate: float = 0.0
-    """Share of requests, 0 to 1, traced without a privileged caller's request."""
+    """Share of requests, 0 to 1, traced without a privileged caller."""
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +56,7 @@ def read(text: str) -> TracingConfiguration:
 
 
 async def build(file: Path | None, stack: AsyncExitStack) -> Spans | None:
-    """Return the tracing; None without a file. Leaving ``stack`` sends the remaining spans.
+    """Return the tracing, or None. Leaving ``stack`` sends the remaining spans.
 
     Raises:
         OSError, ValueError: the file is unusable.

@@ -1,8 +1,8 @@
-"""OpenTelemetry spans of requests, their storage operations and their webhook calls.
+"""OpenTelemetry spans of requests, their storage operations and webhook calls.
 
-Names and attributes are those of Go's servers (``k8s.io/apiserver/pkg/endpoints/filters/traces.go`` and its
-instrumentations). Only a privileged caller's ``traceparent`` (``system:masters``, ``system:monitoring``) is followed,
-because others could make us record without limit; their spans are linked instead.
+Names and attributes are Go's (``k8s.io/apiserver/pkg/endpoints/filters/traces.go`` and its instrumentations). Only a
+privileged caller's ``traceparent`` (``system:masters``, ``system:monitoring``) is followed, because others could make us
+record without limit; their spans are linked.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _Result = TypeVar("_Result")
 
 
 def provider(endpoint: str, rate: float) -> TracerProvider:
-    """Return the exporter to ``endpoint`` (``host:port``), which samples a share ``rate`` of new traces."""
+    """Return the exporter to ``endpoint`` (``host:port``), sampling a share ``rate`` of new traces."""
     made = TracerProvider(
         sampler=ParentBased(TraceIdRatioBased(rate) if rate else ALWAYS_OFF), resource=Resource.create({"service.name": "apiserver"})
     )
@@ -91,7 +91,7 @@ class Spans:
 
     @contextmanager
     def calling(self, method: str, url: str, headers: dict[str, str]) -> Iterator[Callable[[int], object]]:
-        """Record a span for an outgoing call of a traced request, and pass on ``traceparent``; yields a function that takes the status."""
+        """Record an outgoing call of a traced request, with ``traceparent``; yield a function for its status."""
         if not trace.get_current_span().is_recording():
             yield lambda _: None
             return
@@ -136,7 +136,7 @@ def _ended(span: Span, code: int) -> None:
 
 
 class _TracedStorage:
-    """Records spans of storage calls, with the names of etcd's Go client; otherwise it behaves like the wrapped storage."""
+    """Records spans of the wrapped storage, named as by etcd's Go client."""
 
     def __init__(self, storage: Storage, tracer: trace.Tracer) -> None:
         self._storage = storage

@@ -24,7 +24,7 @@ from storage.port import Unavailable
 logger = logging.getLogger(__name__)
 
 WRITE_SECONDS: Final = 180.0
-"""Time for which a seed stays in use while the service does not answer; so a replaced key is unused after three minutes."""
+"""Time for which a seed encrypts without the service's answer; a replaced key is unused after three minutes."""
 _VERSIONS: Final = ("v2", "v2beta1")
 _SEED_BYTES: Final = 32
 _INFO_BYTES: Final = 32
@@ -60,7 +60,7 @@ class Envelope:
         return self._writing is not None and self._clock() < self._writing.until
 
     async def run(self, well_seconds: float, ill_seconds: float) -> None:
-        """Check the service until cancelled, at an interval after a success and another after a failure."""
+        """Check the service until cancelled, at intervals after success and failure."""
         try:
             while True:
                 try:
@@ -77,7 +77,7 @@ class Envelope:
         """Check the service; if its key changed, use a new seed.
 
         Raises:
-            Unavailable, ValueError: it is not well; the current seed stays in use for a while.
+            Unavailable, ValueError: it is not well; the seed stays for a while.
         """
         until = self._clock() + WRITE_SECONDS  # from before the call
         status = await self.service.status()
@@ -98,10 +98,10 @@ class Envelope:
         logger.info("A key management service has another key; writing with a new seed", extra={"provider": self.name})
 
     async def fetch(self, data: bytes) -> None:
-        """Fetch the seed that decrypts the part after the prefix.
+        """Fetch the seed for the part after the prefix.
 
         Raises:
-            Undecryptable: the service cannot decrypt the seed.
+            Undecryptable: the service cannot decrypt it.
             Unavailable: the service does not answer.
         """
         source = _parsed(data)[0]
