@@ -1,8 +1,8 @@
-"""Versions of what virt-controller and virt-handlers write for each other: statuses, pods with their labels and annotations, Leases. Pure.
+"""Versions of the contract between virt-controller and virt-handlers: statuses, labels and annotations of pods, Leases. Pure.
 
-They are replaced one after another when the chart is upgraded. Members may be added without a new version, as long as whoever does not know
-them can do without; a change that needs more raises ``VERSION``, and says in ``SPOKEN`` which earlier ones it goes on with. A virt-handler
-says its own in the annotation of its node's Lease; virt-controller gives a node no guests whose virt-handler speaks none of its versions.
+An upgrade of the chart replaces them one after another. Optional fields may be added without a new version. Any other change increments
+``VERSION``, and ``SPOKEN`` lists the versions still supported. A virt-handler puts its versions into an annotation of its node's Lease.
+virt-controller assigns no guests to a node without a common version.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from apiserver.apis.virt.places import names
 
 VERSION: Final = 1
 SPOKEN: Final = frozenset({VERSION})
-"""By this release."""
+"""Versions of this release."""
 BEFORE: Final = frozenset({1})
-"""By releases that did not say so."""
+"""Versions of releases without the annotation."""
 ANNOTATION: Final = f"{names.GROUP}/contract-versions"
-"""On the Lease of a node: what its virt-handler speaks, as numbers with commas between them."""
+"""On a node's Lease: the versions of its virt-handler, as comma-separated numbers."""
 MAX_TEXT: Final = 64
-"""Characters of the annotation that are looked at."""
+"""Maximum characters of the annotation."""
 _NUMBERS: Final = re.compile(r"[0-9]{1,4}(?:,[0-9]{1,4})*")
 
 
@@ -32,7 +32,7 @@ def written(versions: Iterable[int] = SPOKEN) -> str:
 
 
 def spoken_by(lease: Object) -> frozenset[int]:
-    """Return what the virt-handler speaks whose Lease this is; nothing where it says what is none."""
+    """Return the versions of the virt-handler with this Lease; empty if the annotation is invalid."""
     text = annotations_of(lease).get(ANNOTATION)
     if text is None:
         return BEFORE
@@ -41,12 +41,12 @@ def spoken_by(lease: Object) -> frozenset[int]:
 
 
 def is_understood(lease: Object) -> bool:
-    """Return whether virt-controller of this release and the virt-handler whose Lease this is have a version in common."""
+    """Return True if this virt-controller and the virt-handler with this Lease have a common version."""
     return not SPOKEN.isdisjoint(spoken_by(lease))
 
 
 def refusal(node: str, lease: Object) -> str:
-    """Return why a node gets no guests, for people."""
+    """Return why a node gets no guests, for users."""
     theirs = written(spoken_by(lease))
     says = f"speaks version {theirs} of the contract" if theirs else "says nothing that is a version of the contract"
     return f"node {node} gets no guests: its virt-handler {says}, and virt-controller speaks {written()}"

@@ -68,12 +68,12 @@ _WITH_METADATA: Final = members({"metadata": _METADATA})
 
 
 def of_virtual_machine(vm: Any) -> tuple[str, ...]:  # noqa: ANN401  # whether it is an object is the question
-    """Return what is wrong with the structure of a VirtualMachine, in sentences with the place; empty when it is sound."""
+    """Return the errors of the structure of a VirtualMachine, in sentences with the place; empty when it is sound."""
     return sentences(VIRTUAL_MACHINE(vm))
 
 
 def of_metadata(obj: Any) -> tuple[str, ...]:  # noqa: ANN401  # as above
-    """Return what is wrong with the metadata of an object of ours, in sentences with the place; empty when they are sound."""
+    """Return the errors of the metadata of an object of ours, in sentences with the place; empty when they are sound."""
     return sentences(_WITH_METADATA(obj))
 
 
@@ -83,10 +83,10 @@ def has_sound_domain(vm: Any) -> bool:  # noqa: ANN401  # as above
 
 
 def of_migration(migration: Any) -> tuple[str, ...]:  # noqa: ANN401  # as above
-    """Return what is wrong with the structure of a Migration, in sentences with the place; empty when it is sound."""
+    """Return the errors of the structure of a Migration, in sentences with the place; empty when it is sound."""
     return sentences(MIGRATION(migration))
 
 
 def of_migration_policy(policy: Any) -> tuple[str, ...]:  # noqa: ANN401  # as above
-    """Return what is wrong with the structure of a MigrationPolicy, in sentences with the place; empty when it is sound."""
+    """Return the errors of the structure of a MigrationPolicy, in sentences with the place; empty when it is sound."""
     return sentences(MIGRATION_POLICY(policy))

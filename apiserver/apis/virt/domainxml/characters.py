@@ -19,7 +19,7 @@ _MISLEADING: Final = re.compile(f"[{_DIRECTIONAL}{_SEPARATORS}]")
 
 
 def problem(text: str) -> str:
-    """Return what is wrong with the first bad character of a text, or an empty string."""
+    """Return the error about the first bad character of a text, or an empty string."""
     if not _EITHER.search(text):
         return ""
     if found := _CONTROL.search(text):

@@ -93,7 +93,7 @@ class Reading:
 
 
 def problems_of(text: str) -> tuple[Problem, ...]:
-    """Return what is wrong with a document itself."""
+    """Return the errors of a document itself."""
     found = _read(text)
     return found if isinstance(found, tuple) else ()
 

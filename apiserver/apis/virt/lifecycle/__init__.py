@@ -1,1 +1,1 @@
-"""The life of machines and migrations: phases, power, conditions, and what each may become. Pure."""
+"""The lifecycle of machines and migrations: phases, power, conditions, and transitions. Pure."""

@@ -1,4 +1,4 @@
-"""The states of a domain, as ``status.domain.state`` and the wire between virt-handler and virt-launcher say them."""
+"""The states of a domain in ``status.domain.state`` and between virt-handler and virt-launcher."""
 
 from __future__ import annotations
 

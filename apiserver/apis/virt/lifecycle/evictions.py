@@ -1,4 +1,4 @@
-"""Eviction of machines' pods: the strategies, and the marks of migrations that an eviction caused. Pure."""
+"""Eviction of machines' pods: strategies, and labels of migrations caused by an eviction. Pure."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ SHUTDOWN: Final = "Shutdown"
 EXTERNAL: Final = "External"
 
 POD_LABEL: Final = "kubevirt.io/evicted-pod"
-"""On a Migration that an eviction caused: the uid of the pod."""
+"""On a Migration caused by an eviction: the uid of the pod."""
 NODE_ANNOTATION: Final = "kubevirt.io/evicted-from"
 """On such a Migration: the node of that pod."""
 DRAIN_LABEL: Final = "kubevirt.io/drain"
-"""On such a Migration, "true": somebody was emptying that node."""
+"""On such a Migration: "true" if that node was being drained."""
 
 
 def strategy_of(vm: Object) -> Strategy | None:
-    """Return ``spec.evictionStrategy``; None: the machine has the cluster's, as for a value that a later release stored."""
+    """Return ``spec.evictionStrategy``; None for the cluster's strategy, also for an unknown value of a later release."""
     found = dig(vm, "spec", "evictionStrategy")
     return cast("Strategy", found) if found in get_args(Strategy) else None
 
 
 def not_known(pod: str) -> str:
-    """Return what is said of the eviction of a pod that cannot be judged now."""
+    """Return the message for an eviction that cannot be decided now."""
     return f"whether pod {pod} may be evicted is not known now; ask again"
 
 
 def is_by_controller(migration: Object) -> bool:
-    """Return whether virt-controller made a Migration, because of an eviction or of an upgrade."""
+    """Return True if virt-controller created the Migration, for an eviction or an upgrade."""
     return not {POD_LABEL, names.WORKLOAD_UPDATE_LABEL}.isdisjoint(labels_of(migration))
 
 
 def machine_of(migration: Object) -> NamespacedName:
-    """Return the machine that a Migration moves; its name is empty where the Migration names none."""
+    """Return the machine of a Migration; its name is empty if the Migration has none."""
     return NamespacedName(namespace_of(migration), str(dig(migration, "spec", "selector", "name") or ""))
 
 
 def node_left_by(migration: Object) -> str:
-    """Return the node that a Migration leaves, or an empty string while nobody has written it down."""
+    """Return the source node of a Migration, or an empty string while it is not recorded."""
     return str(dig(migration, "status", "sourceNode") or annotations_of(migration).get(NODE_ANNOTATION, ""))

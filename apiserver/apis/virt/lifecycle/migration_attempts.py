@@ -1,12 +1,11 @@
-"""Attempts of one Migration: one that failed for a cause that may be gone is followed by another, to another target pod. Pure.
+"""Attempts of a Migration: after a failure that may be temporary, another attempt uses another target pod. Pure.
 
-``status.attempt`` is the number of the present one, ``status.attempts`` has those that failed. virt-controller decides whether there is
-another, and only where nothing runs in the target any more and the guest is known to have stayed: because it never began to move, or
-because virt-launcher of the source said so, which virt-handler of the source reports. A Migration of a virt-controller that was older has
-no number, and its first failure is its end.
+``status.attempt`` is the number of the current attempt; ``status.attempts`` lists the failed ones. virt-controller starts another attempt
+only if nothing runs in the target any more and the guest is known to be on the source: either it never began to move, or the source's
+virt-launcher reported it through virt-handler. A Migration from an older virt-controller has no number, and its first failure is final.
 
-To virt-launcher, and to the virt-handlers' relays, each attempt is a migration of its own, with a uid of its own: what one of them knows of
-an earlier attempt never counts for a later one, the word that the guest left least of all.
+For virt-launcher and the virt-handlers' relays each attempt is a separate migration with its own uid, so information about an earlier
+attempt, above all that the guest left, never applies to a later one.
 """
 
 from __future__ import annotations
@@ -18,52 +17,52 @@ from typing import Any, Final
 from apiserver.apis.meta import objects, times
 
 MAX_ATTEMPTS: Final = 3
-"""virt-launcher remembers four migrations, and a node that fails each attempt costs no more than these."""
+"""virt-launcher remembers four migrations. The limit also bounds the cost of a node on which every attempt fails."""
 CONNECTION_BROKEN: Final = "ConnectionBroken"
-"""The connection between the nodes, or a process at one of its ends, ended; virt-handler of the source says that the guest stayed."""
+"""The connection between the nodes, or a process at either end, ended; the source's virt-handler reports that the guest stayed."""
 TARGET_POD_ENDED: Final = "TargetPodEnded"
 TARGET_POD_DELETED: Final = "TargetPodDeleted"
 REPORTED: Final = frozenset({CONNECTION_BROKEN})
-"""Reasons that virt-handler of the source writes; the others are virt-controller's."""
+"""Reasons that the source's virt-handler writes; virt-controller writes the others."""
 REASONS: Final = (CONNECTION_BROKEN, TARGET_POD_ENDED, TARGET_POD_DELETED)
 
 
 def number_of(migration: Mapping[str, Any]) -> int:
-    """Return the number of the present attempt; 0 where nobody counts, it has not begun, or what is stored is none.
+    """Return the number of the current attempt; 0 if it is unset or invalid.
 
-    A machine's pods are looked for by its Migrations before anybody says whether these are sound.
+    This is called before a Migration is validated.
     """
     found = objects.dig(migration, "status", "attempt")
     return found if type(found) is int else 0
 
 
 def uid_of(migration: Mapping[str, Any]) -> str:
-    """Return the uid of the present attempt, which is the Migration's for the first."""
+    """Return the uid of the current attempt; the first has the Migration's uid."""
     number = number_of(migration)
     return objects.uid_of(migration) if number <= 1 else f"{objects.uid_of(migration)}-{number}"
 
 
 def failure_of(migration: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the entry of the present attempt in ``status.attempts``; None while it has not failed."""
+    """Return the entry of the current attempt in ``status.attempts``; None if it has not failed."""
     number = number_of(migration)
     failed = objects.dig(migration, "status", "attempts") or ()
     return next((each for each in failed if each["number"] == number), None) if number else None
 
 
 def nodes_of(migration: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the nodes of the targets of the attempts that failed, each once, in order."""
+    """Return the target nodes of the failed attempts, without duplicates."""
     failed = objects.dig(migration, "status", "attempts") or ()
     return tuple(sorted({str(node) for each in failed if (node := each.get("targetNode"))}))
 
 
 def is_reported(migration: Mapping[str, Any]) -> bool:
-    """Return whether virt-handler of the source has said that the present attempt failed and that the guest stayed."""
+    """Return True if the source's virt-handler reported that the current attempt failed and the guest stayed."""
     failure = failure_of(migration)
     return failure is not None and failure.get("reason") in REPORTED
 
 
 def failed(migration: Mapping[str, Any], reason: str, message: str, now: datetime) -> list[dict[str, Any]]:
-    """Return ``status.attempts`` once the present attempt has failed."""
+    """Return ``status.attempts`` after the current attempt failed."""
     number, status = number_of(migration), migration.get("status") or {}
     entry = {"number": number, "reason": reason, "message": message, "endTime": times.to_rfc3339(now)}
     entry |= {key: status[key] for key in ("targetNode", "targetPod") if status.get(key)}

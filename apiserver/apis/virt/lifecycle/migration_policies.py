@@ -1,7 +1,7 @@
-"""Chooses the MigrationPolicy of a machine, and makes the options of one migration of it. Pure.
+"""Selects the MigrationPolicy of a machine, and computes a migration's options. Pure.
 
-Policies are plain JSON of sound structure (:func:`apiserver.apis.virt.structure.of_migration_policy`). What comes of one is written into
-``status.options`` of the Migration when that begins, so that nobody's later edit changes what is under way.
+Policies are plain JSON checked by :func:`apiserver.apis.virt.structure.of_migration_policy`. The options are written into
+``status.options`` when the Migration begins, so later edits do not change it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from apiserver.apis.meta.objects import Object, dig, name_of
 MIN_BANDWIDTH: Final = quantity.parse("1Mi")
 MAX_BANDWIDTH: Final = quantity.parse("1Ti")
 MAX_CONNECTIONS: Final = 4
-"""Connections that carry memory: a relay carries eight of a migration, among them libvirt's and QEMU's own, and those of a next attempt."""
+"""Connections for memory. A relay carries eight per migration, including libvirt's, QEMU's own, and those of another attempt."""
 MAX_DOWNTIME_MILLISECONDS: Final = 60_000
 MAX_TIMEOUT_PER_GIB: Final = 86_400
 BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
@@ -24,21 +24,21 @@ BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
     "parallelConnections": (1, MAX_CONNECTIONS),
     "completionTimeoutPerGiB": (1, MAX_TIMEOUT_PER_GIB),
 }
-"""Least and most of the numbers of a policy, both allowed."""
+"""Minimum and maximum (inclusive) of the numbers in a policy."""
 GIB: Final = 1 << 30
 COPY_SECONDS: Final = 3600
-"""Seconds that disks copied along add at most, whatever their sizes: who sizes a blank disk need not fill it, and these are sent once.
+"""Maximum seconds added for copied disks, whatever their size, since blank disks may be mostly empty and disks are sent once.
 
-A gigabit a second moves 400 GiB in it. A policy that says ``completionTimeoutPerGiB`` is the operator's word, and holds for disks, too.
+1 Gbit/s moves 400 GiB in this time. An explicit ``completionTimeoutPerGiB`` of a policy applies to disks without this limit.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """The cluster's options of migrations, for what no policy says."""
+    """The cluster's migration options, for fields that no policy sets."""
 
     bandwidth: str = "0"
-    """Bytes per second as a quantity; 0: no limit."""
+    """Bytes per second as a quantity; 0: unlimited."""
     allow_auto_converge: bool = False
     allow_pause: bool = False
     completion_timeout_per_gib: int = 150
@@ -49,9 +49,9 @@ NO_POLICY: Final[Object] = {}
 
 
 def choose(policies: Iterable[Object], namespace_labels: Mapping[str, str], machine_labels: Mapping[str, str]) -> Object:
-    """Return the policy that holds for a machine, ``NO_POLICY`` if none does.
+    """Return the policy for a machine, or ``NO_POLICY``.
 
-    Of those that choose it the one with the most conditions, of equal ones the first by name; one that is being deleted holds no more.
+    If several match, the one with the most conditions wins, then the first by name. Policies being deleted are ignored.
     """
     found: list[tuple[int, str, Object]] = []
     for each in policies:
@@ -66,7 +66,7 @@ def choose(policies: Iterable[Object], namespace_labels: Mapping[str, str], mach
 
 
 def asks_for_namespaces(policies: Iterable[Object]) -> bool:
-    """Return whether labels of a namespace matter to any of these policies."""
+    """Return True if a policy depends on labels of a namespace."""
     return any(not _selectors(each)[0].is_everything for each in policies)
 
 
@@ -74,10 +74,10 @@ def options(policy: Object, memory_bytes: int, defaults: Defaults, *, copied_byt
     """Return ``status.options`` of a migration.
 
     Args:
-        policy: the one that holds, or ``NO_POLICY``.
-        memory_bytes: of the guest that is moved.
-        defaults: the cluster's.
-        copied_bytes: the sizes of the disks that are copied along.
+        policy: the machine's policy, or ``NO_POLICY``.
+        memory_bytes: memory of the guest.
+        defaults: the cluster's options.
+        copied_bytes: total size of disks to copy.
     """
     spec = policy.get("spec") or {}
     completion = spec.get("completionTimeoutPerGiB")
@@ -101,7 +101,7 @@ def _gibibytes(amount: int) -> int:
 
 
 def _copying_seconds(copied_bytes: int, bandwidth: str) -> int:
-    """Return what disks of these sizes add at most: twice what they take at the bandwidth that the operator allows, if that is longer."""
+    """Return the maximum seconds added for disks of this size: ``COPY_SECONDS``, or twice the time they take at the allowed bandwidth."""
     allowed = quantity.parse(bandwidth).bytes
     return max(COPY_SECONDS, -(-2 * copied_bytes // allowed) if allowed else 0)
 

@@ -1,6 +1,6 @@
-"""The progress of a live migration, ``Migration.status.progress``: figures that virt-handler writes, and what is read from them. Pure.
+"""The progress of a live migration, ``Migration.status.progress``. Pure.
 
-virt-handler of the source writes it while the Migration is ``Running``, and that of the target with ``Succeeded``.
+The source's virt-handler writes it while the Migration is ``Running``; the target's writes it with ``Succeeded``.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ NUMBERS: Final = (
     "elapsedMilliseconds",
     "downtimeMilliseconds",
 )
-"""Fields that are numbers, of at least 0."""
+"""Numeric fields, at least 0."""
 CONVERGING: Final = "Converging"
-"""Type of a Migration's condition, by virt-handler of the source: False where the guest writes its memory as fast as it is moved. Absent
-of one of which that was never so."""
+"""Condition of a Migration, written by the source's virt-handler. False: the guest changes its memory as fast as it is sent. Absent if that
+never happened."""
 WRITES_FASTER: Final = "GuestWritesFaster"
-"""Reason of Converging=False: for some seconds the guest has written nearly as much as was moved, or more."""
+"""Reason of Converging=False: for some seconds the guest changed about as much memory as was sent, or more."""
 SENT_REPEATEDLY: Final = "SentRepeatedly"
-"""Reason of Converging=False: several times as much was sent as there is."""
+"""Reason of Converging=False: several times the total was sent."""
 CATCHES_UP: Final = "MovesFaster"
-"""Reason of Converging=True, after it was False."""
+"""Reason of Converging=True after it was False."""
 
 
 def of(migration: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the progress of a Migration; empty before its memory moves."""
+    """Return the progress of a Migration; empty before memory is sent."""
     found: Mapping[str, Any] = objects.dig(migration, "status", "progress") or {}
     return found
 
 
 def percent(migration: Mapping[str, Any]) -> int | None:
-    """Return how much of it is on the target, from 0 to 100; None before there are figures. 100 is said of one that succeeded alone."""
+    """Return the percentage that is on the target; None before there are numbers. 100 only for a Migration that succeeded."""
     if phases.phase_of(migration) == phases.SUCCEEDED:
         return 100
     found = of(migration)

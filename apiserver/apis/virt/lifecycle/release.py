@@ -1,8 +1,8 @@
-"""The release of a migrated guest: the one fact that lets it run on the target, as a condition of the Migration.
+"""The condition of a Migration that lets its guest run on the target.
 
-The guest arrives on the target paused. It may run there once it is certain that no QEMU of it is left on the source and that the source's
-libvirt gave it away. Whoever knows that, the source's virt-handler by its launcher's word or virt-controller by the last words of the
-source's pod, may write it; it never becomes untrue again. Usually nobody needs to: virt-handlers tell each other over the relay.
+The guest arrives on the target paused. It may run only after no QEMU of it is left on the source and the source's libvirt has released it.
+Two processes can know and write that: the source's virt-handler from its launcher, or virt-controller from the final report of the source's
+pod. It is never revoked. Usually it is not needed, because virt-handlers tell each other over the relay.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ SOURCE_SILENT: Final = "SourcePodEnded"
 
 
 def is_released(migration: Mapping[str, Any]) -> bool:
-    """Return whether the guest may run on the target."""
+    """Return True if the guest may run on the target."""
     return objects.is_true(objects.dig(migration, "status", "conditions"), RELEASED)
 
 
 def released(migration: Mapping[str, Any], reason: str, message: str, now: datetime) -> dict[str, Any]:
-    """Return the Migration's status that says that it may."""
+    """Return the Migration's status with the condition True."""
     return _with(migration, "True", reason, message, now)
 
 
 def withheld(migration: Mapping[str, Any], message: str, now: datetime) -> dict[str, Any]:
-    """Return the Migration's status that says that the source ended and did not say that the guest left."""
+    """Return the Migration's status with the condition False: the source ended without reporting that the guest left."""
     return _with(migration, "False", SOURCE_SILENT, message, now)
 
 

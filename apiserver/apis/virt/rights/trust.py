@@ -1,9 +1,8 @@
-"""The ConfigMap ``kubevirt-trust``: which authorities our processes believe, and which nodes nobody believes any more.
+"""The ConfigMap ``kubevirt-trust``: the trusted authorities and the revoked nodes.
 
-virt-controller writes ``ca.crt``; ``revoked.<node>`` is the operator's. Its value is the reason in any words, and then nothing of that
-node is believed; or it is a time (RFC 3339), and then certificates that begin before it are not, while later ones are: so a node comes
-back without the keys that it lost. virt-controller signs nothing for a revoked node, virt-api and the other virt-handlers speak no more
-with it.
+virt-controller writes ``ca.crt``; the operator writes ``revoked.<node>``. If that value is a time (RFC 3339), certificates that begin
+earlier are invalid and later ones are valid, so a node can return with new keys. Any other value is a reason and revokes all certificates
+of the node. virt-controller then signs none for it, and virt-api and other virt-handlers refuse its connections.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ REVOKED_PREFIX: Final = "revoked."
 
 @dataclass(frozen=True, slots=True)
 class Revocations:
-    """The revoked nodes, by name: the time before which certificates do not count, or None where none does."""
+    """The revoked nodes: the time before which certificates are invalid, or None if all are."""
 
     nodes: Mapping[str, datetime | None] = field(default_factory=dict)
 
     def refusal(self, node: str, not_before: datetime) -> str:
-        """Return why a certificate of this node that begins at ``not_before`` is not believed; empty if it is."""
+        """Return why a certificate of this node that begins at ``not_before`` is refused; empty if it is valid."""
         if node not in self.nodes:
             return ""
         since = self.nodes[node]
@@ -36,12 +35,12 @@ class Revocations:
         return f"certificates of node {node} from before {times.to_rfc3339(since)} are revoked" if not_before < since else ""
 
     def is_revoked(self, node: str) -> bool:
-        """True if nothing of this node is believed, whenever its certificate was issued."""
+        """True if all certificates of this node are invalid."""
         return node in self.nodes and self.nodes[node] is None
 
 
 def revocations(data: Mapping[str, str]) -> Revocations:
-    """Return the revocations in the ConfigMap's data; what is no time revokes all."""
+    """Return the revocations in the ConfigMap's data; a value that is not a time revokes all certificates."""
     return Revocations({key.removeprefix(REVOKED_PREFIX): _time(value) for key, value in data.items() if key.startswith(REVOKED_PREFIX)})
 
 

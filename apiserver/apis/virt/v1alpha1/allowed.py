@@ -1,4 +1,4 @@
-"""Fields that machines may have where the administrator of the cluster allows them."""
+"""Fields that machines may use only if the administrator of the cluster allows them."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from apiserver.apis.virt.v1alpha1.domain.rules import Object
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """The administrator's decisions, by flags of virt-api."""
+    """The administrator's settings, from flags of virt-api."""
 
     vsock: bool = False
-    """``devices.vsock``: the kernel lets every process of a node reach every guest there, whatever their namespaces."""
+    """``devices.vsock``: the kernel connects every process of a node with every guest there, across namespaces."""
     macvtap: bool = False
-    """``devices.interfaces`` of type macvtap: nodes offer the devices of macvtaps to every pod."""
+    """``devices.interfaces`` of type macvtap: nodes offer macvtap devices to every pod."""
     storage_plugins: frozenset[str] = frozenset()
-    """Names that ``source.plugin`` of a disk may have: what they do on the nodes is done as root."""
+    """Allowed values of ``source.plugin`` of a disk; these plugins work as root on the nodes."""
     host_disks: tuple[str, ...] = ()
-    """Directories of the nodes below which a file may be a disk: who may make machines reads and writes what is there."""
+    """Node directories whose files may be disks; a user who can create machines can read and write these."""
     network_plugins: frozenset[str] = frozenset()
-    """Of ``devices.interfaces`` of type plugin: the names of those that the nodes have."""
+    """Allowed plugins of ``devices.interfaces`` of type plugin."""
 
 
 NOTHING: Final = Allowed()
 
 
 def validate(spec: Object, path: Path, allowed: Allowed, namespace: str = "") -> list[FieldError]:
-    """Return the fields of a machine's spec that are not allowed in this cluster; ``namespace`` is the machine's."""
+    """Return the fields of a machine's spec that this cluster does not allow; ``namespace`` is the machine's."""
     domain, path = spec.get("domain") or {}, path.child("domain", "devices")
     found = _validate_vsock(domain, path, allowed) + _validate_macvtaps(domain, path, allowed)
     found += _validate_storage_plugins(domain, path, allowed)

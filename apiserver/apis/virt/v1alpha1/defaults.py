@@ -1,8 +1,8 @@
-"""Defaults: what a spec means when it says nothing, written into the object where that does not touch what its author wrote.
+"""Writes the default values into a spec, without changing what its author wrote.
 
-In place, idempotent, and only where :mod:`decoding` found nothing wrong. A list of devices that is not there is written whole; the
-elements of one that is there stay as they are (:mod:`apiserver.apis.virt.hardware` says why, and what they mean). What the manifest
-leaves to the system at run time stays unsaid: the firmware's UUID, MAC addresses, the CPU model.
+In place, idempotent, and only on objects without errors from :mod:`decoding`. A missing list of devices is written completely; elements of
+an existing list are not changed (:mod:`apiserver.apis.virt.hardware` explains why and has their defaults). Values chosen at run time stay
+empty: the firmware's UUID, MAC addresses, the CPU model.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ GRACE_PERIOD_SECONDS: Final = 30
 
 
 def default_virtual_machine(obj: dict[str, Any]) -> None:
-    """Fill in a VirtualMachine."""
+    """Set the defaults of a VirtualMachine."""
     spec = _object(obj, "spec")
     spec.setdefault("runStrategy", power.RERUN_ON_FAILURE)
     rerun = _object(spec, "rerun")
     rerun.setdefault("limit", power.DEFAULT_RERUN_LIMIT)
     rerun.setdefault("startTimeoutSeconds", START_TIMEOUT_SECONDS)
     spec.setdefault("terminationGracePeriodSeconds", GRACE_PERIOD_SECONDS)
-    if spec.get("domainXML") is None and spec.get("domain") is not None:  # of XML the typed fields say only what their author wrote
+    if spec.get("domainXML") is None and spec.get("domain") is not None:  # with XML, the typed fields keep only their author's values
         default_domain(spec["domain"])
 
 
 def default_domain(domain: dict[str, Any]) -> None:
-    """Fill in ``spec.domain``."""
+    """Set the defaults of ``spec.domain``."""
     for field in cpu.COUNTS:
         _object(domain, "cpu").setdefault(field, 1)
     _object(domain, "memory").setdefault("guest", memory.GUEST)
@@ -42,7 +42,7 @@ def default_domain(domain: dict[str, Any]) -> None:
 
 
 def default_migration(obj: dict[str, Any]) -> None:
-    """Fill in a Migration: there is nothing that it leaves unsaid."""
+    """Set the defaults of a Migration: there are none."""
     del obj
 
 

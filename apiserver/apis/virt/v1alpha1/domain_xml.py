@@ -1,4 +1,4 @@
-"""``spec.domain`` and ``spec.domainXML``: one of them, or both together."""
+"""Validation of ``spec.domain`` and ``spec.domainXML``, alone or combined."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ XML: Final = "domainXML"
 
 
 def validate(spec: Object, path: Path) -> list[FieldError]:
-    """Return all that is wrong with ``spec.domain`` and ``spec.domainXML``."""
+    """Return all errors of ``spec.domain`` and ``spec.domainXML``."""
     xml, typed = spec.get(XML), spec.get(DOMAIN)
     if xml is None:
         if typed is None:
             return [required(path.child(DOMAIN), "or domainXML")]
         return document.validate(typed, path.child(DOMAIN))
-    if (count := parsing.element_count(xml)) > parsing.MAX_ELEMENTS_ADMITTED:  # nobody reads it, here or later
+    if (count := parsing.element_count(xml)) > parsing.MAX_ELEMENTS_ADMITTED:  # too large to parse, here or later
         text = f"may not have more than {parsing.MAX_ELEMENTS_ADMITTED} elements, and has {count}; those in comments count"
         return [forbidden(path.child(XML), text)]
     return [*_validate_beside(xml, typed or {}, path), *_validate_xml(xml, typed or {}, path.child(XML))]
@@ -38,13 +38,13 @@ def _validate_beside(xml: str, typed: Object, path: Path) -> list[FieldError]:
         return found
     whole = copy.deepcopy(dict(described.domain_of({"spec": {DOMAIN: typed, XML: xml}})))
     if reading.problems_of(xml) and whole.get("firmware"):
-        whole["firmware"].pop("persistentState", None)  # nobody knows yet what is to be kept in it
+        whole["firmware"].pop("persistentState", None)  # with invalid XML it is unknown what it is for
     defaults.default_domain(whole)
     return [_placed(each, typed, path) for each in document.validate(whole, path.child(DOMAIN))]
 
 
 def _placed(error: FieldError, typed: Object, path: Path) -> FieldError:
-    """Return an error about memory at its place in the XML, where that says how much there is."""
+    """Return an error about memory with its path in the XML if the amount is from there."""
     if error.path != str(path.child(DOMAIN, "memory", "guest")) or (typed.get("memory") or {}).get("guest") is not None:
         return error
     return forbidden(path.child(XML), f"/domain/memory: {error.detail}")

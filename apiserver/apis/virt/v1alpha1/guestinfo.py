@@ -1,4 +1,4 @@
-"""``VirtualMachineGuestInfo``: the answer of the subresource ``guestinfo``; ``apis.virt.guestinfo`` bounds each of its fields."""
+"""``VirtualMachineGuestInfo``: the response of the subresource ``guestinfo``; ``apis.virt.guestinfo`` limits its fields."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""``MigrationPolicy``: limits of the live migrations of chosen machines; the fields of the object, and their validation.
+"""``MigrationPolicy``: limits for live migrations of selected machines; fields and validation.
 
-It is cluster-scoped: it distributes the network of the nodes, and the time that other migrations wait.
+It is cluster-scoped because it distributes the nodes' network bandwidth and the waiting time of other migrations.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Object = Mapping[str, Any]
 
 SPEC: Final = Path("spec")
 MAX_REQUIREMENTS: Final = 32
-"""Of one selector: labels and expressions."""
+"""Maximum labels and expressions of a selector."""
 MAX_VALUES: Final = 64
-"""Of one expression."""
+"""Maximum values of an expression."""
 POST_COPY: Final = (
     "is not supported: once a guest has begun to run on the target, neither side has all of its memory, so that it is lost with either of "
     "them, and here it runs on the target only after the source's virt-launcher has said that nothing of it is left there; use allowPause"
 )
-"""Reason why ``allowPostCopy`` has to be false."""
+"""Why ``allowPostCopy`` must be false."""
 
 
 class ObjectSelectorRequirement(Model):
@@ -118,7 +118,7 @@ class MigrationOptions(Model):
 
 
 def validate(obj: Object) -> list[FieldError]:
-    """Return all that is wrong with a MigrationPolicy."""
+    """Return all errors of a MigrationPolicy."""
     spec, found = obj.get("spec") or {}, []
     selectors = spec.get("selectors") or {}
     for field in ("namespaceSelector", "virtualMachineSelector"):
@@ -134,7 +134,7 @@ def validate(obj: Object) -> list[FieldError]:
 
 
 def validate_update(obj: Object, old: Object) -> list[FieldError]:
-    """Return all that is wrong with an edited MigrationPolicy; a bandwidth that a release before took may stay."""
+    """Return all errors of an updated MigrationPolicy; an existing bandwidth that an earlier release accepted may stay."""
     given = dig(obj, "spec", "bandwidth")
     if given is None or given != dig(old, "spec", "bandwidth"):
         return validate(obj)
@@ -142,7 +142,7 @@ def validate_update(obj: Object, old: Object) -> list[FieldError]:
 
 
 def validate_bandwidth(given: object, path: Path) -> list[FieldError]:
-    """Return what is wrong with a bandwidth: libvirt takes 0 as no limit."""
+    """Return the errors of a bandwidth; for libvirt 0 means unlimited."""
     amount = quantity.parse(str(given))
     if amount.nanos == 0 or limits.MIN_BANDWIDTH <= amount <= limits.MAX_BANDWIDTH:
         return []
@@ -150,7 +150,7 @@ def validate_bandwidth(given: object, path: Path) -> list[FieldError]:
 
 
 def _validate_whole(given: object, path: Path) -> list[FieldError]:
-    """Refuse a part of a MiB: libvirt counts in MiB per second, so it would not be used."""
+    """Refuse a fractional MiB: libvirt counts in MiB per second, so the value would not be applied."""
     amount = quantity.parse(str(given))
     is_whole = amount.nanos % limits.MIN_BANDWIDTH.nanos == 0
     return [] if is_whole else [invalid(path, given, f"must be whole MiB, such as {amount.bytes >> 20}Mi")]
@@ -162,7 +162,7 @@ def _selector(selector: Object, path: Path) -> list[FieldError]:
         return [too_many(path, len(wanted) + len(expressions), MAX_REQUIREMENTS)]
     found = objectmeta.validate_labels(wanted, path.child("matchLabels"))
     for position, each in enumerate(expressions):
-        if "key" in each and "operator" in each:  # the schema has named the others
+        if "key" in each and "operator" in each:  # others are schema errors
             found += _requirement(each, path.child("matchExpressions").index(position))
     return found
 

@@ -1,7 +1,7 @@
-"""The rules of the scheduling fields: those of kube-apiserver 1.36 for a Pod.
+"""Validation of the scheduling fields, as in kube-apiserver 1.36 for a Pod.
 
-A pod that kube-apiserver refuses is a virtual machine that hangs, so virt-api refuses the machine at once. Of an object of wrong shape
-what the schema requires may be absent. Source: ``k8s.io/kubernetes/pkg/apis/core/validation``; ``tests/twin/test_placement.py`` compares.
+virt-api refuses a machine whose pod kube-apiserver would refuse, because it could not start. Required fields may be missing if the schema
+found errors. Source: ``k8s.io/kubernetes/pkg/apis/core/validation``; ``tests/twin/test_placement.py`` compares.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _OPERATORS: Final = ("Equal", "Exists")
 
 
 def validate(spec: Object, path: Path) -> list[FieldError]:
-    """Return all that is wrong with nodeSelector, affinity, tolerations, topologySpreadConstraints and the names beside them."""
+    """Return all errors of nodeSelector, affinity, tolerations, topologySpreadConstraints and names of scheduling."""
     found = validate_selector(spec, path)
     for field in ("priorityClassName", "schedulerName", "nodeName"):
         name = spec.get(field)
@@ -42,7 +42,7 @@ def validate(spec: Object, path: Path) -> list[FieldError]:
 
 
 def validate_selector(spec: Object, path: Path) -> list[FieldError]:
-    """Return all that is wrong with nodeSelector."""
+    """Return all errors of nodeSelector."""
     selector, place = spec.get("nodeSelector") or {}, path.child("nodeSelector")
     hosts = [selector[each] for each in (virt_names.HOSTNAME_SELECTOR, virt_names.HOSTNAME_LABEL) if each in selector]
     text = f"{virt_names.HOSTNAME_SELECTOR} stands for {virt_names.HOSTNAME_LABEL}: no node has two values of it"
@@ -51,7 +51,7 @@ def validate_selector(spec: Object, path: Path) -> list[FieldError]:
 
 
 def _with(elements: Sequence[Object] | None, *needed: str) -> Iterator[tuple[int, Object]]:
-    """Yield position and element of those that have what the schema requires; the schema has named the others."""
+    """Yield position and element of those that have the required fields; the schema reports the others."""
     return ((position, each) for position, each in enumerate(elements or ()) if all(field in each for field in needed))
 
 
@@ -82,7 +82,7 @@ def _affinity(affinity: Object, path: Path) -> list[FieldError]:
 
 
 def _node_term(term: Object, path: Path, *, with_values: bool) -> list[FieldError]:
-    """``with_values``: values must be labels' values; Kubernetes leaves that open where nodes are only preferred."""
+    """``with_values``: values must be valid label values, which Kubernetes checks only for required terms."""
     found = []
     for position, each in _with(term.get("matchExpressions"), "key", "operator"):
         place = path.child("matchExpressions").index(position)
@@ -125,10 +125,10 @@ def _label_selector(selector: Object | None, path: Path) -> list[FieldError]:
 
 
 def _label_keys(holder: Object, path: Path) -> list[FieldError]:
-    """Return what is wrong with matchLabelKeys and mismatchLabelKeys.
+    """Return the errors of matchLabelKeys and mismatchLabelKeys.
 
-    kube-apiserver adds the pod's values of the keys to the selector first, and refuses a key that is in it twice then. The machine's labels
-    can change at any time, so the key is refused here also while the machine lacks the label.
+    kube-apiserver first adds the pod's values of the keys to the selector, then refuses duplicate keys. The machine's labels can change
+    later, so the key is refused even if the label is missing now.
     """
     selector, found = holder.get("labelSelector"), []
     matched, mismatched = (holder.get(each) or [] for each in ("matchLabelKeys", "mismatchLabelKeys"))
@@ -158,7 +158,7 @@ def _label_values(requirement: Object, path: Path) -> list[FieldError]:
 
 
 def _requirement(requirement: Object, path: Path) -> list[FieldError]:
-    """Return what is wrong with the key of a requirement, and with the number of its values."""
+    """Return the errors of the key of a requirement, and of the number of its values."""
     operator, values, key = requirement["operator"], requirement.get("values") or [], requirement["key"]
     place, found = path.child("values"), [invalid(path.child("key"), key, text) for text in names.qualified_name_errors(key)]
     if operator in ("In", "NotIn") and not values:

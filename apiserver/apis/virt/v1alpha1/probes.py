@@ -23,7 +23,7 @@ _TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}")
 _VALUE: Final = re.compile(r"[!-~]([\t -~]*[!-~])?|")
 _PATH: Final = re.compile(r"/[!-~]*")
 _OURS: Final = frozenset({"connection", "content-length", "transfer-encoding"})
-"""Fields that virt-handler says itself, or that would make it wait for more."""
+"""Fields that virt-handler sets itself, or that would delay the response."""
 
 
 class HTTPHeader(Model):
@@ -78,7 +78,7 @@ class Probe(Model):
 
 
 def validate(spec: Object, path: Path) -> list[FieldError]:
-    """Return what is wrong with the probes; ``path`` is that of the spec."""
+    """Return the errors of the probes; ``path`` is that of the spec."""
     found: list[FieldError] = []
     for field in (probes.READINESS, probes.LIVENESS):
         if (given := spec.get(field)) is not None:
@@ -131,7 +131,7 @@ def _validate_request(asked: Object, path: Path) -> list[FieldError]:
 
 
 def _validate_reach(given: Object, spec: Mapping[str, Any], field: str, path: Path) -> list[FieldError]:
-    """Return what keeps a probe from ever reaching the guest; of a machine by XML, its interfaces may be in that."""
+    """Return why a probe can never reach the guest; with domainXML the interfaces may be in the XML."""
     if spec.get("domainXML"):
         return []
     own = next((each for each in interfaces.defaulted(spec.get("domain") or {}) if interfaces.is_on_pods_network(each)), None)

@@ -1,4 +1,4 @@
-"""Placement of the pod of a virtual machine: the same structures, with the same meaning, as in a Pod's spec."""
+"""Placement of a virtual machine's pod, with the structures of a Pod's spec."""
 
 from __future__ import annotations
 

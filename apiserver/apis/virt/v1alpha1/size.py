@@ -20,7 +20,7 @@ _NOT_KEPT: Final = "managedFields"
 
 
 def validate(obj: Object, old: Object | None = None) -> list[FieldError]:
-    """Return what is wrong with an object that is too long, as the field that takes most; an old one may stay, and get shorter.
+    """Return the errors of an object that is too long, as the field that takes most; an old one may stay, and get shorter.
 
     Counted are bytes of UTF-8, without what no process of ours keeps: managedFields, and kubectl's copy of what was applied.
     """

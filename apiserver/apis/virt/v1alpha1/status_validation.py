@@ -36,12 +36,12 @@ DOMAIN_TYPES: Final = ("kvm", "qemu")
 
 
 def validate_virtual_machine_status(obj: Object, old: Object) -> list[FieldError]:
-    """Return all that is wrong with the new status of a VirtualMachine, but for what was so before."""
+    """Return the errors of the new status of a VirtualMachine, but for what was so before."""
     return list(_MACHINE(obj.get("status") or {}, old.get("status") or {}, _STATUS))
 
 
 def validate_migration_status(obj: Object, old: Object) -> list[FieldError]:
-    """Return all that is wrong with the new status of a Migration: a final phase is kept, because the claim was given back."""
+    """Return the errors of the new status of a Migration: a final phase is kept, because the claim was given back."""
     found = list(_MIGRATION(obj.get("status") or {}, old.get("status") or {}, _STATUS))
     before = phases.phase_of(old)
     if before in phases.MIGRATION_FINAL and phases.phase_of(obj) != before:

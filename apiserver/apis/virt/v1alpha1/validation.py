@@ -41,7 +41,7 @@ MAX_PRIORITY: Final = 100
 
 
 def validate_virtual_machine(obj: Object, allowed: Allowed = NOTHING) -> list[FieldError]:
-    """Return all that is wrong with a VirtualMachine; its metadata beyond the name is the machinery's."""
+    """Return the errors of a VirtualMachine; its metadata beyond the name is the machinery's."""
     return size.validate(obj) + _validate_outside_domain(obj) + _validate_domain(obj, allowed)
 
 
@@ -60,7 +60,7 @@ def _validate_outside_domain(obj: Object) -> list[FieldError]:
 
 
 def validate_virtual_machine_update(obj: Object, old: Object, allowed: Allowed = NOTHING) -> list[FieldError]:
-    """Return all that is wrong with an update: as at creation, and the domain of a machine that has a guest stays as it is.
+    """Return the errors of an update: as at creation, and the domain of a machine that has a guest stays as it is.
 
     A spec, and in it a domain, that did not change is not judged again: rules that became stricter must not keep anybody from removing a
     finalizer, or from stopping a machine.
@@ -104,7 +104,7 @@ def _domain(obj: Object) -> tuple[object, object]:
 
 
 def validate_migration(obj: Object) -> list[FieldError]:
-    """Return all that is wrong with a new Migration."""
+    """Return the errors of a new Migration."""
     return size.validate(obj) + _validate_migration(obj)
 
 
@@ -121,7 +121,7 @@ def _validate_migration(obj: Object) -> list[FieldError]:
 
 
 def validate_migration_update(obj: Object, old: Object) -> list[FieldError]:
-    """Return all that is wrong with an update: the spec says what was asked for and stays."""
+    """Return the errors of an update: the spec says what was asked for and stays."""
     found = size.validate(obj, old) + _validate_migration(obj)
     if obj["spec"] != old["spec"]:
         found.append(

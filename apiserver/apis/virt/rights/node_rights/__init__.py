@@ -1,5 +1,5 @@
-"""Rights of one node's virt-handler to write: tables of fields by phase and role, and functions that hold one write against them. Pure.
+"""Write permissions of a node's virt-handler: tables of fields by phase and role, and checks of one write. Pure.
 
-Each virt-handler has the same account; which node it serves is in its token. Whoever took over a node writes with that node's token, and
-gains nothing beyond what runs there: not the status of other nodes' machines, not what a user asked for, not which attempt runs where.
+All virt-handlers have the same account; the token contains the node. An attacker with a node's token can change only what runs on that
+node: not the status of other nodes' machines, nor a user's spec, nor the node of an attempt.
 """

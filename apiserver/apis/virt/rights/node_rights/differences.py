@@ -1,4 +1,4 @@
-"""Differences that a write makes in a status, held against its rights: the parts that machines and migrations have in common. Pure."""
+"""Permission checks that machines and migrations share. Pure."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from apiserver.apis.virt.lifecycle import phases
 STATUS: Final = Path("status")
 PHASE_FIELDS: Final = frozenset({"phase", "phaseTransitionTimestamps"})
 MAX_SKEW: Final = timedelta(minutes=5)
-"""A node's clock may be off by so much where others reckon with what it wrote."""
+"""Allowed clock difference of a node where others calculate with its timestamps."""
 _MAX_SHOWN: Final = 64
-"""Characters of a name in a refusal, where the name itself is what is wrong."""
+"""Maximum characters of an invalid name in a refusal."""
 
 
 def changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """Return the fields that differ, in order; null is absent."""
+    """Return the fields that differ, in order; null means absent."""
     return sorted(field for field in old.keys() | new.keys() if old.get(field) != new.get(field))
 
 
 def conditions(
     old: Mapping[str, Any], new: Mapping[str, Any], settable: frozenset[str], removable: frozenset[str] = frozenset()
 ) -> Iterator[FieldError]:
-    """Yield the conditions of a status that were set or removed and may not be."""
+    """Yield an error for each condition that was set or removed without permission."""
     before, after = ({each.get("type"): each for each in status.get("conditions") or ()} for status in (old, new))
     for kind in changed(before, after):
         if kind not in (settable if kind in after else removable):
@@ -34,7 +34,7 @@ def conditions(
 
 
 def timestamps(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[FieldError]:
-    """Yield what is wrong with ``phaseTransitionTimestamps``: a new phase adds one entry for itself, and nothing else changes."""
+    """Yield errors of ``phaseTransitionTimestamps``: a new phase adds one entry for itself, and nothing else changes."""
     before, after = ([*(status.get("phaseTransitionTimestamps") or ())] for status in (old, new))
     path = STATUS.child("phaseTransitionTimestamps")
     if old.get("phase") == new.get("phase"):
@@ -45,13 +45,13 @@ def timestamps(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Field
 
 
 def moment(path: Path, text: object, now: datetime) -> Iterator[FieldError]:
-    """Yield what is wrong with the time of a guest's start or end: back-off depends on both, which a time far off would skip or stretch."""
+    """Yield an error for the start or end time of a guest if it is far off, which would skip or extend the back-off."""
     if text and abs(times.parse(str(text)) - now) > MAX_SKEW:
         minutes = int(MAX_SKEW.total_seconds() // 60)
         yield forbidden(path, f"must be within {minutes} minutes of virt-api's clock, which says {times.to_rfc3339(now)}")
 
 
 def shown(name: object) -> str:
-    """Return a name as refusals repeat it."""
+    """Return a name as it is shown in refusals."""
     text = str(name)
     return text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 1] + "…"

@@ -1,22 +1,22 @@
-"""Rights of one node's virt-handler to write the status of a Migration: as its source or as its target, step by step. Pure.
+"""Permissions of a node's virt-handler for the status of a Migration, as source or target, step by step. Pure.
 
 ======== ================================== ==============================================================================
 role     step                               fields
 ======== ================================== ==============================================================================
 target   PreparingTarget                    message: why the pod is not ready
-target   PreparingTarget → TargetReady      targetAddress: its own relay's; message
+target   PreparingTarget → TargetReady      targetAddress of its own relay; message
 target   TargetReady, Running               targetAddress, when it changed
 target   Running → Succeeded                message, endTime, progress; after the machine was moved to the target's pod
-target   Succeeded                          progress: virt-controller may have been the first to write Succeeded
+target   Succeeded                          progress, in case virt-controller wrote Succeeded first
 source   TargetReady → Running              startTime
-source   TargetReady, Running → Failed,     message, endTime; Cancelled only of one that is being deleted; neither once the
+source   TargetReady, Running → Failed,     message, endTime; Cancelled only if it is being deleted; neither after the
          Cancelled                          guest was released or moved
 source   Running → Failed, Cancelled        progress
-source   Running                            condition Released=True, because its launcher says so; progress, condition Converging;
-                                            attempts: that the present one failed and the guest stayed
+source   Running                            condition Released=True, reported by its launcher; progress, condition Converging;
+                                            attempts: the current one failed and the guest stayed
 ======== ================================== ==============================================================================
 
-Everything else is virt-controller's. Source and target are those that virt-controller wrote into the status.
+Only virt-controller writes the rest, including the source and target nodes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Role = Literal["source", "target"]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One line of the table: who may change what between two phases, which may be the same."""
+    """A row of the table: changes allowed between two phases, which may be equal."""
 
     role: Role
     before: str
@@ -68,30 +68,30 @@ STEPS: Final = (
     Step("source", phases.RUNNING, phases.RUNNING, frozenset({"conditions", "attempts"}) | _PROGRESS, _CONDITIONS),
 )
 ONCE: Final = ("startTime", "endTime")
-"""Fields that are kept once they are there."""
+"""Fields that cannot change once set."""
 
 
 @dataclass(frozen=True, slots=True)
 class MigrationWrite:
-    """One write of a Migration's status, and what it has to be held against."""
+    """A write of a Migration's status, with the data to check it."""
 
     node: str
-    """Of the virt-handler that writes."""
+    """Node of the virt-handler that writes."""
     old: Object
-    """The Migration as it is stored."""
+    """The stored Migration."""
     new: Object
-    """The Migration as it shall be."""
+    """The new Migration."""
     now: datetime
-    """By virt-api's clock."""
+    """Time of virt-api's clock."""
     machine: Object | None = None
-    """The virtual machine as it is stored; looked at when the new phase is final, or an attempt failed."""
+    """The stored virtual machine; used if the new phase is final or an attempt failed."""
     addresses: frozenset[str] = frozenset()
-    """IP addresses of the virt-handlers that run on the node, as :mod:`ipaddress` writes them; looked at when ``targetAddress`` changes."""
+    """IP addresses of the node's virt-handlers, as formatted by :mod:`ipaddress`; used if ``targetAddress`` changes."""
     relay_port: int = streams.RELAY_PORT
 
 
 def validate(write: MigrationWrite) -> list[FieldError]:
-    """Return the fields that virt-handler of the node may not write so; none: it may."""
+    """Return an error for each field that the node's virt-handler may not write."""
     old, new = _status(write.old), _status(write.new)
     roles: tuple[Role, ...] = ("source", "target")
     own = tuple(role for role in roles if old.get(f"{role}Node") == write.node)
@@ -118,7 +118,7 @@ def validate(write: MigrationWrite) -> list[FieldError]:
 
 
 def _address(write: MigrationWrite) -> Iterator[FieldError]:
-    """The source dials this, and sends the guest's memory there."""
+    """Check the address to which the source sends the guest's memory."""
     given = _status(write.new).get("targetAddress")
     is_entered = phases.phase_of(write.new) == phases.TARGET_READY != phases.phase_of(write.old)
     if given == _status(write.old).get("targetAddress") and not is_entered:
@@ -144,7 +144,7 @@ def _released(write: MigrationWrite) -> Iterator[FieldError]:
 
 
 def _attempts(write: MigrationWrite) -> Iterator[FieldError]:
-    """Yield why this may not be said of attempts: only that the present one failed, while the guest is not known to have left."""
+    """Yield errors of changed attempts: only a failure of the current one may be added, while the guest may be on the source."""
     old, new = ({each["number"]: each for each in _status(each).get("attempts") or ()} for each in (write.old, write.new))
     path, present = STATUS.child("attempts"), migration_attempts.number_of(write.old)
     for number in sorted(old.keys() | new.keys()):
@@ -166,7 +166,7 @@ def _attempts(write: MigrationWrite) -> Iterator[FieldError]:
 
 
 def _outcome(write: MigrationWrite) -> Iterator[FieldError]:
-    """Yield why the Migration may not end so; the machine says where the guest is (its ``podName`` stays even when the guest ended)."""
+    """Yield why the Migration may not end this way. The machine shows where the guest is; ``podName`` stays after the guest ended."""
     after = phases.phase_of(write.new)
     if after not in phases.MIGRATION_FINAL:
         return

@@ -1,7 +1,7 @@
-"""``spec.domain``: a module for each family of its fields, with their models and the rules that their values keep.
+"""``spec.domain``: one module per family of fields, with models and validation rules.
 
-A family has the same name in every layer: what it means unsaid in ``apis.virt.hardware``, what its pod needs in
-``controller.reconcilers.launcher_pods``, and its XML in ``launcher.domain``. CONTRIBUTING.md has the recipe for a new field.
+A family has the same name in every layer: defaults in ``apis.virt.hardware``, needs of its pod in ``controller.reconcilers.launcher_pods``,
+XML in ``launcher.domain``. CONTRIBUTING.md has the steps to add a field.
 
-A rule sees the defaulted object. Of an object of wrong shape the rest is judged, too, so what the schema requires may be absent.
+Rules run on the object after defaulting. They also run if the schema found errors, so required fields may be missing.
 """

@@ -86,7 +86,7 @@ class Clock(Model):
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
-    """Return what is wrong with ``clock``."""
+    """Return the errors of ``clock``."""
     clock, path = domain.get("clock") or {}, path.child("clock")
     found = []
     zone = clock.get("timezone")

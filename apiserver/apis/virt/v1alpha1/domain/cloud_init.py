@@ -1,6 +1,6 @@
-"""Sources of disks whose image is made in the pod: data for cloud-init, files of a Secret or ConfigMap.
+"""Sources of disks whose image is made in the pod: cloud-init data, files of a Secret or ConfigMap.
 
-What is wrong with such data is told without repeating it.
+Errors do not repeat the data.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ class SecretKey(Model):
 
 
 def validate_source(kind: str, source: Object, path: Path) -> list[FieldError]:
-    """Return what is wrong with the source of a disk for cloud-init."""
+    """Return the errors of the source of a disk for cloud-init."""
     return [error for datum in cloud_init.DATA for error in _validate_datum(kind, source, datum, path)]
 
 
 def validate_files(kind: str, source: Object, path: Path) -> list[FieldError]:
-    """Return what is wrong with the source of a disk made of a Secret or ConfigMap."""
+    """Return the errors of the source of a disk made of a Secret or ConfigMap."""
     return validate_object_name(kind, source.get("name") or "", path.child("name")) + validate_label(source, path)
 
 
 def validate_label(source: Object, path: Path) -> list[FieldError]:
-    """Return what is wrong with the name of the file system of such a disk."""
+    """Return the errors of the name of the file system of such a disk."""
     label = source.get("volumeLabel")
     if label is None or _LABEL.fullmatch(label):
         return []
@@ -53,14 +53,14 @@ def validate_label(source: Object, path: Path) -> list[FieldError]:
 
 
 def validate_single(disks: Sequence[Object], path: Path) -> list[FieldError]:
-    """Return the disks for cloud-init beyond the first: it reads one of them, and which one is its own choice."""
+    """Return the disks for cloud-init beyond the first, because cloud-init reads an arbitrary one of them."""
     places = [position for position, disk in enumerate(disks) if disk.get("type") in cloud_init.TYPES]
     text = "a machine has at most one disk for cloud-init"
     return [forbidden(path.index(position).child("type"), text) for position in places[1:]]
 
 
 def validate_object_name(kind: str, name: str, path: Path) -> list[FieldError]:
-    """Return what is wrong with the name of a Secret or ConfigMap."""
+    """Return the errors of the name of a Secret or ConfigMap."""
     if not name:
         return [required(path, f"the name of a {kind} in the same namespace")]
     return [invalid(path, name, each) for each in names.subdomain_errors(name)]
@@ -83,7 +83,7 @@ def _validate_reference(given: Object, path: Path) -> list[FieldError]:
 
 
 def validate_key(key: str | None, path: Path) -> list[FieldError]:
-    """Return what is wrong with a key of a Secret or ConfigMap; None: the default one."""
+    """Return the errors of a key of a Secret or ConfigMap; None: the default one."""
     if key is None:
         return []
     if len(key) > MAX_KEY:

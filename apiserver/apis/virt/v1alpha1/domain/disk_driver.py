@@ -1,4 +1,4 @@
-"""The way in which QEMU reads and writes a disk: ``driver`` and ``blockSize`` of a disk."""
+"""How QEMU reads and writes a disk: ``driver`` and ``blockSize``."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class BlockSize(Model):
 
 
 def validate(disk: Object, path: Path) -> list[FieldError]:
-    """Return what is wrong with ``driver`` and ``blockSize`` of a disk; ``disk`` is of what ``hardware.disks.defaulted`` returns."""
+    """Return the errors of ``driver`` and ``blockSize`` of a disk from ``hardware.disks.defaulted``."""
     if disk["device"] == "cdrom":
         return [forbidden(path.child(field), "may not be set for a cdrom") for field in ("driver", "blockSize") if disk.get(field)]
     return _validate_driver(disk, path.child("driver")) + _validate_blocks(disk, path.child("blockSize"))
@@ -85,6 +85,6 @@ def _validate_blocks(disk: Object, path: Path) -> list[FieldError]:
     logical, physical = hardware.block_size(disk)
     if not found and physical < logical:
         found.append(invalid(path.child("physical"), physical, "must not be less than logical"))
-    if disk["target"]["bus"] == "sata" and logical != LEAST_BLOCK:  # QEMU's drives have no other
+    if disk["target"]["bus"] == "sata" and logical != LEAST_BLOCK:  # the only size of QEMU's drives on this bus
         found.append(invalid(path.child("logical"), logical, f"must be {LEAST_BLOCK} on bus sata"))
     return found

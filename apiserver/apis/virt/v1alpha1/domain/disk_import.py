@@ -115,7 +115,7 @@ class DiskImport(Model):
 
 
 def validate(given: Object, path: Path) -> list[FieldError]:
-    """Return what is wrong with an import."""
+    """Return the errors of an import."""
     found: list[FieldError] = []
     kinds = [kind for kind in disk_imports.KINDS if given.get(kind) is not None]
     if not kinds:
@@ -169,7 +169,7 @@ def _validate_references(given: Object, url: str, path: Path) -> list[FieldError
 
 
 def validate_url(url: str, path: Path) -> list[FieldError]:
-    """Return what is wrong with an address; it is not repeated, because it may hold what is secret."""
+    """Return the errors of an address; it is not repeated, because it may hold what is secret."""
     if not url:
         return [required(path)]
     if len(url) > disk_imports.MAX_URL:

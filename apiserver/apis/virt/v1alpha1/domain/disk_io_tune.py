@@ -36,7 +36,7 @@ class IoTune(Model):
 
 
 def validate(disk: Object, path: Path) -> list[FieldError]:
-    """Return what is wrong with ``ioTune`` of a disk: QEMU knows limits of both directions together or of each, and bursts above them."""
+    """Return the errors of ``ioTune`` of a disk: QEMU knows limits of both directions together or of each, and bursts above them."""
     said = disk.get("ioTune") or {}
     found: list[FieldError] = []
     for name, value in said.items():

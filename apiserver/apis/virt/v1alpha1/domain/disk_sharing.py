@@ -9,7 +9,7 @@ from apiserver.apis.virt.v1alpha1.domain.rules import Object
 
 
 def validate(disk: Object, path: Path) -> list[FieldError]:
-    """Return what is wrong with ``shareable`` of a disk; ``disk`` is of what ``hardware.disks.defaulted`` returns."""
+    """Return the errors of ``shareable`` of a disk; ``disk`` is of what ``hardware.disks.defaulted`` returns."""
     if not disk.get("shareable"):
         return []
     found = []

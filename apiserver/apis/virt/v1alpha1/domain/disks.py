@@ -49,7 +49,7 @@ from apiserver.apis.virt.v1alpha1.domain.rules import (
 from apiserver.apis.virt.v1alpha1.domain.service_accounts import TokenSource
 
 MAX_SERIAL: Final = {"virtio": 20, "sata": 20, "scsi": 36, "usb": 36}
-"""Most characters of a serial number, by bus. QEMU cuts longer ones: the guest would read equal numbers."""
+"""Maximum characters of a serial number by bus. QEMU truncates longer ones, so two could become equal."""
 MIN_OVERLAY: Final = quantity.parse("1Mi")
 MAX_OVERLAY: Final = quantity.parse("64Ti")
 
@@ -231,7 +231,7 @@ class Disk(Model):
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
-    """Return what is wrong with ``devices.disks``."""
+    """Return the errors of ``devices.disks``."""
     disks, path = hardware.defaulted(domain), path.child("devices", "disks")
     found = validate_count(disks, hardware.MAX_DISKS, path)
     for position, disk in enumerate(disks):
@@ -250,7 +250,8 @@ def _validate_disk(disk: Object, path: Path) -> list[FieldError]:
         found.append(forbidden(path.child("dedicatedIOThread"), "needs bus virtio"))
     if disk["device"] == "cdrom" and disk["target"]["bus"] == "virtio":
         found.append(not_supported(path.child("target", "bus"), "virtio", ("sata", "scsi", "usb")))
-    if disk["device"] == "disk" and disk["readOnly"] and disk["target"]["bus"] == "sata":  # the bus has no such disks, and libvirt refuses
+    # the bus has no read-only disks, and libvirt refuses them
+    if disk["device"] == "disk" and disk["readOnly"] and disk["target"]["bus"] == "sata":
         found.append(not_supported(path.child("target", "bus"), "sata", ("virtio", "scsi", "usb")))
     if disk["device"] == "cdrom" and not disk["readOnly"]:
         found.append(invalid(path.child("readOnly"), disk["readOnly"], "a cdrom is always read-only"))
@@ -271,7 +272,7 @@ def _validate_disk(disk: Object, path: Path) -> list[FieldError]:
 
 
 def _validate_lun(disk: Object, path: Path) -> list[FieldError]:
-    """Return what a LUN may not say: the device has to say and do what QEMU would of a disk of its own."""
+    """Return the settings not allowed for a LUN, where the device itself determines them."""
     found = []
     if disk.get("type") not in _LUNS:
         found.append(invalid(path.child("device"), hardware.LUN, f"needs type {' or '.join(_LUNS)}"))
@@ -294,7 +295,7 @@ def _validate_content(disk: Object, path: Path) -> list[FieldError]:
 
 
 def _needed(kind: str, path: Path) -> str:
-    """Return what the source of a disk of this type has to have, or may have where that depends."""
+    """Return the fields required, or at least allowed, in the source of a disk of this type."""
     missing = [each.path.removeprefix(f"{path}.") for each in _validate_source(kind, {}, path)]
     if missing:
         return f"type {kind} needs {' and '.join(f'source.{each}' for each in missing)}"
@@ -387,7 +388,7 @@ def _validate_empty(disk: Object, path: Path) -> list[FieldError]:
 
 
 def _validate_unique_claims(disks: Sequence[Object], path: Path) -> list[FieldError]:
-    """QEMU locks the image of each disk, so that one claim cannot be two of them; the name is looked up in lower case."""
+    """Return claims used by two disks: QEMU locks each image. Names are compared in lower case."""
     seen: set[str] = set()
     found = []
     for position, disk in enumerate(disks):

@@ -161,5 +161,5 @@ class Domain(Model):
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
-    """Return all that is wrong with ``spec.domain``, family by family."""
+    """Return the errors of ``spec.domain``, family by family."""
     return [error for family in _FAMILIES for error in family.validate(domain, path)]

@@ -18,7 +18,7 @@ from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_count
 _FILE: Final = re.compile(r"[A-Za-z0-9_.-]+")
 _BYTES: Final = ("1", *(f"1{unit}{binary}" for binary in ("", "i") for unit in ("K" if binary else "k", *"MGTPE")))
 _DIVISORS: Final = {"cpu": ("1", "1m")}
-"""Kubernetes takes these, and no other amount; of bytes those of ``_BYTES``."""
+"""The amounts that Kubernetes accepts; for bytes ``_BYTES``."""
 
 
 class FieldReference(Model):
@@ -53,7 +53,7 @@ class DownwardItem(Model):
 
 
 def validate_items(items: Sequence[Object] | None, path: Path) -> list[FieldError]:
-    """Return what is wrong with the items of a disk of type DownwardAPI."""
+    """Return the errors of the items of a disk of type DownwardAPI."""
     if not items:
         return [required(path, "the files of the disk")]
     found = validate_count(items, downward_api.MAX_ITEMS, path)

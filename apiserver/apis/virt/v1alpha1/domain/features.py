@@ -22,7 +22,7 @@ _NEEDED: Final = {
     "ipi": ("vpindex",),
     "evmcs": ("vapic",),
 }
-"""Enlightenments without which QEMU refuses another one (docs/system/i386/hyperv.rst)."""
+"""Enlightenments that QEMU requires for another one (docs/system/i386/hyperv.rst)."""
 
 
 class FeatureState(Model):
@@ -96,7 +96,7 @@ class Features(Model):
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
-    """Return what is wrong with ``features``."""
+    """Return the errors of ``features``."""
     path = path.child("features")
     return _validate_firmware(domain, path) + _validate_hyperv(domain, path.child("hyperv"))
 

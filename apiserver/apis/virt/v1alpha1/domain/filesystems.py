@@ -15,7 +15,7 @@ from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_count, va
 
 MAX_FILESYSTEMS: Final = 8
 MAX_TAG: Final = 36
-"""Bytes of the name that a virtio file system device has for its guest (Virtual I/O Device specification 1.2, 5.11.4)."""
+"""Maximum bytes of a virtio file system's tag (Virtual I/O Device specification 1.2, 5.11.4)."""
 
 
 class FilesystemSource(Model):
@@ -45,7 +45,7 @@ class Filesystem(Model):
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
-    """Return what is wrong with ``devices.filesystems``."""
+    """Return the errors of ``devices.filesystems``."""
     filesystems, field = hardware.defaulted(domain), path.child("devices", "filesystems")
     found = validate_count(filesystems, MAX_FILESYSTEMS, field)
     for position, filesystem in enumerate(filesystems):
@@ -56,7 +56,7 @@ def validate(domain: Object, path: Path) -> list[FieldError]:
 def _validate(filesystem: Object, path: Path) -> list[FieldError]:
     name, kind, source = filesystem.get("name") or "", filesystem.get("type"), filesystem.get("source") or {}
     found = [too_long(path.child("name"), MAX_TAG)] if len(name) > MAX_TAG else validate_device_name(name, path.child("name"))
-    if kind is None:  # that it is missing, or none of the types, is told of the field already
+    if kind is None:  # a missing or unknown type is already an error of that field
         return found
     if kind != hardware.CLAIM and not filesystem["readOnly"]:
         found.append(invalid(path.child("readOnly"), filesystem["readOnly"], f"a file system of type {kind} is always read-only"))
@@ -67,7 +67,7 @@ def _validate(filesystem: Object, path: Path) -> list[FieldError]:
 
 
 def _validate_claims(domain: Object, path: Path) -> list[FieldError]:
-    """Return the claims that are something else of the machine, too: the guest would have its disk twice, or the state of its firmware."""
+    """Return the claims that the machine also uses for a disk or firmware state."""
     taken = {disks.claim_of(each) for each in disks.defaulted(domain)} | {firmware.state_claim(domain)}
     found = []
     for position, filesystem in enumerate(hardware.defaulted(domain)):

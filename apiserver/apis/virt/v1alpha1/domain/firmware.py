@@ -18,7 +18,7 @@ from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_bytes, va
 
 MAX_KERNEL_ARGS: Final = 2048
 MIN_MEMORY: Final = quantity.parse("128Mi")
-"""Of a machine with UEFI: one with Secure Boot and no devices at all gets no further with 48Mi, and one without it faults with 32Mi."""
+"""Minimum for UEFI: with Secure Boot and no devices it hangs with 48Mi, and without Secure Boot it faults with 32Mi."""
 
 
 class KernelBootContainer(Model):
@@ -99,7 +99,7 @@ class Firmware(Model):
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
-    """Return what is wrong with ``firmware``."""
+    """Return the errors of ``firmware``."""
     firmware, place = domain.get("firmware") or {}, path.child("firmware")
     found = []
     if (uuid := firmware.get("uuid")) is not None and not forms.UUID.fullmatch(uuid):
@@ -136,7 +136,7 @@ def _validate_bios(domain: Object, path: Path) -> list[FieldError]:
 
 
 def _validate_state(domain: Object, path: Path) -> list[FieldError]:
-    """Nobody shall believe that something is kept which is not."""
+    """Return errors of persistent state without a claim, or a claim without persistent state."""
     persistent = {"firmware.bootloader.efi": hardware.efi(domain), "devices.tpm": tpm.defaulted(domain)}
     wanted = [field for field, part in persistent.items() if part is not None and part["persistent"]]
     said = dig(domain, "firmware", "persistentState")

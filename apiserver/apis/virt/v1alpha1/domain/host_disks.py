@@ -13,7 +13,7 @@ FIELDS: Final = frozenset({"path", "create"})
 
 
 def validate_source(source: Object, path: Path) -> list[FieldError]:
-    """Return what is wrong with the path of a source."""
+    """Return the errors of the path of a source."""
     given, field = source.get("path") or "", path.child("path")
     if not given:
         return [required(field, "the path of a file of the node")]

@@ -28,7 +28,7 @@ from apiserver.apis.virt.v1alpha1.domain.rules import (
 MAX_PORTS: Final = 64
 
 _PORT_NAME: Final = re.compile(r"(?=.{1,15}$)(?=[^a-z]*[a-z])(?!.*--)[a-z0-9]([a-z0-9-]*[a-z0-9])?")
-"""As in a container's ports, whose names are those of services (RFC 6335, section 5.1)."""
+"""As for the ports of a container, which are service names (RFC 6335, section 5.1)."""
 
 
 class Port(Model):
@@ -88,7 +88,7 @@ class Interface(Model):
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
-    """Return what is wrong with ``devices.interfaces``."""
+    """Return the errors of ``devices.interfaces``."""
     interfaces, path = hardware.defaulted(domain), path.child("devices", "interfaces")
     found = validate_count(interfaces, hardware.MAX_INTERFACES, path)
     for position, interface in enumerate(interfaces):
@@ -114,7 +114,7 @@ def _validate_interface(interface: Object, path: Path) -> list[FieldError]:
 
 
 def _validate_device_names(domain: Object, path: Path) -> list[FieldError]:
-    """Return what is wrong with the resources of cards; of two of one resource, nobody could tell which is on which network."""
+    """Return the errors of cards' resources. Two cards may not share one, because their networks could not be told apart."""
     found: list[FieldError] = []
     others = {each.get("deviceName") for place, each in host_devices.passed_through(domain).items() if ".interfaces[" not in place}
     for position, each in enumerate(hardware.defaulted(domain)):
@@ -147,7 +147,7 @@ def _validate_network(interface: Object, path: Path) -> list[FieldError]:
 
 
 def _validate_place(domain: Object, path: Path) -> list[FieldError]:
-    """Return what else the pod needs addresses for, where the guest has them."""
+    """Return interfaces that leave the pod no address although QEMU needs one."""
     reached = next((each for each in disks.defaulted(domain) if network_disks.is_network(each)), None)
     return [
         forbidden(
@@ -159,7 +159,7 @@ def _validate_place(domain: Object, path: Path) -> list[FieldError]:
 
 
 def _validate_passt(interfaces: Sequence[Object], path: Path) -> list[FieldError]:
-    """Return what is wrong with interfaces of type passt: it speaks to virtio cards alone, and each port is a socket of the pod."""
+    """Return the errors of interfaces of type passt, which supports only virtio cards and needs a socket of the pod for each port."""
     found: list[FieldError] = []
     for position, each in enumerate(interfaces):
         place = path.index(position)

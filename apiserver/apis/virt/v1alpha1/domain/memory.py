@@ -14,7 +14,7 @@ from apiserver.apis.virt.hardware import resources
 from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_bytes
 
 MAX_ROOM: Final = quantity.parse("512Gi")
-"""Of maxGuest: QEMU keeps 1Gi more for each slot, and an emulated processor has addresses of 40 bits."""
+"""Maximum for maxGuest: QEMU reserves 1Gi more per slot, and an emulated CPU has 40-bit addresses."""
 
 
 class Hugepages(Model):
@@ -38,7 +38,7 @@ class Memory(Model):
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
-    """Return what is wrong with ``memory``."""
+    """Return the errors of ``memory``."""
     given, shares, path = domain["memory"], path.child("resources"), path.child("memory")
     found = validate_bytes(given["guest"], hardware.MIN, hardware.MAX, path.child("guest"))
     if given.get("maxGuest") is not None:

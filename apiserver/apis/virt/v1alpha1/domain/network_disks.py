@@ -1,4 +1,4 @@
-"""Sources of disks that QEMU itself reaches over the network."""
+"""Sources of disks that QEMU itself accesses over the network."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class NetworkSource(Model):
 
 
 def validate(disk: Object, path: Path) -> list[FieldError]:
-    """Return what is wrong with a disk that QEMU reaches over the network; ``disk`` is of what ``hardware.disks.defaulted`` returns."""
+    """Return the errors of a network disk from ``hardware.disks.defaulted``."""
     if not hardware.is_network(disk):
         return []
     found = VALIDATED[disk["type"]](disk["source"], path.child("source"))
@@ -100,7 +100,7 @@ def validate(disk: Object, path: Path) -> list[FieldError]:
 
 
 def validate_unique(disks: Sequence[Object], path: Path) -> list[FieldError]:
-    """Return the disks that are surely the same as another one of which, or to which, is written: a guest takes two disks for two."""
+    """Return the disks that are certainly the same as another, if either is writable: the guest would use one disk as two."""
     first: dict[str, int] = {}
     found = []
     for position, disk in enumerate(disks):
@@ -113,7 +113,7 @@ def validate_unique(disks: Sequence[Object], path: Path) -> list[FieldError]:
 
 
 def validate_one_tls_secret(disks: Sequence[Object], path: Path) -> list[FieldError]:
-    """Return the disks whose certificates are others than those of an earlier one: libvirt has one place for those of a machine."""
+    """Return the disks with other certificates than an earlier one: libvirt has one set of certificates per machine."""
     named = [(position, secret) for position, disk in enumerate(disks) if (secret := hardware.tls_secret(disk))]
     text = "must be the Secret of the first disk that has one: a machine has one set of certificates for NBD"
     return [

@@ -27,12 +27,12 @@ class PluginSource(Model):
 
 
 def validate_source(source: Object, path: Path) -> list[FieldError]:
-    """Return what is wrong with plugin and options of a source."""
+    """Return the errors of plugin and options of a source."""
     return plugins.validate_plugin({**source, "type": hardware.PLUGIN}, path, of_type=hardware.PLUGIN)
 
 
 def validate(disk: Object, path: Path) -> list[FieldError]:
-    """Return what may not be said of such a disk; ``disk`` is of what ``hardware.disks.defaulted`` returns."""
+    """Return the settings not allowed for a plugin disk from ``hardware.disks.defaulted``."""
     if not hardware.is_plugin(disk) or (disk.get("driver") or {}).get("io") is None:
         return []
     return [

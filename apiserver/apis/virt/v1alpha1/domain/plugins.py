@@ -8,7 +8,7 @@ from apiserver.apis.virt.v1alpha1.domain.rules import Object
 
 
 def validate_plugin(device: Object, path: Path, *, of_type: str) -> list[FieldError]:
-    """Return what is wrong with ``plugin`` and ``options`` of a device, which only those of one type have."""
+    """Return the errors of ``plugin`` and ``options`` of a device, which only those of one type have."""
     if device["type"] != of_type:
         given = (each for each in ("plugin", "options") if device.get(each) is not None)
         return [forbidden(path.child(each), f"may be set for type {of_type} only") for each in given]

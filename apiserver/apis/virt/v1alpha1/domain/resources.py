@@ -53,7 +53,7 @@ class Resources(Model):
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
-    """Return what is wrong with ``resources``."""
+    """Return the errors of ``resources``."""
     path = path.child("resources")
     found = [
         error

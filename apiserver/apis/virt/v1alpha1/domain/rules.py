@@ -14,30 +14,30 @@ from apiserver.apis.virt.places import network
 Object = Mapping[str, Any]
 
 MAX_DEVICE_NAME: Final = 50
-"""Names of disks are part of names of pod volumes, which are labels of at most 63 bytes."""
+"""Names of disks are part of pod volume names, which have at most 63 bytes."""
 MAX_PATH: Final = 1024
 NANOS: Final = 10**9
 MAX_HOST_DEVICES: Final = 16
-"""Of each list of devices of the node."""
+"""Limit of each list of host devices."""
 _MAX_RESOURCE: Final = 253 - len("requests.")
-"""A quota of a resource is named after it, with a prefix."""
+"""A quota's name for a resource has this prefix."""
 
 MAX_SMBIOS: Final = 64
-"""Characters of a string in SMBIOS tables: what the specification once allowed, and firmware still counts on (SMBIOS 2.6, 3.1.3)."""
+"""Maximum characters of a string in SMBIOS tables: an old limit that firmware still relies on (SMBIOS 2.6, 3.1.3)."""
 
 _SMBIOS: Final = re.compile(r"[!-~]([ -~]*[!-~])?")
 _IMAGE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,510}")
 
 
 def validate_between(number: int, least: int, most: int, path: Path) -> list[FieldError]:
-    """Return what is wrong with a number that has bounds, both allowed."""
+    """Return the error of a number outside the inclusive bounds."""
     if number < least:
         return [invalid(path, number, f"must be greater than or equal to {least}")]
     return [invalid(path, number, f"must be less than or equal to {most}")] if number > most else []
 
 
 def validate_amount(given: object, least: Quantity, most: Quantity, path: Path) -> list[FieldError]:
-    """Return what is wrong with a quantity that has bounds, both allowed."""
+    """Return the error of a quantity outside the inclusive bounds."""
     amount = quantity.parse(str(given))
     if amount < least:
         return [invalid(path, given, f"must be greater than or equal to {least}")]
@@ -47,19 +47,19 @@ def validate_amount(given: object, least: Quantity, most: Quantity, path: Path) 
 
 
 def validate_bytes(given: object, least: Quantity, most: Quantity, path: Path) -> list[FieldError]:
-    """Return what is wrong with a quantity of bytes that has bounds, both allowed: half a byte is wrong, too."""
+    """Return the error of a byte quantity that is fractional or outside the inclusive bounds."""
     if quantity.parse(str(given)).nanos % NANOS:
         return [invalid(path, given, "must be a whole number of bytes")]
     return validate_amount(given, least, most, path)
 
 
 def validate_count(items: Sequence[object], most: int, path: Path) -> list[FieldError]:
-    """Return what is wrong with the length of a list."""
+    """Return the errors of the length of a list."""
     return [too_many(path, len(items), most)] if len(items) > most else []
 
 
 def validate_device_name(name: str, path: Path) -> list[FieldError]:
-    """Return what is wrong with the name of a device."""
+    """Return the errors of the name of a device."""
     if not name:
         return [required(path)]
     if len(name) > MAX_DEVICE_NAME:
@@ -68,7 +68,7 @@ def validate_device_name(name: str, path: Path) -> list[FieldError]:
 
 
 def validate_image(reference: str, path: Path) -> list[FieldError]:
-    """Return what is wrong with the reference of a container image."""
+    """Return the errors of the reference of a container image."""
     if not reference:
         return [required(path, "the reference of a container image")]
     if not _IMAGE.fullmatch(reference):
@@ -77,7 +77,7 @@ def validate_image(reference: str, path: Path) -> list[FieldError]:
 
 
 def validate_path(text: str, path: Path, *, absolute: bool) -> list[FieldError]:
-    """Return what is wrong with the path of a file within an image or a volume."""
+    """Return the errors of the path of a file within an image or a volume."""
     if not text:
         return [required(path)]
     if absolute and not text.startswith("/"):
@@ -90,7 +90,7 @@ def validate_path(text: str, path: Path, *, absolute: bool) -> list[FieldError]:
 
 
 def validate_smbios(given: Object, fields: Sequence[str], path: Path) -> list[FieldError]:
-    """Return what is wrong with strings that the guest reads in its SMBIOS tables."""
+    """Return the errors of strings that the guest reads in its SMBIOS tables."""
     found = []
     for field in fields:
         value = given.get(field)
@@ -102,7 +102,7 @@ def validate_smbios(given: Object, fields: Sequence[str], path: Path) -> list[Fi
 
 
 def validate_host_device(device: Object, path: Path) -> list[FieldError]:
-    """Return what is wrong with a device of the node: its name, and the name of its resource."""
+    """Return the errors of a host device: its name, and its resource's name."""
     found = validate_device_name(device.get("name") or "", path.child("name"))
     resource, path = str(device.get("deviceName") or ""), path.child("deviceName")
     if not resource:
@@ -120,7 +120,7 @@ def validate_host_device(device: Object, path: Path) -> list[FieldError]:
 
 
 def validate_unique(items: Sequence[Object], field: str, path: Path) -> list[FieldError]:
-    """Return the values of a field that a list has twice; MAC addresses are compared as numbers."""
+    """Return the duplicate values of a field in a list; MAC addresses are compared as numbers."""
     seen: set[Any] = set()
     found = []
     for position, each in enumerate(items):

@@ -31,7 +31,7 @@ class TokenSource(Model):
 
 
 def validate_source(source: Object, path: Path) -> list[FieldError]:
-    """Return what is wrong with the source of such a disk."""
+    """Return the errors of the source of such a disk."""
     found = cloud_init.validate_files(made.SERVICE_ACCOUNT, source, path)
     seconds, audience = source.get("expirationSeconds"), source.get("audience")
     if seconds is not None:
