@@ -38,7 +38,7 @@ class File:
     """A file written sequentially, with holes for zeros."""
 
     def __init__(self, path: Path) -> None:
-        """Open an empty file.
+        """Open the file, or create it.
 
         Raises:
             OSError: it failed.

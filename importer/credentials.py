@@ -54,7 +54,7 @@ def of_http(secret: Path | None, first: Address) -> Callable[[Address], Mapping[
 
 
 def of_s3(secret: Path | None, region: str, first: Address, now: Callable[[], datetime]) -> Callable[[Address], Mapping[str, str]]:
-    """Return a function for an object store's headers, signed if there is a Secret (not for public buckets).
+    """Return a function for an object store's headers, signed with the Secret; public buckets need none.
 
     Raises:
         ImportFailed: the Secret lacks the keys.

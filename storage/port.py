@@ -183,7 +183,7 @@ class Storage(Protocol):
         ...
 
     async def request_progress(self) -> None:
-        """Request a batch, possibly empty, up to the current revision from every watch."""
+        """Make every watch yield a batch, possibly empty, of at least the current revision, soon."""
         ...
 
     async def revision(self) -> int:

@@ -177,7 +177,7 @@ def user_in_headers(trust: RequestHeader, headers: CIMultiDictProxy[str]) -> Use
 
 
 def _extra(headers: CIMultiDictProxy[str], prefixes: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """Return headers' values by their names after the prefix."""
+    """Return the values of headers with a prefix, by the rest of their names."""
     found: dict[str, list[str]] = {}
     for header, value in headers.items():
         lower = header.lower()

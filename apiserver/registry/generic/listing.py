@@ -133,7 +133,7 @@ async def run(store: Store, query: ListQuery) -> Listing:
 
     Raises:
         BadRequest: malformed token or revision.
-        Expired: the revision is compacted; after a token, with a token without consistency.
+        Expired: the revision is compacted; after a token, the error has one that continues without consistency.
         Timeout: the revision does not exist yet.
         ServiceUnavailable: storage does not answer.
     """

@@ -99,7 +99,7 @@ class Store:
         return found, sum(map(len, found))
 
     async def get(self, namespace: str, name: str, *, fresh: bool = True, at_least: int = 0) -> Item:
-        """Return one object: current (``fresh``), or at least at ``at_least``.
+        """Return one object: current (``fresh``), or not older than ``at_least``.
 
         Raises:
             NotFound: it is absent.
