@@ -19,7 +19,7 @@ from apiserver.apis.virt.spec import plugins as named_plugins
 from apiserver.endpoints.filters import origins, withdrawing
 from apiserver.endpoints.http.owner import Settings
 from apiserver.endpoints.verbs.streamlimits import DEFAULTS, StreamLimits
-from apiserver.server import compatibility, connections, serving
+from apiserver.server import connections, serving
 from apiserver.server.audit import options as audit
 from apiserver.server.audit.options import AuditOptions
 from apiserver.server.connections import ConnectionOptions
@@ -105,8 +105,6 @@ class Options:
     tracing_config_file: Path | None
     log_level: str
     log_format: Literal["json", "text"]
-    warnings: tuple[str, ...] = ()
-    """Warnings about flags without effect."""
     times: Times = Times()
 
     @property
@@ -132,13 +130,12 @@ class Options:
 def parse(arguments: Sequence[str] | None = None) -> Options:
     """Parse the command line; errors end the process with a message."""
     parser = _parser()
-    given = parser.parse_args(compatibility.explicit(sys.argv[1:] if arguments is None else arguments, parser))
+    given = parser.parse_args(_with_truth_values(sys.argv[1:] if arguments is None else arguments, parser))
     given.etcd_servers = tuple(each for each in given.etcd_servers.split(",") if each)
     if given.storage == "etcd" and not given.etcd_servers:
         parser.error("--storage=etcd needs --etcd-servers")
     try:
         plugins.enabled(given.enable_admission_plugins, given.disable_admission_plugins)
-        given.warnings = tuple(compatibility.warnings(given))
     except ValueError as error:
         parser.error(str(error))
     files = (given.etcd_cafile, given.etcd_certfile, given.etcd_keyfile)
@@ -154,13 +151,28 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
     return Options(**{each.name: getattr(given, each.name) for each in fields(Options) if each.name in given})
 
 
+def _with_truth_values(arguments: Sequence[str], parser: argparse.ArgumentParser) -> list[str]:
+    """Return a command line with Go's truth values (``--x=false``) in argparse's form (``--no-x``)."""
+    switches = {option for action in parser._actions if action.nargs == 0 for option in action.option_strings}  # noqa: SLF001 - no other way
+    found = []
+    for each in arguments:
+        name, _, value = each.partition("=")
+        if name not in switches or value.lower() not in {"true", "false"}:
+            found.append(each)
+        elif value.lower() == "true":
+            found.append(name)
+        elif (negated := f"--no-{name.removeprefix('--')}") in switches:
+            found.append(negated)
+    return found
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="virt-api",
         description="Serve the API of virtual machines (kubevirt.io), to be aggregated by kube-apiserver.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    for add in (_serving, _storage, _access, _admission, audit.add_flags, tracing.add_flags, compatibility.add_flags, _logging):
+    for add in (_serving, _storage, _access, _admission, audit.add_flags, tracing.add_flags, _logging):
         add(parser)
     return parser
 
@@ -222,6 +234,7 @@ def _logging(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("logging")
     logs.add_level_flag(group.add_argument)
     group.add_argument("--log-format", choices=["json", "text"], default="json", help="json for programs, text for people")
+    group.add_argument("-v", "--v", metavar="LEVEL", type=int, help="as of Go's servers: 4 and above is --log-level=debug")
 
 
 def _storage(parser: argparse.ArgumentParser) -> None:

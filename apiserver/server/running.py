@@ -24,7 +24,6 @@ from apiserver.endpoints.filters.tokens import TokenReview
 from apiserver.endpoints.filters.withdrawing import Withdrawing
 from apiserver.metrics.instruments import Registry
 from apiserver.registry.generic.strategy import Strategy
-from apiserver.server import compatibility
 from apiserver.server.admitting import Admitting, OwnPlugin, admitting
 from apiserver.server.assembly import Assembly, assemble, now
 from apiserver.server.audit import assembly as auditing
@@ -163,7 +162,6 @@ async def built(options: Options, make_kinds: MakeKinds, storage: Storage | None
     kept = storage or _storage(options)
     stack.push_async_callback(kept.close)
     storing = Storing(kept, options.keeping, root=options.etcd_prefix, file_seconds=options.times.files, kms_seconds=options.times.kms)
-    compatibility.tell(options.warnings)
     tls = ServerTls(_serving_files(options), clients=ssl.CERT_OPTIONAL, interval=options.times.files)
     metrics = Metrics(root=options.etcd_prefix)
     storing.register(metrics.registry)
