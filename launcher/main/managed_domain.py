@@ -151,8 +151,6 @@ class ManagedDomain:
             RequestRefused: with the reason.
         """
         match request:
-            case messages.GetStatus():
-                return
             case messages.Import():
                 await self._imports.ask(request.machine)
             case messages.Sync():
@@ -160,8 +158,6 @@ class ManagedDomain:
             case messages.Shutdown():
                 if requests.has_guest(self._record.known, "shut down"):
                     self._stop.request(max(request.grace_seconds, 0.0))
-            case messages.Destroy():
-                await self._stop.destroy()
             case messages.Suspend():
                 await self._suspension.suspend()
             case messages.Resume():

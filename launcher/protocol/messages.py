@@ -123,11 +123,6 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
-class GetStatus:
-    """Returns the status."""
-
-
-@dataclass(frozen=True, slots=True)
 class Import:
     """Imports images into claims that have none (``source.import``). It precedes all other requests.
 
@@ -160,11 +155,6 @@ class Shutdown:
     """
 
     grace_seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Destroy:
-    """Powers the domain off at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,18 +249,7 @@ class Read:
 
 
 Action = (
-    GetStatus
-    | Import
-    | Sync
-    | Shutdown
-    | Destroy
-    | Suspend
-    | Resume
-    | PrepareMigrationTarget
-    | Migrate
-    | PauseForMigration
-    | AbortMigration
-    | ReleaseMigration
+    Import | Sync | Shutdown | Suspend | Resume | PrepareMigrationTarget | Migrate | PauseForMigration | AbortMigration | ReleaseMigration
 )
 Request = Action | Read
 

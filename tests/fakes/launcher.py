@@ -145,8 +145,6 @@ class FakeLauncher:
         match request:
             case messages.Sync():
                 return self._start(request)
-            case messages.GetStatus():
-                return None
             case messages.Import():
                 return self._import()
             case (
@@ -162,8 +160,6 @@ class FakeLauncher:
             case messages.Shutdown():
                 told = self.status.grace_seconds
                 self.change(stopping=True, grace_seconds=request.grace_seconds if told is None else min(told, request.grace_seconds))
-            case messages.Destroy():
-                self.end("destroyed")
             case messages.Suspend():
                 self.change(domain=replace(domain, state="paused", reason="user"))
             case messages.Resume() if self.relapse:

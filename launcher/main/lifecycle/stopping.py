@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from launcher.hypervisor.port import Hypervisor, HypervisorError
-from launcher.main.decisions import known, power_off, requests
+from launcher.main.decisions import known, power_off
 from launcher.main.decisions.life import Step
 from launcher.main.decisions.times import TIMES, Times
 from launcher.main.lifecycle.migrations import Migrations
@@ -39,19 +39,6 @@ class Stop:
         self._requested.set()
         if self._timeout is not None and not self._timeout.expired():
             self._timeout.reschedule(self._patience())
-
-    async def destroy(self) -> None:
-        """Power the guest off at once, unless it is off.
-
-        Raises:
-            RequestRefused: there has been no guest, or libvirt could not.
-        """
-        if not requests.has_guest(self._record.known, "destroy"):
-            return
-        try:
-            await self._take(Step.DESTROY)
-        except HypervisorError as error:
-            raise requests.refusal_of(error) from error
 
     async def run(self) -> None:
         """Wait for the request, then bring the guest nearer to being off until cancelled."""

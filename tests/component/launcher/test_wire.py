@@ -35,7 +35,7 @@ class Life:
                 raise RequestRefused("Conflict", "no guest")
             case messages.Resume():
                 raise RuntimeError("a bug")
-            case messages.Destroy():
+            case messages.Shutdown():
                 raise RequestRefused("NotReady", "no image", ("data",))
             case messages.Sync():
                 await self.gate.wait()
@@ -116,7 +116,7 @@ async def test_answers_carry_the_id_and_may_overtake_each_other(serving: Serving
     machine = messages.Machine("a", "b", "c", {}, "qemu")
     async with serving.client() as client:
         client.send(7, messages.Sync(machine))
-        client.send(8, messages.GetStatus())
+        client.send(8, messages.AbortMigration("m"))
         assert await client.next() == messages.Reply(8, messages.Status(0))
         serving.life.gate.set()
         assert await client.next() == messages.Reply(7, messages.Status(0))
@@ -130,7 +130,7 @@ async def test_refusals_and_faults_are_answers(serving: Serving) -> None:
         answer = await client.next()
         assert isinstance(answer, messages.Refusal)
         assert answer.reason == "Failed"
-        client.send(3, messages.Destroy())
+        client.send(3, messages.Shutdown(1))
         assert await client.next() == messages.Refusal(3, "NotReady", "no image", messages.Status(0), ("data",))
 
 
@@ -167,7 +167,7 @@ async def test_a_request_goes_on_when_its_client_hangs_up(serving: Serving) -> N
     machine = messages.Machine("a", "b", "c", {}, "qemu")
     async with serving.client() as client:
         client.send(1, messages.Sync(machine))
-        client.send(2, messages.GetStatus())
+        client.send(2, messages.AbortMigration("m"))
         await client.next()
     serving.life.gate.set()
     async with serving.client() as client, asyncio.timeout(30):
@@ -180,7 +180,7 @@ async def test_nonsense_ends_the_connection_and_nothing_else(serving: Serving) -
         bad.writer.write(b"nonsense\n")
         with pytest.raises(EOFError):
             await bad.next()
-        good.send(1, messages.GetStatus())
+        good.send(1, messages.AbortMigration("m"))
         assert isinstance(await good.next(), messages.Reply)
 
 
@@ -228,7 +228,7 @@ async def test_it_is_deserted_while_no_client_is_connected(serving: Serving) -> 
         async with serving.client():
             pass
         async with serving.client() as client:  # the other one has left by now
-            client.send(1, messages.GetStatus())
+            client.send(1, messages.AbortMigration("m"))
             assert isinstance(await client.next(), messages.Reply)
         assert not waiting.done()
         waiting.cancel()

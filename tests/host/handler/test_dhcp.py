@@ -140,7 +140,7 @@ async def test_a_flood_of_malformed_packets_harms_nobody(world: World) -> None:
     counters = run("ip", "netns", "exec", world.pod.name, "nft", "list", "counter", "netdev", "kubevirt", "too_much_dhcp")
     assert int(counters.split("packets ")[1].split()[0]) > sent / 2
     with world.launcher.client() as client:
-        assert client.ask(messages.GetStatus()).ending is None
+        assert client.status.ending is None
     world.tap.drain(3)  # the guest pauses, and then sends a valid request
     world.lease()
 

@@ -212,7 +212,7 @@ async def both(pod: Pod, start: Start) -> None:
         viewer.expect("GUEST-READY", READY_SECONDS)
         assert lease(viewer)["ip"] == POD
         with suppress(EOFError):  # the pod ends, maybe before it answers
-            client.ask(messages.Destroy())
+            client.ask(messages.Shutdown(0))
     assert launcher.wait() == 0
     assert not alive(last)
 

@@ -118,7 +118,7 @@ def test_a_guest_shares_a_claim_and_follows_a_config_map(start: Start) -> None:
         viewer.type("ls /data &\n")
         assert viewer.sh("mkdir /settings; mount -t virtiofs settings /settings; cat /settings/key") == "after"
         with suppress(EOFError):  # the pod ends, maybe before it answers
-            client.ask(messages.Destroy())
+            client.ask(messages.Shutdown(0))
     assert pod.wait() == 0
     assert not any(alive(each) for each in before.values())
 

@@ -81,7 +81,7 @@ def test_every_further_device_is_seen_by_the_guest(start: Start) -> None:
         other.expect("from-the-second-port")
         other.type("an-answer\n")
         viewer.expect("heard an-answer")
-        assert client.ask(messages.GetStatus()).consoles == 2
+        assert client.until(lambda status: status.consoles == 2).ending is None
 
         let_it_run_out(viewer)
         client.until(lambda status: status.domain is not None and status.domain.state == "paused", seconds=60)

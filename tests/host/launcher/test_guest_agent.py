@@ -15,7 +15,7 @@ from launcher.protocol import messages
 from tests import utmp
 from tests.host.launcher import agent_guest, sandbox
 from tests.host.launcher.guest import Guest
-from tests.host.launcher.sandbox import Client, Launcher, Viewer, a_machine, wait_for
+from tests.host.launcher.sandbox import Client, Launcher, Viewer, a_machine
 
 pytestmark = [pytest.mark.host, pytest.mark.timeout(300)]
 BOOT_SECONDS = 150
@@ -47,14 +47,7 @@ def a_disk(pod: Launcher) -> dict[str, Any]:
 
 def agent_of(client: Client, **wanted: Any) -> messages.AgentStatus:
     """Wait until the status reports these values of the agent."""
-
-    def told() -> messages.AgentStatus | None:
-        client.ask(messages.GetStatus())
-        assert client.status is not None
-        agent = client.status.agent
-        return agent if all(getattr(agent, name) == value for name, value in wanted.items()) else None
-
-    return wait_for(told, 90, f"an agent with {wanted}")
+    return client.until(lambda status: all(getattr(status.agent, name) == value for name, value in wanted.items()), 90).agent
 
 
 def refusal(client: Client) -> str:
@@ -97,7 +90,7 @@ def test_a_guest_tells_what_it_is_and_an_agent_that_hangs_or_goes_is_told(pod: L
         assert "the guest is paused" in refusal(client)
         client.ask(messages.Resume())
         assert agent_of(client, connected=True, hostname="web-1").connected
-        assert wait_for(lambda: _problem(client), 90, "an agent that does not answer")
+        assert client.until(lambda status: status.agent.problem, 90).agent.problem
 
         viewer.sh("kill -CONT $(cat /run/qemu-ga.pid)")
         agent_of(client, connected=True, problem="")
@@ -118,11 +111,5 @@ def test_a_guest_tells_what_it_is_and_an_agent_that_hangs_or_goes_is_told(pod: L
         (reason,) = [each["reason"] for each in info["unavailable"] if each["field"] == "users"]
         assert reason == "the guest agent has no guest-get-users, or its configuration forbids it"
         with suppress(EOFError):  # the pod ends, maybe before it answers
-            client.ask(messages.Destroy())
+            client.ask(messages.Shutdown(0))
     assert pod.wait() == 0
-
-
-def _problem(client: Client) -> str:
-    client.ask(messages.GetStatus())
-    assert client.status is not None
-    return client.status.agent.problem

@@ -62,9 +62,9 @@ def test_a_migration_is_broken_off_before_a_guest_that_boots_outgrows_its_pod(
         viewer.expect("GUEST-READY", seconds=60)
         with never_again("two QEMU"):
             assert source.qemu() == [qemu]
-        migration = at_source.ask(messages.GetStatus()).migration_of("m1")
+        with source.client() as again:
+            migration, domain = again.status.migration_of("m1"), again.status.domain
         assert migration is not None
         assert (migration.state, migration.message) == ("failed", outgoing_migration.MEMORY_ENDS)
-        domain = at_source.ask(messages.GetStatus()).domain
         assert domain is not None
         assert domain.state == "running"

@@ -234,16 +234,9 @@ async def test_a_grace_period_that_is_shortened_bounds_a_call_that_hangs_already
     await world.ends("destroyed")
 
 
-async def test_destroy_ends_the_run(world: World) -> None:
-    await world.domain.handle(SYNC)
-    await world.domain.handle(messages.Destroy())
-    await world.ends("destroyed")
-    await world.domain.handle(messages.Destroy())
-
-
 @pytest.mark.parametrize(
     "request_",
-    [messages.Suspend(), messages.Resume(), messages.Destroy(), messages.Shutdown(1), messages.Migrate("m")],
+    [messages.Suspend(), messages.Resume(), messages.Shutdown(1), messages.Migrate("m")],
     ids=lambda r: type(r).__name__,
 )
 async def test_without_a_guest_there_is_nothing_to_do_it_to(world: World, request_: messages.Action) -> None:
@@ -714,7 +707,7 @@ async def test_a_libvirt_that_does_not_say_what_a_migration_took_keeps_no_guest_
 
 async def test_nothing_but_a_release_resumes_a_domain_that_arrived(world: World) -> None:
     await arrived(world)
-    for request in (SYNC, messages.Resume(), messages.Suspend(), messages.Destroy(), messages.Shutdown(1), messages.AbortMigration("m1")):
+    for request in (SYNC, messages.Resume(), messages.Suspend(), messages.Shutdown(1), messages.AbortMigration("m1")):
         with contextlib.suppress(RequestRefused):
             await world.domain.handle(request)
     with pytest.raises(RequestRefused):

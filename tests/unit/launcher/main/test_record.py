@@ -26,13 +26,6 @@ def test_each_change_of_the_status_is_told_and_nothing_else() -> None:
     assert told == [1, 2]
 
 
-async def test_the_answer_to_a_destruction_says_that_the_guest_is_off(world: World) -> None:
-    await world.domain.handle(SYNC)
-    await world.domain.handle(messages.Destroy())
-    assert world.status.ending is not None
-    assert world.status.ending.kind == "destroyed"
-
-
 @pytest.mark.parametrize("times", [dataclasses.replace(QUICK, look=60.0)])
 async def test_an_event_is_looked_at_once(world: World) -> None:
     """Otherwise virt-launcher would query libvirtd without a pause after the first event."""

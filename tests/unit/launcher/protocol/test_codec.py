@@ -41,11 +41,9 @@ statuses = st.builds(
     not_migratable=text,
 )
 requests = st.one_of(
-    st.just(messages.GetStatus()),
     st.builds(messages.Import, machines),
     st.builds(messages.Sync, machines),
     st.builds(messages.Shutdown, seconds),
-    st.just(messages.Destroy()),
     st.just(messages.Suspend()),
     st.just(messages.Resume()),
     st.builds(messages.PrepareMigrationTarget, text, machines, st.booleans()),
@@ -94,7 +92,7 @@ def test_answers_survive_any_chunking(sent: list[messages.FromLauncher], cuts: l
 
 
 def test_every_message_has_a_strategy_here() -> None:
-    assert len(get_args(messages.Request)) == 13
+    assert len(get_args(messages.Request)) == 11
     assert len(get_args(messages.FromLauncher)) == 5
 
 
@@ -125,19 +123,19 @@ def test_whatever_json_comes_a_message_or_a_protocol_error_results(body: Any, ki
         b'{"type":"Sync","id":1}',
         b'{"type":"Nothing","id":1,"body":{}}',
         b'{"type":["Sync"],"id":1,"body":{}}',
-        b'{"type":"GetStatus","id":true,"body":{}}',
-        b'{"type":"GetStatus","id":1.5,"body":{}}',
-        b'{"type":"GetStatus","id":null,"body":{}}',
-        b'{"type":"GetStatus","id":99999999999999999999,"body":{}}',
-        b'{"type":"GetStatus","id":1,"id":2,"body":{}}',
-        b'{"type":"GetStatus","id":1,"body":[]}',
+        b'{"type":"Suspend","id":true,"body":{}}',
+        b'{"type":"Suspend","id":1.5,"body":{}}',
+        b'{"type":"Suspend","id":null,"body":{}}',
+        b'{"type":"Suspend","id":99999999999999999999,"body":{}}',
+        b'{"type":"Suspend","id":1,"id":2,"body":{}}',
+        b'{"type":"Suspend","id":1,"body":[]}',
         b'{"type":"Shutdown","id":1,"body":{"grace_seconds":NaN}}',
         b'{"type":"Shutdown","id":1,"body":{"grace_seconds":1e999}}',
         b'{"type":"Shutdown","id":1,"body":{"grace_seconds":"3"}}',
         b'{"type":"Shutdown","id":1,"body":{}}',
         b'{"type":"Migrate","id":1,"body":{"migration_uid":"\\ud800"}}',
         b'{"type":"Migrate","id":1,"body":{"migration_uid":"\xff"}}',
-        b'{"type":"GetStatus","id":' + b"1" * 5000 + b',"body":{}}',
+        b'{"type":"Suspend","id":' + b"1" * 5000 + b',"body":{}}',
         b"[" * 100_000,
     ],
     ids=lambda line: line[:60].decode(errors="replace"),
