@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,8 +20,6 @@ PACKET_BYTES: Final = 2048
 """More than any client sends (Ethernet). Longer packets are cut, and malformed."""
 TURN_PACKETS: Final = 16
 """Packets read before other tasks of the event loop get their turn."""
-_NAME_BYTES: Final = 16
-"""IFNAMSIZ"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,21 +31,6 @@ class Ports:
 
 
 PORTS: Final = Ports()
-
-
-@dataclass(frozen=True, slots=True)
-class _Listener:
-    """A socket that receives the guest's requests on a bridge."""
-
-    socket: socket.socket
-    descriptor: int
-    bridge: str
-    index: int
-    """The bridge's interface index: the socket does not receive from a new bridge of the same name."""
-
-    def close(self) -> None:
-        asyncio.get_running_loop().remove_reader(self.descriptor)
-        self.socket.close()
 
 
 class Server:
@@ -70,18 +52,17 @@ class Server:
         self._find = find
         self._bridge = bridge
         self._ports = ports
-        self._listeners: dict[str, _Listener] = {}
+        self._sockets: dict[str, socket.socket] = {}
         """By the interface's name."""
-        self._machine: messages.Machine | None = None
-        self._status = messages.DhcpStatus()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_exception: object) -> None:
-        for name in tuple(self._listeners):
-            self._listeners.pop(name).close()
-        self._machine = None
+        for each in self._sockets.values():
+            asyncio.get_running_loop().remove_reader(each.fileno())
+            each.close()
+        self._sockets.clear()
 
     def serve(self, machine: messages.Machine) -> None:
         """Start to answer the guest, on interfaces with DHCP that are not served yet.
@@ -89,40 +70,11 @@ class Server:
         Raises:
             OSError: virt-handler has not prepared the pod's network, or another server has the port.
         """
-        self._machine = machine
         for each in lease.with_dhcp(machine):
-            if each.name not in self._listeners:
-                self._listeners[each.name] = self._listen(machine, each)
+            if each.name not in self._sockets:
+                self._sockets[each.name] = self._listen(machine, each)
 
-    def mend(self) -> messages.DhcpStatus:
-        """Restart the server on each bridge where it stopped receiving, and return its status.
-
-        A guest keeps its infinite lease. It notices only if it sends a request meanwhile.
-        """
-        machine = self._machine
-        if machine is None:
-            return self._status
-        self._close_dead()  # close all first: a socket that lost its bridge blocks every other one
-        restarts, problems = self._status.restarts, []
-        for each in lease.with_dhcp(machine):
-            if each.name in self._listeners:
-                continue
-            try:
-                self._listeners[each.name] = self._listen(machine, each)
-                restarts += 1
-            except OSError as error:
-                problems.append(error.strerror or str(error))
-        self._status = messages.DhcpStatus(restarts, "; ".join(problems), self._status.cause)
-        return self._status
-
-    def _close_dead(self) -> None:
-        for name, listener in tuple(self._listeners.items()):
-            if cause := _dead(listener, self._ports.server):
-                logger.warning("the guest's DHCP server is dead and is started again", extra={"interface": name, "cause": cause})
-                self._listeners.pop(name).close()
-                self._status = messages.DhcpStatus(self._status.restarts, "", cause)
-
-    def _listen(self, machine: messages.Machine, interface: messages.Interface) -> _Listener:
+    def _listen(self, machine: messages.Machine, interface: messages.Interface) -> socket.socket:
         bridge = self._bridge(interface)
         made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         try:
@@ -130,32 +82,12 @@ class Server:
             # Needs no privilege (Linux 5.7). Receives only the guest's requests, and sends only to it, regardless of routes.
             made.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, bridge.encode())
             made.bind(("", self._ports.server))
-            listener = _Listener(made, made.fileno(), bridge, socket.if_nametoindex(bridge))
             found = self._find(machine, interface, made)
         except OSError as error:
             made.close()
             raise OSError(error.errno, f"serve DHCP on {bridge}: {error.strerror}") from error
-        asyncio.get_running_loop().add_reader(listener.descriptor, _answer_some, made, found, self._ports.client)
-        return listener
-
-
-def _dead(listener: _Listener, server_port: int) -> str:
-    """Return why the listener receives nothing any more, or an empty string."""
-    try:
-        index = socket.if_nametoindex(listener.bridge)
-    except OSError:
-        return f"{listener.bridge} is gone"
-    if index != listener.index:
-        return f"{listener.bridge} was made anew"
-    try:
-        error = listener.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        bound = listener.socket.getsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, _NAME_BYTES).rstrip(b"\0").decode()
-        port = listener.socket.getsockname()[1]
-    except OSError as failed:
-        return f"its socket is gone: {failed.strerror}"
-    if error:
-        return f"its socket failed: {os.strerror(error)}"
-    return "" if (bound, port) == (listener.bridge, server_port) else "its socket was taken off the bridge"
+        asyncio.get_running_loop().add_reader(made.fileno(), _answer_some, made, found, self._ports.client)
+        return made
 
 
 def _answer_some(server: socket.socket, given: Lease, client_port: int) -> None:

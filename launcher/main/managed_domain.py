@@ -17,7 +17,6 @@ from launcher.main.decisions import agent_status, known, life, power_off, reques
 from launcher.main.decisions.power_off import Termination
 from launcher.main.decisions.times import TIMES, Times
 from launcher.main.disks.disk_servers import NETWORK, Network
-from launcher.main.lifecycle.dhcp_watch import DhcpWatch
 from launcher.main.lifecycle.disk_server_watch import DiskServerWatch
 from launcher.main.lifecycle.free_space import FreeSpace, Measure, free_bytes
 from launcher.main.lifecycle.imports import Imports
@@ -52,7 +51,6 @@ class ManagedDomain:
         *,
         qemu_log: Callable[[str], Path],
         serve_addresses: Callable[[messages.Machine], None],
-        mend_addresses: Callable[[], messages.DhcpStatus],
         status_changed: Callable[[], None],
         network: Network = NETWORK,
         measure: Measure = free_bytes,
@@ -68,7 +66,6 @@ class ManagedDomain:
             children: runs commands.
             qemu_log: the file with QEMU's output, by name of the domain.
             serve_addresses: answers the guest's DHCP from then on; OSError where that cannot be.
-            mend_addresses: begins anew where that has stopped, and returns how it is.
             status_changed: called whenever ``status`` is another one.
             network: by which the servers of disks are reached.
             measure: returns the free space of disks.
@@ -97,7 +94,6 @@ class ManagedDomain:
         self._suspension = Suspension(hypervisor, self._watch, times)
         self._disk_servers = DiskServerWatch(self._watch, self._suspension, network, times)
         self._free_space = FreeSpace(self._watch, times, measure)
-        self._dhcp = DhcpWatch(mend_addresses, self._record)
         self._migrations = Migrations(hypervisor, self._watch, self._making, times, memory)
         self._stop = Stop(hypervisor, self._watch, self._migrations, times)
         self.reads: Mapping[str, HandleRead] = {
@@ -126,7 +122,6 @@ class ManagedDomain:
                 self._passt,
                 self._disk_servers,
                 self._free_space,
-                self._dhcp,
             )
             tasks = [group.create_task(part.run()) for part in parts]
             await self._record.over.wait()

@@ -69,7 +69,6 @@ async def run(directory: Path = Path(layout.RUN_DIRECTORY), cache: Path = Path(l
         children,
         qemu_log=daemon.qemu_log,
         serve_addresses=serve_addresses,
-        mend_addresses=dhcp.mend,
         status_changed=status_changed,
     )
 

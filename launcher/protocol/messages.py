@@ -388,18 +388,6 @@ class DiskFault:
 
 
 @dataclass(frozen=True, slots=True)
-class DhcpStatus:
-    """State of the guest's DHCP server."""
-
-    restarts: int = 0
-    """Number of times that it was restarted after it stopped receiving."""
-    problem: str = ""
-    """Why it cannot be restarted; empty if it works, or is not needed."""
-    cause: str = ""
-    """Why it last stopped receiving."""
-
-
-@dataclass(frozen=True, slots=True)
 class Status:
     """The complete state. New connections need nothing else."""
 
@@ -439,8 +427,7 @@ class Status:
     disk_faults: tuple[DiskFault, ...] = ()
     """Disks that failed, or are full, while the guest continues."""
     has_room: bool = False
-    """The guest is paused because a disk's storage was full, and ``Resume`` may succeed."""
-    dhcp: DhcpStatus = field(default_factory=DhcpStatus)
+    """The guest stands still because the storage of a disk was full, and a ``Resume`` is worth a try."""
     not_migratable: str = ""
     """Why a migration would be refused; empty if no reason is known."""
 

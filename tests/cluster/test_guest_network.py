@@ -20,7 +20,7 @@ from apiserver.apis.meta import errors
 from apiserver.apis.virt.places import names, network
 from apiserver.apis.virt.places.network import GUEST, GUEST6
 from tests.cluster import processes
-from tests.cluster.api import condition_of, has, in_phase
+from tests.cluster.api import condition_of, in_phase
 from tests.cluster.kube import Console, Kubectl, console, eventually
 from tests.cluster.manifests import linux_vm, migration
 from tests.cluster.serving import BOTH, addresses_in, service_addresses, wait_for_addresses
@@ -122,34 +122,6 @@ def test_guests_get_their_address_from_their_own_pods_and_reach_each_other(
             assert pings(client, gateway)
             wait_for_answer(client, "hello-from-other", address)
         assert dropped(pod_of(kubectl, asker), "foreign_ipv4") == 0  # over IPv6 its kernel rejects the answers of DHCPv6
-
-
-def test_a_dhcp_server_that_dies_is_started_again_and_told_and_the_guest_goes_on(
-    kubectl: Kubectl, asker: dict[str, Any], other: dict[str, Any]
-) -> None:
-    """Uses the guests of the previous test, one with a server."""
-    pod = pod_of(kubectl, other)
-    namespace = f"--net=/proc/{launcher_of(pod)}/ns/net"
-    command = ["nsenter", namespace, "ss", "--kill", "--udp", "--listening", "sport = :67"]
-    killed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    assert ":67" in killed or ":bootps" in killed, killed
-
-    restarted = kubectl.api.until("vm", "net-other", has("NetworkReady", reason="DHCPRestarted"), timeout=60, what="the server's restart")
-    told = condition_of(restarted, "NetworkReady")
-    assert told["status"] == "True"
-    assert "the guest's DHCP server died and was started again, once in this pod" in told["message"]
-    kubectl.api.events("DHCPRestarted", of="net-other", timeout=60)
-    with at_prompt(kubectl, "net-other", "net-asker") as (server, client):
-
-        def is_reached() -> None:
-            for address in addresses_in(pod):
-                wait_for_answer(client, "hello-from-other", address)
-
-        is_reached()  # with its current lease
-        assert "obtained" in server.run("udhcpc -i eth0 -n -q -s /usr/share/udhcpc/default.script 2>&1")
-        is_reached()
-    after = kubectl.api.get("vm", "net-other")["status"]
-    assert (after["podName"], after["attempt"]) == (other["status"]["podName"], other["status"]["attempt"])
 
 
 def test_a_service_means_a_port_of_the_guest_by_its_name(kubectl: Kubectl, asker: dict[str, Any]) -> None:

@@ -15,7 +15,6 @@ from handler.network.binding import Interface
 from handler.probes.tally import Verdict
 from handler.reconcilers.guests import (
     access_credentials,
-    dhcp_faults,
     disk_faults,
     guest_agent,
     guest_probes,
@@ -76,7 +75,6 @@ def _seen_now(seen: Observed) -> tuple[Object, float | None]:
     status = _running(seen)
     if seen.is_dead:
         return guest_probes.ending(vm, status, seen.verdict, now), None
-    status = dhcp_faults.with_restarts(vm, status, launcher, now)
     if seen.disks is not None:
         status = guest_status.with_disks_fault(vm, status, seen.disks.reason, str(seen.disks), now)
     status = access_credentials.with_propagation(vm, status, launcher, now)
@@ -98,8 +96,6 @@ def events(seen: Observed, status: Object) -> Iterator[Event]:
         yield "Warning", *failing
     if why := guest_probes.became_unready(vm, status):
         yield "Warning", conditions.NOT_PROBED, why
-    if of_addresses := dhcp_faults.news(vm, status):
-        yield "Warning", *of_addresses
     if reboot_loops.began(vm, status):
         yield "Warning", conditions.REBOOT_LOOP, reboot_loops.MESSAGE
     if lost := shared_filesystems.loss(vm, status):
@@ -112,5 +108,5 @@ def events(seen: Observed, status: Object) -> Iterator[Event]:
 
 def _running(seen: Observed) -> Object:
     vm, launcher = seen.vm, seen.launcher
-    fault = seen.network or dhcp_faults.fault(launcher) or passt_faults.fault(vm, launcher)
+    fault = seen.network or passt_faults.fault(vm, launcher)
     return guest_status.with_network(vm, guest_status.running(vm, launcher, seen.interfaces, seen.now, seen.verdict), fault, seen.now)

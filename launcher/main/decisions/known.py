@@ -220,11 +220,6 @@ def filesystem_lost(known: Known, name: str) -> Known:
     return known if known.ended or known.over or name in told else with_status(known, lost_filesystems=(*told, name))
 
 
-def dhcp_looked_at(known: Known, status: messages.DhcpStatus) -> Known:
-    """Return what is known once the server that tells the guest its addresses was looked at."""
-    return known if status == known.status.dhcp or known.over else with_status(known, dhcp=status)
-
-
 def passt_ended(known: Known, problem: str) -> Known:
     """Return what is known once passt, which makes the connections of the guest, has ended."""
     if known.ended or known.over:

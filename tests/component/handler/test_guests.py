@@ -351,22 +351,6 @@ async def test_a_file_system_that_nobody_serves_any_more_is_told_once_and_the_gu
     assert objects.condition(world.status()["conditions"], "FilesystemsReady") is None
 
 
-async def test_a_dhcp_server_that_died_is_told_and_the_guest_goes_on(world: World) -> None:
-    await world.vm()
-    launcher = await world.launcher("pod-1")
-    async with world.handler():
-        await eventually(lambda: phase_is(world, "Running"))
-        launcher.change(dhcp=messages.DhcpStatus(0, "serve DHCP on k6t-eth0: No such device", "k6t-eth0 is gone"))
-        await eventually(lambda: "DHCPNotServed" in world.events())
-        found = objects.condition(world.status()["conditions"], "NetworkReady") or {}
-        assert (found["status"], found["reason"]) == ("False", "DHCPNotServed")
-        launcher.change(dhcp=messages.DhcpStatus(1, "", "k6t-eth0 is gone"))
-        await eventually(lambda: "DHCPRestarted" in world.events())
-        found = objects.condition(world.status()["conditions"], "NetworkReady") or {}
-        assert (found["status"], found["reason"]) == ("True", "DHCPRestarted")
-        assert phase_is(world, "Running")
-
-
 async def test_a_network_that_nobody_carries_is_told_until_somebody_does(world: World) -> None:
     await world.vm()
     interfaces = [{"name": "default", "type": "passt", "ports": []}]

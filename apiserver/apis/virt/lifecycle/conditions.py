@@ -104,10 +104,6 @@ NETWORK_NOT_FOUND: Final = "NetworkNotFound"
 """Reason of NetworkReady=False and of Ready=False, by virt-controller: a NetworkAttachmentDefinition does not exist."""
 NETWORK_NOT_USABLE: Final = "NetworkNotUsable"
 """Reason of the same, by virt-controller: what a NetworkAttachmentDefinition says is no network, or the node's plugins refuse it."""
-DHCP_NOT_SERVED: Final = "DHCPNotServed"
-"""Reason of NetworkReady=False, by virt-handler: the guest's DHCP server died, and virt-launcher cannot start it again."""
-DHCP_RESTARTED: Final = "DHCPRestarted"
-"""Reason of NetworkReady=True, by virt-handler: it died in this pod, and answers again."""
 
 TYPES: Final = (
     READY,

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from apiserver.apis.meta import objects
 from handler.plugins.faults import Failed
 from handler.probes.tally import UNKNOWN, Verdict
@@ -56,26 +54,15 @@ def test_a_guest_that_is_not_alive_has_begun_to_end_and_nothing_else_is_told() -
     assert "LivenessProbeFailed" not in reasons(replace(dead, launcher=a_running(stopping=True)))  # it is already ending
 
 
-@pytest.mark.parametrize(
-    ("network", "dhcp", "reason"),
-    [
-        (NetworkFault("NetworkNotReady", "no bridge"), messages.DhcpStatus(0, "x", "y"), "NetworkNotReady"),
-        (None, messages.DhcpStatus(0, "x", "y"), "DHCPNotServed"),
-    ],
-)
-def test_of_faults_of_the_network_that_of_the_pod_is_told_first(
-    network: NetworkFault | None, dhcp: messages.DhcpStatus, reason: str
-) -> None:
-    observed = replace(seen(a_vm("Running"), a_running(dhcp=dhcp)), network=network)
-    assert conditions(guest_report.status_of(observed)[0])["NetworkReady"] == ("False", reason)
-
-
 def test_a_guest_whose_connections_nobody_makes_has_no_network() -> None:
     vm = a_vm("Running")
     vm["spec"]["domain"]["devices"] = {"interfaces": [{"name": "lan", "type": "passt", "ports": []}]}
     status, _ = guest_report.status_of(seen(vm, a_running(passt_problem="passt ended with -9")))
     found = objects.condition(status["conditions"], "NetworkReady") or {}
     assert (found["status"], found["message"]) == ("False", "interface lan: passt ended with -9; it is started again")
+    observed = replace(seen(vm, a_running(passt_problem="passt ended with -9")), network=NetworkFault("NetworkNotReady", "no bridge"))
+    found = objects.condition(guest_report.status_of(observed)[0]["conditions"], "NetworkReady") or {}
+    assert found["message"] == "no bridge"
 
 
 def test_what_a_plugin_of_disks_did_not_do_is_told_once() -> None:
@@ -87,14 +74,13 @@ def test_what_a_plugin_of_disks_did_not_do_is_told_once() -> None:
     assert reasons(replace(observed, vm={**a_vm("Running"), "status": status})) == []
 
 
-@pytest.mark.parametrize("network", [NetworkFault("NetworkNotReady", "no bridge"), None])
-def test_what_is_said_by_one_is_added_to_what_others_said(network: NetworkFault | None) -> None:
+def test_what_is_said_by_one_is_added_to_what_others_said() -> None:
     vm = a_vm("Scheduled")
     keys = {"source": {"secret": {"secretName": "s"}}, "propagationMethod": {"qemuGuestAgent": {"users": ["u"]}}}
     vm["spec"]["accessCredentials"] = [{"sshPublicKey": keys}]
     vm["spec"]["domain"]["devices"]["filesystems"] = [{"name": "a", "type": "ConfigMap", "source": {"name": "c"}}]
-    launcher = a_running(dhcp=messages.DhcpStatus(1, "", "x"))
-    status, _ = guest_report.status_of(replace(seen(vm, launcher), network=network, disks=DisksFault({"root": Failed("no luck")})))
+    network = NetworkFault("NetworkNotReady", "no bridge")
+    status, _ = guest_report.status_of(replace(seen(vm), network=network, disks=DisksFault({"root": Failed("no luck")})))
     assert (status["phase"], status["observedGeneration"]) == ("Running", 3)
     kinds = {"Ready", "Paused", "Migratable", "NetworkReady", "DisksReady", "AccessCredentialsSynchronized", "FilesystemsReady"}
     assert conditions(status).keys() == {*kinds, "AgentConnected"}

@@ -393,16 +393,6 @@ def test_who_carries_the_network_is_lost_each_time_and_found_again() -> None:
         assert known.passt_works_again(before) is before
 
 
-def test_how_the_dhcp_server_is_makes_another_status_when_it_is_another_way() -> None:
-    dead = messages.DhcpStatus(1, "no bridge", "its bridge is gone")
-    told = known.dhcp_looked_at(STARTED, dead)
-    assert (told.status.dhcp, told.status.revision) == (dead, 4)
-    assert known.dhcp_looked_at(told, dead) is told
-    assert known.dhcp_looked_at(STARTED, messages.DhcpStatus()) is STARTED
-    over = dataclasses.replace(STARTED, over=True)
-    assert known.dhcp_looked_at(over, dead) is over
-
-
 def test_a_file_system_is_lost_once_and_not_by_the_end_of_the_run() -> None:
     lost = known.filesystem_lost(STARTED, "data")
     assert lost.status == dataclasses.replace(STARTED.status, lost_filesystems=("data",), revision=4)

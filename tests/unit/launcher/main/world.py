@@ -104,7 +104,6 @@ class World:
         self.hypervisor = FakeHypervisor()
         self.served: list[messages.Machine] = []
         self.serving_fails: OSError | None = None
-        self.dhcp = messages.DhcpStatus()
         self._directory = directory
         self.domain = ManagedDomain(
             self.hypervisor,
@@ -113,7 +112,6 @@ class World:
             IdleChildren(),
             qemu_log=lambda _name: directory / "log",
             serve_addresses=self.serve_addresses,
-            mend_addresses=lambda: self.dhcp,
             status_changed=lambda: None,
             network=self.network,
             measure=lambda _specification, names: {name: self.free[name] for name in names if name in self.free},
