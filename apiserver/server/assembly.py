@@ -20,7 +20,7 @@ from apiserver.endpoints.documents import OpenAPI
 from apiserver.endpoints.filters.auditing import Auditor
 from apiserver.endpoints.filters.authentication import Authenticator
 from apiserver.endpoints.filters.authorization import CachingAuthorizer
-from apiserver.endpoints.filters.chain import REQUEST_SECONDS, Chain, Phase, Tracing
+from apiserver.endpoints.filters.chain import REQUEST_SECONDS, Chain, Phase
 from apiserver.endpoints.filters.deadlines import Deadlines
 from apiserver.endpoints.filters.impersonation import Impersonation
 from apiserver.endpoints.filters.limits import Limiter
@@ -97,7 +97,6 @@ def assemble(
     metrics: Metrics,
     impersonation: Impersonation | None = None,
     auditor: Auditor | None = None,
-    tracing: Tracing | None = None,
     origins: Origins | None = None,
     withdrawing: Withdrawing | None = None,
     request_seconds: float = REQUEST_SECONDS,
@@ -130,7 +129,7 @@ def assemble(
         now=now,
     )
     chain = Chain(
-        Application(parts), authenticator, authorizer, limiter, metrics.requests, metrics.deciding, impersonation, auditor, tracing,
+        Application(parts), authenticator, authorizer, limiter, metrics.requests, metrics.deciding, impersonation, auditor,
         origins or Origins(), withdrawing, Deadlines(request_seconds),
     )  # fmt: skip
     assembly = Assembly(chain, stores, watches, streams, tuple(caches.values()), peaks, informers)

@@ -26,7 +26,6 @@ from apiserver.server.connections import ConnectionOptions
 from apiserver.server.fairness import Limits
 from apiserver.server.storage import storing
 from apiserver.server.storage.storing import StorageOptions
-from apiserver.server.tracing import configuration as tracing
 
 _DEBUG = 4
 """klog level of debug logs."""
@@ -102,7 +101,6 @@ class Options:
     network_plugins: tuple[str, ...]
     storage_plugins: tuple[str, ...]
     audit: AuditOptions
-    tracing_config_file: Path | None
     log_level: str
     log_format: Literal["json", "text"]
     times: Times = Times()
@@ -172,7 +170,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Serve the API of virtual machines (kubevirt.io), to be aggregated by kube-apiserver.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    for add in (_serving, _storage, _access, _admission, audit.add_flags, tracing.add_flags, _logging):
+    for add in (_serving, _storage, _access, _admission, audit.add_flags, _logging):
         add(parser)
     return parser
 

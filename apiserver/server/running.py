@@ -33,7 +33,6 @@ from apiserver.server.metrics import Metrics
 from apiserver.server.options import Options
 from apiserver.server.serving import Listener
 from apiserver.server.storage.storing import Storing
-from apiserver.server.tracing import configuration as tracing
 from apiserver.server.trusting import Trusting, config_map
 from certs.files import write_file
 from certs.reloading import Files, ServerTls
@@ -169,7 +168,6 @@ async def built(options: Options, make_kinds: MakeKinds, storage: Storage | None
         if followed is not None:
             metrics.delegation.follow(followed)
     audit = await auditing.build(options.audit, metrics.audit, stack)
-    spans = await tracing.build(options.tracing_config_file, stack)
     kinds = make_kinds(clients.cluster)
     authenticator = _authenticator(options, clients.authenticating, metrics)
     trusting = Trusting(tls, authenticator, options.client_ca_file, options.times.files)
@@ -177,7 +175,6 @@ async def built(options: Options, make_kinds: MakeKinds, storage: Storage | None
     fairness = Fairness(options.limits, clients.cluster, metrics.registry)
     admission = admitting(options, clients.cluster, kinds.strategies, metrics.registry, authorizer, kinds.plugins)
     for caller in admission.callers:
-        caller.trace = spans.calling if spans is not None else caller.trace
         await stack.enter_async_context(caller)
     needed = list(admission.informers)
     if clients.authenticating is not None and not options.authentication_skip_lookup:
@@ -186,7 +183,7 @@ async def built(options: Options, make_kinds: MakeKinds, storage: Storage | None
         needed.append(trusted)
     assembly = assemble(
         kinds.strategies,
-        spans.storage(storing.storage) if spans is not None else storing.storage,
+        storing.storage,
         root=options.etcd_prefix.rstrip("/"),
         admission=admission.admission,
         authenticator=authenticator,
@@ -196,7 +193,6 @@ async def built(options: Options, make_kinds: MakeKinds, storage: Storage | None
         probes=(storing.healthy, storing.ready),
         impersonation=Impersonation(authorizer),
         auditor=audit.auditor if audit is not None else None,
-        tracing=spans,
         origins=Origins(options.cors_allowed_origins),
         withdrawing=Withdrawing(
             authenticator, authorizer, check_seconds=options.times.stream_check, shared_seconds=options.times.stream_shared

@@ -17,9 +17,8 @@ HOLDERS = {
     "websockets": {"apiserver/endpoints", "apiserver/kubectl"},  # streams after HTTP
     "hpack": {"storage/grpc"},  # gRPC client of virt-api
     "grpclib": {"handler/devices"},  # gRPC server and client of the kubelet: virt-handler
-    "grpc": set[str](),  # gRPC's own library comes with the exporter of spans, if tracing is on
+    "grpc": set[str](),  # gRPC's own library: only tests have it
     "grpc_tools": {"storage/grpc", "handler/devices"},  # generates stubs, in development
-    "opentelemetry": {"apiserver/server"},
 }
 OTHERS = ("h11", "h2", "httpx", "requests", "urllib3", "wsproto", "http.server", "urllib.request", "kubernetes")
 """Other libraries for them, which our code does not use."""

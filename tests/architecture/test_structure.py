@@ -51,7 +51,6 @@ def test_packages_import_nothing_by_themselves() -> None:
         (
             "apiserver.server.__main__",
             (
-                "opentelemetry",
                 "grpc",
                 "kubernetes_asyncio",
                 "cryptography",

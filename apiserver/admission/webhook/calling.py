@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import posixpath
 import socket
 import ssl
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Final, Self, TypeAlias
+from typing import Final, Self
 from urllib.parse import urlsplit
 
 import orjson
@@ -52,9 +50,6 @@ _CONNECT_TEXTS: Final = {
     errno.ETIMEDOUT: "connection timed out",
 }
 _SERVERS_OWN: Final = frozenset({403, 406, 415})
-Trace: TypeAlias = Callable[[str, str, dict[str, str]], AbstractContextManager[Callable[[int], object]]]
-"""Is told of each request: called with method, URL and header fields, to which it may add, it is entered until the head of the answer is
-there, and what it then gave is called with the status."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +95,6 @@ class Caller:
         self._resolve = resolve
         self._contexts: OrderedDict[tuple[str, Credential, tuple[int, ...]], ssl.SSLContext] = OrderedDict()
         self._connections: Connections | None = None
-        self.trace: Trace = _untraced
-        """Is told of each call."""
 
     async def __aenter__(self) -> Self:
         # How many requests are answered at once is limited elsewhere: a queue in front of a webhook would only cost its timeout.
@@ -143,7 +136,7 @@ class Caller:
         closed, retries = False, 0
         while True:
             try:
-                with await self._asked(origin, url, dict(sent), body) as response:
+                with await self._asked(origin, url, sent, body) as response:
                     raw = await _read(response)
                     pause = _retry_after(response) if retries < MAX_RETRIES else None
                     if pause is None:
@@ -161,10 +154,7 @@ class Caller:
         if self._connections is None:
             raise RuntimeError("use the caller as an async context manager")
         parts = urlsplit(url)
-        with self.trace("POST", url, headers) as answered:
-            response = await self._connections.send(origin, "POST", f"{parts.path}?{parts.query}", headers=headers, body=body)
-            answered(response.status)
-        return response
+        return await self._connections.send(origin, "POST", f"{parts.path}?{parts.query}", headers=headers, body=body)
 
     def _context(self, authority: str, credential: Credential) -> ssl.SSLContext:
         key = (authority, credential, credential.stamp())
@@ -203,11 +193,6 @@ class _Refused(Exception):
     def __init__(self, text: str, code: int) -> None:
         super().__init__(text)
         self.code = code
-
-
-@contextlib.contextmanager
-def _untraced(method: str, url: str, headers: dict[str, str]) -> Iterator[Callable[[int], object]]:  # noqa: ARG001 - the signature of Trace
-    yield lambda _: None
 
 
 async def _read(response: Response) -> bytes:

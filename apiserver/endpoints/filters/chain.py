@@ -80,13 +80,6 @@ class Application(Protocol):
         ...
 
 
-class Tracing(Protocol):
-    """Traces requests."""
-
-    def __call__(self, context: RequestContext, answer: Awaitable[Response]) -> Awaitable[Response]:
-        """Await the answer to an authenticated request; return its result or raise its exception."""
-
-
 @dataclass(slots=True)
 class Chain:
     """A handler of :mod:`apiserver.endpoints.http`. Deadlines apply while ``deadlines.run`` runs."""
@@ -99,7 +92,6 @@ class Chain:
     deciding: Deciding
     impersonation: Impersonation | None = None
     auditor: Auditor | None = None
-    tracing: Tracing | None = None
     origins: Origins = field(default_factory=Origins)
     withdrawing: Withdrawing | None = None
     """None: streams outlive their user's rights."""
@@ -136,8 +128,7 @@ class Chain:
             if self.phase is not Phase.SERVING and context.info.path not in ALWAYS_ALLOWED:
                 self._refuse(context)
             context.user = await self._authenticate(context)
-            going_on = self._go_on(context, long_running=long_running)
-            return await (going_on if self.tracing is None else self.tracing(context, going_on))
+            return await self._go_on(context, long_running=long_running)
         except StatusError as error:
             return _refused(context, error)
         except RecursionError:

@@ -1,1 +1,0 @@
-"""Tracing: flag, configuration file and spans. The exporter is only imported if tracing is on."""
