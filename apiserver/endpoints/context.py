@@ -29,7 +29,7 @@ class RequestContext:
     annotations: Mapping[str, str] = _NONE
     """For the audit log."""
     waited: float = 0.0
-    """Seconds spent waiting for queues and webhooks."""
+    """Seconds spent waiting for webhooks."""
     waits: dict[str, float] | None = None
     """By cause, as in the audit log."""
     authorize: Callable[[str], Awaitable[None]] | None = None
@@ -37,11 +37,8 @@ class RequestContext:
     withdrawn: Callable[[Sequence[str]], Coroutine[None, None, End]] | None = None
     """Waits until the caller loses one of these verbs; returns the stream's end. None: no check."""
     record: Record | None = None
-    """None: not recorded."""
-    flow: bytes = b""
-    """Encoded response headers with flow schema and priority level."""
+    """The audit log's record of the request; None if it is not recorded."""
     on_start: Callable[[int], None] | None = None
-    on_initialized: Callable[[], None] | None = None
 
     def __init__(self, request: Request, info: RequestInfo, audit_id: str) -> None:
         self.request = request
@@ -77,11 +74,6 @@ class RequestContext:
         """Report that the answer of a long-running request began."""
         if self.on_start is not None:
             self.on_start(code)
-
-    def initialized(self) -> None:
-        """Report that a watch has sent its initial objects, after which it costs little."""
-        if self.on_initialized is not None:
-            self.on_initialized()
 
     def annotate(self, key: str, value: str) -> None:
         """Add an audit annotation; the first value of a key stays. Patches need level Request, as objects do."""

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from apiserver.endpoints.requestinfo import RequestInfo
 from apiserver.metrics.instruments import Cell, Counter, Histogram, HistogramCell, Registry, Tally, exponential
 
 WATCH_LIST_SECONDS: Final = (0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 2, 4, 6, 8, 10, 15, 20, 30, 45, 60)
@@ -23,19 +22,7 @@ class WatchMeters:
         self.lists = Histogram("apiserver_watch_list_duration_seconds", about, WATCH_LIST_SECONDS, (*labels, "scope"))
         about = "Watches that were ended because they were too slow."
         self.terminated = Counter("apiserver_terminated_watchers_total", about, ("group", "resource"))
-        self._open: dict[tuple[str, str], int] = {}
         self._meters: dict[tuple[str, str, str], WatchMeter] = {}
-
-    def opened(self, info: RequestInfo, number: int) -> None:
-        """Add ``number`` to a resource's open watches."""
-        key = (info.group, info.resource)
-        self._open[key] = left = self._open.get(key, 0) + number
-        if not left:
-            del self._open[key]
-
-    def number(self, group: str, resource: str) -> int:
-        """Return the number of a resource's open watches."""
-        return self._open.get((group, resource), 0)
 
     def watch(self, group: str, version: str, resource: str) -> WatchMeter:
         """Return the meter that all watches of a served resource share."""

@@ -23,7 +23,7 @@ from apiserver.endpoints.filters.authorization import CachingAuthorizer
 from apiserver.endpoints.filters.chain import REQUEST_SECONDS, Chain, Phase
 from apiserver.endpoints.filters.deadlines import Deadlines
 from apiserver.endpoints.filters.impersonation import Impersonation
-from apiserver.endpoints.filters.limits import Limiter
+from apiserver.endpoints.filters.limits import InFlight
 from apiserver.endpoints.filters.origins import Origins
 from apiserver.endpoints.filters.withdrawing import Withdrawing
 from apiserver.endpoints.http.messages import Response
@@ -93,7 +93,7 @@ def assemble(
     admission: Admission,
     authenticator: Authenticator,
     authorizer: CachingAuthorizer,
-    limiter: Limiter,
+    in_flight: InFlight,
     metrics: Metrics,
     impersonation: Impersonation | None = None,
     auditor: Auditor | None = None,
@@ -114,7 +114,7 @@ def assemble(
     }
     stores = _stores(strategies, storage, caches, root, admission, v3)
     watches, streams = Watches(metrics.requests.watches), Streams(stream_limits)
-    peaks = Peaks(limiter)
+    peaks = Peaks(in_flight)
     metrics.follow(stores.values(), peaks)
     indicators = Indicators()
     pages: dict[str, Page] = {
@@ -129,7 +129,7 @@ def assemble(
         now=now,
     )
     chain = Chain(
-        Application(parts), authenticator, authorizer, limiter, metrics.requests, metrics.deciding, impersonation, auditor,
+        Application(parts), authenticator, authorizer, in_flight, metrics.requests, metrics.deciding, impersonation, auditor,
         origins or Origins(), withdrawing, Deadlines(request_seconds),
     )  # fmt: skip
     assembly = Assembly(chain, stores, watches, streams, tuple(caches.values()), peaks, informers)

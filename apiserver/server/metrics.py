@@ -15,7 +15,7 @@ from apiserver.client.rest import Client
 from apiserver.endpoints import discovery, responses
 from apiserver.endpoints.context import RequestContext
 from apiserver.endpoints.filters.auditing import AuditMetrics
-from apiserver.endpoints.filters.limits import Limiter
+from apiserver.endpoints.filters.limits import InFlight
 from apiserver.endpoints.filters.metering import Deciding, Requests
 from apiserver.endpoints.filters.tokens import TokenCounts
 from apiserver.endpoints.http.messages import Response
@@ -83,30 +83,21 @@ class Delegation:
 
 
 class Peaks:
-    """Peak requests within the last second, as Go's gauges of requests in flight and in queues."""
+    """Peak numbers of requests within the last second, the meaning of Go's gauge of requests in flight."""
 
-    def __init__(self, limiter: Limiter) -> None:
-        self._limiter = limiter
+    def __init__(self, in_flight: InFlight) -> None:
+        self._in_flight = in_flight
         self._last = (0, 0)
-        self._queued = (0, 0)
 
     async def run(self) -> None:
         """Sample every second until cancelled."""
         while True:
-            self._last, self._queued = self._limiter.take_peaks(), self._limiter.take_queued()
+            self._last = self._in_flight.take_peaks()
             await asyncio.sleep(_PEAK_SECONDS)
 
     def read(self) -> Labelled:
         """Return the peaks in flight."""
-        return _by_kind(self._last)
-
-    def read_queued(self) -> Labelled:
-        """Return the peaks in queues."""
-        return _by_kind(self._queued)
-
-
-def _by_kind(most: tuple[int, int]) -> Labelled:
-    return ((("readOnly",), most[0]), (("mutating",), most[1]))
+        return ((("readOnly",), self._last[0]), (("mutating",), self._last[1]))
 
 
 class Metrics:
@@ -128,8 +119,6 @@ class Metrics:
         self.requests.serve({_served(each.resource): [name for name, *_ in discovery.subresources(each.strategy)] for each in stores})
         about = "Most requests at once within the last second, by kind."
         self.registry.add(Read("apiserver_current_inflight_requests", "gauge", about, ("request_kind",), peaks.read))
-        about = "Most requests that waited in queues at once within the last second, by kind."
-        self.registry.add(Read("apiserver_current_inqueue_requests", "gauge", about, ("request_kind",), peaks.read_queued))
         self.registry.add(*_caches([each for each in stores if each.strategy.hub is each.strategy]))
 
     async def page(self, context: RequestContext) -> Response:

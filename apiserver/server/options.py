@@ -23,7 +23,6 @@ from apiserver.server import connections, serving
 from apiserver.server.audit import options as audit
 from apiserver.server.audit.options import AuditOptions
 from apiserver.server.connections import ConnectionOptions
-from apiserver.server.fairness import Limits
 from apiserver.server.storage import storing
 from apiserver.server.storage.storing import StorageOptions
 
@@ -85,7 +84,6 @@ class Options:
     require_node_claims: bool
     max_requests_inflight: int
     max_mutating_requests_inflight: int
-    enable_priority_and_fairness: bool
     max_streams: int
     max_streams_per_user: int
     max_streams_per_user_and_object: int
@@ -104,11 +102,6 @@ class Options:
     log_level: str
     log_format: Literal["json", "text"]
     times: Times = Times()
-
-    @property
-    def limits(self) -> Limits:
-        """Limits of requests in flight."""
-        return Limits(self.max_requests_inflight, self.max_mutating_requests_inflight, self.enable_priority_and_fairness)
 
     @property
     def stream_limits(self) -> StreamLimits:
@@ -208,12 +201,6 @@ def _bounds(serving: argparse._ArgumentGroup) -> None:
     serving.add_argument("--max-requests-inflight", metavar="N", type=int, default=400, help="reads answered at once; 0: no limit")
     serving.add_argument(
         "--max-mutating-requests-inflight", metavar="N", type=int, default=200, help="writes answered at once; 0: no limit"
-    )
-    serving.add_argument(
-        "--enable-priority-and-fairness",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="share seats by the cluster's FlowSchemas and PriorityLevelConfigurations; the two limits above are then one, in sum",
     )
     for name, about in (
         ("max-streams", "streams (console, vnc) open at once; 0: no limit"),

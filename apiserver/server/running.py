@@ -19,6 +19,7 @@ from apiserver.client.rest import Client
 from apiserver.endpoints.filters.authentication import Authenticator, Trust
 from apiserver.endpoints.filters.authorization import AllowAll, CachingAuthorizer, Delegated
 from apiserver.endpoints.filters.impersonation import Impersonation
+from apiserver.endpoints.filters.limits import InFlight
 from apiserver.endpoints.filters.origins import Origins
 from apiserver.endpoints.filters.tokens import TokenReview
 from apiserver.endpoints.filters.withdrawing import Withdrawing
@@ -28,7 +29,6 @@ from apiserver.server.admitting import Admitting, OwnPlugin, admitting
 from apiserver.server.assembly import Assembly, assemble, now
 from apiserver.server.audit import assembly as auditing
 from apiserver.server.audit.buffering import FLUSH_SECONDS
-from apiserver.server.fairness import Fairness
 from apiserver.server.metrics import Metrics
 from apiserver.server.options import Options
 from apiserver.server.serving import Listener
@@ -91,7 +91,6 @@ class Process:
     tls: ServerTls
     storing: Storing
     trusting: Trusting
-    fairness: Fairness
     admission: Admitting
     informers: Sequence[Informer]
     assembly: Assembly
@@ -132,7 +131,6 @@ class Process:
             self.trusting.run(),
             *self.assembly.background(),
             *self.storing.background(),
-            *self.fairness.background(),
         ]
 
 
@@ -172,7 +170,6 @@ async def built(options: Options, make_kinds: MakeKinds, storage: Storage | None
     authenticator = _authenticator(options, clients.authenticating, metrics)
     trusting = Trusting(tls, authenticator, options.client_ca_file, options.times.files)
     authorizer = _authorizer(options, clients.authorizing, metrics)
-    fairness = Fairness(options.limits, clients.cluster, metrics.registry)
     admission = admitting(options, clients.cluster, kinds.strategies, metrics.registry, authorizer, kinds.plugins)
     for caller in admission.callers:
         await stack.enter_async_context(caller)
@@ -188,7 +185,7 @@ async def built(options: Options, make_kinds: MakeKinds, storage: Storage | None
         admission=admission.admission,
         authenticator=authenticator,
         authorizer=authorizer,
-        limiter=fairness.limiter,
+        in_flight=InFlight(options.max_requests_inflight, options.max_mutating_requests_inflight),
         metrics=metrics,
         probes=(storing.healthy, storing.ready),
         impersonation=Impersonation(authorizer),
@@ -203,12 +200,11 @@ async def built(options: Options, make_kinds: MakeKinds, storage: Storage | None
     )
     for plugin in kinds.plugins:
         plugin.follow(assembly.stores)
-    fairness.follow(assembly.stores.values(), metrics.requests.watches.number)
     listener = Listener(
         assembly.chain, assembly.watches, assembly.streams, options.connections, options.times.connections, options.times.watches_end
     )
     informers = [*needed, *kinds.informers]
-    return Process(options, tls, storing, trusting, fairness, admission, informers, assembly, listener, audit, metrics.registry)
+    return Process(options, tls, storing, trusting, admission, informers, assembly, listener, audit, metrics.registry)
 
 
 def _authenticator(options: Options, client: Client | None, metrics: Metrics) -> Authenticator:

@@ -2,7 +2,7 @@
 
 ::
 
-    request ─▶ audit id, attributes ─▶ ready? ─▶ authentication ─▶ audit ─▶ origin ─▶ impersonation ─▶ flow control
+    request ─▶ audit id, attributes ─▶ ready? ─▶ authentication ─▶ audit ─▶ origin ─▶ impersonation ─▶ limits
     ─▶ authorization ─▶ deadline ─▶ application
 
 Authorization comes before routing, so that users without rights cannot learn which resources exist.
@@ -36,11 +36,11 @@ from apiserver.endpoints.filters.authentication import Authenticator, NoCredenti
 from apiserver.endpoints.filters.authorization import ALWAYS_ALLOWED, CachingAuthorizer, forbidden
 from apiserver.endpoints.filters.deadlines import Deadlines
 from apiserver.endpoints.filters.impersonation import Impersonation
-from apiserver.endpoints.filters.limits import Limiter, Rejected, Seat
+from apiserver.endpoints.filters.limits import InFlight
 from apiserver.endpoints.filters.metering import Deciding, Requests
 from apiserver.endpoints.filters.origins import Origins
 from apiserver.endpoints.filters.withdrawing import Withdrawing
-from apiserver.endpoints.http.messages import Request, Response, Stream, encoded
+from apiserver.endpoints.http.messages import Request, Response, Stream
 from apiserver.endpoints.negotiation import JSON
 from apiserver.endpoints.requestinfo import RequestInfo
 
@@ -87,7 +87,7 @@ class Chain:
     application: Application
     authenticator: Authenticator
     authorizer: CachingAuthorizer
-    limiter: Limiter
+    in_flight: InFlight
     requests: Requests
     deciding: Deciding
     impersonation: Impersonation | None = None
@@ -160,17 +160,18 @@ class Chain:
             self.origins.check(context.request)
         if self.impersonation is not None and impersonation.wants(context.request):
             await self._impersonate(self.impersonation, context)
-        seat = self._enter(context, long_running=long_running)
-        if seat is None:
-            return await self._answer(context, long_running=long_running)
-        context.on_initialized = seat.initialized
-        context.flow = encoded(seat.headers)
+        if long_running:
+            return await self._answer(context, long_running=True)
+        writes = context.info.mutating
         try:
-            if seat.waits:
-                context.wait("apf-queue-wait", await seat.taken())
-            return await self._answer(context, long_running=long_running)
+            self.in_flight.enter(context.user, writes=writes)
+        except TooManyRequests as error:
+            self._terminated(context, error.code)
+            raise
+        try:
+            return await self._answer(context, long_running=False)
         finally:
-            seat.leave()
+            self.in_flight.leave(writes=writes)
 
     async def _authenticate(self, context: RequestContext) -> User:
         began = time.perf_counter()
@@ -190,13 +191,6 @@ class Chain:
             context.user = found.user
             if context.record is not None:
                 context.record.act_as(found.user, found.constraint)
-
-    def _enter(self, context: RequestContext, *, long_running: bool) -> Seat | None:
-        try:
-            return self.limiter.enter(context.user, context.info, long_running=long_running)
-        except TooManyRequests as error:
-            self._terminated(context, error.code)
-            raise
 
     async def _authorize(self, context: RequestContext) -> None:
         began = time.perf_counter()
@@ -227,17 +221,13 @@ class Chain:
     async def _answer_long(self, context: RequestContext) -> Response:
         gauge = self.requests.long_running.cell(*self._labels(context))
         gauge.value += 1
-        if context.info.verb == "watch":
-            self.requests.watches.opened(context.info, 1)
-        else:
+        if context.info.verb != "watch":
             context.authorize = partial(self._authorize_also, context)
             context.withdrawn = partial(self.withdrawing.withdrawn, context) if self.withdrawing is not None else None
         try:
             return await self.application.answer(context)
         finally:
             gauge.value -= 1
-            if context.info.verb == "watch":
-                self.requests.watches.opened(context.info, -1)
 
     def _refuse(self, context: RequestContext) -> None:
         match self.phase:
@@ -296,8 +286,6 @@ def _refused(context: RequestContext, error: StatusError) -> Response:
     if context.record is not None:
         context.record.status = error.to_json()
         context.record.response(context.record.status)
-    if isinstance(error, Rejected):
-        context.flow = encoded(error.headers)
     return responses.status_of(context, error)
 
 

@@ -72,7 +72,6 @@ async def connect(served: Served, context: RequestContext, stream: Connect, stre
         responses.add_headers(context, client)
         await client.accept()
         context.started(client.status)
-        context.initialized()
         await joining.join(client, server, _endings(context, stream, streams))
     return client
 

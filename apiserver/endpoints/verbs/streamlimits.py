@@ -1,7 +1,7 @@
 """Limits on open streams of one server: in total, per user, and per user and object's stream.
 
-As in Go, an open stream holds no seat of flow control, but costs memory and two connections. Streams count from before the
-dial; too many get 429 before the upgrade.
+The limits of requests do not count streams: as in Go, an open stream is no request in flight, but costs memory and two connections. They
+count from before the dial to the end, and too many get 429 before the upgrade.
 """
 
 from __future__ import annotations

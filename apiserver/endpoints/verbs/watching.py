@@ -209,7 +209,6 @@ class _Stream:
             await self._write_all(snapshot)
             if initial and self._options.bookmarks:
                 await self._write([self._bookmark(after, {INITIAL_EVENTS_END: "true"})])
-            self._context.initialized()
             if self._options.send_initial_events:
                 self._meter.listed(time.perf_counter() - self._began, self._context.info.scope)
             del snapshot

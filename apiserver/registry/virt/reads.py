@@ -26,7 +26,7 @@ from apiserver.registry.virt.handlers import Handlers
 
 MAX_WAITING: Final = 64
 MAX_WAITING_PER_MACHINE: Final = 8
-"""Waiting reads hold seats of flow control, which slow guest agents must not exhaust.
+"""Each waiting read counts as a request in flight, so slow guest agents must not take all places.
 
 For the same reason, a namespace gets at most half of the remaining ones.
 """

@@ -22,7 +22,6 @@ NAMES = {
     "apiserver_request_terminations_total": REQUESTS | {"code"},
     "apiserver_request_body_size_bytes": {"group", "resource", "verb"},
     "apiserver_current_inflight_requests": {"request_kind"},
-    "apiserver_current_inqueue_requests": {"request_kind"},
     "authentication_token_cache_request_total": {"status"},
     "authentication_token_cache_request_duration_seconds": {"status"},
     "authentication_token_cache_fetch_total": {"status"},

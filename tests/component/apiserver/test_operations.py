@@ -8,7 +8,6 @@ import hashlib
 import json
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +19,10 @@ from apiserver.server import options, running
 from apiserver.server.running import Kinds
 from storage.memory import MemoryStorage
 from tests.component.apiserver.conftest import NAMESPACE, Api, Pki, flags, serving
-from tests.component.apiserver.test_delegation import Cluster, arguments, cluster, write_kubeconfig
+from tests.component.apiserver.test_delegation import Cluster, cluster
 from tests.component.apiserver.widgets import WIDGETS, Shine, WidgetStrategy, widget
-from tests.unit.apiserver.endpoints.filters.flowcontrol.test_configuration import level, rule, schema
 
 __all__ = ["cluster"]  # the fixture
-SCHEMAS = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas"
-LEVELS = "/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations"
 
 
 async def test_hlt_02_every_check_has_gos_name(api: Api) -> None:
@@ -131,55 +127,6 @@ async def test_flw_03_a_refused_body_is_not_read(pki: Pki) -> None:
             async with asyncio.timeout(30), api.session.post(api.url + api.path, data=endless()) as second:
                 assert second.status == 429
             first.cancel()
-
-
-@asynccontextmanager
-async def fair(made: Cluster, tmp_path: Path, *more: str) -> AsyncIterator[str]:
-    """Yield the address of a second server of the same cluster."""
-    async with made.kube.serving() as config:
-        kubeconfig = write_kubeconfig(tmp_path / "second", config)
-        given = arguments(made.pki, kubeconfig)
-        given = options.parse([*more, *_arguments(given, kubeconfig)])
-        async with running.running(given, lambda _: Kinds((WidgetStrategy(),)), MemoryStorage()) as (host, port):
-            made.url = f"https://{host}:{port}"
-            async with asyncio.timeout(10):
-                while (await made.ask(None, path="/readyz"))[0] != 200:
-                    await asyncio.sleep(0.02)
-            yield made.url
-
-
-def _arguments(given: options.Options, kubeconfig: Path) -> list[str]:
-    return [
-        "--bind-address=127.0.0.1", "--secure-port=0", "--storage=memory", "--shutdown-delay-duration=0s",
-        f"--tls-cert-file={given.tls_cert_file}", f"--tls-private-key-file={given.tls_private_key_file}", f"--kubeconfig={kubeconfig}",
-    ]  # fmt: skip
-
-
-async def test_flw_02_the_answer_names_level_and_schema(cluster: Cluster, tmp_path: Path) -> None:
-    await cluster.kube.put(LEVELS, level("work", limitResponse={"type": "Queue", "queuing": {}}))
-    await cluster.kube.put(SCHEMAS, schema("s", 500, rule("User", "*", resources=["*"])))
-    uid = cluster.kube.all(SCHEMAS)[0]["metadata"]["uid"]
-    async with fair(cluster, tmp_path) as url:
-        session = aiohttp.ClientSession(url, connector=aiohttp.TCPConnector(ssl=cluster.pki.client("alice")))
-        async with session, asyncio.timeout(10):
-            while True:
-                async with session.get(WIDGETS.path(NAMESPACE)) as answer:
-                    if "X-Kubernetes-PF-FlowSchema-UID" in answer.headers:
-                        break
-                await asyncio.sleep(0.05)
-            for path in ("?watch=1&timeoutSeconds=1", "/absent"):
-                async with session.get(WIDGETS.path(NAMESPACE) + path) as other:
-                    assert other.headers.getall("X-Kubernetes-PF-FlowSchema-UID") == [uid], path
-        assert answer.headers["X-Kubernetes-PF-FlowSchema-UID"] == uid
-        assert answer.headers["X-Kubernetes-PF-PriorityLevel-UID"]
-
-
-async def test_flw_02_it_can_be_switched_off(cluster: Cluster, tmp_path: Path) -> None:
-    async with fair(cluster, tmp_path, "--enable-priority-and-fairness=false"):
-        assert (await cluster.ask("alice"))[0] == 200
-        status, text = await cluster.ask("alice", path="/metrics")
-        assert status == 200
-        assert "apiserver_flowcontrol" not in text
 
 
 async def test_imp_01_acting_as_somebody_else_is_asked_and_then_done(cluster: Cluster) -> None:

@@ -18,25 +18,18 @@ from apiserver.endpoints import negotiation, requestinfo
 from apiserver.endpoints.audit.events import Pieces
 from apiserver.endpoints.http.heads import Heads
 from apiserver.endpoints.http.messages import query_of
-from tests.unit.apiserver.endpoints.filters.flowcontrol.test_control import control, enter
 
 SIZE, COUNT = 100_000, 40
 
-PIECES, HEADS, (LIMITER, _) = Pieces(), Heads(), control(1000)
+PIECES, HEADS = Pieces(), Heads()
 
 
 def of_resource(text: str) -> requestinfo.RequestInfo:
     return requestinfo.parse("GET", f"/apis/{text}/v1/namespaces/{text}/widgets", {})
 
 
-def of_path(text: str) -> requestinfo.RequestInfo:
-    return requestinfo.parse("GET", f"/{text}", {})
-
-
 MEMOS: dict[str, Callable[[str], object]] = {
     "audit of an object": lambda text: PIECES.reference(of_resource(text)),
-    "flow of a resource": lambda text: enter(LIMITER, of_resource(text)).leave(),
-    "flow of a path": lambda text: enter(LIMITER, of_path(text)).leave(),
     "Accept": lambda text: negotiation.negotiate(f"application/json;x={text}"),
     "Accept, for people": lambda text: negotiation.accepts_pretty(f"application/json;x={text}"),
     "head": lambda text: HEADS.read(f"GET / HTTP/1.1\r\nHost: h\r\nx: {text}".encode()),

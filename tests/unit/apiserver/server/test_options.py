@@ -33,6 +33,7 @@ def test_a_server_alone_asks_no_cluster() -> None:
         ["--etcd-servers=x", "--tls-cert-file=a"],
         ["--etcd-servers=x", "--feature-gates=WatchList=true"],
         ["--etcd-servers=x", "--watch-cache=true"],
+        ["--etcd-servers=x", "--enable-priority-and-fairness=false"],
         ["--etcd-servers=x", "--no-such-flag=1"],
         ["--etcd-servers=x", "--egress-selector-config-file=y"],
         ["--etcd-servers=x", "--audit-log-maxage=-1"],
@@ -72,12 +73,12 @@ def test_flags_that_operators_copy_are_taken() -> None:
             "--audit-log-path=-", "--audit-log-maxage=0", "--audit-log-maxbackup=0", "--audit-policy-file=j", "--audit-log-mode=batch",
             "--encryption-provider-config=k", "--v=4", "--anonymous-auth=false", "--authentication-skip-lookup=true",
             "--request-timeout=30s",
-            "--enable-priority-and-fairness=false", "--authorization-webhook-cache-authorized-ttl=5s", "--shutdown-delay-duration=10s",
+            "--max-requests-inflight=5", "--authorization-webhook-cache-authorized-ttl=5s", "--shutdown-delay-duration=10s",
         ]
     )  # fmt: skip
     assert (given.secure_port, given.log_level, given.anonymous_auth, given.request_timeout) == (6443, "debug", False, 30)
     assert (given.authentication_kubeconfig, given.authorization_webhook_cache_authorized_ttl) == ("h", 5)
-    assert not given.limits.enable_priority_and_fairness
+    assert (given.max_requests_inflight, given.max_mutating_requests_inflight) == (5, 200)
     assert (given.audit.audit_log_path, given.audit.audit_log_mode, given.audit.audit_log_maxage) == ("-", "batch", 0)
     assert given.authentication_skip_lookup
     assert not options.parse(["--etcd-servers=x", "--authentication-skip-lookup=false"]).authentication_skip_lookup
