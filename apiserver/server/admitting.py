@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeVar
 
-from apiserver.admission import configuration, plugins
+from apiserver.admission import plugins
 from apiserver.admission.chain import Chain, Plugin
 from apiserver.admission.changes import Changes
 from apiserver.admission.metrics import AdmissionMetrics, Type
@@ -21,7 +21,6 @@ from apiserver.admission.resource_quota import ResourceQuotas
 from apiserver.admission.versions import ServedVersions
 from apiserver.admission.webhook.calling import Caller
 from apiserver.admission.webhook.conditions import Matcher
-from apiserver.admission.webhook.credentials import Credentials
 from apiserver.admission.webhook.mutating import MutatingWebhooks
 from apiserver.admission.webhook.plugin import WebhookDispatcher
 from apiserver.admission.webhook.source import Source
@@ -64,9 +63,9 @@ class Admitting:
 
     admission: Admission
     informers: list[Informer] = field(default_factory=list)
-    """Synced before the first admission."""
-    callers: list[Caller] = field(default_factory=list)
-    """Context managers, entered before the first request."""
+    """Must be synced before the first admission."""
+    caller: Caller = field(default_factory=Caller)
+    """Of webhooks; a context manager to enter before the first request."""
     sources: list[policy_source.Source[Any]] = field(default_factory=list)
     """To be run."""
 
@@ -78,7 +77,6 @@ class _Parts:
     client: Client
     strategies: Sequence[Strategy]
     metrics: AdmissionMetrics
-    configurations: dict[str, Object]
     namespaces: Namespaces
     made: Admitting
     ask: Ask
@@ -111,19 +109,12 @@ class _Parts:
         """Return the dispatcher of a policy plug-in."""
         return PolicyDispatcher(source, self.namespaces, ServedVersions(self.strategies), self.ask, self.metrics, self.ready_seconds)
 
-    def webhook_dispatcher(self, plugin: str, type_: Type, resource: Resource) -> WebhookDispatcher:
-        """Return the dispatcher of a webhook plug-in.
-
-        Raises:
-            ValueError: its configuration is unusable.
-        """
-        kubeconfig = configuration.webhook_kubeconfig(self.configurations.get(plugin), plugin)
-        caller = Caller(Credentials.from_kubeconfig(kubeconfig) if kubeconfig else Credentials({}))
-        self.made.callers.append(caller)
+    def webhook_dispatcher(self, type_: Type, resource: Resource) -> WebhookDispatcher:
+        """Return the dispatcher of a webhook plug-in."""
         versions = ServedVersions(self.strategies)
         matcher = Matcher(conditions.for_webhooks(self.ask), self.metrics, type_)
         source = Source(self.informer(resource), versions)
-        return WebhookDispatcher(type_, source, self.namespaces, versions, matcher, caller, self.metrics, self.ready_seconds)
+        return WebhookDispatcher(type_, source, self.namespaces, versions, matcher, self.made.caller, self.metrics, self.ready_seconds)
 
 
 def _lifecycle(parts: _Parts) -> Plugin:
@@ -131,11 +122,11 @@ def _lifecycle(parts: _Parts) -> Plugin:
 
 
 def _mutating_webhooks(parts: _Parts) -> Plugin:
-    return MutatingWebhooks(parts.webhook_dispatcher(plugins.MUTATING_WEBHOOK, "admit", MUTATING_WEBHOOK_CONFIGURATIONS))
+    return MutatingWebhooks(parts.webhook_dispatcher("admit", MUTATING_WEBHOOK_CONFIGURATIONS))
 
 
 def _validating_webhooks(parts: _Parts) -> Plugin:
-    return ValidatingWebhooks(parts.webhook_dispatcher(plugins.VALIDATING_WEBHOOK, "validating", VALIDATING_WEBHOOK_CONFIGURATIONS))
+    return ValidatingWebhooks(parts.webhook_dispatcher("validating", VALIDATING_WEBHOOK_CONFIGURATIONS))
 
 
 def _quotas(parts: _Parts) -> Plugin:
@@ -185,11 +176,7 @@ def admitting(
     authorizer: CachingAuthorizer,
     own: Sequence[OwnPlugin] = (),
 ) -> Admitting:
-    """Build the enabled plug-ins; ``own`` are the kinds', which need no cluster.
-
-    Raises:
-        ValueError: the configuration is unusable.
-    """
+    """Build the enabled plug-ins; ``own`` are the kinds' plug-ins, which need no cluster."""
     on = plugins.enabled(options.enable_admission_plugins, options.disable_admission_plugins)
     brought = {each.name: each for each in own if each.name in on}
     if client is None and not brought:
@@ -204,7 +191,6 @@ def admitting(
         client,
         strategies,
         metrics,
-        configuration.read(options.admission_control_config_file),
         namespaces,
         made,
         policies.asking(authorizer),

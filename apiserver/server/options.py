@@ -92,7 +92,6 @@ class Options:
     shutdown_delay_duration: float
     enable_admission_plugins: tuple[str, ...]
     disable_admission_plugins: tuple[str, ...]
-    admission_control_config_file: Path | None
     allow_vsock: bool
     allow_macvtap: bool
     host_disks: tuple[str, ...]
@@ -296,12 +295,6 @@ def _admission(parser: argparse.ArgumentParser) -> None:
         "--enable-admission-plugins", metavar="NAME,…", type=_names, default="", help=f"plug-ins to run besides {on}; of {known}"
     )
     group.add_argument("--disable-admission-plugins", metavar="NAME,…", type=_names, default="", help="plug-ins not to run")
-    group.add_argument(
-        "--admission-control-config-file",
-        metavar="FILE",
-        type=Path,
-        help="an AdmissionConfiguration (apiserver.config.k8s.io/v1): what single plug-ins take, credentials for webhooks, say",
-    )
     group.add_argument(
         "--allow-vsock",
         action="store_true",

@@ -171,8 +171,7 @@ async def built(options: Options, make_kinds: MakeKinds, storage: Storage | None
     trusting = Trusting(tls, authenticator, options.client_ca_file, options.times.files)
     authorizer = _authorizer(options, clients.authorizing, metrics)
     admission = admitting(options, clients.cluster, kinds.strategies, metrics.registry, authorizer, kinds.plugins)
-    for caller in admission.callers:
-        await stack.enter_async_context(caller)
+    await stack.enter_async_context(admission.caller)
     needed = list(admission.informers)
     if clients.authenticating is not None and not options.authentication_skip_lookup:
         trusted = config_map(clients.authenticating)

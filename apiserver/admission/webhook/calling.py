@@ -10,6 +10,7 @@ import ssl
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 from urllib.parse import urlsplit
@@ -17,15 +18,17 @@ from urllib.parse import urlsplit
 import orjson
 
 from apiserver.admission.errors import quoted
-from apiserver.admission.webhook.credentials import NOBODY, Credential, Credentials, pem_file
 from apiserver.admission.webhook.errors import CallFailed
 from apiserver.admission.webhook.registrations import DEFAULT_PORT, Address, Webhook
 from apiserver.apis.meta.errors import ServiceUnavailable
+from apiserver.client.config import SERVICE_ACCOUNT
 from apiserver.client.connections import Connections, Origin, Response
 from apiserver.client.transport import Disconnected, ExchangeFailed, TooLong, Unreachable
 from certs import contexts
 
 USER_AGENT: Final = "kube-apiserver-admission"
+KUBE_APISERVER: Final = ("kubernetes.default.svc", 443)
+"""The one host that gets a credential of ours: a webhook may be an aggregated API behind it."""
 MAX_ANSWER_BYTES: Final = 8 << 20
 """Of one answer: more than twice the largest object, as a patch in base64."""
 MAX_CONTEXTS: Final = 200
@@ -89,11 +92,11 @@ def _path(path: str) -> str:
 class Caller:
     """Calls webhooks. Use as an async context manager; safe for any number of tasks at once."""
 
-    def __init__(self, credentials: Credentials, *, resolve: Callable[[str], str] | None = None) -> None:
-        """Take who we are, and who knows addresses: the cluster's DNS through the system, by default."""
-        self._credentials = credentials
+    def __init__(self, *, resolve: Callable[[str], str] | None = None, service_account: Path = SERVICE_ACCOUNT) -> None:
+        """Take who knows addresses (the cluster's DNS through the system, by default), and the directory of our service account."""
         self._resolve = resolve
-        self._contexts: OrderedDict[tuple[str, Credential, tuple[int, ...]], ssl.SSLContext] = OrderedDict()
+        self._service_account = service_account
+        self._contexts: OrderedDict[str, ssl.SSLContext] = OrderedDict()
         self._connections: Connections | None = None
 
     async def __aenter__(self) -> Self:
@@ -114,8 +117,8 @@ class Caller:
         """
         try:
             where = target(webhook.address)
-            credential = self._credentials.of(where.host, where.port)
-            headers, context = credential.headers(), self._context(webhook.address.authority, credential)
+            headers, authority = self._as_ourselves(where)
+            context = self._context(webhook.address.authority + authority)
         except (ValueError, OSError) as error:
             raise CallFailed(webhook.name, f"could not get REST client: {error}", 500) from error
         url = f"{where.url}?timeout={webhook.seconds}s"
@@ -156,19 +159,25 @@ class Caller:
         parts = urlsplit(url)
         return await self._connections.send(origin, "POST", f"{parts.path}?{parts.query}", headers=headers, body=body)
 
-    def _context(self, authority: str, credential: Credential) -> ssl.SSLContext:
-        key = (authority, credential, credential.stamp())
-        context = self._contexts.get(key)
+    def _as_ourselves(self, where: Target) -> tuple[dict[str, str], str]:
+        """Return the header fields and further authorities for a target: our token and the cluster's authority for kube-apiserver."""
+        token = self._service_account / "token"
+        if (where.host, where.port) != KUBE_APISERVER or not token.exists():
+            return {}, ""
+        return {"Authorization": f"Bearer {token.read_text().strip()}"}, f"\n{(self._service_account / 'ca.crt').read_text()}"
+
+    def _context(self, authority: str) -> ssl.SSLContext:
+        context = self._contexts.get(authority)
         if context is None:
-            context = self._contexts[key] = tls(authority, credential)
+            context = self._contexts[authority] = tls(authority)
             if len(self._contexts) > MAX_CONTEXTS:
                 self._contexts.popitem(last=False)
         else:
-            self._contexts.move_to_end(key)
+            self._contexts.move_to_end(authority)
         return context
 
 
-def tls(authority: str, credential: Credential = NOBODY) -> ssl.SSLContext:
+def tls(authority: str) -> ssl.SSLContext:
     """Return a context that verifies as Go does: names from the certificate's SANs only, any given certificate is a trust anchor.
 
     Raises:
@@ -176,12 +185,7 @@ def tls(authority: str, credential: Credential = NOBODY) -> ssl.SSLContext:
     """
     try:
         context = contexts.trusting(pem=authority)
-        if credential.authority_file:
-            context.load_verify_locations(cafile=str(credential.authority_file))
         context.hostname_checks_common_name = False
-        if chain := credential.chain():
-            with pem_file(chain) as both:
-                context.load_cert_chain(both.name)
     except ssl.SSLError as error:
         raise ValueError(f"certificates cannot be loaded: {error}") from error
     return context

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 
 from apiserver.admission.matching import Matching
 from apiserver.admission.webhook.calling import Caller
-from apiserver.admission.webhook.credentials import Credential, Credentials
 from apiserver.admission.webhook.errors import CallFailed
 from apiserver.admission.webhook.registrations import Address, Webhook
 from certs.issuing import Profile, new_authority
@@ -41,12 +38,10 @@ class Server:
     def __init__(self) -> None:
         self.connections = 0
         self.requests: list[bytes] = []
-        self.peers: list[Any] = []
         self.hangs_up = False
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
-        self.peers.append(writer.get_extra_info("peercert"))
         try:
             while head := await reader.readuntil(b"\r\n\r\n"):
                 self.requests.append(head.split(b"\r\n")[0])
@@ -81,7 +76,7 @@ def hook(pki: Pki, port: int, service: str = "hooks") -> Webhook:
 async def test_a_service_is_found_by_its_name_and_must_prove_it(pki: Pki) -> None:
     """ADM-03: the certificate is for the Service's name, whatever its address."""
     loopback = Loopback()
-    async with serving(pki, "hooks.acc.svc") as (server, port), Caller(Credentials({}), resolve=loopback) as caller:
+    async with serving(pki, "hooks.acc.svc") as (server, port), Caller(resolve=loopback) as caller:
         assert await caller.call(hook(pki, port), b"{}") == b"{}"
         assert await caller.call(hook(pki, port), b"{}") == b"{}"
         assert (server.connections, server.requests) == (1, [b"POST /x?timeout=10s HTTP/1.1"] * 2)
@@ -93,7 +88,7 @@ async def test_a_service_is_found_by_its_name_and_must_prove_it(pki: Pki) -> Non
 async def test_another_authority_is_another_connection(pki: Pki) -> None:
     """ADM-03: configurations with different authorities do not share a connection."""
     stranger = new_authority("stranger", HOUR, datetime.now(UTC)).certificate.decode()
-    async with serving(pki, "hooks.acc.svc") as (_, port), Caller(Credentials({}), resolve=Loopback()) as caller:
+    async with serving(pki, "hooks.acc.svc") as (_, port), Caller(resolve=Loopback()) as caller:
         good = hook(pki, port)
         await caller.call(good, b"{}")
         with pytest.raises(CallFailed, match="certificate signed by unknown authority"):
@@ -102,24 +97,8 @@ async def test_another_authority_is_another_connection(pki: Pki) -> None:
 
 async def test_a_connection_that_ended_while_it_was_idle_is_replaced(pki: Pki) -> None:
     """ADM-03: a server that closes after its answer costs no request."""
-    async with serving(pki, "hooks.acc.svc") as (server, port), Caller(Credentials({}), resolve=Loopback()) as caller:
+    async with serving(pki, "hooks.acc.svc") as (server, port), Caller(resolve=Loopback()) as caller:
         server.hangs_up = True
         for _ in range(5):
             await caller.call(hook(pki, port), b"{}")
         assert len(server.requests) == 5
-
-
-async def test_a_client_certificate_is_shown_to_whom_it_is_for(pki: Pki) -> None:
-    """ADM-03: credentials by host; a renewed certificate is used."""
-    certificate, key = pki.issued("hook-client", Profile("virt-api", client=True))
-    credentials = Credentials({"*.acc.svc": Credential(certificate_file=certificate, key_file=key)})
-    async with serving(pki, "hooks.acc.svc") as (server, port), Caller(credentials, resolve=Loopback()) as caller:
-        await caller.call(hook(pki, port), b"{}")
-        named = Credentials({f"hooks.acc.svc:{port}": Credential(certificate_file=certificate, key_file=key)})
-        async with Caller(named, resolve=Loopback()) as known:
-            await known.call(hook(pki, port), b"{}")
-            renewed, _ = pki.issued("hook-client", Profile("renewed", client=True))
-            os.utime(renewed, (1, 1))
-            await known.call(hook(pki, port), b"{}")
-    names = [dict(part[0] for part in each["subject"])["commonName"] if each else None for each in server.peers]
-    assert names == [None, "virt-api", "renewed"]

@@ -491,23 +491,6 @@ async def test_plugins_can_be_turned_off(world: World) -> None:
         assert "no means no" in answer.json["message"]
 
 
-async def test_credentials_for_webhooks_come_from_the_admission_configuration(world: World, tmp_path: Path) -> None:
-    """ADM-03, ADM-09: a kubeconfig with users by host."""
-    kubeconfig = tmp_path / "webhooks"
-    users = [{"name": f"127.0.0.1:{world.port}", "user": {"token": "for-webhooks"}}, {"name": "*", "user": {"token": "wrong"}}]
-    kubeconfig.write_text(json.dumps({"users": users}))
-    inner = {"apiVersion": "apiserver.config.k8s.io/v1", "kind": "WebhookAdmissionConfiguration", "kubeConfigFile": str(kubeconfig)}
-    plugin = {"name": "ValidatingAdmissionWebhook", "configuration": inner}
-    outer = {"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration", "plugins": [plugin]}
-    (tmp_path / "admission").write_text(json.dumps(outer))
-    await world.validating(world.hook("v"))
-    await world.mutating(world.hook("m"))
-    async with world.api(f"--admission-control-config-file={tmp_path / 'admission'}") as api:
-        await api.make(widget())
-    assert world.hooks["v"].headers[0]["Authorization"] == "Bearer for-webhooks"
-    assert "Authorization" not in world.hooks["m"].headers[0]
-
-
 async def test_metrics_have_gos_names(world: World) -> None:
     """MET: apiserver_admission_*."""
     await world.mutating(world.hook("m", failurePolicy="Ignore", clientConfig={"url": "https://127.0.0.1:9/"}))
