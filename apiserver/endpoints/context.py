@@ -7,16 +7,12 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from apiserver.apis.meta.users import ANONYMOUS, User
-from apiserver.endpoints.audit.events import Record
-from apiserver.endpoints.audit.policy import Level
 from apiserver.endpoints.http.messages import Request, Response
 from apiserver.endpoints.http.upgrade import End
 from apiserver.endpoints.negotiation import Representation, negotiate
 from apiserver.endpoints.requestinfo import RequestInfo
 from apiserver.registry.generic.options import Caller
 
-PATCHES: Final = "patch.webhook.admission.k8s.io/"
-"""Annotations with this key prefix carry parts of the object."""
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
@@ -27,18 +23,15 @@ class RequestContext:
     user: User = ANONYMOUS
     warnings: dict[str, None] | None = None
     annotations: Mapping[str, str] = _NONE
-    """For the audit log."""
+    """Annotations of policies and webhooks, for the log."""
     waited: float = 0.0
     """Seconds spent waiting for webhooks."""
     waits: dict[str, float] | None = None
-    """By cause, as in the audit log."""
+    """The same by cause."""
     authorize: Callable[[str], Awaitable[None]] | None = None
     """Raises Forbidden unless the caller may also use this verb; None: no check."""
     withdrawn: Callable[[Sequence[str]], Coroutine[None, None, End]] | None = None
-    """Waits until the caller loses one of these verbs; returns the stream's end. None: no check."""
-    record: Record | None = None
-    """The audit log's record of the request; None if it is not recorded."""
-    on_start: Callable[[int], None] | None = None
+    """Waits, while a stream is open, until the caller loses one of these verbs, and returns the end to send. None: no check."""
 
     def __init__(self, request: Request, info: RequestInfo, audit_id: str) -> None:
         self.request = request
@@ -63,22 +56,8 @@ class RequestContext:
         """The client, as the store needs it."""
         return Caller(self.user, self.request.headers.get("User-Agent", ""), self.warn, self.annotate, self.wait)
 
-    def received(self, body: Any) -> None:  # noqa: ANN401 - any JSON value, or bytes of JSON
-        """Give the audit log the original object, or a patch as bytes."""
-        if self.record is not None:
-            if isinstance(body, dict) and isinstance(metadata := body.get("metadata"), dict):
-                self.record.about(metadata)
-            self.record.request(body)
-
-    def started(self, code: int) -> None:
-        """Report that the answer of a long-running request began."""
-        if self.on_start is not None:
-            self.on_start(code)
-
     def annotate(self, key: str, value: str) -> None:
-        """Add an audit annotation; the first value of a key stays. Patches need level Request, as objects do."""
-        if key.startswith(PATCHES) and (self.record is None or self.record.verdict.level < Level.REQUEST):
-            return
+        """Add an annotation to the request's line in the log; the first value of a key stays."""
         if key not in self.annotations:
             self.annotations = {**self.annotations, key: value}
 

@@ -17,7 +17,6 @@ from apiserver.endpoints import responses
 from apiserver.endpoints.application import Application, Parts
 from apiserver.endpoints.context import Page, RequestContext
 from apiserver.endpoints.documents import OpenAPI
-from apiserver.endpoints.filters.auditing import Auditor
 from apiserver.endpoints.filters.authentication import Authenticator
 from apiserver.endpoints.filters.authorization import CachingAuthorizer
 from apiserver.endpoints.filters.chain import REQUEST_SECONDS, Chain, Phase
@@ -96,7 +95,6 @@ def assemble(
     in_flight: InFlight,
     metrics: Metrics,
     impersonation: Impersonation | None = None,
-    auditor: Auditor | None = None,
     origins: Origins | None = None,
     withdrawing: Withdrawing | None = None,
     request_seconds: float = REQUEST_SECONDS,
@@ -129,7 +127,7 @@ def assemble(
         now=now,
     )
     chain = Chain(
-        Application(parts), authenticator, authorizer, in_flight, metrics.requests, metrics.deciding, impersonation, auditor,
+        Application(parts), authenticator, authorizer, in_flight, metrics.requests, metrics.deciding, impersonation,
         origins or Origins(), withdrawing, Deadlines(request_seconds),
     )  # fmt: skip
     assembly = Assembly(chain, stores, watches, streams, tuple(caches.values()), peaks, informers)

@@ -14,7 +14,6 @@ from apiserver.apis.meta.resources import Resource
 from apiserver.client.rest import Client
 from apiserver.endpoints import discovery, responses
 from apiserver.endpoints.context import RequestContext
-from apiserver.endpoints.filters.auditing import AuditMetrics
 from apiserver.endpoints.filters.limits import InFlight
 from apiserver.endpoints.filters.metering import Deciding, Requests
 from apiserver.endpoints.filters.tokens import TokenCounts
@@ -109,8 +108,7 @@ class Metrics:
         self.deciding = Deciding()
         self.delegation = Delegation()
         self.storage = StorageMetrics(root)
-        self.audit = AuditMetrics()
-        for each in (self.requests, self.deciding, self.delegation, self.storage, self.audit):
+        for each in (self.requests, self.deciding, self.delegation, self.storage):
             each.register(self.registry)
         self.registry.add(*process.families())
 

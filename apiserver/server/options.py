@@ -20,8 +20,6 @@ from apiserver.endpoints.filters import origins, withdrawing
 from apiserver.endpoints.http.owner import Settings
 from apiserver.endpoints.verbs.streamlimits import DEFAULTS, StreamLimits
 from apiserver.server import connections, serving
-from apiserver.server.audit import options as audit
-from apiserver.server.audit.options import AuditOptions
 from apiserver.server.connections import ConnectionOptions
 from apiserver.server.storage import storing
 from apiserver.server.storage.storing import StorageOptions
@@ -97,7 +95,6 @@ class Options:
     host_disks: tuple[str, ...]
     network_plugins: tuple[str, ...]
     storage_plugins: tuple[str, ...]
-    audit: AuditOptions
     log_level: str
     log_format: Literal["json", "text"]
     times: Times = Times()
@@ -135,7 +132,6 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
         parser.error("--tls-cert-file and --tls-private-key-file go together")
     if given.v is not None and given.v >= _DEBUG:
         given.log_level = "debug"
-    given.audit = AuditOptions.of(given)
     given.keeping = StorageOptions.of(given)
     given.connections = ConnectionOptions.of(given)
     return Options(**{each.name: getattr(given, each.name) for each in fields(Options) if each.name in given})
@@ -162,7 +158,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Serve the API of virtual machines (kubevirt.io), to be aggregated by kube-apiserver.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    for add in (_serving, _storage, _access, _admission, audit.add_flags, _logging):
+    for add in (_serving, _storage, _access, _admission, _logging):
         add(parser)
     return parser
 

@@ -27,8 +27,6 @@ from apiserver.metrics.instruments import Registry
 from apiserver.registry.generic.strategy import Strategy
 from apiserver.server.admitting import Admitting, OwnPlugin, admitting
 from apiserver.server.assembly import Assembly, assemble, now
-from apiserver.server.audit import assembly as auditing
-from apiserver.server.audit.buffering import FLUSH_SECONDS
 from apiserver.server.metrics import Metrics
 from apiserver.server.options import Options
 from apiserver.server.serving import Listener
@@ -95,18 +93,16 @@ class Process:
     informers: Sequence[Informer]
     assembly: Assembly
     listener: Listener
-    audit: auditing.Auditing | None
     registry: Registry
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[tuple[str, int]]:
         """Serve during the block; yield the address. Leaving shuts down in order."""
-        options, listener, audit = self.options, self.listener, self.audit
+        options, listener = self.options, self.listener
         async with asyncio.TaskGroup() as tasks:
             address = await listener.listen(options.bind_address, options.secure_port, self.tls)
             self.registry.add(*listener.families())
             background = [tasks.create_task(each) for each in self.background()]
-            recording = [tasks.create_task(each.run()) for each in (audit.buffers if audit else ())]
             gc.collect()
             gc.freeze()  # exempt permanent objects from garbage collection
             try:
@@ -115,11 +111,6 @@ class Process:
                 await listener.stop(delay=options.shutdown_delay_duration, not_ready=self.assembly.not_ready)
                 for each in background:
                     each.cancel()
-                if audit is not None:
-                    audit.close()
-                    await asyncio.wait(recording, timeout=FLUSH_SECONDS)
-                    for each in recording:
-                        each.cancel()
 
     def background(self) -> list[Coroutine[Any, Any, None]]:
         """Return the coroutines that run until the end."""
@@ -165,7 +156,6 @@ async def built(options: Options, make_kinds: MakeKinds, storage: Storage | None
     for followed in {clients.cluster, clients.authenticating, clients.authorizing}:
         if followed is not None:
             metrics.delegation.follow(followed)
-    audit = await auditing.build(options.audit, metrics.audit, stack)
     kinds = make_kinds(clients.cluster)
     authenticator = _authenticator(options, clients.authenticating, metrics)
     trusting = Trusting(tls, authenticator, options.client_ca_file, options.times.files)
@@ -188,7 +178,6 @@ async def built(options: Options, make_kinds: MakeKinds, storage: Storage | None
         metrics=metrics,
         probes=(storing.healthy, storing.ready),
         impersonation=Impersonation(authorizer),
-        auditor=audit.auditor if audit is not None else None,
         origins=Origins(options.cors_allowed_origins),
         withdrawing=Withdrawing(
             authenticator, authorizer, check_seconds=options.times.stream_check, shared_seconds=options.times.stream_shared
@@ -203,7 +192,7 @@ async def built(options: Options, make_kinds: MakeKinds, storage: Storage | None
         assembly.chain, assembly.watches, assembly.streams, options.connections, options.times.connections, options.times.watches_end
     )
     informers = [*needed, *kinds.informers]
-    return Process(options, tls, storing, trusting, admission, informers, assembly, listener, audit, metrics.registry)
+    return Process(options, tls, storing, trusting, admission, informers, assembly, listener, metrics.registry)
 
 
 def _authenticator(options: Options, client: Client | None, metrics: Metrics) -> Authenticator:

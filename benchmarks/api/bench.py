@@ -96,8 +96,7 @@ def measured(given: argparse.Namespace) -> dict[str, Any]:
             aggregate(here, bench)
         run(bench, given.ops)
         last = bench.contestants[-1]
-        audited = "--audit-log-path" in servers.our_flags(last.server.tree)
-        about["features"] = {"audit": audited, "managedFields": last.has_managed_fields()}
+        about["features"] = {"managedFields": last.has_managed_fields()}
         about["varied"] = list(servers.VARIED.flags)
         about["asked"] = "kube-apiserver, which asks the servers" if given.through_aggregator else "the servers directly"
         about["load_at_end"] = round(os.getloadavg()[0], 2)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -16,10 +14,6 @@ from tests.twin.certificates import ADMIN, HOST
 from tests.twin.environment import GROUP, Environment
 from tests.twin.programs import Program
 
-AUDIT_POLICY: Final = """apiVersion: audit.k8s.io/v1
-kind: Policy
-rules: [{level: Metadata}]
-"""
 TWIN, OURS, VMS = "twin", "ours", "vms"
 _NO_CLUSTER: Final = (
     "--authentication-skip-lookup=true",
@@ -44,15 +38,11 @@ class Variant:
 class Setting:
     """Settings of the compared servers, the same for each."""
 
-    policy: str
-    """Stages of a request in the audit log."""
     flags: tuple[str, ...] = ()
 
 
-ORDINARY: Final = Setting(AUDIT_POLICY + "omitStages: [RequestReceived]\n")
-# A request waits until its event is in the file. Go does so with ``blocking``, where ours writes ten times per second. Ours waits for a
-# request's first event, so that stage is not omitted.
-VARIED: Final = Setting(AUDIT_POLICY, ("--audit-log-mode=blocking-strict", "--authorization-webhook-cache-authorized-ttl=1h"))
+ORDINARY: Final = Setting()
+VARIED: Final = Setting(("--authorization-webhook-cache-authorized-ttl=1h",))
 TWIN_DEFAULT: Final = Variant("twin", TWIN)
 TWIN_TUNED: Final = Variant("twin400", TWIN, (("GOGC", "400"),))
 OURS_FLUNDERS: Final = Variant("ours", OURS)
@@ -142,37 +132,14 @@ class Server:
             f"--etcd-prefix=/registry/{self.variant.name}",
         ]
 
-    def _audit(self) -> list[str]:
-        policy = self.here.directory / f"{self.variant.name}-audit-policy.yaml"
-        policy.write_text(self.setting.policy)
-        return [
-            f"--audit-log-path={self.here.directory / f'{self.variant.name}-audit.log'}",
-            f"--audit-policy-file={policy}",
-            "--audit-log-maxsize=100",
-            "--audit-log-maxbackup=1",
-        ]
-
     def _twin(self) -> list[str]:
         kubeconfig = self.here.kubeconfig()
         delegation = [f"--{use}kubeconfig={kubeconfig}" for use in ("", "authentication-", "authorization-")]
         more = () if self.here.kubernetes else _NO_CLUSTER
-        return [*self._audit(), *delegation, *more]
+        return [*delegation, *more]
 
     def _python(self) -> list[str]:
         cluster = [f"--kubeconfig={self.here.kubeconfig()}"]
         if not self.here.kubernetes:
             cluster = ["--authentication-skip-lookup", "--authorization-mode=AlwaysAllow"]
-        known = our_flags(self.tree)
-        audit = [each for each in self._audit() if each.partition("=")[0] in known]
-        return [*cluster, *audit, "--shutdown-delay-duration=0s", "--log-level=warning"]
-
-
-@cache
-def our_flags(tree: Path = layout.REPOSITORY) -> frozenset[str]:
-    """Return the flags that our server supports; the report lists missing ones."""
-    command = [sys.executable, "-m", "apiserver.server", "--help"]
-    answer = subprocess.run(command, check=False, capture_output=True, text=True, cwd=tree)
-    if answer.returncode != 0:
-        raise programs.ProgramFailed(f"our server does not start:\n{answer.stderr[-2000:]}")
-    words = answer.stdout.replace(",", " ").replace("[", " ").split()
-    return frozenset(word.partition("=")[0] for word in words if word.startswith("--"))
+        return [*cluster, "--shutdown-delay-duration=0s", "--log-level=warning"]

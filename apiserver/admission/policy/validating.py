@@ -1,4 +1,4 @@
-"""ValidatingAdmissionPolicy: expressions that have to hold, or the request is refused, warned about, or noted in the audit log."""
+"""ValidatingAdmissionPolicy: expressions that have to hold, or the request is refused, warned about, or noted in the log."""
 
 from __future__ import annotations
 

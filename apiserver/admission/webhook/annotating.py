@@ -1,11 +1,9 @@
-"""Annotations of webhooks in the audit log, under the keys of ``k8s.io/apiserver``."""
+"""Annotations of webhooks in the log, under the keys of ``k8s.io/apiserver``."""
 
 from __future__ import annotations
 
 import logging
-from typing import Any, Final
-
-import orjson
+from typing import Final
 
 from apiserver.admission.webhook.registrations import Webhook
 from apiserver.apis.meta import names
@@ -13,8 +11,6 @@ from apiserver.registry.generic.admission import Attributes
 
 logger = logging.getLogger(__name__)
 
-PATCH: Final = "patch.webhook.admission.k8s.io/"
-"""Keys that begin so carry parts of the object: only for audit level Request and above."""
 MUTATION: Final = "mutation.webhook.admission.k8s.io/"
 VALIDATING: Final = "validating.webhook.admission.k8s.io/"
 FAILED_OPEN: Final = "failed-open."
@@ -27,24 +23,6 @@ def given(attributes: Attributes, webhook: Webhook, key: str, value: str) -> Non
         logger.warning("an audit annotation of a webhook has no proper name", extra={"webhook": webhook.name, "annotation": full[:128]})
         return
     attributes.annotate(full, value)
-
-
-def mutated(attributes: Attributes, webhook: Webhook, place: str, *, changed: bool) -> None:
-    """Note whether it changed the object."""
-    value = {"configuration": webhook.configuration, "webhook": webhook.name, "mutated": changed}
-    attributes.annotate(MUTATION + place, orjson.dumps(value).decode())
-
-
-def patched(attributes: Attributes, webhook: Webhook, place: str, patch: list[dict[str, Any]]) -> None:
-    """Note its patch."""
-    operations = orjson.dumps(patch, option=orjson.OPT_SORT_KEYS)
-    value = {
-        "configuration": webhook.configuration,
-        "webhook": webhook.name,
-        "patch": orjson.Fragment(operations),
-        "patchType": "JSONPatch",
-    }
-    attributes.annotate(PATCH + place, orjson.dumps(value).decode())
 
 
 def failed_open(attributes: Attributes, webhook: Webhook, prefix: str, place: str) -> None:

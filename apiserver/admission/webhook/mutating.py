@@ -93,11 +93,10 @@ class MutatingWebhooks:
         began = time.perf_counter()
         try:
             answer = await self._dispatcher.ask(webhook, versioned)
-            changed = self._take(webhook, versioned, attributes, answer, place)
+            changed = self._take(webhook, versioned, attributes, answer)
         except (StatusError, CallFailed) as raised:
             error = raised
         attributes.wait("mutating-webhook", time.perf_counter() - began)
-        annotating.mutated(attributes, webhook, place, changed=changed)
         self._dispatcher.count(webhook, attributes, began, error)
         if isinstance(error, CallFailed):
             error = self._dispatcher.failed(webhook, attributes, error, annotating.MUTATION, place)
@@ -105,7 +104,7 @@ class MutatingWebhooks:
             raise error
         return changed
 
-    def _take(self, webhook: Webhook, versioned: VersionedAttributes, attributes: Attributes, answer: Answer, place: str) -> bool:
+    def _take(self, webhook: Webhook, versioned: VersionedAttributes, attributes: Attributes, answer: Answer) -> bool:
         """Apply the patch of an answer; return whether it changed anything.
 
         Raises:
@@ -129,7 +128,6 @@ class MutatingWebhooks:
         if (problem := _problem(patched, versioned.obj)) is not None:
             raise internal(f"admission webhook {quoted(webhook.name)}: {problem}")
         changed: bool = patched != versioned.obj
-        annotating.patched(attributes, webhook, place, patch)
         if changed:
             attributes.mutators[f"admission webhook {quoted(webhook.name)}"] = None
             same = versioned.resource == attributes.resource

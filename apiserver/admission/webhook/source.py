@@ -28,7 +28,7 @@ class Candidate:
     """A webhook whose rules match."""
 
     position: int
-    """Among all webhooks: part of audit annotations."""
+    """Among all webhooks: part of annotations."""
     webhook: Webhook
     resource: Resource
     """Resource that its rules match: as requested, or an equivalent version, which the object is converted to."""

@@ -1,4 +1,4 @@
-"""Metrics, audit events and log lines of finished requests."""
+"""Metrics and log lines of finished requests."""
 
 from __future__ import annotations
 
@@ -6,16 +6,14 @@ import logging
 from dataclasses import dataclass
 from typing import Final
 
-from apiserver.endpoints.audit.events import Record
 from apiserver.endpoints.context import RequestContext
 from apiserver.endpoints.filters import metering
-from apiserver.endpoints.filters.auditing import Auditor
 from apiserver.endpoints.filters.metering import Requests
 
 logger = logging.getLogger(__name__)
 
 SLOW_SECONDS: Final = 0.5
-"""Slower requests, in seconds, get a log line and audit annotations, as in Go."""
+"""Requests slower than this, in seconds, get a log line, as in Go."""
 CLIENT_CLOSED: Final = 499
 """Code of requests that their client abandoned."""
 _APPLY: Final = "application/apply-patch+"
@@ -25,17 +23,14 @@ _SERVER_ERROR: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class Accounting:
-    """Reports finished requests to the metrics, the audit log (optional) and the process log."""
+    """Reports finished requests to the metrics and the log."""
 
     requests: Requests
-    auditor: Auditor | None
 
     def ended(self, context: RequestContext, code: int, seconds: float, size: int, *, long_running: bool) -> None:
         """Report a request, answered or (:data:`CLIENT_CLOSED`) abandoned; ``size`` is the answer's body."""
         counted = _OK if long_running and code == CLIENT_CLOSED else code  # the client decides when these end
         self._count(context, counted, seconds, size, long_running=long_running)
-        if self.auditor is not None and context.record is not None:
-            _record(self.auditor, context.record, context, code, seconds, long_running=long_running)
         _log(context, code, seconds, long_running=long_running)
 
     def _count(self, context: RequestContext, code: int, seconds: float, size: int, *, long_running: bool) -> None:
@@ -54,22 +49,12 @@ class Accounting:
             self.requests.aborts.increment(*self.requests.labels(info)[:-1])
 
 
-def _record(auditor: Auditor, record: Record, context: RequestContext, code: int, seconds: float, *, long_running: bool) -> None:
-    if code == CLIENT_CLOSED:
-        code, record.status = _OK, {"status": "Success", "message": "Connection closed early"}  # Go's words and code
-    if seconds > SLOW_SECONDS and not long_running:
-        context.annotate("apiserver.latency.k8s.io/total", f"{seconds:.6g}s")
-        for whom, held in (context.waits or {}).items():
-            context.annotate(f"apiserver.latency.k8s.io/{whom}", f"{held:.6g}s")
-    auditor.ended(record, code, context.annotations)
-
-
 def _log(context: RequestContext, code: int, seconds: float, *, long_running: bool) -> None:
-    """Log failures and slow requests."""
+    """Log failures, slow requests and annotated ones; others only at level debug."""
     slow = seconds > SLOW_SECONDS and not long_running
-    level = logging.WARNING if code >= _SERVER_ERROR else logging.INFO if slow else logging.DEBUG
+    level = logging.WARNING if code >= _SERVER_ERROR else logging.INFO if slow or context.annotations else logging.DEBUG
     if logger.isEnabledFor(level):
-        about = {
+        about: dict[str, object] = {
             "audit_id": context.audit_id,
             "verb": context.info.verb,
             "path": context.info.path,
@@ -77,6 +62,8 @@ def _log(context: RequestContext, code: int, seconds: float, *, long_running: bo
             "code": code,
             "milliseconds": round(seconds * 1000, 1),
         }
-        if context.waited:
-            about["waited_milliseconds"] = round(context.waited * 1000, 1)
+        if context.waits:
+            about["waited_milliseconds"] = {whom: round(held * 1000, 1) for whom, held in context.waits.items()}
+        if context.annotations:
+            about["annotations"] = dict(context.annotations)
         logger.log(level, "answered slowly" if slow else "answered", extra=about)

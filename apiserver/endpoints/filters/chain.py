@@ -2,7 +2,7 @@
 
 ::
 
-    request ─▶ audit id, attributes ─▶ ready? ─▶ authentication ─▶ audit ─▶ origin ─▶ impersonation ─▶ limits
+    request ─▶ audit id, attributes ─▶ ready? ─▶ authentication ─▶ origin ─▶ impersonation ─▶ limits
     ─▶ authorization ─▶ deadline ─▶ application
 
 Authorization comes before routing, so that users without rights cannot learn which resources exist.
@@ -11,7 +11,6 @@ Authorization comes before routing, so that users without rights cannot learn wh
 from __future__ import annotations
 
 import asyncio
-import gzip
 import logging
 import time
 from collections.abc import Awaitable
@@ -20,18 +19,13 @@ from enum import Enum
 from functools import partial
 from typing import Final, Protocol
 
-import orjson
-
 from apiserver.apis.meta.errors import BadRequest, Details, InternalError, ServiceUnavailable, StatusError, Timeout, TooManyRequests
 from apiserver.apis.meta.users import User
 from apiserver.endpoints import queries, requestinfo, responses
-from apiserver.endpoints.audit.events import Record
-from apiserver.endpoints.audit.ids import audit_id
-from apiserver.endpoints.audit.policy import Level
+from apiserver.endpoints.auditids import audit_id
 from apiserver.endpoints.context import RequestContext
 from apiserver.endpoints.filters import impersonation
 from apiserver.endpoints.filters.accounting import CLIENT_CLOSED, Accounting
-from apiserver.endpoints.filters.auditing import Auditor
 from apiserver.endpoints.filters.authentication import Authenticator, NoCredential
 from apiserver.endpoints.filters.authorization import ALWAYS_ALLOWED, CachingAuthorizer, forbidden
 from apiserver.endpoints.filters.deadlines import Deadlines
@@ -40,8 +34,7 @@ from apiserver.endpoints.filters.limits import InFlight
 from apiserver.endpoints.filters.metering import Deciding, Requests
 from apiserver.endpoints.filters.origins import Origins
 from apiserver.endpoints.filters.withdrawing import Withdrawing
-from apiserver.endpoints.http.messages import Request, Response, Stream
-from apiserver.endpoints.negotiation import JSON
+from apiserver.endpoints.http.messages import Request, Response
 from apiserver.endpoints.requestinfo import RequestInfo
 
 logger = logging.getLogger(__name__)
@@ -49,8 +42,8 @@ logger = logging.getLogger(__name__)
 REQUEST_SECONDS: Final = 60.0
 _RETRY_SECONDS: Final = 5
 _GATEWAY_TIMEOUT: Final = 504
-_SLICE: Final = 1 << 20
-_DISCOVERY: Final = "/apis"
+IMPERSONATOR: Final = "authentication.k8s.io/impersonator"
+"""Annotation of a request that acts as another user: who asked."""
 
 
 class Phase(Enum):
@@ -91,7 +84,6 @@ class Chain:
     requests: Requests
     deciding: Deciding
     impersonation: Impersonation | None = None
-    auditor: Auditor | None = None
     origins: Origins = field(default_factory=Origins)
     withdrawing: Withdrawing | None = None
     """None: streams outlive their user's rights."""
@@ -100,7 +92,7 @@ class Chain:
     accounting: Accounting = field(init=False)
 
     def __post_init__(self) -> None:
-        self.accounting = Accounting(self.requests, self.auditor)
+        self.accounting = Accounting(self.requests)
 
     async def __call__(self, request: Request) -> Response:
         """Answer one request, whatever happens."""
@@ -112,8 +104,6 @@ class Chain:
         try:
             response = await self._bounded(context, long_running=long_running)
             code, size = response.status, response.length
-            if context.record is not None:
-                _keep(context.record, context, response)
         finally:
             self.accounting.ended(context, code, time.perf_counter() - started, size, long_running=long_running)
         if not response.prepared:
@@ -130,32 +120,23 @@ class Chain:
             context.user = await self._authenticate(context)
             return await self._go_on(context, long_running=long_running)
         except StatusError as error:
-            return _refused(context, error)
+            return responses.status_of(context, error)
         except RecursionError:
-            return _refused(context, BadRequest("the body of the request is nested too deeply"))
+            return responses.status_of(context, BadRequest("the body of the request is nested too deeply"))
         except ConnectionError:
-            raise  # the client is gone
-        except Exception as error:
+            raise  # the client is gone, so there is no one to answer
+        except Exception:
             logger.exception(
                 "a request failed", extra={"audit_id": context.audit_id, "method": context.info.method, "path": context.info.path}
             )
-            return self._failed(context, error)
+            return self._failed(context)
 
-    def _failed(self, context: RequestContext, error: Exception) -> Response:
-        """Return the answer for an unexpected exception: only the audit id."""
+    def _failed(self, context: RequestContext) -> Response:
+        """Return the answer for an unexpected exception. It gives the client only the audit id."""
         message = f"an error on the server prevented the request from succeeding; its log names audit id {context.audit_id}"
-        if self.auditor is not None and context.record is not None:
-            self.auditor.panicked(context.record, error, context.annotations)
-            context.record = None
         return responses.status_of(context, InternalError(message))
 
     async def _go_on(self, context: RequestContext, *, long_running: bool) -> Response:
-        if self.auditor is not None:
-            context.record = self.auditor.received(context)
-            if context.record is not None and self.auditor.full:
-                await self.auditor.room()
-            if long_running and context.record is not None:
-                context.on_start = partial(self.auditor.started, context.record)
         if context.request.fields.upgrade and long_running and context.info.verb != "watch":
             self.origins.check(context.request)
         if self.impersonation is not None and impersonation.wants(context.request):
@@ -179,8 +160,6 @@ class Chain:
             user = await self.authenticator(context.request)
         except StatusError as error:
             self.deciding.unauthenticated("failure" if isinstance(error, NoCredential) else "error", time.perf_counter() - began)
-            if self.auditor is not None:
-                self.auditor.unauthenticated(context, error.code)
             raise
         self.deciding.authenticated(user.name, time.perf_counter() - began)
         return user
@@ -188,21 +167,16 @@ class Chain:
     async def _impersonate(self, impersonate: Impersonation, context: RequestContext) -> None:
         found = await impersonate(context.request, context.user, context.info)
         if found is not None:
-            context.user = found.user
-            if context.record is not None:
-                context.record.act_as(found.user, found.constraint)
+            context.annotate(IMPERSONATOR, context.user.name)
+            context.user = found
 
     async def _authorize(self, context: RequestContext) -> None:
         began = time.perf_counter()
         try:
             decision = await self.authorizer.decide(context.user, context.info)
-        except StatusError as error:
+        except StatusError:
             self.deciding.refused("error", time.perf_counter() - began)
-            if context.record is not None:
-                context.record.decided(allowed=False, reason=error.message)
             raise
-        if context.record is not None:
-            context.record.decided(allowed=decision.allowed, reason=decision.reason)
         if not decision.allowed:
             self.deciding.refused("no-opinion", time.perf_counter() - began)
             raise forbidden(context.user, context.info, decision.reason)
@@ -280,22 +254,3 @@ class Chain:
 
     def _terminated(self, context: RequestContext, code: int) -> None:
         self.requests.terminations.increment(*self._labels(context), str(code))
-
-
-def _refused(context: RequestContext, error: StatusError) -> Response:
-    if context.record is not None:
-        context.record.status = error.to_json()
-        context.record.response(context.record.status)
-    return responses.status_of(context, error)
-
-
-def _keep(record: Record, context: RequestContext, response: Response) -> None:
-    """Give the audit log the response object, if its level includes it."""
-    shown = context.info.is_resource or context.info.path.startswith(_DISCOVERY)
-    if record.verdict.level is not Level.REQUEST_RESPONSE or not shown or isinstance(response, Stream) or record.status:
-        return
-    body = response.body if isinstance(response.body, bytes) else b"".join(response.body.slices(_SLICE))
-    if response.headers.get("Content-Encoding") == "gzip":
-        body = gzip.decompress(body)
-    if response.content_type == JSON and body:
-        record.response(orjson.loads(body) if responses.is_pretty(context) else body)

@@ -34,21 +34,13 @@ _EXTRA_KEY: Final = re.compile(r"(?P<domain>[^/]+)/(?P<path>[A-Za-z0-9/\-._~%!$&
 _MANY: Final = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Impersonated:
-    """The impersonated user, and the constrained verb (empty: the old verb)."""
-
-    user: User
-    constraint: str = ""
-
-
 class Impersonation:
     """Applies the impersonation headers."""
 
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
 
-    async def __call__(self, request: Request, user: User, info: RequestInfo) -> Impersonated | None:
+    async def __call__(self, request: Request, user: User, info: RequestInfo) -> User | None:
         """Return the impersonated user; None without the headers.
 
         Raises:
@@ -63,11 +55,9 @@ class Impersonation:
         for mode in MODES:
             if mode.applies(wanted, user):
                 try:
-                    found = await self._try(mode, wanted, user, info)
+                    return await self._try(mode, wanted, user, info)
                 except Forbidden as error:
                     refusals.append(error)
-                else:
-                    return Impersonated(found, mode.verb if mode.name else "")
         raise refusals[0]  # never empty, because the last mode always applies
 
     async def _try(self, mode: Mode, wanted: User, user: User, info: RequestInfo) -> User:

@@ -126,7 +126,7 @@ class Withdrawing:
                 found = await self._impersonation(context.request, user, context.info)
             except Forbidden:
                 return End(POLICY_VIOLATION, "your right to act as somebody else was withdrawn")
-            user = found.user if found is not None else user
+            user = found or user
         for verb in verbs:
             info = context.info if verb == context.info.verb else replace(context.info, verb=verb)
             if not (await self._authorizer.decide(user, info)).allowed:

@@ -71,7 +71,6 @@ async def connect(served: Served, context: RequestContext, stream: Connect, stre
             context.warn(warning)
         responses.add_headers(context, client)
         await client.accept()
-        context.started(client.status)
         await joining.join(client, server, _endings(context, stream, streams))
     return client
 

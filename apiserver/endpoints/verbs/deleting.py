@@ -23,10 +23,7 @@ async def delete(served: Served, context: RequestContext) -> Response:
         return await served.answer_one(context, item, representation, code=code)
     resource = served.strategy.resource
     details = {"name": context.info.name, "group": resource.group, "kind": resource.plural, "uid": uid_of(item.object)}
-    document = responses.success(details)
-    if context.record is not None:
-        context.record.status = document
-    return await responses.answer(context, document, media_type=representation.media_type)
+    return await responses.answer(context, responses.success(details), media_type=representation.media_type)
 
 
 async def delete_collection(served: Served, context: RequestContext) -> Response:
@@ -43,7 +40,5 @@ async def delete_collection(served: Served, context: RequestContext) -> Response
 
 async def _options(context: RequestContext) -> DeleteOptions:
     body = (await bodies.read_object(context.request, notice_duplicates=False)).value
-    if body:
-        context.received(body)
     query = context.request.query
     return queries.delete_options(query, query.getall("dryRun", []), body, context.caller)

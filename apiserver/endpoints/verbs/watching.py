@@ -324,7 +324,6 @@ class _Stream:
         """Send the head, once."""
         if not self._has_begun:
             await self._sink.begin()
-            self._context.started(self._sink.response.status)
             self._has_begun = True
 
 

@@ -54,7 +54,6 @@ async def patch(served: Served, context: RequestContext) -> Response:
     options = write_options(context, "PatchOptions")
     raw = await bodies.read(context.request)
     change, options.superfluous = patches.parse(media_type, raw, served.shape)
-    context.received(raw)
 
     def patched(stored: Stored) -> Object:
         obj = change(stored)
@@ -74,7 +73,6 @@ async def _apply(served: Served, context: RequestContext, representation: Repres
     """Merge an applied configuration into the object, or its status; 201 if created."""
     options = write_options(context, "PatchOptions", apply=True)
     applied, duplicates = patches.parse_apply(await bodies.read(context.request))
-    context.received(applied)
     if duplicates and options.field_validation == "Strict":
         listed = ", ".join(f'duplicate field "{each}"' for each in duplicates)
         raise BadRequest(f"error strict decoding YAML: {listed}")
@@ -95,7 +93,6 @@ async def act(served: Served, context: RequestContext, verb: Verb) -> Response:
     representation = context.represent(*ONE)
     options = write_options(context)
     body = (await bodies.read_object(context.request)).value
-    context.received(body)
     item = await served.store.act(context.info.namespace, context.info.name, context.info.subresource, verb, body, options)
     return await served.answer_one(context, item, representation)
 
@@ -107,7 +104,6 @@ async def act_by_creating(
     representation = context.represent(*ONE)
     options = write_options(context, "CreateOptions")
     body = (await bodies.read_object(context.request)).value
-    context.received(body)
     item = await served.store.get(context.info.namespace, context.info.name)
     created = everything[verb.creates]
     made = verb.make(codec.copy(item.object), body, now())
@@ -132,7 +128,6 @@ def _part(context: RequestContext) -> Part:
 
 async def _body(context: RequestContext, options: WriteOptions) -> bodies.Body:
     body = await bodies.read_object(context.request, notice_duplicates=options.field_validation != "Ignore", required=True)
-    context.received(body.value)
     if body.duplicates:
         options.superfluous = tuple(map(duplicate_field, body.duplicates))
     return body

@@ -65,7 +65,7 @@ class Attributes:
     warn: Callable[[str], None] = _nobody
     """Adds a warning for the client."""
     annotate: Callable[[str, str], None] = _nobody
-    """Adds an audit annotation (key, value)."""
+    """Adds an annotation (key, value) for the log."""
     wait: Callable[[str, float], None] = _nobody
     """Takes a component (``mutating-webhook``) and the seconds waited for it."""
     mutators: dict[str, None] = field(default_factory=dict)

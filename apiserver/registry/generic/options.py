@@ -24,7 +24,7 @@ def _nobody(*_: object) -> None:
 
 @dataclass(slots=True, eq=False)  # freezing would triple the time of each write's objects
 class Caller:
-    """The client of a request, with callbacks for warnings and audit. Immutable."""
+    """The client of a request, and callbacks for warnings and the log. Immutable."""
 
     user: User = ANONYMOUS
     agent: str = ""
@@ -32,7 +32,7 @@ class Caller:
     warn: Callable[[str], None] = _nobody
     """Adds a warning to a successful answer; repeats are harmless."""
     annotate: Callable[[str, str], None] = _nobody
-    """Adds an audit annotation (key, value)."""
+    """Adds an annotation (key, value) for the log."""
     wait: Callable[[str, float], None] = _nobody
     """Takes a component (``mutating-webhook``) and the seconds waited for it."""
 

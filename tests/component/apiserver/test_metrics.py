@@ -42,9 +42,6 @@ NAMES = {
     "apiserver_watch_cache_events_received_total": {"group", "resource"},
     "apiserver_watch_cache_resource_version": {"group", "resource"},
     "apiserver_watch_cache_initializations_total": {"group", "resource"},
-    "apiserver_audit_event_total": set(),
-    "apiserver_audit_error_total": {"plugin"},
-    "apiserver_audit_level_total": {"level"},
     "authentication_attempts": {"result"},
     "authentication_duration_seconds": {"result"},
     "authenticated_user_requests": {"username"},
@@ -63,9 +60,9 @@ NAMES = {
     "process_start_time_seconds": set(),
 }
 
-ON_OCCASION = {
-    name for name in NAMES if name.startswith(("apiserver_delegated", "authentication_token_cache", "rest_client", "apiserver_audit_error"))
-} | {"apiserver_request_terminations_total"}
+ON_OCCASION = {name for name in NAMES if name.startswith(("apiserver_delegated", "authentication_token_cache", "rest_client"))} | {
+    "apiserver_request_terminations_total"
+}
 
 
 async def families(api: Api) -> dict[str, Metric]:

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import hashlib
 import json
+import logging
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -129,8 +130,9 @@ async def test_flw_03_a_refused_body_is_not_read(pki: Pki) -> None:
             first.cancel()
 
 
-async def test_imp_01_acting_as_somebody_else_is_asked_and_then_done(cluster: Cluster) -> None:
+async def test_imp_01_acting_as_somebody_else_is_asked_and_then_done(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     """The aggregator impersonates before it forwards; this is ``kubectl --as`` on our own address."""
+    caplog.set_level(logging.INFO)
     headers = {"Impersonate-User": "bob", "Impersonate-Group": "g"}
     code, status = await cluster.ask("carol", headers=headers)
     assert (code, status["reason"]) == (403, "Forbidden")
@@ -140,6 +142,8 @@ async def test_imp_01_acting_as_somebody_else_is_asked_and_then_done(cluster: Cl
     assert code == 200
     last = cluster.reviews[-1]
     assert (last["user"], last["groups"]) == ("bob", ["g", "system:authenticated"])
+    (line,) = [vars(each) for each in caplog.records if "annotations" in vars(each)]
+    assert (line["user"], line["annotations"]) == ("bob", {"authentication.k8s.io/impersonator": "alice"})
     verbs = {each["resourceAttributes"]["verb"] for each in cluster.reviews if each["user"] == "alice"}
     assert {"impersonate-on:user-info:list", "impersonate:user-info"} <= verbs
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -80,8 +82,9 @@ async def test_a_validation_says_its_reason_and_its_message(world: World, reason
         assert answer.json["message"].endswith("'q' with binding 'b-q' denied request: far")
 
 
-async def test_warn_and_audit_let_the_request_pass(world: World) -> None:
-    """ADM-04: validationActions Warn and Audit, auditAnnotations."""
+async def test_warn_and_audit_let_the_request_pass(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """ADM-04, AUD: validationActions Warn and Audit, auditAnnotations: they are in the log."""
+    caplog.set_level(logging.INFO)
     spec = {
         "validations": [{"expression": "object.spec.size < 5", "message": "large"}],
         "auditAnnotations": [{"key": "size", "valueExpression": "string(object.spec.size)"}],
@@ -92,6 +95,9 @@ async def test_warn_and_audit_let_the_request_pass(world: World) -> None:
         assert answer.code == 201
         text = "Validation failed for ValidatingAdmissionPolicy 'p' with binding 'b-p': large"
         assert answer.headers["Warning"] == f'299 - "{text}"'
+    (noted,) = [vars(each)["annotations"] for each in caplog.records if "annotations" in vars(each)]
+    assert noted["p/size"] == "6"
+    assert json.loads(noted["validation.policy.admission.k8s.io/validation_failure"])[0]["message"] == "large"
 
 
 async def test_parameters_come_from_config_maps_and_may_change(world: World) -> None:

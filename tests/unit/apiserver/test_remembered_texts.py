@@ -5,6 +5,7 @@ from __future__ import annotations
 import tracemalloc
 from collections.abc import Callable
 from contextlib import suppress
+from typing import cast
 
 import pytest
 
@@ -15,21 +16,16 @@ from apiserver.apis.meta.quantity import parse as parse_quantity
 from apiserver.apis.virt.domainxml.sizes import SIZES
 from apiserver.apis.virt.hardware import clock
 from apiserver.endpoints import negotiation, requestinfo
-from apiserver.endpoints.audit.events import Pieces
 from apiserver.endpoints.http.heads import Heads
-from apiserver.endpoints.http.messages import query_of
+from apiserver.endpoints.http.messages import Request, query_of
 
 SIZE, COUNT = 100_000, 40
 
-PIECES, HEADS = Pieces(), Heads()
-
-
-def of_resource(text: str) -> requestinfo.RequestInfo:
-    return requestinfo.parse("GET", f"/apis/{text}/v1/namespaces/{text}/widgets", {})
+HEADS = Heads()
 
 
 MEMOS: dict[str, Callable[[str], object]] = {
-    "audit of an object": lambda text: PIECES.reference(of_resource(text)),
+    "attributes of a request": lambda text: requestinfo.of(cast("Request", Heads().read(f"GET /apis/{text} HTTP/1.1\r\nHost: h".encode()))),
     "Accept": lambda text: negotiation.negotiate(f"application/json;x={text}"),
     "Accept, for people": lambda text: negotiation.accepts_pretty(f"application/json;x={text}"),
     "head": lambda text: HEADS.read(f"GET / HTTP/1.1\r\nHost: h\r\nx: {text}".encode()),

@@ -36,8 +36,7 @@ def test_a_server_alone_asks_no_cluster() -> None:
         ["--etcd-servers=x", "--enable-priority-and-fairness=false"],
         ["--etcd-servers=x", "--no-such-flag=1"],
         ["--etcd-servers=x", "--egress-selector-config-file=y"],
-        ["--etcd-servers=x", "--audit-log-maxage=-1"],
-        ["--etcd-servers=x", "--audit-log-mode=sometimes"],
+        ["--etcd-servers=x", "--audit-log-path=-"],
         [*TLS, "--etcd-servers=x", "--etcd-cafile=c"],
         [*TLS, "--storage=memory", "--shutdown-delay-duration=soon"],
         [*TLS, "--storage=disk"],
@@ -70,7 +69,6 @@ def test_flags_that_operators_copy_are_taken() -> None:
         [
             "--secure-port=6443", "--tls-cert-file=a", "--tls-private-key-file=b", "--cert-dir=c", "--etcd-servers=x", "--etcd-cafile=d",
             "--etcd-certfile=e", "--etcd-keyfile=f", "--kubeconfig=g", "--authentication-kubeconfig=h", "--authorization-kubeconfig=i",
-            "--audit-log-path=-", "--audit-log-maxage=0", "--audit-log-maxbackup=0", "--audit-policy-file=j", "--audit-log-mode=batch",
             "--encryption-provider-config=k", "--v=4", "--anonymous-auth=false", "--authentication-skip-lookup=true",
             "--request-timeout=30s",
             "--max-requests-inflight=5", "--authorization-webhook-cache-authorized-ttl=5s", "--shutdown-delay-duration=10s",
@@ -79,7 +77,6 @@ def test_flags_that_operators_copy_are_taken() -> None:
     assert (given.secure_port, given.log_level, given.anonymous_auth, given.request_timeout) == (6443, "debug", False, 30)
     assert (given.authentication_kubeconfig, given.authorization_webhook_cache_authorized_ttl) == ("h", 5)
     assert (given.max_requests_inflight, given.max_mutating_requests_inflight) == (5, 200)
-    assert (given.audit.audit_log_path, given.audit.audit_log_mode, given.audit.audit_log_maxage) == ("-", "batch", 0)
     assert given.authentication_skip_lookup
     assert not options.parse(["--etcd-servers=x", "--authentication-skip-lookup=false"]).authentication_skip_lookup
 

@@ -14,7 +14,7 @@ def a_result(**samples: dict[str, list[dict[str, object]]]) -> report.Result:
         "model": "some",
         "python": "3",
         "load_at_start": 0,
-        "features": {"audit": False},
+        "features": {"managedFields": False},
         "asked": "the servers directly",
     }
     return {"machine": about, "samples": samples, "failures": {}}
@@ -63,7 +63,7 @@ def test_the_table_says_which_row_falls_short_and_what_failed() -> None:
     (row,) = [line for line in table.splitlines() if line.startswith("create ") and "SHORT" in line]
     assert "2.0" in row
     assert "apply at ours failed: status 415" in table
-    assert "audit NOT YET" in table
+    assert "managedFields NOT YET" in table
 
 
 def test_the_json_can_be_read_again() -> None:

@@ -23,7 +23,7 @@ OF_THE_TWIN = {"--authentication-kubeconfig", "--authorization-kubeconfig"}
 """Ours uses ``--kubeconfig`` for both."""
 OF_OURS = {"--shutdown-delay-duration", "--log-level"}
 """Flags of shutdown and log. Ours logs warnings only, like Go's default."""
-OF_EACH = {"--etcd-prefix", "--audit-log-path", "--audit-policy-file"}
+OF_EACH = {"--etcd-prefix"}
 """Paths that each server has for itself."""
 
 
@@ -47,14 +47,6 @@ def test_both_servers_have_the_same_flags(here: Environment, variant: Variant) -
     assert ours.keys() - twin.keys() == OF_OURS
     assert {name for name in twin.keys() & ours.keys() if twin[name] != ours[name]} == OF_EACH
     assert {twin[name] for name in OF_THE_TWIN} == {ours["--kubeconfig"]}
-    assert Path(twin["--audit-policy-file"]).read_text() == Path(ours["--audit-policy-file"]).read_text()
-
-
-def test_both_record_a_request_before_they_do_anything_for_it(here: Environment) -> None:
-    for variant in (servers.TWIN_DEFAULT, servers.OURS_FLUNDERS):
-        found = flags(here, variant)
-        assert found["--audit-log-mode"] == "blocking-strict"
-        assert "omitStages" not in Path(found["--audit-policy-file"]).read_text()
 
 
 @pytest.mark.parametrize("operation", VARIED, ids=lambda operation: operation.key)

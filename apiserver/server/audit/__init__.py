@@ -1,1 +1,0 @@
-"""The audit log of a process: flags, backends and buffering."""
