@@ -12,7 +12,7 @@ from apiserver.metrics.instruments import Counter
 from storage.encryption.ciphers import PLAIN, Chain
 from storage.encryption.configuration import Misconfigured, Rules, parse
 from storage.encryption.store import EncryptedStorage
-from storage.port import Storage, StorageError
+from storage.port import Storage
 
 logger = logging.getLogger(__name__)
 
@@ -23,12 +23,8 @@ LOCKS: Final = "claims"
 class Encryption:
     """The configuration file and the storage that it encrypts."""
 
-    def __init__(
-        self, plain: Storage, file: Path, root: str, reloads: Counter, seconds: float | None, kms_seconds: tuple[float, float]
-    ) -> None:
-        """Read the file, and again every ``seconds``; None: once.
-
-        ``kms_seconds``: intervals of checking key management services, after success and failure.
+    def __init__(self, plain: Storage, file: Path, root: str, reloads: Counter) -> None:
+        """Read the file.
 
         Raises:
             OSError, Misconfigured: it is unusable.
@@ -36,68 +32,30 @@ class Encryption:
         self._file = file
         self._root = root
         self._reloads = reloads
-        self._seconds = seconds
-        self._kms_seconds = kms_seconds
         self._content = file.read_bytes()
-        self._rules = _rules(file, self._content)
-        self.storage = EncryptedStorage(plain, chain_of(self._rules, root))
+        self.storage = EncryptedStorage(plain, chain_of(_rules(file, self._content), root))
 
-    @property
-    def is_well(self) -> bool:
-        """True if every key management service can encrypt."""
-        return all(each.is_well for each in self._rules.services)
+    async def run(self, seconds: float) -> None:
+        """Check the file every so many seconds until cancelled."""
+        while True:
+            await asyncio.sleep(seconds)
+            self._reload()
 
-    async def run(self) -> None:
-        """Check the key management services and the file until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            running = [tasks.create_task(each.run(*self._kms_seconds)) for each in self._rules.services]
-            while self._seconds is not None:
-                await asyncio.sleep(self._seconds)
-                if await self._reloaded():
-                    for each in running:
-                        each.cancel()
-                    running = [tasks.create_task(each.run(*self._kms_seconds)) for each in self._rules.services]
-
-    async def _reloaded(self) -> bool:
-        """Apply a changed file, unless unusable."""
+    def _reload(self) -> None:
+        """Apply a changed file. An unusable one changes nothing."""
         try:
             content = self._file.read_bytes()
             if content == self._content:
-                return False
-            rules = await self._readied(content)
+                return
+            self._content = content  # report it once
+            rules = _rules(self._file, content)
         except (OSError, Misconfigured) as error:
             self._reloads.increment("failure")
             logger.error("The encryption's configuration cannot be used; going on with the one before", extra={"error": str(error)})  # noqa: TRY400 - a traceback could show lines of it
-            return False
-        if rules is None:
-            return False
-        self._rules = rules
+            return
         self.storage.use(chain_of(rules, self._root))
         self._reloads.increment("success")
         logger.info("The encryption's configuration changed", extra={"file": str(self._file)})
-        return True
-
-    async def _readied(self, content: bytes) -> Rules | None:
-        """Return a file's rules if all its services answer; None to retry later.
-
-        Raises:
-            Misconfigured: it is unusable.
-        """
-        try:
-            rules = _rules(self._file, content)
-        except Misconfigured:
-            self._content = content  # report it once
-            raise
-        try:
-            for each in rules.services:
-                await each.look()
-        except (StorageError, ValueError) as error:
-            logger.warning("A new key management service is not well; going on with the configuration before", extra={"error": str(error)})
-            for each in rules.services:
-                each.service.close()
-            return None
-        self._content = content
-        return rules
 
 
 def _rules(file: Path, content: bytes) -> Rules:
