@@ -328,10 +328,10 @@ class Agent:
 
     async def _count(self) -> None:
         while True:
-            self.metrics.links.set(len(self.links))
-            self.metrics.streams.set(self._streams.count if self._streams is not None else 0)
-            self.metrics.certificate.set(self.identity.not_after.timestamp() if self.identity.not_after is not None else 0)
-            self.metrics.faults.set(sum(each.faults for each in (self.machines, self.leaving, self.coming)))
+            self.metrics.links.value = len(self.links)
+            self.metrics.streams.value = self._streams.count if self._streams is not None else 0
+            self.metrics.certificate.value = self.identity.not_after.timestamp() if self.identity.not_after is not None else 0
+            self.metrics.faults.value = sum(each.faults for each in (self.machines, self.leaving, self.coming))
             await asyncio.sleep(FIGURES_SECONDS)
 
 

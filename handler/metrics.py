@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import prometheus_client
-from prometheus_client.core import CollectorRegistry
-
+from apiserver.metrics import process
+from apiserver.metrics.instruments import Cell, Gauge, Read, Registry
 from controller.serving.reconcile_metrics import ReconcileMetrics
 from handler.devices.acceleration import Verdict
 
@@ -13,28 +12,31 @@ class Metrics:
     """The metrics of this process."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        prometheus_client.ProcessCollector(registry=self.registry)
-        self.accelerated = prometheus_client.Gauge(
-            "kubevirt_node_acceleration", "1 if guests on this node are accelerated (KVM), by reason.", ["reason"], registry=self.registry
+        self._registry = Registry()
+        self._registry.add(*process.families())
+        self._verdict: Verdict | None = None
+        about = "1 if guests on this node are accelerated (KVM), by reason."
+        self._registry.add(Read("kubevirt_node_acceleration", "gauge", about, ("reason",), self._acceleration))
+        self.links = self._gauge("kubevirt_launcher_links", "Launchers that are looked after.")
+        self.streams = self._gauge("kubevirt_streams", "Open consoles and displays.")
+        self.certificate = self._gauge(
+            "kubevirt_certificate_expiration_timestamp_seconds", "When this node's certificate ends; 0: there is none."
         )
-        self.links = prometheus_client.Gauge("kubevirt_launcher_links", "Launchers that are looked after.", registry=self.registry)
-        self.streams = prometheus_client.Gauge("kubevirt_streams", "Open consoles and displays.", registry=self.registry)
-        self.certificate = prometheus_client.Gauge(
-            "kubevirt_certificate_expiration_timestamp_seconds",
-            "When this node's certificate ends; 0: there is none.",
-            registry=self.registry,
-        )
-        self.faults = prometheus_client.Gauge(
-            "kubevirt_informer_faults", "Objects that could not be taken in or told of: see the log.", registry=self.registry
-        )
-        self.loops = ReconcileMetrics(self.registry)
+        self.faults = self._gauge("kubevirt_informer_faults", "Objects that could not be taken in or told of: see the log.")
+        self.loops = ReconcileMetrics(self._registry)
 
     def verdict(self, verdict: Verdict) -> None:
         """Set whether guests are accelerated, replacing the last verdict."""
-        self.accelerated.clear()
-        self.accelerated.labels(verdict.reason).set(1 if verdict.accelerated else 0)
+        self._verdict = verdict
 
     def text(self) -> bytes:
         """Return all metrics in Prometheus' text format."""
-        return prometheus_client.generate_latest(self.registry)
+        return self._registry.page()
+
+    def _acceleration(self) -> list[tuple[tuple[str, ...], float]]:
+        return [((self._verdict.reason,), float(self._verdict.accelerated))] if self._verdict is not None else []
+
+    def _gauge(self, name: str, about: str) -> Cell:
+        gauge = Gauge(name, about)
+        self._registry.add(gauge)
+        return gauge.cell()

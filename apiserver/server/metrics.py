@@ -18,9 +18,9 @@ from apiserver.endpoints.filters.limits import InFlight
 from apiserver.endpoints.filters.metering import Deciding, Requests
 from apiserver.endpoints.filters.tokens import TokenCounts
 from apiserver.endpoints.http.messages import Response
+from apiserver.metrics import process
 from apiserver.metrics.instruments import Counter, Histogram, Read, Registry
 from apiserver.registry.generic.store import Store
-from apiserver.server import process
 from apiserver.server.storage.measuring import StorageMetrics
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"

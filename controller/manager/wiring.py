@@ -216,13 +216,13 @@ async def run(environment: Environment, parts: Callable[[Environment], Sequence[
     """Be virt-controller until cancelled; raises LeadershipLost when another took over."""
 
     async def lead() -> None:
-        environment.metrics.leader.set(1)
+        environment.metrics.leader.value = 1
         try:
             async with asyncio.TaskGroup() as tasks:
                 for part in parts(environment):
                     tasks.create_task(part.run())
         finally:
-            environment.metrics.leader.set(0)
+            environment.metrics.leader.value = 0
 
     options = environment.options
     # A standby is ready, too, so that a rolling update does not wait for a lease: there are no checks.

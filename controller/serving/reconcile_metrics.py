@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
-
+from apiserver.metrics.instruments import Counter, Histogram, Registry
 from controller.runtime.reconciling import Outcome
 
 
 class ReconcileMetrics:
     """Counts passes of loops: an ``Observer``."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._total = Counter(
-            "controller_runtime_reconcile_total", "Passes of a reconcile loop by result.", ["controller", "result"], registry=registry
-        )
-        self._seconds = Histogram(
-            "controller_runtime_reconcile_time_seconds",
-            "How long a pass took.",
-            ["controller"],
-            buckets=(0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10, 60),
-            registry=registry,
-        )
+    def __init__(self, registry: Registry) -> None:
+        self._total = Counter("controller_runtime_reconcile_total", "Passes of a reconcile loop by result.", ("controller", "result"))
+        bounds = (0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10, 60)
+        self._seconds = Histogram("controller_runtime_reconcile_time_seconds", "How long a pass took.", bounds, ("controller",))
+        registry.add(self._total, self._seconds)
 
     def reconciled(self, name: str, outcome: Outcome, seconds: float) -> None:
         """Count one pass."""
-        self._total.labels(name, outcome).inc()
-        self._seconds.labels(name).observe(seconds)
+        self._total.increment(name, outcome)
+        self._seconds.observe(seconds, name)

@@ -46,8 +46,11 @@ def test_packages_import_nothing_by_themselves() -> None:
     ("module", "heavy"),
     [
         ("launcher.__main__", ("aiohttp", "pydantic", "apiserver.client", "storage", "grpc", "cryptography")),
-        ("handler.__main__", ("pydantic", "kubernetes_asyncio", "storage", "libvirt", "grpc", "apiserver.registry", "apiserver.server")),
-        ("controller.manager.__main__", ("pydantic", "kubernetes_asyncio", "storage", "libvirt", "grpc")),
+        (
+            "handler.__main__",
+            ("pydantic", "kubernetes_asyncio", "prometheus_client", "storage", "libvirt", "grpc", "apiserver.registry", "apiserver.server"),
+        ),
+        ("controller.manager.__main__", ("pydantic", "kubernetes_asyncio", "prometheus_client", "storage", "libvirt", "grpc")),
         (
             "apiserver.server.__main__",
             (

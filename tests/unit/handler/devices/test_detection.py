@@ -117,4 +117,4 @@ def test_the_figure_of_an_earlier_verdict_goes() -> None:
     metrics.verdict(Verdict(accelerated=True, reason="a guest ran"))
 
     lines = [line for line in metrics.text().decode().splitlines() if line.startswith("kubevirt_node_acceleration")]
-    assert lines == ['kubevirt_node_acceleration{reason="a guest ran"} 1.0']
+    assert lines == ['kubevirt_node_acceleration{reason="a guest ran"} 1']

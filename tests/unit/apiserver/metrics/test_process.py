@@ -6,8 +6,8 @@ import pytest
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.parser import text_string_to_metric_families
 
+from apiserver.metrics import process
 from apiserver.metrics.instruments import Registry
-from apiserver.server import process
 
 
 def test_the_process_is_described_as_by_the_library() -> None:
