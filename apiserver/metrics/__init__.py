@@ -1,5 +1,5 @@
 """Prometheus metrics, like ``k8s.io/component-base/metrics`` in Go.
 
-``instruments`` has counters, gauges, histograms and the registry; ``exposition`` writes the page. virt-controller and
-virt-handler count less and use ``prometheus_client``.
+``instruments`` has counters, gauges, histograms and the registry; ``exposition`` writes the page; ``process`` describes the
+process.
 """

@@ -1,8 +1,8 @@
 """The request chain: authentication, authorization, limits, errors.
 
 Start with ``chain``, which defines the order and turns exceptions into a Status. Steps: ``authentication`` (with
-``certificates``, ``tokens``), ``auditing``, ``origins``, ``impersonation``, ``limits`` or ``flowcontrol``,
-``authorization``, ``deadlines``. ``accounting`` and ``metering`` report finished requests; ``withdrawing`` rechecks open
+``certificates``, ``tokens``), ``origins``, ``impersonation``, ``limits``, ``authorization``, ``deadlines``. ``accounting`` and
+``metering`` report finished requests; ``withdrawing`` rechecks open
 streams. ``reviewing`` sends reviews to kube-apiserver; ``expiring`` caches answers.
 
 Filters import no verbs: ``chain`` gets the application as a parameter.

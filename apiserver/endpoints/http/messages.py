@@ -326,12 +326,6 @@ def begin(status: int, content_type: str) -> bytes:
     return text.encode()
 
 
-@lru_cache(maxsize=256)
-def encoded(fields: tuple[tuple[str, str], ...]) -> bytes:
-    """Encode header fields that many answers share, for :attr:`Response.encoded`."""
-    return b"".join([_field(name, value) for name, value in fields])
-
-
 def _field(name: str, value: str) -> bytes:
     if not _TCHAR.issuperset(name) or not name:
         raise ValueError(f"no name of a header field: {name!r}")
