@@ -22,15 +22,10 @@ _OF_CONDITION_TYPES: Final = (names.GUEST_RUNNING_GATE, "Ready")
 """Conditions that matter most."""
 MAX_CONDITIONS: Final = 16
 """Of a pod: Kubernetes knows half as many."""
-MAX_POD_IPS: Final = 2
-"""Of a pod: one of each family."""
 MAX_TEXT: Final = 4096
 """Characters of a text in a pod that is kept: kubelets cut a container's last words there."""
 MAX_NAME: Final = 254
 """Characters of a name or uid that is kept: one more than those of an object may have, so that what is longer stays another's."""
-MAX_CAPACITY: Final = 32
-"""Characters of a claim's capacity that is kept: more than any quantity of Kubernetes' own has."""
-_PHASES_OF_CLAIMS: Final = ("Pending", "Bound", "Lost")
 
 
 def trim_claim(claim: Object) -> Object:
@@ -45,8 +40,8 @@ def trim_claim(claim: Object) -> Object:
             "accessModes": list(dict.fromkeys(spec.get("accessModes") or ())),  # Kubernetes lets one repeat them
         },
         "status": {
-            **({"phase": phase} if phase in _PHASES_OF_CLAIMS else {}),
-            **({"capacity": {"storage": capacity}} if isinstance(capacity, str) and len(capacity) <= MAX_CAPACITY else {}),
+            **({"phase": phase} if phase else {}),
+            **({"capacity": {"storage": capacity}} if capacity else {}),
         },
     }
 
@@ -109,7 +104,7 @@ def _trim_pod_status(status: Object) -> Object:
     others = [each for each in statuses if each.get("name") != names.CONTAINER and dig(each, "state", "running") is not None][:1]
     return {
         **_cut(status, _OF_POD_STATUS, MAX_TEXT),
-        **({"podIPs": [_cut(each, ("ip",), MAX_NAME) for each in status["podIPs"][:MAX_POD_IPS]]} if status.get("podIPs") else {}),
+        **({"podIPs": [_cut(each, ("ip",), MAX_NAME) for each in status["podIPs"]]} if status.get("podIPs") else {}),
         "conditions": [_cut(each, _OF_CONDITION, MAX_TEXT) for each in conditions[:MAX_CONDITIONS]],
         "containerStatuses": [_trim_container_status(each) for each in (*ours, *others)],
     }

