@@ -1,10 +1,10 @@
-"""The chain of plug-ins, which is the :class:`~apiserver.registry.generic.admission.Admission` that the registry asks.
+"""The chain of plug-ins: the :class:`~apiserver.registry.generic.admission.Admission` that the registry calls.
 
-Mutating plug-ins run one after the other in their order, and once more when one that ran late changed what an earlier one wants to see
-(``reinvocationPolicy``); then, once the object is whole, the validating ones. The first refusal ends it.
+Mutating plug-ins run in order, and again when a later one changed an object for which an earlier one requests reinvocation
+(``reinvocationPolicy``); then validating ones run on the complete object. The first refusal ends the chain.
 
-Who wants to see what is asked once for every operation, resource and subresource, and anew when configurations change: where nobody does,
-admission costs a look into a dictionary.
+The interested plug-ins are cached per operation, resource and subresource until configurations change, so that other
+requests cost a dictionary lookup.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Plugin(Admission, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """Plug-ins that want to see a kind of request."""
+    """Plug-ins for a kind of request."""
 
     mutating: tuple[Plugin, ...]
     validating: tuple[Plugin, ...]
@@ -37,7 +37,7 @@ class _Plan:
 
 
 class Chain:
-    """See the module. ``changes`` has to count every change after which a plug-in's ``handles`` may answer otherwise."""
+    """See the module. ``changes`` must count every change that may affect a plug-in's ``handles``."""
 
     def __init__(self, *, mutating: Sequence[Plugin], validating: Sequence[Plugin], metrics: AdmissionMetrics, changes: Changes) -> None:
         self._mutating = tuple(mutating)
@@ -48,11 +48,11 @@ class Chain:
         self._plans_at = changes.number
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
-        """Return whether any plug-in wants to be asked."""
+        """Return whether a plug-in handles the request."""
         return self._plan(operation, resource, subresource).anybody
 
     async def mutate(self, attributes: Attributes) -> None:
-        """Ask the mutating plug-ins.
+        """Run the mutating plug-ins.
 
         Raises:
             StatusError: one refuses.
@@ -73,7 +73,7 @@ class Chain:
             self._metrics.step("admit", attributes.operation, time.perf_counter() - began, rejected=rejected)
 
     async def validate(self, attributes: Attributes) -> None:
-        """Ask the validating plug-ins.
+        """Run the validating plug-ins.
 
         Raises:
             StatusError: one refuses.

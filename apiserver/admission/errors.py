@@ -1,4 +1,4 @@
-"""Refusals in the words of ``k8s.io/apiserver/pkg/admission``."""
+"""Errors in the words of ``k8s.io/apiserver/pkg/admission``."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from apiserver.registry.generic.admission import Attributes
 
 
 def internal(text: str) -> InternalError:
-    """Return the error for what is nobody's decision (Go: ``NewInternalError``)."""
+    """Return the error if no decision is possible (Go: ``NewInternalError``)."""
     return InternalError(f"Internal error occurred: {text}", Details(causes=(Cause("", text),)))
 
 
 def forbidden(attributes: Attributes, text: str) -> Forbidden:
-    """Return that the request is forbidden (Go: ``admission.NewForbidden``)."""
+    """Return the refusal of a request (Go: ``admission.NewForbidden``)."""
     resource = attributes.resource
     name = attributes.name or dig(attributes.obj, "metadata", "name") or dig(attributes.obj, "metadata", "generateName") or "Unknown"
     qualified = f"{resource.plural}.{resource.group}" if resource.group else resource.plural

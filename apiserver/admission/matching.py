@@ -1,7 +1,7 @@
-"""Matching of requests by a webhook, a policy or a binding (``webhook/predicates`` and ``policy/matching``).
+"""Match requests with webhooks, policies and bindings (``webhook/predicates`` and ``policy/matching``).
 
-Selectors come first: whoever they leave out hears of nothing, not even of what is wrong with one of them. What is wrong is told only of
-what is about the request otherwise.
+Selectors come first: a request that they exclude gets no error, not even about an invalid selector. Errors are only
+reported for requests that match otherwise.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from apiserver.registry.generic.admission import Attributes
 
 @dataclass(frozen=True, slots=True)
 class ParsedSelector:
-    """A selector, or why it is none: whoever asks it hears of that."""
+    """A selector, or the problem to report when it is used."""
 
     selector: labels.Selector = labels.EVERYTHING
     problem: str = ""
 
     @classmethod
     def read(cls, selector: Mapping[str, Json] | None) -> ParsedSelector:
-        """Return a ``LabelSelector``."""
+        """Parse a ``LabelSelector``."""
         try:
             return cls(labels.from_json(selector))
         except (KeyError, TypeError, AttributeError) as error:
@@ -39,46 +39,46 @@ class ParsedSelector:
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """Requests that a webhook, a policy or a binding is about."""
+    """Requests that a webhook, a policy or a binding matches."""
 
     rules: tuple[Rule, ...]
     excluded: tuple[Rule, ...] = ()
     namespaces: ParsedSelector = ParsedSelector()
     objects: ParsedSelector = ParsedSelector()
     equivalent: bool = True
-    """``matchPolicy: Equivalent``: other versions of what the rules name count, too."""
+    """``matchPolicy: Equivalent``: other versions of the named resources also match."""
     everything: bool = False
-    """Having no rules means everything: of policies. A webhook without rules is never called."""
+    """For policies, no rules match everything; webhooks without rules are never called."""
 
     @classmethod
     def of_webhook(cls, given: Mapping[str, Any]) -> Matching:
-        """Return what a ``ValidatingWebhook`` or ``MutatingWebhook`` is about."""
+        """Parse the matching of a ``ValidatingWebhook`` or ``MutatingWebhook``."""
         return cls(_rules(given.get("rules")), (), **_rest(given))
 
     @classmethod
     def of_resources(cls, given: Mapping[str, Any] | None) -> Matching:
-        """Return a ``MatchResources``, which matches everything where it says nothing."""
+        """Parse a ``MatchResources``, which matches everything by default."""
         given = given or {}
         return cls(_rules(given.get("resourceRules")), _rules(given.get("excludeResourceRules")), **_rest(given), everything=True)
 
     def named(
         self, operation: str, resource: Resource, subresource: str, equivalents: Sequence[Resource], name: str | None = None
     ) -> Resource | None:
-        """Return which resource the rules name: as requested, else the first equivalent of the earliest rule.
+        """Return the resource that the rules name: the requested one, else the first equivalent of the earliest rule.
 
         Args:
             operation: of the request.
             resource: of the request.
             subresource: of the request.
-            equivalents: its other versions; the resource itself may be among them.
-            name: of the object; None: there is some name for which they do. An index can ask so, before the request is looked at.
+            equivalents: other versions, possibly with the resource itself.
+            name: of the object; None: any name, for an index built before the request.
         """
         if not self.rules and self.everything:
             return resource
         return self._first(self.rules, operation, resource, subresource, equivalents, name)
 
     def excludes(self, attributes: Attributes, equivalents: Sequence[Resource]) -> bool:
-        """Return whether the rules of what is left out name the request."""
+        """Return whether the exclusion rules match the request."""
         about = (attributes.operation, attributes.resource, attributes.subresource)
         return self._first(self.excluded, *about, equivalents, attributes.name) is not None
 
@@ -107,10 +107,10 @@ def _rest(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def matches(matching: Matching, attributes: Attributes, namespaces: Namespaces, versions: Versions) -> Resource | None:
-    """Return the resource that the rules name: as requested, or an equivalent version; None if they do not match.
+    """Return the matching resource: the requested one, or an equivalent version; None if the rules do not match.
 
     Raises:
-        StatusError: they match, but a selector cannot be read, or the namespace is absent or not to be looked up.
+        StatusError: they match, but a selector is invalid, or the namespace is absent or unavailable.
     """
     problem: StatusError | None = None
     try:
@@ -128,11 +128,11 @@ async def matches(matching: Matching, attributes: Attributes, namespaces: Namesp
 
 
 async def selects(matching: Matching, attributes: Attributes, namespaces: Namespaces) -> bool:
-    """Return whether both selectors match, the object as it is by now, whatever earlier plug-ins made of it.
+    """Return whether both selectors match the object as earlier plug-ins left it.
 
     Raises:
         NotFound: the object's namespace is absent.
-        InternalError: a selector cannot be read, or nobody knows the namespace's labels; and the other one matches.
+        InternalError: a selector is invalid, or the namespace's labels are unknown; and the other one matches.
     """
     problem: StatusError | None = None
     try:
@@ -150,7 +150,7 @@ async def selects(matching: Matching, attributes: Attributes, namespaces: Namesp
 
 
 async def _in_namespace(parsed: ParsedSelector, attributes: Attributes, namespaces: Namespaces) -> bool:
-    """Objects of the cluster are in no namespace: no selector leaves them out."""
+    """Match the namespace; no selector excludes cluster-scoped objects."""
     if not attributes.namespace:
         return True
     if parsed.problem:
@@ -167,11 +167,11 @@ async def _in_namespace(parsed: ParsedSelector, attributes: Attributes, namespac
 
 
 def _is_object(selector: labels.Selector, attributes: Attributes) -> bool:
-    """The new object or the old one has to match."""
+    """Match the new or the old object."""
     return selector.is_everything or any(each is not None and selector.matches(_labels(each)) for each in (attributes.obj, attributes.old))
 
 
 def _labels(obj: Object) -> Mapping[str, str]:
-    """Return the labels of an object that a patch may have left misshapen."""
+    """Return an object's labels, even if a patch made them invalid."""
     found = dig(obj, "metadata", "labels")
     return found if isinstance(found, dict) else {}

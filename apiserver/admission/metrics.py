@@ -1,4 +1,4 @@
-"""Metrics of admission, under the names of ``k8s.io/apiserver/pkg/admission/metrics``."""
+"""Admission metrics, with the names of ``k8s.io/apiserver/pkg/admission/metrics``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MAX_CODE: Final = 600
 
 
 class _Summary:
-    """The sums of a histogram's series under a name of their own: Go's summary, without its quantiles over five hours."""
+    """A histogram's sums as Go's summary, without its quantiles over five hours."""
 
     def __init__(self, name: str, documentation: str, cells: dict[tuple[str, ...], HistogramCell], labels: tuple[str, ...]) -> None:
         self.name = name
@@ -37,7 +37,7 @@ class _Summary:
 
 
 class AdmissionMetrics:
-    """One server's."""
+    """Admission metrics of one server."""
 
     def __init__(self) -> None:
         of_step = ("type", "operation", "rejected")
@@ -73,12 +73,12 @@ class AdmissionMetrics:
         )
 
     def register(self, registry: Registry) -> None:
-        """Put all of it on the page."""
+        """Register all metrics."""
         registry.add(self._step, self._summary, self._plugin, self._webhook, self._requests, self._rejections, self._failed_open)
         registry.add(self._condition_errors, self._exclusions, self._condition_seconds)
 
     def step(self, step: Step, operation: str, seconds: float, *, rejected: bool) -> None:
-        """Note that all plug-ins were asked."""
+        """Count a run of all plug-ins."""
         key = (step, operation, "true" if rejected else "false")
         cell = self._steps.get(key)
         if cell is None:
@@ -86,7 +86,7 @@ class AdmissionMetrics:
         cell.observe(seconds)
 
     def plugin(self, name: str, step: Step, operation: str, seconds: float, *, rejected: bool) -> None:
-        """Note that one plug-in was asked."""
+        """Count a run of one plug-in."""
         key = (name, step, operation, "true" if rejected else "false")
         cell = self._plugins.get(key)
         if cell is None:
@@ -94,27 +94,27 @@ class AdmissionMetrics:
         cell.observe(seconds)
 
     def webhook(self, name: str, type_: Type, operation: str, seconds: float, code: int, *, rejected: bool) -> None:
-        """Note that a webhook was called; ``code`` is 200, what it refused with, or what the failure to call it amounts to."""
+        """Count a call of a webhook; ``code`` is 200, the refusal's, or that of the failed call."""
         refused = "true" if rejected else "false"
         self._webhook.observe(seconds, name, type_, operation, refused)
         self._requests.increment(name, type_, operation, str(min(code, _MAX_CODE)), refused)
 
     def rejection(self, name: str, type_: Type, operation: str, error_type: ErrorType, code: int) -> None:
-        """Note that a request was refused for a webhook's sake."""
+        """Count a refusal caused by a webhook."""
         self._rejections.increment(name, type_, operation, error_type, str(min(code, _MAX_CODE)))
 
     def failed_open(self, name: str, type_: Type) -> None:
-        """Note that a webhook could not be called, and that nobody minds."""
+        """Count a failed call of a webhook that fails open."""
         self._failed_open.increment(name, type_)
 
     def conditions(self, name: str, kind: str, type_: str, operation: str, seconds: float) -> None:
-        """Note that match conditions (of a ``webhook`` or ``policy``) were evaluated."""
+        """Count an evaluation of match conditions (of a ``webhook`` or ``policy``)."""
         self._condition_seconds.observe(seconds, name, kind, type_, operation)
 
     def condition_error(self, name: str, kind: str, type_: str, operation: str) -> None:
-        """Note that a match condition could not be evaluated."""
+        """Count a failed match condition."""
         self._condition_errors.increment(name, kind, type_, operation)
 
     def excluded(self, name: str, kind: str, type_: str, operation: str) -> None:
-        """Note that match conditions left a request out."""
+        """Count a request excluded by match conditions."""
         self._exclusions.increment(name, kind, type_, operation)

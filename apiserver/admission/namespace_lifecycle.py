@@ -1,6 +1,6 @@
-"""NamespaceLifecycle: new objects need a namespace that is there and is not being deleted.
+"""NamespaceLifecycle: new objects need an existing namespace that is not being deleted.
 
-Without this the deletion of a namespace may never end. Source: ``k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle``.
+Otherwise a namespace's deletion might never end. Source: ``k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle``.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ class NamespaceLifecycle:
         self._namespaces = namespaces
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
-        """Return whether a namespaced object is to be created."""
+        """Return whether the request creates a namespaced object."""
         del subresource
         return operation == "CREATE" and resource.namespaced
 
     async def mutate(self, attributes: Attributes) -> None:
-        """Check the creation of a namespaced object; a namespace that the informer does not know (yet) is looked up.
+        """Check the namespace of a new object, by a request if the informer lacks it.
 
         Raises:
-            NotFound: there is no such namespace.
+            NotFound: the namespace is absent.
             Forbidden: it is being deleted; the cause is ``NamespaceTerminating``.
-            ServiceUnavailable: nobody can say.
+            ServiceUnavailable: kube-apiserver does not answer.
         """
         found = await self._namespaces.get(attributes.namespace)
         if is_deleting(found) or dig(found, "status", "phase") == "Terminating":
             raise _terminating(attributes)
 
     async def validate(self, attributes: Attributes) -> None:
-        """Everything was said before."""
+        """Do nothing: :meth:`mutate` has checked."""
 
 
 def _terminating(attributes: Attributes) -> Forbidden:

@@ -1,4 +1,4 @@
-"""The cluster's namespaces, as plug-ins need them: known ones at once, others looked up, because a copy is always a little behind."""
+"""The cluster's namespaces: from an informer or, because it lags, by a request."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from apiserver.client.rest import Client, TransportError
 
 
 class Namespaces:
-    """A copy, and who to ask beyond it."""
+    """Namespaces of an informer, with a client for missing ones."""
 
     def __init__(self, informer: Informer, client: Client) -> None:
         self.informer = informer
@@ -20,20 +20,20 @@ class Namespaces:
 
     @classmethod
     def of(cls, client: Client) -> Namespaces:
-        """Return the namespaces of a cluster; run its informer."""
+        """Return a cluster's namespaces; run the informer."""
         return cls(Informer(client, NAMESPACES, trim=trim), client)
 
     @property
     def synced(self) -> asyncio.Event:
-        """Set once all of them are known."""
+        """Set once all are loaded."""
         return self.informer.synced
 
     async def get(self, name: str) -> Object:
-        """Return a namespace, not to be written to.
+        """Return a namespace, which is read-only.
 
         Raises:
-            NotFound: there is none.
-            ServiceUnavailable: nobody can say.
+            NotFound: it is absent.
+            ServiceUnavailable: kube-apiserver does not answer.
         """
         return self.informer.get("", name) or await self._look_up(name)
 
@@ -48,5 +48,5 @@ class Namespaces:
 
 
 def trim(namespace: Object) -> Object:
-    """Keep what plug-ins and policies read of a namespace; who wrote which field is the larger half of many."""
+    """Drop a namespace's managed fields, often its larger half."""
     return without_managed_fields(namespace)

@@ -1,4 +1,4 @@
-"""Plug-ins, in the order in which they run, and which of them are on."""
+"""Plug-ins in order, and the enabled ones."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ VALIDATING_POLICY: Final = "ValidatingAdmissionPolicy"
 VALIDATING_WEBHOOK: Final = "ValidatingAdmissionWebhook"
 RESOURCE_QUOTA: Final = "ResourceQuota"
 NODE_RESTRICTION: Final = "NodeRestriction"
-"""Of kinds that nodes write: whoever serves them brings it, and only there it is."""
+"""For kinds that nodes write; part of the server of those kinds."""
 POD_RESTRICTION: Final = "PodRestriction"
-"""Of kinds whose status names pods: likewise."""
+"""For kinds with statuses that name pods; likewise."""
 
 ORDER: Final = (
     NAMESPACE_LIFECYCLE,
@@ -26,18 +26,20 @@ ORDER: Final = (
     POD_RESTRICTION,
     RESOURCE_QUOTA,
 )
-"""Go's recommended order, and NodeRestriction where kube-apiserver has it; PodRestriction behind those of the cluster, because it asks
-kube-apiserver about what they let through. Quota comes last, so that nothing is charged for what another
-plug-in refuses."""
+"""Go's recommended order, with NodeRestriction as in kube-apiserver.
+
+PodRestriction follows the cluster's plug-ins, because it sends requests to kube-apiserver about what they admit. Quota is
+last, so that refused requests are not charged.
+"""
 OFF: Final = frozenset({RESOURCE_QUOTA})
-"""Not on by default: Go's aggregated servers do not have it, and it writes to the cluster."""
+"""Off by default: Go's aggregated servers lack it, and it writes to the cluster."""
 
 
 def enabled(enable: Sequence[str], disable: Sequence[str]) -> tuple[str, ...]:
-    """Return the plug-ins that are on, in their order.
+    """Return the enabled plug-ins in order.
 
     Raises:
-        ValueError: a plug-in is unknown, or both on and off.
+        ValueError: a plug-in is unknown, or both enabled and disabled.
     """
     for flag, given in (("enable-admission-plugins", enable), ("disable-admission-plugins", disable)):
         for each in given:

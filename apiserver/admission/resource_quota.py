@@ -1,9 +1,9 @@
-"""ResourceQuota: no more objects in a namespace than ``count/<resource>.<group>`` of its quotas allows.
+"""ResourceQuota: limit a namespace's objects to ``count/<resource>.<group>`` of its quotas.
 
-The quota controller of the cluster counts what there is; between its counts, this plug-in adds what is being created, by a write of the
-quota's status at the revision that it read. So several servers together admit no more than one would. What is counted and then not
-stored (a name that is taken, say) is put right by the controller's next count. Off unless asked for: it needs the right to update the
-status of every quota. Source: ``k8s.io/apiserver/pkg/admission/plugin/resourcequota``.
+The cluster's quota controller counts objects; between its counts, this plug-in adds creations to the quota's status, at the
+revision that it read. So several servers admit no more than one. The controller's next count corrects charges for objects
+that were not stored (a taken name, for example). Off by default, because it needs the right to update every quota's status.
+Source: ``k8s.io/apiserver/pkg/admission/plugin/resourcequota``.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from apiserver.registry.generic.admission import Attributes, Operation
 logger = logging.getLogger(__name__)
 
 SECONDS: Final = 10.0
-"""A request waits no longer for its turn and for kube-apiserver."""
+"""Longest wait of a request for its turn and for kube-apiserver."""
 RETRIES: Final = 3
 _ONE: Final = quantity.parse("1")
 
 
 @dataclass(eq=False, slots=True)
 class _Waiter:
-    """One creation that waits for its namespace's turn."""
+    """A creation that waits for its namespace's turn."""
 
     attributes: Attributes
     settled: bool = False
@@ -47,7 +47,7 @@ class _Waiter:
 
 @dataclass(eq=False, slots=True)
 class _Queue:
-    """Creations of one namespace: they are evaluated one batch at a time, because each batch is one write."""
+    """Creations of one namespace, evaluated in batches with one write each."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     waiting: list[_Waiter] = field(default_factory=list)
@@ -65,7 +65,7 @@ class ResourceQuotas:
         self._queues: dict[str, _Queue] = {}
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
-        """Return whether an object of a namespace is to be created while there are quotas at all."""
+        """Return whether the request creates a namespaced object while quotas exist."""
         if operation != "CREATE" or subresource or not resource.namespaced:
             return False
         return len(self.informer) > 0 or not self.informer.synced.is_set()
@@ -77,8 +77,8 @@ class ResourceQuotas:
         """Charge every quota that counts the object.
 
         Raises:
-            Forbidden: one is exhausted, or nobody knows its usage yet.
-            InternalError: nobody can say in time.
+            Forbidden: one is exhausted, or its usage is unknown.
+            InternalError: no decision in time.
         """
         try:
             async with asyncio.timeout(SECONDS):
@@ -92,12 +92,12 @@ class ResourceQuotas:
             raise refusal
 
     def _counting(self, attributes: Attributes) -> list[Object]:
-        """Return the quotas of the namespace that count objects of the resource."""
+        """Return the namespace's quotas that count objects of the resource."""
         wanted = count_name(attributes.resource)
         return [each for each in self.informer.by_index("namespace", attributes.namespace) if counts(each, wanted)]
 
     async def _in_turn(self, attributes: Attributes) -> StatusError | None:
-        """Wait for the namespace; whoever comes first evaluates all that wait by then."""
+        """Wait for the namespace's turn; the first waiter evaluates all."""
         queue = self._queues.setdefault(attributes.namespace, _Queue())
         waiter = _Waiter(attributes)
         queue.waiting.append(waiter)
@@ -126,7 +126,7 @@ class ResourceQuotas:
         for resource in {each.attributes.resource for each in batch}:
             waiters = [each for each in batch if each.attributes.resource == resource]
             due: list[str] | None = None
-            """Quotas that are still to be charged; None: all."""
+            """Quotas still to charge; None: all."""
             for attempt in range(1 + RETRIES):
                 due, error = await self._round(waiters, due, resource)
                 if not due:
@@ -140,7 +140,7 @@ class ResourceQuotas:
                     each.settle()
 
     async def _round(self, waiters: Iterable[_Waiter], due: list[str] | None, resource: Resource) -> tuple[list[str], StatusError]:
-        """Evaluate and write once; return the quotas whose write failed, and why the last one did."""
+        """Evaluate and write once; return the quotas with failed writes, and the last error."""
         wanted = count_name(resource)
         open_ = [each for each in waiters if not each.settled]
         if not open_:
@@ -167,7 +167,7 @@ class ResourceQuotas:
         return failed, error
 
     async def _look_again(self, quota: Object, why: Exception) -> None:
-        """Get what another writer made of a quota, rather than wait for the news of it."""
+        """Read a quota after a conflict, instead of waiting for the informer."""
         if not isinstance(why, Conflict):
             logger.warning(
                 "a quota's usage was not written", extra={"namespace": namespace_of(quota), "quota": name_of(quota), "error": str(why)}
@@ -176,7 +176,7 @@ class ResourceQuotas:
         try:
             self.informer.remember(await self._client.get(RESOURCE_QUOTAS, name_of(quota), namespace_of(quota)))
         except NotFound:
-            return  # its deletion will arrive; until then writes of it fail
+            return  # its deletion will arrive; until then its writes fail
         except (StatusError, TransportError) as error:
             logger.warning(
                 "a quota was not read anew", extra={"namespace": namespace_of(quota), "quota": name_of(quota), "error": str(error)}
@@ -184,7 +184,7 @@ class ResourceQuotas:
 
 
 class Usage:
-    """The quotas of a batch, and what they would say after the creations that fit so far. Pure."""
+    """A batch's quotas, with the usage after the creations that fit so far. Pure."""
 
     def __init__(self, quotas: Sequence[Object], counted: str, hard: Sequence[Quantity], used: list[Quantity | None]) -> None:
         self._quotas = quotas
@@ -195,13 +195,13 @@ class Usage:
 
     @classmethod
     def of(cls, quotas: Sequence[Object], counted: str) -> Usage:
-        """Return what quotas, all of which count it, say about ``counted``."""
+        """Return the usage of ``counted`` in quotas that all count it."""
         hard = [quantity.parse(str(each["status"]["hard"][counted])) for each in quotas]
         used = [dig(each, "status", "used", counted) for each in quotas]
         return cls(quotas, counted, hard, [None if each is None else quantity.parse(str(each)) for each in used])
 
     def check(self, attributes: Attributes) -> StatusError | None:
-        """Return why one more does not fit."""
+        """Return the error if one more does not fit."""
         for quota, hard, used in zip(self._quotas, self._hard, self._used, strict=True):
             if used is None:
                 return forbidden(attributes, f"status unknown for quota: {name_of(quota)}, resources: {self._counted}")
@@ -216,7 +216,7 @@ class Usage:
         self._used = [None if each is None else each + _ONE for each in self._used]
 
     def charged(self) -> list[Object]:
-        """Return the quotas as they are to be written; none where nothing was taken."""
+        """Return the quotas to write; none without a creation."""
         if not self._taken:
             return []
         return [
@@ -226,11 +226,11 @@ class Usage:
 
 
 def count_name(resource: Resource) -> str:
-    """Return the name under which quotas count objects of a resource."""
+    """Return the name by which quotas count a resource."""
     return f"count/{resource.plural}.{resource.group}" if resource.group else f"count/{resource.plural}"
 
 
 def counts(quota: Object, counted: str) -> bool:
-    """Return whether a quota, as its controller took it in, counts this; scopes are for pods."""
+    """Return whether a quota, as its controller accepted it, counts this; scopes are for pods."""
     spec = quota.get("spec") or {}
     return dig(quota, "status", "hard", counted) is not None and not spec.get("scopes") and not spec.get("scopeSelector")

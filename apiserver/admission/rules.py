@@ -1,4 +1,4 @@
-"""Rules of webhooks and policies: which operations on which resources they want to see (``webhook/predicates/rules``)."""
+"""Rules of webhooks and policies: operations on resources (``webhook/predicates/rules``)."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ ANY: Final = "*"
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Requests that a webhook or a policy wants to see; each set may hold ``*``."""
+    """Requests to match; each set may contain ``*``."""
 
     operations: frozenset[str]
     groups: frozenset[str]
     versions: frozenset[str]
     resources: tuple[tuple[str, str], ...]
-    """(resource, subresource), the latter empty for the object itself: ``virtualmachines/*`` takes in the object, too."""
+    """(resource, subresource), the latter empty for the object: ``virtualmachines/*`` includes the object."""
     scope: str = ANY
     names: frozenset[str] = frozenset()
-    """Of objects; empty: all. Rules of webhooks have none."""
+    """Objects' names; empty: all. Webhooks' rules have none."""
 
     def matches(self, operation: str, resource: Resource, subresource: str) -> bool:
-        """Return whether it wants to see this, under some name."""
+        """Return whether it matches under some name."""
         return (
             self._in_scope(resource)
             and _holds(self.operations, operation)
@@ -42,7 +42,7 @@ class Rule:
 
     @classmethod
     def read(cls, rule: Mapping[str, Json]) -> Rule:
-        """Return a ``RuleWithOperations``, or a ``NamedRuleWithOperations``."""
+        """Parse a ``RuleWithOperations`` or ``NamedRuleWithOperations``."""
         resources = tuple((plural, below) for plural, _, below in (each.partition("/") for each in rule.get("resources") or ()))
         return cls(
             frozenset(rule.get("operations") or ()),

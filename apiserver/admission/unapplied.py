@@ -1,4 +1,4 @@
-"""Reasons why a JSON patch of a webhook or a policy does not apply, in the words of Go's library for what is common."""
+"""Explain why a webhook's or policy's JSON patch does not apply, with the words of Go's library for common cases."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from apiserver.apis.meta.errors import StatusError
 
 _OPERATION: Final = re.compile(r"operation (\d{1,6})([,:] )")
 _KNOWN: Final = ", "
-"""Text behind the number where the operation itself was read, but did not apply."""
+"""Text after the number of an operation that was parsed, but did not apply."""
 
 
 def why(error: StatusError, patch: Sequence[dict[str, Any] | None]) -> str:
-    """Return the reason of an error that applying ``patch`` raised."""
+    """Return the reason of an error from applying ``patch``."""
     found = _OPERATION.search(error.message)
     if found is None:
         return error.message

@@ -1,4 +1,4 @@
-"""``matchConditions``: all have to hold before a webhook is called or a policy is evaluated (``webhook/matchconditions``)."""
+"""``matchConditions``: all must hold before a webhook call or a policy's evaluation (``webhook/matchconditions``)."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _FOR_WEBHOOKS: Final = environment(authorizer=True)
 
 
 async def hold(conditions: Sequence[Compiled], given: Input, params: Object | None, variables: Variables | None, ask: Ask) -> bool:
-    """Return whether all hold; one that is false decides, whatever happens to the others.
+    """Return whether all hold; a false one decides, whatever the others' errors.
 
     Raises:
-        ConditionsFailed: some cannot be evaluated, and none is false.
+        ConditionsFailed: some fail, and none is false.
     """
     evaluation = Evaluation(given.variables(params, authorizer=True), variables, MATCH_CONDITIONS_BUDGET, given.answers, ask)
     failures: list[str] = []
@@ -49,5 +49,5 @@ class _WebhookConditions:
 
 
 def for_webhooks(ask: Ask) -> Callable[[Sequence[Expression]], Conditions]:
-    """Return the compiler of webhooks' conditions, which ``authorizer`` of the expressions asks with ``ask``."""
+    """Return the compiler of webhooks' conditions; ``ask`` answers their ``authorizer``."""
     return lambda expressions: _WebhookConditions(expressions, ask)

@@ -1,4 +1,4 @@
-"""Policies and bindings as frozen values; kube-apiserver validated them."""
+"""Policies and bindings as frozen values, which kube-apiserver has validated."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class ParamKind:
     kind: str
 
     def __str__(self) -> str:
-        """Return what Go prints."""
+        """Return the text that Go prints."""
         return f"&ParamKind{{APIVersion:{self.api_version},Kind:{self.kind},}}"
 
 
 @dataclass(frozen=True, slots=True)
 class ParamRef:
-    """Parameters that a binding uses."""
+    """A binding's parameters."""
 
     name: str
     namespace: str
@@ -40,7 +40,7 @@ class ParamRef:
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """One thing that has to hold."""
+    """A condition to hold."""
 
     expression: str
     message: str
@@ -50,7 +50,7 @@ class Validation:
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """One change."""
+    """A change."""
 
     patch_type: str
     expression: str
@@ -58,7 +58,7 @@ class Mutation:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A policy of either kind; the other kind's parts are empty."""
+    """A validating or mutating policy; parts of the other kind are empty."""
 
     name: str
     matching: Matching
@@ -74,7 +74,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """Binding that makes a policy apply."""
+    """A binding, which activates a policy."""
 
     name: str
     policy: str
@@ -84,7 +84,7 @@ class Binding:
 
 
 def policy(obj: Object) -> Policy:
-    """Return a ``ValidatingAdmissionPolicy`` or ``MutatingAdmissionPolicy``."""
+    """Parse a ``ValidatingAdmissionPolicy`` or ``MutatingAdmissionPolicy``."""
     spec = obj.get("spec") or {}
     kind = spec.get("paramKind")
     return Policy(
@@ -117,7 +117,7 @@ def _mutation(given: Object) -> Mutation:
 
 
 def binding(obj: Object) -> Binding:
-    """Return a ``ValidatingAdmissionPolicyBinding`` or ``MutatingAdmissionPolicyBinding``."""
+    """Parse a ``ValidatingAdmissionPolicyBinding`` or ``MutatingAdmissionPolicyBinding``."""
     spec = obj.get("spec") or {}
     ref = spec.get("paramRef")
     return Binding(

@@ -1,4 +1,4 @@
-"""Evaluating expressions within a budget, with a policy's variables computed when they are needed (``plugin/cel``)."""
+"""Evaluate expressions within a budget, and a policy's variables on demand (``plugin/cel``)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from apiserver.cel.library.authz import Answer, Question
 from apiserver.cel.values import CelError, CompileError, Lazy, Value
 
 _LONG: Final = 20_000
-"""Cost after which others get their turn: some ten milliseconds."""
+"""Cost after which other tasks run: about ten milliseconds."""
 OUT_OF_BUDGET: Final = "validation failed due to running out of cost budget, no further validation rules will be run"
 
 
 class OutOfBudget(Exception):
-    """The expressions of a policy together cost too much."""
+    """A policy's expressions exceed the budget."""
 
     def __init__(self) -> None:
         super().__init__(OUT_OF_BUDGET)
@@ -29,7 +29,7 @@ class OutOfBudget(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """An expression, compiled, or why it is none."""
+    """A compiled expression, or its problem."""
 
     text: str
     program: Program | None
@@ -37,8 +37,8 @@ class Compiled:
 
     @classmethod
     def of(cls, environment: Environment, text: str) -> Compiled:
-        """Compile; a failure is reported when it is evaluated, for the policy's ``failurePolicy``."""
-        from apiserver.cel.compiler import compile_expression  # here, because most clusters have no policy, and it takes 0.6 MiB
+        """Compile; errors are reported at evaluation, for the policy's ``failurePolicy``."""
+        from apiserver.cel.compiler import compile_expression  # imported late: it takes 0.6 MiB, and most clusters have no policy
 
         try:
             return cls(text, compile_expression(environment, text))
@@ -50,7 +50,7 @@ Variables = Mapping[str, Compiled]
 
 
 class _Composed(Lazy):
-    """``variables``: each is evaluated when first selected, and its cost charged to the expression that did."""
+    """``variables``: evaluated when first selected, at the cost of the selecting expression."""
 
     __slots__ = ("_compiled", "_known", "cost", "names")
 
@@ -84,7 +84,7 @@ class _Composed(Lazy):
 
 
 class Evaluation:
-    """Several expressions over one input, one after the other, from one budget."""
+    """Evaluates expressions over one input in sequence, within one budget."""
 
     def __init__(self, names: dict[str, Any], variables: Variables | None, budget: int, answers: dict[Question, Answer], ask: Ask) -> None:
         self.remaining = budget
@@ -97,10 +97,10 @@ class Evaluation:
             names["variables"] = self._composed
 
     async def evaluate(self, compiled: Compiled) -> Result:
-        """Return what an expression gives; an error is in Go's words.
+        """Evaluate an expression; errors are in Go's words.
 
         Raises:
-            OutOfBudget: no further expression is to be evaluated.
+            OutOfBudget: the budget is exhausted.
         """
         if compiled.program is None:
             return Result(None, 0, f"compilation error: {compiled.problem}")
@@ -113,14 +113,14 @@ class Evaluation:
             raise OutOfBudget
         self.remaining -= cost
         if cost > _LONG:
-            await asyncio.sleep(0)  # others wait
+            await asyncio.sleep(0)  # let others run
         if result.failed:
             return Result(None, cost, f"expression '{compiled.text}' resulted in error: {result.error}")
         return result
 
 
 def compose(expressions: Sequence[Expression], *, params: bool, environment_of: Any) -> dict[str, Compiled]:  # noqa: ANN401 - see activation
-    """Compile a policy's variables: each may use those before it."""
+    """Compile a policy's variables; each may use earlier ones."""
     compiled: dict[str, Compiled] = {}
     for each in expressions:
         known = environment_of(params=params, authorizer=True, variables=tuple(compiled))

@@ -1,4 +1,4 @@
-"""Merges an ``ApplyConfiguration``: the object with what the expression says, by the published schema."""
+"""Merge an ``ApplyConfiguration`` into an object, by the published schema."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from apiserver.apis.meta.objects import Object
 from apiserver.cel.values import CelError, Duration, Message, Timestamp, UInt, Value, from_key, type_name
 
 Schemas = Callable[[], Mapping[tuple[str, str], Atom]]
-"""Returns the types of all objects by (apiVersion, kind); called when first needed."""
+"""Returns the types of all objects by (apiVersion, kind); called on first use."""
 
 
 class PatchFailed(Exception):
@@ -21,10 +21,10 @@ class PatchFailed(Exception):
 
 
 def to_json(value: Value) -> Any:  # noqa: ANN401 - any JSON value
-    """Return what a value is in an object of the API.
+    """Convert a value to JSON of the API.
 
     Raises:
-        PatchFailed: it has no place there.
+        PatchFailed: JSON lacks its type.
     """
     kind = type(value)
     if value is None or kind in (bool, int, float, str):
@@ -56,7 +56,7 @@ def _key(key: Value) -> str:
 
 
 def check_type_names(value: Value, path: str) -> list[str]:
-    """Return where an object is called otherwise than its place: ``Object.spec{template: Object.spec.wrong{}}``."""
+    """Return objects with a type name unlike their place: ``Object.spec{template: Object.spec.wrong{}}``."""
     found: list[str] = []
     if isinstance(value, Message):
         if value.type_name != path:
@@ -75,10 +75,10 @@ def check_type_names(value: Value, path: str) -> list[str]:
 
 
 def apply(schemas: Schemas, live: Object, value: Value) -> Object:
-    """Return a copy of ``live`` with what the expression made of it merged in.
+    """Return a copy of ``live`` with the expression's value merged in.
 
     Raises:
-        PatchFailed: it made no object, or one that does not fit, or touches what can only be replaced as a whole.
+        PatchFailed: it is not an object, does not fit, or changes an atomic part.
     """
     if not isinstance(value, Message) or value.type_name.partition(".")[0] != "Object":
         raise PatchFailed(f"unsupported return type from ApplyConfiguration expression: {_name(value)}")
@@ -101,7 +101,7 @@ def apply(schemas: Schemas, live: Object, value: Value) -> Object:
 
 
 def unknown_fields(atom: Atom, value: Any) -> list[str]:  # noqa: ANN401 - any JSON value
-    """Return the paths (``.spec.ports[0].nope``) of fields that the schema does not have."""
+    """Return the paths (``.spec.ports[0].nope``) of unknown fields."""
     found: list[str] = []
     if isinstance(value, dict) and atom.map is not None:
         for name, each in value.items():
@@ -114,7 +114,7 @@ def unknown_fields(atom: Atom, value: Any) -> list[str]:  # noqa: ANN401 - any J
 
 
 def _atomic(atom: Atom, value: Any, path: str) -> list[str]:  # noqa: ANN401 - any JSON value
-    """Return the paths of what merging would replace as a whole: a policy's author rarely means that."""
+    """Return the paths that merging would replace as a whole, which authors rarely intend."""
     found: list[str] = []
     if isinstance(value, dict) and atom.map is not None:
         if atom.map.atomic:

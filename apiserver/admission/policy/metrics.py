@@ -1,4 +1,4 @@
-"""Metrics of policies, under Go's names (``plugin/policy/validating/metrics``, ``plugin/policy/mutating/metrics``)."""
+"""Policy metrics, with Go's names (``plugin/policy/validating/metrics``, ``plugin/policy/mutating/metrics``)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LABELS: Final = ("policy", "policy_binding", "error_type")
 
 
 def error_type(problem: str) -> ErrorType:
-    """Return what kind of a failure a message tells of."""
+    """Return the kind of failure that a message describes."""
     if not problem:
         return "no_error"
     if problem.startswith("compilation"):
@@ -24,7 +24,7 @@ def error_type(problem: str) -> ErrorType:
 
 
 class ValidatingMetrics:
-    """Of ValidatingAdmissionPolicy: whatever a policy did not simply admit."""
+    """For ValidatingAdmissionPolicy: all results except plain admission."""
 
     def __init__(self) -> None:
         name, labels = "apiserver_validating_admission_policy_check", (*_LABELS, "enforcement_action")
@@ -32,17 +32,17 @@ class ValidatingMetrics:
         self._seconds = Histogram(f"{name}_duration_seconds", "Time of validations that failed.", _SECONDS, labels)
 
     def register(self, registry: Registry) -> None:
-        """Put it on the page."""
+        """Register all metrics."""
         registry.add(self._checks, self._seconds)
 
     def observe(self, policy: str, binding: str, error: ErrorType, action: Action, seconds: float) -> None:
-        """Note what came of a validation."""
+        """Count a validation."""
         self._checks.increment(policy, binding, error, action)
         self._seconds.observe(seconds, policy, binding, error, action)
 
 
 class MutatingMetrics:
-    """Of MutatingAdmissionPolicy."""
+    """For MutatingAdmissionPolicy."""
 
     def __init__(self) -> None:
         name = "apiserver_mutating_admission_policy_check"
@@ -50,10 +50,10 @@ class MutatingMetrics:
         self._seconds = Histogram(f"{name}_duration_seconds", "Time of mutations.", _SECONDS, _LABELS)
 
     def register(self, registry: Registry) -> None:
-        """Put it on the page."""
+        """Register all metrics."""
         registry.add(self._checks, self._seconds)
 
     def observe(self, policy: str, binding: str, error: ErrorType, seconds: float) -> None:
-        """Note a mutation."""
+        """Count a mutation."""
         self._checks.increment(policy, binding, error)
         self._seconds.observe(seconds, policy, binding, error)

@@ -1,7 +1,7 @@
-"""Parameters of policies: objects of any kind, followed from the moment a policy names their kind until none does.
+"""Parameters of policies: objects of any kind, followed while a policy names the kind.
 
-Reading them takes ``get``, ``list`` and ``watch`` on their resource for this server's own account, as with every aggregated server. Until
-they are known, policies that use them fail, closed by default.
+This server's account needs ``get``, ``list`` and ``watch`` on their resource, as in every aggregated server. Until they are
+loaded, their policies fail, closed by default.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from apiserver.client.rest import Client, TransportError
 logger = logging.getLogger(__name__)
 
 SYNC_SECONDS: Final = 1.0
-"""Seconds that a request waits for the parameters to be known."""
+"""Longest wait of a request for parameters."""
 
 
 class ConfigurationError(Exception):
-    """A policy or binding cannot be evaluated as it is; the text is for the client."""
+    """A policy or binding cannot be evaluated; the text is for the client."""
 
 
 class UnknownKind(ConfigurationError):
-    """A policy's parameters are of a kind that does not exist: it can be evaluated for no binding."""
+    """The kind of a policy's parameters does not exist, so the policy cannot be evaluated."""
 
 
 class _Followed:
@@ -40,7 +40,7 @@ class _Followed:
         self.kind = kind
         self.informer: Informer | None = None
         self.resolved = asyncio.Event()
-        """Set once it was looked up whether the kind exists, with whatever result."""
+        """Set once the kind was looked up, found or not."""
         self.task: asyncio.Task[None] | None = None
 
 
@@ -54,7 +54,7 @@ class Params:
         self._changed = asyncio.Event()
 
     def want(self, kinds: set[ParamKind]) -> None:
-        """Follow these kinds and no others."""
+        """Follow exactly these kinds."""
         for each in kinds - self._followed.keys():
             self._followed[each] = _Followed(each)
             self._changed.set()
@@ -74,11 +74,11 @@ class Params:
                 await self._changed.wait()
 
     async def of(self, policy: Policy, binding: Binding, namespace: str) -> Sequence[Object | None]:
-        """Return the parameters to evaluate a policy with: one None where it takes none, nothing where it is not to be evaluated.
+        """Return a policy's parameters: one None if it takes none, empty if it is not to be evaluated.
 
         Raises:
-            ConfigurationError: they are not there, and have to be, or are not known yet.
-            UnknownKind: nor will they be.
+            ConfigurationError: they are required and absent, or not loaded yet.
+            UnknownKind: their kind does not exist.
         """
         kind, ref = policy.param_kind, binding.param_ref
         if kind is None or ref is None:
@@ -122,7 +122,7 @@ class Params:
         raise UnknownKind(f"failed to find resource referenced by paramKind: '{shown}'")
 
     async def _follow(self, followed: _Followed) -> None:
-        """Look up what resource a kind is of, however long that takes, and follow it."""
+        """Look up a kind's resource, retrying without limit, and follow it."""
         backoff = Backoff(1, 30)
         while True:
             resource: Resource | None = None

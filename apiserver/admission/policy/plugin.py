@@ -1,4 +1,4 @@
-"""Shared part of both plug-ins: wait until the policies are known, choose those to evaluate, and collect what they are evaluated with."""
+"""Shared part of both policy plug-ins: wait for policies, select those to evaluate, and collect their inputs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Program = TypeVar("Program")
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A policy, or one binding of it, cannot be evaluated; what that means is the policy's ``failurePolicy``."""
+    """A policy, or one of its bindings, cannot be evaluated; its ``failurePolicy`` applies."""
 
     policy: Policy
     binding: Binding | None
@@ -37,19 +37,19 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Invocation(Generic[Program]):
-    """A policy to be evaluated for a binding and a parameter."""
+    """A policy to evaluate for a binding and a parameter."""
 
     policy: Policy
     binding: Binding
     compiled: Program
     resource: Resource
-    """Resource that its rules name: as requested, or an equivalent version, which the object is converted to."""
+    """The resource in its rules: the requested one, or an equivalent version to convert to."""
     param: Object | None
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyDispatcher(Generic[Program]):
-    """Dependencies of evaluating policies."""
+    """Dependencies of policy evaluation."""
 
     source: Source[Program]
     namespaces: Namespaces
@@ -57,24 +57,24 @@ class PolicyDispatcher(Generic[Program]):
     ask: Ask
     metrics: AdmissionMetrics = field(repr=False)
     ready_seconds: float = 10.0
-    """For which a request waits for the policies to be known."""
+    """Longest wait of a request for policies to load."""
 
     @property
     def ready(self) -> bool:
-        """True if every policy is known."""
+        """True if every policy is loaded."""
         return self.source.known.is_set() and self.namespaces.synced.is_set()
 
     def handles(self, operation: str, resource: Resource, subresource: str) -> bool:
-        """Return whether the rules of a policy match, or nobody knows yet."""
+        """Return whether a policy's rules match, or policies are not loaded."""
         if self.source.idle:
             return not self.ready
         return bool(self.source.hooks(operation, resource, subresource)) or not self.ready
 
     async def invocations(self, attributes: Attributes) -> list[Invocation[Program] | Problem]:
-        """Return what there is to evaluate, in the order of names.
+        """Return the evaluations in the order of names.
 
         Raises:
-            Forbidden: nobody knows yet; a request that a policy would refuse must not slip through.
+            Forbidden: policies are not loaded; one might refuse the request.
         """
         await self._wait(attributes)
         found: list[Invocation[Program] | Problem] = []
@@ -124,10 +124,10 @@ class PolicyDispatcher(Generic[Program]):
             raise forbidden(attributes, "not yet ready to handle request") from None
 
     async def input(self, attributes: Attributes, resource: Resource, answers: dict[Question, Answer]) -> Input:
-        """Return the request in the version that a policy's rules name, with its namespace.
+        """Return the request in the version of a policy's rules, with its namespace.
 
         Raises:
-            StatusError: the namespace is absent, or cannot be looked up.
+            StatusError: the namespace is absent or unavailable.
         """
         namespace = await self.namespaces.get(attributes.namespace) if attributes.namespace else None
         return Input(VersionedAttributes.of(attributes, resource, self.versions), namespace, answers)

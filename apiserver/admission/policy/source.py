@@ -1,6 +1,6 @@
-"""The policies that exist and are bound, compiled, and an index of who has a say in what: one look-up a request.
+"""Bound policies, compiled on first match, with an index by resource: one lookup per request.
 
-The index fills as requests come and starts anew when a policy or binding changes. Policies are compiled when a request first matches them.
+The index fills with requests, and restarts when a policy or binding changes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Program = TypeVar("Program")
 
 @dataclass(slots=True, eq=False)
 class Hook(Generic[Program]):
-    """A policy with what binds it."""
+    """A policy with its bindings."""
 
     policy: Policy
     bindings: tuple[Binding, ...]
@@ -42,7 +42,7 @@ class Hook(Generic[Program]):
 
     @property
     def compiled(self) -> Program:
-        """The policy's expressions."""
+        """The compiled policy."""
         if self._compiled is None:
             self._compiled = self.compile(self.policy)
         return self._compiled
@@ -55,10 +55,10 @@ class Source(Generic[Program]):
         self, client: Client, policies: Resource, bindings: Resource, versions: Versions, compile_: Callable[[Policy], Program]
     ) -> None:
         self.known = asyncio.Event()
-        """Set once every policy and binding is known, or it is known that the cluster has no such kinds."""
+        """Set once all policies and bindings are loaded, or the cluster lacks their kinds."""
         self.params = Params(client)
         self.idle = True
-        """True if no policy is bound: the usual case, asked about before every request."""
+        """True if no policy is bound: the usual case, checked for every request."""
         self._client = client
         self._resources = (policies, bindings)
         self._informers = tuple(Informer(client, each) for each in self._resources)
@@ -72,7 +72,7 @@ class Source(Generic[Program]):
         self._informers[1].subscribe(self._binding_changed)
 
     def subscribe(self, callback: Callback) -> None:
-        """Tell of every change of policies and bindings."""
+        """Call ``callback`` for every change of policies and bindings."""
         for each in self._informers:
             each.subscribe(callback)
 
@@ -91,7 +91,7 @@ class Source(Generic[Program]):
         self.known.set()
 
     async def _look_for_the_kinds(self) -> None:
-        """An older cluster has no such kinds, and so no such policies: nothing to wait for. They are followed all the same."""
+        """Stop waiting if an older cluster lacks these kinds; they are still followed."""
         backoff = Backoff(1, 10)
         while not self.known.is_set():
             try:
@@ -106,7 +106,7 @@ class Source(Generic[Program]):
             await asyncio.sleep(backoff.next())
 
     def hooks(self, operation: str, resource: Resource, subresource: str) -> tuple[Hook[Program], ...]:
-        """Return the bound policies whose rules name a resource, in the order of their names."""
+        """Return the bound policies with rules for a resource, in the order of names."""
         key = (operation, resource.group, resource.version, resource.plural, subresource)
         found = self._index.get(key)
         if found is None:
@@ -115,7 +115,7 @@ class Source(Generic[Program]):
 
     def _matching(self, operation: str, resource: Resource, subresource: str) -> tuple[Hook[Program], ...]:
         if resource.group in _REVIEWS or (resource.group == _GROUP and resource.plural in _EXEMPT):
-            return ()  # or nobody could take a policy away that refuses everything
+            return ()  # otherwise a policy that refuses everything could not be removed
         equivalents = self._versions.equivalents(resource)
         return tuple(
             each for each in self._bound() if each.policy.matching.named(operation, resource, subresource, equivalents) is not None

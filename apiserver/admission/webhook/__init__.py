@@ -1,5 +1,5 @@
-"""Admission webhooks: mutating ones in order, validating ones in parallel, as ``k8s.io/apiserver/pkg/admission/plugin/webhook`` does it.
+"""Admission webhooks: mutating ones in order, validating ones in parallel (``k8s.io/apiserver/pkg/admission/plugin/webhook``).
 
-``registrations`` reads configurations into frozen values, ``source`` keeps an index of them, ``selecting`` decides whether one is to be
-asked, ``review`` is what is said on the wire, ``calling`` says it, ``mutating`` and ``validating`` are the plug-ins.
+``registrations`` parses configurations, ``source`` indexes them, ``selecting`` selects webhooks, ``review`` encodes
+reviews, ``calling`` sends them, ``mutating`` and ``validating`` are the plug-ins.
 """

@@ -1,4 +1,4 @@
-"""``matchConditions``: CEL expressions that all have to hold before a webhook is called."""
+"""``matchConditions``: CEL expressions that must all hold before a webhook call."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_COMPILED: Final = 1000
 
 
 class ConditionsFailed(Exception):
-    """Some could not be evaluated, and none of the others is false; the message says which, and why."""
+    """Some conditions fail, and none is false; the message has the errors."""
 
     def __init__(self, failures: Sequence[str]) -> None:
         super().__init__(failures[0] if len(failures) == 1 else f"[{', '.join(failures)}]")
@@ -29,10 +29,10 @@ class Conditions(Protocol):
     """The compiled conditions of one webhook."""
 
     async def hold(self, versioned: VersionedAttributes) -> bool:
-        """Return whether all hold; one that is false decides, whatever happens to the others.
+        """Return whether all hold; a false one decides, whatever the others' errors.
 
         Raises:
-            ConditionsFailed: some cannot be evaluated.
+            ConditionsFailed: some fail.
         """
         ...
 
@@ -41,7 +41,7 @@ Compile = Callable[[Sequence[Expression]], Conditions]
 
 
 class Matcher:
-    """Decides for webhooks whether their conditions hold; each set of conditions is compiled once."""
+    """Evaluates webhooks' conditions, each set compiled once."""
 
     def __init__(self, compile_: Compile, metrics: AdmissionMetrics, type_: Type) -> None:
         self._compile = compile_
@@ -50,17 +50,17 @@ class Matcher:
         self._compiled: dict[tuple[Expression, ...], Conditions] = {}
 
     async def wanted(self, webhook: Webhook, versioned: VersionedAttributes) -> bool:
-        """Return whether the webhook is to be called as far as its conditions go.
+        """Return whether the webhook's conditions hold.
 
         Raises:
-            Forbidden: they cannot be evaluated, and the webhook fails closed.
+            Forbidden: they fail, and the webhook fails closed.
         """
         if not webhook.conditions:
             return True
         conditions = self._compiled.get(webhook.conditions)
         if conditions is None:
             if len(self._compiled) >= MAX_COMPILED:
-                self._compiled.clear()  # configurations changed that often
+                self._compiled.clear()  # after that many changes of configurations
             conditions = self._compiled[webhook.conditions] = self._compile(webhook.conditions)
         about = (webhook.name, "webhook", self._type, versioned.attributes.operation)
         began = time.perf_counter()

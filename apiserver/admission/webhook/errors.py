@@ -1,6 +1,6 @@
-"""Errors of asking a webhook.
+"""Errors of webhook calls.
 
-``CallFailed`` is for the webhook's ``failurePolicy``; everything else that is raised is the client's answer.
+The webhook's ``failurePolicy`` applies to ``CallFailed``; other errors are the client's answer.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ _MAX_CODE: Final = 999
 
 
 class CallFailed(Exception):
-    """The webhook was not asked, or did not give an answer that counts."""
+    """The webhook was not called, or its answer is invalid."""
 
     def __init__(self, webhook: str, reason: str, code: int) -> None:
         super().__init__(f"failed calling webhook {quoted(webhook)}: {reason}")
         self.code = code
-        """For metrics: what the failure amounts to, or what the webhook's server answered with."""
+        """For metrics: the code of the failure, or of the webhook's server."""
 
 
 class Denied(StatusError):
-    """The webhook said no; it may choose code, reason and details of the answer."""
+    """The webhook refused; it may set code, reason and details."""
 
     def __init__(self, status: dict[str, Any]) -> None:
         known = from_status(status)
@@ -32,12 +32,12 @@ class Denied(StatusError):
         self._status = status
 
     def to_json(self) -> dict[str, Any]:
-        """Return the ``Status`` as the webhook gave it, with the message that names the webhook."""
+        """Return the webhook's ``Status``, with a message that names it."""
         return self._status
 
 
 def denied(webhook: str, result: dict[str, Any] | None) -> Denied:
-    """Return what the client hears of a refusal: never a success, always with the webhook's name."""
+    """Return the client's error for a refusal: never a success, always with the webhook's name."""
     given = result or {}
     code = given.get("code")
     code = code if isinstance(code, int) and code <= _MAX_CODE else 0

@@ -1,4 +1,4 @@
-"""Shared part of both plug-ins: wait until the webhooks are known, choose those to ask, ask one, and count it."""
+"""Shared part of both webhook plug-ins: wait for webhooks, select them, call one, and count it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class WebhookDispatcher:
-    """Calls of webhooks, and what both plug-ins need for them."""
+    """Calls webhooks for both plug-ins."""
 
     type_: Type
     source: Source
@@ -38,18 +38,18 @@ class WebhookDispatcher:
     caller: Caller
     metrics: AdmissionMetrics
     ready_seconds: float = 10.0
-    """For which a request waits for the webhooks to be known."""
+    """Longest wait of a request for webhooks to load."""
 
     @property
     def ready(self) -> bool:
-        """True if every webhook is known."""
+        """True if every webhook is loaded."""
         return self.source.synced.is_set() and self.namespaces.synced.is_set()
 
     async def candidates(self, attributes: Attributes) -> tuple[Candidate, ...]:
-        """Return whose rules match.
+        """Return the webhooks with matching rules.
 
         Raises:
-            Forbidden: nobody knows yet; a request that a webhook would refuse must not slip through.
+            Forbidden: webhooks are not loaded; one might refuse the request.
         """
         if not self.ready:
             try:
@@ -61,25 +61,25 @@ class WebhookDispatcher:
         return self.source.candidates(attributes.operation, attributes.resource, attributes.subresource)
 
     async def wants(self, webhook: Webhook, versioned: VersionedAttributes) -> bool:
-        """Return whether selectors and conditions of a webhook hold.
+        """Return whether a webhook's selectors and conditions match.
 
         Raises:
-            StatusError: nobody can say.
+            StatusError: no decision is possible.
         """
         if not await selects(webhook.matching, versioned.attributes, self.namespaces):
             return False
         return await self.matcher.wanted(webhook, versioned)
 
     def versioned(self, candidate: Candidate, attributes: Attributes) -> VersionedAttributes:
-        """Return the request in the version that the webhook's rules name."""
+        """Return the request in the version of the webhook's rules."""
         return VersionedAttributes.of(attributes, candidate.resource, self.versions)
 
     async def ask(self, webhook: Webhook, versioned: VersionedAttributes) -> Answer:
-        """Call a webhook; return its answer, which may be a refusal.
+        """Call a webhook; return its answer, possibly a refusal.
 
         Raises:
             BadRequest: a dry run that the webhook does not support.
-            CallFailed: it could not be called.
+            CallFailed: the call failed.
         """
         attributes = versioned.attributes
         if attributes.dry_run:
@@ -106,7 +106,7 @@ class WebhookDispatcher:
         return answer
 
     def count(self, webhook: Webhook, attributes: Attributes, began: float, error: Exception | None) -> None:
-        """Count a call by how it ended."""
+        """Count a call by its result."""
         seconds = time.perf_counter() - began
         about = (webhook.name, self.type_, attributes.operation)
         match error:
@@ -124,7 +124,7 @@ class WebhookDispatcher:
                 self.metrics.webhook(*about, seconds, 0, rejected=True)
 
     def failed(self, webhook: Webhook, attributes: Attributes, error: CallFailed, prefix: str, place: str) -> StatusError | None:
-        """Return what the client hears of a webhook that could not be called; None if it is to be passed over."""
+        """Return the client's error for a failed call; None if the webhook fails open."""
         about = {"webhook": webhook.name, "configuration": webhook.configuration, "error": str(error)}
         if not webhook.fails_open:
             logger.warning("a webhook could not be called: failing closed", extra=about)

@@ -1,4 +1,4 @@
-"""``MutatingWebhookConfiguration`` and ``ValidatingWebhookConfiguration`` as frozen values; kube-apiserver validated them."""
+"""``MutatingWebhookConfiguration`` and ``ValidatingWebhookConfiguration`` as frozen values, which kube-apiserver has validated."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SAFE_IN_DRY_RUN: Final = frozenset({"None", "NoneOnDryRun"})
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Address of a webhook: a URL, or a Service of the cluster. Hashable: connections are kept by it."""
+    """Address of a webhook: a URL, or a Service of the cluster. Hashable, as key of connections."""
 
     url: str = ""
     service: str = ""
@@ -26,13 +26,13 @@ class Address:
     port: int = DEFAULT_PORT
     path: str = ""
     authority: str = ""
-    """PEM of the authorities that may have signed its certificate; empty: the system's."""
+    """PEM of its authorities; empty: the system's."""
     problem: str = ""
-    """Reason why it cannot be used."""
+    """Reason if it is unusable."""
 
     @classmethod
     def read(cls, config: Mapping[str, Json]) -> Address:
-        """Return a ``WebhookClientConfig``."""
+        """Parse a ``WebhookClientConfig``."""
         try:
             authority = base64.b64decode(config.get("caBundle") or "", validate=True).decode("ascii", errors="replace")
         except (binascii.Error, ValueError):
@@ -58,7 +58,7 @@ class Webhook:
     """One webhook of a configuration."""
 
     uid: str
-    """``configuration/name/number``: names need not be unique."""
+    """``configuration/name/number``, because names may repeat."""
     configuration: str
     name: str
     matching: Matching
@@ -74,12 +74,12 @@ class Webhook:
 
     @property
     def dry_runs(self) -> bool:
-        """True if it may be called for a dry run."""
+        """True if dry runs may call it."""
         return self.side_effects in _SAFE_IN_DRY_RUN
 
 
 def read(configuration: Object) -> tuple[Webhook, ...]:
-    """Return the webhooks of a configuration, in its order."""
+    """Parse a configuration's webhooks in order."""
     counts: dict[str, int] = {}
     webhooks = []
     for each in configuration.get("webhooks") or ():
