@@ -6,8 +6,8 @@ or raise. ``chain``, which the registry calls, runs mutating plug-ins, then vali
 
 The plug-ins are ``namespace_lifecycle``, ``resource_quota``, ``webhook`` and ``policy`` with expressions of
 :mod:`apiserver.cel`. Webhooks and policies share ``matching`` and ``rules``, ``unapplied`` (why a patch fails),
-``versions``, and ``namespaces``, which ``namespace_lifecycle`` also uses. ``configuration`` parses an administrator's file;
-``changes`` invalidates the chain's cache.
+``versions``, and ``namespaces``, which ``namespace_lifecycle`` also uses. ``changes`` invalidates the chain's
+cache.
 
 Plug-ins for our kinds are in :mod:`apiserver.registry.virt`. Texts and metrics are those of Go's
 ``k8s.io/apiserver/pkg/admission``.

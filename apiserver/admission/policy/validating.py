@@ -1,4 +1,4 @@
-"""ValidatingAdmissionPolicy: expressions that have to hold, or the request is refused, warned about, or noted in the log."""
+"""ValidatingAdmissionPolicy: expressions that must hold; else the request is refused, warned about, or logged."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _ESCAPED: Final = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 
 @dataclass(frozen=True, slots=True)
 class Compilation:
-    """The expressions of a policy."""
+    """A policy's compiled expressions."""
 
     variables: dict[str, Compiled]
     conditions: tuple[Compiled, ...]
@@ -49,7 +49,7 @@ class Compilation:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Outcome of one validation: refused, with why."""
+    """A failed validation."""
 
     position: int
     message: str
@@ -57,11 +57,11 @@ class Decision:
     error: ErrorType = "no_error"
     seconds: float = 0.0
     ignored: bool = False
-    """An error that the policy does not mind."""
+    """An error of a policy that fails open."""
 
 
 def compile_policy(policy: Policy) -> Compilation:
-    """Compile every expression of a policy; messages and annotations cannot ask the authorizer."""
+    """Compile a policy's expressions; messages and annotations cannot use the authorizer."""
     params = policy.param_kind is not None
     variables = evaluating.compose(policy.variables, params=params, environment_of=activation.environment)
     asking = activation.environment(params=params, authorizer=True, variables=tuple(variables))
@@ -81,23 +81,23 @@ class ValidatingPolicies:
     name = "ValidatingAdmissionPolicy"
 
     def __init__(self, dispatcher: PolicyDispatcher[Compilation], metrics: ValidatingMetrics, budget: int = RUNTIME_BUDGET) -> None:
-        """``budget`` is what the expressions of a policy may cost for a request, all together."""
+        """``budget``: cost limit of a policy's expressions per request."""
         self._dispatcher = dispatcher
         self._metrics = metrics
         self._budget = budget
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
-        """Return whether the rules of a policy match."""
+        """Return whether a policy's rules match."""
         return self._dispatcher.handles(operation, resource, subresource)
 
     async def mutate(self, attributes: Attributes) -> None:
         """Change nothing."""
 
     async def validate(self, attributes: Attributes) -> None:
-        """Evaluate every policy; the first refusal is what the client hears.
+        """Evaluate every policy; the client gets the first refusal.
 
         Raises:
-            StatusError: a policy refuses, or fails and must not.
+            StatusError: a policy refuses, or fails closed.
         """
         answers: dict[Question, Answer] = {}
         inputs: dict[Resource, Input] = {}
@@ -120,7 +120,7 @@ class ValidatingPolicies:
     async def _evaluate(
         self, invocation: Invocation[Compilation], given: Input, attributes: Attributes, noted: dict[str, list[str]]
     ) -> list[Decision]:
-        """Return what refuses the request; warn and note as the binding says."""
+        """Return the refusals; warn and log as the binding says."""
         policy, binding = invocation.policy, invocation.binding
         evaluated = _Evaluated(invocation, given, self._dispatcher.ask, self._budget)
         began = time.perf_counter()
@@ -147,7 +147,7 @@ class ValidatingPolicies:
         return denied
 
     def _act(self, binding: Binding, attributes: Attributes, decisions: list[Decision]) -> list[Decision]:
-        """Warn, note and count; return what is to refuse the request."""
+        """Warn, log and count; return the refusals."""
         denied: list[Decision] = []
         for each in decisions:
             about = (binding.policy, binding.name, each.error)
@@ -182,7 +182,7 @@ class _Evaluated:
     async def wanted(self) -> bool:
         if not self._compiled.conditions:
             return True
-        # conditions know no namespace
+        # conditions have no namespace
         without = dataclasses.replace(self._given, namespace=None)
         return await conditions.hold(self._compiled.conditions, without, self._param, self._compiled.variables, self._ask)
 
@@ -215,7 +215,7 @@ class _Evaluated:
         return Decision(position, message, "", error_type(message), seconds, self._policy.fails_open)
 
     async def _messages(self, budget: int) -> tuple[Sequence[Any], str]:
-        """Return what the message expressions say, None for those that fail; and why none counts."""
+        """Evaluate the message expressions (None for failed ones); return them, and the problem if none counts."""
         if not any(self._compiled.messages):
             return [None] * len(self._compiled.messages), ""
         evaluation = self._evaluation(budget, authorizer=False)

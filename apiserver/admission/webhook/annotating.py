@@ -1,4 +1,4 @@
-"""Annotations of webhooks in the log, under the keys of ``k8s.io/apiserver``."""
+"""Webhooks' annotations in the log, with the keys of ``k8s.io/apiserver``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FAILED_OPEN: Final = "failed-open."
 
 
 def given(attributes: Attributes, webhook: Webhook, key: str, value: str) -> None:
-    """Note what the webhook itself wants to have noted; a key that is no qualified name is dropped."""
+    """Add a webhook's own annotation; an invalid key is dropped."""
     full = f"{webhook.name}/{key}"
     if full.count("/") != 1 or names.qualified_name_errors(full):
         logger.warning("an audit annotation of a webhook has no proper name", extra={"webhook": webhook.name, "annotation": full[:128]})
@@ -26,5 +26,5 @@ def given(attributes: Attributes, webhook: Webhook, key: str, value: str) -> Non
 
 
 def failed_open(attributes: Attributes, webhook: Webhook, prefix: str, place: str) -> None:
-    """Note that it could not be called and was passed over."""
+    """Record a failed call that was ignored."""
     attributes.annotate(FAILED_OPEN + prefix + place, webhook.name)

@@ -1,4 +1,4 @@
-"""Calls of webhooks over HTTPS: verified always, bounded in time and size, never redirected; what is sent and answered is not logged."""
+"""Call webhooks over HTTPS: always verified, bounded in time and size, never redirected, contents never logged."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from certs import contexts
 
 USER_AGENT: Final = "kube-apiserver-admission"
 KUBE_APISERVER: Final = ("kubernetes.default.svc", 443)
-"""The one host that gets a credential of ours: a webhook may be an aggregated API behind it."""
+"""The only host that gets our credential, because a webhook may be an aggregated API behind it."""
 MAX_ANSWER_BYTES: Final = 8 << 20
-"""Of one answer: more than twice the largest object, as a patch in base64."""
+"""Largest answer: more than twice the largest object, as a patch in base64."""
 MAX_CONTEXTS: Final = 200
 MAX_RETRIES: Final = 10
 _MAX_MESSAGE: Final = 2048
@@ -57,20 +57,20 @@ _SERVERS_OWN: Final = frozenset({403, 406, 415})
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Server that a request goes to."""
+    """A request's server."""
 
     url: str
     host: str
     port: int
     server_name: str | None
-    """The name that the certificate must carry, where it is not the URL's host."""
+    """Required name of the certificate, if not the URL's host."""
 
 
 def target(address: Address) -> Target:
-    """Return where a webhook is: a Service by its name in the cluster's DNS.
+    """Return a webhook's server; for a Service, its name in the cluster's DNS.
 
     Raises:
-        ValueError: nowhere.
+        ValueError: the address is invalid.
     """
     if address.problem:
         raise ValueError(address.problem)
@@ -90,17 +90,17 @@ def _path(path: str) -> str:
 
 
 class Caller:
-    """Calls webhooks. Use as an async context manager; safe for any number of tasks at once."""
+    """Calls webhooks. An async context manager; safe for concurrent tasks."""
 
     def __init__(self, *, resolve: Callable[[str], str] | None = None, service_account: Path = SERVICE_ACCOUNT) -> None:
-        """Take who knows addresses (the cluster's DNS through the system, by default), and the directory of our service account."""
+        """Take a resolver (default: the system's, with the cluster's DNS) and our service account's directory."""
         self._resolve = resolve
         self._service_account = service_account
         self._contexts: OrderedDict[str, ssl.SSLContext] = OrderedDict()
         self._connections: Connections | None = None
 
     async def __aenter__(self) -> Self:
-        # How many requests are answered at once is limited elsewhere: a queue in front of a webhook would only cost its timeout.
+        # Unlimited here: a queue for a webhook would only use up its timeout.
         self._connections = Connections(keep_seconds=_KEEP_SECONDS, resolve=self._resolve)
         return self
 
@@ -110,10 +110,10 @@ class Caller:
             await connections.close()
 
     async def call(self, webhook: Webhook, body: bytes) -> bytes:
-        """Send a question and return the answer to it.
+        """Send a review and return the answer.
 
         Raises:
-            CallFailed: there is none, or no success.
+            CallFailed: there is no successful answer.
         """
         try:
             where = target(webhook.address)
@@ -133,7 +133,7 @@ class Caller:
             raise CallFailed(webhook.name, f"failed to call webhook: {refused}", refused.code) from None
 
     async def _posted(self, where: Target, url: str, body: bytes, headers: Mapping[str, str], context: ssl.SSLContext) -> bytes:
-        """Send it until there is an answer: servers may ask for another try, and idle connections may end as we use them."""
+        """Send until answered: servers may request a retry, and idle connections may close."""
         origin = Origin(where.host, where.port, context, where.server_name)
         sent = {"User-Agent": USER_AGENT, "Content-Type": "application/json", "Accept": "application/json, */*", **headers}
         closed, retries = False, 0
@@ -160,7 +160,7 @@ class Caller:
         return await self._connections.send(origin, "POST", f"{parts.path}?{parts.query}", headers=headers, body=body)
 
     def _as_ourselves(self, where: Target) -> tuple[dict[str, str], str]:
-        """Return the header fields and further authorities for a target: our token and the cluster's authority for kube-apiserver."""
+        """Return header fields and further authorities: for kube-apiserver, our token and the cluster's authority."""
         token = self._service_account / "token"
         if (where.host, where.port) != KUBE_APISERVER or not token.exists():
             return {}, ""
@@ -178,10 +178,10 @@ class Caller:
 
 
 def tls(authority: str) -> ssl.SSLContext:
-    """Return a context that verifies as Go does: names from the certificate's SANs only, any given certificate is a trust anchor.
+    """Return a context that verifies as Go does: SANs only, and any given certificate is a trust anchor.
 
     Raises:
-        ValueError, OSError: something is no PEM.
+        ValueError, OSError: invalid PEM.
     """
     try:
         context = contexts.trusting(pem=authority)
@@ -192,7 +192,7 @@ def tls(authority: str) -> ssl.SSLContext:
 
 
 class _Refused(Exception):
-    """The webhook's server answered with an error of HTTP."""
+    """The webhook's server answered with an HTTP error."""
 
     def __init__(self, text: str, code: int) -> None:
         super().__init__(text)
@@ -207,7 +207,7 @@ async def _read(response: Response) -> bytes:
 
 
 def _check(response: Response, raw: bytes) -> None:
-    """Raise for anything but a success."""
+    """Raise unless successful."""
     code = response.status
     if 200 <= code < 300:
         return
@@ -241,7 +241,7 @@ def _failed(webhook: Webhook, url: str, reason: str) -> CallFailed:
 
 
 def _reason(where: Target, error: ExchangeFailed) -> str:
-    """Return why there was no answer, in Go's words where they are what people search for."""
+    """Return why there was no answer, in Go's searchable words if common."""
     match error:
         case Unreachable(cause=ssl.SSLCertVerificationError() as cause):
             return f"tls: failed to verify certificate: x509: {_certificate(cause)}"

@@ -1,6 +1,6 @@
-"""The webhooks that exist, and an index of who wants to see what: one look-up a request, nothing to allocate.
+"""Webhooks with an index by operation, resource and subresource: one lookup per request, without allocation.
 
-The index fills as requests come, by operation, resource and subresource, and starts anew when a configuration changes.
+The index fills with requests, and restarts when a configuration changes.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _EXEMPT: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A webhook whose rules match."""
+    """A webhook with matching rules."""
 
     position: int
     """Among all webhooks: part of annotations."""
     webhook: Webhook
     resource: Resource
-    """Resource that its rules match: as requested, or an equivalent version, which the object is converted to."""
+    """The resource in its rules: the requested one, or an equivalent version to convert to."""
 
 
 class Source:
@@ -47,18 +47,18 @@ class Source:
 
     @property
     def synced(self) -> asyncio.Event:
-        """Set once every configuration is known."""
+        """Set once every configuration is loaded."""
         return self._informer.synced
 
     @property
     def webhooks(self) -> tuple[Webhook, ...]:
-        """Every webhook: configurations by name, within one in its order."""
+        """Every webhook, sorted by configuration, then in its order."""
         if self._webhooks is None:
             self._webhooks = tuple(each for name in sorted(self._read) for each in self._read[name])
         return self._webhooks
 
     def candidates(self, operation: str, resource: Resource, subresource: str) -> tuple[Candidate, ...]:
-        """Return whose rules match, in order."""
+        """Return the webhooks with matching rules, in order."""
         key = (operation, resource.group, resource.version, resource.plural, subresource)
         found = self._index.get(key)
         if found is None:
@@ -67,7 +67,7 @@ class Source:
 
     def _matching(self, operation: str, resource: Resource, subresource: str) -> tuple[Candidate, ...]:
         if resource.group == _REGISTRATION and resource.kind in _EXEMPT:
-            return ()  # or nobody could take a webhook away that refuses everything
+            return ()  # otherwise a webhook that refuses everything could not be removed
         equivalents = self._versions.equivalents(resource)
         found = []
         for position, webhook in enumerate(self.webhooks):

@@ -1,4 +1,4 @@
-"""ValidatingAdmissionWebhook: every webhook that wants to see a request says whether it may go on; all are asked at once."""
+"""ValidatingAdmissionWebhook: calls all webhooks that match a request at once; each can refuse it."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ class ValidatingWebhooks:
         self._dispatcher = dispatcher
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
-        """Return whether the rules of a webhook match."""
+        """Return whether a webhook's rules match."""
         return bool(self._dispatcher.source.candidates(operation, resource, subresource)) or not self._dispatcher.ready
 
     async def mutate(self, attributes: Attributes) -> None:
         """Change nothing."""
 
     async def validate(self, attributes: Attributes) -> None:
-        """Ask every webhook; if several refuse, the first in their order is what the client hears.
+        """Call every webhook; of several refusals, the client gets the first in order.
 
         Raises:
-            StatusError: one refuses, or fails and must not.
+            StatusError: one refuses, or fails closed.
         """
         chosen: list[tuple[Webhook, VersionedAttributes]] = []
         versions: dict[Resource, VersionedAttributes] = {}
