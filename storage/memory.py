@@ -79,12 +79,12 @@ class MemoryStorage:
         self._closed = False
 
     async def get(self, key: str) -> Entry | None:
-        """See ``Storage.get``."""
+        """Implement ``Storage.get``."""
         await self._turn()
         return self._latest(key)
 
     async def range(self, prefix: str, *, start: str = "", limit: int = 0, revision: int = 0) -> Page:
-        """See ``Storage.range``."""
+        """Implement ``Storage.range``."""
         await self._turn()
         if revision > self._revision:
             raise FutureRevision(f"revision {revision} is not reached; the store is at {self._revision}")
@@ -107,7 +107,7 @@ class MemoryStorage:
         return next((entry for key in keys if (entry := self._latest(key))), None)
 
     async def commit(self, conditions: Sequence[Condition], writes: Sequence[Put | Delete]) -> int:
-        """See ``Storage.commit``."""
+        """Implement ``Storage.commit``."""
         check_size(writes)
         await self._turn()
         for condition in conditions:
@@ -122,7 +122,7 @@ class MemoryStorage:
 
     @asynccontextmanager
     async def watch(self, prefix: str, *, after: int, previous: bool = True) -> AsyncIterator[AsyncIterator[Batch]]:
-        """See ``Storage.watch``."""
+        """Implement ``Storage.watch``."""
         watch = _Watch(prefix, after, previous)
         batches = self._follow(watch)
         self._watches.add(watch)
@@ -133,19 +133,19 @@ class MemoryStorage:
             await batches.aclose()
 
     async def request_progress(self) -> None:
-        """See ``Storage.request_progress``."""
+        """Implement ``Storage.request_progress``."""
         await self._turn()
         for watch in self._watches:
             watch.wants_progress = True
             watch.woken.set()
 
     async def revision(self) -> int:
-        """See ``Storage.revision``."""
+        """Implement ``Storage.revision``."""
         await self._turn()
         return self._revision
 
     async def compact(self, revision: int) -> None:
-        """See ``Storage.compact``."""
+        """Implement ``Storage.compact``."""
         await self._turn()
         if revision > self._revision:
             raise FutureRevision(f"compact to revision {revision}: the store is at {self._revision}")
@@ -153,7 +153,7 @@ class MemoryStorage:
             self._compact(revision)
 
     async def close(self) -> None:
-        """See ``Storage.close``."""
+        """Implement ``Storage.close``."""
         self._closed = True
         for watch in self._watches:
             watch.woken.set()

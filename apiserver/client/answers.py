@@ -71,21 +71,21 @@ class Answer:
         return self.is_whole
 
     def on_status(self, reason: bytes) -> None:
-        """See httptools."""
+        """Implement httptools' ``on_status``."""
         self._reason = reason
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """See httptools; ignores trailers."""
+        """Implement httptools' ``on_header``; ignores trailers."""
         if self.head is None:
             self._fields.append((name.lower(), value.strip(b" \t")))
 
     def on_body(self, part: bytes) -> None:
-        """See httptools."""
+        """Implement httptools' ``on_body``."""
         if part and not self.is_whole:
             self.parts.append(part)
 
     def on_headers_complete(self) -> None:
-        """See httptools; also called for interim responses."""
+        """Implement httptools' ``on_headers_complete``; also called for interim responses."""
         if self.head is None and (status := self._parser.get_status_code()) >= 200:
             self.head = Head(status, self._reason, self._fields)
             if not self._has_body:
@@ -93,7 +93,7 @@ class Answer:
         self._reason, self._fields = b"", []
 
     def on_message_complete(self) -> None:
-        """See httptools; also called for interim responses."""
+        """Implement httptools' ``on_message_complete``; also called for interim responses."""
         if self.head is not None and not self.is_whole:
             self._finish()
 

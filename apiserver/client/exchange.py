@@ -170,17 +170,17 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See asyncio."""
+        """Implement asyncio's ``connection_made``."""
         self._transport = cast("asyncio.Transport", transport)
         keep_alive(transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """See asyncio. A memoryview, because asyncio's slices would copy a bytearray."""
+        """Implement asyncio's ``get_buffer``. A memoryview, because asyncio's slices would copy a bytearray."""
         del sizehint
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """See asyncio. Unexpected input closes the connection."""
+        """Implement asyncio's ``buffer_updated``. Unexpected input closes the connection."""
         if not self.is_busy:
             self._is_over = True
             self.abort()
@@ -195,22 +195,22 @@ class Connection(asyncio.BufferedProtocol):
         self._wake()
 
     def eof_received(self) -> None:
-        """See asyncio; the transport then closes."""
+        """Implement asyncio's ``eof_received``; the transport then closes."""
         self._is_over = True
         self._wake()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """See asyncio."""
+        """Implement asyncio's ``connection_lost``."""
         self._is_over, self._error, self._transport = True, error, None
         self._wake()
         self._on_lost(self)
 
     def pause_writing(self) -> None:
-        """See asyncio."""
+        """Implement asyncio's ``pause_writing``."""
         self._writes = False
 
     def resume_writing(self) -> None:
-        """See asyncio."""
+        """Implement asyncio's ``resume_writing``."""
         self._writes = True
         self._wake()
 

@@ -97,14 +97,14 @@ class Informer:
         return [each for each in self._store.list() if namespace is None or namespace_of(each) == namespace]
 
     def by_index(self, name: str, value: Hashable, limit: int = 0) -> Iterable[Object]:
-        """See :meth:`~apiserver.client.store.Store.by_index`."""
+        """Query an index: :meth:`~apiserver.client.store.Store.by_index`."""
         return self._store.by_index(name, value, limit)
 
     def __len__(self) -> int:
         return len(self._store)
 
     def subscribe(self, callback: Callback) -> None:
-        """See :meth:`~apiserver.client.store.Store.subscribe`."""
+        """Report changes: :meth:`~apiserver.client.store.Store.subscribe`."""
         self._store.subscribe(callback)
 
     def remember(self, obj: Object) -> None:

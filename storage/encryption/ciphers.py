@@ -52,11 +52,11 @@ class Identity:
     prefix: bytes = b""
 
     def encrypt(self, value: bytes, about: bytes) -> bytes:  # noqa: ARG002 - the protocol's
-        """See ``Provider``."""
+        """Implement ``Provider.encrypt``."""
         return value
 
     def decrypt(self, data: bytes, about: bytes) -> tuple[bytes, bool]:  # noqa: ARG002 - the protocol's
-        """See ``Provider``."""
+        """Implement ``Provider.decrypt``."""
         if data.startswith(ENCRYPTED):
             raise Undecryptable("the value is encrypted")
         return data, False
@@ -70,12 +70,12 @@ class AesGcm:
         self._cipher = AESGCM(key)
 
     def encrypt(self, value: bytes, about: bytes) -> bytes:
-        """See ``Provider``."""
+        """Implement ``Provider.encrypt``."""
         nonce = os.urandom(_GCM_NONCE)
         return nonce + self._cipher.encrypt(nonce, value, about)
 
     def decrypt(self, data: bytes, about: bytes) -> tuple[bytes, bool]:
-        """See ``Provider``."""
+        """Implement ``Provider.decrypt``."""
         if len(data) < _GCM_NONCE + _GCM_TAG:
             raise Undecryptable("the stored data is shorter than aesgcm makes it")
         try:
@@ -92,14 +92,14 @@ class AesCbc:
         self._algorithm = algorithms.AES(key)
 
     def encrypt(self, value: bytes, about: bytes) -> bytes:  # noqa: ARG002 - the protocol's
-        """See ``Provider``."""
+        """Implement ``Provider.encrypt``."""
         vector = os.urandom(_BLOCK)
         padding = _BLOCK - len(value) % _BLOCK
         encryptor = Cipher(self._algorithm, modes.CBC(vector)).encryptor()
         return vector + encryptor.update(value + bytes([padding]) * padding) + encryptor.finalize()
 
     def decrypt(self, data: bytes, about: bytes) -> tuple[bytes, bool]:  # noqa: ARG002 - the protocol's
-        """See ``Provider``."""
+        """Implement ``Provider.decrypt``."""
         if len(data) < 2 * _BLOCK or len(data) % _BLOCK:
             raise Undecryptable("the stored data is not of the length that aescbc makes it")
         decryptor = Cipher(self._algorithm, modes.CBC(data[:_BLOCK])).decryptor()
@@ -120,11 +120,11 @@ class Secretbox:
         self._box = SecretBox(key)
 
     def encrypt(self, value: bytes, about: bytes) -> bytes:  # noqa: ARG002 - the protocol's
-        """See ``Provider``."""
+        """Implement ``Provider.encrypt``."""
         return bytes(self._box.encrypt(value, os.urandom(_SECRETBOX_NONCE)))
 
     def decrypt(self, data: bytes, about: bytes) -> tuple[bytes, bool]:  # noqa: ARG002 - the protocol's
-        """See ``Provider``."""
+        """Implement ``Provider.decrypt``."""
         from nacl.exceptions import CryptoError
 
         if len(data) < _SECRETBOX_NONCE + _SECRETBOX_TAG:

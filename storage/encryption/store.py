@@ -50,17 +50,17 @@ class EncryptedStorage:
                 scope.reschedule(0)
 
     async def get(self, key: str) -> Entry | None:
-        """See ``Storage.get``."""
+        """Implement ``Storage.get``."""
         entry = await self._inner.get(key)
         return None if entry is None else self._opened(entry)
 
     async def range(self, prefix: str, *, start: str = "", limit: int = 0, revision: int = 0) -> Page:
-        """See ``Storage.range``."""
+        """Implement ``Storage.range``."""
         page = await self._inner.range(prefix, start=start, limit=limit, revision=revision)
         return Page(tuple(map(self._opened, page.entries)), page.revision, page.more, page.count)
 
     async def commit(self, conditions: Sequence[Condition], writes: Sequence[Put | Delete]) -> int:
-        """See ``Storage.commit``."""
+        """Implement ``Storage.commit``."""
         sealed = [
             Put(each.key, self._chain_of(each.key).seal(each.value, self._about(each.key))) if isinstance(each, Put) else each
             for each in writes
@@ -74,24 +74,24 @@ class EncryptedStorage:
 
     @asynccontextmanager
     async def watch(self, prefix: str, *, after: int, previous: bool = True) -> AsyncIterator[AsyncIterator[Batch]]:
-        """See ``Storage.watch``."""
+        """Implement ``Storage.watch``."""
         async with self._inner.watch(prefix, after=after, previous=previous) as batches, aclosing(self._follow(batches)) as opened:
             yield opened
 
     async def request_progress(self) -> None:
-        """See ``Storage.request_progress``."""
+        """Implement ``Storage.request_progress``."""
         await self._inner.request_progress()
 
     async def revision(self) -> int:
-        """See ``Storage.revision``."""
+        """Implement ``Storage.revision``."""
         return await self._inner.revision()
 
     async def compact(self, revision: int) -> None:
-        """See ``Storage.compact``."""
+        """Implement ``Storage.compact``."""
         await self._inner.compact(revision)
 
     async def close(self) -> None:
-        """See ``Storage.close``."""
+        """Implement ``Storage.close``."""
         await self._inner.close()
 
     def _about(self, key: str) -> bytes:

@@ -67,12 +67,12 @@ class EtcdStorage:
         """Highest revision of a linearizable answer."""
 
     async def get(self, key: str) -> Entry | None:
-        """See ``Storage.get``."""
+        """Implement ``Storage.get``."""
         response = await self._read(f"get {key}", rpc.RangeRequest(key=self._keys.inner(key)))
         return self._keys.entry(response.kvs[0]) if response.kvs else None
 
     async def range(self, prefix: str, *, start: str = "", limit: int = 0, revision: int = 0) -> Page:
-        """See ``Storage.range``."""
+        """Implement ``Storage.range``."""
         begin, end = self._keys.bounds(prefix, start)
         entries: list[Entry] = []
         count = 0
@@ -91,7 +91,7 @@ class EtcdStorage:
             begin = response.kvs[-1].key + b"\0"
 
     async def commit(self, conditions: Sequence[Condition], writes: Sequence[Put | Delete]) -> int:
-        """See ``Storage.commit``."""
+        """Implement ``Storage.commit``."""
         if len(writes) > 1 and len({write.key for write in writes}) < len(writes):
             raise ValueError("a key stands in the writes of one commit twice")
         request = self._transaction(conditions, writes)
@@ -105,7 +105,7 @@ class EtcdStorage:
 
     @asynccontextmanager
     async def watch(self, prefix: str, *, after: int, previous: bool = True) -> AsyncIterator[AsyncIterator[Batch]]:
-        """See ``Storage.watch``."""
+        """Implement ``Storage.watch``."""
         watch = Watch(self._connection, self._keys, prefix, after, self._timeout_seconds, self.revision, previous=previous)
         self._watches.add(watch)
         try:
@@ -115,7 +115,7 @@ class EtcdStorage:
             self._watches.discard(watch)
 
     async def request_progress(self) -> None:
-        """See ``Storage.request_progress``."""
+        """Implement ``Storage.request_progress``."""
         if self._connection.closed:
             raise Unavailable("the store is closed")
         for watch in self._watches:
@@ -130,7 +130,7 @@ class EtcdStorage:
         return revision
 
     async def compact(self, revision: int) -> None:
-        """See ``Storage.compact``."""
+        """Implement ``Storage.compact``."""
         request = rpc.CompactionRequest(revision=revision).SerializeToString()
         with suppress(Compacted):  # already, by us or by another server
             await self._call(f"compact to {revision}", _COMPACT, request, repeat=True)
@@ -145,7 +145,7 @@ class EtcdStorage:
         return rpc.StatusResponse.FromString(answer).dbSize
 
     async def close(self) -> None:
-        """See ``Storage.close``."""
+        """Implement ``Storage.close``."""
         await self._connection.close()
 
     async def _read(self, doing: str, request: rpc.RangeRequest) -> rpc.RangeResponse:

@@ -129,7 +129,7 @@ class UnaryCall(Exchange):
         self._size = 0
 
     def receive(self, payload: bytes) -> int:
-        """See ``Exchange``."""
+        """Implement ``Exchange.receive``."""
         size = len(payload)
         self._parts.append(payload)
         self._size += size
@@ -139,7 +139,7 @@ class UnaryCall(Exchange):
         return size
 
     def finish(self, trailers: Head | None) -> None:
-        """See ``Exchange``."""
+        """Implement ``Exchange.finish``."""
         if (trailers is None or trailers.grpc_status != OK) and (error := ending(trailers)):
             self.fail(error)
             return
@@ -150,13 +150,13 @@ class UnaryCall(Exchange):
             self._answer.set_result(whole[PREFIX_BYTES:])
 
     def fail(self, error: RpcError) -> None:
-        """See ``Exchange``."""
+        """Implement ``Exchange.fail``."""
         if not self._answer.done():
             self._answer.set_exception(error)
 
     @property
     def is_over(self) -> bool:
-        """See ``Exchange``."""
+        """Implement ``Exchange.is_over``."""
         return self._answer.done()
 
 
@@ -199,7 +199,7 @@ class Stream(Exchange):
         return held
 
     def receive(self, payload: bytes) -> int:
-        """See ``Exchange``."""
+        """Implement ``Exchange.receive``."""
         self._parts.append(payload)
         self._size += len(payload)
         if self._size >= self._wanted:
@@ -231,18 +231,18 @@ class Stream(Exchange):
         self._size = len(rest)
 
     def finish(self, trailers: Head | None) -> None:
-        """See ``Exchange``."""
+        """Implement ``Exchange.finish``."""
         self.fail(ending(trailers) or RpcError(OK, "the server ended the stream"))
 
     def fail(self, error: RpcError) -> None:
-        """See ``Exchange``."""
+        """Implement ``Exchange.fail``."""
         if self._error is None:
             self._error = error
             self._wake()
 
     @property
     def is_over(self) -> bool:
-        """See ``Exchange``."""
+        """Implement ``Exchange.is_over``."""
         return self._error is not None
 
     def _wake(self) -> None:

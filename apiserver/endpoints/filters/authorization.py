@@ -105,12 +105,12 @@ class Delegated:
         return None
 
     async def decide(self, user: User, info: RequestInfo) -> Decision:
-        """See :class:`Authorizer`."""
+        """Implement :meth:`Authorizer.decide`."""
         known = self.known(user, info)
         return known if known is not None else await self._asked(user, info)
 
     async def decide_anew(self, user: User, info: RequestInfo) -> Decision:
-        """See :class:`CachingAuthorizer`; the answer also updates the cache."""
+        """Implement :meth:`CachingAuthorizer.decide_anew`; the answer also updates the cache."""
         return ALLOWED if MASTERS in user.groups else await self._asked(user, info)
 
     async def _asked(self, user: User, info: RequestInfo) -> Decision:

@@ -295,7 +295,7 @@ class Connection(asyncio.Protocol):
         return self._reader.complete and not self._reader.broken
 
     def refuse(self, error: ProtocolError) -> None:
-        """See ``Owned.refuse``."""
+        """Implement ``Owned.refuse``."""
         body = json.dumps({**_STATUS, "message": str(error), "reason": _REASONS.get(error.code, ""), "code": error.code}).encode()
         response = Response(status=error.code, body=body, content_type="application/json")
         if self._transport is not None:
@@ -323,7 +323,7 @@ class Connection(asyncio.Protocol):
     # Interface to requests, streams and the server (messages.Carrier, owner.Owned).
 
     async def piece(self) -> bytes:
-        """See ``Carrier.piece``."""
+        """Implement ``Carrier.piece``."""
         while True:
             try:
                 piece = self._reader.body()
@@ -344,7 +344,7 @@ class Connection(asyncio.Protocol):
                 self._more = None
 
     async def start(self, stream: Stream) -> None:
-        """See ``Carrier.start``."""
+        """Implement ``Carrier.start``."""
         request = self._request
         if request is None or self._began:
             raise RuntimeError("one answer to each request")
@@ -355,7 +355,7 @@ class Connection(asyncio.Protocol):
         await self.send(stream.head(date_at(int(time())), close=close, framing=framing))
 
     async def send(self, data: bytes) -> None:
-        """See ``Carrier.send``."""
+        """Implement ``Carrier.send``."""
         if self._transport is None:
             raise Gone("the client is gone")
         self._transport.write(data)
@@ -363,14 +363,14 @@ class Connection(asyncio.Protocol):
             await self.room()
 
     async def room(self) -> None:
-        """See ``Carrier.room``."""
+        """Implement ``Carrier.room``."""
         while self._room is not None:
             await asyncio.shield(self._room)
             if self._transport is None:
                 raise Gone("the client is gone")
 
     async def finish(self, stream: Stream) -> None:
-        """See ``Carrier.finish``."""
+        """Implement ``Carrier.finish``."""
         await stream.prepare()
         if stream.chunked:
             await self.send(_LAST_CHUNK)
@@ -381,7 +381,7 @@ class Connection(asyncio.Protocol):
         return self._room is None
 
     def send_now(self, data: bytes) -> bool:
-        """See ``Carrier.send_now``."""
+        """Implement ``Carrier.send_now``."""
         if self._transport is None:
             raise Gone("the client is gone")
         self._transport.write(data)
@@ -414,13 +414,13 @@ class Connection(asyncio.Protocol):
             self._pause_reading()
 
     def abort(self) -> None:
-        """See ``Owned.abort``."""
+        """Implement ``Owned.abort``."""
         self._ending = True
         if self._transport is not None:
             self._transport.abort()
 
     def check(self, now: float) -> None:
-        """See ``Owned.check``."""
+        """Implement ``Owned.check``."""
         if now - self._stalled > self._allowance.stall_seconds:
             self.abort()
         elif now > self.deadline:

@@ -64,12 +64,12 @@ class Handshakes:
         return len(self.under_way)
 
     def began(self, tls: Tls) -> asyncio.TimerHandle:
-        """See ``tls.Owner.began``."""
+        """Implement ``tls.Owner.began``."""
         self.under_way.take(tls, tls.origin)
         return self._loop.call_later(self.limits.seconds, tls.abort)
 
     def shaken(self, tls: Tls, certificate: bytes | None) -> None:
-        """See ``tls.Owner.shaken``."""
+        """Implement ``tls.Owner.shaken``."""
         self.under_way.leave(tls)
         if certificate is None:
             self.unverified.take(tls, tls.origin)
@@ -77,7 +77,7 @@ class Handshakes:
             self.verified.take(tls, certificate)
 
     def ended(self, tls: Tls) -> None:
-        """See ``tls.Owner.ended``."""
+        """Implement ``tls.Owner.ended``."""
         for each in (self.under_way, self.unverified, self.verified):
             each.leave(tls)
 

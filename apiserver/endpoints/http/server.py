@@ -36,21 +36,21 @@ class Server:
         return len(self._connections)
 
     def opened(self, connection: Owned) -> None:
-        """See ``Owner.opened``."""
+        """Implement ``Owner.opened``."""
         self._connections.add(connection)
         self._empty.clear()
         if self.draining:
             connection.drain()
 
     def closed(self, connection: Owned) -> None:
-        """See ``Owner.closed``."""
+        """Implement ``Owner.closed``."""
         self._connections.discard(connection)
         self._long.pop(connection, None)
         if not self._connections:
             self._empty.set()
 
     def lengthens(self, connection: Owned) -> None:
-        """See ``Owner.lengthens``."""
+        """Implement ``Owner.lengthens``."""
         self._long[connection] = None
         if len(self._long) > self.settings.long_heads:
             oldest = next(iter(self._long))
@@ -58,7 +58,7 @@ class Server:
             oldest.refuse(ProtocolError("too many unfinished long heads at once", 431))
 
     def shortens(self, connection: Owned) -> None:
-        """See ``Owner.shortens``."""
+        """Implement ``Owner.shortens``."""
         self._long.pop(connection, None)
 
     async def shutdown(self, seconds: float) -> None:

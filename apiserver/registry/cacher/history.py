@@ -199,7 +199,7 @@ class Replay:
             await self._read_on()
 
     async def tell(self, receiver: Receiver) -> None:
-        """See :meth:`~apiserver.registry.cacher.window.Watch.tell`."""
+        """Implement :meth:`~apiserver.registry.cacher.window.Watch.tell`."""
         while self._live is None or self._pending:
             if self._pending:
                 receiver.receive(EventBatch(self.take()))
@@ -212,7 +212,7 @@ class Replay:
         await self._live.tell(receiver)
 
     async def batch(self) -> list[Event]:
-        """See :meth:`~apiserver.registry.cacher.window.Watch.batch`."""
+        """Implement :meth:`~apiserver.registry.cacher.window.Watch.batch`."""
         while not self._pending:
             if self._live is not None:
                 return await self._live.batch()

@@ -122,7 +122,7 @@ class StoredObjects:
         return codec.written(self._hub, item.key, await self._transactions.remove(item), last, value)
 
     async def remove_unread(self, entry: Entry) -> None:
-        """See :meth:`Transactions.remove_unread`."""
+        """Remove an undecodable object: :meth:`Transactions.remove_unread`."""
         await self._transactions.remove_unread(entry)
 
     async def _as_if(self, key: str, old: Item | None, new: Object) -> Item:

@@ -335,11 +335,11 @@ class Spoke(Strategy):
         return self._hub
 
     def to_hub(self, obj: Object) -> Object:
-        """See :meth:`Strategy.to_hub`."""
+        """Implement :meth:`Strategy.to_hub`."""
         return {**self.upgrade(obj), "apiVersion": self._hub.resource.api_version}
 
     def from_hub(self, obj: Object) -> Object:
-        """See :meth:`Strategy.from_hub`."""
+        """Implement :meth:`Strategy.from_hub`."""
         return {**self.downgrade(obj), "apiVersion": self.resource.api_version}
 
     def selectable_fields(self, obj: Object) -> dict[str, str]:

@@ -69,9 +69,9 @@ class NodeTrust:
         self._node = node
 
     def refusal(self, certificate: Mapping[str, object]) -> str:
-        """See :class:`~apiserver.registry.generic.strategy.ServerTrust`."""
+        """Implement :meth:`~apiserver.registry.generic.strategy.ServerTrust.refusal`."""
         return self._revoked.refusal(self._node, certificate)
 
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """See :class:`~apiserver.registry.generic.strategy.ServerTrust`."""
+        """Implement :meth:`~apiserver.registry.generic.strategy.ServerTrust.subscribe`."""
         return self._revoked.subscribe(callback)

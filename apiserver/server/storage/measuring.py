@@ -65,7 +65,7 @@ class MeasuredStorage:
         return getattr(self._storage, name)
 
     async def get(self, key: str) -> Entry | None:
-        """See Storage."""
+        """Measure ``Storage.get``."""
         began = perf_counter()
         try:
             entry = await self._storage.get(key)
@@ -76,7 +76,7 @@ class MeasuredStorage:
         return entry
 
     async def range(self, prefix: str, *, start: str = "", limit: int = 0, revision: int = 0) -> Page:
-        """See Storage."""
+        """Measure ``Storage.range``."""
         began = perf_counter()
         try:
             page = await self._storage.range(prefix, start=start, limit=limit, revision=revision)
@@ -90,7 +90,7 @@ class MeasuredStorage:
         return page
 
     async def commit(self, conditions: Sequence[Condition], writes: Sequence[Put | Delete]) -> int:
-        """See Storage."""
+        """Measure ``Storage.commit``."""
         operation = _operation(conditions, writes)
         key = writes[0].key if writes else conditions[0].key if conditions else ""
         began = perf_counter()
@@ -103,26 +103,26 @@ class MeasuredStorage:
         return revision
 
     def watch(self, prefix: str, *, after: int, previous: bool = True) -> AbstractAsyncContextManager[AsyncIterator[Batch]]:
-        """See Storage."""
+        """Pass on ``Storage.watch``, unmeasured."""
         return self._storage.watch(prefix, after=after, previous=previous)
 
     async def request_progress(self) -> None:
-        """See Storage."""
+        """Pass on ``Storage.request_progress``, unmeasured."""
         await self._storage.request_progress()
 
     async def revision(self) -> int:
-        """See Storage."""
+        """Measure ``Storage.revision``."""
         began = perf_counter()
         revision = await self._storage.revision()
         self._metrics.observe("getCurrentResourceVersion", "", began)
         return revision
 
     async def compact(self, revision: int) -> None:
-        """See Storage."""
+        """Pass on ``Storage.compact``, unmeasured."""
         await self._storage.compact(revision)
 
     async def close(self) -> None:
-        """See Storage."""
+        """Pass on ``Storage.close``, unmeasured."""
         await self._storage.close()
 
 
