@@ -1,6 +1,6 @@
-"""Errors of calls of etcd, in the words of the port: translated here and nowhere else.
+"""Translate errors of etcd calls to the port's errors.
 
-etcd's errors: ``go.etcd.io/etcd/api/v3/v3rpc/rpctypes``. What is not listed is an outage to the caller: it can only try again.
+etcd's errors: ``go.etcd.io/etcd/api/v3/v3rpc/rpctypes``. Unlisted ones count as outages, because callers can only retry.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from storage.port import Compacted, FutureRevision, StorageError, TooLarge, Unav
 INVALID_ARGUMENT = 3
 OUT_OF_RANGE = 11
 
-# (code, part of the message) -> what it means; the message decides, because etcd uses one code for several errors.
+# (code, part of the message) -> error; by message, because etcd uses one code for several errors.
 _MEANINGS: tuple[tuple[int, str, type[StorageError]], ...] = (
     (OUT_OF_RANGE, "future revision", FutureRevision),
     (INVALID_ARGUMENT, "too large", TooLarge),
     (INVALID_ARGUMENT, "too many operations", TooLarge),
-    (RESOURCE_EXHAUSTED, "larger than max", TooLarge),  # from the gRPC server in front of etcd, or from our own limit
+    (RESOURCE_EXHAUSTED, "larger than max", TooLarge),  # by the gRPC server in front of etcd, or by our own limit
 )
 
 
 def translated(error: RpcError, doing: str) -> StorageError:
-    """Return the port's error for ``error``, which happened while ``doing``."""
+    """Return the port's error for ``error`` while ``doing``."""
     if error.status == OUT_OF_RANGE and "compacted" in error.message:
         return Compacted()
     for known, part, meaning in _MEANINGS:
@@ -31,5 +31,5 @@ def translated(error: RpcError, doing: str) -> StorageError:
 
 
 def is_outage(error: RpcError) -> bool:
-    """Say whether another endpoint, or the same one later, may do better."""
+    """Return whether another endpoint, or a later try, may succeed."""
     return error.status in (UNAVAILABLE, DEADLINE_EXCEEDED)

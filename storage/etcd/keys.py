@@ -1,4 +1,4 @@
-"""Keys of the port and keys in etcd: the latter have a prefix that the port does not see."""
+"""Map keys of the port to keys in etcd, which have a prefix."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from storage.port import Entry
 
 
 def end_of(prefix: bytes) -> bytes:
-    """Return the first key after all those that begin with ``prefix``; etcd's zero byte if there is none."""
+    """Return the first key after those with ``prefix``, or etcd's zero byte."""
     stripped = prefix.rstrip(b"\xff")
     return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else b"\0"
 
 
 class Keys:
-    """Maps keys. Bytes that are no UTF-8 (nobody of ours writes them) survive as surrogates instead of breaking a listing."""
+    """Maps keys. Foreign keys that are not UTF-8 survive as surrogates, to keep listings working."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix.encode()
@@ -27,10 +27,10 @@ class Keys:
         return key[len(self._prefix) :].decode(errors="surrogateescape")
 
     def bounds(self, prefix: str, start: str = "") -> tuple[bytes, bytes]:
-        """Return the range in etcd of the keys that begin with ``prefix``, from ``start`` on."""
+        """Return etcd's range of the keys with ``prefix``, from ``start`` on."""
         begin, end = self.inner(prefix), end_of(self.inner(prefix))
         return max(begin, self.inner(start)) or b"\0", end
 
     def entry(self, value: rpc.KeyValue) -> Entry:
-        """Return the entry of a key and its value."""
+        """Return the port's entry."""
         return Entry(self.outer(value.key), value.value, value.create_revision, value.mod_revision)

@@ -1,7 +1,7 @@
 """Regenerate ``rpc_pb2.py``: ``python -m storage.etcd.rpc.regenerate`` (needs Go for the module cache, and grpcio-tools).
 
-etcd publishes its protocol in the Go module ``go.etcd.io/etcd/api/v3`` (Apache-2.0). We take the messages that the client uses, with
-their numbers as they are, and leave out the options for Go's code generators and HTTP gateways, which would drag in more files.
+etcd publishes its protocol in the Go module ``go.etcd.io/etcd/api/v3`` (Apache-2.0). We take the client's messages, with
+their numbers, without the options for Go's code generators and HTTP gateways, which need more files.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ SOURCES = {
 
 
 def protocol(module: Path) -> str:
-    """Return one proto file with the messages of ``SOURCES``, in a package of our own.
+    """Return one proto file with the messages of ``SOURCES``, in our own package.
 
-    Package and message names do not travel over the wire, and a name of our own cannot clash with other stubs of etcd in the process.
+    Package and message names are not sent, and our own cannot clash with other stubs of etcd.
     """
     parts = ['syntax = "proto3";\npackage kubevirt.etcd;\n']
     for path, names in SOURCES.items():
@@ -53,7 +53,7 @@ def protocol(module: Path) -> str:
 
 
 def main() -> None:
-    """Write the stubs beside this file."""
+    """Write the stubs into this directory."""
     text = protocol(stubs.published("go.etcd.io/etcd/api/v3", VERSION))
     stubs.write(Path(__file__).parent, "rpc", text)
 
