@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from apiserver.apis.meta.managedfields.entries import Reader
-from apiserver.apis.meta.objects import Json, Object, dig
+from apiserver.apis.meta.objects import HubObject, Json, Object, dig
 from apiserver.registry.generic.admission import Attributes
 
 WARNING: Final = (
@@ -31,5 +31,5 @@ def keep(attributes: Attributes, before: Json) -> None:
         Reader({}).read(after)
     except (ValueError, TypeError, AttributeError) as error:
         metadata = {key: value for key, value in attributes.obj["metadata"].items() if key != "managedFields"}
-        attributes.obj = {**attributes.obj, "metadata": metadata | ({"managedFields": before} if before else {})}
+        attributes.obj = HubObject({**attributes.obj, "metadata": metadata | ({"managedFields": before} if before else {})})
         attributes.warn(f"{WARNING}{error}")

@@ -6,20 +6,29 @@ from collections.abc import Sequence
 from copy import deepcopy
 from typing import Protocol
 
-from apiserver.apis.meta.objects import Object
+from apiserver.admission.errors import internal
+from apiserver.apis.meta.objects import HubObject, Object
 from apiserver.apis.meta.resources import Resource
 from apiserver.registry.generic.strategy import Strategy
 
 
 class Versions(Protocol):
-    """Versions of a resource, and the ways from one to another."""
+    """Versions of a resource, and the ways from the stored one to each of them and back."""
 
     def equivalents(self, resource: Resource) -> Sequence[Resource]:
         """Return every served version of the resource, itself included."""
         ...
 
-    def convert(self, obj: Object, source: Resource, target: Resource) -> Object:
-        """Return a copy of ``obj`` as ``target`` has it."""
+    def shown(self, obj: HubObject, target: Resource) -> Object:
+        """Return ``obj`` as ``target`` has it: itself in the stored version, else a copy."""
+        ...
+
+    def taken(self, obj: Object, source: Resource) -> HubObject:
+        """Return what a webhook or a policy made of an object that it was shown as ``source``, as the stored version has it.
+
+        Raises:
+            InternalError: it does not have the shape of ``source``.
+        """
         ...
 
 
@@ -36,6 +45,22 @@ class ServedVersions:
             return (resource,)
         return [each.resource for each in self._strategies.values() if each.hub is strategy.hub]
 
-    def convert(self, obj: Object, source: Resource, target: Resource) -> Object:
-        """Return a copy of ``obj`` as ``target`` has it."""
-        return self._strategies[target].from_hub(self._strategies[source].to_hub(deepcopy(obj)))
+    def shown(self, obj: HubObject, target: Resource) -> Object:
+        """Return ``obj`` as ``target`` has it: itself in the stored version, else a copy."""
+        strategy = self._strategies[target]
+        return obj if strategy.hub is strategy else strategy.from_hub(deepcopy(obj))
+
+    def taken(self, obj: Object, source: Resource) -> HubObject:
+        """Return what was made of an object of ``source`` as the stored version has it; unknown fields are dropped.
+
+        Raises:
+            InternalError: it does not have the shape of ``source``, on which conversions rely.
+        """
+        strategy = self._strategies[source]
+        if strategy.hub is strategy:
+            return strategy.to_hub(obj)  # the registry holds it against the schema
+        taken = deepcopy(obj)
+        if errors := strategy.read(taken).errors:
+            raise internal(f"admission left an object of {source.api_version} that cannot be read: {errors[0]}")
+        strategy.default(taken)
+        return strategy.to_hub(taken)

@@ -37,7 +37,7 @@ from apiserver.registry.cacher.watchcache import WatchCache
 from apiserver.registry.generic import codec
 from apiserver.registry.generic.admission import Admission
 from apiserver.registry.generic.store import Store
-from apiserver.registry.generic.strategy import Strategy
+from apiserver.registry.generic.strategy import CreatingVerb, Strategy
 from apiserver.server import ownership
 from apiserver.server.health import Check, Health, Indicators, ping
 from apiserver.server.metrics import Metrics, Peaks
@@ -102,7 +102,12 @@ def assemble(
     probes: tuple[Check, Check] | None = None,
     stream_limits: StreamLimits = DEFAULTS,
 ) -> Assembly:
-    """Build a server. ``probes``: storage checks for /healthz and /readyz; default: storage answers."""
+    """Build a server. ``probes``: storage checks for /healthz and for /readyz; default: storage answers.
+
+    Raises:
+        ValueError: a verb creates objects of a resource that is not served.
+    """
+    _check_creations(strategies)
     storage = MeasuredStorage(storage, metrics.storage)
     v3 = _openapi(strategies)
     caches = {
@@ -134,6 +139,16 @@ def assemble(
     for path, checks in _checks(assembly, storage, probes).items():
         pages.update(Health(path, checks, indicators).pages())
     return assembly
+
+
+def _check_creations(strategies: Sequence[Strategy]) -> None:
+    """Raise ValueError for a verb without the resource whose objects it creates: clients decode the answer in the verb's own version."""
+    served = {each.resource for each in strategies}
+    for each in strategies:
+        for name, verb in each.verbs.items():
+            if isinstance(verb, CreatingVerb) and verb.creates not in served:
+                plural, missing = each.resource.plural, f"{verb.creates.plural} of {verb.creates.api_version}"
+                raise ValueError(f"{plural}/{name} of {each.resource.api_version} creates {missing}, which are not served")
 
 
 def _stores(

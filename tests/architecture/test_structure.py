@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -76,3 +77,10 @@ def test_processes_do_not_load_what_they_do_not_need(module: str, heavy: tuple[s
     loaded = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
     assert loaded.strip() == "[]"
+
+
+def test_one_module_fills_what_plug_ins_are_asked() -> None:
+    """``Attributes`` hold objects of the stored version: who else made them could show a guard those of another one."""
+    makers = {str(path.relative_to(ROOT)) for path in modules() if re.search(r"(?<!\w)Attributes\(", path.read_text(encoding="utf-8"))}
+
+    assert makers == {"apiserver/registry/generic/admitting.py"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from apiserver.admission.webhook.review import VersionedAttributes, kind_of
+from apiserver.admission.webhook.review import VersionedAttributes
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.resources import Resource
 from apiserver.cel.environment import Environment
@@ -111,12 +111,11 @@ def request_of(versioned: VersionedAttributes) -> Object:
     user = attributes.user
     info: Object = {"username": user.name, "uid": user.uid, "groups": list(user.groups)}
     info["extra"] = {key: list(values) for key, values in user.extra.items()}
-    kind = kind_of(attributes.obj or attributes.old, attributes.resource)
     return {
         "uid": "",
         "kind": _kind(versioned.kind),
         "resource": _resource(versioned.resource),
-        "requestKind": _kind(kind),
+        "requestKind": _kind(versioned.request_kind),
         "requestResource": _resource(attributes.resource),
         **({"subResource": attributes.subresource, "requestSubResource": attributes.subresource} if attributes.subresource else {}),
         **({"name": attributes.name} if attributes.name else {}),

@@ -203,9 +203,8 @@ class MutatingPolicies:
         if any(patched.get(name) != live.get(name) for name in ("apiVersion", "kind")) or not isinstance(patched.get("metadata"), dict):
             raise PatchFailed("a mutation must leave apiVersion, kind and metadata of the object")
         given.versioned = dataclasses.replace(given.versioned, obj=patched)
-        same = given.versioned.resource == attributes.resource
         attributes.mutators[f"policy '{each.policy.name}' with binding '{each.binding.name}'"] = None
-        attributes.obj = patched if same else self._dispatcher.versions.convert(patched, given.versioned.resource, attributes.resource)
+        attributes.obj = given.versioned.taken(patched, self._dispatcher.versions)
         return True
 
     def _patched(self, live: Object, value: Value) -> Object:

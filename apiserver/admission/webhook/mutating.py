@@ -130,8 +130,7 @@ class MutatingWebhooks:
         changed: bool = patched != versioned.obj
         if changed:
             attributes.mutators[f"admission webhook {quoted(webhook.name)}"] = None
-            same = versioned.resource == attributes.resource
-            attributes.obj = patched if same else self._dispatcher.versions.convert(patched, versioned.resource, attributes.resource)
+            attributes.obj = versioned.taken(patched, self._dispatcher.versions)
         return changed
 
 

@@ -11,7 +11,7 @@ from typing import Final
 import orjson
 
 from apiserver.admission.versions import Versions
-from apiserver.apis.meta.objects import Json, Object
+from apiserver.apis.meta.objects import HubObject, Json, Object
 from apiserver.apis.meta.resources import Resource
 from apiserver.registry.generic.admission import Attributes
 
@@ -37,19 +37,30 @@ class VersionedAttributes:
     @classmethod
     def of(cls, attributes: Attributes, wanted: Resource, versions: Versions) -> VersionedAttributes:
         """Return the request as ``wanted``; what is of another kind, such as a ``Scale``, is shown as it is."""
-        source = attributes.resource
-        if wanted == source:
-            return cls(attributes, source, attributes.obj, attributes.old)
         obj, old = (
-            versions.convert(each, source, wanted) if each and each.get("kind") == source.kind else each
-            for each in (attributes.obj, attributes.old)
+            versions.shown(each, wanted) if each and each.get("kind") == wanted.kind else each for each in (attributes.obj, attributes.old)
         )
         return cls(attributes, wanted, obj, old)
+
+    def taken(self, made: Object, versions: Versions) -> HubObject:
+        """Return what a webhook or a policy made of ``obj``, as attributes have it.
+
+        Raises:
+            InternalError: it does not have the shape of the version.
+        """
+        return versions.taken(made, self.resource) if made.get("kind") == self.resource.kind else HubObject(made)
 
     @property
     def kind(self) -> tuple[str, str, str]:
         """Group, version and kind of what is sent: a subresource's own (``autoscaling/v1 Scale``), else the resource's."""
-        return kind_of(self.obj or self.old, self.resource)
+        return _kind_of(self.obj or self.old, self.resource)
+
+    @property
+    def request_kind(self) -> tuple[str, str, str]:
+        """Group, version and kind of the request: those of its own version."""
+        requested = self.attributes.resource
+        group, version, kind = _kind_of(self.attributes.obj or self.attributes.old, requested)
+        return (group, requested.version if (group, kind) == (requested.group, requested.kind) else version, kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +76,7 @@ class Answer:
     annotations: Mapping[str, str] = field(default_factory=dict)
 
 
-def kind_of(obj: Object | None, resource: Resource) -> tuple[str, str, str]:
+def _kind_of(obj: Object | None, resource: Resource) -> tuple[str, str, str]:
     """Return group, version and kind of an object of the resource, or of one of its subresources."""
     version, kind = (obj.get("apiVersion"), obj.get("kind")) if obj else (None, None)
     if not isinstance(version, str) or not isinstance(kind, str) or not version or not kind:
@@ -83,11 +94,10 @@ def question(uid: str, versioned: VersionedAttributes, speaks: str) -> bytes:
     """Return the body of the request."""
     given = versioned.attributes
     requested = given.resource
-    kind, request_kind = versioned.kind, kind_of(given.obj or given.old, requested)
-    request: Object = {"uid": uid, "kind": _kind(kind), "resource": _resource(versioned.resource)}
+    request: Object = {"uid": uid, "kind": _kind(versioned.kind), "resource": _resource(versioned.resource)}
     if given.subresource:
         request["subResource"] = given.subresource
-    request |= {"requestKind": _kind(request_kind), "requestResource": _resource(requested)}
+    request |= {"requestKind": _kind(versioned.request_kind), "requestResource": _resource(requested)}
     if given.subresource:
         request["requestSubResource"] = given.subresource
     if given.name:

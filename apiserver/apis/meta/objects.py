@@ -7,11 +7,13 @@ are shared; copy before writing.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, NewType, TypeAlias
 
 from apiserver.apis.meta.resources import Resource
 
 Object: TypeAlias = dict[str, Any]
+HubObject = NewType("HubObject", dict[str, Any])
+"""An object of the hub: of its kind's stored version. A type of its own, so that mypy refuses an object of another version in its place."""
 Json: TypeAlias = Any
 """Any JSON value."""
 

@@ -50,9 +50,11 @@ async def patch(served: Served, context: RequestContext, scaling: Scaling) -> Re
 async def _write(
     served: Served, context: RequestContext, scaling: Scaling, change: Change, options: WriteOptions, *, repeatable: bool
 ) -> Response:  # fmt: skip
+    strategy = served.strategy
+
     def scaled(stored: Stored) -> Object:
-        obj = stored()
-        return scaling.put_back(obj, change(lambda: scaling.view(obj)))
+        obj = strategy.to_hub(stored())
+        return strategy.from_hub(scaling.put_back(obj, change(lambda: scaling.view(obj))))
 
     item = await served.store.update(context.info.namespace, context.info.name, scaled, options, part="scale", repeatable=repeatable)
     return await _answer(context, scaling, item)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from apiserver.apis.meta.errors import BadRequest
-from apiserver.apis.meta.objects import Object
+from apiserver.apis.meta.objects import HubObject, Object
 from apiserver.apis.meta.resources import Resource
 from apiserver.apis.meta.validation import duplicate_field
 from apiserver.endpoints import bodies, queries
@@ -106,7 +106,7 @@ async def act_by_creating(
     body = (await bodies.read_object(context.request)).value
     item = await served.store.get(context.info.namespace, context.info.name)
     created = everything[verb.creates]
-    made = verb.make(codec.copy(item.object), body, now())
+    made = created.strategy.from_hub(HubObject(verb.make(codec.copy(item.object), body, now())))
     try:
         made_item = await created.store.create(context.info.namespace, made, options)
     except LockTaken as taken:  # its caller cannot see the object

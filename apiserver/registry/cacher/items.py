@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import orjson
 
-from apiserver.apis.meta.objects import labels_of
+from apiserver.apis.meta.objects import HubObject, labels_of
 
 LAST_CHARACTER: Final = "\U0010ffff"  # above all keys of a prefix
 CHUNK: Final = 512  # an insertion moves at most twice as many keys: below a microsecond
@@ -45,7 +45,7 @@ class Item:
         self.stale = stale
         """Stored in an old form (key or version): the next write renews it, even without change."""
         self.labels_at = labels_at
-        self._object = obj
+        self._object = HubObject(obj) if obj is not None else None
         if obj is not None:
             _keep_warm(self)
 
@@ -98,7 +98,7 @@ class Item:
         return f"Item({self.key!r}, {self.revision}, {self.data[:80]!r})"
 
     @property
-    def object(self) -> dict[str, Any]:
+    def object(self) -> HubObject:
         """The decoded ``data``."""
         obj = self._object
         if obj is None:

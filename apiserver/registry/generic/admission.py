@@ -12,6 +12,10 @@ stream ``mutate``, ``validate``, before the upgrade
 ====== =================================================================================================================
 
 Dry runs are included; plug-ins with side effects check ``dry_run``.
+
+Plug-ins get objects of the stored version (Go: the internal version), whatever version was requested. Webhooks and policies
+convert them to the version that their rules name (:mod:`apiserver.admission.versions`).
+:mod:`apiserver.registry.generic.admitting` alone makes ``Attributes``; the type ``HubObject`` keeps other versions out.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from apiserver.apis.meta.objects import Object
+from apiserver.apis.meta.objects import HubObject, Object
 from apiserver.apis.meta.resources import Resource
 from apiserver.apis.meta.users import ANONYMOUS, User
 
@@ -49,16 +53,16 @@ class Attributes:
 
     operation: Operation
     resource: Resource
-    """In the request's version, not the stored one."""
+    """In the request's version; the objects are of the stored one."""
     subresource: str = ""
     namespace: str = ""
     name: str = ""
     """Empty on a create with ``generateName``."""
     user: User = ANONYMOUS
-    obj: Object | None = None
-    """The new object, or a stream's options. ``mutate`` may replace it, but never changes it in place."""
-    old: Object | None = None
-    """The stored object; shared, so never change it."""
+    obj: HubObject | None = None
+    """The new object, its ``Scale``, or a stream's options. ``mutate`` may replace it, but never changes it in place."""
+    old: HubObject | None = None
+    """The stored object, or its ``Scale``; shared, so never change it."""
     options: Object = field(default_factory=dict)
     """``CreateOptions``, ``UpdateOptions`` (patches too) or ``DeleteOptions`` of ``meta.k8s.io/v1``; empty for a stream."""
     dry_run: bool = False

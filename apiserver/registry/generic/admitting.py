@@ -1,14 +1,17 @@
-"""Calls admission for one strategy's writes: mutation before the kind's rules, validation after."""
+"""Calls admission for one strategy's writes: mutation before the kind's rules, validation after.
+
+This module alone makes ``Attributes``, with objects of the stored version: no plug-in sees another version's field names.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
 from apiserver.apis.meta.errors import Cause, Details, InternalError, Invalid
-from apiserver.apis.meta.objects import Object
+from apiserver.apis.meta.objects import HubObject, Object
 from apiserver.apis.meta.validation import FieldError
 from apiserver.registry.cacher.items import Item
-from apiserver.registry.generic import codec, metadata
+from apiserver.registry.generic import metadata
 from apiserver.registry.generic.admission import Admission, Attributes, Operation
 from apiserver.registry.generic.options import Caller, DeleteOptions, WriteOptions
 from apiserver.registry.generic.planning import Part, Plan, Planner
@@ -23,51 +26,60 @@ class Admitter:
         self._admission = admission
         self._strategy = strategy
         self._planner = planner
+        self._stored = Planner(strategy.hub)
+        """Reads what admission makes, which is of the stored version."""
 
-    async def update(
-        self, item: Item, live: Object, wanted: Object, refused: Sequence[FieldError], options: WriteOptions, part: Part
-    ) -> Plan:  # fmt: skip
-        """Plan an update of ``item``, ``live`` in the request's version, to the client's ``wanted``.
+    def stored_form(self, obj: Object) -> HubObject:
+        """Convert a client's object to the stored version, with its defaults; consumes ``obj``."""
+        strategy = self._strategy
+        stored = strategy.to_hub(obj)
+        if strategy.hub is not strategy:
+            strategy.hub.default(stored)  # for fields that the request's version lacks
+        return stored
+
+    async def update(self, item: Item, wanted: Object, refused: Sequence[FieldError], options: WriteOptions, part: Part) -> Plan:
+        """Plan an update of ``item`` to the client's ``wanted``, in the request's version.
 
         Raises:
             Conflict, Invalid, and errors of admission.
         """
         old, given = item.object, item.object["metadata"]
         attributes = self.attributes("UPDATE", part, given.get("namespace", ""), given["name"], options)
+        new = self.stored_form(wanted)
         if attributes is not None and part == "scale" and self._strategy.scaling is not None:
-            return await self._scale(self._strategy.scaling, attributes, old, wanted)
+            return await self._scale(self._strategy.scaling, attributes, old, new)
         if attributes is not None:
-            wanted = await self.mutate(attributes, wanted, live)
-        planned = self._planner.update(self._strategy.to_hub(wanted), old, part, refused)
+            new = await self.mutate(attributes, new, old)
+        planned = self._planner.update(new, old, part, refused)
         if attributes is not None:
-            await self.validate(attributes, planned.obj, live)
+            await self.validate(attributes, planned.obj, old)
         if not part:
             for each in self._strategy.hub.warnings_on_update(planned.obj, old):
                 options.caller.warn(each)
         return planned
 
-    async def act(self, item: Item, live: Object, wanted: Object, subresource: str, options: WriteOptions) -> Plan:
-        """Plan a verb's change of ``item`` to ``wanted``, in the request's version like ``live``.
+    async def act(self, item: Item, wanted: Object, subresource: str, options: WriteOptions) -> Plan:
+        """Plan a verb's change of ``item`` to ``wanted``, in the request's version.
 
         Raises:
             Invalid, and errors of admission.
         """
-        given = item.object["metadata"]
+        old, given = item.object, item.object["metadata"]
         attributes = self.attributes("UPDATE", subresource, given.get("namespace", ""), given["name"], options)
+        new = self.stored_form(wanted)
         if attributes is not None:
-            wanted = await self.mutate(attributes, wanted, live)
-        planned = self._planner.act(self._strategy.to_hub(wanted), item.object)
+            new = await self.mutate(attributes, new, old)
+        planned = self._planner.act(new, old)
         if attributes is not None:
-            await self.validate(attributes, planned.obj, live)
+            await self.validate(attributes, planned.obj, old)
         return planned
 
-    async def _scale(self, scaling: Scaling, attributes: Attributes, old: Object, wanted: Object) -> Plan:
+    async def _scale(self, scaling: Scaling, attributes: Attributes, old: HubObject, new: HubObject) -> Plan:
         """Plan an update of the replicas, with the ``Scale`` for admission."""
-        attributes.obj, attributes.old = scaling.view(wanted), scaling.view(old)
+        attributes.obj, attributes.old = HubObject(scaling.view(new)), HubObject(scaling.view(old))
         await self._admission.mutate(attributes)
-        wanted = scaling.put_back(wanted, attributes.obj)
-        planned = self._planner.update(self._strategy.to_hub(wanted), old, "scale")
-        attributes.obj = scaling.view(planned.obj)
+        planned = self._planner.update(scaling.put_back(new, attributes.obj), old, "scale")
+        attributes.obj = HubObject(scaling.view(planned.obj))
         await self._admission.validate(attributes)
         return planned
 
@@ -80,7 +92,7 @@ class Admitter:
             attributes.options, attributes.dry_run = options.to_json(operation), options.dry_run
         return attributes
 
-    async def mutate(self, attributes: Attributes, obj: Object, old: Object | None) -> Object:
+    async def mutate(self, attributes: Attributes, obj: HubObject, old: HubObject | None) -> HubObject:
         """Return the object after mutating admission, validated like a client's."""
         attributes.obj, attributes.old = obj, old
         await self._admission.mutate(attributes)
@@ -90,29 +102,27 @@ class Admitter:
             obj = attributes.obj
             self._read_mutated(obj, attributes.mutators)
             metadata.match_namespace(obj["metadata"], self._strategy.resource, attributes.namespace)
-            self._strategy.default(obj)
+            self._strategy.hub.default(obj)
         return obj
 
-    def _read_mutated(self, obj: Object, mutators: Iterable[str]) -> None:
+    def _read_mutated(self, obj: HubObject, mutators: Iterable[str]) -> None:
         """Check a mutated object's schema; a violation is an internal error."""
         try:
-            self._planner.read(obj, WriteOptions(field_validation="Ignore"), part="status")
+            self._stored.read(obj, WriteOptions(field_validation="Ignore"), part="status")
         except Invalid as error:
             why = f"{', '.join(mutators) or 'mutating admission'} left an object that cannot be read: {error.message}"
             raise InternalError(f"Internal error occurred: {why}", Details(causes=(Cause("", why),))) from error
 
-    async def validate(self, attributes: Attributes, planned: Object, old: Object | None) -> None:
-        """Validate the planned object in the request's version.
+    async def validate(self, attributes: Attributes, planned: HubObject, old: HubObject | None) -> None:
+        """Validate the planned object.
 
         Raises:
             StatusError: admission refuses.
         """
-        strategy = self._strategy
-        attributes.obj = planned if strategy.hub is strategy else strategy.from_hub(codec.copy(planned))
-        attributes.old = old
+        attributes.obj, attributes.old = planned, old
         await self._admission.validate(attributes)
 
-    async def delete(self, attributes: Attributes, live: Object) -> None:
+    async def delete(self, attributes: Attributes, live: HubObject) -> None:
         """Call admission for a deletion.
 
         Raises:
@@ -130,7 +140,7 @@ class Admitter:
         """
         attributes = self._about("CONNECT", subresource, namespace, name, caller)
         if attributes is not None:
-            attributes.obj = {}
+            attributes.obj = HubObject({})
             await self._admission.mutate(attributes)
             await self._admission.validate(attributes)
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
 from apiserver.apis.meta import amounts
-from apiserver.apis.meta.objects import Object
+from apiserver.apis.meta.objects import HubObject, Object
 from apiserver.apis.meta.resources import Resource
 from apiserver.registry.cacher.canonical import Form
 from apiserver.registry.cacher.items import Item
 from apiserver.registry.generic.strategy import Strategy
 from storage.encryption.prefix import ENCRYPTED
 from storage.port import Entry
+
+_Copied = TypeVar("_Copied", bound=Object)
 
 
 def collection(root: str, resource: Resource) -> str:
@@ -75,7 +77,7 @@ def dump(obj: Object) -> bytes:
     return orjson.dumps(obj)
 
 
-def copy_of(item: Item) -> Object:
+def copy_of(item: Item) -> HubObject:
     """Return a mutable copy of an item's object; shared scalars compare quickly.
 
     ``metadata.managedFields`` is shared: replace it, never change it.
@@ -84,10 +86,10 @@ def copy_of(item: Item) -> Object:
     metadata = obj["metadata"]
     managed = metadata.get("managedFields")
     if managed is None:
-        return _copied(obj)
+        return HubObject(_copied(obj))
     duplicate = _copied({**obj, "metadata": {name: value for name, value in metadata.items() if name != "managedFields"}})
     duplicate["metadata"]["managedFields"] = managed
-    return duplicate
+    return HubObject(duplicate)
 
 
 def _copied(value: dict[str, Any]) -> dict[str, Any]:
@@ -105,7 +107,7 @@ def _copied_list(value: list[Any]) -> list[Any]:
     return [_copied(each) if type(each) is dict else _copied_list(each) if type(each) is list else each for each in value]
 
 
-def copy(obj: Object) -> Object:
+def copy(obj: _Copied) -> _Copied:
     """Return a deep copy."""
-    duplicate: Any = orjson.loads(orjson.dumps(obj))
-    return duplicate  # type: ignore[no-any-return]  # JSON of an object is an object
+    duplicate: _Copied = orjson.loads(orjson.dumps(obj))
+    return duplicate

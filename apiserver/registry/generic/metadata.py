@@ -13,7 +13,7 @@ from typing import Any, Final
 import orjson
 
 from apiserver.apis.meta.errors import BadRequest, Cause, Conflict, Details, Invalid
-from apiserver.apis.meta.objects import Object
+from apiserver.apis.meta.objects import HubObject, Object
 from apiserver.apis.meta.resources import Resource
 from apiserver.apis.meta.times import to_rfc3339
 
@@ -180,11 +180,11 @@ def drop_empty(metadata: Object) -> None:
             del metadata[key]
 
 
-def tidy(obj: Object) -> Object:
+def tidy(obj: HubObject) -> HubObject:
     """Return the object in the usual order, without empty maps and lists in ``metadata``."""
     metadata = obj["metadata"]
     drop_empty(metadata)
-    return {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": metadata, **obj}
+    return HubObject({"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": metadata, **obj})
 
 
 def details(resource: Resource, name: str, **more: Any) -> Details:  # noqa: ANN401 - the fields of Details

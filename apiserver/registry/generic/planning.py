@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from apiserver.apis.meta import objectmeta
 from apiserver.apis.meta.errors import Invalid
-from apiserver.apis.meta.objects import Object, name_of
+from apiserver.apis.meta.objects import HubObject, Object, name_of
 from apiserver.apis.meta.validation import MAX_CAUSES, FieldError, to_invalid, unknown_field
 from apiserver.registry.cacher.items import DECODING_ERRORS
 from apiserver.registry.generic import deletion, metadata
@@ -30,7 +30,7 @@ _STATUS: Final = frozenset({"status"})
 class Plan:
     """The next state of an object."""
 
-    obj: Object
+    obj: HubObject
     remove: bool = False
     """Remove the object; ``obj`` is its last state."""
 
@@ -105,8 +105,8 @@ class Planner:
             return [each for each in [*objectmeta.validate_given(rest["metadata"]), *found] if not _is_within(each.path, paths)]
         return []
 
-    def create(self, obj: Object, refused: Iterable[FieldError], now: datetime) -> Object:
-        """Return the new object for storage, from ``obj`` read, defaulted and in the stored version.
+    def create(self, obj: HubObject, refused: Iterable[FieldError], now: datetime) -> HubObject:
+        """Return the new object for storage, from ``obj`` read and defaulted.
 
         Raises:
             Invalid: with all causes, including ``refused``.
@@ -136,8 +136,8 @@ class Planner:
         self._strategy.default(wanted)
         return refused
 
-    def update(self, wanted: Object, old: Object, part: Part = "", refused: Iterable[FieldError] = ()) -> Plan:
-        """Plan an update of ``old``, changing ``wanted``, which was received, in the stored version.
+    def update(self, wanted: HubObject, old: HubObject, part: Part = "", refused: Iterable[FieldError] = ()) -> Plan:
+        """Plan an update of ``old``, changing ``wanted``, which was received.
 
         Raises:
             Conflict: it is based on another revision.
@@ -145,11 +145,10 @@ class Planner:
         """
         before, hub = old["metadata"], self._hub
         found = list(refused)
-        if hub is not self._strategy:
-            hub.default(wanted)  # for fields that the request's version lacks
         metadata.prepare_for_update(wanted, old, self._resource)
         if part == "status":
-            wanted = {**copy(old), **{key: wanted[key] for key in ("status",) if key in wanted}, "metadata": _locked(wanted, old)}
+            status = {key: wanted[key] for key in ("status",) if key in wanted}
+            wanted = HubObject({**copy(old), **status, "metadata": _locked(wanted, old)})
             hub.prepare_for_status_update(wanted, old)
             found += hub.validate_status_update(wanted, old)
         else:
@@ -164,7 +163,7 @@ class Planner:
         self._raise(found, wanted)
         return Plan(metadata.tidy(wanted), remove=deletion.released(wanted, old))
 
-    def act(self, wanted: Object, old: Object) -> Plan:
+    def act(self, wanted: HubObject, old: HubObject) -> Plan:
         """Plan a verb's change of ``old`` to ``wanted``, spec and status.
 
         Raises:
@@ -176,7 +175,7 @@ class Planner:
         self._raise(hub.validate_update(wanted, old), wanted)
         return Plan(metadata.tidy(wanted))
 
-    def delete(self, old: Object, options: DeleteOptions, now: datetime) -> Plan:
+    def delete(self, old: HubObject, options: DeleteOptions, now: datetime) -> Plan:
         """Plan the deletion of ``old``.
 
         Raises:

@@ -7,11 +7,12 @@ For ``kubectl scale``, HorizontalPodAutoscaler and PodDisruptionBudget. Source: 
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Final
 
 from apiserver.apis.meta.errors import BadRequest
-from apiserver.apis.meta.objects import Object, dig
+from apiserver.apis.meta.objects import HubObject, Object, dig
 from apiserver.apis.meta.resources import Resource
 from apiserver.apis.meta.validation import Path, invalid, raise_if_any, required, type_invalid
 
@@ -29,7 +30,7 @@ class Scaling:
     spec_replicas: tuple[str, ...] = ("spec", "replicas")
     status_replicas: tuple[str, ...] = ("status", "replicas")
 
-    def view(self, obj: Object) -> Object:
+    def view(self, obj: HubObject) -> Object:
         """Return the object's ``Scale``."""
         given = obj["metadata"]
         return {
@@ -40,7 +41,7 @@ class Scaling:
             "status": {"replicas": dig(obj, *self.status_replicas) or 0, "selector": self.selector(obj)},
         }
 
-    def put_back(self, obj: Object, scale: Object) -> Object:
+    def put_back(self, obj: HubObject, scale: Object) -> HubObject:
         """Set the replicas and the revision, if given, of ``scale`` in ``obj``; return it.
 
         Raises:
@@ -60,7 +61,7 @@ class Scaling:
         if not isinstance(given, dict) or not given.get("name"):
             found.append(required(Path("metadata.name"), "name or generateName is required"))
         raise_if_any(found, group=SCALE.group, kind=SCALE.kind, name=obj["metadata"]["name"])
-        parent = obj
+        parent: Object = obj
         for key in self.spec_replicas[:-1]:
             parent = parent.setdefault(key, {})
         parent[self.spec_replicas[-1]] = replicas
@@ -68,6 +69,25 @@ class Scaling:
             if isinstance(given, dict) and given.get(key):
                 obj["metadata"][key] = given[key]
         return obj
+
+    def applied(self, obj: HubObject, scale: Object, from_hub: Callable[[HubObject], Object]) -> Object:
+        """Return the replicas of an applied ``scale``, and nothing else, as an object of the version of ``from_hub``.
+
+        Raises:
+            BadRequest, Invalid: as :meth:`put_back`.
+        """
+        wanted = self.put_back(deepcopy(obj), scale)
+        others = {**scale, "spec": {"replicas": 0 if dig(wanted, *self.spec_replicas) else 1}}
+        return _difference(from_hub(wanted), from_hub(self.put_back(obj, others)))
+
+
+def _difference(obj: Object, other: Object) -> Object:
+    """Return the fields of ``obj`` that ``other`` has with another value."""
+    found: Object = {}
+    for key, value in obj.items():
+        if value != (there := other.get(key)):
+            found[key] = _difference(value, there) if isinstance(value, dict) and isinstance(there, dict) else value
+    return found
 
 
 def _match(scale: Object, given: Any, obj: Object) -> None:  # noqa: ANN401 - a client's metadata

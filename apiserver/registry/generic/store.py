@@ -5,7 +5,7 @@ Reads use the watch cache, after a linearizable read of its required revision. W
 (:mod:`~apiserver.registry.generic.guaranteed_update`).
 
 A store serves one version to clients. Further versions' stores (:class:`~apiserver.registry.generic.strategy.Spoke`) share
-the hub's cache of the stored version.
+the hub's cache of the stored version. Plans and admission work on the stored version, too.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from apiserver.apis.meta import names
 from apiserver.apis.meta.errors import AlreadyExists, BadRequest, Invalid, NotFound, Timeout
-from apiserver.apis.meta.objects import Object, dig, is_deleting, name_of, uid_of
+from apiserver.apis.meta.objects import HubObject, Object, is_deleting, name_of, uid_of
 from apiserver.apis.meta.validation import FieldError
 from apiserver.registry.cacher.items import Item
 from apiserver.registry.cacher.watchcache import WatchCache
@@ -90,12 +90,11 @@ class Store:
 
     def shown_pieces(self, items: Iterable[Item]) -> tuple[list[bytes], int]:
         """Return the objects' JSON in this version as pieces, each object after a comma, and their length."""
-        if self.strategy.hub is not self.strategy:
-            items = [Item(item.key, item.revision, None, self.shown_bytes(item)) for item in items]
+        as_stored = self.strategy.hub is self.strategy
         found: list[bytes] = []
         for item in items:
             found.append(b",")
-            found += item.pieces
+            found += item.pieces if as_stored else (self.shown_bytes(item),)
         return found, sum(map(len, found))
 
     async def get(self, namespace: str, name: str, *, fresh: bool = True, at_least: int = 0) -> Item:
@@ -144,14 +143,15 @@ class Store:
         """Store a new object after reading, defaulting and ownership."""
         requested = obj["metadata"].get("name", "")
         attributes = self._admitter.attributes("CREATE", "", namespace, requested, options)
+        made = self._admitter.stored_form(obj)
         if attributes is not None:
-            obj = await self._admitter.mutate(attributes, obj, None)
-        given = obj["metadata"]
+            made = await self._admitter.mutate(attributes, made, None)
+        given = made["metadata"]
         base = given.get("generateName") if not given.get("name") else None
         for _ in range(GENERATED_NAMES if base else 1):
             if base:
                 given["name"] = names.generate(base)
-            new = self._planner.create(self.strategy.to_hub(codec.copy(obj) if base else obj), refused, self._now())
+            new = self._planner.create(codec.copy(made) if base else made, refused, self._now())
             if attributes is not None:
                 attributes.name = requested or name_of(new)
                 await self._admitter.validate(attributes, new, None)
@@ -189,7 +189,7 @@ class Store:
             wanted = change(self._copier(item))
             refused = self._planner.receive(wanted, live, options, part)
             self._own(owners, live, wanted, options)
-            return await self._admitter.update(item, live, wanted, refused, options, part)
+            return await self._admitter.update(item, wanted, refused, options, part)
 
         item, _ = await guaranteed_update(self._objects, namespace, name, plan, dry_run=options.dry_run, repeatable=repeatable)
         return item
@@ -227,7 +227,7 @@ class Store:
             wanted = self._applied(owners, self._copier(item)(), applied, options)
             metadata.must_be_named(wanted, name)
             refused = self._planner.receive(wanted, live, options, part)
-            return await self._admitter.update(item, live, wanted, refused, options, part)
+            return await self._admitter.update(item, wanted, refused, options, part)
 
         while True:
             try:
@@ -254,14 +254,11 @@ class Store:
         if scaling is None:
             raise BadRequest(f"{self.resource.plural} cannot be scaled")
         item = await self.get(namespace, name)
-        scaled = scaling.put_back(self.strategy.from_hub(codec.copy_of(item)), applied)
-        spec: Any = dig(scaled, *scaling.spec_replicas)
-        for key in reversed(scaling.spec_replicas):
-            spec = {key: spec}
+        replicas = scaling.applied(codec.copy_of(item), applied, self.strategy.from_hub)
         given = applied.get("metadata") or {}
         identity = {"name": name, "namespace": namespace, **{key: given[key] for key in ("uid", "resourceVersion") if given.get(key)}}
         of_object = {"apiVersion": self.resource.api_version, "kind": self.resource.kind, "metadata": identity}
-        item, _ = await self.apply(namespace, name, {**of_object, **spec}, options, part="scale")
+        item, _ = await self.apply(namespace, name, {**replicas, **of_object}, options, part="scale")
         return item
 
     async def _create_applied(self, namespace: str, name: str, owners: FieldOwners, applied: Object, options: WriteOptions) -> Item:
@@ -292,9 +289,9 @@ class Store:
 
         async def plan(item: Item) -> Plan:
             live = self.shown(item)
-            wanted = self.strategy.from_hub(verb.apply(codec.copy_of(item), body, self._now()))
+            wanted = self.strategy.from_hub(HubObject(verb.apply(codec.copy_of(item), body, self._now())))
             self._own(owners, live, wanted, options)
-            return await self._admitter.act(item, live, wanted, subresource, options)
+            return await self._admitter.act(item, wanted, subresource, options)
 
         item, _ = await guaranteed_update(self._objects, namespace, name, plan, dry_run=options.dry_run, repeatable=False)
         return item
@@ -313,7 +310,7 @@ class Store:
             planned = self._planner.delete(item.object, conditions, self._now())
             attributes = self._admitter.attributes("DELETE", "", namespace, name, options)
             if attributes is not None:
-                await self._admitter.delete(attributes, self.shown(item))
+                await self._admitter.delete(attributes, item.object)
             for each in self.strategy.hub.warnings_on_delete(item.object, options.grace_period_seconds):
                 options.caller.warn(each)
             return planned

@@ -22,12 +22,12 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, ClassVar, Final, Protocol
 
 from apiserver.apis.meta import amounts, decoding
-from apiserver.apis.meta.objects import Object
+from apiserver.apis.meta.objects import HubObject, Object
 from apiserver.apis.meta.resources import Resource
 from apiserver.apis.meta.validation import FieldError
 from apiserver.registry.generic.scaling import Scaling
@@ -81,9 +81,10 @@ class CreatingVerb:
     """An action that creates or finds an object of another resource; it answers with that and 201."""
 
     creates: Resource
+    """The kind of what it creates, in the group and version of the resource."""
 
     def make(self, obj: Object, body: Object, now: datetime) -> Object:
-        """Return the object to create in the namespace of ``obj``, as by a POST, locks included.
+        """Return the object to create in the namespace of ``obj``, in the stored version, as by a POST, locks included.
 
         Raises:
             StatusError: as :meth:`Verb.apply`.
@@ -186,7 +187,7 @@ class Strategy:
     has_status: bool = True
     """Serve ``/status``."""
     scaling: Scaling | None = None
-    """Serve ``/scale``, with the stored version's paths, which all versions must share."""
+    """Serve ``/scale``, with the stored version's paths."""
     verbs: Mapping[str, Verb | CreatingVerb] = {}
     connects: Mapping[str, Connect] = {}
     reads: Mapping[str, Read] = {}
@@ -198,11 +199,11 @@ class Strategy:
         """The stored version's strategy: this one, except in a :class:`Spoke`."""
         return self
 
-    def to_hub(self, obj: Object) -> Object:
+    def to_hub(self, obj: Object) -> HubObject:
         """Convert to the stored version, consuming ``obj``."""
-        return obj
+        return HubObject(obj)
 
-    def from_hub(self, obj: Object) -> Object:
+    def from_hub(self, obj: HubObject) -> Object:
         """Convert from the stored version, consuming ``obj``."""
         return obj
 
@@ -310,15 +311,22 @@ class Strategy:
 class Spoke(Strategy):
     """A further served version of a kind: its own schema, and a lossless conversion.
 
-    The hub's form is stored, prepared, validated and locked. The version has its own ``resource``, ``model``, ``read``,
-    ``default``, managed fields and two inverse conversions. Objects stored in a spoke's version (once the stored one) are
-    converted when read, and rewritten by the next write. Source: the conversions of ``k8s.io/apimachinery/pkg/runtime``.
+    The hub's form is stored, prepared, validated, shown to plug-ins and locked. The version has its own ``resource``, ``model``,
+    ``read``, ``default``, managed fields and two inverse conversions. Objects stored in a spoke's version (once the stored one)
+    are converted when read, and rewritten by the next write. Source: the conversions of ``k8s.io/apimachinery/pkg/runtime``.
+
+    Verbs, streams, reads, ``/status`` and ``/scale`` are the hub's, and get the hub's object; their answers are of this version.
+    Field selectors have the hub's names.
     """
 
     def __init__(self, hub: Strategy) -> None:
+        """Serve one more version; the hub's verbs, streams and reads must be complete."""
         self._hub = hub
+        version = self.resource.version
         self.singular, self.short_names, self.categories = hub.singular, hub.short_names, hub.categories
-        self.has_status, self.scaling = hub.has_status, hub.scaling
+        self.has_status, self.scaling, self.connects = hub.has_status, hub.scaling, hub.connects
+        self.verbs = {name: _CreatesIn(verb, version) if isinstance(verb, CreatingVerb) else verb for name, verb in hub.verbs.items()}
+        self.reads = {name: _ReadIn(read, version) for name, read in hub.reads.items()}
         hub.spokes = {**hub.spokes, self.resource.api_version: self}
 
     def upgrade(self, obj: Object) -> Object:
@@ -334,11 +342,11 @@ class Spoke(Strategy):
         """The strategy of the stored version."""
         return self._hub
 
-    def to_hub(self, obj: Object) -> Object:
+    def to_hub(self, obj: Object) -> HubObject:
         """Implement :meth:`Strategy.to_hub`."""
-        return {**self.upgrade(obj), "apiVersion": self._hub.resource.api_version}
+        return HubObject({**self.upgrade(obj), "apiVersion": self._hub.resource.api_version})
 
-    def from_hub(self, obj: Object) -> Object:
+    def from_hub(self, obj: HubObject) -> Object:
         """Implement :meth:`Strategy.from_hub`."""
         return {**self.downgrade(obj), "apiVersion": self.resource.api_version}
 
@@ -353,3 +361,27 @@ class Spoke(Strategy):
     def cells(self, obj: Object, now: datetime) -> list[Any]:
         """Return the hub's values for an unchanged object of this version."""
         return self._hub.cells(self.to_hub(deepcopy(obj)), now)
+
+
+class _CreatesIn(CreatingVerb):
+    """The hub's verb, whose object is created and shown in another version."""
+
+    def __init__(self, verb: CreatingVerb, version: str) -> None:
+        self._verb = verb
+        self.creates = replace(verb.creates, version=version)
+
+    def make(self, obj: Object, body: Object, now: datetime) -> Object:
+        """Return the object to create, as the hub's verb makes it."""
+        return self._verb.make(obj, body, now)
+
+
+class _ReadIn(Read):
+    """The hub's read, whose answer says another version."""
+
+    def __init__(self, read: Read, version: str) -> None:
+        self._read = read
+        self.answers, self.model = replace(read.answers, version=version), read.model
+
+    async def read(self, obj: Object) -> Object:
+        """Return what the hub's read returns."""
+        return {**await self._read.read(obj), "apiVersion": self.answers.api_version}

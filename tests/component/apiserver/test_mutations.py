@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from apiserver.apis.meta.errors import StatusError
-from apiserver.apis.meta.objects import Object
+from apiserver.apis.meta.objects import HubObject, Object
 from apiserver.registry.cacher import canonical
 from apiserver.registry.generic import codec, metadata
 from apiserver.registry.generic.options import WriteOptions
@@ -88,21 +88,21 @@ class Subject:
         metadata.match_request(obj, self.strategy.resource, "default")
         refused = self.planner.read(obj, WriteOptions(field_validation="Strict"))
         self.strategy.default(obj)
-        new = self.planner.create(obj, refused, NOW)
+        new = self.planner.create(self.strategy.to_hub(obj), refused, NOW)
         self.show(new)
         return new
 
     def update(self, obj: Object, old: Object, *, status: bool) -> None:
         part: Part = "status" if status else ""
         refused = self.planner.receive(obj, old, WriteOptions(), part)
-        new = self.planner.update(obj, old, part, refused).obj
+        new = self.planner.update(self.strategy.to_hub(obj), HubObject(old), part, refused).obj
         self.show(new)
         for verb in self.strategy.verbs.values():
             try:
                 if isinstance(verb, CreatingVerb):
                     verb.make(codec.copy(new), {}, NOW)
                 else:
-                    self.planner.act(verb.apply(codec.copy(new), {}, NOW), new)
+                    self.planner.act(HubObject(verb.apply(codec.copy(new), {}, NOW)), new)
             except StatusError:
                 continue
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ import aiohttp
 import pytest
 
 from apiserver.apis.meta import times
+from apiserver.client.rest import Client
 from apiserver.server import __main__ as virt_api
 from apiserver.server import options, running
 from certs.issuing import Pair, new_authority
@@ -32,8 +34,8 @@ BASE = "/apis/kubevirt.io/v1alpha1/namespaces/acc"
 VM, VM_STATUS = f"{BASE}/virtualmachines/vm1", f"{BASE}/virtualmachines/vm1/status"
 MOVE, MOVE_STATUS = f"{BASE}/migrations/move", f"{BASE}/migrations/move/status"
 TYPE = {"apiVersion": "kubevirt.io/v1alpha1"}
-MACHINE = {**TYPE, "kind": "VirtualMachine", "metadata": {"name": "vm1"}, "spec": {"domain": {"memory": {"guest": "64Mi"}}}}
-MIGRATION = {**TYPE, "kind": "Migration", "metadata": {"name": "move"}, "spec": {"selector": {"name": "vm1"}}}
+MACHINE: Json = {**TYPE, "kind": "VirtualMachine", "metadata": {"name": "vm1"}, "spec": {"domain": {"memory": {"guest": "64Mi"}}}}
+MIGRATION: Json = {**TYPE, "kind": "Migration", "metadata": {"name": "move"}, "spec": {"selector": {"name": "vm1"}}}
 MOMENT = "2026-01-01T00:00:00Z"
 """Stands for the start of a test's server: virt-api refuses times far from its clock, and a full test run is long."""
 SCHEDULED: Json = {
@@ -83,6 +85,7 @@ class Cluster:
     url: str = ""
     began: str = field(default_factory=lambda: times.to_rfc3339(datetime.now(UTC)))
     tokens: dict[str, Json] = field(default_factory=dict)
+    contexts: dict[str | None, ssl.SSLContext] = field(default_factory=dict)
 
     def admit(self, path: str, obj: Json) -> None:
         if path == REVIEWS:
@@ -91,13 +94,18 @@ class Cluster:
             user = self.tokens.get(obj["spec"]["token"])
             obj["status"] = {"authenticated": user is not None, "user": user or {}}
 
+    def tls(self, by: str | None) -> ssl.SSLContext:
+        """Return the context of a client, made once: a certificate takes longer than a request."""
+        if by not in self.contexts:
+            self.contexts[by] = self.pki.client(by, self.proxies if by == "front-proxy-client" else None)
+        return self.contexts[by]
+
     async def ask(
         self, method: str, path: str, body: Any = None, headers: Any = (), *, by: str | None = "front-proxy-client", kind: str = "json"
     ) -> tuple[int, Any]:
-        authority = self.proxies if by == "front-proxy-client" else None
         given = [*headers, ("Content-Type", f"application/{kind}")]
         data = json.dumps(body).replace(MOMENT, self.began).encode() if body is not None else None
-        session = aiohttp.ClientSession(self.url, connector=aiohttp.TCPConnector(ssl=self.pki.client(by, authority)))
+        session = aiohttp.ClientSession(self.url, connector=aiohttp.TCPConnector(ssl=self.tls(by)))
         async with session, session.request(method, path, data=data, headers=given) as response:
             text = (await response.text()).replace(self.began, MOMENT)
             return response.status, json.loads(text) if text.startswith("{") else text
@@ -120,8 +128,23 @@ class Cluster:
         return (200, await self.admin("PUT", path, new)) if node is None else await self.handler(node, "PUT", path, new, **more)
 
 
+def without_streams(given: options.Options, client: Client | None) -> running.Kinds:
+    return virt_api.kinds(given, client, None)
+
+
+async def nothing_more(cluster: Cluster) -> None:
+    """The cluster has all that it needs."""
+
+
 @asynccontextmanager
-async def serving(pki: Pki, directory: Path, *flags: str, storage: MemoryStorage | None = None) -> AsyncIterator[Cluster]:
+async def serving(
+    pki: Pki,
+    directory: Path,
+    *flags: str,
+    storage: MemoryStorage | None = None,
+    kinds: Callable[[options.Options, Client | None], running.Kinds] = without_streams,
+    prepare: Callable[[Cluster], Awaitable[None]] = nothing_more,
+) -> AsyncIterator[Cluster]:
     kube = FakeAPI()
     made = Cluster(kube, pki, new_authority("front-proxy", HOUR, datetime.now(UTC)))
     kube.admit = made.admit
@@ -134,6 +157,7 @@ async def serving(pki: Pki, directory: Path, *flags: str, storage: MemoryStorage
             "spec": {"nodeName": f"node{number}"},
         }
         await kube.put("/api/v1/pods", {**pod, "status": {"phase": "Running", "podIP": f"10.0.0.{number}"}})
+    await prepare(made)
     async with kube.serving() as config:
         given = options.parse(
             [
@@ -143,7 +167,7 @@ async def serving(pki: Pki, directory: Path, *flags: str, storage: MemoryStorage
             ]
         )  # fmt: skip
         kept = storage or MemoryStorage()
-        async with running.running(given, lambda client: virt_api.kinds(given, client, None), kept) as (host, port):
+        async with running.running(given, lambda client: kinds(given, client), kept) as (host, port):
             made.url = f"https://{host}:{port}"
             async with asyncio.timeout(10):
                 while (await made.ask("GET", "/readyz", by=None))[0] != 200:

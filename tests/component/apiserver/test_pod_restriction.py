@@ -13,7 +13,6 @@ from apiserver.apis.meta import errors
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from apiserver.client.config import Config
 from apiserver.client.rest import Client
-from apiserver.registry.generic.admission import Attributes
 from apiserver.registry.virt.pod_restriction import PodRestriction
 from tests.component.apiserver.conftest import Pki
 from tests.component.apiserver.test_delegation import REVIEWS, TOKENS
@@ -34,6 +33,7 @@ from tests.component.apiserver.test_node_restriction import (
     serving,
 )
 from tests.fakes import rbac
+from tests.fakes.admission import asking
 
 Json = dict[str, Any]
 THIEF = [("X-Remote-User", "system:serviceaccount:kubevirt:virt-controller")]
@@ -236,7 +236,7 @@ async def test_while_kube_apiserver_does_not_say_nobody_is_believed(cluster: Clu
 
 async def test_an_apiserver_that_does_not_answer_admits_nothing() -> None:
     vm = {**MACHINE, "metadata": {"name": "vm1", "namespace": "acc", "uid": "u"}, "status": {"podName": "p9", "podUID": "uid-9"}}
-    attributes = Attributes("UPDATE", VIRTUAL_MACHINES, "status", "acc", "vm1", obj=vm, old={**vm, "status": {}})
+    attributes = asking("UPDATE", VIRTUAL_MACHINES, "status", "acc", "vm1", obj=vm, old={**vm, "status": {}})
     async with Client(Config(server="http://127.0.0.1:1", token="t"), user_agent="test") as client:
         with pytest.raises(errors.ServiceUnavailable, match="look up pod p9"):
             await PodRestriction(client).validate(attributes)

@@ -78,6 +78,33 @@ async def test_ver_01_each_version_knows_its_own_fields_only(both: Api) -> None:
     assert (await both.call("POST", OLD, old_widget(extent=-1))).code == 422
 
 
+async def test_every_subresource_works_through_each_version(both: Api) -> None:
+    await both.make(widget(size=3))
+    shown = await both.get(f"{OLD}/w1/shine")
+    assert (shown.json["apiVersion"], shown.json["shine"]) == ("example.test/v1beta1", 3)
+    painted = await both.call("PUT", f"{OLD}/w1/paint", {})
+    assert (painted.json["apiVersion"], painted.json["spec"]["paint"]) == ("example.test/v1beta1", "green")
+    assert (await both.call("PUT", f"{OLD}/w1/paint", {})).code == 409
+    twin = await both.call("POST", f"{OLD}/w1/twin", {"color": "red"})
+    assert (twin.code, twin.json["apiVersion"], twin.json["spec"]) == (201, "example.test/v1beta1", {"extent": 3, "paint": "red"})
+    assert (await both.get(f"{OLD}/w1/tap")).json["message"] == "the widget is off"
+
+
+async def test_replicas_are_scaled_through_a_version_that_calls_them_otherwise(both: Api) -> None:
+    await both.make(widget(size=3, replicas=1))
+    scale = (await both.get(f"{OLD}/w1/scale")).json
+    assert scale["spec"] == {"replicas": 1}
+    assert (await both.call("PUT", f"{OLD}/w1/scale", {**scale, "spec": {"replicas": 2}})).json["spec"] == {"replicas": 2}
+    assert (await both.patch(f"{OLD}/w1/scale", {"spec": {"replicas": 3}})).json["spec"] == {"replicas": 3}
+    applied = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "w1"}, "spec": {"replicas": 4}}
+    answer = await both.patch(f"{OLD}/w1/scale?fieldManager=scaler&force=true", applied, "apply-patch+yaml")
+    assert answer.json["spec"] == {"replicas": 4}
+    new, old = (await both.get("w1")).json, (await both.get(f"{OLD}/w1")).json
+    assert (new["spec"]["replicas"], old["spec"]["count"]) == (4, 4)
+    (owned,) = [each for each in old["metadata"]["managedFields"] if each["manager"] == "scaler"]
+    assert (owned["apiVersion"], owned["subresource"], owned["fieldsV1"]) == ("example.test/v1beta1", "scale", {"f:spec": {"f:count": {}}})
+
+
 async def test_ver_02_discovery_and_openapi_name_both_and_prefer_the_stable_one(both: Api) -> None:
     group = (await both.get("/apis/example.test")).json
     assert [each["version"] for each in group["versions"]] == ["v1", "v1beta1"]

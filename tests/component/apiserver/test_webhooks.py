@@ -311,6 +311,27 @@ async def test_equivalent_versions_match_and_are_converted(world: World) -> None
         assert world.order == ["equivalent", "equivalent", "exact"]
 
 
+async def test_what_a_webhook_makes_has_the_shape_of_the_version_that_it_was_shown(world: World) -> None:
+    """ADM-03: before it is converted, on which the conversion relies. A Scale has one shape."""
+    old = RULE | {"apiVersions": [OLD_WIDGETS.version], "resources": ["widgets", "widgets/scale"]}
+    operations: list[Json] = [{"op": "add", "path": "/spec/extent", "value": "x"}]
+    await world.mutating(world.hook("m", lambda review: patch(review, *operations), rules=[old]))
+    async with world.api(versions=True) as api:
+        answer = await api.call("POST", "", widget())
+        assert (answer.code, answer.json["reason"]) == (500, "InternalError")
+        assert "an object of example.test/v1beta1 that cannot be read: spec.extent" in answer.json["message"]
+        operations[:] = [{"op": "add", "path": "/spec/size", "value": 9}, {"op": "add", "path": "/spec/extent", "value": 2}]
+        assert (await api.make(widget(color="green")))["spec"] == {"size": 2, "color": "green"}  # v1beta1 has no size
+        operations[:] = [{"op": "replace", "path": "/spec/replicas", "value": 5}]
+        assert (await api.patch("w1/scale", {"spec": {"replicas": 4}})).json["spec"] == {"replicas": 5}
+        (*_, request) = world.hooks["m"].requests
+        assert (request["object"]["kind"], request["resource"]["version"], request["requestResource"]["version"]) == (
+            "Scale",
+            "v1beta1",
+            "v1",
+        )
+
+
 @pytest.mark.parametrize(
     ("reply", "message"),
     [

@@ -51,7 +51,7 @@ class Widget(BaseModel):
 
 
 class OldSpec(BaseModel):
-    """The spec in the old version, with other names for size and color."""
+    """The spec in the old version, with other names for size, color and replicas."""
 
     model_config = ConfigDict(strict=True)
 
@@ -59,7 +59,7 @@ class OldSpec(BaseModel):
     paint: Literal["red", "green"] = "red"
     parts: list[Part] = Field(default_factory=list, json_schema_extra=Spec.model_fields["parts"].json_schema_extra)
     slot: str = ""
-    replicas: int = 0
+    count: int = 0
 
 
 class OldWidget(BaseModel):
@@ -190,10 +190,10 @@ class OldWidgetStrategy(Spoke):
         obj.setdefault("spec", {}).setdefault("extent", 1)
 
     def upgrade(self, obj: Object) -> Object:
-        return _renamed(obj, {"extent": "size", "paint": "color"})
+        return _renamed(obj, {"extent": "size", "paint": "color", "count": "replicas"})
 
     def downgrade(self, obj: Object) -> Object:
-        return _renamed(obj, {"size": "extent", "color": "paint"})
+        return _renamed(obj, {"size": "extent", "color": "paint", "replicas": "count"})
 
 
 def _renamed(obj: Object, names: dict[str, str]) -> Object:

@@ -13,8 +13,8 @@ from apiserver.apis.meta.users import User
 from apiserver.apis.virt.lifecycle import evictions
 from apiserver.apis.virt.places import names
 from apiserver.apis.virt.places.resources import MIGRATIONS
-from apiserver.registry.generic.admission import Attributes
 from controller.evictions.eviction_plan import Limits
+from tests.fakes.admission import asking
 from tests.unit.apiserver.admission.policy.test_policies import World
 from tests.unit.charts import forbidden_pods
 from tests.unit.charts.forbidden_pods import ACCOUNT
@@ -48,7 +48,7 @@ def marked(*marks: tuple[str, str, str]) -> Object:
 
 async def refusal(world: World, obj: Object, old: Object | None = None, *, user: str = "alice", subresource: str = "") -> str:
     operation: Any = "CREATE" if old is None else "UPDATE"
-    given = Attributes(resource=MIGRATIONS, operation=operation, name="move", namespace="default", user=User(user, ()), obj=obj, old=old,
+    given = asking(resource=MIGRATIONS, operation=operation, name="move", namespace="default", user=User(user, ()), obj=obj, old=old,
                        subresource=subresource, warn=lambda _: None, annotate=lambda *_: None)  # fmt: skip
     said = ""
     try:

@@ -11,9 +11,9 @@ from apiserver.apis.core.resources import LEASES
 from apiserver.apis.meta.errors import StatusError
 from apiserver.apis.meta.users import User
 from apiserver.apis.virt.places import names
-from apiserver.registry.generic.admission import Attributes
 from handler import heartbeat
 from handler.devices.acceleration import Verdict
+from tests.fakes.admission import asking
 from tests.fakes.rbac import CHART
 from tests.unit.apiserver.admission.policy.test_policies import World
 
@@ -51,7 +51,7 @@ async def refusal(
     who = User(user, ("system:serviceaccounts",), "", {} if claims is None else {CLAIM: claims})
     gone = operation == "DELETE"
     name = obj["metadata"]["name"]
-    attributes = Attributes(
+    attributes = asking(
         operation,
         LEASES,
         "",

@@ -14,7 +14,7 @@ from apiserver.apis.meta.objects import Object, name_of
 from apiserver.apis.meta.users import User
 from apiserver.apis.virt.lifecycle import phases
 from apiserver.apis.virt.places.resources import MIGRATIONS, VIRTUAL_MACHINES
-from apiserver.registry.generic.admission import Attributes
+from tests.fakes.admission import asking
 from tests.unit.apiserver.admission.policy.test_policies import World
 from tests.unit.charts import forbidden_pods
 from tests.unit.charts.forbidden_pods import ACCOUNT
@@ -60,7 +60,7 @@ async def refusals(world: World, change: Change, *, user: str = ACCOUNT, operati
         for old in objects:
             obj = copy.deepcopy(old)
             change(obj)
-            given = Attributes(resource=resource, operation=operation, name=name_of(old), namespace="default", user=User(user, ()), obj=obj,
+            given = asking(resource=resource, operation=operation, name=name_of(old), namespace="default", user=User(user, ()), obj=obj,
                                old=old, subresource=subresource, warn=lambda _: None, annotate=lambda *_: None)  # fmt: skip
             try:
                 await world.plugin.validate(given)
@@ -105,7 +105,7 @@ async def adoption(world: World, old_owners: list[Object] | None, owners: list[O
 
 
 async def said_of(world: World, new: Object | None, old: Object, operation: Any, user: str = ACCOUNT) -> str:
-    given = Attributes(resource=MIGRATIONS, operation=operation, name="move", namespace="default", user=User(user, ()), obj=new, old=old,
+    given = asking(resource=MIGRATIONS, operation=operation, name="move", namespace="default", user=User(user, ()), obj=new, old=old,
                        subresource="", warn=lambda _: None, annotate=lambda *_: None)  # fmt: skip
     said = ""
     try:
@@ -145,7 +145,7 @@ async def test_it_deletes_migrations_that_are_over(world: World) -> None:
         assert (said == "") is (phase in phases.MIGRATION_FINAL), phase
         assert await said_of(world, None, a_migration(phase=phase), "DELETE", user="alice") == ""
     for vm in OBJECTS[VIRTUAL_MACHINES][:1]:
-        given = Attributes(resource=VIRTUAL_MACHINES, operation="DELETE", name=name_of(vm), namespace="default", user=User(ACCOUNT, ()),
+        given = asking(resource=VIRTUAL_MACHINES, operation="DELETE", name=name_of(vm), namespace="default", user=User(ACCOUNT, ()),
                            obj=None, old={**vm, "status": {"phase": "Succeeded"}}, subresource="", warn=lambda _: None,
                            annotate=lambda *_: None)  # fmt: skip
         with pytest.raises(StatusError):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from typing import Any, Final
 
 import pytest
@@ -17,7 +16,6 @@ from apiserver.admission.policy.source import Source
 from apiserver.admission.policy.validating import ValidatingPolicies
 from apiserver.apis.meta.errors import StatusError
 from apiserver.apis.meta.objects import name_of
-from apiserver.apis.meta.resources import Resource
 from apiserver.apis.meta.users import User
 from apiserver.apis.virt.places.resources import MIGRATIONS
 from apiserver.cel.library.authz import Answer, Question
@@ -25,6 +23,7 @@ from apiserver.metrics.instruments import Registry
 from apiserver.registry.generic.admission import Attributes
 from controller.manager import options
 from controller.reconcilers.settings import MigrationLimits
+from tests.fakes.versions import OneVersion
 from tests.unit.charts import forbidden_pods
 from tests.unit.controller.reconcilers.builders import a_migration
 
@@ -33,7 +32,7 @@ ADMINISTRATOR: Final = User("cordons-nodes", ())
 TENANT: Final = User("makes-migrations", ())
 
 
-class Cluster:
+class Cluster(OneVersion):
     """Namespaces, and the right to patch nodes."""
 
     def __init__(self) -> None:
@@ -42,12 +41,6 @@ class Cluster:
 
     async def get(self, name: str) -> dict[str, Any]:
         return {"metadata": {"name": name}}
-
-    def equivalents(self, resource: Resource) -> Sequence[Resource]:
-        return (resource,)
-
-    def convert(self, obj: Any, source: Resource, target: Resource) -> Any:
-        raise AssertionError((source, target))
 
     async def ask(self, question: Question) -> Answer:
         asked = (question.verb, question.group, question.resource, question.subresource, question.name, question.namespace)

@@ -13,8 +13,8 @@ from apiserver.apis.core.resources import NODES
 from apiserver.apis.meta.errors import StatusError
 from apiserver.apis.meta.users import User
 from apiserver.apis.virt.places import names
-from apiserver.registry.generic.admission import Attributes
 from handler import options
+from tests.fakes.admission import asking
 from tests.fakes.rbac import CHART
 from tests.unit.apiserver.admission.policy.test_policies import World
 
@@ -52,7 +52,7 @@ async def refusal(
     """Return why an update is refused, or an empty string; without an object, a deletion."""
     who = User(user, ("system:serviceaccounts",), "", {} if node is None else {names.NODE_CLAIM: (node,)})
     operation: Any = "UPDATE" if obj else "DELETE"
-    attributes = Attributes(operation, NODES, subresource, "", old["metadata"]["name"], who, obj, old, warn=world.warnings.append)
+    attributes = asking(operation, NODES, subresource, "", old["metadata"]["name"], who, obj, old, warn=world.warnings.append)
     assert world.plugin.handles(operation, NODES, subresource)
     try:
         await world.plugin.validate(attributes)

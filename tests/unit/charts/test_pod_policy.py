@@ -17,7 +17,6 @@ from apiserver.admission.policy.validating import ValidatingPolicies
 from apiserver.apis.core.resources import PODS
 from apiserver.apis.meta.errors import StatusError
 from apiserver.apis.meta.objects import name_of
-from apiserver.apis.meta.resources import Resource
 from apiserver.apis.meta.users import User
 from apiserver.apis.virt.spec import service_accounts
 from apiserver.metrics.instruments import Registry
@@ -25,6 +24,7 @@ from apiserver.registry.generic.admission import Attributes
 from controller.reconcilers.launcher_pods.launcher_pod import launcher_pod, target_pod
 from controller.reconcilers.launcher_pods.scheduling import Placement
 from controller.reconcilers.pods import ownership
+from tests.fakes.versions import OneVersion
 from tests.unit.charts import forbidden_pods
 from tests.unit.charts.forbidden_pods import (
     ACCOUNT,
@@ -51,7 +51,7 @@ OPEN = "open"
 TOKEN = a_vm(domain={"devices": {"disks": [{"type": "ServiceAccount", "source": {"name": "robot"}}]}})
 
 
-class Cluster:
+class Cluster(OneVersion):
     """Namespaces; one has labels. Policies read nothing else."""
 
     def __init__(self) -> None:
@@ -61,12 +61,6 @@ class Cluster:
     async def get(self, name: str) -> Pod:
         labels = {"labels": {service_accounts.NAMESPACE_LABEL: "allowed"}} if name == OPEN else {}
         return {"metadata": {"name": name, **labels}}
-
-    def equivalents(self, resource: Resource) -> Sequence[Resource]:
-        return (resource,)
-
-    def convert(self, obj: Pod, source: Resource, target: Resource) -> Pod:
-        raise AssertionError((source, target))
 
 
 @pytest.fixture(scope="module")

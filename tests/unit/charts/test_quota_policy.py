@@ -13,7 +13,7 @@ from apiserver.apis.core.resources import RESOURCE_QUOTAS
 from apiserver.apis.meta.errors import StatusError
 from apiserver.apis.meta.users import User
 from apiserver.apis.virt.places.resources import MIGRATIONS, VIRTUAL_MACHINES
-from apiserver.registry.generic.admission import Attributes
+from tests.fakes.admission import asking
 from tests.fakes.rbac import CHART
 from tests.unit.apiserver.admission.policy.test_policies import World
 
@@ -59,7 +59,7 @@ def changed(**status: Any) -> dict[str, Any]:
 async def refusal(world: World, quota: dict[str, Any], *, operation: Any = "UPDATE", part: str = "status", user: str = VIRT_API) -> str:
     """Return why a write of a quota is refused, or an empty string."""
     new, old = (None if operation == "DELETE" else quota), (None if operation == "CREATE" else QUOTA)
-    attributes = Attributes(operation, RESOURCE_QUOTAS, part, "default", "q", User(user, (), "", {}), new, old, warn=world.warnings.append)
+    attributes = asking(operation, RESOURCE_QUOTAS, part, "default", "q", User(user, (), "", {}), new, old, warn=world.warnings.append)
     assert world.plugin.handles(operation, RESOURCE_QUOTAS, part)
     try:
         await world.plugin.validate(attributes)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Sequence
 from typing import Any, Final
 
 import pytest
@@ -17,13 +16,13 @@ from apiserver.admission.policy.source import Source
 from apiserver.admission.policy.validating import ValidatingPolicies
 from apiserver.apis.meta.errors import StatusError
 from apiserver.apis.meta.objects import name_of
-from apiserver.apis.meta.resources import Resource
 from apiserver.apis.meta.users import User
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from apiserver.apis.virt.spec import service_accounts
 from apiserver.cel.library.authz import Answer, Question
 from apiserver.metrics.instruments import Registry
-from apiserver.registry.generic.admission import Attributes
+from tests.fakes.admission import asking
+from tests.fakes.versions import OneVersion
 from tests.unit.charts import forbidden_pods
 from tests.unit.controller.reconcilers.builders import a_vm
 
@@ -38,7 +37,7 @@ BARE: Final = a_vm(domain={"devices": {"disks": [BLANK, {"device": "cdrom"}]}})
 VM: Final = a_vm(domain={"devices": {"disks": [BLANK, TOKEN]}})
 
 
-class Cluster:
+class Cluster(OneVersion):
     """Namespaces that allow such disks or not, and the right to create pods in the one that does."""
 
     def __init__(self) -> None:
@@ -48,12 +47,6 @@ class Cluster:
     async def get(self, name: str) -> Json:
         labels = {"open": {service_accounts.NAMESPACE_LABEL: "allowed"}, "other": {service_accounts.NAMESPACE_LABEL: "no"}}
         return {"metadata": {"name": name, **({"labels": labels[name]} if name in labels else {})}}
-
-    def equivalents(self, resource: Resource) -> Sequence[Resource]:
-        return (resource,)
-
-    def convert(self, obj: Json, source: Resource, target: Resource) -> Json:
-        raise AssertionError((source, target))
 
     async def ask(self, question: Question) -> Answer:
         assert (question.verb, question.group, question.resource, question.subresource, question.name) == ("create", "", "pods", "", "")
@@ -81,7 +74,7 @@ async def refusal(policies: ValidatingPolicies, obj: Json | None, old: Json | No
     said = ""
     try:
         await policies.validate(
-            Attributes(resource=VIRTUAL_MACHINES, name="testvm", obj=obj, old=old, warn=lambda _: None, annotate=lambda *_: None, **given)
+            asking(resource=VIRTUAL_MACHINES, name="testvm", obj=obj, old=old, warn=lambda _: None, annotate=lambda *_: None, **given)
         )
     except StatusError as error:
         said = str(error)

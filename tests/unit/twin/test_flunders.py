@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from apiserver.apis.meta.objects import HubObject
 from tests.twin.flunders import FlunderStrategy, FlunderV1beta1Strategy
 
 
@@ -32,7 +33,7 @@ def flunder(version: str, **spec: str) -> dict[str, Any]:
 )
 def test_the_versions_convert_without_loss(spoke: FlunderV1beta1Strategy, beta: dict[str, str], alpha: dict[str, str]) -> None:
     assert spoke.to_hub(flunder("v1beta1", **beta)) == flunder("v1alpha1", **alpha)
-    assert spoke.from_hub(flunder("v1alpha1", **alpha)) == flunder("v1beta1", **beta)
+    assert spoke.from_hub(HubObject(flunder("v1alpha1", **alpha))) == flunder("v1beta1", **beta)
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,11 @@ import pytest
 from apiserver.admission.matching import Matching, matches, selects
 from apiserver.admission.namespaces import Namespaces
 from apiserver.apis.meta.errors import InternalError, NotFound, ServiceUnavailable, StatusError
-from apiserver.apis.meta.objects import Object
+from apiserver.apis.meta.objects import HubObject, Object
 from apiserver.apis.meta.resources import Resource
 from apiserver.registry.generic.admission import Attributes
+from tests.fakes.admission import asking
+from tests.fakes.versions import OneVersion
 
 V1 = Resource("g.test", "v1", "things", "Thing")
 V2 = Resource("g.test", "v2", "things", "Thing")
@@ -37,11 +39,11 @@ class _Namespaces:
         return {"metadata": {"name": name, "labels": {"team": "a"}}}
 
 
-class _Versions:
+class _Versions(OneVersion):
     def equivalents(self, resource: Resource) -> Sequence[Resource]:
         return (V1, V2) if resource in (V1, V2) else (resource,)
 
-    def convert(self, obj: Object, source: Resource, target: Resource) -> Object:
+    def shown(self, obj: HubObject, target: Resource) -> Object:
         raise AssertionError("whoever matches converts nothing")
 
 
@@ -52,7 +54,7 @@ def namespaces(error: StatusError | None = None) -> Namespaces:
 def request(resource: Resource = V1, name: str = "t", labels: Any = None, old: Any = None, namespace: str = "ns") -> Attributes:
     before = None if old is None else {"metadata": {"name": name, "labels": old}}
     where = namespace if resource.namespaced else ""
-    return Attributes("UPDATE", resource, "", where, name, obj={"metadata": {"name": name, "labels": labels}}, old=before)
+    return asking("UPDATE", resource, "", where, name, obj={"metadata": {"name": name, "labels": labels}}, old=before)
 
 
 def webhook(**given: Any) -> Matching:

@@ -14,6 +14,7 @@ from apiserver.apis.meta.resources import Resource
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client, TransportError
 from apiserver.registry.generic.admission import Attributes
+from tests.fakes.admission import asking
 
 THINGS = Resource("g.test", "v1", "things", "Thing")
 RACKS = Resource("g.test", "v1", "racks", "Rack", namespaced=False)
@@ -53,7 +54,7 @@ def guard(copy: _Copy, cluster: _Cluster) -> NamespaceLifecycle:
 
 
 def created(namespace: str) -> Attributes:
-    return Attributes("CREATE", THINGS, namespace=namespace, name="t")
+    return asking("CREATE", THINGS, namespace=namespace, name="t")
 
 
 def test_only_creations_in_namespaces_are_judged() -> None:
@@ -93,7 +94,7 @@ async def test_nothing_is_made_in_a_namespace_that_goes(namespace: Object) -> No
 
 
 async def test_what_has_no_name_yet_is_called_by_its_prefix() -> None:
-    attributes = Attributes("CREATE", THINGS, namespace="ending", obj={"metadata": {"generateName": "t-"}})
+    attributes = asking("CREATE", THINGS, namespace="ending", obj={"metadata": {"generateName": "t-"}})
     with pytest.raises(Forbidden, match=r'^things\.g\.test "t-" is forbidden: unable to create new content'):
         await guard(_Copy(TERMINATING), _Cluster()).mutate(attributes)
 

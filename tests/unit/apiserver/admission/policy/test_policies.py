@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -24,13 +24,15 @@ from apiserver.cel.cost import RUNTIME_BUDGET
 from apiserver.cel.library.authz import Answer, Question
 from apiserver.metrics.instruments import Registry
 from apiserver.registry.generic.admission import Attributes
+from tests.fakes.admission import asking
+from tests.fakes.versions import OneVersion
 
 THINGS = Resource("g.test", "v1", "things", "Thing")
 RULE = {"apiGroups": ["g.test"], "apiVersions": ["*"], "operations": ["*"], "resources": ["things", "things/*"]}
 Json = dict[str, Any]
 
 
-class Cluster:
+class Cluster(OneVersion):
     """Namespaces, versions and an authorizer."""
 
     synced = asyncio.Event()
@@ -39,12 +41,6 @@ class Cluster:
         if name == "gone":
             raise NotFound('namespaces "gone" not found')
         return {"metadata": {"name": name, "labels": {"team": "a"}, "managedFields": []}}
-
-    def equivalents(self, resource: Resource) -> Sequence[Resource]:
-        return (resource,)
-
-    def convert(self, obj: Json, source: Resource, target: Resource) -> Json:
-        raise AssertionError((source, target))
 
     async def ask(self, question: Question) -> Answer:
         return Answer(question.verb == "get")
@@ -85,7 +81,7 @@ class World:
 
     def attributes(self, obj: Json | None = None, **more: Any) -> Attributes:
         given: Json = {"operation": "CREATE", "namespace": "acc", "name": "t", "user": User("jane", ("dev",)), **more}
-        return Attributes(resource=THINGS, obj=obj, warn=self.warnings.append, annotate=self.annotations.__setitem__, **given)
+        return asking(resource=THINGS, obj=obj, warn=self.warnings.append, annotate=self.annotations.__setitem__, **given)
 
     async def refusal(self, obj: Json | None = None, **more: Any) -> StatusError | None:
         try:

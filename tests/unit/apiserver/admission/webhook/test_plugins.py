@@ -30,6 +30,8 @@ from apiserver.apis.meta.resources import Resource
 from apiserver.client.informer import Informer
 from apiserver.client.store import Callback, Store
 from apiserver.registry.generic.admission import Attributes, Operation
+from tests.fakes.admission import asking
+from tests.fakes.versions import OneVersion
 
 THINGS = Resource("g.test", "v1", "things", "Thing")
 Reply = Callable[[Object], Object]
@@ -56,14 +58,6 @@ class _Namespaces:
     async def get(self, name: str) -> Object:
         self.asked.append(name)
         return {"metadata": {"name": name, "labels": {"team": "a"}}}
-
-
-class _Versions:
-    def equivalents(self, resource: Resource) -> Sequence[Resource]:
-        return (resource,)
-
-    def convert(self, obj: Object, source: Resource, target: Resource) -> Object:
-        raise AssertionError("there is one version")
 
 
 class _Unknown:
@@ -106,15 +100,15 @@ def dispatcher(
 ) -> tuple[WebhookDispatcher, _Caller, _Namespaces]:
     configuration = {"metadata": {"name": "c", "uid": "c", "resourceVersion": "1"}, "webhooks": list(hooks)}
     metrics, caller, namespaces = AdmissionMetrics(), _Caller(replies), _Namespaces()
-    source = Source(cast(Informer, _Informer(configuration, synced=synced)), _Versions())
+    source = Source(cast(Informer, _Informer(configuration, synced=synced)), OneVersion())
     matcher = Matcher(_Unknown, metrics, type_)
-    made = WebhookDispatcher(type_, source, cast(Namespaces, namespaces), _Versions(), matcher, cast(Caller, caller), metrics)
+    made = WebhookDispatcher(type_, source, cast(Namespaces, namespaces), OneVersion(), matcher, cast(Caller, caller), metrics)
     return made, caller, namespaces
 
 
 def created() -> Attributes:
     obj = {"apiVersion": "g.test/v1", "kind": "Thing", "metadata": {"name": "t", "labels": {}}}
-    return Attributes("CREATE", THINGS, "", "ns", "t", obj=obj)
+    return asking("CREATE", THINGS, "", "ns", "t", obj=obj)
 
 
 def labels(key: str) -> Reply:

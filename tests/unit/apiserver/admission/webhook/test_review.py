@@ -12,6 +12,7 @@ from apiserver.admission.webhook.review import VersionedAttributes, WrongAnswer
 from apiserver.apis.meta.resources import Resource
 from apiserver.apis.meta.users import User
 from apiserver.registry.generic.admission import Attributes
+from tests.fakes.admission import asking
 
 THINGS = Resource("g.test", "v1", "things", "Thing")
 OLDER = Resource("g.test", "v1beta1", "things", "Thing")
@@ -29,7 +30,7 @@ def answered(response: Any, *, mutating: bool = True, speaks: str = "v1", **more
 
 def test_a_question_about_a_subresource_of_an_equivalent_version() -> None:
     user = User("eve", ("a", "b"), "7", {"k": ("v", "w")})
-    body = asked(Attributes("UPDATE", THINGS, "status", "ns", "t1", user, {"spec": 1}, {"spec": 0}, {"kind": "UpdateOptions"}), OLDER)
+    body = asked(asking("UPDATE", THINGS, "status", "ns", "t1", user, {"spec": 1}, {"spec": 0}, {"kind": "UpdateOptions"}), OLDER)
     resource = {"group": "g.test", "version": "v1", "resource": "things"}
     kind = {"group": "g.test", "version": "v1", "kind": "Thing"}
     assert body == {
@@ -56,14 +57,14 @@ def test_a_question_about_a_subresource_of_an_equivalent_version() -> None:
 
 
 def test_what_is_empty_is_left_out_but_objects_and_options_are_null() -> None:
-    request = asked(Attributes("DELETE", THINGS), speaks="v1beta1")["request"]
+    request = asked(asking("DELETE", THINGS), speaks="v1beta1")["request"]
     assert [key for key in request if request[key] is None] == ["object", "oldObject", "options"]
     assert request.keys() & {"name", "namespace", "subResource", "requestSubResource"} == set()
 
 
 def test_the_kind_of_a_scale_is_its_own() -> None:
     scale = {"apiVersion": "autoscaling/v1", "kind": "Scale"}
-    request = asked(Attributes("UPDATE", THINGS, "scale", "ns", "t1", obj=scale, old=scale))["request"]
+    request = asked(asking("UPDATE", THINGS, "scale", "ns", "t1", obj=scale, old=scale))["request"]
     assert request["kind"] == request["requestKind"] == {"group": "autoscaling", "version": "v1", "kind": "Scale"}
     assert request["resource"]["resource"] == "things"
 

@@ -10,6 +10,7 @@ from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.resources import Resource
 from apiserver.client.informer import Informer
 from apiserver.client.store import Callback, Store
+from tests.fakes.versions import OneVersion
 
 V1 = Resource("g.test", "v1", "things", "Thing")
 V2 = Resource("g.test", "v2", "things", "Thing")
@@ -26,12 +27,9 @@ class _Informer:
         self.store.subscribe(callback)
 
 
-class _Versions:
+class _Versions(OneVersion):
     def equivalents(self, resource: Resource) -> Sequence[Resource]:
         return (V1, V2)
-
-    def convert(self, obj: Object, source: Resource, target: Resource) -> Object:
-        return obj
 
 
 def source() -> tuple[Source, Store]:

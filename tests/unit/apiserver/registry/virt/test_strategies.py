@@ -24,7 +24,6 @@ from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
 from apiserver.endpoints.http import upgrade
 from apiserver.registry.generic import codec
-from apiserver.registry.generic.admission import Attributes
 from apiserver.registry.generic.options import WriteOptions
 from apiserver.registry.generic.planning import Planner
 from apiserver.registry.generic.strategy import CreatingVerb, Verb
@@ -34,6 +33,7 @@ from apiserver.registry.virt.node_restriction import NodeRestriction
 from apiserver.registry.virt.revoking import RevokedNodes
 from apiserver.registry.virt.virtualmachines import VirtualMachineStrategy
 from storage.port import Entry
+from tests.fakes.admission import asking
 from tests.unit.apiserver.apis.virt.domainxml import documents
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -707,7 +707,7 @@ async def test_before_it_is_known_who_is_revoked_nobody_is_believed() -> None:
     user = User("handler", extra={"authentication.kubernetes.io/node-name": ("node1",)})
     vm = _vm()
     with pytest.raises(errors.ServiceUnavailable, match="not known yet"):
-        await restriction.validate(Attributes("UPDATE", VIRTUAL_MACHINES, "status", "acc", "vm1", user, vm, vm))
+        await restriction.validate(asking("UPDATE", VIRTUAL_MACHINES, "status", "acc", "vm1", user, vm, vm))
 
 
 def test_every_stream_is_interactive_because_whoever_sees_the_screen_can_type() -> None:

@@ -1,0 +1,12 @@
+"""Questions to admission plug-ins, in tests whose plain objects stand for those of the stored version."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from apiserver.registry.generic.admission import Attributes
+
+
+def asking(*given: Any, **more: Any) -> Attributes:
+    """Return ``Attributes`` with these fields."""
+    return Attributes(*given, **more)

@@ -1,0 +1,21 @@
+"""The versions of a cluster that serves one of each kind: nothing is ever converted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from apiserver.apis.meta.objects import HubObject, Object
+from apiserver.apis.meta.resources import Resource
+
+
+class OneVersion:
+    """A double of :class:`apiserver.admission.versions.Versions`."""
+
+    def equivalents(self, resource: Resource) -> Sequence[Resource]:
+        return (resource,)
+
+    def shown(self, obj: HubObject, target: Resource) -> Object:
+        return obj
+
+    def taken(self, obj: Object, source: Resource) -> HubObject:
+        return HubObject(obj)
