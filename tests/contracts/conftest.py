@@ -12,10 +12,11 @@ from storage.etcd.connection import Tls
 from storage.etcd.store import EtcdStorage, Settings
 from storage.memory import MemoryStorage
 from storage.port import Storage
+from tests.component.apiserver.conftest import pki
 from tests.fakes.etcd_server import EtcdServer, etcd_server
 from tests.fakes.etcd_tls import Authority
 
-__all__ = ["etcd_server"]
+__all__ = ["etcd_server", "pki"]
 
 numbers = itertools.count()
 

@@ -1,0 +1,607 @@
+"""The contract of a served version: verbs, streams, reads, guards and field selectors do through it what they do through the stored one.
+
+Tests speak of objects as the stored version has them. ``Version`` writes them as the version under test does, and reads its answers
+back, so that the expectations are the same for all. A new version of ours joins ``VERSIONS``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any, Final, get_args
+
+import aiohttp
+import pytest
+import pytest_asyncio
+from aiohttp import web
+
+from apiserver.admission import plugins
+from apiserver.apis.core.resources import RESOURCE_QUOTAS, VALIDATING_POLICIES, VALIDATING_POLICY_BINDINGS
+from apiserver.apis.meta.objects import HubObject, Object
+from apiserver.apis.meta.resources import Resource
+from apiserver.apis.virt.places import names, streams
+from apiserver.apis.virt.places.resources import MIGRATIONS, VIRTUAL_MACHINES
+from apiserver.client.rest import Client
+from apiserver.registry.generic.strategy import Strategy
+from apiserver.registry.virt.handlers import Handlers
+from apiserver.registry.virt.migrations import MigrationStrategy
+from apiserver.registry.virt.reads import HandlerRead
+from apiserver.registry.virt.revoking import RevokedNodes, trust_config
+from apiserver.registry.virt.streams import HandlerStream
+from apiserver.registry.virt.virtualmachines import VirtualMachineStrategy
+from apiserver.server import __main__ as virt_api
+from apiserver.server.options import Options
+from apiserver.server.running import Kinds
+from certs.reloading import ClientTls
+from storage.memory import MemoryStorage
+from storage.port import Delete
+from tests.component.apiserver.conftest import Pki
+from tests.component.apiserver.test_delegation import NAMESPACES, REVIEWS
+from tests.component.apiserver.test_node_restriction import (
+    BASE,
+    CLAIM,
+    HANDLER,
+    MACHINE,
+    MIGRATION,
+    PREPARING,
+    RUNNING,
+    SCHEDULED,
+    VM_STATUS,
+    Cluster,
+    entered,
+    launcher_pod,
+    serving,
+)
+from tests.component.handler.tls import Authority
+from tests.fakes import second_version
+from tests.unit.charts import forbidden_pods
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+Json = dict[str, Any]
+VERSIONS: Final = (VIRTUAL_MACHINES.version, second_version.VERSION)
+PODS: Final = "/api/v1/pods"
+ADMINISTRATOR: Final = [("X-Remote-User", "admin"), ("X-Remote-Group", "system:masters")]
+TENANT: Final = [("X-Remote-User", "tenant")]
+CONTROLLER: Final = [("X-Remote-User", "system:serviceaccount:kubevirt:virt-controller")]
+STOLEN: Final = {"name": "disk-0", "projected": {"sources": [{"secret": {"name": "password"}}]}}
+MERGE: Final = "merge-patch+json"
+
+
+@dataclass
+class Version:
+    """A cluster with two served versions, and one of them as its clients use it."""
+
+    name: str
+    cluster: Cluster
+    hubs: Mapping[str, Strategy]
+    handler: Handler
+    storage: MemoryStorage
+
+    def strategy(self, resource: Resource) -> Strategy:
+        hub = self.hubs[resource.plural]
+        found = {hub.resource.version: hub, **{each.resource.version: each for each in hub.spokes.values()}}
+        return found[self.name]
+
+    def path(self, resource: Resource, name: str | None = None, subresource: str | None = None, namespace: str = "acc") -> str:
+        return self.strategy(resource).resource.path(namespace, name, subresource)
+
+    def written(self, resource: Resource, obj: Json) -> Json:
+        """Return an object, or a part of one, as this version has it."""
+        return self.strategy(resource).from_hub(HubObject(deepcopy(obj)))
+
+    async def ask(self, method: str, resource: Resource, *place: str, body: Any = None, by: Any = ADMINISTRATOR, **more: Any) -> Answer:
+        """Send a request about one object or (without a name) to the collection; ``place`` is its name, a subresource and a query."""
+        name, subresource, query = (*place, *("",) * (3 - len(place)))
+        path = self.path(resource, name or None, subresource or None, more.pop("namespace", "acc"))
+        given = self.written(resource, body) if isinstance(body, dict) and subresource in ("", "status") else body
+        code, answer = await self.cluster.ask(method, f"{path}?{query}" if query else path, given, by, **more)
+        return Answer(code, self._read(resource, answer))
+
+    def _read(self, resource: Resource, answer: Any) -> Any:
+        if not isinstance(answer, dict) or answer.get("kind") not in (resource.kind, f"{resource.kind}List"):
+            return answer
+        assert answer["apiVersion"] == f"{resource.group}/{self.name}"
+        if "items" in answer:
+            return [self.strategy(resource).to_hub(each | {"apiVersion": answer["apiVersion"]}) for each in answer["items"]]
+        return self.strategy(resource).to_hub(answer)
+
+    async def get(self, resource: Resource = VIRTUAL_MACHINES, name: str = "vm1") -> Json:
+        found = await self.ask("GET", resource, name)
+        assert found.code == 200, found
+        obj: Json = found.body
+        return obj
+
+    async def make(self, resource: Resource, obj: Json, **more: Any) -> Json:
+        made = await self.ask("POST", resource, body=obj, **more)
+        assert made.code == 201, made
+        new: Json = made.body
+        return new
+
+    async def put_status(self, status: Json, resource: Resource = VIRTUAL_MACHINES, name: str = "vm1", by: Any = ADMINISTRATOR) -> Answer:
+        return await self.ask("PUT", resource, name, "status", body={**await self.get(resource, name), "status": status}, by=by)
+
+    async def patch_status(self, status: Json, resource: Resource = VIRTUAL_MACHINES, name: str = "vm1", by: Any = CONTROLLER) -> Answer:
+        return await self.ask("PATCH", resource, name, "status", body={"status": status}, by=by, kind=MERGE)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer; objects of the kind that was asked for are as the stored version has them."""
+
+    code: int
+    body: Any
+
+    @property
+    def refused(self) -> tuple[int, str]:
+        """The code, and the first field that a refusal names."""
+        causes = (self.body.get("details") or {}).get("causes") or [{}]
+        return self.code, str(causes[0].get("field", ""))
+
+
+@dataclass
+class Handler:
+    """virt-handler of node1, as far as virt-api sees it: streams answer in capitals, reads with a constant."""
+
+    port: int = 0
+    asked: list[str] = field(default_factory=list)
+    """What it was asked for, by whom it was to come from: the uid of the machine and the last part of the path."""
+
+    async def serve(self, request: web.BaseRequest) -> web.StreamResponse:
+        what = request.path.rpartition("/")[2]
+        self.asked.append(what)
+        if what in TOLD:
+            return web.json_response(TOLD[what])
+        socket = web.WebSocketResponse(protocols=(streams.SUBPROTOCOL,))
+        await socket.prepare(request)
+        await socket.send_bytes((await socket.receive_bytes()).upper())
+        await socket.receive()
+        return socket
+
+
+TOLD: Final[Mapping[str, Json]] = {"guestinfo": {"hostname": "guest"}, "domainxml": {"xml": "<domain/>\n"}}
+"""Answers of virt-handler to reads."""
+
+
+@asynccontextmanager
+async def handling(authority: Authority) -> AsyncIterator[Handler]:
+    made, files = Handler(), authority.node("node1")
+    assert files.authorities is not None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=files.authorities)
+    context.load_cert_chain(files.certificate, files.key)
+    server = web.Server(made.serve)
+    listening = await asyncio.get_running_loop().create_server(server, "127.0.0.1", 0, ssl=context)
+    made.port = listening.sockets[0].getsockname()[1]
+    yield made
+    listening.close()
+    await server.shutdown(1)
+
+
+def kinds(options: Options, client: Client | None, tls: ClientTls, handler: Handler) -> Kinds:
+    """Return the kinds that virt-api serves in two versions, its streams and reads with the way to this virt-handler."""
+    assert client is not None
+    real = virt_api.kinds(options, client, tls)
+    config = trust_config(client, options.namespace)
+    revoked = RevokedNodes(config)
+
+    async def locate(node: str) -> tuple[str, int]:
+        assert node == "node1"
+        return "127.0.0.1", handler.port
+
+    machines, moves, policies = real.strategies
+    assert isinstance(machines, VirtualMachineStrategy)
+    assert isinstance(moves, MigrationStrategy)
+    connects = {name: HandlerStream(name, locate, lambda: tls.context, revoked) for name in get_args(streams.Stream)}
+    reads = {}
+    for name, each in machines.reads.items():
+        assert isinstance(each, HandlerRead)
+        reads[name] = type(each)(Handlers(locate, lambda: tls.context, revoked))
+    assert connects.keys() | reads.keys() == machines.connects.keys() | machines.reads.keys()
+    hubs = (VirtualMachineStrategy(connects, reads), moves, policies)
+    return Kinds((*hubs, *second_version.of(hubs)), (*real.informers, config), real.plugins)
+
+
+@pytest_asyncio.fixture(params=VERSIONS, scope="module", loop_scope="module")
+async def served(request: pytest.FixtureRequest, pki: Pki, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Version]:
+    """Serve both versions, for the tests of one of them: a server takes a second of processor time to begin."""
+    directory, known, storage = tmp_path_factory.mktemp("versions"), list[Kinds](), MemoryStorage()
+    authority = Authority(directory / "certs")
+    tls = ClientTls(authority.virt_api())
+
+    def make(options: Options, client: Client | None) -> Kinds:
+        known.append(kinds(options, client, tls, handler))
+        return known[0]
+
+    async with (
+        handling(authority) as handler,
+        serving(pki, directory, *FLAGS, storage=storage, kinds=make, prepare=prepare) as cluster,
+    ):
+        hubs = {each.resource.plural: each for each in known[0].strategies if each.hub is each}
+        yield Version(request.param, cluster, hubs, handler, storage)
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def version(served: Version) -> Version:
+    """Return a version in a cluster that has but machine ``vm1``, Scheduled on node1, in pod p1."""
+    stored = (await served.storage.range("/registry/")).entries
+    await served.storage.commit([], [Delete(each.key) for each in stored])
+    for pod in served.cluster.kube.all(PODS):
+        if pod["metadata"]["namespace"] == "acc":
+            await served.cluster.kube.remove(PODS, "acc", pod["metadata"]["name"])
+    served.handler.asked.clear()
+    machine = await served.cluster.admin("POST", f"{BASE}/virtualmachines", MACHINE)
+    for number in (1, 2):
+        await served.cluster.kube.put(PODS, launcher_pod(machine, f"p{number}", f"uid-{number}"))
+    await served.cluster.put_status(VM_STATUS, SCHEDULED)
+    return served
+
+
+FLAGS: Final = (f"--enable-admission-plugins={plugins.RESOURCE_QUOTA}",)
+
+
+async def prepare(cluster: Cluster) -> None:
+    """Put the chart's policies about our kinds into the cluster, a namespace that ends, and one whose quota is used up."""
+    for resource in (VALIDATING_POLICIES, VALIDATING_POLICY_BINDINGS):
+        for each in policies(resource.kind):
+            await cluster.kube.put(resource.path(), each)
+    for name, phase in (("ending", "Terminating"), ("full", "Active")):
+        await cluster.kube.put(NAMESPACES, {"metadata": {"name": name}, "status": {"phase": phase}})
+    counted = f"count/{VIRTUAL_MACHINES.plural}.{names.GROUP}"
+    quota = {"metadata": {"name": "q", "namespace": "full"}, "spec": {"hard": {counted: "0"}}}
+    await cluster.kube.put(RESOURCE_QUOTAS.path(), {**quota, "status": {"hard": {counted: "0"}, "used": {counted: "0"}}})
+    grant = cluster.kube.admit
+    assert grant is not None
+
+    def admit(path: str, obj: Json) -> None:
+        grant(path, obj)
+        if path == REVIEWS and obj["spec"].get("user") == "tenant":  # who may write our kinds, and nothing of the cluster's
+            obj["status"] = {"allowed": obj["spec"]["resourceAttributes"].get("group") == names.GROUP}
+
+    cluster.kube.admit = admit
+
+
+def policies(kind: str) -> list[Json]:
+    """Return the chart's policies about our kinds, or their bindings."""
+    known = {
+        each["metadata"]["name"]
+        for each in forbidden_pods.of_the_chart(VALIDATING_POLICIES.kind)
+        if names.GROUP in str(each["spec"]["matchConstraints"]["resourceRules"])
+    }
+    return [each for each in forbidden_pods.of_the_chart(kind) if each["metadata"]["name"] in known]
+
+
+def virt_handler(node: str) -> list[tuple[str, str]]:
+    return [("X-Remote-User", HANDLER), (f"X-Remote-Extra-{CLAIM.replace('/', '%2F')}", node)]
+
+
+# Verbs, streams, reads
+
+
+def running(**status: Any) -> Json:
+    return {**RUNNING, **status}
+
+
+PAUSED: Final = {"conditions": [{"type": "Paused", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}
+VERBS: Final[Mapping[str, tuple[Json | None, int]]] = {
+    "start": (None, 200),
+    "stop": (RUNNING, 200),
+    "restart": (RUNNING, 200),
+    "pause": (RUNNING, 200),
+    "unpause": (running(**PAUSED), 200),
+    "migrate": (RUNNING, 201),
+}
+"""The status in which each verb is called (None: of a machine that was never started), and the code of the answer."""
+
+
+async def test_every_verb_does_to_the_stored_object_what_it_says(version: Version) -> None:
+    assert VERBS.keys() == version.hubs[VIRTUAL_MACHINES.plural].verbs.keys()
+    halted = {**MACHINE, "metadata": {"name": "vm2"}, "spec": {**MACHINE["spec"], "runStrategy": "Halted"}}
+    await version.make(VIRTUAL_MACHINES, halted)
+    for verb, (status, code) in VERBS.items():
+        name = "vm1" if status else "vm2"
+        if status:
+            assert (await version.put_status(status)).code == 200
+        before = await version.get(name=name)
+        answer = await version.ask("PUT", VIRTUAL_MACHINES, name, verb, "dryRun=All", body={})
+        assert answer.code == code, (verb, answer)
+        if verb == "migrate":
+            assert answer.body["apiVersion"] == f"{names.GROUP}/{version.name}"
+            created = version.strategy(MIGRATIONS).to_hub(answer.body)
+            assert created["spec"]["selector"] == {"name": "vm1"}
+        else:
+            assert answer.body["status"] != before.get("status")
+            assert answer.body["spec"] == before["spec"]
+        assert await version.get(name=name) == before, "a dry run writes nothing"
+
+
+async def test_a_verb_is_refused_in_the_state_that_does_not_allow_it(version: Version) -> None:
+    for verb in ("start", "pause", "unpause", "migrate"):
+        answer = await version.ask("PUT", VIRTUAL_MACHINES, "vm1", verb, body={})
+        assert (answer.code, answer.body["reason"]) == (409, "Conflict"), (verb, answer)
+    assert (await version.ask("PUT", VIRTUAL_MACHINES, "vm1", "stop", body={})).code == 200
+    again = await version.ask("PUT", VIRTUAL_MACHINES, "vm1", "stop", body={})
+    assert (again.code, again.body["reason"]) == (409, "Conflict")
+
+
+async def test_every_stream_reaches_the_guest(version: Version) -> None:
+    devices = {"graphics": [{"type": "vnc"}], "consoles": [{"type": "pty"}], "redirectedDevices": {"slots": 1}}
+    spec = {"domain": {**MACHINE["spec"]["domain"], "devices": devices}}
+    machine = await version.make(VIRTUAL_MACHINES, {**MACHINE, "metadata": {"name": "vm2"}, "spec": spec})
+    await version.cluster.kube.put(PODS, launcher_pod(machine, "p9", "uid-9"))
+    assert (await version.put_status(running(podName="p9", podUID="uid-9"), name="vm2")).code == 200
+    for stream in version.strategy(VIRTUAL_MACHINES).connects:
+        async with opened(version, "vm2", stream) as socket:
+            await socket.send_bytes(b"root")
+            assert await socket.receive_bytes() == b"ROOT"
+    assert version.handler.asked == list(version.hubs[VIRTUAL_MACHINES.plural].connects)
+
+
+async def test_a_stream_of_a_machine_that_is_off_is_refused(version: Version) -> None:
+    for stream in version.strategy(VIRTUAL_MACHINES).connects:
+        answer = await version.ask("GET", VIRTUAL_MACHINES, "vm1", stream)
+        assert (answer.code, answer.body["reason"]) == (400, "BadRequest")
+    assert version.handler.asked == []
+
+
+@asynccontextmanager
+async def opened(version: Version, name: str, stream: str) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+    cluster = version.cluster
+    connector = aiohttp.TCPConnector(ssl=cluster.tls("front-proxy-client"))
+    async with aiohttp.ClientSession(cluster.url, connector=connector) as session, asyncio.timeout(20):
+        path = version.path(VIRTUAL_MACHINES, name, stream)
+        async with session.ws_connect(path, headers=ADMINISTRATOR, protocols=(streams.SUBPROTOCOL,)) as socket:
+            yield socket
+
+
+async def test_every_read_answers_in_the_version_that_was_asked_for(version: Version) -> None:
+    await version.put_status(RUNNING)
+    assert TOLD.keys() == version.strategy(VIRTUAL_MACHINES).reads.keys()
+    for what, told in TOLD.items():
+        answer = await version.ask("GET", VIRTUAL_MACHINES, "vm1", what)
+        assert (answer.code, answer.body["apiVersion"]) == (200, f"{names.GROUP}/{version.name}")
+        assert {key: answer.body[key] for key in told} == told
+
+
+async def test_discovery_and_openapi_have_the_same_subresources(version: Version) -> None:
+    group = f"/apis/{names.GROUP}/{version.name}"
+    _, found = await version.cluster.ask("GET", group, None, ADMINISTRATOR)
+    listed = {each["name"]: each for each in found["resources"]}
+    hub = version.hubs[VIRTUAL_MACHINES.plural]
+    for name in (*hub.verbs, *hub.connects, *hub.reads, "status"):
+        assert f"virtualmachines/{name}" in listed
+    _, document = await version.cluster.ask("GET", f"/openapi/v3{group}", None, ADMINISTRATOR)
+    assert references(document) <= document["components"]["schemas"].keys()
+
+
+def references(value: Any) -> set[str]:
+    """Return the components that a document refers to."""
+    if isinstance(value, list):
+        return {found for each in value for found in references(each)}
+    if not isinstance(value, dict):
+        return set()
+    found = {each for inner in value.values() for each in references(inner)}
+    return found | ({str(value["$ref"]).rpartition("/")[2]} if "$ref" in value else set())
+
+
+# Field selectors
+
+
+async def test_every_field_selector_selects_what_is_stored(version: Version) -> None:
+    await version.put_status(RUNNING)
+    pinned = {**MACHINE["spec"], "nodeName": "node2"}
+    await version.make(VIRTUAL_MACHINES, {**MACHINE, "metadata": {"name": "vm2"}, "spec": pinned})
+    await version.make(MIGRATIONS, MIGRATION)
+    await version.put_status(PREPARING, MIGRATIONS, "move")
+    await version.make(MIGRATIONS, {**MIGRATION, "metadata": {"name": "other"}, "spec": {"selector": {"name": "vm2"}}})
+    for resource, selected in ((VIRTUAL_MACHINES, "vm1"), (VIRTUAL_MACHINES, "vm2"), (MIGRATIONS, "move"), (MIGRATIONS, "other")):
+        hub = version.hubs[resource.plural]
+        for label, value in hub.selectable_fields(await version.get(resource, selected)).items():
+            assert [*await found(version, resource, f"{label}={value}")] == [selected], label
+            assert selected not in await found(version, resource, f"{label}!={value}")
+    assert (await version.ask("GET", VIRTUAL_MACHINES, "", "", "fieldSelector=status.podUID%3Duid-1")).code == 400
+
+
+async def found(version: Version, resource: Resource, selector: str) -> list[str]:
+    """Return the names of what a selector selects."""
+    answer = await version.ask("GET", resource, "", "", f"fieldSelector={selector.replace('=', '%3D')}")
+    assert answer.code == 200, answer
+    return [each["metadata"]["name"] for each in answer.body]
+
+
+async def test_a_watch_with_a_field_selector_tells_what_joins_it(version: Version) -> None:
+    before = (await version.get())["metadata"]["resourceVersion"]
+    await version.put_status(RUNNING)
+    query = f"watch=1&timeoutSeconds=1&resourceVersion={before}&fieldSelector=status.phase%3DRunning"
+    _, text = await version.cluster.ask("GET", f"{version.path(VIRTUAL_MACHINES)}?{query}", None, ADMINISTRATOR)
+    event = text if isinstance(text, dict) else json.loads(text)
+    assert (event["type"], event["object"]["apiVersion"]) == ("ADDED", f"{names.GROUP}/{version.name}")
+    assert version.strategy(VIRTUAL_MACHINES).to_hub(event["object"])["status"]["phase"] == "Running"
+
+
+# Guards
+
+
+def changes(version: Version, resource: Resource, name: str, status: Json) -> list[tuple[str, str, Any]]:
+    """Return the writes that give an object these fields of a status: method, media type and body, as this version has them."""
+    part = version.written(resource, {"status": status})["status"]
+    applied = {"apiVersion": f"{names.GROUP}/{version.name}", "kind": resource.kind, "metadata": {"name": name}, "status": part}
+    return [
+        ("PATCH", MERGE, {"status": part}),
+        ("PATCH", "strategic-merge-patch+json", {"status": part}),
+        ("PATCH", "json-patch+json", [{"op": "add", "path": path, "value": value} for path, value in leaves(part, "/status")]),
+        ("PATCH", "apply-patch+yaml", applied),
+    ]
+
+
+def leaves(part: Json, path: str) -> Iterator[tuple[str, Any]]:
+    for key, value in part.items():
+        yield from leaves(value, f"{path}/{key}") if isinstance(value, dict) else [(f"{path}/{key}", value)]
+
+
+async def refused(version: Version, resource: Resource, name: str, status: Json, by: Any) -> set[tuple[int, str]]:
+    """Try to write these fields of a status in every way; return the code and the first field of each refusal."""
+    path, seen = version.path(resource, name, "status"), set()
+    for method, kind, body in changes(version, resource, name, status):
+        for dry in ("", "dryRun=All&"):
+            query = f"{dry}fieldManager=x{'&force=true' if kind.startswith('apply') else ''}"
+            code, answer = await version.cluster.ask(method, f"{path}?{query}", body, by, kind=kind)
+            seen.add(Answer(code, answer).refused)
+    return seen
+
+
+async def test_pod_restriction_gives_a_machine_no_pod_but_its_own(version: Version) -> None:
+    machine, before = await version.get(), await version.get()
+    await version.cluster.kube.put(PODS, launcher_pod(machine, "p9", "uid-9", STOLEN))
+    status = {**machine["status"], "podName": "p9", "podUID": "uid-9"}
+    assert await refused(version, VIRTUAL_MACHINES, "vm1", {"podName": "p9", "podUID": "uid-9"}, CONTROLLER) == {(403, "status.podUID")}
+    assert (await version.put_status(status, by=CONTROLLER)).refused == (403, "status.podUID")
+    assert await version.get() == before
+    await version.cluster.kube.put(PODS, launcher_pod(machine, "p8", "uid-8"))
+    assert (await version.patch_status({"podName": "p8", "podUID": "uid-8"})).code == 200
+
+
+async def test_pod_restriction_sends_a_guest_to_no_pod_but_its_own(version: Version) -> None:
+    machine = await version.get()
+    await version.put_status(RUNNING)
+    await version.make(MIGRATIONS, MIGRATION)
+    await version.cluster.kube.put(PODS, launcher_pod(machine, "p9", "uid-9", STOLEN))
+    assert (await version.put_status(PREPARING, MIGRATIONS, "move")).code == 200
+    stolen = {"targetPod": "p9", "targetPodUID": "uid-9"}
+    assert await refused(version, MIGRATIONS, "move", stolen, CONTROLLER) == {(403, "status.targetPodUID")}
+    addresses = {"targetPodIPs": ["10.244.9.9"]}
+    assert await refused(version, MIGRATIONS, "move", addresses, CONTROLLER) == {(403, "status.targetPodIPs")}
+
+
+async def test_node_restriction_lets_a_node_write_what_is_its_own(version: Version) -> None:
+    assert (await version.put_status(RUNNING, by=virt_handler("node2"))).refused == (403, "status.nodeName")
+    assert (await version.put_status(RUNNING, by=virt_handler("node1"))).code == 200
+    for status, field_ in (
+        ({"phase": "Failed"}, "status.nodeName"),
+        ({"podIP": "10.0.0.66"}, "status.nodeName"),
+        ({"nodeName": "node2", "podName": "p2", "podUID": "uid-2"}, "status.nodeName"),
+    ):
+        assert await refused(version, VIRTUAL_MACHINES, "vm1", status, virt_handler("node2")) == {(403, field_)}
+    for status, field_ in (({"podName": "p2"}, "status.podName"), ({"podIP": "10.0.0.66"}, "status.podIP")):
+        assert await refused(version, VIRTUAL_MACHINES, "vm1", status, virt_handler("node1")) == {(403, field_)}
+
+
+async def test_node_restriction_lets_a_node_write_its_part_of_a_migration(version: Version) -> None:
+    await version.put_status(RUNNING)
+    await version.make(MIGRATIONS, MIGRATION)
+    await version.put_status(PREPARING, MIGRATIONS, "move")
+    ready = {**entered(PREPARING, "TargetReady"), "targetAddress": "10.0.0.2:8445"}
+    forged = {**ready, "targetAddress": "10.0.0.1:8445"}
+    assert (await version.put_status(ready, MIGRATIONS, "move", virt_handler("node1"))).refused == (403, "status.phase")
+    assert (await version.put_status(forged, MIGRATIONS, "move", virt_handler("node2"))).refused == (403, "status.targetAddress")
+    assert (await version.put_status(ready, MIGRATIONS, "move", virt_handler("node2"))).code == 200
+
+
+async def test_node_restriction_lets_virt_handler_write_nothing_but_a_status(version: Version) -> None:
+    await version.put_status(RUNNING)
+    by = virt_handler("node1")
+    others = [
+        await version.ask("PATCH", VIRTUAL_MACHINES, "vm1", body={"spec": {"runStrategy": "Halted"}}, by=by, kind=MERGE),
+        await version.ask("DELETE", VIRTUAL_MACHINES, "vm1", by=by),
+        await version.ask("POST", MIGRATIONS, body=MIGRATION, by=by),
+        *[await version.ask("PUT", VIRTUAL_MACHINES, "vm1", verb, body={}, by=by) for verb in ("stop", "pause", "migrate")],
+    ]
+    assert [each.code for each in others] == [403] * len(others), others
+
+
+async def test_namespace_lifecycle_and_quotas_refuse_a_machine(version: Version) -> None:
+    for namespace, code in (("ending", 403), ("absent", 404), ("full", 403)):
+        answer = await version.ask("POST", VIRTUAL_MACHINES, body=MACHINE, namespace=namespace)
+        assert answer.code == code, answer
+
+
+async def moving(version: Version) -> Answer:
+    """A Migration that goes before those of others."""
+    return await version.ask("POST", MIGRATIONS, body={**MIGRATION, "spec": {**MIGRATION["spec"], "priority": 1}}, by=TENANT)
+
+
+async def taking_an_account(version: Version) -> Answer:
+    """A machine that is shown the token of a service account."""
+    disks = [{"type": "ServiceAccount", "source": {"name": "robot"}}]
+    spec = {"domain": {**MACHINE["spec"]["domain"], "devices": {"disks": disks}}}
+    return await version.ask("POST", VIRTUAL_MACHINES, body={**MACHINE, "metadata": {"name": "vm2"}, "spec": spec}, by=TENANT)
+
+
+async def editing(version: Version) -> Answer:
+    """virt-controller gives a machine another guest."""
+    return await version.ask("PATCH", VIRTUAL_MACHINES, "vm1", body={"spec": {"runStrategy": "Halted"}}, by=CONTROLLER, kind=MERGE)
+
+
+async def deleting(version: Version) -> Answer:
+    """virt-controller deletes a Migration that is not over, of whose phase the policy knows."""
+    await version.make(MIGRATIONS, MIGRATION)
+    await version.put_status(PREPARING, MIGRATIONS, "move")
+    return await version.ask("DELETE", MIGRATIONS, "move", by=CONTROLLER)
+
+
+async def marking(version: Version) -> Answer:
+    """A tenant's Migration that counts as one of an eviction."""
+    labels = {"kubevirt.io/evicted-pod": "x"}
+    return await version.ask("POST", MIGRATIONS, body={**MIGRATION, "metadata": {"name": "move", "labels": labels}}, by=TENANT)
+
+
+JUDGED: Final[Mapping[str, tuple[Callable[[Version], Any], str]]] = {
+    "migration-priorities.kubevirt.io": (moving, "needs the right to patch nodes"),
+    "service-account-disks.kubevirt.io": (taking_an_account, "needs a namespace with the label"),
+    "virt-controller-machines.kubevirt.io": (editing, "and nothing else"),
+    "evictions.kubevirt.io": (marking, "is virt-controller's"),
+}
+"""A write for each of the chart's policies about our kinds, and how it is refused."""
+
+
+async def test_every_policy_of_the_chart_sees_the_fields_that_it_names(version: Version) -> None:
+    assert JUDGED.keys() == {each["metadata"]["name"] for each in policies(VALIDATING_POLICIES.kind)}
+    for policy, (write, why) in JUDGED.items():
+        answer = await write(version)
+        assert answer.code == 403, (policy, answer)
+        assert policy in answer.body["message"]
+        assert why in answer.body["message"]
+    assert (await deleting(version)).code == 403
+    await version.put_status(entered(PREPARING, "Failed", endTime=PREPARING["startTime"]), MIGRATIONS, "move")
+    assert (await version.ask("DELETE", MIGRATIONS, "move", by=CONTROLLER)).code == 200
+
+
+async def test_a_machine_has_one_unfinished_migration_and_its_disks_to_itself(version: Version) -> None:
+    await version.put_status(RUNNING)
+    await version.make(MIGRATIONS, MIGRATION)
+    second = await version.ask("POST", MIGRATIONS, body={**MIGRATION, "metadata": {"name": "second"}})
+    assert (second.code, second.body["reason"]) == (409, "Conflict")
+    disks = [{"type": "PersistentVolumeClaim", "source": {"name": "data"}}]
+    spec = {"domain": {**MACHINE["spec"]["domain"], "devices": {"disks": disks}}}
+    codes = []
+    for name in ("vm2", "vm3"):
+        machine = await version.make(VIRTUAL_MACHINES, {**MACHINE, "metadata": {"name": name}, "spec": spec})
+        await version.cluster.kube.put(PODS, launcher_pod(machine, f"p-{name}", f"uid-{name}"))
+        codes.append((await version.put_status({**SCHEDULED, "podName": f"p-{name}", "podUID": f"uid-{name}"}, name=name)).code)
+    assert codes == [200, 409]
+
+
+async def test_rules_of_the_kind_hold(version: Version) -> None:
+    wrong = await version.ask(
+        "POST", VIRTUAL_MACHINES, body={**MACHINE, "metadata": {"name": "vm2"}, "spec": {"domain": {"cpu": {"cores": 0}}}}
+    )
+    assert wrong.refused == (422, "spec.domain.cpu.cores")
+    await version.put_status(RUNNING)
+    assert (await version.patch_status({"podName": "../p"})).refused == (422, "status.podName")
+
+
+async def test_every_guard_of_our_own_has_a_test_here() -> None:
+    own = {plugins.NODE_RESTRICTION, plugins.POD_RESTRICTION, plugins.NAMESPACE_LIFECYCLE, plugins.RESOURCE_QUOTA}
+    judges = {plugins.MUTATING_POLICY, plugins.MUTATING_WEBHOOK, plugins.VALIDATING_POLICY, plugins.VALIDATING_WEBHOOK}
+    assert own | judges == set(plugins.ORDER), "a new plug-in needs a test above: it must judge an object of a second version"
+
+
+async def test_the_second_version_moves_what_guards_read() -> None:
+    obj: Object = {"apiVersion": "kubevirt.io/v1alpha1", "status": {"podUID": "uid-1", "nodeName": "node1"}}
+    moved = second_version.moved(deepcopy(obj), second_version.MACHINES)
+    assert moved["status"] == {"pod": {"uid": "uid-1"}, "node": "node1"}
+    assert second_version.moved(moved, {there: here for here, there in second_version.MACHINES.items()}) == obj
