@@ -1,4 +1,4 @@
-"""Managed fields that survive admission: a plug-in that breaks them, because it is older than they are, costs nobody's ownership.
+"""Protect managed fields during admission: an older plug-in that breaks them must not destroy ownership.
 
 Source: ``k8s.io/apiserver/pkg/endpoints/handlers/fieldmanager/admission.go``.
 """
@@ -18,12 +18,12 @@ WARNING: Final = (
 
 
 def of(obj: Object | None) -> Json:
-    """Return what an object says of managed fields."""
+    """Return an object's managed fields."""
     return dig(obj, "metadata", "managedFields")
 
 
 def keep(attributes: Attributes, before: Json) -> None:
-    """Put the managed fields back that stood there before admission, if what it made of them is wrong, and say so."""
+    """Restore the managed fields from before admission if it made them invalid, with a warning."""
     after = of(attributes.obj)
     if after is before or not after or after == before or attributes.obj is None:
         return

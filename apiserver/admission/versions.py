@@ -1,4 +1,4 @@
-"""The served versions of a kind, as far as plug-ins need them."""
+"""The served versions of a kind, for plug-ins."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from apiserver.registry.generic.strategy import Strategy
 
 
 class Versions(Protocol):
-    """Versions of a resource, and the ways from the stored one to each of them and back."""
+    """Versions of a resource, and conversions from and to the stored one."""
 
     def equivalents(self, resource: Resource) -> Sequence[Resource]:
         """Return every served version of the resource, itself included."""
         ...
 
     def shown(self, obj: HubObject, target: Resource) -> Object:
-        """Return ``obj`` as ``target`` has it: itself in the stored version, else a copy."""
+        """Convert ``obj`` to ``target``: a copy, except in the stored version."""
         ...
 
     def taken(self, obj: Object, source: Resource) -> HubObject:
-        """Return what a webhook or a policy made of an object that it was shown as ``source``, as the stored version has it.
+        """Convert an object that a webhook or policy changed as ``source`` to the stored version.
 
         Raises:
-            InternalError: it does not have the shape of ``source``.
+            InternalError: it violates the schema of ``source``.
         """
         ...
 
@@ -39,26 +39,26 @@ class ServedVersions:
         self._strategies = {each.resource: each for each in strategies}
 
     def equivalents(self, resource: Resource) -> Sequence[Resource]:
-        """Return every served version of the resource, itself included, in the order of the strategies."""
+        """Implement :meth:`Versions.equivalents`, in the order of the strategies."""
         strategy = self._strategies.get(resource)
         if strategy is None:
             return (resource,)
         return [each.resource for each in self._strategies.values() if each.hub is strategy.hub]
 
     def shown(self, obj: HubObject, target: Resource) -> Object:
-        """Return ``obj`` as ``target`` has it: itself in the stored version, else a copy."""
+        """Implement :meth:`Versions.shown`."""
         strategy = self._strategies[target]
         return obj if strategy.hub is strategy else strategy.from_hub(deepcopy(obj))
 
     def taken(self, obj: Object, source: Resource) -> HubObject:
-        """Return what was made of an object of ``source`` as the stored version has it; unknown fields are dropped.
+        """Implement :meth:`Versions.taken`; unknown fields are dropped.
 
         Raises:
-            InternalError: it does not have the shape of ``source``, on which conversions rely.
+            InternalError: it violates the schema of ``source``, which conversions require.
         """
         strategy = self._strategies[source]
         if strategy.hub is strategy:
-            return strategy.to_hub(obj)  # the registry holds it against the schema
+            return strategy.to_hub(obj)  # the registry validates it
         taken = deepcopy(obj)
         if errors := strategy.read(taken).errors:
             raise internal(f"admission left an object of {source.api_version} that cannot be read: {errors[0]}")

@@ -142,7 +142,7 @@ def assemble(
 
 
 def _check_creations(strategies: Sequence[Strategy]) -> None:
-    """Raise ValueError for a verb without the resource whose objects it creates: clients decode the answer in the verb's own version."""
+    """Raise ValueError for a verb that creates an unserved resource, because clients decode the answer in the verb's version."""
     served = {each.resource for each in strategies}
     for each in strategies:
         for name, verb in each.verbs.items():

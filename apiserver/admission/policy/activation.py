@@ -26,7 +26,7 @@ _SHOWN_OF_NAMESPACE: Final = frozenset(
 def environment(
     *, params: bool = False, authorizer: bool = False, patches: bool = False, variables: tuple[str, ...] | None = None
 ) -> Environment:
-    """Return what expressions may name; ``variables`` are those of a policy before this expression, None outside policies."""
+    """Return the environment of expressions; ``variables`` are the policy's earlier ones, None outside policies."""
     names = set(_ALWAYS)
     if params:
         names.add("params")
@@ -41,13 +41,13 @@ def environment(
 
 @dataclass(slots=True, eq=False)
 class Input:
-    """One request, as expressions see it; what is costly is made when first asked for."""
+    """One request for expressions; expensive parts are computed on first use."""
 
     versioned: VersionedAttributes
     namespace: Object | None = None
-    """The whole object of the namespace."""
+    """The whole namespace object."""
     answers: dict[Question, Answer] = field(default_factory=dict)
-    """Of the authorizer: nobody is asked twice about one request."""
+    """The authorizer's answers, cached per request."""
     _request: Object | None = None
 
     @property
@@ -84,7 +84,7 @@ class Input:
 
 
 class _Names(dict[str, Any]):
-    """Most expressions name the object alone: the rest is made when it is first named."""
+    """Computes names other than the object's on first use, because most expressions only use that."""
 
     given: Input
     authorizer: bool
@@ -106,7 +106,7 @@ class _Names(dict[str, Any]):
 
 
 def request_of(versioned: VersionedAttributes) -> Object:
-    """Return the ``AdmissionRequest``: what is empty is left out, as in JSON."""
+    """Return the ``AdmissionRequest`` without empty fields, as in JSON."""
     attributes = versioned.attributes
     user = attributes.user
     info: Object = {"username": user.name, "uid": user.uid, "groups": list(user.groups)}
@@ -138,6 +138,6 @@ def _resource(resource: Resource) -> Object:
 
 
 def namespace_object(namespace: Object) -> Object:
-    """Return what ``namespaceObject`` shows of a namespace."""
+    """Return the fields of a namespace in ``namespaceObject``."""
     metadata = {key: value for key, value in namespace["metadata"].items() if key in _SHOWN_OF_NAMESPACE}
     return {"metadata": metadata, "spec": namespace.get("spec") or {}, "status": namespace.get("status") or {}}

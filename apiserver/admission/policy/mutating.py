@@ -1,7 +1,7 @@
-"""MutatingAdmissionPolicy: expressions that change the object, by an ``ApplyConfiguration`` or by a JSON patch.
+"""MutatingAdmissionPolicy: expressions that change the object, by ``ApplyConfiguration`` or JSON patch.
 
-Policies run in the order of their names, bindings and parameters likewise, and see what those before them made. When the object changed
-after it, a policy with ``reinvocationPolicy: IfNeeded`` sees it once more, in a second round of the whole chain.
+Policies, bindings and parameters run in the order of names, each after the changes of earlier ones. When the object changed
+afterwards, policies with ``reinvocationPolicy: IfNeeded`` run again, in a second round of the whole chain.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Key = tuple[str, str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Compilation:
-    """The expressions of a policy."""
+    """A policy's compiled expressions."""
 
     variables: dict[str, Compiled]
     conditions: tuple[Compiled, ...]
@@ -47,7 +47,7 @@ class Compilation:
 
 @dataclass(frozen=True, slots=True)
 class _Refusal:
-    """Reason why a policy refuses, or cannot be evaluated."""
+    """Why a policy refuses, or cannot be evaluated."""
 
     policy: Policy
     binding: Binding | None
@@ -63,20 +63,20 @@ class _Refusal:
 
 @dataclass(slots=True, eq=False)
 class _Reinvocation:
-    """Memory of a request between the two rounds."""
+    """A request's state between the two rounds."""
 
     output: Object | None = None
     reinvocable: set[Key] = field(default_factory=set)
     due: set[Key] = field(default_factory=set)
 
     def changed(self) -> None:
-        """The object changed after these policies."""
+        """Record a change of the object after these policies."""
         self.due |= self.reinvocable
         self.reinvocable.clear()
 
 
 class _Denied(Forbidden):
-    """The refusal of a policy: the code is Forbidden's, the reason may be another."""
+    """A policy's refusal: the code is Forbidden's, the reason may differ."""
 
     def __init__(self, error: StatusError, message: str, reason: str, causes: tuple[Cause, ...]) -> None:
         super().__init__(message, dataclasses.replace(error.details, causes=(*error.details.causes, *causes)))
@@ -85,7 +85,7 @@ class _Denied(Forbidden):
 
 
 def compile_policy(policy: Policy) -> Compilation:
-    """Compile every expression of a policy."""
+    """Compile a policy's expressions."""
     params = policy.param_kind is not None
     variables = evaluating.compose(policy.variables, params=params, environment_of=activation.environment)
     plain = activation.environment(params=params, authorizer=True, variables=tuple(variables))
@@ -108,17 +108,17 @@ class MutatingPolicies:
         self._schemas = schemas
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
-        """Return whether the rules of a policy match."""
+        """Return whether a policy's rules match."""
         return self._dispatcher.handles(operation, resource, subresource)
 
     async def validate(self, attributes: Attributes) -> None:
-        """Everything was said before."""
+        """Do nothing: :meth:`mutate` has evaluated."""
 
     async def mutate(self, attributes: Attributes) -> None:
         """Evaluate every policy, in order.
 
         Raises:
-            StatusError: a policy fails and must not, or its change cannot be applied.
+            StatusError: a policy fails closed, or its change cannot be applied.
         """
         round_ = attributes.reinvocation
         memory: _Reinvocation = round_.memory.setdefault(self.name, _Reinvocation())
@@ -133,7 +133,7 @@ class MutatingPolicies:
                 continue
             key = _key(each)
             if round_.again and key not in memory.due:
-                continue  # the second round evaluates nothing for the first time
+                continue  # the second round only repeats evaluations
             given = await self._dispatcher.input(attributes, each.resource, answers)
             problem, changed = await self._invoke(each, given, attributes)
             refusals += [problem] if problem is not None else []
@@ -146,7 +146,7 @@ class MutatingPolicies:
         _raise(attributes, [each for each in refusals if not each.policy.fails_open])
 
     async def _invoke(self, each: Invocation[Compilation], given: Input, attributes: Attributes) -> tuple[_Refusal | None, bool]:
-        """Evaluate one policy; return what is wrong with it, and whether the object changed."""
+        """Evaluate one policy; return its refusal, and whether the object changed."""
         if each.compiled.conditions:
             about = (each.policy.name, "policy", "validate", attributes.operation)
             began = time.perf_counter()
@@ -177,12 +177,12 @@ class MutatingPolicies:
         return problem, changed
 
     async def _mutate(self, each: Invocation[Compilation], position: int, given: Input, attributes: Attributes) -> bool:
-        """Evaluate one mutation and take over what it makes; return whether that is a change.
+        """Evaluate one mutation and apply it; return whether it changed the object.
 
         Raises:
-            PatchFailed: the expression fails, or what it gives cannot be applied.
-            InternalError: a JSON patch makes a field that the schema does not know.
-            ServiceUnavailable: there is no schema of the object.
+            PatchFailed: the expression fails, or its value cannot be applied.
+            InternalError: a JSON patch sets an unknown field.
+            ServiceUnavailable: the object's schema is missing.
         """
         compiled, mutation = each.compiled.mutations[position], each.policy.mutations[position]
         if compiled.program is None:
@@ -212,9 +212,9 @@ class MutatingPolicies:
         atom = self._schemas().get((live.get("apiVersion", ""), live.get("kind", "")))
         if atom is None or not (unknown := merging.unknown_fields(atom, patched)):
             return patched
-        there = set(merging.unknown_fields(atom, live))  # what an older schema had, say, is not the policy's mistake
+        there = set(merging.unknown_fields(atom, live))  # fields of an older schema, for example, are not the policy's error
         if listed := ", ".join(f'unknown field "{each.removeprefix(".")}"' for each in unknown if each not in there):
-            raise internal(f"strict decoding error: {listed}")  # whatever the failurePolicy says, as in Go
+            raise internal(f"strict decoding error: {listed}")  # for any failurePolicy, as in Go
         return patched
 
     def _applied(self, live: Object, value: Value) -> Object:
@@ -227,10 +227,10 @@ class MutatingPolicies:
 
 
 def _patched(live: Object, value: Value) -> Object:
-    """Return a copy of ``live`` with a list of ``JSONPatch`` applied; a ``test`` that fails leaves it as it is.
+    """Return a copy of ``live`` with a list of ``JSONPatch`` applied; a failed ``test`` changes nothing.
 
     Raises:
-        PatchFailed: it is no such list, or cannot be applied.
+        PatchFailed: it is not such a list, or cannot be applied.
     """
     if type(value) is not list or not all(isinstance(each, Message) and each.type_name == "JSONPatch" for each in value):
         raise PatchFailed("type mismatch: JSONPatchType.expression should evaluate to array of JSONPatch")

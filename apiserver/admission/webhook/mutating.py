@@ -1,7 +1,7 @@
-"""MutatingAdmissionWebhook: one webhook after the other may change the object by a JSON patch.
+"""MutatingAdmissionWebhook: webhooks change the object in sequence by JSON patches.
 
-Configurations are in the order of their names, webhooks in that of their configuration. When a later plug-in or webhook changed the object,
-those with ``reinvocationPolicy: IfNeeded`` that were called before see it once more, in a second round of the whole chain.
+Configurations are in the order of names, webhooks in that of their configuration. When a later plug-in or webhook changed
+the object, called ones with ``reinvocationPolicy: IfNeeded`` are called again, in a second round of the whole chain.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from apiserver.registry.generic.admission import Attributes, Operation
 
 @dataclass(slots=True, eq=False)
 class _Reinvocation:
-    """Memory of a request between the two rounds."""
+    """A request's state between the two rounds."""
 
     output: Object | None = None
-    """The object as it left the first round."""
+    """The object after the first round."""
     reinvocable: set[str] = field(default_factory=set)
-    """Webhooks that were called and want to be called again if need be."""
+    """Called webhooks that allow reinvocation."""
     due: set[str] = field(default_factory=set)
-    """Webhooks for which there is need."""
+    """Webhooks to call again."""
 
     def changed(self) -> None:
-        """The object changed after these were called."""
+        """Record a change of the object after these calls."""
         self.due |= self.reinvocable
         self.reinvocable.clear()
 
@@ -54,17 +54,17 @@ class MutatingWebhooks:
         self._dispatcher = dispatcher
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
-        """Return whether the rules of a webhook match."""
+        """Return whether a webhook's rules match."""
         return bool(self._dispatcher.source.candidates(operation, resource, subresource)) or not self._dispatcher.ready
 
     async def validate(self, attributes: Attributes) -> None:
-        """Everything was said before."""
+        """Do nothing: :meth:`mutate` has called."""
 
     async def mutate(self, attributes: Attributes) -> None:
-        """Ask every webhook, in order.
+        """Call every webhook, in order.
 
         Raises:
-            StatusError: one refuses, or fails and must not, or its patch cannot be applied.
+            StatusError: one refuses, fails closed, or its patch cannot be applied.
         """
         round_ = attributes.reinvocation
         memory: _Reinvocation = round_.memory.setdefault(self.name, _Reinvocation())
@@ -72,7 +72,7 @@ class MutatingWebhooks:
             memory.changed()
         for each in await self._dispatcher.candidates(attributes):
             if round_.again and each.webhook.uid not in memory.due:
-                continue  # the second round calls nobody for the first time
+                continue  # the second round only repeats calls
             versioned = self._dispatcher.versioned(each, attributes)
             if not await self._dispatcher.wants(each.webhook, versioned):
                 continue
@@ -81,11 +81,11 @@ class MutatingWebhooks:
                 round_.requested = True
             if each.webhook.reinvoked:
                 memory.reinvocable.add(each.webhook.uid)
-        # Other plug-ins may change it in place; nobody compares where nobody wants to be called again.
+        # Copied, because other plug-ins may change it in place; only needed for reinvocation.
         memory.output = copy.deepcopy(attributes.obj) if memory.reinvocable and not round_.again else None
 
     async def _call(self, candidate: Candidate, versioned: VersionedAttributes, attributes: Attributes) -> bool:
-        """Call one webhook and take over its patch; return whether the object changed."""
+        """Call one webhook and apply its patch; return whether the object changed."""
         webhook = candidate.webhook
         place = f"round_{int(attributes.reinvocation.again)}_index_{candidate.position}"
         changed = False
@@ -105,11 +105,11 @@ class MutatingWebhooks:
         return changed
 
     def _take(self, webhook: Webhook, versioned: VersionedAttributes, attributes: Attributes, answer: Answer) -> bool:
-        """Apply the patch of an answer; return whether it changed anything.
+        """Apply an answer's patch; return whether it changed the object.
 
         Raises:
-            CallFailed: it is no patch.
-            InternalError: it cannot be applied, or leaves no object of the kind.
+            CallFailed: it is not a patch.
+            InternalError: it cannot be applied, or leaves another kind.
         """
         patch = _decoded(webhook, answer)
         if not patch:
@@ -151,7 +151,7 @@ def _undecodable(webhook: Webhook, why: str) -> CallFailed:
 
 
 def _problem(patched: object, before: Object) -> str | None:
-    """Return why what a patch left cannot be taken for the object; the registry looks at the rest of it."""
+    """Return why a patched object is unusable; the registry checks the rest."""
     if not isinstance(patched, dict):
         return "its patch left no object"
     if any(patched.get(each) != before.get(each) for each in ("apiVersion", "kind")):

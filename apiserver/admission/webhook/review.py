@@ -1,4 +1,4 @@
-"""``AdmissionReview``: the question that a webhook is asked, and the answer, checked (``pkg/admission/plugin/webhook/request``)."""
+"""``AdmissionReview``: encode the request, and validate the answer (``pkg/admission/plugin/webhook/request``)."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _MAX_CODE: Final = 1 << 31
 
 
 class WrongAnswer(Exception):
-    """The answer is no ``AdmissionReview`` that counts; the message says why."""
+    """The answer is not a valid ``AdmissionReview``; the message has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class VersionedAttributes:
-    """The request in the version that a webhook or a policy asked for."""
+    """The request in the version of a webhook or a policy."""
 
     attributes: Attributes
     resource: Resource
@@ -36,28 +36,28 @@ class VersionedAttributes:
 
     @classmethod
     def of(cls, attributes: Attributes, wanted: Resource, versions: Versions) -> VersionedAttributes:
-        """Return the request as ``wanted``; what is of another kind, such as a ``Scale``, is shown as it is."""
+        """Convert the request to ``wanted``; other kinds, such as ``Scale``, stay."""
         obj, old = (
             versions.shown(each, wanted) if each and each.get("kind") == wanted.kind else each for each in (attributes.obj, attributes.old)
         )
         return cls(attributes, wanted, obj, old)
 
     def taken(self, made: Object, versions: Versions) -> HubObject:
-        """Return what a webhook or a policy made of ``obj``, as attributes have it.
+        """Convert an object that a webhook or a policy changed back to the attributes' version.
 
         Raises:
-            InternalError: it does not have the shape of the version.
+            InternalError: it violates the version's schema.
         """
         return versions.taken(made, self.resource) if made.get("kind") == self.resource.kind else HubObject(made)
 
     @property
     def kind(self) -> tuple[str, str, str]:
-        """Group, version and kind of what is sent: a subresource's own (``autoscaling/v1 Scale``), else the resource's."""
+        """Group, version and kind of the sent object: a subresource's own (``autoscaling/v1 Scale``), else the resource's."""
         return _kind_of(self.obj or self.old, self.resource)
 
     @property
     def request_kind(self) -> tuple[str, str, str]:
-        """Group, version and kind of the request: those of its own version."""
+        """Group, version and kind of the request, in its own version."""
         requested = self.attributes.resource
         group, version, kind = _kind_of(self.attributes.obj or self.attributes.old, requested)
         return (group, requested.version if (group, kind) == (requested.group, requested.kind) else version, kind)
@@ -65,7 +65,7 @@ class VersionedAttributes:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Answer of a webhook."""
+    """A webhook's answer."""
 
     allowed: bool
     result: Object | None = None
@@ -77,7 +77,7 @@ class Answer:
 
 
 def _kind_of(obj: Object | None, resource: Resource) -> tuple[str, str, str]:
-    """Return group, version and kind of an object of the resource, or of one of its subresources."""
+    """Return group, version and kind of an object of the resource, or of a subresource."""
     version, kind = (obj.get("apiVersion"), obj.get("kind")) if obj else (None, None)
     if not isinstance(version, str) or not isinstance(kind, str) or not version or not kind:
         return resource.group, resource.version, resource.kind
@@ -86,12 +86,12 @@ def _kind_of(obj: Object | None, resource: Resource) -> tuple[str, str, str]:
 
 
 def version(accepted: Sequence[str]) -> str | None:
-    """Return the version to speak: the first that the webhook lists and we know."""
+    """Return the first version of the webhook that is supported."""
     return next((each for each in accepted if each in VERSIONS), None)
 
 
 def question(uid: str, versioned: VersionedAttributes, speaks: str) -> bytes:
-    """Return the body of the request."""
+    """Encode the request's body."""
     given = versioned.attributes
     requested = given.resource
     request: Object = {"uid": uid, "kind": _kind(versioned.kind), "resource": _resource(versioned.resource)}
@@ -135,10 +135,10 @@ def _user(given: Attributes) -> Object:
 
 
 def answer(raw: bytes, uid: str, speaks: str, *, mutating: bool) -> Answer:
-    """Return what the webhook said.
+    """Parse a webhook's answer.
 
     Raises:
-        WrongAnswer: it is for another request, of another kind, or misshapen.
+        WrongAnswer: it is for another request, of another kind, or malformed.
     """
     try:
         body = orjson.loads(raw)
@@ -194,7 +194,7 @@ def _patch(given: Object, *, strict: bool, mutating: bool) -> tuple[bytes, str]:
 
 
 def _result(given: Object) -> Object | None:
-    """Return the Status, held to its types: it becomes our answer."""
+    """Return the Status, with validated types because it becomes our answer."""
     status = given.get("status")
     if status is None:
         return None

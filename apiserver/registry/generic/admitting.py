@@ -27,7 +27,7 @@ class Admitter:
         self._strategy = strategy
         self._planner = planner
         self._stored = Planner(strategy.hub)
-        """Reads what admission makes, which is of the stored version."""
+        """For objects from admission, in the stored version."""
 
     def stored_form(self, obj: Object) -> HubObject:
         """Convert a client's object to the stored version, with its defaults; consumes ``obj``."""

@@ -71,7 +71,7 @@ class Scaling:
         return obj
 
     def applied(self, obj: HubObject, scale: Object, from_hub: Callable[[HubObject], Object]) -> Object:
-        """Return the replicas of an applied ``scale``, and nothing else, as an object of the version of ``from_hub``.
+        """Return only the replicas of an applied ``scale``, as an object of the version of ``from_hub``.
 
         Raises:
             BadRequest, Invalid: as :meth:`put_back`.
@@ -82,7 +82,7 @@ class Scaling:
 
 
 def _difference(obj: Object, other: Object) -> Object:
-    """Return the fields of ``obj`` that ``other`` has with another value."""
+    """Return the fields of ``obj`` with other values than in ``other``."""
     found: Object = {}
     for key, value in obj.items():
         if value != (there := other.get(key)):

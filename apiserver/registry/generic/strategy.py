@@ -320,7 +320,7 @@ class Spoke(Strategy):
     """
 
     def __init__(self, hub: Strategy) -> None:
-        """Serve one more version; the hub's verbs, streams and reads must be complete."""
+        """Add this version to ``hub``, which must already have its verbs, streams and reads."""
         self._hub = hub
         version = self.resource.version
         self.singular, self.short_names, self.categories = hub.singular, hub.short_names, hub.categories
@@ -364,24 +364,24 @@ class Spoke(Strategy):
 
 
 class _CreatesIn(CreatingVerb):
-    """The hub's verb, whose object is created and shown in another version."""
+    """The hub's verb with a created object of another version."""
 
     def __init__(self, verb: CreatingVerb, version: str) -> None:
         self._verb = verb
         self.creates = replace(verb.creates, version=version)
 
     def make(self, obj: Object, body: Object, now: datetime) -> Object:
-        """Return the object to create, as the hub's verb makes it."""
+        """Return the object to create, from the hub's verb."""
         return self._verb.make(obj, body, now)
 
 
 class _ReadIn(Read):
-    """The hub's read, whose answer says another version."""
+    """The hub's read with an answer of another version."""
 
     def __init__(self, read: Read, version: str) -> None:
         self._read = read
         self.answers, self.model = replace(read.answers, version=version), read.model
 
     async def read(self, obj: Object) -> Object:
-        """Return what the hub's read returns."""
+        """Return the hub's answer in this version."""
         return {**await self._read.read(obj), "apiVersion": self.answers.api_version}
