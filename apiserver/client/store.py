@@ -79,7 +79,7 @@ class Store:
             self._prepared[key_of(obj)] = obj, self._found(obj)
 
     def replace(self, objects: Iterable[Object], resource_version: str) -> None:
-        """Replace all objects by a consistent list."""
+        """Replace all objects by a consistent list, and report missing ones as deleted."""
         listed = {key_of(each): each for each in objects}
         self._listed_at = revision(resource_version)
         self._tombstones.clear()

@@ -1,4 +1,7 @@
-"""Discovery documents: plain (``APIGroupList`` and below) and aggregated (v2), built once."""
+"""Discovery documents: plain (``APIGroupList`` and below) and aggregated (v2).
+
+Built once, because the resources do not change at run time.
+"""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def recorded(stateful_set: Object) -> Move | None:
 
 
 def host_of(volume: Object | None) -> str:
-    """Return the only node of a volume, or empty."""
+    """Return the only node of a volume; empty for none or several."""
     terms = dig(volume, "spec", "nodeAffinity", "required", "nodeSelectorTerms") or []
     if len(terms) != 1:
         return ""

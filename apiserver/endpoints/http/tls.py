@@ -158,7 +158,7 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
             self._connection.connection_lost(exc)
 
     def _begin(self, hello: bytearray, nbytes: int) -> None:
-        """Pass input to OpenSSL, which allocates 50 KiB, once the first record is complete."""
+        """Pass input to OpenSSL once the first record is complete, because it allocates 50 KiB at the first byte."""
         hello += self._arrivals[:nbytes]
         match completeness(hello):
             case Hello.PARTIAL:

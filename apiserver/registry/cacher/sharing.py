@@ -1,7 +1,7 @@
 """Share equal bytes among objects: managed fields are stored once.
 
 A manager's objects have equal ``fieldsV1``, a third of a small object. Bytes are cut around them, and equal pieces are
-shared. Wrong cuts only share less.
+shared. Wrong cuts only share less: joined, the pieces are always the object.
 """
 
 from __future__ import annotations

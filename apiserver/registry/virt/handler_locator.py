@@ -38,7 +38,7 @@ class HandlerLocator:
         return found[0], streams.HANDLER_PORT
 
     def addresses(self, node: str) -> list[str]:
-        """Return the IP addresses of a node's virt-handlers: usually one, briefly several.
+        """Return the IP addresses of a node's virt-handlers: one, none, or briefly several.
 
         Invalid ones are ignored, because a compromised node's kubelet could make virt-api dial them.
         """
