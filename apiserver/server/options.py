@@ -36,7 +36,9 @@ class Times:
     files: float = 5.0
     """Interval of checking files: certificates, client authorities, encryption configuration."""
     admission: float = 10.0
-    """For which a request waits until webhooks and policies are loaded."""
+    """Longest wait of a request for webhooks and policies to load."""
+    kms: tuple[float, float] = (60.0, 10.0)
+    """Until the next check of a key management service, after success and failure."""
     connections: Settings = serving.SETTINGS
     """Of client connections."""
     watches_end: float = serving.WATCHES_END_WITHIN

@@ -149,7 +149,7 @@ async def built(options: Options, make_kinds: MakeKinds, storage: Storage | None
     clients = await _Clients.entered(options, stack)
     kept = storage or _storage(options)
     stack.push_async_callback(kept.close)
-    storing = Storing(kept, options.keeping, root=options.etcd_prefix, file_seconds=options.times.files)
+    storing = Storing(kept, options.keeping, root=options.etcd_prefix, file_seconds=options.times.files, kms_seconds=options.times.kms)
     tls = ServerTls(_serving_files(options), clients=ssl.CERT_OPTIONAL, interval=options.times.files)
     metrics = Metrics(root=options.etcd_prefix)
     storing.register(metrics.registry)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -41,6 +42,19 @@ class Provider(Protocol):
 
         Raises:
             Undecryptable: it has another key, or is damaged.
+        """
+        ...
+
+
+class Fetching(Provider, Protocol):
+    """A provider with remote keys."""
+
+    async def fetch(self, data: bytes) -> None:
+        """Fetch the key for the part after the prefix.
+
+        Raises:
+            Undecryptable: unavailable for good.
+            Unavailable: not now.
         """
         ...
 
@@ -140,6 +154,19 @@ class Chain:
     """The providers of a resource; the first one encrypts."""
 
     providers: Sequence[Provider] = field(repr=False)
+    services: Sequence[Fetching] = field(default=(), repr=False)
+    """Providers that must fetch their keys."""
+
+    async def fetch(self, data: bytes) -> None:
+        """Prepare ``unseal`` by fetching remote keys.
+
+        Raises:
+            Unavailable: a key cannot be fetched now.
+        """
+        for each in self.services:
+            if data.startswith(each.prefix):
+                with suppress(Undecryptable):  # another provider may succeed; otherwise ``unseal`` raises
+                    await each.fetch(data[len(each.prefix) :])
 
     def seal(self, value: bytes, about: bytes) -> bytes:
         """Encrypt ``value`` for the key ``about``."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -11,6 +12,8 @@ from typing import Any, Final
 import yaml
 
 from storage.encryption.ciphers import PLAIN, AesCbc, AesGcm, Chain, Identity, Provider, Secretbox
+from storage.encryption.kms.envelope import Envelope
+from storage.encryption.kms.service import Service
 
 API_VERSIONS: Final = ("apiserver.config.k8s.io/v1", "apiserver.config.k8s.io/v1beta1")
 _ANY: Final = "*"
@@ -32,6 +35,8 @@ class Rules:
 
     chains: Mapping[tuple[str, str], Chain]
     """By (group, resource); ``*`` matches any."""
+    services: Sequence[Envelope] = ()
+    """The key management services; run their ``run``."""
 
     def chain(self, group: str, resource: str) -> Chain:
         """Return the chain of a resource: its own, else its group's, else the default."""
@@ -59,10 +64,11 @@ def parse(text: str | bytes) -> Rules:
     if top.get("apiVersion") not in API_VERSIONS or top.get("kind") != "EncryptionConfiguration":
         raise Misconfigured(f"want apiVersion {API_VERSIONS[0]}, kind EncryptionConfiguration")
     chains: dict[tuple[str, str], Chain] = {}
+    services: list[Envelope] = []
     for index, each in enumerate(_sequence(top.get("resources"), "resources")):
         path = f"resources[{index}]"
         entry = _mapping(each, path, {"resources", "providers"})
-        providers = _providers(entry.get("providers"), f"{path}.providers")
+        providers = _providers(entry.get("providers"), f"{path}.providers", services)
         patterns = [
             _pattern(pattern, f"{path}.resources[{n}]") for n, pattern in enumerate(_sequence(entry.get("resources"), f"{path}.resources"))
         ]
@@ -73,8 +79,8 @@ def parse(text: str | bytes) -> Rules:
                     raise Misconfigured(f"{path}.resources: {resource}.{group} is masked by the earlier rule {earlier[1]}.{earlier[0]}")
             before = chains.get((group, resource))
             together = (*(before.providers if before else ()), *providers)
-            chains[group, resource] = Chain(together)
-    return Rules(chains)
+            chains[group, resource] = Chain(together, tuple(each for each in together if isinstance(each, Envelope)))
+    return Rules(chains, tuple(services))
 
 
 def _pattern(pattern: object, path: str) -> tuple[str, str]:
@@ -98,16 +104,22 @@ def _check_overlap(patterns: Sequence[tuple[str, str]], path: str) -> None:
             raise Misconfigured(f"{path}: *.{group} covers {resource}.{group}")
 
 
-def _providers(value: object, path: str) -> list[Provider]:
+def _providers(value: object, path: str, services: list[Envelope]) -> list[Provider]:
     found: list[Provider] = []
     for index, each in enumerate(_sequence(value, path)):
         here = f"{path}[{index}]"
-        entry = _mapping(each, here, {"identity", *_KEYED})
+        entry = _mapping(each, here, {"identity", "kms", *_KEYED})
         if len(entry) != 1:
             raise Misconfigured(f"{here}: want exactly one provider in each element")
         ((kind, settings),) = entry.items()
         if kind == "identity":
             found.append(Identity())
+        elif kind == "kms":
+            envelope = _envelope(settings, f"{here}.kms")
+            if any(envelope.name == each.name for each in services):
+                raise Misconfigured(f"{here}.kms.name: another service has the name {envelope.name}")
+            services.append(envelope)
+            found.append(envelope)
         else:
             found += _keys(kind, settings, f"{here}.{kind}")
     return found
@@ -133,6 +145,25 @@ def _keys(kind: str, settings: object, path: str) -> list[Provider]:
             raise Misconfigured(f"{here}.secret: it has {len(raw)} bytes, want {' or '.join(map(str, sizes))}")
         found.append(make(name, raw))
     return found
+
+
+def _envelope(settings: object, path: str) -> Envelope:
+    given = _mapping(settings, path, {"name", "endpoint", "timeout", "apiVersion", "cachesize"})
+    name, endpoint, timeout = given.get("name"), given.get("endpoint"), given.get("timeout", "3s")
+    if given.get("apiVersion") != "v2" or "cachesize" in given:
+        raise Misconfigured(f"{path}: want apiVersion: v2, which has no cachesize; version 1 is not supported")
+    if not isinstance(name, str) or not name or ":" in name:
+        raise Misconfigured(f"{path}.name: want a name without a colon")
+    if not isinstance(endpoint, str) or not endpoint.startswith("unix:///") or endpoint == "unix:///":
+        raise Misconfigured(f"{path}.endpoint: want unix:///PATH")
+    socket = endpoint.removeprefix("unix://")
+    if socket.startswith("/@"):
+        socket = "\0" + socket[2:]
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m)", timeout) if isinstance(timeout, str) else None
+    seconds = float(match[1]) * {"ms": 0.001, "s": 1, "m": 60}[match[2]] if match else 0
+    if seconds <= 0:
+        raise Misconfigured(f"{path}.timeout: want a duration above zero, like 3s")
+    return Envelope(name, Service(socket, seconds))
 
 
 def _mapping(value: object, path: str, known: set[str]) -> dict[str, Any]:

@@ -10,11 +10,14 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
+from typing import Final
 
 from storage.encryption.ciphers import Chain, Undecryptable
-from storage.port import Batch, Change, Compacted, Condition, Delete, Entry, Page, Put, RevisionMismatch, Storage
+from storage.port import Batch, Change, Compacted, Condition, Delete, Entry, Page, Put, RevisionMismatch, Storage, Unavailable
 
 logger = logging.getLogger(__name__)
+
+AGAIN_SECONDS: Final = 1.0
 
 ChainOf = Callable[[str], Chain]
 """Returns the chain of a key."""
@@ -23,17 +26,19 @@ ChainOf = Callable[[str], Chain]
 class EncryptedStorage:
     """See the port, and ``Entry.stale``."""
 
-    def __init__(self, inner: Storage, chain_of: ChainOf, *, prefix: str = "") -> None:
+    def __init__(self, inner: Storage, chain_of: ChainOf, *, prefix: str = "", again_seconds: float = AGAIN_SECONDS) -> None:
         """Wrap ``inner``.
 
         Args:
             inner: stores the encrypted values.
-            chain_of: the encryption; ``use`` replaces it.
-            prefix: prefix of ``inner`` for the keys in etcd, because the whole key is authenticated.
+            chain_of: the encryption, until ``use``.
+            prefix: prefix of ``inner`` in etcd: the whole key is authenticated.
+            again_seconds: a watch's pause before it retries to fetch a key.
         """
         self._inner = inner
         self._chain_of = chain_of
         self._prefix = prefix
+        self._again_seconds = again_seconds
         self._watches: set[asyncio.Timeout] = set()
         self.undecryptable = 0
         """Undecryptable values since the start, for a metric."""
@@ -52,11 +57,15 @@ class EncryptedStorage:
     async def get(self, key: str) -> Entry | None:
         """Implement ``Storage.get``."""
         entry = await self._inner.get(key)
-        return None if entry is None else self._opened(entry)
+        if entry is None:
+            return None
+        await self._fetch((entry,))
+        return self._opened(entry)
 
     async def range(self, prefix: str, *, start: str = "", limit: int = 0, revision: int = 0) -> Page:
         """Implement ``Storage.range``."""
         page = await self._inner.range(prefix, start=start, limit=limit, revision=revision)
+        await self._fetch(page.entries)
         return Page(tuple(map(self._opened, page.entries)), page.revision, page.more, page.count)
 
     async def commit(self, conditions: Sequence[Condition], writes: Sequence[Put | Delete]) -> int:
@@ -70,6 +79,7 @@ class EncryptedStorage:
         except RevisionMismatch as mismatch:
             if mismatch.actual is None:
                 raise
+            await self._fetch((mismatch.actual,))
             raise RevisionMismatch(mismatch.key, self._opened(mismatch.actual)) from None
 
     @asynccontextmanager
@@ -93,6 +103,27 @@ class EncryptedStorage:
     async def close(self) -> None:
         """Implement ``Storage.close``."""
         await self._inner.close()
+
+    async def _fetch(self, entries: Sequence[Entry]) -> None:
+        """Fetch remote keys.
+
+        Raises:
+            Unavailable: they cannot be fetched now.
+        """
+        for entry in entries:
+            chain = self._chain_of(entry.key)
+            if chain.services:
+                await chain.fetch(entry.value)
+
+    async def _fetch_patiently(self, entries: Sequence[Entry]) -> None:
+        while True:
+            try:
+                await self._fetch(entries)
+            except Unavailable as error:
+                logger.warning("A watch waits for a key of what changed", extra={"error": str(error)})
+                await asyncio.sleep(self._again_seconds)
+            else:
+                return
 
     def _about(self, key: str) -> bytes:
         return (self._prefix + key).encode(errors="surrogateescape")
@@ -130,6 +161,7 @@ class EncryptedStorage:
                 raise Compacted from None
             except StopAsyncIteration:
                 return
+            await self._fetch_patiently([each.entry for each in batch.changes if each.entry])
             yield Batch(batch.revision, tuple(map(self._change, batch.changes)))
 
     def _change(self, change: Change) -> Change:

@@ -1,4 +1,4 @@
-"""A gRPC client over HTTP/2 for etcd: unary calls, and streams for watches.
+"""A gRPC client over HTTP/2 for etcd and key management services: unary calls, and streams for watches.
 
 ``frames`` encodes frames (RFC 9113), ``headers`` gRPC's header blocks, ``calls`` is one exchange of messages, ``session`` a
 connection without socket (``sending`` is its output), ``link`` adds socket, deadlines and pings; ``stubs`` generates

@@ -265,6 +265,17 @@ async def connect(host: str, port: int, tls: ssl.SSLContext | None, server_name:
         _, link = await loop.create_connection(lambda: Link(loop, keepalive), host, port, ssl=tls, server_hostname=server_name or host)
     else:
         _, link = await loop.create_connection(lambda: Link(loop, keepalive), host, port)
+    return await _introduced(link)
+
+
+async def connect_unix(path: str) -> Link:
+    """Connect to a server on a Unix socket, as ``connect``."""
+    loop = asyncio.get_running_loop()
+    _, link = await loop.create_unix_connection(lambda: Link(loop), path)
+    return await _introduced(link)
+
+
+async def _introduced(link: Link) -> Link:
     try:
         await link.until_ready()
     except BaseException:

@@ -12,7 +12,7 @@ from apiserver.metrics.instruments import Counter
 from storage.encryption.ciphers import PLAIN, Chain
 from storage.encryption.configuration import Misconfigured, Rules, parse
 from storage.encryption.store import EncryptedStorage
-from storage.port import Storage
+from storage.port import Storage, StorageError
 
 logger = logging.getLogger(__name__)
 
@@ -23,8 +23,12 @@ LOCKS: Final = "claims"
 class Encryption:
     """The configuration file and the storage that it encrypts."""
 
-    def __init__(self, plain: Storage, file: Path, root: str, reloads: Counter) -> None:
-        """Read the file.
+    def __init__(
+        self, plain: Storage, file: Path, root: str, reloads: Counter, seconds: float | None, kms_seconds: tuple[float, float]
+    ) -> None:
+        """Read the file, and again every ``seconds``; None: once.
+
+        ``kms_seconds``: intervals of checking key management services, after success and failure.
 
         Raises:
             OSError, Misconfigured: it is unusable.
@@ -32,30 +36,68 @@ class Encryption:
         self._file = file
         self._root = root
         self._reloads = reloads
+        self._seconds = seconds
+        self._kms_seconds = kms_seconds
         self._content = file.read_bytes()
-        self.storage = EncryptedStorage(plain, chain_of(_rules(file, self._content), root))
+        self._rules = _rules(file, self._content)
+        self.storage = EncryptedStorage(plain, chain_of(self._rules, root))
 
-    async def run(self, seconds: float) -> None:
-        """Check the file every so many seconds until cancelled."""
-        while True:
-            await asyncio.sleep(seconds)
-            self._reload()
+    @property
+    def is_well(self) -> bool:
+        """True if every key management service can encrypt."""
+        return all(each.is_well for each in self._rules.services)
 
-    def _reload(self) -> None:
-        """Apply a changed file. An unusable one changes nothing."""
+    async def run(self) -> None:
+        """Check the key management services and the file until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            running = [tasks.create_task(each.run(*self._kms_seconds)) for each in self._rules.services]
+            while self._seconds is not None:
+                await asyncio.sleep(self._seconds)
+                if await self._reloaded():
+                    for each in running:
+                        each.cancel()
+                    running = [tasks.create_task(each.run(*self._kms_seconds)) for each in self._rules.services]
+
+    async def _reloaded(self) -> bool:
+        """Apply a changed file, unless unusable."""
         try:
             content = self._file.read_bytes()
             if content == self._content:
-                return
-            self._content = content  # report it once
-            rules = _rules(self._file, content)
+                return False
+            rules = await self._readied(content)
         except (OSError, Misconfigured) as error:
             self._reloads.increment("failure")
             logger.error("The encryption's configuration cannot be used; going on with the one before", extra={"error": str(error)})  # noqa: TRY400 - a traceback could show lines of it
-            return
+            return False
+        if rules is None:
+            return False
+        self._rules = rules
         self.storage.use(chain_of(rules, self._root))
         self._reloads.increment("success")
         logger.info("The encryption's configuration changed", extra={"file": str(self._file)})
+        return True
+
+    async def _readied(self, content: bytes) -> Rules | None:
+        """Return a file's rules if all its services answer; None to retry later.
+
+        Raises:
+            Misconfigured: it is unusable.
+        """
+        try:
+            rules = _rules(self._file, content)
+        except Misconfigured:
+            self._content = content  # report it once
+            raise
+        try:
+            for each in rules.services:
+                await each.look()
+        except (StorageError, ValueError) as error:
+            logger.warning("A new key management service is not well; going on with the configuration before", extra={"error": str(error)})
+            for each in rules.services:
+                each.service.close()
+            return None
+        self._content = content
+        return rules
 
 
 def _rules(file: Path, content: bytes) -> Rules:

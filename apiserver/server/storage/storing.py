@@ -101,17 +101,24 @@ class HealthCheck:
 class Storing:
     """Wraps ``storage``; run ``background`` with it."""
 
-    def __init__(self, plain: Storage, options: StorageOptions, *, root: str, file_seconds: float = 5.0) -> None:
-        """Wrap ``plain``, which has etcd's keys; objects are under ``root``.
+    def __init__(
+        self,
+        plain: Storage,
+        options: StorageOptions,
+        *,
+        root: str,
+        file_seconds: float = 5.0,
+        kms_seconds: tuple[float, float] = (60.0, 10.0),
+    ) -> None:
+        """Wrap ``plain``, with etcd's keys; objects are under ``root``.
 
-        The encryption file is checked every ``file_seconds``.
+        ``file_seconds``, ``kms_seconds``: intervals of checking the encryption file and key management services.
 
         Raises:
             OSError, Misconfigured: the encryption file is unusable.
         """
         self._plain = plain
         self._options = options
-        self._file_seconds = file_seconds
         self._compactor = Compactor(plain)
         self._size = Gauge("apiserver_storage_size_bytes", "Size of the storage database file.", ("storage_cluster_id",))
         self._reloads = Counter(
@@ -125,7 +132,8 @@ class Storing:
             # Imported late: its own OpenSSL takes about 10 MiB.
             from apiserver.server.storage.encrypting import Encryption
 
-            self._encryption = Encryption(plain, options.encryption_provider_config, root, self._reloads)
+            again = file_seconds if options.encryption_provider_config_automatic_reload else None
+            self._encryption = Encryption(plain, options.encryption_provider_config, root, self._reloads, again, kms_seconds)
             self.storage = self._encryption.storage
 
     def register(self, registry: Registry) -> None:
@@ -142,16 +150,16 @@ class Storing:
             yield self._compactor.run(self._options.etcd_compaction_interval)
         if self._options.etcd_db_metric_poll_interval and isinstance(self._plain, EtcdStorage):
             yield self._measure(self._plain)
-        if self._encryption is not None and self._options.encryption_provider_config_automatic_reload:
-            yield self._encryption.run(self._file_seconds)
+        if self._encryption is not None:
+            yield self._encryption.run()
 
     async def healthy(self) -> bool:
         """Return whether storage answers a linearizable read, for /healthz."""
         return await self._healthy()
 
     async def ready(self) -> bool:
-        """Return the same for /readyz, with its own time limit."""
-        return await self._ready()
+        """Return the same for /readyz, with its own time limit, and whether values can be encrypted."""
+        return await self._ready() and (self._encryption is None or self._encryption.is_well)
 
     async def _measure(self, etcd: EtcdStorage) -> None:
         while True:

@@ -18,12 +18,13 @@ from storage.port import Delete, Entry, Put
 from tests.component.apiserver.conftest import NAMESPACE, Api, Pki, serving
 from tests.component.apiserver.widgets import widget
 from tests.fakes.etcd_server import EtcdServer, etcd_server
+from tests.fakes.kms import FakeKms
 from tests.own_time import within
 from tests.ports import free_port
 
 __all__ = ["etcd_server"]
 
-QUICK = Times(files=0.05)
+QUICK = Times(files=0.05, kms=(0.05, 0.05))
 PREFIX = f"/registry/example.test/widgets/{NAMESPACE}/"
 
 
@@ -179,6 +180,34 @@ async def test_sto_06_08_what_cannot_be_decrypted_is_reported_and_the_rest_is_se
             while len((await api.get()).json["items"]) != 2:
                 await asyncio.sleep(0.02)
         assert (await api.get("w1")).code == 200
+
+
+async def test_sto_06_a_key_management_service_takes_over_rotates_and_fails_without_harm(
+    pki: Pki, etcd_server: EtcdServer, etcd: EtcdStorage, tmp_path: Path
+) -> None:
+    file, kms = tmp_path / "encryption.yaml", FakeKms()
+    configure(file, "old")
+    flags = (f"--encryption-provider-config={file}", "--encryption-provider-config-automatic-reload")
+    async with serving(pki, *flags, storage=client(etcd_server), times=QUICK) as api:
+        made = await api.make(widget("w1"))
+        provider = f"{{kms: {{apiVersion: v2, name: one, endpoint: 'unix://{tmp_path}/kms.sock'}}}}"
+        file.write_text(file.read_text().replace("providers: [", f"providers: [{provider}, "))
+        await asyncio.sleep(0.2)  # the service is missing: nothing changes
+        await api.make(widget("w2"))
+        assert (await entry_of(etcd, "w2")).value.startswith(b"k8s:enc:aesgcm:v1:old:")
+        async with kms.serving(tmp_path / "kms.sock"):
+            await until_reloaded(api, 1)
+            made = (await api.call("PUT", "w1", made)).json
+            first = (await entry_of(etcd, "w1")).value
+            assert first.startswith(b"k8s:enc:kms:v2:one:")
+            assert (await api.call("PUT", "w1", made)).json == made
+            kms.key_id = "2"
+            async with asyncio.timeout(10):
+                while (await api.call("PUT", "w1", made)).json == made:
+                    await asyncio.sleep(0.02)
+            assert (await entry_of(etcd, "w1")).value != first
+            assert (await api.get("/readyz")).code == 200
+        assert {item["metadata"]["name"] for item in (await api.get()).json["items"]} == {"w1", "w2"}
 
 
 async def test_sto_06_a_moved_value_is_refused(pki: Pki, etcd_server: EtcdServer, etcd: EtcdStorage, tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ def test_processes_of_xdist_run_what_was_decided_once(pytester: pytest.Pytester,
 
 @pytest.mark.parametrize(("options", "collected"), [((), {"unit", "component"}), (("--after-check",), {"component"})])
 def test_a_run_after_that_of_check_leaves_out_what_that_one_ran(options: tuple[str, ...], collected: set[str]) -> None:
-    paths = ("tests/unit/testbed/test_timed.py", "tests/component/apiserver/test_etcd.py")
+    paths = ("tests/unit/testbed/test_timed.py", "tests/component/storage/test_kms.py")
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "--ring", "test", *options, *paths]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert {line.split("/")[1] for line in done.stdout.splitlines() if line.startswith("tests/")} == collected

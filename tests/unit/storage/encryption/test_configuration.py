@@ -72,7 +72,7 @@ BAD: list[tuple[Any, str]] = [
     (document(rule("*.*"), rule("a.g")), "masked"),
     (document(rule("a.g", providers=[{}])), "exactly one provider"),
     (document(rule("a.g", providers=[{**IDENTITY, **keyed()}])), "exactly one provider"),
-    (document(rule("a.g", providers=[{"kms": {"name": "x", "apiVersion": "v2"}}])), "unknown field kms"),
+    (document(rule("a.g", providers=[{"kms": {"name": "x", "apiVersion": "v3"}}])), "version 1 is not supported"),
     (document(rule("a.g", providers=[{"rot13": {}}])), "unknown field rot13"),
     (document(rule("a.g", providers=[{"aesgcm": {"keys": []}}])), "keys: want at least one"),
     (document(rule("a.g", providers=[keyed(name="")])), "name"),
