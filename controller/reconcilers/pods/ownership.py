@@ -19,6 +19,7 @@ from apiserver.apis.meta.objects import NamespacedName, Object, controller_of, d
 from apiserver.apis.virt.lifecycle import migration_attempts, phases
 from apiserver.apis.virt.places import layout, names
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
+from controller.reconcilers.pods import pod_state
 
 _PREFIX: Final = f"{names.GROUP}/"
 
@@ -158,3 +159,15 @@ def references(vm: Object, migrations: Iterable[Object]) -> tuple[Reference, ...
             source = source_of(each, vm)
             found += [target_of(each)] if source is None else [source, target_of(each)]
     return tuple(dict.fromkeys(found))
+
+
+def may_have_arrived(migration: Object, vm: Object, pods: Iterable[Object]) -> bool:
+    """True if the guest may be in the target of an unfinished Migration: bytes may have gone there, or the source reports that it left.
+
+    The copy of the Migration may be older than the pods' status, because two watches bring them.
+    """
+    if not phases.is_unfinished(migration):
+        return False
+    source = source_of(migration, vm)
+    left = any(source is not None and is_meant(pod, source, vm) and pod_state.has_migrated(pod) for pod in pods)
+    return left or phases.phase_of(migration) not in ("", phases.PENDING, phases.SCHEDULING)

@@ -112,6 +112,11 @@ def end_of(pod: Object) -> End:
     return End(power.RESULT_FAILED, _one_line(": ".join(filter(None, (reason, message))) or f"pod {name_of(pod)} failed"))
 
 
+def has_migrated(pod: Object) -> bool:
+    """True if virt-launcher's last words are that the guest went on in another pod."""
+    return end_of(pod).message.startswith(MIGRATED)
+
+
 def _one_line(text: str) -> str:
     return one_line(text, MAX_MESSAGE)
 

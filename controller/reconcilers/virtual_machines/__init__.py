@@ -1,9 +1,13 @@
-"""Virtual machines: the loop that keeps a pod for each that should be on, and what it is decided by.
+"""Virtual machines: the loop that keeps a pod for each machine that should be on, and its plan.
 
-``virtual_machine_plan`` has the rules, in order, and is to be read first, with ``observed``, all that it is given. ``reconciler`` is the
-loop around it, and ``gathering`` fills ``observed``. The other modules are parts of the decision, each for itself: starts (``attempts``,
-``endings``), pods that the cluster ends or says nothing of
-(``disruptions``, ``silent_nodes``, ``absences``), and what the status says of migrations, upgrades and the rest (``migration_record``,
-``outdated``, ``statuses``); ``validation`` keeps machines away that cannot be understood. Whether a machine should be on is not decided
-here: :mod:`apiserver.apis.virt.lifecycle.power`.
+Read ``virtual_machine_plan`` first: it has the rules, in order. ``observed`` is its input. ``reconciler`` is the loop around the plan, and
+``gathering`` fills ``observed``. The other modules are parts of the decision:
+
+- the steps of an attempt: ``start_rules``, ``attempt_start``, ``pod_obstacles``, ``hand_over``, ``attempt_end``, and ``rest`` between two;
+- what the status keeps of attempts, and their times: ``attempts``, ``endings``;
+- pods that the cluster ends or does not report: ``disruptions``, ``silent_nodes``;
+- the rest of the status: ``migration_record``, ``outdated``; ``statuses`` writes it.
+
+``validation`` rejects machines with an unsound structure. :mod:`apiserver.apis.virt.lifecycle.power` decides whether a machine should be
+on.
 """

@@ -33,6 +33,11 @@ def is_open(vm: Object) -> bool:
     return current > 0 and not any(int(each["number"]) == current and power.has_ended(each) for each in _all(vm))
 
 
+def is_handled(vm: Object) -> bool:
+    """True if a guest may run in the pod that the status names, and virt-handler of its node writes how it ends."""
+    return is_open(vm) and phases.phase_of(vm) in phases.HANDLED
+
+
 def is_stopped(vm: Object) -> bool:
     """True if virt-controller asked for the end of the newest attempt: however its pod ends then, it is no failure."""
     return bool(power.newest_attempt(vm).get("stopTime"))
@@ -95,7 +100,7 @@ def last_words(vm: Object) -> str:
 def start_left(vm: Object, pod: Object, now: datetime) -> timedelta | None:
     """Return how long the guest may still take to run; None while its container does not run, or waits for what any node would lack."""
     began = _container_began(vm, pod)
-    if began is None or conditions.waits_for_image(vm) or conditions.waits_for_network_plugin(vm):
+    if began is None or conditions.waits_for(vm) & {conditions.Wait.IMAGE, conditions.Wait.NETWORK_PLUGIN}:
         return None  # nobody has filled a claim yet, or a plugin of the administrator's does not do what it is asked to
     begins = times.parse(began)
     for kind in (conditions.DISKS_READY, conditions.NETWORK_READY):

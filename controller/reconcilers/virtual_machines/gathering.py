@@ -24,7 +24,6 @@ from controller.reconcilers.pods.ownership import Owner, Reference
 from controller.reconcilers.settings import Settings
 from controller.reconcilers.trimming import trim_pod
 from controller.reconcilers.virtual_machines import attempts, validation
-from controller.reconcilers.virtual_machines import virtual_machine_plan as planning
 from controller.reconcilers.virtual_machines.endings import Endings
 from controller.reconcilers.virtual_machines.observed import AbsentTarget, Observed
 from controller.runtime.clock import Clock
@@ -178,7 +177,7 @@ class Gathering:
         return tuple(pods.values())
 
     def _lingers(self, vm: Object, own: Reference | None, pods: tuple[Object, ...]) -> float:
-        if own is None or not own.uid or not planning.is_handled(vm):
+        if own is None or not own.uid or not attempts.is_handled(vm):
             self._own_pods.forget(key_of(vm))
             return 0.0
         if (found := next((pod for pod in pods if uid_of(pod) == own.uid), None)) is not None:
@@ -200,7 +199,7 @@ class Gathering:
         own, there, found = ownership.of_status(vm), {uid_of(pod): pod for pod in pods}, []
         for each in migrations:
             target = ownership.target_of(each)
-            if not target.uid or target == own or not (self._has_let_go(each) or planning.may_have_arrived(each, vm, pods)):
+            if not target.uid or target == own or not (self._has_let_go(each) or ownership.may_have_arrived(each, vm, pods)):
                 continue
             if (pod := there.get(target.uid)) is not None:
                 self._targets.present(each, pod)

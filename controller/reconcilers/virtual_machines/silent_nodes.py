@@ -15,7 +15,7 @@ NODE_UNREACHABLE: Final = "NodeUnreachable"
 KUBELET_UNREACHABLE: Final = "KubeletUnreachable"
 NODE_NOT_FOUND: Final = "NodeNotFound"
 REASONS: Final = frozenset({NODE_UNREACHABLE, KUBELET_UNREACHABLE, NODE_NOT_FOUND})
-_MENDING: Final = "spec.nodeName names it: edit that; kubectl get nodes lists those there are"
+EDIT_NODE_NAME: Final = "spec.nodeName names it: edit that; kubectl get nodes lists those there are"
 
 
 def until_silent(seen: Observed) -> tuple[Action, ...]:
@@ -40,12 +40,6 @@ def wait_for(seen: Observed, pods: tuple[Object, ...]) -> tuple[Action, ...]:
     return _report_stuck(seen, stuck) if stuck is not None and not handled else ()
 
 
-def wait_for_node(seen: Observed) -> tuple[Action, ...]:
-    """Make no pod for a node that there is not: Kubernetes would remove it every 40 seconds, and each were an attempt that failed."""
-    message = f'there is no node "{dig(seen.vm, "spec", "nodeName")}"; {_MENDING}; the virtual machine starts when there is one'
-    return statuses.report(seen, "False", NODE_NOT_FOUND, message, warn=True, phase=phases.PENDING)
-
-
 def _report_stuck(seen: Observed, pod: Object) -> tuple[Action, ...]:
     """Only a kubelet starts and ends pods. virt-handler does not write of this machine now, so that this is no contradiction."""
     node = pod_state.node_of(pod)
@@ -53,7 +47,7 @@ def _report_stuck(seen: Observed, pod: Object) -> tuple[Action, ...]:
         f"the kubelet of node {node} does not report, but virt-handler there does: the node is on. "
         f"Pod {name_of(pod)} neither starts nor ends until the kubelet is back: look at it on the node; do not delete the pod by force"
     )
-    return statuses.report(seen, "False", KUBELET_UNREACHABLE, message, warn=True)
+    return statuses.report(seen, "False", KUBELET_UNREACHABLE, message)
 
 
 def _report_missing(seen: Observed, pod: Object) -> tuple[Action, ...]:
@@ -61,7 +55,7 @@ def _report_missing(seen: Observed, pod: Object) -> tuple[Action, ...]:
     node = pod_state.node_of(pod)
     message = f'there is no node "{node}", which pod {name_of(pod)} is for'
     pinned = dig(seen.vm, "spec", "nodeName") == node
-    return statuses.report(seen, "False", NODE_NOT_FOUND, f"{message}; {_MENDING}" if pinned else message, warn=True)
+    return statuses.report(seen, "False", NODE_NOT_FOUND, f"{message}; {EDIT_NODE_NAME}" if pinned else message)
 
 
 def _report_lost(seen: Observed, lost: Object) -> tuple[Action, ...]:

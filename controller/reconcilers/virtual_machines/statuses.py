@@ -1,12 +1,29 @@
-"""Statuses that a plan writes, and what it says in their condition Ready. Pure."""
+"""Statuses that the plan of a machine writes, and their conditions. Pure."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import Object, dig, generation_of, new_condition, with_condition, without_condition
 from apiserver.apis.virt.lifecycle import conditions, phases
-from controller.reconcilers.actions import Action, Emit, WriteStatus
+from controller.reconcilers import disk_claims
+from controller.reconcilers.actions import Action, Emit, Requeue, WriteStatus
 from controller.reconcilers.virtual_machines.observed import Observed
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """Something that keeps a machine from starting, as a condition that is False and an Event of type Warning say it."""
+
+    type: str
+    """Type of the condition: ``DisksReady``, ``NetworkReady`` or ``Ready``. ``Ready`` is False for each of them."""
+    reason: str
+    message: str
+    phase: str = phases.PENDING
+    """The phase that the machine enters; empty: it keeps its phase."""
+    requeue_seconds: float | None = None
+    """Time until the next look, if no event announces the end of the obstacle."""
 
 
 def status_of(seen: Observed) -> Object:
@@ -15,20 +32,39 @@ def status_of(seen: Observed) -> Object:
 
 
 def ready(seen: Observed, status: str, reason: str, message: str) -> list[Object]:
-    """Return the conditions with this Ready, of a machine that is not at rest: something is done for it again."""
+    """Return the conditions with this Ready, and without Stalled: virt-controller works on the machine again."""
     known = without_condition(dig(seen.vm, "status", "conditions"), conditions.STALLED)
     new = new_condition(seen.vm, conditions.READY, status, reason, message)
     return with_condition(known, new, now=times.to_rfc3339(seen.now))
 
 
-def report(seen: Observed, status: str, reason: str, message: str, *, warn: bool, phase: str = "") -> tuple[Action, ...]:
-    """Write a Ready of this status, and an Event that says the same; once."""
-    new = {**status_of(seen), "conditions": ready(seen, status, reason, message)}
-    if phase:
-        new = {**phases.enter(new, phase, seen.now), "observedGeneration": generation_of(seen.vm)}
-    return write(seen, new, Emit("Warning" if warn else "Normal", reason, message))
+def disks_ready(seen: Observed) -> Object:
+    """Return the condition DisksReady=True."""
+    claims = disk_claims.claims_of(seen.vm)
+    message = f"found {', '.join(claims)}" if claims else "no disk needs a claim"
+    return new_condition(seen.vm, conditions.DISKS_READY, "True", conditions.DISKS_FOUND if claims else "NoClaims", message)
+
+
+def wait(seen: Observed, obstacle: Obstacle, *others: Object) -> tuple[Action, ...]:
+    """Write what the machine waits for, once, and requeue it. ``others`` are further conditions that become known with it."""
+    status, now = status_of(seen), times.to_rfc3339(seen.now)
+    if obstacle.phase:
+        status = {**phases.enter(status, obstacle.phase, seen.now), "observedGeneration": generation_of(seen.vm)}
+    reason = conditions.DISKS_NOT_READY if obstacle.type == conditions.DISKS_READY else obstacle.reason
+    found = ready(seen, "False", reason, obstacle.message)
+    if obstacle.type != conditions.READY:
+        found = with_condition(found, new_condition(seen.vm, obstacle.type, "False", obstacle.reason, obstacle.message), now=now)
+    for each in others:
+        found = with_condition(found, each, now=now)
+    again = () if obstacle.requeue_seconds is None else (Requeue(obstacle.requeue_seconds),)
+    return (*write(seen, {**status, "conditions": found}, Emit("Warning", obstacle.reason, obstacle.message)), *again)
+
+
+def report(seen: Observed, status: str, reason: str, message: str) -> tuple[Action, ...]:
+    """Write a Ready of this status, and an Event of type Warning with the same words, once."""
+    return write(seen, {**status_of(seen), "conditions": ready(seen, status, reason, message)}, Emit("Warning", reason, message))
 
 
 def write(seen: Observed, status: Object, *events: Emit) -> tuple[Action, ...]:
-    """Write, and tell of it, only what is new: a plan for a machine that is as it should be is empty."""
+    """Write the status, and record the Events, if the status differs from the machine's own."""
     return (WriteStatus(status), *events) if status != (seen.vm.get("status") or {}) else ()

@@ -130,7 +130,7 @@ class GuestStart:
 
     async def _write_network_found(self, vm: Object) -> bool:
         """Write that no plugin of an interface is waited for any more: what is slow from now on is the start, and that has a limit."""
-        if not conditions.waits_for_network_plugin(vm):
+        if conditions.Wait.NETWORK_PLUGIN not in conditions.waits_for(vm):
             return False
         return await self._writer.write(vm, guest_status.with_network(vm, vm.get("status") or {}, None, self._ports.clock.now()))
 
@@ -165,7 +165,7 @@ class GuestStart:
                 self._ports.emit(vm, "Warning", str(found.get("reason")), str(found.get("message")))
             return Result(requeue_after=self._limits.image_seconds)
         if refused.reason == "Timeout":
-            if conditions.waits_for_image(vm):  # not any more: what is slow now is the start, and that has a limit
+            if conditions.Wait.IMAGE in conditions.waits_for(vm):  # not any more: what is slow now is the start, and that has a limit
                 await self._writer.write(vm, guest_status.with_disks_found(vm, now))
             raise refused
         ending = refused.status.ending

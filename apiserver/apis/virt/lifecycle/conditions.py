@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 from apiserver.apis.meta import objects
@@ -131,8 +133,42 @@ def paused(message: str) -> str:
     return f"paused: {message}" if message else "paused"
 
 
-_OF_PLUGINS: Final = frozenset({PLUGIN_FAILED, PLUGIN_TIMED_OUT, PLUGIN_NOT_FOUND})
-_OF_IMAGES: Final = frozenset({DISK_IMAGE_NOT_FOUND, CLAIM_TOO_SMALL, IMPORTING, IMPORT_FAILED, DISK_SERVER_SILENT}) | _OF_PLUGINS
+class Wait(enum.Enum):
+    """What a machine, or its pod, waits for. Conditions that are False say it with their reasons."""
+
+    IMAGE = "image"
+    """A disk's image has to appear or to be imported, or a claim lacks room for it, or the disk's server or plugin does not answer."""
+    SOURCE = "source"
+    """The kubelet does not find a Secret or ConfigMap."""
+    STORAGE = "storage"
+    """Another machine uses a claim, or another kind of storage."""
+    VOLUME = "volume"
+    """A claim has no volume."""
+    NETWORK = "network"
+    """A NetworkAttachmentDefinition does not exist or is not usable, or the node's plugins refuse the network."""
+    NETWORK_PLUGIN = "network plugin"
+    """virt-handler waits for a plugin that sets up an interface."""
+
+
+WAITS_FOR_DISKS: Final = frozenset({Wait.IMAGE, Wait.SOURCE, Wait.STORAGE, Wait.VOLUME})
+_OF_PLUGINS: Final = (PLUGIN_FAILED, PLUGIN_TIMED_OUT, PLUGIN_NOT_FOUND)
+_OF_IMAGES: Final = (DISK_IMAGE_NOT_FOUND, CLAIM_TOO_SMALL, IMPORTING, IMPORT_FAILED, DISK_SERVER_SILENT, *_OF_PLUGINS)
+_WAITS: Final[Mapping[str, Mapping[str, Wait]]] = MappingProxyType(
+    {
+        DISKS_READY: MappingProxyType(
+            {
+                **dict.fromkeys(_OF_IMAGES, Wait.IMAGE),
+                **dict.fromkeys(NOT_FOUND_OF.values(), Wait.SOURCE),
+                DISK_IN_USE: Wait.STORAGE,
+                CLAIM_NOT_BOUND: Wait.VOLUME,
+            }
+        ),
+        NETWORK_READY: MappingProxyType(
+            {**dict.fromkeys((NETWORK_NOT_FOUND, NETWORK_NOT_USABLE), Wait.NETWORK), **dict.fromkeys(_OF_PLUGINS, Wait.NETWORK_PLUGIN)}
+        ),
+    }
+)
+"""By the type and the reason of a condition that is False. A machine that waits for another reason has no pod yet."""
 
 
 def found_false(vm: Mapping[str, Any], kind: str) -> Mapping[str, Any] | None:
@@ -141,42 +177,8 @@ def found_false(vm: Mapping[str, Any], kind: str) -> Mapping[str, Any] | None:
     return found if found is not None and found.get("status") == "False" else None
 
 
-def waits_for_disks(vm: Mapping[str, Any]) -> bool:
-    """Return whether a machine, or its pod, waits for something of its disks, whoever looks for it."""
-    return any(waits(vm) for waits in (waits_for_image, waits_for_source, waits_for_claim, waits_for_volume))
-
-
-def waits_for_image(vm: Mapping[str, Any]) -> bool:
-    """Return whether a machine's pod waits for the image of a disk to appear or be imported, for room for it, or for a server or plugin."""
-    found = found_false(vm, DISKS_READY)
-    return found is not None and found.get("reason") in _OF_IMAGES
-
-
-def waits_for_network_plugin(vm: Mapping[str, Any]) -> bool:
-    """Return whether the pod of a machine waits for a plugin of the node that sets up an interface."""
-    found = found_false(vm, NETWORK_READY)
-    return found is not None and found.get("reason") in _OF_PLUGINS
-
-
-def waits_for_network(vm: Mapping[str, Any]) -> bool:
-    """Return whether a machine waits for a NetworkAttachmentDefinition, or until what it says is mended."""
-    found = found_false(vm, NETWORK_READY)
-    return found is not None and found.get("reason") in (NETWORK_NOT_FOUND, NETWORK_NOT_USABLE)
-
-
-def waits_for_source(vm: Mapping[str, Any]) -> bool:
-    """Return whether the pod of a machine waits for a Secret or ConfigMap."""
-    found = found_false(vm, DISKS_READY)
-    return found is not None and found.get("reason") in NOT_FOUND_OF.values()
-
-
-def waits_for_volume(vm: Mapping[str, Any]) -> bool:
-    """Return whether the pod of a machine waits for the volume of a claim."""
-    found = found_false(vm, DISKS_READY)
-    return found is not None and found.get("reason") == CLAIM_NOT_BOUND
-
-
-def waits_for_claim(vm: Mapping[str, Any]) -> bool:
-    """Return whether a machine waits until another one has given up a claim."""
-    found = found_false(vm, DISKS_READY)
-    return found is not None and found.get("reason") == DISK_IN_USE
+def waits_for(vm: Mapping[str, Any]) -> frozenset[Wait]:
+    """Return what a machine or its pod waits for: at most one of the disks' waits, and one of the networks'."""
+    lacking = ((by_reason, found_false(vm, kind)) for kind, by_reason in _WAITS.items())
+    found = (by_reason.get(str(each.get("reason"))) for by_reason, each in lacking if each is not None)
+    return frozenset(each for each in found if each is not None)

@@ -109,7 +109,8 @@ def without_guest(status: Mapping[str, Any]) -> dict[str, Any]:
 
     Of ``DisksReady`` that is what was waited for: nobody looks for it any more. A disk that failed is still told of.
     """
-    gone = (*conditions.OF_A_GUEST, *((conditions.DISKS_READY,) if conditions.waits_for_disks({"status": status}) else ()))
+    waits_for_disks = conditions.waits_for({"status": status}) & conditions.WAITS_FOR_DISKS
+    gone = (*conditions.OF_A_GUEST, *((conditions.DISKS_READY,) if waits_for_disks else ()))
     kept = {key: value for key, value in status.items() if key not in OF_A_PLACE}
     return {**kept, "conditions": [dict(each) for each in status.get("conditions") or () if each.get("type") not in gone]}
 

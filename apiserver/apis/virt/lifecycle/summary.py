@@ -89,7 +89,7 @@ def _of_running(vm: Object) -> str:
 def _what_is_missing(vm: Object, otherwise: str) -> str:
     disks = _condition(vm, conditions.DISKS_READY)
     condition = disks if disks.get("status") == "False" else _condition(vm, conditions.READY)
-    if condition is not disks and conditions.waits_for_network_plugin(vm):
+    if condition is not disks and conditions.Wait.NETWORK_PLUGIN in conditions.waits_for(vm):
         condition = _condition(vm, conditions.NETWORK_READY)
     found = str(condition.get("reason") or "") if condition.get("status") == "False" else ""
     return _WORDS.get(found, found) or otherwise

@@ -36,7 +36,7 @@ def test_progress_is_told_in_numbers_and_in_words_without_the_query_of_the_addre
     assert disks_ready(vm) == ("False", "Importing", f"disk 'root': 5 of 9 MiB of its image are downloaded from {URL}")
     assert vm["status"]["imports"] == [{"disk": "root", "phase": "Downloading", "transferredBytes": 5 << 20, "totalBytes": 9 << 20}]
     assert guest_imports.is_importing(vm)
-    assert conditions.waits_for_image(vm)
+    assert conditions.waits_for(vm) == {conditions.Wait.IMAGE}
     assert not validate_virtual_machine_status(vm, {})
 
 

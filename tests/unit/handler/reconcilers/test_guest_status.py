@@ -245,7 +245,7 @@ def test_a_wait_for_room_says_what_the_launcher_says_in_one_line() -> None:
     assert (disks["status"], disks["reason"], ready["status"], ready["reason"]) == ("False", "ClaimTooSmall", "False", "DisksNotReady")
     assert disks["message"].startswith("disk 'disk0': too | small!!!")
     assert len(disks["message"]) <= guest_status.MAX_MESSAGE
-    assert conditions.waits_for_image({**a_vm(), "status": status})
+    assert conditions.waits_for({**a_vm(), "status": status}) == {conditions.Wait.IMAGE}
     assert (
         objects.condition(
             guest_status.ended({**a_vm(), "status": status}, guest_status.End("Stopped", "ShutDown", ""), NOW)["conditions"], "DisksReady"
@@ -409,7 +409,7 @@ def test_a_wait_for_a_server_names_disk_and_server_and_is_written_once() -> None
     disks = objects.condition(status["conditions"], "DisksReady") or {}
     assert (disks["status"], disks["reason"]) == ("False", "DiskServerSilent")
     assert disks["message"] == "disk 'unit': ISCSI server 2001:db8::1 port 860 does not answer; the guest starts when it does"
-    assert conditions.waits_for_image({**vm, "status": status})
+    assert conditions.waits_for({**vm, "status": status}) == {conditions.Wait.IMAGE}
     assert guest_status.waiting_for_servers({**vm, "status": status}, ("unit",), NOW + timedelta(minutes=1)) == status
     assert guest_status.waiting_for_servers(vm, ("disk0",), NOW) is None
 

@@ -34,11 +34,12 @@ from controller.reconcilers.launcher_pods.scheduling import Placement
 from controller.reconcilers.nodes.node_reports import Silence
 from controller.reconcilers.pods import pod_state
 from controller.reconcilers.pods.absences import TARGET_MAY_RUN
+from controller.reconcilers.pods.ownership import may_have_arrived
 from controller.reconcilers.settings import Settings
 from controller.reconcilers.trimming import trim_pod
-from controller.reconcilers.virtual_machines.attempts import failed_nodes
+from controller.reconcilers.virtual_machines.attempts import failed_nodes, is_handled
 from controller.reconcilers.virtual_machines.observed import AbsentTarget, Observed
-from controller.reconcilers.virtual_machines.virtual_machine_plan import is_handled, may_have_arrived, plan
+from controller.reconcilers.virtual_machines.virtual_machine_plan import plan
 from tests.unit.controller.reconcilers.builders import UID, a_migration, a_pod, a_vm, an_attempt
 from tests.unit.controller.reconcilers.processors import MILAN, ROME, a_node
 

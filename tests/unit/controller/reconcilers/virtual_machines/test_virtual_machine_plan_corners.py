@@ -12,8 +12,9 @@ from apiserver.apis.virt.lifecycle import conditions, phases, power, summary
 from apiserver.apis.virt.places import layout, names
 from controller.reconcilers.actions import MIN_REQUEUE_SECONDS, Action, CreatePod, DeletePod, Emit, Requeue, WriteStatus
 from controller.reconcilers.settings import Settings
+from controller.reconcilers.virtual_machines.attempts import is_handled
 from controller.reconcilers.virtual_machines.observed import Observed
-from controller.reconcilers.virtual_machines.virtual_machine_plan import is_handled, plan
+from controller.reconcilers.virtual_machines.virtual_machine_plan import plan
 from tests.unit.controller.reconcilers.builders import UID, a_pod, a_vm, an_attempt
 
 NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)

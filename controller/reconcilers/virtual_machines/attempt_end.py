@@ -1,0 +1,56 @@
+"""The end of an attempt that no virt-handler wrote down: the pod's own end tells it. Pure."""
+
+from __future__ import annotations
+
+from apiserver.apis.meta import times
+from apiserver.apis.meta.objects import Object, condition, dig, generation_of, is_deleting, name_of, without_condition
+from apiserver.apis.virt.lifecycle import conditions, phases, power
+from controller.reconcilers.actions import Action, Emit, WriteStatus
+from controller.reconcilers.pods import pod_state
+from controller.reconcilers.virtual_machines import attempts, disruptions, statuses
+from controller.reconcilers.virtual_machines.observed import Observed, own_pod
+
+
+def record(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
+    """Write how the newest attempt ended: virt-handler was away, or the guest never reached it."""
+    current = power.current_attempt(seen.vm)
+    result, message = _result(seen, decision, current)
+    message = disruptions.added(seen, message)
+    end = {"endTime": times.to_rfc3339(seen.now), "result": result, "message": message}
+    if (last := _last_pod(seen)) is not None and pod_state.has_run(last):  # it may have ended before this process saw it run
+        end["nodeName"] = pod_state.node_of(last)
+    status = {
+        **phases.enter(statuses.status_of(seen), power.PHASES[result], seen.now),
+        "conditions": statuses.ready(seen, "False", f"Attempt{result}", message),
+        "attempts": attempts.changed(seen.vm, current, end),
+        "observedGeneration": generation_of(seen.vm),
+    }
+    status = phases.without_guest(status)
+    status["conditions"] = without_condition(status["conditions"], conditions.LAUNCHER_OUTDATED)
+    return (WriteStatus(status), Emit("Warning" if result == power.RESULT_FAILED else "Normal", result, message))
+
+
+def _result(seen: Observed, decision: power.Power, current: int) -> tuple[str, str]:
+    last = _last_pod(seen)
+    if not decision.on or decision.attempt > current:
+        return power.RESULT_STOPPED, decision.message
+    if attempts.is_stopped(seen.vm):
+        is_edited = attempts.is_outdated(seen.vm, last)
+        return power.RESULT_STOPPED, "the spec was edited before the guest was started" if is_edited else "it was asked to stop"
+    ready = condition(dig(seen.vm, "status", "conditions"), "Ready") or {}
+    if ready.get("reason") in (conditions.START_TIMEOUT, conditions.LIVENESS_FAILED):
+        return power.RESULT_FAILED, str(ready.get("message"))
+    if last is None:
+        return power.RESULT_FAILED, "the pod was deleted, not by virt-controller"
+    end = pod_state.end_of(last)
+    if is_deleting(last) and end.result != power.RESULT_FAILED:
+        return power.RESULT_STOPPED, f"the pod was deleted, not by virt-controller ({end.message})"
+    return end.result, end.message
+
+
+def _last_pod(seen: Observed) -> Object | None:
+    """Return the pod that the guest ended in: the machine's own, or a migration's target if the guest moved in its last moments."""
+    own = own_pod(seen, seen.pods)
+    if own is not None and pod_state.has_migrated(own):
+        return next((pod for pod in seen.pods if pod is not own and name_of(pod) in seen.targets), own)
+    return own

@@ -1,0 +1,96 @@
+"""The start of an attempt: its pod, and what the status says of it. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from apiserver.apis.meta import times
+from apiserver.apis.meta.lines import one_line
+from apiserver.apis.meta.objects import Object, dig, generation_of, name_of, new_condition, with_condition, without_condition
+from apiserver.apis.virt.lifecycle import conditions, phases, power
+from apiserver.apis.virt.spec import chosen_cpu
+from controller.reconcilers import disk_claims
+from controller.reconcilers.actions import Action, CreatePod, Emit, WriteStatus
+from controller.reconcilers.launcher_pods import launcher_pod, scheduling
+from controller.reconcilers.nodes import baseline_cpu
+from controller.reconcilers.pods import pod_state
+from controller.reconcilers.virtual_machines import attempts, statuses
+from controller.reconcilers.virtual_machines.observed import Observed
+from controller.reconcilers.virtual_machines.statuses import Obstacle
+
+
+def begin(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
+    """Create the pod of the wanted attempt, and write down which one it is. The pod's name is the lock: there is one pod of a name."""
+    if seen.refusal:
+        return statuses.wait(seen, Obstacle(conditions.READY, "FailedCreate", seen.refusal))
+    kvm = seen.settings.wants_kvm(offered=seen.kvm_offered)
+    placement = scheduling.Placement(kvm=kvm, avoid_nodes=_avoided(seen), never_on=tuple(sorted(seen.strangers)))
+    choice = _choose_cpu(seen, placement)
+    placement = dataclasses.replace(placement, chosen=choice.chosen if choice is not None else None)
+    pod = launcher_pod.launcher_pod(seen.vm, decision.attempt, seen.claims, seen.settings, placement)
+    return (CreatePod(pod, seen.vm), *_record_start(seen, pod, decision.attempt, choice))
+
+
+def _avoided(seen: Observed) -> tuple[str, ...]:
+    """Return the nodes that the scheduler should avoid: starts failed there, or the kubelet rejected the last pod."""
+    rejecting = (pod_state.node_of(pod) for pod in seen.pods if pod_state.lacked_devices(pod))
+    return tuple(sorted({*attempts.failed_nodes(seen.vm), *rejecting}))
+
+
+def _choose_cpu(seen: Observed, placement: scheduling.Placement) -> baseline_cpu.Choice | None:
+    """Return the CPU of this attempt's guest; None if the machine names it, or no node offers a choice."""
+    if not placement.kvm or not chosen_cpu.is_to_choose(seen.vm):
+        return None
+    wanted = (str(each.get("name") or "") for each in dig(seen.vm, "spec", "domain", "cpu", "features") or ())
+    nodes = [each for each in seen.nodes if name_of(each) not in placement.never_on]
+    placement = dataclasses.replace(placement, never_on=())  # during an upgrade these can be all nodes; the machine's own terms are few
+    return baseline_cpu.choose(nodes, scheduling.scheduling(seen.vm, placement), wanted)
+
+
+def _record_start(seen: Observed, pod: Object, attempt: int, choice: baseline_cpu.Choice | None) -> tuple[Action, ...]:
+    begun = {"number": attempt, "generation": generation_of(seen.vm), "podName": name_of(pod), "startTime": times.to_rfc3339(seen.now)}
+    status = {
+        **phases.enter(statuses.status_of(seen), phases.SCHEDULING, seen.now),
+        "attempt": attempt,
+        "podName": name_of(pod),
+        "conditions": _conditions(seen, pod),
+        "attempts": [*(dig(seen.vm, "status", "attempts") or []), begun][-power.MAX_ATTEMPTS_KEPT :],
+        "observedGeneration": generation_of(seen.vm),
+    }
+    for key in (*phases.OF_A_PLACE, "cpu"):  # the last attempt left them
+        status.pop(key, None)
+    if choice is not None:
+        status["cpu"] = choice.status()
+    made = Emit("Normal", "SuccessfulCreate", f"created pod {name_of(pod)} for attempt {attempt}")
+    return (WriteStatus(status, "podUID"), made, *_warn_of_namesakes(seen), *_warn_of_sizes(seen))
+
+
+def _conditions(seen: Observed, pod: Object) -> list[Object]:
+    now = times.to_rfc3339(seen.now)
+    found = statuses.ready(seen, "False", "PodNotRunning", f"pod {name_of(pod)} was created")
+    found = with_condition(found, statuses.disks_ready(seen), now=now)
+    for kind in (conditions.DISRUPTION_TARGET, conditions.MIGRATABLE):
+        found = without_condition(found, kind)
+    if barrier := disk_claims.not_migratable(seen.vm, seen.claims):
+        new = new_condition(seen.vm, conditions.MIGRATABLE, "False", conditions.DISKS_NOT_SHARED, barrier)
+        found = with_condition(found, new, now=now)
+    if conditions.Wait.NETWORK in conditions.waits_for(seen.vm):
+        found = without_condition(found, conditions.NETWORK_READY)
+    return found
+
+
+def _warn_of_namesakes(seen: Observed) -> tuple[Action, ...]:
+    """Warn of machines with one MAC address. Each is alone on the bridge in its pod, but software may take one guest for the other."""
+    if not seen.namesakes:
+        return ()
+    others = one_line(", ".join(seen.namesakes), pod_state.MAX_MESSAGE)
+    message = f"a MAC address of this machine is also one of {others}: the network does not mind, software that knows guests by it may"
+    return (Emit("Warning", "DuplicateMAC", message),)
+
+
+def _warn_of_sizes(seen: Observed) -> tuple[Action, ...]:
+    """Warn of disks that are larger than their claims. Much storage enforces no size, until it is full for all its users."""
+    if not (found := disk_claims.too_small(seen.vm, seen.claims)):
+        return ()
+    message = f"{'; '.join(found)}: the guest may find its disk full before it is, or fill what others need"
+    return (Emit("Warning", conditions.CLAIM_TOO_SMALL, one_line(message, pod_state.MAX_MESSAGE)),)

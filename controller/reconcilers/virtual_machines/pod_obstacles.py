@@ -1,0 +1,115 @@
+"""The obstacles between a pod and its start, as the scheduler and the kubelet describe them. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from apiserver.apis.meta import times
+from apiserver.apis.meta.lines import one_line
+from apiserver.apis.meta.objects import Object, name_of, new_condition, with_condition, without_condition
+from apiserver.apis.virt.lifecycle import conditions, phases
+from apiserver.apis.virt.spec import attachments, chosen_cpu
+from controller.reconcilers import disk_claims
+from controller.reconcilers.actions import MIN_REQUEUE_SECONDS, Action, Emit, Requeue, WriteStatus
+from controller.reconcilers.launcher_pods import cpu
+from controller.reconcilers.pods import mounted_sources, networks, pod_state, sandboxes
+from controller.reconcilers.virtual_machines import statuses
+from controller.reconcilers.virtual_machines.observed import Observed
+from controller.reconcilers.virtual_machines.statuses import Obstacle
+
+MAX_STRANGERS: Final = 3
+"""The most nodes with a virt-handler of another contract that a message names."""
+
+
+def report(seen: Observed, pod: Object) -> tuple[Action, ...]:
+    """Report why the machine's pod does not run yet, or requeue the machine for the next look."""
+    found, unbound = pod_state.obstacle(pod), _unbound(seen, pod)
+    if conditions.Wait.VOLUME in conditions.waits_for(seen.vm) and not unbound:
+        changed = with_condition(statuses.status_of(seen).get("conditions"), statuses.disks_ready(seen), now=times.to_rfc3339(seen.now))
+        return (WriteStatus({**statuses.status_of(seen), "conditions": changed}), Requeue(MIN_REQUEUE_SECONDS))
+    if found is not None:
+        return _report_of_pod(seen, pod, *found, unbound)
+    if (fault := networks.fault(seen.networks)) is not None:
+        return statuses.wait(seen, _of_network(seen, fault))
+    return _report_sources_came(seen, pod) or _wait_for_sandbox(seen, pod) or _wait_for_sources(seen, pod) or _report_slow(seen, pod)
+
+
+def _report_of_pod(seen: Observed, pod: Object, reason: str, message: str, unbound: str) -> tuple[Action, ...]:
+    """Report what the pod's own status says: no node takes it, or its container cannot start."""
+    is_unschedulable = pod_state.is_unschedulable(pod)
+    demands = cpu.demands(seen.vm, chosen_cpu.chosen(seen.vm)) if is_unschedulable and pod_state.has_kvm(pod) else ""
+    foreign = "; ".join(sorted(seen.strangers.values())[:MAX_STRANGERS]) if is_unschedulable else ""
+    text = "; ".join(filter(None, (f"pod {name_of(pod)}: {message}", demands, unbound, foreign)))
+    status = _with_mounted_sources(seen, pod, statuses.ready(seen, "False", reason, text))
+    if unbound:
+        lacking = new_condition(seen.vm, conditions.DISKS_READY, "False", conditions.CLAIM_NOT_BOUND, unbound)
+        status["conditions"] = with_condition(status["conditions"], lacking, now=times.to_rfc3339(seen.now))
+    return statuses.write(seen, status, Emit("Warning", reason, text))
+
+
+def _unbound(seen: Observed, pod: Object) -> str:
+    """Return the claims without a volume, if no node takes the pod: many storage classes create volumes only for a chosen node."""
+    found = disk_claims.unbound(seen.vm, seen.claims) if pod_state.is_unschedulable(pod) else ()
+    return one_line(f"PersistentVolumeClaim not bound: {', '.join(found)}", pod_state.MAX_MESSAGE) if found else ""
+
+
+def _with_mounted_sources(seen: Observed, pod: Object, found: list[Object]) -> Object:
+    """Return the status with these conditions, and with DisksReady=True if the pod has mounted the sources that it waited for."""
+    if _sources_came(seen, pod):
+        found = with_condition(found, statuses.disks_ready(seen), now=times.to_rfc3339(seen.now))
+    return {**statuses.status_of(seen), "conditions": found}
+
+
+def _sources_came(seen: Observed, pod: Object) -> bool:
+    return conditions.Wait.SOURCE in conditions.waits_for(seen.vm) and pod_state.has_volumes(pod)
+
+
+def _report_sources_came(seen: Observed, pod: Object) -> tuple[Action, ...]:
+    if not _sources_came(seen, pod):
+        return ()
+    message = f"pod {name_of(pod)} has its volumes; its container is being made"
+    status = _with_mounted_sources(seen, pod, statuses.ready(seen, "False", "PodNotRunning", message))
+    return (*statuses.write(seen, status), Requeue(pod_state.SLOW_SECONDS))
+
+
+def _wait_for_sandbox(seen: Observed, pod: Object) -> tuple[Action, ...]:
+    """Report the network that the node's plugins refuse to the pod. A kubelet mounts volumes before that, so the pod has them."""
+    fault = sandboxes.fault(seen.networks.definitions, pod_state.node_of(pod), seen.sandbox_events, seen.mount_events)
+    if fault is None:
+        return ()
+    came = (statuses.disks_ready(seen),) if conditions.Wait.SOURCE in conditions.waits_for(seen.vm) else ()
+    return statuses.wait(seen, _of_network(seen, fault), *came)
+
+
+def _of_network(seen: Observed, fault: tuple[str, str]) -> Obstacle:
+    return Obstacle(conditions.NETWORK_READY, *fault, phase=phases.SCHEDULING, requeue_seconds=seen.settings.times.networks)
+
+
+def _wait_for_sources(seen: Observed, pod: Object) -> tuple[Action, ...]:
+    """Report the Secret or ConfigMap that the kubelet does not find; requeue until the kubelet reports one."""
+    again = mounted_sources.requeue_seconds(seen.vm, pod, seen.now)
+    if again is None:
+        return ()
+    if (lacking := mounted_sources.fault(seen.vm, seen.mount_events)) is None:
+        return (*_report_slow(seen, pod), Requeue(again))
+    return statuses.wait(seen, Obstacle(conditions.DISKS_READY, *lacking, phase="", requeue_seconds=again))
+
+
+def _report_slow(seen: Observed, pod: Object) -> tuple[Action, ...]:
+    """Report a pod that has a node and does not start: a volume, a network or an image takes time. Only the kubelet's Events say which."""
+    bound_at = pod_state.bound_at(pod)
+    if bound_at is None:
+        return ()
+    if conditions.Wait.NETWORK in conditions.waits_for(seen.vm):
+        return _report_networks_came(seen, pod)
+    left = (times.parse(bound_at) - seen.now).total_seconds() + pod_state.SLOW_SECONDS
+    if left > 0:
+        most = seen.settings.times.networks if attachments.of(seen.vm) else pod_state.SLOW_SECONDS
+        return (Requeue(min(max(left, MIN_REQUEUE_SECONDS), most)),)
+    return statuses.report(seen, "False", pod_state.CREATING, pod_state.slow_words(pod))
+
+
+def _report_networks_came(seen: Observed, pod: Object) -> tuple[Action, ...]:
+    message = f"pod {name_of(pod)} has its networks; its container is being made"
+    found = without_condition(statuses.ready(seen, "False", "PodNotRunning", message), conditions.NETWORK_READY)
+    return (*statuses.write(seen, {**statuses.status_of(seen), "conditions": found}), Requeue(seen.settings.times.networks))

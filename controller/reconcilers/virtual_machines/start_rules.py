@@ -1,0 +1,132 @@
+"""The rules that a start waits for, in order. Pure.
+
+Each rule looks at what was observed, and returns the obstacle that it finds, or None. The first obstacle is the one that the machine
+reports. A new rule is a function and a line of :data:`RULES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from apiserver.apis.meta.lines import one_line
+from apiserver.apis.meta.objects import dig
+from apiserver.apis.virt.lifecycle import conditions, power, summary
+from controller.reconcilers import disk_claims
+from controller.reconcilers.pods import networks, pod_state
+from controller.reconcilers.virtual_machines import attempts, silent_nodes
+from controller.reconcilers.virtual_machines.observed import Observed
+from controller.reconcilers.virtual_machines.statuses import Obstacle
+
+Rule: TypeAlias = Callable[[Observed, power.Power], Obstacle | None]
+
+
+def first_obstacle(seen: Observed, decision: power.Power) -> Obstacle | None:
+    """Return what keeps the next attempt from starting; None if nothing does."""
+    return next((found for rule in RULES if (found := rule(seen, decision)) is not None), None)
+
+
+def claim_not_found(seen: Observed, _: power.Power) -> Obstacle | None:
+    """A claim does not exist yet."""
+    if not (missing := disk_claims.missing(seen.vm, seen.claims)):
+        return None
+    message = f"PersistentVolumeClaim not found: {', '.join(missing)}; the virtual machine starts when it exists"
+    return Obstacle(conditions.DISKS_READY, conditions.CLAIM_NOT_FOUND, message)
+
+
+def claim_being_deleted(seen: Observed, _: power.Power) -> Obstacle | None:
+    """A user deletes a claim. Kubernetes keeps it until no pod uses it, so a new pod would keep it for ever."""
+    if not (going := disk_claims.going(seen.vm, seen.claims)):
+        return None
+    message = (
+        f"PersistentVolumeClaim is being deleted: {', '.join(going)}; the virtual machine starts when it is gone, which it is once "
+        "nobody uses it, and there is another one of that name"
+    )
+    return Obstacle(conditions.DISKS_READY, conditions.CLAIM_BEING_DELETED, message)
+
+
+def claim_of_firmware_is_block(seen: Observed, _: power.Power) -> Obstacle | None:
+    """The firmware keeps its state in files, and its claim is a block device."""
+    if not (claim := disk_claims.without_directory(seen.vm, seen.claims)):
+        return None
+    message = f"PersistentVolumeClaim {claim} is a block device: spec.domain.firmware.persistentState needs volume mode Filesystem"
+    return Obstacle(conditions.DISKS_READY, conditions.CLAIM_WITHOUT_FILES, message)
+
+
+def claim_of_filesystem_is_block(seen: Observed, _: power.Power) -> Obstacle | None:
+    """The claim of a shared file system is a block device."""
+    if not (on_devices := disk_claims.filesystems_on_devices(seen.vm, seen.claims)):
+        return None
+    named = one_line(", ".join(on_devices), pod_state.MAX_MESSAGE)
+    message = f"PersistentVolumeClaim is a block device: {named}; spec.domain.devices.filesystems needs volume mode Filesystem"
+    return Obstacle(conditions.DISKS_READY, conditions.CLAIM_WITHOUT_FILES, message)
+
+
+def claim_of_lun_is_filesystem(seen: Observed, _: power.Power) -> Obstacle | None:
+    """A disk with ``device: lun`` needs a block device, and its claim is a file system."""
+    if not (without := disk_claims.luns_without_device(seen.vm, seen.claims)):
+        return None
+    named = one_line(", ".join(without), pod_state.MAX_MESSAGE)
+    message = f"PersistentVolumeClaim is no block device: {named}; device lun of a disk needs volume mode Block"
+    return Obstacle(conditions.DISKS_READY, conditions.CLAIM_WITHOUT_DEVICE, message)
+
+
+def storage_in_use(seen: Observed, _: power.Power) -> Obstacle | None:
+    """Another machine uses a claim, or a disk of a server, that both cannot have at once."""
+    return Obstacle(conditions.DISKS_READY, conditions.DISK_IN_USE, in_use(seen)) if seen.claims_in_use or seen.servers_in_use else None
+
+
+def network_not_usable(seen: Observed, _: power.Power) -> Obstacle | None:
+    """A NetworkAttachmentDefinition does not exist, or describes no network. No informer watches them."""
+    if (found := networks.fault(seen.networks)) is None:
+        return None
+    return Obstacle(conditions.NETWORK_READY, *found, requeue_seconds=seen.settings.times.networks)
+
+
+def handler_not_understood(seen: Observed, _: power.Power) -> Obstacle | None:
+    """virt-handler of the node that the spec names speaks another contract."""
+    foreign = seen.strangers.get(dig(seen.vm, "spec", "nodeName") or "")
+    return None if foreign is None else Obstacle(conditions.READY, conditions.HANDLER_NOT_UNDERSTOOD, foreign)
+
+
+def node_not_found(seen: Observed, _: power.Power) -> Obstacle | None:
+    """The spec names a node that does not exist. Kubernetes would delete each pod after 40 s, and each would count as a failed attempt."""
+    if dig(seen.vm, "spec", "nodeName") not in seen.silence.missing:
+        return None
+    message = (
+        f'there is no node "{dig(seen.vm, "spec", "nodeName")}"; {silent_nodes.EDIT_NODE_NAME}; '
+        "the virtual machine starts when there is one"
+    )
+    return Obstacle(conditions.READY, silent_nodes.NODE_NOT_FOUND, message)
+
+
+def back_off(seen: Observed, decision: power.Power) -> Obstacle | None:
+    """The last attempts ended soon by themselves. The machine keeps the phase of their end."""
+    if not (pause := attempts.pause_before(decision, seen.rested)):
+        return None
+    seconds, words = attempts.pause_seconds(decision), attempts.last_words(seen.vm)
+    message = f"attempt {decision.attempt} begins {seconds:g} s after the one before it ended, which was: {words}"
+    return Obstacle(conditions.READY, summary.BACK_OFF, message, phase="", requeue_seconds=pause)
+
+
+RULES: Final[tuple[Rule, ...]] = (
+    claim_not_found,
+    claim_being_deleted,
+    claim_of_firmware_is_block,
+    claim_of_filesystem_is_block,
+    claim_of_lun_is_filesystem,
+    storage_in_use,
+    network_not_usable,
+    handler_not_understood,
+    node_not_found,
+    back_off,
+)
+"""The order in which a machine reports its obstacles. Those that a user removes come before those that pass with time."""
+
+
+def in_use(seen: Observed) -> str:
+    """Return the words for storage that other machines use."""
+    claims, servers = ([f"{what} by virtual machine {other}" for what, other in each] for each in (seen.claims_in_use, seen.servers_in_use))
+    kinds = (("PersistentVolumeClaim", claims), ("disk of a server", servers), ("file", seen.files_in_use))
+    held = one_line("; ".join(f"{kind} in use: {', '.join(found)}" for kind, found in kinds if found), pod_state.MAX_MESSAGE)
+    return f"{held}; the virtual machine starts when that is off"
