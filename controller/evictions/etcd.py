@@ -12,7 +12,7 @@ from typing import Final
 from apiserver.apis.meta.objects import Object, is_deleting, labels_of, name_of
 from apiserver.apis.virt.places import names
 from controller.evictions.eviction_plan import ALLOWED, Decision
-from controller.reconcilers.pods import pod_state
+from controller.reconcilers.pods import liveness, pod_state
 
 PREFIX: Final = "kubevirt-etcd-"
 """Of the names of etcd's pods; the webhook's ``matchConditions`` in the chart have it, too."""
@@ -24,7 +24,7 @@ def plan(pod: Object | None) -> Decision:
     """Return whether this pod of the installation's own namespace may be evicted; one that is on no node yet serves nobody."""
     if pod is None or labels_of(pod).get(names.COMPONENT_LABEL) != COMPONENT:
         return ALLOWED
-    if is_deleting(pod) or pod_state.is_over(pod) or not pod_state.node_of(pod):
+    if is_deleting(pod) or not liveness.may_run(pod) or not pod_state.node_of(pod):
         return ALLOWED
     message = f"pod {name_of(pod)} is the only member of etcd: without it the API of all virtual machines is away (guests run on)"
     return Decision(allowed=False, message=f"{message}. Move it to another node first: {COMMAND}", lasts=True)

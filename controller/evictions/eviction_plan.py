@@ -52,7 +52,7 @@ from controller.evictions import places
 from controller.evictions.outcomes import NOTHING, History
 from controller.reconcilers.migrations import ended_drains, made_migrations, migratable
 from controller.reconcilers.nodes import emptied_nodes
-from controller.reconcilers.pods import ownership, pod_state
+from controller.reconcilers.pods import liveness, ownership, pod_state
 
 FIRST_PAUSE_SECONDS: Final = 15
 """After a migration that failed, before the next one of this machine; doubled with each further one within an hour."""
@@ -135,7 +135,7 @@ def rehearsed(decision: Decision) -> Decision:
 def plan(seen: Observed) -> Decision:
     """Return whether the pod may be evicted now."""
     pod, vm = seen.pod, seen.vm
-    if pod is None or is_deleting(pod) or pod_state.is_over(pod):
+    if pod is None or is_deleting(pod) or not liveness.may_run(pod):
         return ALLOWED
     if vm is None or not ownership.is_controlled_by(pod, vm):
         return ALLOWED

@@ -50,9 +50,9 @@ from controller.reconcilers.migrations.migration_bounds import (
 )
 from controller.reconcilers.migrations.migration_queue import Turn
 from controller.reconcilers.migrations.migration_retries import TARGET_SCHEDULED
-from controller.reconcilers.nodes.node_reports import Silence
-from controller.reconcilers.pods import absences, mounted_sources, networks, ownership, pod_state, sandboxes
+from controller.reconcilers.pods import absences, liveness, mounted_sources, networks, ownership, pod_state, sandboxes
 from controller.reconcilers.pods.kubelet_events import KubeletEvents
+from controller.reconcilers.pods.liveness import NOTHING, Evidence, Unknown
 from controller.reconcilers.settings import MigrationLimits, Settings
 
 HANDLER_SECONDS: Final = 3
@@ -106,10 +106,8 @@ class Observed:
     limits: MigrationLimits = field(default_factory=MigrationLimits)
     strangers: Mapping[str, str] = field(default_factory=dict)
     """Nodes whose virt-handlers speak another contract, and the words for each."""
-    lingers: float = 0.0
-    """There is no ``target``, and it was not seen to end: its containers may run for so many seconds more."""
-    silence: Silence = field(default_factory=Silence)
-    """Silence of such a target's node."""
+    evidence: Evidence = NOTHING
+    """What is known about the pods besides their own statuses: the target if it is gone and was not seen to end, and its node."""
     kubelet: KubeletEvents = field(default_factory=KubeletEvents)
     """Events of the target's kubelet, while the target has a node and does not run."""
     networks: networks.Found = field(default_factory=networks.Found)
@@ -365,28 +363,29 @@ def _oversee(seen: Observed) -> tuple[Action, ...]:
         if (left := _handlers_turn(seen)) > timedelta():
             return (Requeue(max(left.total_seconds(), 0.5)),)
         return _finish(seen, phases.SUCCEEDED, "Succeeded", f"the guest moved to node {dig(seen.migration, 'status', 'targetNode')}")
-    if lingers := _target_lingers(seen):
-        return (*_wait_out(seen), Requeue(max(lingers, 0.5)))
+    if (unknown := _absent_target(seen)) is not None:
+        return (*_wait_out(seen), Requeue(max(unknown.seconds or 0.0, 0.5)))
     if phases.phase_of(seen.vm) in phases.ENDED:
         return _finish(seen, phases.FAILED, "NotRunning", f"virtual machine {name_of(seen.vm)} ended: {phases.phase_of(seen.vm)}")
     if _has_failed(seen):
         return _retry(seen)
     if (ended := _target_ended(seen)) is not None:
         return ended
-    if pod_state.is_over(seen.source) and not release.is_released(seen.migration):
+    if not liveness.may_run(seen.source, seen.evidence) and not release.is_released(seen.migration):
         return _source_ended(seen)
     return _bound(seen)
 
 
-def _target_lingers(seen: Observed) -> float:
-    """Return for how many seconds more something of the guest may run in a target pod that was deleted by force.
+def _absent_target(seen: Observed) -> Unknown | None:
+    """Return the verdict on a target pod that is gone, if something of the guest may run in it; None otherwise.
 
-    Until ``Running`` is written nothing of it goes there, and what is decided before that is written in vain afterwards.
+    Nothing of the guest goes there before ``Running`` is written. After that no write succeeds that was decided before.
     """
     began = phases.phase_of(seen.migration) == phases.RUNNING or release.is_released(seen.migration)
     if not began or seen.target is not None:
-        return 0.0
-    return seen.silence.left(dig(seen.migration, "status", "targetNode") or "", seen.lingers)
+        return None
+    found = (liveness.verdict(each, seen.evidence) for each in seen.evidence.absent)
+    return next((each for each in found if isinstance(each, Unknown)), None)
 
 
 def _wait_out(seen: Observed) -> tuple[Action, ...]:
@@ -460,10 +459,11 @@ def _source_ended(seen: Observed) -> tuple[Action, ...]:
 
 
 def _target_ended(seen: Observed) -> tuple[Action, ...] | None:
-    if seen.target is not None and not pod_state.is_over(seen.target) and not is_deleting(seen.target):
+    may_run = liveness.may_run(seen.target, seen.evidence)
+    if seen.target is not None and may_run and not is_deleting(seen.target):
         return None
     name = dig(seen.migration, "status", "targetPod")
-    if not pod_state.is_over(seen.target):
+    if may_run:
         if phases.phase_of(seen.migration) not in _OURS:
             return None  # it is going, and the guest may be in it
         return _fail_attempt(seen, migration_attempts.TARGET_POD_DELETED, f"target pod {name} is being deleted")
@@ -502,7 +502,7 @@ def _retry(seen: Observed) -> tuple[Action, ...]:
         return _finish(seen, phases.CANCELLED, "Cancelled", f"deleted after an attempt failed: {failure.get('message') or 'it failed'}")
     if (why := _impossible(seen)) is not None:
         return _finish(seen, phases.FAILED, *why)
-    match migration_retries.step(seen.migration, seen.target, seen.now, seen.settings.times.back_off):
+    match migration_retries.step(seen.migration, seen.target, seen.now, seen.settings.times.back_off, seen.evidence):
         case migration_retries.GiveUp(reason, message):
             return _finish(seen, phases.FAILED, reason, message)
         case migration_retries.AwaitEnd(message, seconds, pod):
@@ -560,7 +560,7 @@ def _clean_up(seen: Observed) -> tuple[Action, ...]:
 
 def _source_ends(seen: Observed, losers: list[Object]) -> float | None:
     """Return how many seconds to let the source's virt-launcher end by itself; None when it did, or had its time."""
-    if phases.phase_of(seen.migration) != phases.SUCCEEDED or seen.source not in losers or pod_state.is_over(seen.source):
+    if phases.phase_of(seen.migration) != phases.SUCCEEDED or seen.source not in losers or not liveness.may_run(seen.source, seen.evidence):
         return None
     ended = dig(seen.migration, "status", "endTime")
     left = SOURCE_END_SECONDS - (_ago(seen, ended) if ended else SOURCE_END_SECONDS)

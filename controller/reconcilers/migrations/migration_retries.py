@@ -17,7 +17,8 @@ from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object, dig, is_deleting, name_of
 from apiserver.apis.virt.lifecycle import migration_attempts, phases, progress, release
 from apiserver.apis.virt.lifecycle.migration_attempts import MAX_ATTEMPTS
-from controller.reconcilers.pods import pod_state
+from controller.reconcilers.pods import liveness
+from controller.reconcilers.pods.liveness import NOTHING, Evidence
 
 GRACE_SECONDS: Final = 5
 """Of a target pod whose attempt failed: its guest was never let run, and has nothing to shut down."""
@@ -62,7 +63,7 @@ class Retry:
 Step: TypeAlias = GiveUp | AwaitEnd | Retry
 
 
-def step(migration: Object, target: Object | None, now: datetime, back_off: tuple[int, ...]) -> Step:
+def step(migration: Object, target: Object | None, now: datetime, back_off: tuple[int, ...], evidence: Evidence = NOTHING) -> Step:
     """Return what follows an attempt that failed.
 
     Args:
@@ -70,13 +71,14 @@ def step(migration: Object, target: Object | None, now: datetime, back_off: tupl
         target: its target pod; None: it is gone.
         now: by the clock that writes the phases.
         back_off: the seconds between one attempt and the next, for each.
+        evidence: about the target pod, besides its status.
     """
     number, failure = migration_attempts.number_of(migration), migration_attempts.failure_of(migration) or {}
     reason, message = str(failure.get("reason") or "Failed"), one_line(str(failure.get("message") or "it failed"), MAX_MESSAGE)
     if number >= MAX_ATTEMPTS:
         return GiveUp(reason, f"{message}; it was the last of {MAX_ATTEMPTS} attempts")
     told = f"attempt {number} of {MAX_ATTEMPTS} failed: {message}"
-    if target is not None and not pod_state.is_over(target):
+    if target is not None and liveness.may_run(target, evidence):
         left = _left(target, now)
         if left <= 0:
             return GiveUp("TargetPodNotEnded", f"{told}; there is no other one, because target pod {name_of(target)} does not end")

@@ -10,7 +10,7 @@ from typing import Final
 
 from apiserver.apis.core.resources import NAMESPACES, NODES, PODS
 from apiserver.apis.meta import errors
-from apiserver.apis.meta.objects import NamespacedName, Object, dig, is_deleting, key_of, labels_of, namespace_of, uid_of
+from apiserver.apis.meta.objects import NamespacedName, Object, dig, is_deleting, key_of, labels_of, name_of, namespace_of, uid_of
 from apiserver.apis.virt import structure
 from apiserver.apis.virt.lifecycle import evictions, migration_attempts, migration_policies, phases
 from apiserver.apis.virt.places.resources import MIGRATION_POLICIES, MIGRATIONS, VIRTUAL_MACHINES
@@ -25,9 +25,11 @@ from controller.reconcilers.migrations.migration_queue import Turn, waits
 from controller.reconcilers.migrations.migration_turns import MigrationTurns
 from controller.reconcilers.nodes import emptied_nodes
 from controller.reconcilers.nodes.node_reports import NodeReports, strangers
-from controller.reconcilers.pods import kubelet_events, networks, ownership, pod_state, sandboxes
+from controller.reconcilers.pods import evidence, kubelet_events, liveness, networks, ownership, pod_state, sandboxes
 from controller.reconcilers.pods.absences import Absences
+from controller.reconcilers.pods.evidence import Timed
 from controller.reconcilers.pods.kubelet_events import KubeletEvents
+from controller.reconcilers.pods.liveness import Absent
 from controller.reconcilers.pods.ownership import Reference
 from controller.reconcilers.settings import MigrationLimits, Settings
 from controller.runtime.clock import Clock
@@ -42,7 +44,7 @@ logger = logging.getLogger(__name__)
 
 def _has_unwatched(seen: planning.Observed) -> bool:
     """True if one side of an unfinished migration lives in a pod of which no event will tell."""
-    sides = (pod for pod in (seen.source, seen.target) if pod is not None and not pod_state.is_over(pod))
+    sides = (pod for pod in (seen.source, seen.target) if pod is not None and liveness.may_run(pod, seen.evidence))
     return phases.is_unfinished(seen.migration) and any(ownership.is_unwatched(pod, seen.vm) for pod in sides)
 
 
@@ -161,14 +163,10 @@ class Migrations:
         known = phases.phase_of(migration) not in ("", phases.PENDING)
         pod = await self._pod(namespace, source, vm, live=True) if source is not None else None
         found = await self._pod(namespace, target, vm, live=known)
-        is_absent = bool(known and target.uid and found is None)
         if found is not None and phases.phase_of(migration) != phases.SUCCEEDED:
             self._targets.present(migration, found)
-        target_node = str(dig(migration, "status", "targetNode") or "") if is_absent else ""
-        silence = await self._reports.silence(node for node in (target_node,) if node)
-        lingers = self._targets.left(migration, target.uid, launcher_pod.grace_seconds(vm or {})) if is_absent else 0.0
-        if target_node in silence.of_kubelet:
-            self._targets.hold(migration)
+        absent = self._absent(migration, target, vm) if known and target.uid and found is None else []
+        gathered = await evidence.gather(self._reports, [each.pod.node for each in absent], absent)
         now = self._clock.now()
         events, named = KubeletEvents(), networks.Found()
         if vm is not None and found is not None and phases.phase_of(migration) == phases.SCHEDULING:
@@ -185,11 +183,16 @@ class Migrations:
             source_labels=await self._labels_of_node(pod) if turn.may_begin and planning.relies_on_node(migration, vm, pod) else {},
             limits=self._limits,
             strangers=strangers(self._informers.leases),
-            lingers=lingers,
-            silence=silence,
+            evidence=gathered,
             kubelet=events,
             networks=named,
         )
+
+    def _absent(self, migration: Object, target: Reference, vm: Object | None) -> list[Timed]:
+        """Return the target that is gone, with the seconds that its containers may run."""
+        node = str(dig(migration, "status", "targetNode") or "")
+        lingers = self._targets.left(migration, target.uid, launcher_pod.grace_seconds(vm or {}))
+        return [Timed(Absent(target.name, target.uid, node, lingers, name_of(migration)), self._targets, migration)]
 
     def _note_last(self, machine: NamespacedName, pod: Object) -> None:
         """Take note of the last state of a target that is gone: it may have ended, and gone before the loop looked."""

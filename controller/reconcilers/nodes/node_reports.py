@@ -45,14 +45,6 @@ class Silence:
     missing: frozenset[str] = field(default_factory=frozenset)
     """Of ``whole``: there is no Node of this name."""
 
-    def left(self, node: str, lingers: float) -> float:
-        """Return for how many seconds to wait for a pod of this node that is gone and whose containers may run for ``lingers`` seconds.
-
-        Of a node that nobody hears of, the deletion is taken for what the message about it asks for: somebody's word that the node is off.
-        Without its kubelet no container ends by itself.
-        """
-        return 0.0 if node in self.whole else self.of_kubelet.get(node, lingers)
-
 
 def silence_of(left: Mapping[str, float], *, missing: Collection[str]) -> Silence:
     """Return what is silent.

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from apiserver.apis.meta.objects import NamespacedName, Object, dig, key_of, uid_of
-from controller.reconcilers.pods import pod_state
+from controller.reconcilers.pods import liveness, pod_state
 
 KUBELET_SECONDS: Final = 15.0
 """For a kubelet to hear that a pod is gone, and to see its containers ended after their last signal."""
@@ -44,7 +44,7 @@ class Absences:
     def present(self, obj: Object, pod: Object) -> None:
         """Take note that the pod is there, alive or over. Its grace period is its own: the machine's may be edited after it was made."""
         grace = float(dig(pod, "spec", "terminationGracePeriodSeconds") or 0)
-        self._known[key_of(obj)] = _Known(uid_of(pod), grace, pod_state.is_over(pod) or not pod_state.node_of(pod))
+        self._known[key_of(obj)] = _Known(uid_of(pod), grace, not liveness.may_run(pod) or not pod_state.node_of(pod))
 
     def may_run(self, obj: Object, pod_uid: str) -> bool:
         """Return whether this pod was seen, on a node, and not seen to end."""

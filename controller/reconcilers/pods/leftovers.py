@@ -17,7 +17,7 @@ from apiserver.apis.meta import quantity
 from apiserver.apis.meta.objects import Object, annotations_of, dig, is_deleting, labels_of
 from apiserver.apis.virt.places import names
 from controller.reconcilers.launcher_pods import downward_api
-from controller.reconcilers.pods import ownership, pod_state
+from controller.reconcilers.pods import liveness, ownership
 
 _AMOUNT: Final = re.compile(r"\.resources\.(limits|requests)\.|\.emptyDir\.sizeLimit$")
 
@@ -60,7 +60,7 @@ def objection(found: Object, wanted: Object, vm: Object) -> str:
         return "its controller is not this virtual machine"
     if is_deleting(found):
         return "it is being deleted"
-    if pod_state.is_over(found):
+    if not liveness.may_run(found):
         return "it is over"
     for label in names.POD_LABELS:
         if labels_of(found).get(label) != labels_of(wanted).get(label):

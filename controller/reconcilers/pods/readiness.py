@@ -23,7 +23,7 @@ from apiserver.apis.meta.objects import Object, condition, dig, name_of, uid_of
 from apiserver.apis.virt.lifecycle import conditions, phases
 from apiserver.apis.virt.places import names
 from controller.reconcilers.actions import SetPodCondition
-from controller.reconcilers.pods import ownership, pod_state
+from controller.reconcilers.pods import liveness, ownership, pod_state
 
 RUNNING_STATE: Final = "running"
 """Libvirt's word in ``status.domain.state`` for a guest whose processors are not stopped."""
@@ -45,7 +45,7 @@ def plan(vm: Object, pods: Iterable[Object], now: datetime) -> tuple[SetPodCondi
     """Return what has to be written to pods of the machine, the one that becomes ready first: a Service is without a pod the shorter."""
     if phases.phase_of(vm) == phases.UNKNOWN:
         return ()  # nobody knows; Kubernetes itself takes pods of a silent node out of Services
-    alive = [pod for pod in pods if not pod_state.is_over(pod)]
+    alive = [pod for pod in pods if liveness.may_run(pod)]
     stands_in = _that_stands_in(vm, alive)
     found = (_wanted(vm, pod, now) for pod in alive if has_gate(pod) and uid_of(pod) != stands_in)
     return tuple(sorted((each for each in found if each is not None), key=lambda each: each.condition["status"] != "True"))

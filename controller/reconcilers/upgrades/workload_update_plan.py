@@ -28,7 +28,7 @@ from apiserver.apis.virt.lifecycle import conditions, evictions, phases, power
 from apiserver.apis.virt.places import names
 from controller.reconcilers.migrations import migration_history, migration_queue
 from controller.reconcilers.migrations.made_migrations import migration_of
-from controller.reconcilers.pods import pod_state
+from controller.reconcilers.pods import liveness, pod_state
 from controller.reconcilers.settings import MigrationLimits, Settings
 from controller.reconcilers.virtual_machines import outdated
 
@@ -156,7 +156,7 @@ def _movable(seen: Observed, ours: Sequence[Object]) -> Iterable[_Movable]:
 def _goes_on(vm: Object, pod: Object) -> bool:
     """Return whether the guest runs in this pod, and nothing is about to end it."""
     decision = power.decide(vm)
-    is_there = phases.phase_of(vm) == phases.RUNNING and not is_deleting(vm) and not is_deleting(pod) and not pod_state.is_over(pod)
+    is_there = phases.phase_of(vm) == phases.RUNNING and not is_deleting(vm) and not is_deleting(pod) and liveness.may_run(pod)
     is_ended = is_true(dig(vm, "status", "conditions"), conditions.DISRUPTION_TARGET)
     return is_there and not is_ended and decision.on and decision.attempt <= power.current_attempt(vm)
 

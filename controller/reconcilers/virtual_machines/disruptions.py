@@ -33,7 +33,7 @@ from apiserver.apis.meta.objects import (
 )
 from apiserver.apis.virt.lifecycle import conditions
 from controller.reconcilers.actions import MIN_REQUEUE_SECONDS, Action, Emit, Requeue, WriteStatus
-from controller.reconcilers.pods import pod_state
+from controller.reconcilers.pods import liveness, pod_state
 from controller.reconcilers.virtual_machines import attempts, statuses
 from controller.reconcilers.virtual_machines.observed import Observed, own_pod
 
@@ -87,7 +87,7 @@ def _known(seen: Observed) -> Mapping[str, object] | None:
 
 def _goes_on(seen: Observed) -> bool:
     own = own_pod(seen, seen.pods)
-    return own is not None and attempts.is_open(seen.vm) and not pod_state.is_over(own)
+    return own is not None and attempts.is_open(seen.vm) and liveness.may_run(own, seen.evidence)
 
 
 def _settles(seen: Observed) -> float:

@@ -17,15 +17,17 @@ from controller.reconcilers import disk_claims, precedence
 from controller.reconcilers.indexes import Informers, NodeFile, claims_for, macs_of_vm, offers_kvm, storage_of_vm
 from controller.reconcilers.launcher_pods import launcher_pod
 from controller.reconcilers.nodes.node_reports import NodeReports, strangers
-from controller.reconcilers.pods import kubelet_events, networks, ownership, pod_state
+from controller.reconcilers.pods import evidence, kubelet_events, liveness, networks, ownership, pod_state
 from controller.reconcilers.pods.absences import Absences
+from controller.reconcilers.pods.evidence import Timed
 from controller.reconcilers.pods.kubelet_events import KubeletEvents
+from controller.reconcilers.pods.liveness import Absent, Evidence
 from controller.reconcilers.pods.ownership import Owner, Reference
 from controller.reconcilers.settings import Settings
 from controller.reconcilers.trimming import trim_pod
 from controller.reconcilers.virtual_machines import attempts, validation
 from controller.reconcilers.virtual_machines.endings import Endings
-from controller.reconcilers.virtual_machines.observed import AbsentTarget, Observed
+from controller.reconcilers.virtual_machines.observed import Observed
 from controller.runtime.clock import Clock
 
 LIVE_PAGE: Final = 2
@@ -67,26 +69,14 @@ class Gathering:
         references = self._references(vm, migrations)
         pods, absent = self._known_pods(vm, references), False
         own = ownership.of_status(vm)
-        if _matters(vm) and not any(own is not None and ownership.is_meant(pod, own, vm) and not pod_state.is_over(pod) for pod in pods):
+        if _matters(vm) and not any(own is not None and ownership.is_meant(pod, own, vm) and liveness.may_run(pod) for pod in pods):
             # Before anything is decided on the absence of a pod, the server is asked: the copy here may be behind, and knows only pods
             # that bear a label. The copy of the machine may be older than that of the Migration that moved it, which are watched apart:
             # then the pod that it names is over, and the one that has its guest would be nobody's.
             vm = await self._live(vm)
             references, own = self._references(vm, migrations), ownership.of_status(vm)
             pods, absent = await self._live_pods(vm, references), True
-        targets = self._absent_targets(vm, migrations, pods) if absent else ()
-        lingers = self._lingers(vm, own, pods)
-        nodes = {pod_state.node_of(pod) for pod in pods if not pod_state.is_over(pod)}
-        nodes |= {each.node for each in targets}
-        own_node = str(dig(vm, "status", "nodeName") or "") if own is not None and self._own_pods.may_run(vm, own.uid) else ""
-        nodes |= {own_node, "" if attempts.is_open(vm) else dig(vm, "spec", "nodeName")}
-        silence = await self._reports.silence(node for node in nodes if node)
-        if own_node in silence.of_kubelet:
-            self._own_pods.hold(vm)
-        held = {each.migration for each in targets if each.node in silence.of_kubelet}
-        for each in migrations:
-            if name_of(each) in held:
-                self._targets.hold(each)
+        found = await self._evidence(vm, own, pods, self._absent_targets(vm, migrations, pods) if absent else [])
         now = self._clock.now()
         rivals = self._rivals(vm)
         starting = _starting_pod(vm, pods)
@@ -98,11 +88,9 @@ class Gathering:
             now=now,
             settings=self._settings,
             kvm_offered=offers_kvm(self._informers.nodes),
-            silence=silence,
+            evidence=found,
             migrations=tuple(migrations),
             targets=frozenset(ownership.target_name(each) for each in migrations if ownership.held_by(each)),
-            lingers=lingers,
-            absent_targets=targets,
             rested=self._endings.rested(vm, now),
             namesakes=() if attempts.is_open(vm) else self._namesakes(vm),
             claims_in_use=disk_claims.claims_in_use(vm, rivals),
@@ -176,14 +164,26 @@ class Gathering:
                 pods[uid_of(found)] = found
         return tuple(pods.values())
 
-    def _lingers(self, vm: Object, own: Reference | None, pods: tuple[Object, ...]) -> float:
+    async def _evidence(self, vm: Object, own: Reference | None, pods: tuple[Object, ...], targets: list[Timed]) -> Evidence:
+        """Return what is known about the pods: of the nodes that run them, or would run the next one, and of those that are gone."""
+        absent = [*self._absent_own(vm, own, pods), *targets]
+        nodes = {pod_state.node_of(pod) for pod in pods if liveness.may_run(pod)} | {each.pod.node for each in targets}
+        if own is not None and self._own_pods.may_run(vm, own.uid):
+            nodes.add(_node_of(vm))
+        if not attempts.is_open(vm):
+            nodes.add(dig(vm, "spec", "nodeName") or "")
+        return await evidence.gather(self._reports, nodes, absent)
+
+    def _absent_own(self, vm: Object, own: Reference | None, pods: tuple[Object, ...]) -> list[Timed]:
+        """Return the pod that the status names, if it is gone and a guest may run in it."""
         if own is None or not own.uid or not attempts.is_handled(vm):
             self._own_pods.forget(key_of(vm))
-            return 0.0
+            return []
         if (found := next((pod for pod in pods if uid_of(pod) == own.uid), None)) is not None:
             self._own_pods.present(vm, found)
-            return 0.0
-        return self._own_pods.left(vm, own.uid, launcher_pod.grace_seconds(vm))
+            return []
+        lingers = self._own_pods.left(vm, own.uid, launcher_pod.grace_seconds(vm))
+        return [Timed(Absent(own.name, own.uid, _node_of(vm), lingers), self._own_pods, vm)]
 
     def _references(self, vm: Object, migrations: list[Object]) -> tuple[Reference, ...]:
         """Return every pod in which a guest of this machine may run: those that are written down, and the targets that were let go."""
@@ -194,9 +194,10 @@ class Gathering:
         is_over = phases.phase_of(migration) in phases.MIGRATION_FINAL - {phases.SUCCEEDED}
         return is_over and self._targets.may_run(migration, ownership.target_of(migration).uid)
 
-    def _absent_targets(self, vm: Object, migrations: list[Object], pods: tuple[Object, ...]) -> tuple[AbsentTarget, ...]:
+    def _absent_targets(self, vm: Object, migrations: list[Object], pods: tuple[Object, ...]) -> list[Timed]:
         """Return the targets that may have the guest and are not among the pods that the server has."""
-        own, there, found = ownership.of_status(vm), {uid_of(pod): pod for pod in pods}, []
+        own, there = ownership.of_status(vm), {uid_of(pod): pod for pod in pods}
+        found: list[Timed] = []
         for each in migrations:
             target = ownership.target_of(each)
             if not target.uid or target == own or not (self._has_let_go(each) or ownership.may_have_arrived(each, vm, pods)):
@@ -206,8 +207,12 @@ class Gathering:
                 continue
             node = str(dig(each, "status", "targetNode") or "")
             lingers = self._targets.left(each, target.uid, launcher_pod.grace_seconds(vm))
-            found.append(AbsentTarget(name_of(each), target.name, node, lingers))
-        return tuple(found)
+            found.append(Timed(Absent(target.name, target.uid, node, lingers, migration=name_of(each)), self._targets, each))
+        return found
+
+
+def _node_of(vm: Object) -> str:
+    return str(dig(vm, "status", "nodeName") or "")
 
 
 def reads_networks(vm: Object) -> bool:

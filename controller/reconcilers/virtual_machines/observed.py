@@ -8,20 +8,9 @@ from datetime import datetime
 
 from apiserver.apis.meta.objects import Object
 from controller.reconcilers.disk_claims import InUse
-from controller.reconcilers.nodes.node_reports import Silence
 from controller.reconcilers.pods import networks, ownership
+from controller.reconcilers.pods.liveness import NOTHING, Evidence
 from controller.reconcilers.settings import Settings
-
-
-@dataclass(frozen=True, slots=True)
-class AbsentTarget:
-    """The target of a migration that is under way, which is absent and was not seen to end."""
-
-    migration: str
-    pod: str
-    node: str
-    lingers: float
-    """Its containers may run for so many seconds more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +24,14 @@ class Observed:
     now: datetime
     settings: Settings
     kvm_offered: bool = False
-    silence: Silence = field(default_factory=Silence)
-    """Nodes of the pods that do not report."""
+    evidence: Evidence = NOTHING
+    """What is known about the pods besides their own statuses: silent nodes, and pods that are gone."""
     refusal: str = ""
     """Reason why the API server did not take the pod of this attempt a moment ago."""
     migrations: tuple[Object, ...] = ()
     """Migrations of the machine's name."""
     targets: frozenset[str] = frozenset()
     """Names of the target pods of the machine's Migrations that still hold pods: their own loop ends them."""
-    lingers: float = 0.0
-    """The pod that the status names is absent and was not seen to end: its containers may run for so many seconds more."""
-    absent_targets: tuple[AbsentTarget, ...] = ()
     rested: float = 0.0
     """For how many seconds the newest attempt is over, measured (:mod:`controller.reconcilers.virtual_machines.endings`)."""
     namesakes: tuple[str, ...] = ()

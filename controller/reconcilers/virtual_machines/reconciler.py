@@ -14,7 +14,7 @@ from controller.reconcilers import precedence
 from controller.reconcilers.applying import REFUSED_SECONDS, Applier, PodRefused, sooner
 from controller.reconcilers.indexes import BY_NODE, BY_WANTED_NODE, Informers, storage_of_vm
 from controller.reconcilers.nodes.node_reports import NodeReports
-from controller.reconcilers.pods import ownership, pod_state, readiness
+from controller.reconcilers.pods import liveness, ownership, readiness
 from controller.reconcilers.settings import Settings
 from controller.reconcilers.virtual_machines import validation
 from controller.reconcilers.virtual_machines import virtual_machine_plan as planning
@@ -108,7 +108,7 @@ class VirtualMachines:
 
     def _warn_of_unwatched(self, seen: Observed) -> bool:
         """Say once of each pod that it lost what leads to it; return whether there is one."""
-        found = {uid_of(pod): pod for pod in seen.pods if not pod_state.is_over(pod) and ownership.is_unwatched(pod, seen.vm)}
+        found = {uid_of(pod): pod for pod in seen.pods if liveness.may_run(pod, seen.evidence) and ownership.is_unwatched(pod, seen.vm)}
         told = self._warned.pop(key_of(seen.vm), frozenset())
         for uid in found.keys() - told:
             name = name_of(found[uid])

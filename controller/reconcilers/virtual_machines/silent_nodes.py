@@ -7,7 +7,8 @@ from typing import Final
 from apiserver.apis.meta.objects import Object, dig, name_of
 from apiserver.apis.virt.lifecycle import phases
 from controller.reconcilers.actions import MIN_REQUEUE_SECONDS, Action, Emit, Requeue
-from controller.reconcilers.pods import pod_state
+from controller.reconcilers.pods import liveness, pod_state
+from controller.reconcilers.pods.liveness import Unknown
 from controller.reconcilers.virtual_machines import statuses
 from controller.reconcilers.virtual_machines.observed import Observed, own_pod
 
@@ -19,29 +20,30 @@ EDIT_NODE_NAME: Final = "spec.nodeName names it: edit that; kubectl get nodes li
 
 
 def until_silent(seen: Observed) -> tuple[Action, ...]:
-    """The last sign of life of a virt-handler runs out without an event."""
-    nodes = {pod_state.node_of(pod) for pod in seen.pods if not pod_state.is_over(pod)}
-    left = [seconds for node, seconds in seen.silence.of_kubelet.items() if node in nodes]
+    """Requeue for the moment when the last sign of life of a virt-handler expires, because no event tells it."""
+    found = (liveness.verdict(pod, seen.evidence) for pod in seen.pods)
+    left = [each.seconds for each in found if isinstance(each, Unknown) and each.seconds is not None]
     return (Requeue(max(min(left), MIN_REQUEUE_SECONDS)),) if left else ()
 
 
 def wait_for(seen: Observed, pods: tuple[Object, ...]) -> tuple[Action, ...]:
-    """Pods on nodes that do not answer: say so, and what a person can do; nothing is decided over the head of a node."""
+    """Report pods on nodes that do not answer, and what a person can do. The plan never assumes that such a node is off."""
     handled = phases.phase_of(seen.vm) in phases.HANDLED
     own = own_pod(seen, pods)
     if handled and own is not None:
         pods = (own,)  # of the other side of a migration, the machine's virt-handler is not silenced
-    lost = next((pod for pod in pods if pod_state.node_of(pod) in seen.silence.whole), None)
-    if lost is not None and pod_state.node_of(lost) in seen.silence.missing and not handled and not pod_state.has_run(lost):
+    found = [(pod, liveness.verdict(pod, seen.evidence)) for pod in pods]
+    lost = next((pod for pod, each in found if each == liveness.LOST), None)
+    if lost is not None and pod_state.node_of(lost) in seen.evidence.silence.missing and not handled and not pod_state.has_run(lost):
         return _report_missing(seen, lost)
     if lost is not None:
         return _report_lost(seen, lost)
-    stuck = next((pod for pod in pods if pod_state.node_of(pod) in seen.silence.of_kubelet), None)
+    stuck = next((pod for pod, each in found if isinstance(each, Unknown)), None)
     return _report_stuck(seen, stuck) if stuck is not None and not handled else ()
 
 
 def _report_stuck(seen: Observed, pod: Object) -> tuple[Action, ...]:
-    """Only a kubelet starts and ends pods. virt-handler does not write of this machine now, so that this is no contradiction."""
+    """Report a kubelet that neither starts nor ends the pod. virt-handler does not write this machine now, so it contradicts nothing."""
     node = pod_state.node_of(pod)
     message = (
         f"the kubelet of node {node} does not report, but virt-handler there does: the node is on. "
@@ -51,7 +53,7 @@ def _report_stuck(seen: Observed, pod: Object) -> tuple[Action, ...]:
 
 
 def _report_missing(seen: Observed, pod: Object) -> tuple[Action, ...]:
-    """The pod was bound past the scheduler, which knows the nodes there are; nothing ever ran in it."""
+    """Report a node that does not exist: spec.nodeName bound the pod to it past the scheduler, and nothing ever ran in the pod."""
     node = pod_state.node_of(pod)
     message = f'there is no node "{node}", which pod {name_of(pod)} is for'
     pinned = dig(seen.vm, "spec", "nodeName") == node

@@ -91,7 +91,7 @@ def handler_not_understood(seen: Observed, _: power.Power) -> Obstacle | None:
 
 def node_not_found(seen: Observed, _: power.Power) -> Obstacle | None:
     """The spec names a node that does not exist. Kubernetes would delete each pod after 40 s, and each would count as a failed attempt."""
-    if dig(seen.vm, "spec", "nodeName") not in seen.silence.missing:
+    if dig(seen.vm, "spec", "nodeName") not in seen.evidence.silence.missing:
         return None
     message = (
         f'there is no node "{dig(seen.vm, "spec", "nodeName")}"; {silent_nodes.EDIT_NODE_NAME}; '

@@ -4,9 +4,9 @@ This plan decides the phases up to ``Scheduled``, and those after the end of the
 this plan only watches over the pod. The rules, in order:
 
 1. *Never two.* While any pod of the machine may run something, the plan creates no other one, for whatever purpose that pod exists.
-   :mod:`controller.reconcilers.pods.ownership` says which pods are the machine's. A guest starts only in the pod with the uid in the
-   status. A pod that a user deleted by force may run for its grace period: the machine's own pod, and the target of a migration that is
-   under way.
+   :mod:`controller.reconcilers.pods.ownership` says which pods are the machine's, and :mod:`controller.reconcilers.pods.liveness` which
+   may run. A guest starts only in the pod with the uid in the status. A pod that a user deleted by force may run for its grace period: the
+   machine's own pod, and the target of a migration that is under way.
 2. A machine that should be off has no pods. The plan deletes them, and virt-launcher then shuts the guest down, within the machine's own
    grace period.
 3. When the last pod is over and virt-handler wrote no end of the guest, the end of the pod tells it (``attempt_end``).
@@ -19,6 +19,7 @@ does not contradict what it writes about its guests.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
 
@@ -35,7 +36,8 @@ from controller.reconcilers.actions import (
     Requeue,
     WriteStatus,
 )
-from controller.reconcilers.pods import absences, pod_state
+from controller.reconcilers.pods import absences, liveness, pod_state
+from controller.reconcilers.pods.liveness import Absent, Unknown
 from controller.reconcilers.virtual_machines import (
     attempt_end,
     attempt_start,
@@ -50,7 +52,7 @@ from controller.reconcilers.virtual_machines import (
     start_rules,
     statuses,
 )
-from controller.reconcilers.virtual_machines.observed import AbsentTarget, Observed, own_pod
+from controller.reconcilers.virtual_machines.observed import Observed, own_pod
 
 POD_END_SECONDS: Final = 30.0
 """A pod may live this long after its guest."""
@@ -86,7 +88,7 @@ def _record_migration(seen: Observed, actions: tuple[Action, ...]) -> tuple[Acti
 
 def _decide(seen: Observed) -> tuple[Action, ...]:
     decision = power.decide(seen.vm)
-    alive = tuple(pod for pod in seen.pods if not pod_state.is_over(pod))
+    alive = tuple(pod for pod in seen.pods if liveness.may_run(pod, seen.evidence))
     if not alive and (wait := _wait_out(seen, decision)):
         return wait
     if decision.reason == "Deleting":
@@ -156,13 +158,14 @@ def _watch_over(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]
     phase, pod = phases.phase_of(seen.vm), own_pod(seen, alive)
     if pod is None:
         return _without_own_pod(seen, alive)
-    if pod_state.node_of(pod) in seen.silence.whole or is_deleting(pod):
+    found = liveness.verdict(pod, seen.evidence)
+    if found == liveness.LOST or is_deleting(pod):
         return silent_nodes.wait_for(seen, alive)  # a user deleted it: its end decides what follows
     if phase in (phases.SCHEDULED, phases.RUNNING, phases.STOPPING, phases.UNKNOWN):
         return _limit_start(seen, pod) if phase == phases.SCHEDULED else _follow(seen)
     if pod_state.is_running(pod):
         return hand_over.hand_over(seen, pod)
-    if pod_state.node_of(pod) in seen.silence.of_kubelet:
+    if isinstance(found, Unknown):
         return silent_nodes.wait_for(seen, alive)
     return pod_obstacles.report(seen, pod)
 
@@ -190,23 +193,28 @@ def _wait_out(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
     virt-handler of a migration's target cannot do so before it has taken the machine over, so the plan always waits for a guest that may
     have arrived there. A machine that is off and should be off does not wait.
     """
-    left = 0.0
-    if attempts.is_handled(seen.vm) and own_pod(seen, seen.pods) is None:
-        left = seen.silence.left(dig(seen.vm, "status", "nodeName") or "", seen.lingers)
-    told: tuple[Action, ...] = ()
-    if attempts.is_open(seen.vm) or decision.on or decision.reason == "Deleting":
-        waits = [(seen.silence.left(each.node, each.lingers), each) for each in seen.absent_targets]
-        if (longest := max(waits, key=lambda each: each[0], default=None)) is not None and longest[0]:
-            left, told = max(left, longest[0]), _report_absent_target(seen, longest[1])
-    return (*told, Requeue(max(left, MIN_REQUEUE_SECONDS))) if left else ()
+    found = {each: liveness.verdict(each, seen.evidence) for each in _waited_for(seen, decision)}
+    waits = {pod: each.seconds or 0.0 for pod, each in found.items() if isinstance(each, Unknown)}
+    if not waits:
+        return ()
+    longest = max((each for each in waits if each.migration), key=waits.__getitem__, default=None)
+    told = () if longest is None else _report_absent_target(seen, longest)
+    return (*told, Requeue(max(*waits.values(), MIN_REQUEUE_SECONDS)))
 
 
-def _report_absent_target(seen: Observed, target: AbsentTarget) -> tuple[Action, ...]:
+def _waited_for(seen: Observed, decision: power.Power) -> Iterator[Absent]:
+    """Return the pods that are gone and that the next decision waits for."""
+    for_targets = attempts.is_open(seen.vm) or decision.on or decision.reason == "Deleting"
+    for_own = attempts.is_handled(seen.vm) and own_pod(seen, seen.pods) is None
+    return (each for each in seen.evidence.absent if (for_targets if each.migration else for_own))
+
+
+def _report_absent_target(seen: Observed, target: Absent) -> tuple[Action, ...]:
     known = condition(dig(seen.vm, "status", "conditions"), conditions.READY) or {}
     if known.get("reason") in (conditions.START_TIMEOUT, conditions.LIVENESS_FAILED):
         return ()  # attempt_end reads it
     message = (
-        f"target pod {target.pod} of migration {target.migration} is gone and was not seen to end: the guest may run in it until the "
+        f"target pod {target.name} of migration {target.migration} is gone and was not seen to end: the guest may run in it until the "
         f"kubelet of {f'node {target.node}' if target.node else 'its node'} has ended it; nothing else is started before its time is over"
     )
     return statuses.report(seen, "Unknown", absences.TARGET_MAY_RUN, message)
@@ -250,4 +258,4 @@ def _clean_up(seen: Observed) -> tuple[Action, ...]:
     """Delete pods that are over. The pod of a failed attempt stays until the next attempt, because its log tells why it failed."""
     newest = (dig(seen.vm, "status", "attempts") or [{}])[-1]
     kept = newest.get("podName") if newest.get("result") == power.RESULT_FAILED else ""
-    return _delete_all(tuple(pod for pod in seen.pods if pod_state.is_over(pod) and name_of(pod) != kept))
+    return _delete_all(tuple(pod for pod in seen.pods if name_of(pod) != kept and not liveness.may_run(pod, seen.evidence)))

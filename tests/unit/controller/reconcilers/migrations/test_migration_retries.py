@@ -22,6 +22,7 @@ from controller.reconcilers.migrations.migration_queue import Turn
 from controller.reconcilers.migrations.migration_retries import END_SECONDS, GRACE_SECONDS
 from controller.reconcilers.nodes.node_reports import Silence
 from controller.reconcilers.pods.absences import TARGET_MAY_RUN
+from controller.reconcilers.pods.liveness import Absent, Evidence
 from controller.reconcilers.settings import Settings, Times
 from tests.unit.controller.reconcilers.builders import UID, a_migration, a_pod, a_vm, an_attempt
 
@@ -62,7 +63,16 @@ def a_target(**rest: Any) -> dict[str, Any]:
     return a_pod(migration="migration-uid", **{"node": "node2", **rest})
 
 
-def seen(phase: str = "Running", *, deleting: bool = False, status: dict[str, Any] | None = None, **rest: Any) -> Observed:
+def seen(
+    phase: str = "Running",
+    *,
+    deleting: bool = False,
+    status: dict[str, Any] | None = None,
+    lingers: float | None = None,
+    silence: Silence | None = None,
+    **rest: Any,
+) -> Observed:
+    absent = () if lingers is None else (Absent(TARGET, f"uid-of-{TARGET}", "node2", lingers, migration="move"),)
     migration = a_migration(phase=phase, deleting=deleting, **{**BEGUN, **(status or {})})
     given: dict[str, Any] = {
         "vm": a_running_vm(),
@@ -71,6 +81,7 @@ def seen(phase: str = "Running", *, deleting: bool = False, status: dict[str, An
         "claims": {},
         "now": NOW,
         "settings": Settings("launcher"),
+        "evidence": Evidence(silence or Silence(), absent),
     }
     return Observed(migration, **{**given, **rest})
 

@@ -11,6 +11,7 @@ from apiserver.apis.meta.objects import condition, name_of
 from apiserver.apis.virt.lifecycle import summary
 from controller.reconcilers.actions import CreatePod, Requeue, WriteStatus
 from controller.reconcilers.nodes.node_reports import Silence
+from controller.reconcilers.pods.liveness import Evidence
 from controller.reconcilers.settings import Settings
 from controller.reconcilers.virtual_machines.observed import Observed
 from controller.reconcilers.virtual_machines.virtual_machine_plan import plan
@@ -48,7 +49,9 @@ def ended(cause: str | None, how: dict[str, Any], *, deleting: bool = True) -> d
 def becomes(vm: dict[str, Any], *pods: dict[str, Any], silence: Silence = REPORTING) -> bool:
     """Plan until no action writes; return whether a pod is created."""
     for _ in range(6):
-        actions = plan(Observed(vm=vm, pods=pods, claims={}, settings=Settings("launcher"), now=NOW, rested=400.0, silence=silence))
+        actions = plan(
+            Observed(vm=vm, pods=pods, claims={}, settings=Settings("launcher"), now=NOW, rested=400.0, evidence=Evidence(silence))
+        )
         if any(isinstance(each, CreatePod) for each in actions):
             vm["status"] = next(each.status for each in actions if isinstance(each, WriteStatus))
             return True

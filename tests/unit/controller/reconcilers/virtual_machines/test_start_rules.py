@@ -14,6 +14,7 @@ from apiserver.apis.virt.lifecycle import conditions, power, summary
 from controller.reconcilers.actions import CreatePod, DeletePod, Emit, Requeue, WriteStatus
 from controller.reconcilers.disk_claims import InUse
 from controller.reconcilers.nodes.node_reports import Silence
+from controller.reconcilers.pods.liveness import Evidence
 from controller.reconcilers.pods.networks import Found
 from controller.reconcilers.settings import Settings
 from controller.reconcilers.virtual_machines import start_rules
@@ -23,7 +24,7 @@ from controller.reconcilers.virtual_machines.virtual_machine_plan import plan
 from tests.unit.controller.reconcilers.builders import a_pod, a_vm, an_attempt
 
 NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
-GHOST = Silence(whole=frozenset({"ghost"}), missing=frozenset({"ghost"}))
+GHOST = Evidence(Silence(whole=frozenset({"ghost"}), missing=frozenset({"ghost"})))
 SHORT = [an_attempt(number, result="Failed", endTime="2026-01-01T00:00:59Z") for number in (1, 2)]
 """Two attempts that ended soon: a pause follows."""
 
@@ -75,7 +76,7 @@ CASES: dict[Rule, tuple[Observed, str, str]] = {
         "Ready",
         "HandlerNotUnderstood",
     ),
-    start_rules.node_not_found: (seen(a_machine(nodeName="ghost"), silence=GHOST), "Ready", "NodeNotFound"),
+    start_rules.node_not_found: (seen(a_machine(nodeName="ghost"), evidence=GHOST), "Ready", "NodeNotFound"),
     start_rules.back_off: (seen(a_machine(attempts=SHORT), rested=1.0), "Ready", summary.BACK_OFF),
 }
 
@@ -119,7 +120,7 @@ def test_the_first_obstacle_of_the_table_is_the_one_that_a_machine_reports() -> 
         "claims_in_use": (InUse("claim", "other"),),
         "networks": Found(missing=("default/blue",)),
         "strangers": {"ghost": "another contract"},
-        "silence": GHOST,
+        "evidence": GHOST,
         "rested": 1.0,
     }
     removed: list[dict[str, Any]] = [
@@ -130,7 +131,7 @@ def test_the_first_obstacle_of_the_table_is_the_one_that_a_machine_reports() -> 
         {"claims_in_use": ()},
         {"networks": Found()},
         {"strangers": {}},
-        {"silence": Silence()},
+        {"evidence": Evidence()},
         {"rested": 3600.0},
     ]
     reasons = []

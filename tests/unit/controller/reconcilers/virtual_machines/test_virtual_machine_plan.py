@@ -34,11 +34,12 @@ from controller.reconcilers.launcher_pods.scheduling import Placement
 from controller.reconcilers.nodes.node_reports import Silence
 from controller.reconcilers.pods import pod_state
 from controller.reconcilers.pods.absences import TARGET_MAY_RUN
+from controller.reconcilers.pods.liveness import Absent, Evidence
 from controller.reconcilers.pods.ownership import may_have_arrived
 from controller.reconcilers.settings import Settings
 from controller.reconcilers.trimming import trim_pod
 from controller.reconcilers.virtual_machines.attempts import failed_nodes, is_handled
-from controller.reconcilers.virtual_machines.observed import AbsentTarget, Observed
+from controller.reconcilers.virtual_machines.observed import Observed
 from controller.reconcilers.virtual_machines.virtual_machine_plan import plan
 from tests.unit.controller.reconcilers.builders import UID, a_migration, a_pod, a_vm, an_attempt
 from tests.unit.controller.reconcilers.processors import MILAN, ROME, a_node
@@ -49,8 +50,19 @@ MUTE = Silence(of_kubelet={"node1": 17.0})
 TARGETS = frozenset({names.target_pod_name("testvm", "m")})
 
 
-def seen(vm: dict[str, Any], *pods: dict[str, Any], claims: Mapping[str, Any] | None = None, **rest: Any) -> Observed:
-    return Observed(vm=vm, pods=pods, claims=claims or {}, settings=Settings("launcher"), **{"now": NOW, **rest})
+def seen(
+    vm: dict[str, Any],
+    *pods: dict[str, Any],
+    claims: Mapping[str, Any] | None = None,
+    silence: Silence | None = None,
+    lingers: float = 0.0,
+    absent_targets: tuple[Absent, ...] = (),
+    **rest: Any,
+) -> Observed:
+    status = vm.get("status", {})
+    own = Absent(status.get("podName", ""), status.get("podUID", ""), status.get("nodeName", ""), lingers)
+    evidence = Evidence(silence or Silence(), (own, *absent_targets))
+    return Observed(vm=vm, pods=pods, claims=claims or {}, settings=Settings("launcher"), evidence=evidence, **{"now": NOW, **rest})
 
 
 def kinds(actions: tuple[Action, ...]) -> list[str]:
@@ -175,7 +187,7 @@ def a_source_that_was_left() -> dict[str, Any]:
     return source
 
 
-ABSENT = AbsentTarget("move", names.target_pod_name("testvm", "m"), "node2", 50.0)
+ABSENT = Absent(names.target_pod_name("testvm", "m"), "uid-of-target", "node2", 50.0, migration="move")
 
 
 @pytest.mark.parametrize("sources", [(), (a_source_that_was_left(),), (a_pod(phase="Failed", exit_code=1),)])
@@ -193,7 +205,7 @@ def test_a_guest_may_outlive_the_object_of_its_target_and_nothing_is_decided_unt
     ready = condition(written(actions)["conditions"], "Ready")
     assert ready is not None
     assert (ready["status"], ready["reason"]) == ("Unknown", TARGET_MAY_RUN)
-    assert f"{ABSENT.pod} of migration move is gone" in ready["message"]
+    assert f"{ABSENT.name} of migration move is gone" in ready["message"]
     assert written(actions)["attempts"] == vm["status"]["attempts"]
     assert written(actions)["phase"] == phase
     vm["status"] = written(actions)
@@ -1051,8 +1063,10 @@ def test_no_pod_is_ever_made_beside_one_that_may_run(observed: Observed) -> None
         # A living pod of the same name is this attempt's lock: kube-apiserver creates no second one.
         assert all(pod_state.is_over(pod) or name_of(pod) == name_of(created[0].pod) for pod in observed.pods)
         own = [pod for pod in observed.pods if uid_of(pod) == observed.vm["status"].get("podUID")]
-        assert own or not (observed.lingers and is_handled(observed.vm))
-        assert not any(observed.silence.left(each.node, each.lingers) for each in observed.absent_targets)
+        silence, (absent, *targets) = observed.evidence.silence, observed.evidence.absent
+        assert own or not (absent.lingers and is_handled(observed.vm)) or absent.node in silence.whole
+        for each in targets:
+            assert each.node in silence.whole or not (each.lingers or each.node in silence.of_kubelet)
         assert not is_deleting(observed.vm)
     assert (observed.vm, observed.pods) == before
     assert plan(observed) == actions

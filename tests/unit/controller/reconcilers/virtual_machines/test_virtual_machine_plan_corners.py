@@ -11,6 +11,7 @@ from apiserver.apis.meta.objects import Object, condition, name_of, uid_of
 from apiserver.apis.virt.lifecycle import conditions, phases, power, summary
 from apiserver.apis.virt.places import layout, names
 from controller.reconcilers.actions import MIN_REQUEUE_SECONDS, Action, CreatePod, DeletePod, Emit, Requeue, WriteStatus
+from controller.reconcilers.pods.liveness import Absent, Evidence
 from controller.reconcilers.settings import Settings
 from controller.reconcilers.virtual_machines.attempts import is_handled
 from controller.reconcilers.virtual_machines.observed import Observed
@@ -20,6 +21,8 @@ from tests.unit.controller.reconcilers.builders import UID, a_pod, a_vm, an_atte
 NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
 ENDED = "2026-01-01T00:00:30Z"
 MOVED = "migrated: the guest runs on in another pod"
+LINGERS = Evidence(absent=(Absent(names.launcher_pod_name("testvm", UID, 1), "uid-of-own", "", 50.0),))
+"""The machine's own pod is gone, and its containers may run for 50 s."""
 
 
 def seen(vm: dict[str, Any], *pods: dict[str, Any], **rest: Any) -> Observed:
@@ -59,7 +62,7 @@ def moved(attempt: int = 1, **rest: Any) -> dict[str, Any]:
 
 def test_a_stray_pod_goes_at_once_though_the_guests_own_was_deleted_by_force() -> None:
     vm = a_vm(phase="Running", attempts=[an_attempt()])
-    assert deletions(plan(seen(vm, a_pod(7), lingers=50.0))) == [(pod_name(7), None)]
+    assert deletions(plan(seen(vm, a_pod(7), evidence=LINGERS))) == [(pod_name(7), None)]
 
 
 def test_the_pod_of_an_attempt_that_is_over_is_not_begun_again_for_a_machine_that_is_off() -> None:
@@ -69,7 +72,7 @@ def test_the_pod_of_an_attempt_that_is_over_is_not_begun_again_for_a_machine_tha
 
 def test_an_end_that_was_seen_is_recorded_at_once() -> None:
     vm = a_vm(phase="Running", attempts=[an_attempt()])
-    assert kinds(plan(seen(vm, over(), lingers=50.0))) == ["WriteStatus", "Emit"]
+    assert kinds(plan(seen(vm, over(), evidence=LINGERS))) == ["WriteStatus", "Emit"]
 
 
 def test_nothing_is_said_of_a_guest_that_ended() -> None:

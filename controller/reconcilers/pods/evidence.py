@@ -1,0 +1,40 @@
+"""The gathering of evidence about pods that may have a guest: the reports of their nodes, and the time since they are gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from apiserver.apis.meta.objects import Object
+from controller.reconcilers.nodes.node_reports import NodeReports
+from controller.reconcilers.pods import liveness
+from controller.reconcilers.pods.absences import Absences
+from controller.reconcilers.pods.liveness import Absent, Decider, Evidence, Unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """A pod that is gone, with the memory of since when."""
+
+    pod: Absent
+    absences: Absences
+    named_by: Object
+    """The machine or the Migration that names the pod in its status."""
+
+
+async def gather(reports: NodeReports, nodes: Iterable[str], absent: Sequence[Timed]) -> Evidence:
+    """Return the evidence about pods.
+
+    The grace period of a pod that is gone begins again when its kubelet, which was silent, reports: until then it ended no container.
+
+    Args:
+        reports: tells which nodes are silent.
+        nodes: to ask about; empty names are ignored.
+        absent: the pods that may have a guest and are gone.
+    """
+    found = Evidence(await reports.silence(node for node in nodes if node), tuple(each.pod for each in absent))
+    for each in absent:
+        verdict = liveness.verdict(each.pod, found)
+        if isinstance(verdict, Unknown) and verdict.until is Decider.KUBELET:
+            each.absences.hold(each.named_by)
+    return found

@@ -1,0 +1,167 @@
+"""One verdict a pod: never over while something of it may run, and the same decision as the rules that it replaced."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.reconcilers.nodes.node_reports import Silence
+from controller.reconcilers.pods import liveness
+from controller.reconcilers.pods.absences import KUBELET_SECONDS, Absences
+from controller.reconcilers.pods.liveness import ALIVE, LOST, Absent, Decider, Evidence, Over, Unknown, Witness, may_run, verdict
+from tests.unit.controller.reconcilers.builders import a_pod, a_vm
+
+NODES = st.sampled_from(["", "node1", "node2"])
+STATES = st.sampled_from([{"running": {}}, {"waiting": {"reason": "ContainerCreating"}}, {"terminated": {"exitCode": 0}}, {}])
+
+
+@st.composite
+def pods(draw: st.DrawFn) -> dict[str, Any]:
+    pod = a_pod(
+        phase=draw(st.sampled_from(["Pending", "Running", "Succeeded", "Failed", "Unknown"])),
+        node=draw(NODES),
+        deleting=draw(st.booleans()),
+    )
+    pod["status"]["containerStatuses"] = [{"name": "compute", "state": each} for each in draw(st.lists(STATES, max_size=2))]
+    return pod
+
+
+@st.composite
+def evidence(draw: st.DrawFn) -> Evidence:
+    silent = draw(st.frozensets(st.sampled_from(["node1", "node2"])))
+    mute = draw(st.frozensets(st.sampled_from(["node1", "node2"]))) - silent
+    return Evidence(Silence(silent, {node: draw(st.sampled_from([0.5, 17.0])) for node in sorted(mute)}))
+
+
+ABSENT = st.builds(Absent, st.just("pod"), st.just("uid"), NODES, st.sampled_from([0.0, 0.25, 50.0]), st.sampled_from(["", "move"]))
+
+
+def has_ended(pod: dict[str, Any]) -> bool:
+    """The rule for a pod that is there, as it was before there were verdicts: its status alone."""
+    runs = any(each["state"].get("running") is not None for each in pod["status"]["containerStatuses"])
+    return pod["status"]["phase"] in ("Succeeded", "Failed") and not runs
+
+
+def seconds_left(pod: Absent, silence: Silence) -> float:
+    """The rule for a pod that is gone, as it was before there were verdicts."""
+    return 0.0 if pod.node in silence.whole else silence.of_kubelet.get(pod.node, pod.lingers)
+
+
+@given(pods(), evidence())
+def test_a_pod_that_is_there_is_over_when_its_kubelet_says_so_and_no_silence_changes_that(pod: dict[str, Any], known: Evidence) -> None:
+    assert (verdict(pod, known) == Over(Witness.KUBELET)) is has_ended(pod)
+    assert may_run(pod, known) is not has_ended(pod)
+    assert may_run(pod) is may_run(pod, known)
+
+
+@given(pods(), evidence())
+def test_a_pod_that_may_run_is_alive_unless_its_node_is_silent(pod: dict[str, Any], known: Evidence) -> None:
+    node, silence, found = pod["spec"]["nodeName"], known.silence, verdict(pod, known)
+    if has_ended(pod):
+        return
+    assert (found == LOST) is (node in silence.whole)
+    assert (found == ALIVE) is (node not in silence.whole and node not in silence.of_kubelet)
+    if node in silence.of_kubelet:
+        assert found == Unknown(Decider.KUBELET, silence.of_kubelet[node])
+
+
+@given(ABSENT, evidence())
+def test_a_pod_that_is_gone_is_over_when_its_time_has_passed_or_a_person_says_so(pod: Absent, known: Evidence) -> None:
+    left, found = seconds_left(pod, known.silence), verdict(pod, known)
+    assert isinstance(found, Unknown) is bool(left)
+    if isinstance(found, Unknown):
+        assert found.seconds == left
+        assert found.until is (Decider.KUBELET if pod.node in known.silence.of_kubelet else Decider.TIME)
+    else:
+        assert found == Over(Witness.PERSON if pod.node in known.silence.whole else Witness.TIME)
+
+
+def test_a_pod_that_no_status_names_and_that_is_not_there_is_over() -> None:
+    assert verdict(None) == Over(Witness.ABSENCE)
+    assert not may_run(None)
+
+
+@dataclass
+class World:
+    """One pod, its containers, and the kubelet of its node: what is true, and what virt-controller can see of it."""
+
+    now: float = 0.0
+    runs: bool = True
+    is_there: bool = True
+    is_silent: bool = False
+    grace: float = 30.0
+    must_end_at: float | None = None
+    """The last moment at which the kubelet, which knows of the deletion, ends the containers."""
+    absences: Absences = field(init=False)
+    vm: dict[str, Any] = field(default_factory=a_vm)
+    pod: dict[str, Any] = field(default_factory=a_pod)
+
+    def __post_init__(self) -> None:
+        self.absences = Absences(lambda: self.now)
+        self.pod["spec"]["terminationGracePeriodSeconds"] = self.grace
+
+    def look(self) -> liveness.Verdict:
+        """Judge the pod as a pass of virt-controller does."""
+        silence = Silence(of_kubelet={"node1": 17.0}) if self.is_silent else Silence()
+        if self.is_there:
+            self.absences.present(self.vm, self.pod)
+            return verdict(self.pod, Evidence(silence))
+        absent = Absent("pod", self.pod["metadata"]["uid"], "node1", self.absences.left(self.vm, self.pod["metadata"]["uid"], self.grace))
+        if self.is_silent:
+            self.absences.hold(self.vm)
+        return verdict(absent, Evidence(silence, (absent,)))
+
+    def let_time_pass(self, seconds: float) -> None:
+        self.now += seconds
+        if self.must_end_at is not None and self.now >= self.must_end_at:
+            self.runs = False
+
+    def end_container(self) -> None:
+        self.runs = False
+
+    def report_end(self) -> None:
+        """The kubelet writes what it has seen."""
+        if self.is_there and not self.is_silent and not self.runs:
+            self.pod["status"] = {"phase": "Failed", "containerStatuses": [{"name": "compute", "state": {"terminated": {"exitCode": 1}}}]}
+
+    def call_failed(self) -> None:
+        """kube-controller-manager gives a pod up whose node is silent."""
+        if self.is_there and self.is_silent:
+            self.pod["status"]["phase"] = "Failed"
+
+    def delete_by_force(self) -> None:
+        if self.is_there:
+            self.is_there = False
+            self._hear()
+
+    def change_silence(self) -> None:
+        self.is_silent = not self.is_silent
+        if not self.is_there:
+            self._hear()
+        self.look()  # a change of a Node makes virt-controller look
+
+    def _hear(self) -> None:
+        """A kubelet that reports ends the containers of a pod that is gone, within their grace period; a silent one hears of nothing."""
+        self.must_end_at = None if self.is_silent else self.now + self.grace + KUBELET_SECONDS
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_no_pod_that_runs_is_ever_over(seed: int) -> None:
+    """The kubelet takes all the time that it has; passes come at any moment, and after each change of the kubelet's silence."""
+    choose, world = random.Random(seed), World()
+    events = (world.end_container, world.report_end, world.call_failed, world.delete_by_force, world.change_silence)
+    for _ in range(60):
+        if choose.random() < 0.4:
+            choose.choice(events)()
+        else:
+            world.let_time_pass(choose.choice([0.5, 5.0, 20.0, 44.0]))
+        found = world.look()
+        assert not (world.runs and isinstance(found, Over)), (seed, world)
+    world.look()
+    world.let_time_pass(KUBELET_SECONDS + world.grace)
+    assert isinstance(world.look(), Over) or world.is_there or world.is_silent  # it does not stay unknown for ever
