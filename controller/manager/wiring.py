@@ -24,10 +24,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from apiserver.apis.core.resources import LEASES, NODES, PERSISTENT_VOLUME_CLAIMS, PODS
-from apiserver.apis.virt import structure
 from apiserver.apis.virt.places import names
-from apiserver.apis.virt.places.resources import MIGRATIONS, VIRTUAL_MACHINES
+from apiserver.apis.virt.places.resources import MIGRATIONS
 from apiserver.client.delegated import Access
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
@@ -35,27 +33,20 @@ from controller.evictions import admission
 from controller.evictions.admission import Evictions
 from controller.evictions.path_secret import PathSecret
 from controller.evictions.webhook import PREFIX, EvictionWebhook, SecretRotation
+from controller.manager.loops import LOOPS, SOURCES, Material, controller
 from controller.manager.metrics import Metrics
 from controller.manager.namespace_labels import NamespaceLabels
 from controller.manager.options import Options
 from controller.reconcilers import indexes, trimming
 from controller.reconcilers.certificates import node_certificates
 from controller.reconcilers.certificates.rotate_certificates import CertificateRotation
-from controller.reconcilers.migrations import migration_turns
-from controller.reconcilers.migrations.reconciler import Migrations
-from controller.reconcilers.nodes import node_reports
-from controller.reconcilers.pods import ownership
+from controller.reconcilers.indexes import Informers
+from controller.reconcilers.nodes.node_reports import NodeReports
 from controller.reconcilers.pods.absences import Absences
-from controller.reconcilers.upgrades import workload_updates
-from controller.reconcilers.virtual_machines import validation
-from controller.reconcilers.virtual_machines.gathering import Gathering
-from controller.reconcilers.virtual_machines.reconciler import VirtualMachines
 from controller.runtime.clock import Clock
 from controller.runtime.leaderelection import LeaderElector
 from controller.runtime.leaderelection import Settings as LeaseSettings
-from controller.runtime.reconciling import Controller
 from controller.runtime.recorder import Recorder
-from controller.runtime.validating import Validated
 from controller.serving.evictions import EvictionServer
 from controller.serving.health import Health
 from controller.serving.metrics import MetricsServer
@@ -111,105 +102,43 @@ def runnables(environment: Environment) -> Sequence[Runnable]:
     return parts
 
 
-def _informers(client: Client, lease_namespace: str) -> indexes.Informers:
-    """Return the copies of the cluster that the loops read; leases are those of virt-handlers."""
-    return indexes.Informers(
-        vms=Informer(
-            client,
-            VIRTUAL_MACHINES,
-            indexers={
-                indexes.BY_STORAGE: indexes.storage_of_vm,
-                indexes.BY_HELD_STORAGE: indexes.held_storage_of_vm,
-                indexes.BY_MAC: indexes.macs_of_vm,
-                indexes.BY_WANTED_NODE: indexes.wanted_node_of_vm,
-                indexes.BY_AGE: indexes.age_of_vm,
-            },
-            trim=trimming.trim_object,
-        ),
-        migrations=Informer(
-            client,
-            MIGRATIONS,
-            indexers={
-                indexes.BY_MACHINE: indexes.machine_of,
-                indexes.BY_STATE: migration_turns.state_of,
-                workload_updates.BY_UPDATE: workload_updates.update_of,
-            },
-            trim=trimming.trim_migration,
-        ),
-        pods=Informer(
-            client,
-            PODS,
-            label_selector=f"{names.COMPONENT_LABEL}={names.LAUNCHER}",
-            indexers={indexes.BY_OWNER: ownership.owners_of, indexes.BY_NODE: indexes.node_of_pod},
-            trim=trimming.trim_pod,
-        ),
-        claims=Informer(client, PERSISTENT_VOLUME_CLAIMS, trim=trimming.trim_claim),
-        nodes=Informer(client, NODES, trim=trimming.trim_node),
-        leases=Informer(
-            client,
-            LEASES,
-            lease_namespace,
-            label_selector=f"{names.COMPONENT_LABEL}={names.HANDLER}",
-            indexers={node_reports.BY_CONTRACT: node_reports.contract_of},
-            trim=node_reports.trim_lease,
-        ),
-    )
-
-
 class Machines:
-    """The informers, and the loops that read them."""
+    """The informers, and the loops that read them (:mod:`controller.manager.loops`)."""
 
     def __init__(self, environment: Environment) -> None:
-        client, recorder, clock, elapsed = environment.client, environment.recorder, environment.clock, environment.elapsed
-        options, settings = environment.options, environment.options.settings
+        client, options, metrics = environment.client, environment.options, environment.metrics
         lease_namespace = options.node_lease_namespace or names.node_lease_namespace(environment.namespace)
-        informers = self._informers = _informers(client, lease_namespace)
-        reports = node_reports.NodeReports(client, informers.nodes, informers.leases, lease_namespace, elapsed)
-        targets = Absences(elapsed)
-        gathering = Gathering(client, clock, settings, informers, reports, targets=targets, elapsed=elapsed)
-        machines = VirtualMachines(client, recorder, settings, informers, reports, gathering)
-        moves = Migrations(client, recorder, clock, settings, informers, reports, targets=targets, limits=options.migrations)
-        updates = workload_updates.WorkloadUpdates(client, recorder, clock, settings, informers, options.migrations)
-        sound = (
-            Validated(machines, informers.vms, recorder, VIRTUAL_MACHINES, validation.validate_virtual_machine),
-            Validated(moves, informers.migrations, recorder, MIGRATIONS, structure.of_migration),
+        self._informers = {name: source.informer(client, lease_namespace) for name, source in SOURCES.items()}
+        informers = Informers(**self._informers)
+        material = Material(
+            client=client,
+            recorder=environment.recorder,
+            clock=environment.clock,
+            settings=options.settings,
+            limits=options.migrations,
+            elapsed=environment.elapsed,
+            informers=informers,
+            reports=NodeReports(client, informers.nodes, informers.leases, lease_namespace, environment.elapsed),
+            targets=Absences(environment.elapsed),
         )
-        self._loops = (
-            Controller("virtualmachines", sound[0], workers=options.workers, observer=environment.metrics.loops),
-            Controller("migrations", sound[1], workers=options.workers, observer=environment.metrics.loops),
-            Controller("workloadupdates", updates, workers=1, observer=environment.metrics.loops),
-        )
-        machines.subscribe(self._loops[0])
-        moves.subscribe(self._loops[1])
-        updates.subscribe(self._loops[2])
-        environment.metrics.watch_outdated(lambda: sum(1 for _ in informers.vms.by_index(indexes.BY_AGE, indexes.OUTDATED)))
+        self._loops = [controller(each, material, workers=options.workers, observer=metrics.loops) for each in LOOPS]
         for loop in self._loops:
-            environment.metrics.watch_queue(loop)
-        environment.metrics.watch_informers(
-            (informers.vms, informers.migrations, informers.pods, informers.claims, informers.nodes, informers.leases)
-        )
+            metrics.watch_queue(loop)
+        metrics.watch_outdated(lambda: sum(1 for _ in informers.vms.by_index(indexes.BY_AGE, indexes.OUTDATED)))
+        metrics.watch_informers(tuple(self._informers.values()))
 
     async def run(self) -> None:
         """Follow the cluster; decide as soon as everything is known."""
-        informers = self._informers
         async with asyncio.TaskGroup() as tasks:
-            for informer in (
-                informers.vms,
-                informers.migrations,
-                informers.pods,
-                informers.claims,
-                informers.nodes,
-                informers.leases,
-            ):
+            for informer in self._informers.values():
                 tasks.create_task(informer.run())
             for loop in self._loops:
                 tasks.create_task(loop.run(self._synced))
 
     async def _synced(self) -> None:
-        informers = self._informers
-        for informer in (informers.nodes, informers.leases, informers.claims, informers.pods, informers.migrations, informers.vms):
+        for informer in self._informers.values():
             await informer.synced.wait()
-        logger.info("in sync", extra={"virtualmachines": len(informers.vms), "pods": len(informers.pods)})
+        logger.info("in sync", extra={"virtualmachines": len(self._informers["vms"]), "pods": len(self._informers["pods"])})
 
 
 async def run(environment: Environment, parts: Callable[[Environment], Sequence[Runnable]] = runnables) -> None:

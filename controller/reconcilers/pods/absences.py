@@ -1,10 +1,9 @@
-"""The time for which a guest may outlive the object of its pod. No I/O.
+"""The time for which containers may outlive the object of their pod. No I/O.
 
-A pod that is deleted by force is gone from the API at once, but its containers end when its kubelet has ended them, which takes up to the
-pod's own grace period. Until then a second pod would be a second QEMU. virt-handler of the node writes the end of the guest as soon as it
-sees it; this says how long to wait for that. Of the target of a migration nobody writes it, and the guest may have arrived there. Times are
-measured, not read from clocks; a process that has just begun waits the whole time, which begins anew when a kubelet that was silent is
-heard.
+A pod that a user deletes by force is gone from the API at once, but its kubelet ends its containers within the pod's grace period. Until
+then a second pod would be a second QEMU. virt-handler of the node writes the end of the guest as soon as it sees it; this module says how
+long to wait for that. A migration's target has no such writer, and the guest may have arrived there. This module measures times, and reads
+no clock. A process that has just begun waits for the whole time. The time starts again when a kubelet that was silent reports.
 """
 
 from __future__ import annotations

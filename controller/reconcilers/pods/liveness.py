@@ -1,23 +1,21 @@
-"""The liveness of a pod: one verdict on whether anything of it may still run, from all the evidence of one pass. Pure.
+"""The liveness of a pod: one verdict on whether its containers may still run, from all the evidence of one pass. Pure.
 
-====================================================  ==================================================
-evidence                                              verdict
-====================================================  ==================================================
-the pod's phase is final, and no container runs       over: its kubelet said so
-the API server has no such pod, and no status         over: it never ran, or another pass saw its end
-names it by uid
-the pod is gone, and its grace period has passed      over: a living kubelet has ended its containers
-the pod is gone, and its node does not report at all  over: the person who deleted it says that it is off
-the pod is gone, and its grace period has not passed  unknown, for so many seconds
-the pod's kubelet does not report, its virt-handler   unknown, until the kubelet reports
-does
-neither of them reports                               unknown, until the node reports
-the pod is there and its kubelet reports              alive
-====================================================  ==================================================
+=====================================================  ===========================================================
+evidence                                               verdict
+=====================================================  ===========================================================
+the pod has a final phase and no running container     over: its kubelet says so
+the API server lacks the pod, and no status names it   over: it never ran, or another pass saw its end
+the pod is gone, and so is its grace period            over: a kubelet that reports has ended its containers
+the pod is gone, and its whole node is silent          over: the user who deleted it says that the node is off
+the pod is gone, and its grace period is not over      unknown, for the seconds that are left
+only the pod's kubelet is silent                       unknown, until the kubelet reports
+the pod's whole node is silent                         unknown, until the node reports
+the pod is there, and its kubelet reports              alive
+=====================================================  ===========================================================
 
-Silence proves nothing: kube-controller-manager may call a pod ``Failed`` while its containers run on a node that is cut off. A proof that
-such a node was fenced is a further field of :class:`Evidence`, and a further line of :func:`verdict`. All plans ask this module; nothing
-else reads :func:`controller.reconcilers.pods.pod_state.is_over`.
+Silence proves nothing: kube-controller-manager may set the phase ``Failed`` while the containers run on a node that is cut off. A proof
+that such a node was fenced becomes another field of :class:`Evidence`, and another line of :func:`verdict`. All plans use this module. No
+other module calls :func:`controller.reconcilers.pods.pod_state.is_over`.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ from controller.reconcilers.pods import pod_state
 
 
 class Witness(enum.Enum):
-    """Evidence that nothing of a pod runs any more."""
+    """Evidence that the containers of a pod do not run any more."""
 
     KUBELET = "kubelet"
     """It wrote a final phase, and the end of every container."""
@@ -41,7 +39,7 @@ class Witness(enum.Enum):
     TIME = "time"
     """The pod is gone, and a kubelet that reports had its grace period to end the containers; or the pod was over before it went."""
     PERSON = "person"
-    """Somebody deleted the pod by force while its whole node was silent. The machine's message asks for this once the node is off."""
+    """A user deleted the pod by force while its whole node was silent. The machine's message asks for this once the node is off."""
 
 
 class Decider(enum.Enum):
@@ -62,18 +60,18 @@ class Alive:
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """Nothing of the pod runs, or will run."""
+    """No container of the pod runs, or will run."""
 
     by: Witness
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Something of the pod may run."""
+    """Containers of the pod may run."""
 
     until: Decider
     seconds: float | None = None
-    """The time after which the verdict changes without an event; None: no time changes it."""
+    """The verdict changes after this time, without an event; None: it does not change with time."""
 
 
 Verdict: TypeAlias = Alive | Over | Unknown
@@ -89,19 +87,19 @@ class Absent:
     name: str
     uid: str
     node: str
-    """The node that it ran on; empty where the status does not name one."""
+    """The node that it ran on; empty if the status names none."""
     lingers: float
     """The seconds of its grace period that are left; 0 for a pod that was over before it went."""
     migration: str = ""
-    """The Migration whose target it is; empty for the machine's own pod."""
+    """The Migration that has it as its target; empty for the machine's own pod."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What one pass knows about the pods of one machine, besides their own statuses."""
+    """Knowledge of one pass about the pods of one machine, besides their own statuses."""
 
     silence: Silence = field(default_factory=Silence)
-    """The nodes whose kubelets and virt-handlers do not report."""
+    """The silent nodes."""
     absent: tuple[Absent, ...] = ()
     """The pods that may have a guest and are gone."""
 
@@ -111,7 +109,7 @@ NOTHING: Final = Evidence()
 
 
 def verdict(pod: Object | Absent | None, evidence: Evidence = NOTHING) -> Verdict:
-    """Return whether anything of a pod may still run."""
+    """Return the verdict on a pod."""
     if pod is None:
         return Over(Witness.ABSENCE)
     if isinstance(pod, Absent):
@@ -122,7 +120,7 @@ def verdict(pod: Object | Absent | None, evidence: Evidence = NOTHING) -> Verdic
 
 
 def may_run(pod: Object | Absent | None, evidence: Evidence = NOTHING) -> bool:
-    """Return whether anything of a pod may still run, for all that is known: it is not over."""
+    """Return whether the containers of a pod may still run: it is alive or unknown."""
     return not isinstance(verdict(pod, evidence), Over)
 
 
@@ -134,7 +132,7 @@ def _of_absent(pod: Absent, evidence: Evidence) -> Verdict:
 
 
 def _of_silent(node: str, evidence: Evidence) -> Unknown | None:
-    """Return the verdict on a pod of a node that does not report, or whose kubelet does not; None if both report."""
+    """Return the verdict on a pod if its kubelet is silent; None if its kubelet reports."""
     if node in evidence.silence.whole:
         return LOST
     left = evidence.silence.of_kubelet.get(node)

@@ -1,4 +1,4 @@
-"""Pods on nodes that do not report: what is said of them, and when to requeue. Pure."""
+"""Pods on nodes that do not report: their conditions, and the time of the next look. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def wait_for(seen: Observed, pods: tuple[Object, ...]) -> tuple[Action, ...]:
     handled = phases.phase_of(seen.vm) in phases.HANDLED
     own = own_pod(seen, pods)
     if handled and own is not None:
-        pods = (own,)  # of the other side of a migration, the machine's virt-handler is not silenced
+        pods = (own,)  # the other side of a migration may be silent while the machine's virt-handler reports
     found = [(pod, liveness.verdict(pod, seen.evidence)) for pod in pods]
     lost = next((pod for pod, each in found if each == liveness.LOST), None)
     if lost is not None and pod_state.node_of(lost) in seen.evidence.silence.missing and not handled and not pod_state.has_run(lost):

@@ -1,0 +1,241 @@
+"""The table of virt-controller's loops: the reconciler of each, the informers that it reads, and its rights at kube-apiserver.
+
+Only the leader runs the loops. They start when every informer is in sync. A new loop is a row of :data:`LOOPS`; an informer that no loop
+had before is a row of :data:`SOURCES` as well, and a field of :class:`controller.reconcilers.indexes.Informers`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final, Protocol
+
+from apiserver.apis.core.resources import EVENTS, LEASES, NAMESPACES, NODES, PERSISTENT_VOLUME_CLAIMS, PODS
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.meta.resources import Resource
+from apiserver.apis.virt import structure
+from apiserver.apis.virt.places import names
+from apiserver.apis.virt.places.resources import MIGRATION_POLICIES, MIGRATIONS, VIRTUAL_MACHINES
+from apiserver.apis.virt.spec import attachments
+from apiserver.client.informer import Informer
+from apiserver.client.rest import Client
+from apiserver.client.store import Indexer
+from controller.manager.rights import Right
+from controller.reconcilers import indexes, trimming
+from controller.reconcilers.migrations import migration_turns
+from controller.reconcilers.migrations.reconciler import Migrations
+from controller.reconcilers.nodes import node_reports
+from controller.reconcilers.nodes.node_reports import NodeReports
+from controller.reconcilers.pods import ownership
+from controller.reconcilers.pods.absences import Absences
+from controller.reconcilers.settings import MigrationLimits, Settings
+from controller.reconcilers.upgrades import workload_updates
+from controller.reconcilers.virtual_machines import validation
+from controller.reconcilers.virtual_machines.gathering import Gathering
+from controller.reconcilers.virtual_machines.reconciler import VirtualMachines
+from controller.runtime.clock import Clock
+from controller.runtime.reconciling import Controller, Observer, Reconciler
+from controller.runtime.recorder import Recorder
+from controller.runtime.validating import Validate, Validated
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The copy that an informer keeps of the objects of a resource."""
+
+    resource: Resource
+    trim: Callable[[Object], Object]
+    indexers: Mapping[str, Indexer] = field(default_factory=dict)
+    component: str = ""
+    """The value of the component label that the objects have; empty: any object."""
+    of_leases: bool = False
+    """True if the objects are in the namespace of the nodes' leases alone."""
+
+    def informer(self, client: Client, lease_namespace: str) -> Informer:
+        """Return the informer."""
+        return Informer(
+            client,
+            self.resource,
+            lease_namespace if self.of_leases else None,
+            label_selector=f"{names.COMPONENT_LABEL}={self.component}" if self.component else "",
+            indexers=self.indexers,
+            trim=self.trim,
+        )
+
+    def right(self) -> Right:
+        """Return the right that the informer needs."""
+        return Right(self.resource.group, self.resource.plural, "list watch", scope="node leases" if self.of_leases else "cluster")
+
+
+SOURCES: Final[Mapping[str, Source]] = MappingProxyType(
+    {
+        "vms": Source(
+            VIRTUAL_MACHINES,
+            trimming.trim_object,
+            {
+                indexes.BY_STORAGE: indexes.storage_of_vm,
+                indexes.BY_HELD_STORAGE: indexes.held_storage_of_vm,
+                indexes.BY_MAC: indexes.macs_of_vm,
+                indexes.BY_WANTED_NODE: indexes.wanted_node_of_vm,
+                indexes.BY_AGE: indexes.age_of_vm,
+            },
+        ),
+        "migrations": Source(
+            MIGRATIONS,
+            trimming.trim_migration,
+            {
+                indexes.BY_MACHINE: indexes.machine_of,
+                indexes.BY_STATE: migration_turns.state_of,
+                workload_updates.BY_UPDATE: workload_updates.update_of,
+            },
+        ),
+        "pods": Source(
+            PODS,
+            trimming.trim_pod,
+            {indexes.BY_OWNER: ownership.owners_of, indexes.BY_NODE: indexes.node_of_pod},
+            component=names.LAUNCHER,
+        ),
+        "claims": Source(PERSISTENT_VOLUME_CLAIMS, trimming.trim_claim),
+        "nodes": Source(NODES, trimming.trim_node),
+        "leases": Source(
+            LEASES,
+            node_reports.trim_lease,
+            {node_reports.BY_CONTRACT: node_reports.contract_of},
+            component=names.HANDLER,
+            of_leases=True,
+        ),
+    }
+)
+"""By the field of :class:`controller.reconcilers.indexes.Informers`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """Everything that the loops are made from, and share."""
+
+    client: Client
+    recorder: Recorder
+    clock: Clock
+    settings: Settings
+    limits: MigrationLimits
+    elapsed: Callable[[], float]
+    informers: indexes.Informers
+    reports: NodeReports
+    targets: Absences
+    """The times of migrations' targets that are gone: two loops wait for them."""
+
+
+class Subscriber(Reconciler, Protocol):
+    """A reconciler that says which changes of which objects enqueue a request."""
+
+    def subscribe(self, controller: Controller) -> None:
+        """Have the informers enqueue requests of this loop."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A row of the table."""
+
+    name: str
+    """The value of the label ``controller`` of its metrics."""
+    make: Callable[[Material], Subscriber]
+    informers: tuple[str, ...]
+    """The informers that the reconciler reads, by their names in :data:`SOURCES`."""
+    rights: tuple[Right, ...]
+    """The rights that the reconciler uses beyond those of its informers."""
+    validate: Validate | None = None
+    """Returns what is wrong with an object of the first informer; None: the reconciler looks at no single object."""
+    workers: int | None = None
+    """The number of passes at a time; None: as the flag ``--workers`` says."""
+
+
+def _machines(given: Material) -> Subscriber:
+    gathering = Gathering(
+        given.client, given.clock, given.settings, given.informers, given.reports, targets=given.targets, elapsed=given.elapsed
+    )
+    return VirtualMachines(given.client, given.recorder, given.settings, given.informers, given.reports, gathering)
+
+
+def _migrations(given: Material) -> Subscriber:
+    return Migrations(
+        given.client,
+        given.recorder,
+        given.clock,
+        given.settings,
+        given.informers,
+        given.reports,
+        targets=given.targets,
+        limits=given.limits,
+    )
+
+
+def _updates(given: Material) -> Subscriber:
+    return workload_updates.WorkloadUpdates(given.client, given.recorder, given.clock, given.settings, given.informers, given.limits)
+
+
+def _right(resource: Resource, verbs: str, subresource: str = "") -> Right:
+    return Right(resource.group, f"{resource.plural}/{subresource}" if subresource else resource.plural, verbs)
+
+
+_OF_PODS: Final = (
+    _right(PODS, "get create delete"),
+    _right(EVENTS, "list"),
+    _right(attachments.NETWORK_ATTACHMENT_DEFINITIONS, "get"),
+    Right(LEASES.group, LEASES.plural, "get", scope="node leases"),
+    _right(VIRTUAL_MACHINES, "get"),
+)
+"""The rights of loops that create pods and judge whether they may run."""
+
+LOOPS: Final[Sequence[Loop]] = (
+    Loop(
+        "virtualmachines",
+        _machines,
+        informers=("vms", "migrations", "pods", "claims", "nodes", "leases"),
+        rights=(
+            *_OF_PODS,
+            _right(PODS, "patch", "status"),
+            _right(VIRTUAL_MACHINES, "patch"),
+            _right(VIRTUAL_MACHINES, "patch", "status"),
+        ),
+        validate=validation.validate_virtual_machine,
+    ),
+    Loop(
+        "migrations",
+        _migrations,
+        informers=("migrations", "vms", "pods", "claims", "nodes", "leases"),
+        rights=(
+            *_OF_PODS,
+            _right(MIGRATIONS, "get patch delete"),
+            _right(MIGRATIONS, "patch", "status"),
+            _right(MIGRATION_POLICIES, "list"),
+            _right(NAMESPACES, "get"),
+        ),
+        validate=structure.of_migration,
+    ),
+    Loop(
+        "workloadupdates",
+        _updates,
+        informers=("vms", "migrations", "pods", "claims"),
+        rights=(_right(MIGRATIONS, "create"),),
+        workers=1,
+    ),
+)
+
+
+EVICTING: Final = _right(PODS, "create", "eviction")
+"""The right that ``workloadupdates`` has besides, if the chart's value ``workloadUpdate.strategy`` is ``Evict``."""
+
+
+def controller(loop: Loop, given: Material, *, workers: int, observer: Observer) -> Controller:
+    """Return a loop that runs, with the subscriptions of its reconciler."""
+    reconciler = loop.make(given)
+    sound: Reconciler = reconciler
+    if loop.validate is not None:
+        first = loop.informers[0]
+        objects: Informer = getattr(given.informers, first)
+        sound = Validated(reconciler, objects, given.recorder, SOURCES[first].resource, loop.validate)
+    made = Controller(loop.name, sound, workers=loop.workers or workers, observer=observer)
+    reconciler.subscribe(made)
+    return made
