@@ -20,6 +20,19 @@ def _module(path: str, *tests: str) -> Module:
     return Module(path, tuple(f"tests/unit/{each}" for each in tests))
 
 
+def _of_machine_plan(*modules: str) -> tuple[Module, ...]:
+    """Return parts of the plan of a machine, which the same tests judge."""
+    tests = (
+        "controller/reconcilers/virtual_machines/test_start_rules.py",
+        "controller/reconcilers/pods/test_networks.py",
+        "controller/reconcilers/pods/test_sandboxes.py",
+        "controller/reconcilers/virtual_machines/test_virtual_machine_plan_corners.py",
+        "controller/reconcilers/virtual_machines/test_virtual_machine_plan.py",
+        "controller/reconcilers/pods/test_mounted_sources.py",
+    )
+    return tuple(_module(f"controller/reconcilers/virtual_machines/{each}.py", *tests) for each in modules)
+
+
 MODULES: Final = (
     _module("apiserver/apis/virt/lifecycle/phases.py", "apiserver/apis/virt/test_phases.py"),
     _module("apiserver/apis/virt/lifecycle/power.py", "apiserver/apis/virt/test_power.py"),
@@ -87,14 +100,24 @@ MODULES: Final = (
     _module("controller/reconcilers/pods/mounted_sources.py", "controller/reconcilers/pods/test_mounted_sources.py"),
     _module("controller/runtime/leaderelection.py", "controller/runtime/test_leaderelection.py"),
     _module("controller/reconcilers/pods/sandboxes.py", "controller/reconcilers/pods/test_sandboxes.py"),
-    _module(
-        "controller/reconcilers/virtual_machines/virtual_machine_plan.py",
-        "controller/reconcilers/pods/test_networks.py",
-        "controller/reconcilers/pods/test_sandboxes.py",
-        "controller/reconcilers/virtual_machines/test_virtual_machine_plan_corners.py",
-        "controller/reconcilers/virtual_machines/test_virtual_machine_plan.py",
-        "controller/reconcilers/pods/test_mounted_sources.py",
+    *_of_machine_plan(
+        "virtual_machine_plan",
+        "start_rules",
+        "attempt_start",
+        "attempt_end",
+        "hand_over",
+        "pod_obstacles",
+        "rest",
+        "statuses",
+        "silent_nodes",
     ),
+    _module("controller/reconcilers/pods/liveness.py", "controller/reconcilers/pods/test_liveness.py"),
+    _module(
+        "controller/reconcilers/pods/absences.py",
+        "controller/reconcilers/pods/test_absences.py",
+        "controller/reconcilers/pods/test_liveness.py",
+    ),
+    _module("apiserver/apis/virt/lifecycle/conditions.py", "apiserver/apis/virt/test_conditions.py"),
     _module("handler/cpu/capabilities.py", "handler/cpu/test_capabilities.py"),
     _module("handler/identity/plan.py", "handler/identity/test_plan.py"),
     _module("handler/probes/tally.py", "handler/probes/test_tally.py"),
