@@ -8,10 +8,10 @@ from typing import Final
 from apiserver.apis.meta.objects import Object, annotations_of, condition, controller_of, dig
 from apiserver.apis.virt import structure
 from apiserver.apis.virt.lifecycle import evictions
-from apiserver.apis.virt.places import layout, names
+from apiserver.apis.virt.places import layout, names, shape
 from controller.reconcilers.launcher_pods import downward_api
 from controller.reconcilers.nodes import baseline_cpu, emptied_nodes
-from controller.reconcilers.pods import ownership, readiness
+from controller.reconcilers.pods import readiness
 
 _OF_POD_METADATA: Final = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds")
 _OF_POD_SPEC: Final = ("automountServiceAccountToken", "nodeName", "restartPolicy", "terminationGracePeriodSeconds")
@@ -129,7 +129,7 @@ def _trim_container(container: Object) -> Object:
         "name": names.CONTAINER,
         **({"image": image[:MAX_TEXT]} if isinstance(image, str) else {}),
         "resources": {"limits": {key: limits[key] for key in (names.KVM_RESOURCE,) if key in limits}},
-        "volumeMounts": [{"mountPath": layout.RUN_DIRECTORY}] if ownership.has_run_directory(container) else [],
+        "volumeMounts": [{"mountPath": layout.RUN_DIRECTORY}] if shape.has_run_directory(container) else [],
     }
 
 

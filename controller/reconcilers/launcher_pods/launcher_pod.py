@@ -12,7 +12,7 @@ from typing import Final
 from apiserver.apis.core.resources import PODS
 from apiserver.apis.meta.objects import Object, dig, labels_of, name_of, namespace_of, owner_reference, uid_of
 from apiserver.apis.virt.lifecycle import migration_attempts
-from apiserver.apis.virt.places import layout, names
+from apiserver.apis.virt.places import layout, names, shape
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from apiserver.apis.virt.spec import attachments, service_accounts
 from apiserver.apis.virt.spec.described import domain_of
@@ -110,9 +110,9 @@ def _pod(
     account = service_accounts.of(domain_of(vm))
     spec: Object = {
         **(dict.fromkeys(("serviceAccountName", "serviceAccount"), account) if account else {}),  # kube-apiserver sets both
-        "automountServiceAccountToken": False,
+        "automountServiceAccountToken": shape.SPEC["automountServiceAccountToken"],
         "enableServiceLinks": False,
-        "restartPolicy": "Never",
+        "restartPolicy": shape.SPEC["restartPolicy"],
         "terminationGracePeriodSeconds": grace_seconds(vm),
         "securityContext": _security_context(needed),
         **scheduling(vm, placement),

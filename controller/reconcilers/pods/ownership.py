@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from apiserver.apis.meta.objects import NamespacedName, Object, controller_of, dig, finalizers_of, labels_of, name_of, namespace_of, uid_of
 from apiserver.apis.virt.lifecycle import migration_attempts, phases
-from apiserver.apis.virt.places import layout, names
+from apiserver.apis.virt.places import names, shape
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from controller.reconcilers.pods import pod_state
 
@@ -34,23 +34,12 @@ class Reference:
 
 
 def is_launcher(pod: Object) -> bool:
-    """True if virt-controller of some version could have made this pod, by what cannot be changed in one that exists.
+    """True if virt-controller of some version could have made this pod, by fields that no client can change in an existing pod.
 
-    The policy of the chart lets virt-controller delete just these (``charts/kubevirt/templates/admissionpolicies.yaml``), so that nothing
-    which claims to be a machine's can hold that up for ever.
+    The policy of the chart lets virt-controller delete these pods alone (``charts/kubevirt/templates/admissionpolicies.yaml``). So no other
+    pod that claims a machine as its owner can hold that machine up.
     """
-    spec: Object = pod.get("spec") or {}
-    return (
-        name_of(pod).startswith(f"{names.LAUNCHER}-")
-        and spec.get("automountServiceAccountToken") is False
-        and spec.get("restartPolicy") == "Never"
-        and any(has_run_directory(each) for each in spec.get("containers") or () if each.get("name") == names.CONTAINER)
-    )
-
-
-def has_run_directory(container: Object) -> bool:
-    """True if virt-launcher's sockets are in a volume of this container: no other pod has that mounted there."""
-    return any(each.get("mountPath") == layout.RUN_DIRECTORY for each in container.get("volumeMounts") or ())
+    return shape.fits(pod)
 
 
 def owner_of(pod: Object) -> Object | None:

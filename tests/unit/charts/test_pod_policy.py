@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from apiserver.apis.core.resources import PODS
 from apiserver.apis.meta.errors import StatusError
 from apiserver.apis.meta.objects import name_of
 from apiserver.apis.meta.users import User
+from apiserver.apis.virt.places import shape
 from apiserver.apis.virt.spec import service_accounts
 from apiserver.metrics.instruments import Registry
 from apiserver.registry.generic.admission import Attributes
@@ -206,6 +208,27 @@ async def test_nothing_is_told_in_a_pod_without_the_gate(policies: ValidatingPol
 async def test_nobody_elses_pods_are_judged(policies: ValidatingPolicies) -> None:
     for who in ("system:serviceaccount:other:virt-controller", "system:serviceaccount:kubevirt:virt-controller2", "alice"):
         assert await refusal(policies, obj=changed(CREATIONS["privileged"]), user=User(who, ())) == ""
+
+
+def expressions() -> list[str]:
+    """Return all expressions of the policy, in one line each."""
+    (policy,) = (each for each in objects(NODE) if each["kind"] == "ValidatingAdmissionPolicy" and each["metadata"]["name"] == POLICY)
+    spec = policy["spec"]
+    return [" ".join(each["expression"].split()) for each in (*spec["variables"], *spec["validations"])]
+
+
+def test_the_policy_has_the_shape_of_a_launcher_pod_word_for_word() -> None:
+    assert f"(variables.deletes || variables.tells) && {shape.expression('oldObject')}" in expressions()
+    (of_volumes,) = (each for each in expressions() if "each.emptyDir" in each)
+    assert set(re.findall(r"has\(each\.(\w+)\)", of_volumes)) == set(shape.VOLUMES)
+    assert set(re.findall(r"has\(source\.(\w+)\)", of_volumes)) == set(shape.PROJECTED)
+
+
+def test_no_machine_gets_a_pod_with_other_volumes() -> None:
+    for pod in forbidden_pods.made():
+        for volume in pod["spec"].get("volumes", ()):
+            assert volume.keys() - {"name"} <= set(shape.VOLUMES)
+            assert all(each.keys() <= set(shape.PROJECTED) for each in volume.get("projected", {}).get("sources", ()))
 
 
 def test_virt_controller_counts_as_a_machines_what_it_may_delete_and_nothing_else() -> None:

@@ -24,6 +24,7 @@ Object = Mapping[str, Any]
 
 _PROJECTED: Final[Mapping[str, str]] = {"secret": cloud_init.SECRET, "configMap": cloud_init.CONFIG_MAP}
 """Kinds by the field of a source of a projected volume."""
+_NO_SUCH_VOLUME: Final = "no pod of a virtual machine has such a volume"
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +163,7 @@ def _excess(volume: Object, account: str, allowed: Collection[Content]) -> Itera
                     yield from _excess_projected(each, account, allowed)
                 continue
             case _:
-                yield kind, "no pod of a virtual machine has such a volume"
+                yield kind, _NO_SUCH_VOLUME
                 continue
         if content not in allowed:
             yield str(content), "the virtual machine does not name it"
@@ -177,6 +178,6 @@ def _excess_projected(source: Object, account: str, allowed: Collection[Content]
             yield from () if content in allowed else ((str(content), "the virtual machine does not name it"),)
             continue
         if field not in _PROJECTED:
-            yield field, "no pod of a virtual machine has such a volume"
+            yield field, _NO_SUCH_VOLUME
         elif (content := Content(_PROJECTED[field], str(of.get("name") or ""))) not in allowed:
             yield str(content), "the virtual machine does not name it"

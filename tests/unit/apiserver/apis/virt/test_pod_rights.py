@@ -9,6 +9,7 @@ from typing import Any, Final
 import pytest
 
 from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt.places import shape
 from apiserver.apis.virt.rights import pod_rights
 from apiserver.apis.virt.rights.pod_rights import Content
 from controller.reconcilers import disk_claims
@@ -302,3 +303,23 @@ def test_an_address_that_no_pod_has_is_not_the_targets_whatever_its_kubelet_says
     pod = {"metadata": {"name": "p", "uid": "uid-1"}, "status": status}
     found = pod_rights.strange_addresses(pod, "uid-1", [*stolen, "10.244.1.7"])
     assert found == [f'pod "p" has no address {each!r}' for each in stolen]
+
+
+@pytest.mark.parametrize("kind", [*shape.VOLUMES, "hostPath", "secret", "configMap", "csi", "ephemeral", "downwardAPI", "nfs", "gitRepo"])
+def test_a_machines_pod_has_volumes_of_the_shapes_kinds_alone(kind: str) -> None:
+    vm = a_vm()
+    pod = launcher_pod(vm, 1, {}, SETTINGS, Placement(kvm=False))
+    pod["metadata"]["uid"] = "uid"
+    pod["spec"]["volumes"].append({"name": "another", kind: {}})
+    found = pod_rights.objections(vm, pod, pod["metadata"]["name"], "uid")
+    assert any("no pod of a virtual machine has such a volume" in each for each in found) is (kind not in shape.VOLUMES)
+
+
+@pytest.mark.parametrize("source", [*shape.PROJECTED, "clusterTrustBundle", "podCertificate"])
+def test_a_machines_pod_projects_sources_of_the_shapes_kinds_alone(source: str) -> None:
+    vm = a_vm(domain={"devices": {"disks": [{"type": "ServiceAccount", "source": {"name": "robot"}}]}})
+    pod = launcher_pod(vm, 1, {}, SETTINGS, Placement(kvm=False))
+    pod["metadata"]["uid"] = "uid"
+    pod["spec"]["volumes"].append({"name": "another", "projected": {"sources": [{source: {}}]}})
+    found = pod_rights.objections(vm, pod, pod["metadata"]["name"], "uid")
+    assert any("no pod of a virtual machine has such a volume" in each for each in found) is (source not in shape.PROJECTED)

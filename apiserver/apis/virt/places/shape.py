@@ -1,0 +1,50 @@
+"""The shape of a launcher pod: what all of them have in common, and nobody can change in a pod that exists. Pure.
+
+virt-controller makes its pods of this shape (``controller.reconcilers.launcher_pods``) and takes no other pod for a machine's
+(``controller.reconcilers.pods.ownership``). virt-api admits no other volumes in a machine's pod (``apis.virt.rights.pod_rights``). The
+policy of the chart lets virt-controller create and delete only such pods; a test compares its expressions with this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from apiserver.apis.meta.objects import name_of
+from apiserver.apis.virt.places import layout, names
+
+PREFIX: Final = f"{names.LAUNCHER}-"
+"""The beginning of the name."""
+SPEC: Final[Mapping[str, Any]] = MappingProxyType({"automountServiceAccountToken": False, "restartPolicy": "Never"})
+"""Fields of the spec."""
+VOLUMES: Final = ("emptyDir", "image", "persistentVolumeClaim", "projected")
+"""The kinds of volumes."""
+PROJECTED: Final = ("secret", "configMap", "downwardAPI", "serviceAccountToken")
+"""The kinds of sources of a projected volume."""
+
+
+def fits(pod: Mapping[str, Any]) -> bool:
+    """True if a pod has the shape of a launcher pod."""
+    spec: Mapping[str, Any] = pod.get("spec") or {}
+    return (
+        name_of(pod).startswith(PREFIX)
+        and all(spec.get(field) == value for field, value in SPEC.items())
+        and any(has_run_directory(each) for each in spec.get("containers") or () if each.get("name") == names.CONTAINER)
+    )
+
+
+def has_run_directory(container: Mapping[str, Any]) -> bool:
+    """True if the container mounts a volume for virt-launcher's sockets: no other pod mounts one there."""
+    return any(each.get("mountPath") == layout.RUN_DIRECTORY for each in container.get("volumeMounts") or ())
+
+
+def expression(pod: str) -> str:
+    """Return :func:`fits` in CEL, of the pod that an expression names."""
+    return (
+        f"{pod}.metadata.name.startsWith('{PREFIX}') "
+        f"&& {pod}.spec.?automountServiceAccountToken.orValue(true) == {str(SPEC['automountServiceAccountToken']).lower()} "
+        f"&& {pod}.spec.restartPolicy == '{SPEC['restartPolicy']}' "
+        f"&& {pod}.spec.containers.exists(each, each.name == '{names.CONTAINER}' "
+        f"&& each.?volumeMounts.orValue([]).exists(mount, mount.mountPath == '{layout.RUN_DIRECTORY}'))"
+    )
