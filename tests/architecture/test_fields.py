@@ -13,7 +13,7 @@ from apiserver.apis.virt.hardware import devices
 from apiserver.apis.virt.lifecycle import phases, power
 from apiserver.apis.virt.v1alpha1 import types
 from apiserver.apis.virt.v1alpha1.defaults import default_virtual_machine
-from tests.fields import families, page, schema, shapes
+from tests.fields import families, page, schema, shapes, typed
 from tests.fields.families import Seen
 from tests.fields.schema import Field
 
@@ -28,6 +28,10 @@ COMPUTED: Final = {"spec.domain.devices.disks[].name"}
 
 def test_the_shapes_follow_from_the_models() -> None:
     assert shapes.FILE.read_text(encoding="utf-8") == shapes.text(), f"{shapes.FILE.name} {STALE}"
+
+
+def test_the_types_follow_from_the_models() -> None:
+    assert typed.FILE.read_text(encoding="utf-8") == typed.text(), f"{typed.FILE.name} {STALE}"
 
 
 def test_the_page_follows_from_the_models_and_from_who_saw_their_fields() -> None:

@@ -1,0 +1,35 @@
+"""Types of ``metadata`` for mypy. Import them under ``TYPE_CHECKING``: at run time objects are plain dictionaries."""
+
+from __future__ import annotations
+
+from typing import Any, Required, TypedDict
+
+
+class OwnerReference(TypedDict, total=False):
+    """An object that this one belongs to."""
+
+    apiVersion: Required[str]
+    kind: Required[str]
+    name: Required[str]
+    uid: Required[str]
+    controller: bool
+    blockOwnerDeletion: bool
+
+
+class ObjectMeta(TypedDict, total=False):
+    """Metadata that every stored object has."""
+
+    name: Required[str]
+    generateName: str
+    namespace: str
+    uid: str
+    resourceVersion: str
+    generation: int
+    creationTimestamp: str
+    deletionTimestamp: str
+    deletionGracePeriodSeconds: int
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    finalizers: list[str]
+    ownerReferences: list[OwnerReference]
+    managedFields: list[dict[str, Any]]

@@ -1,0 +1,1082 @@
+"""Types of our objects for mypy, which `make fields` writes from the models. Do not edit.
+
+Import them under ``TYPE_CHECKING``: at run time objects are plain dictionaries. What is only copied into a pod is a plain dictionary here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, Required, TypedDict
+
+if TYPE_CHECKING:
+    from apiserver.apis.meta.typed import ObjectMeta
+
+
+class AccessCredential(TypedDict, total=False):
+    """A right to log in to the guest."""
+
+    sshPublicKey: Required[SSHPublicKey]
+
+
+class AccessCredentialSource(TypedDict, total=False):
+    """The place of the public keys."""
+
+    secret: Required[SecretSource]
+
+
+class Attempt(TypedDict, total=False):
+    """One start of the machine, and what became of it."""
+
+    number: Required[int]
+    generation: int
+    podName: str
+    nodeName: str
+    startTime: str
+    runningTime: str
+    stopTime: str
+    endTime: str
+    result: Literal["Succeeded", "Failed", "Stopped"]
+    message: str
+
+
+class BIOS(TypedDict, total=False):
+    """The BIOS that machines have by default."""
+
+    useSerial: bool
+
+
+class BlockSize(TypedDict, total=False):
+    """Sizes of a disk's blocks, as the guest is told."""
+
+    logical: int
+    physical: int
+
+
+class Bootloader(TypedDict, total=False):
+    """The firmware's kind; one of its members."""
+
+    bios: BIOS
+    efi: EFI
+
+
+class CPU(TypedDict, total=False):
+    """The virtual processors that the guest sees: sockets x cores x threads of them."""
+
+    sockets: int
+    cores: int
+    threads: int
+    maxSockets: int
+    model: str
+    features: list[CPUFeature]
+    dedicatedCpuPlacement: bool
+    isolateEmulatorThread: bool
+    numa: NUMA
+
+
+class CPUFeature(TypedDict, total=False):
+    """One feature of the processors."""
+
+    name: Required[str]
+    policy: Literal["force", "require", "optional", "disable", "forbid"]
+
+
+class CPUStatus(TypedDict, total=False):
+    """The CPU of a machine with KVM that names none."""
+
+    model: Required[str]
+    features: list[str]
+    message: str
+
+
+class Chassis(TypedDict, total=False):
+    """The chassis as the guest reads it in its SMBIOS tables."""
+
+    manufacturer: str
+    version: str
+    serial: str
+    asset: str
+    sku: str
+
+
+class Clock(TypedDict, total=False):
+    """The clock that the guest reads when it starts, and its timers."""
+
+    utc: ClockOffsetUTC
+    timezone: str
+    timer: Timer
+
+
+class ClockOffsetUTC(TypedDict, total=False):
+    """A clock that shows the Coordinated Universal Time, or so many seconds more."""
+
+    offsetSeconds: int
+
+
+class Condition(TypedDict, total=False):
+    """One aspect of the present state."""
+
+    type: Required[str]
+    status: Required[Literal["True", "False", "Unknown"]]
+    reason: str
+    message: str
+    lastTransitionTime: str
+    observedGeneration: int
+
+
+class ConfigMapKey(TypedDict, total=False):
+    """One value of a ConfigMap in the machine's namespace."""
+
+    name: Required[str]
+    key: str
+
+
+class Console(TypedDict, total=False):
+    """One serial port."""
+
+    type: Required[Literal["pty"]]
+
+
+class Devices(TypedDict, total=False):
+    """The devices of the guest."""
+
+    disks: list[Disk]
+    filesystems: list[Filesystem]
+    interfaces: list[Interface]
+    graphics: list[Graphics]
+    consoles: list[Console]
+    video: Video
+    inputs: list[Input]
+    sound: Sound
+    watchdog: Watchdog
+    rng: Rng
+    panic: Panic
+    tpm: TPM
+    vsock: Vsock
+    blockMultiQueue: bool
+    networkInterfaceMultiqueue: bool
+    autoattachMemBalloon: bool
+    gpus: list[GPU]
+    hostDevices: list[HostDevice]
+    redirectedDevices: RedirectedDevices
+
+
+class Disk(TypedDict, total=False):
+    """One disk or CD-ROM drive."""
+
+    name: str
+    type: Literal[
+        "PersistentVolumeClaim",
+        "Image",
+        "EmptyDisk",
+        "CloudInitNoCloud",
+        "CloudInitConfigDrive",
+        "Secret",
+        "ConfigMap",
+        "DownwardAPI",
+        "ServiceAccount",
+        "ISCSI",
+        "NBD",
+        "NFS",
+        "RBD",
+        "Plugin",
+        "HostDisk",
+    ]
+    device: Literal["disk", "cdrom", "lun"]
+    source: DiskSource
+    target: DiskTarget
+    readOnly: bool
+    bootOrder: int
+    shareable: bool
+    serial: str
+    wwn: str
+    driver: DiskDriver
+    blockSize: BlockSize
+    ioTune: IoTune
+    dedicatedIOThread: bool
+
+
+class DiskCreation(TypedDict, total=False):
+    """The blank disk that is created where a claim holds none."""
+
+    size: Required[str]
+
+
+class DiskDriver(TypedDict, total=False):
+    """The way in which QEMU reads and writes a disk: libvirt's ``<driver>``."""
+
+    cache: Literal["none", "directsync", "writethrough", "writeback", "unsafe"]
+    io: Literal["threads", "native"]
+    discard: Literal["unmap", "ignore"]
+    detectZeroes: Literal["off", "on", "unmap"]
+    errorPolicy: Literal["stop", "report", "ignore", "enospace"]
+
+
+class DiskImport(TypedDict, total=False):
+    """The image that is downloaded into a claim without one."""
+
+    http: HTTPImport
+    s3: S3Import
+    registry: RegistryImport
+    format: Literal["raw", "qcow2"]
+    checksum: str
+    size: str
+
+
+DiskSource = TypedDict(
+    "DiskSource",
+    {
+        "plugin": "str",
+        "options": "dict[str, str]",
+        "audience": "str",
+        "expirationSeconds": "int",
+        "host": "str",
+        "port": "int",
+        "export": "str",
+        "tlsSecretRef": "SecretName",
+        "tlsHostname": "str",
+        "monitors": "list[str]",
+        "pool": "str",
+        "image": "str",
+        "user": "str",
+        "targetPortal": "str",
+        "iqn": "str",
+        "lun": "int",
+        "initiatorName": "str",
+        "identity": "Identity",
+        "secretRef": "SecretName",
+        "name": "str",
+        "reference": "str",
+        "path": "str",
+        "pullPolicy": 'Literal["Always", "IfNotPresent", "Never"]',
+        "sizeLimit": "str",
+        "ephemeral": "bool",
+        "create": "DiskCreation",
+        "import": "DiskImport",
+        "size": "str",
+        "volumeLabel": "str",
+        "items": "list[DownwardItem]",
+        "userData": "str",
+        "userDataBase64": "str",
+        "userDataSecretRef": "SecretKey",
+        "networkData": "str",
+        "networkDataBase64": "str",
+        "networkDataSecretRef": "SecretKey",
+        "metaData": "str",
+        "metaDataBase64": "str",
+        "metaDataSecretRef": "SecretKey",
+    },
+    total=False,
+)
+"""The place of a disk's content; its fields depend on the disk's type."""
+
+
+class DiskTarget(TypedDict, total=False):
+    """The side of a disk that the guest sees."""
+
+    bus: Literal["virtio", "sata", "scsi", "usb"]
+
+
+class Domain(TypedDict, total=False):
+    """The machine itself, in libvirt's terms."""
+
+    cpu: CPU
+    memory: Memory
+    resources: Resources
+    machine: Machine
+    ioThreads: IOThreads
+    clock: Clock
+    features: Features
+    firmware: Firmware
+    chassis: Chassis
+    devices: Devices
+
+
+class DomainStatus(TypedDict, total=False):
+    """The domain as libvirt sees it."""
+
+    state: str
+    reason: str
+    type: str
+    cpuModel: str
+
+
+class DownwardItem(TypedDict, total=False):
+    """One file of a disk of type DownwardAPI."""
+
+    path: Required[str]
+    fieldRef: FieldReference
+    resourceFieldRef: ResourceReference
+
+
+class EFI(TypedDict, total=False):
+    """UEFI firmware."""
+
+    secureBoot: bool
+    persistent: bool
+
+
+class FeatureAPIC(TypedDict, total=False):
+    """The interrupt controllers of the processors."""
+
+    endOfInterrupt: bool
+
+
+class FeatureHyperv(TypedDict, total=False):
+    """Enlightenments: what makes a Windows guest run faster on KVM, as on Hyper-V."""
+
+    relaxed: FeatureState
+    vapic: FeatureState
+    spinlocks: FeatureSpinlocks
+    vpindex: FeatureState
+    runtime: FeatureState
+    synic: FeatureState
+    synictimer: FeatureState
+    reset: FeatureState
+    vendorid: FeatureVendorID
+    frequencies: FeatureState
+    reenlightenment: FeatureState
+    tlbflush: FeatureState
+    ipi: FeatureState
+    evmcs: FeatureState
+
+
+class FeatureKVM(TypedDict, total=False):
+    """KVM, as the guest sees it."""
+
+    hidden: bool
+
+
+class FeatureSpinlocks(TypedDict, total=False):
+    """Spin locks of which the guest tells the hypervisor."""
+
+    enabled: bool
+    spinlocks: int
+
+
+class FeatureState(TypedDict, total=False):
+    """A feature that is there or is not."""
+
+    enabled: bool
+
+
+class FeatureVendorID(TypedDict, total=False):
+    """The name of the hypervisor that the guest is told."""
+
+    enabled: bool
+    vendorid: str
+
+
+class Features(TypedDict, total=False):
+    """Features of the hypervisor and the machine."""
+
+    acpi: FeatureState
+    apic: FeatureAPIC
+    hyperv: FeatureHyperv
+    kvm: FeatureKVM
+    pvspinlock: FeatureState
+    smm: FeatureState
+
+
+class FieldReference(TypedDict, total=False):
+    """A field of the machine."""
+
+    fieldPath: Required[str]
+
+
+class Filesystem(TypedDict, total=False):
+    """A file system that the guest shares with others, by virtiofs."""
+
+    name: Required[str]
+    type: Required[Literal["PersistentVolumeClaim", "ConfigMap", "Secret"]]
+    source: Required[FilesystemSource]
+    readOnly: bool
+
+
+class FilesystemSource(TypedDict, total=False):
+    """The place of a file system's content."""
+
+    name: Required[str]
+
+
+class Firmware(TypedDict, total=False):
+    """Firmware of the machine, and a kernel to start from."""
+
+    uuid: str
+    serial: str
+    system: System
+    bootloader: Bootloader
+    persistentState: PersistentState
+    kernelBoot: KernelBoot
+
+
+class GPU(TypedDict, total=False):
+    """A graphics processor of the node, or a part of one, that the guest gets for itself."""
+
+    name: Required[str]
+    deviceName: Required[str]
+
+
+class Graphics(TypedDict, total=False):
+    """One graphical display."""
+
+    type: Required[Literal["vnc", "spice"]]
+
+
+class GuestAgent(TypedDict, total=False):
+    """The QEMU guest agent."""
+
+    connected: bool
+    version: str
+
+
+class GuestAgentPropagation(TypedDict, total=False):
+    """The guest's agent sets the keys while the guest runs."""
+
+    users: Required[list[str]]
+
+
+class GuestInterface(TypedDict, total=False):
+    """A network interface of the spec as the guest has it."""
+
+    name: Required[str]
+    device: str
+    ipAddresses: list[str]
+
+
+class GuestOS(TypedDict, total=False):
+    """The guest's operating system."""
+
+    id: str
+    name: str
+    version: str
+    kernelRelease: str
+
+
+class GuestStatus(TypedDict, total=False):
+    """Facts that the QEMU guest agent tells: the guest's word, which may be false."""
+
+    agent: GuestAgent
+    os: GuestOS
+    hostname: str
+    timezone: str
+    interfaces: list[GuestInterface]
+    time: str
+
+
+class HPETTimer(TypedDict, total=False):
+    """The high precision event timer."""
+
+    present: bool
+
+
+class HTTPGetAction(TypedDict, total=False):
+    """A request by HTTP; every answer from 200 to 399 is a success, and none is followed."""
+
+    port: Required[int]
+    path: str
+    scheme: Literal["HTTP"]
+    httpHeaders: list[HTTPHeader]
+
+
+class HTTPHeader(TypedDict, total=False):
+    """A header field of the request."""
+
+    name: Required[str]
+    value: Required[str]
+
+
+class HTTPImport(TypedDict, total=False):
+    """An image on a web server."""
+
+    url: Required[str]
+    secretRef: SecretReference
+    caConfigMapRef: ConfigMapKey
+
+
+class HostDevice(TypedDict, total=False):
+    """A PCI or mediated device of the node that the guest gets for itself."""
+
+    name: Required[str]
+    deviceName: Required[str]
+
+
+class Hugepages(TypedDict, total=False):
+    """Huge pages of the node, of which the guest's memory consists."""
+
+    pageSize: Required[Literal["2Mi", "1Gi"]]
+
+
+class HyperVTimer(TypedDict, total=False):
+    """Hyper-V's reference time, which a Windows guest prefers."""
+
+    present: bool
+
+
+class IOThreads(TypedDict, total=False):
+    """Threads of QEMU that serve disks of bus virtio, so that its main thread need not."""
+
+    count: int
+
+
+class Identity(TypedDict, total=False):
+    """The user as whom an NFS server is asked."""
+
+    user: Required[int]
+    group: Required[int]
+
+
+class ImportStatus(TypedDict, total=False):
+    """The import of a disk's image into its claim."""
+
+    disk: Required[str]
+    phase: Literal["Pending", "Downloading", "Converting", "Retrying", "Succeeded"]
+    transferredBytes: int
+    totalBytes: int
+    failures: int
+    message: str
+
+
+class Input(TypedDict, total=False):
+    """One keyboard or pointer, beside the PS/2 ones that every PC has."""
+
+    type: Required[Literal["tablet", "keyboard", "mouse"]]
+    bus: Literal["usb", "virtio"]
+
+
+class Interface(TypedDict, total=False):
+    """One network interface of the guest."""
+
+    name: Required[str]
+    type: Literal["masquerade", "bridge", "macvtap", "sriov", "plugin", "passt"]
+    network: str
+    deviceName: str
+    plugin: str
+    options: dict[str, str]
+    model: Literal["virtio", "e1000", "e1000e", "rtl8139"]
+    mac: str
+    ports: list[Port]
+    state: Literal["up", "down"]
+
+
+class InterfaceStatus(TypedDict, total=False):
+    """A network interface as it is."""
+
+    name: Required[str]
+    mac: str
+    ipAddress: str
+    ipAddresses: list[str]
+
+
+class IoTune(TypedDict, total=False):
+    """Limits of what the guest may read from and write to a disk: libvirt's ``<iotune>``."""
+
+    totalBytesSec: str
+    readBytesSec: str
+    writeBytesSec: str
+    totalIopsSec: int
+    readIopsSec: int
+    writeIopsSec: int
+    totalBytesSecMax: str
+    readBytesSecMax: str
+    writeBytesSecMax: str
+    totalIopsSecMax: int
+    readIopsSecMax: int
+    writeIopsSecMax: int
+
+
+class KVMTimer(TypedDict, total=False):
+    """KVM's own clock, which a Linux guest prefers."""
+
+    present: bool
+
+
+class KernelBoot(TypedDict, total=False):
+    """Starts a kernel directly, without boot loader."""
+
+    container: Required[KernelBootContainer]
+    kernelArgs: str
+
+
+class KernelBootContainer(TypedDict, total=False):
+    """A container image with a kernel in it."""
+
+    image: Required[str]
+    imagePullPolicy: Literal["Always", "IfNotPresent", "Never"]
+    kernelPath: Required[str]
+    initrdPath: str
+
+
+class Machine(TypedDict, total=False):
+    """The machine that is emulated."""
+
+    type: str
+
+
+class Memory(TypedDict, total=False):
+    """The guest's memory."""
+
+    guest: str
+    maxGuest: str
+    hugepages: Hugepages
+
+
+class Migration(TypedDict, total=False):
+    """Moves a running virtual machine to another node without stopping it."""
+
+    apiVersion: str
+    kind: str
+    metadata: Required[ObjectMeta]
+    spec: Required[MigrationSpec]
+    status: MigrationStatus
+
+
+class MigrationAttempt(TypedDict, total=False):
+    """One attempt to move the guest that failed; the guest went on at the source."""
+
+    number: Required[int]
+    targetNode: str
+    targetPod: str
+    reason: str
+    message: str
+    endTime: str
+
+
+class MigrationOptions(TypedDict, total=False):
+    """Limits of one migration: those of its policy and the cluster's defaults, as they were when it began."""
+
+    bandwidth: str
+    maxDowntimeMilliseconds: int
+    parallelConnections: int
+    allowAutoConverge: bool
+    allowPause: bool
+    completionTimeoutSeconds: int
+
+
+class MigrationPolicy(TypedDict, total=False):
+    """Limits of the live migrations of the machines that it selects: bandwidth, downtime, time-out, and what follows the time-out."""
+
+    apiVersion: str
+    kind: str
+    metadata: Required[ObjectMeta]
+    spec: Required[MigrationPolicySpec]
+
+
+class MigrationPolicySelectors(TypedDict, total=False):
+    """The machines that a policy is for."""
+
+    namespaceSelector: ObjectSelector
+    virtualMachineSelector: ObjectSelector
+
+
+class MigrationPolicySpec(TypedDict, total=False):
+    """Limits of the migrations of the chosen machines."""
+
+    selectors: MigrationPolicySelectors
+    bandwidth: str
+    maxDowntimeMilliseconds: int
+    parallelConnections: int
+    allowAutoConverge: bool
+    allowPostCopy: bool
+    allowPause: bool
+    completionTimeoutPerGiB: int
+
+
+class MigrationProgress(TypedDict, total=False):
+    """The progress of a live migration, of the guest's memory and of disks that are copied along: figures of virDomainGetJobStats."""
+
+    totalBytes: int
+    processedBytes: int
+    remainingBytes: int
+    bytesPerSecond: int
+    dirtyBytesPerSecond: int
+    iteration: int
+    expectedRemainingSeconds: int
+    elapsedMilliseconds: int
+    downtimeMilliseconds: int
+    lastUpdateTime: str
+
+
+class MigrationSelector(TypedDict, total=False):
+    """The virtual machine that is moved."""
+
+    name: Required[str]
+
+
+class MigrationSpec(TypedDict, total=False):
+    """The machine that is moved, and the nodes it may go to."""
+
+    selector: Required[MigrationSelector]
+    nodeSelector: dict[str, str]
+    priority: int
+
+
+class MigrationState(TypedDict, total=False):
+    """The live migration that is going on, or the last one."""
+
+    name: str
+    uid: str
+    sourceNode: str
+    sourcePod: str
+    targetNode: str
+    targetPod: str
+    startTime: str
+    endTime: str
+    phase: str
+
+
+class MigrationStatus(TypedDict, total=False):
+    """The migration as it is."""
+
+    phase: Literal["Pending", "Scheduling", "PreparingTarget", "TargetReady", "Running", "Succeeded", "Failed", "Cancelled"]
+    conditions: list[Condition]
+    observedGeneration: int
+    sourceNode: str
+    sourcePod: str
+    sourcePodUID: str
+    targetNode: str
+    targetPod: str
+    targetPodUID: str
+    targetPodIPs: list[str]
+    targetAddress: str
+    policy: str
+    options: MigrationOptions
+    attempt: int
+    attempts: list[MigrationAttempt]
+    startTime: str
+    endTime: str
+    message: str
+    progress: MigrationProgress
+    phaseTransitionTimestamps: list[PhaseTransitionTimestamp]
+
+
+class NUMA(TypedDict, total=False):
+    """The guest's NUMA topology."""
+
+    cells: list[NUMACell]
+    guestMappingPassthrough: dict[str, Any]
+
+
+class NUMACell(TypedDict, total=False):
+    """A node of the guest's NUMA topology: processors, and memory that is near to them."""
+
+    cpus: Required[str]
+    memory: Required[str]
+
+
+class ObjectSelector(TypedDict, total=False):
+    """Conditions on labels, all of which have to hold; none of them holds for every object."""
+
+    matchLabels: dict[str, str]
+    matchExpressions: list[ObjectSelectorRequirement]
+
+
+class ObjectSelectorRequirement(TypedDict, total=False):
+    """A condition on one label."""
+
+    key: Required[str]
+    operator: Required[Literal["In", "NotIn", "Exists", "DoesNotExist"]]
+    values: list[str]
+
+
+class PITTimer(TypedDict, total=False):
+    """The programmable interval timer."""
+
+    tickPolicy: Literal["delay", "discard"]
+
+
+class Panic(TypedDict, total=False):
+    """The device through which the guest's kernel tells that it panicked, which ends the attempt."""
+
+    model: Literal["isa", "none"]
+
+
+class PersistentState(TypedDict, total=False):
+    """The place for the state of UEFI and TPM that outlasts a machine's stop."""
+
+    claimName: Required[str]
+
+
+class PhaseTransitionTimestamp(TypedDict, total=False):
+    """The moment at which a phase was entered."""
+
+    phase: Required[str]
+    time: Required[str]
+
+
+class Port(TypedDict, total=False):
+    """A port of the guest that others reach."""
+
+    name: str
+    port: Required[int]
+    protocol: Literal["TCP", "UDP"]
+
+
+class Probe(TypedDict, total=False):
+    """A question to the guest, asked again and again while it runs: one of httpGet, tcpSocket and guestAgentPing."""
+
+    httpGet: HTTPGetAction
+    tcpSocket: TCPSocketAction
+    guestAgentPing: dict[str, Any]
+    initialDelaySeconds: int
+    periodSeconds: int
+    timeoutSeconds: int
+    successThreshold: int
+    failureThreshold: int
+
+
+class PropagationMethod(TypedDict, total=False):
+    """The way in which public keys come to the guest: one of its fields is set."""
+
+    noCloud: dict[str, Any]
+    configDrive: dict[str, Any]
+    qemuGuestAgent: GuestAgentPropagation
+
+
+class RTCTimer(TypedDict, total=False):
+    """The real-time clock."""
+
+    tickPolicy: Literal["delay", "catchup"]
+    track: Literal["guest", "wall"]
+
+
+class RedirectedDevices(TypedDict, total=False):
+    """Room for USB devices of clients, which they connect through the subresource usbredir."""
+
+    slots: int
+    filter: list[RedirectionRule]
+
+
+RedirectionRule = TypedDict("RedirectionRule", {"class": "str", "vendor": "str", "product": "str", "allow": "bool"}, total=False)
+"""USB devices that this rule is about: those that have all that it names."""
+
+
+class RegistryImport(TypedDict, total=False):
+    """An image in a registry of containers: a file below disk/ of a container image, as container disks have it."""
+
+    reference: Required[str]
+    secretRef: SecretReference
+    caConfigMapRef: ConfigMapKey
+
+
+class Request(TypedDict, total=False):
+    """The last verb that was called."""
+
+    action: Required[Literal["Start", "Stop", "Restart", "Pause", "Unpause"]]
+    time: str
+    runStrategy: Literal["Always", "RerunOnFailure", "Once", "Manual", "Halted"]
+    generation: int
+    attempt: int
+
+
+class Rerun(TypedDict, total=False):
+    """Further starts after a failed one."""
+
+    limit: int
+    startTimeoutSeconds: int
+
+
+class ResourceLimits(TypedDict, total=False):
+    """Shares of a node that the machine uses at most."""
+
+    cpu: str
+    memory: str
+
+
+class ResourceReference(TypedDict, total=False):
+    """A resource of the container in which the machine runs, as of any container."""
+
+    resource: Required[
+        Literal["limits.cpu", "limits.memory", "limits.ephemeral-storage", "requests.cpu", "requests.memory", "requests.ephemeral-storage"]
+    ]
+    divisor: str
+
+
+class ResourceRequests(TypedDict, total=False):
+    """Shares of a node that are kept for the machine."""
+
+    cpu: str
+    memory: str
+
+
+class Resources(TypedDict, total=False):
+    """Requests and limits of the machine's pod, as a container's."""
+
+    requests: ResourceRequests
+    limits: ResourceLimits
+
+
+class Rng(TypedDict, total=False):
+    """The source of random numbers, from the node's kernel."""
+
+    model: Literal["virtio", "none"]
+    rate: RngRate
+
+
+class RngRate(TypedDict, total=False):
+    """The most that the guest may take of the node's random numbers."""
+
+    bytes: Required[int]
+    period: int
+
+
+class S3Import(TypedDict, total=False):
+    """An image in an object store that speaks as Amazon S3 does."""
+
+    endpoint: Required[str]
+    bucket: Required[str]
+    key: Required[str]
+    region: str
+    secretRef: SecretReference
+    caConfigMapRef: ConfigMapKey
+
+
+class SSHPublicKey(TypedDict, total=False):
+    """Public keys, and the way in which they come to the guest."""
+
+    source: Required[AccessCredentialSource]
+    propagationMethod: Required[PropagationMethod]
+
+
+class SecretKey(TypedDict, total=False):
+    """One value of a Secret in the machine's namespace."""
+
+    name: Required[str]
+    key: str
+
+
+class SecretName(TypedDict, total=False):
+    """A Secret in the machine's namespace."""
+
+    name: Required[str]
+
+
+class SecretReference(TypedDict, total=False):
+    """A Secret in the machine's namespace."""
+
+    name: Required[str]
+
+
+class SecretSource(TypedDict, total=False):
+    """A Secret of which every value is a list of public keys."""
+
+    secretName: Required[str]
+
+
+class Sound(TypedDict, total=False):
+    """A sound card, for guests and programs that want one: of the displays only spice carries what it plays."""
+
+    model: Literal["ich9", "ac97"]
+
+
+class System(TypedDict, total=False):
+    """The machine as the guest reads it in its SMBIOS tables."""
+
+    manufacturer: str
+    product: str
+    version: str
+    sku: str
+    family: str
+
+
+class TCPSocketAction(TypedDict, total=False):
+    """A connection, closed as soon as the guest took it."""
+
+    port: Required[int]
+
+
+class TPM(TypedDict, total=False):
+    """A Trusted Platform Module, version 2.0, emulated."""
+
+    persistent: bool
+
+
+class Timer(TypedDict, total=False):
+    """The timers of the machine."""
+
+    hpet: HPETTimer
+    hyperv: HyperVTimer
+    kvm: KVMTimer
+    pit: PITTimer
+    rtc: RTCTimer
+
+
+class Video(TypedDict, total=False):
+    """The card that the displays show."""
+
+    type: Literal["vga", "bochs", "virtio", "none"]
+    vram: str
+    heads: int
+
+
+class VirtualMachine(TypedDict, total=False):
+    """A machine with its own processors, memory, disks and kernel, run by libvirt and QEMU inside a pod."""
+
+    apiVersion: str
+    kind: str
+    metadata: Required[ObjectMeta]
+    spec: Required[VirtualMachineSpec]
+    status: VirtualMachineStatus
+
+
+class VirtualMachineSpec(TypedDict, total=False):
+    """The virtual machine as it should be."""
+
+    runStrategy: Literal["Always", "RerunOnFailure", "Once", "Manual", "Halted"]
+    rerun: Rerun
+    terminationGracePeriodSeconds: int
+    evictionStrategy: Literal["LiveMigrate", "LiveMigrateIfPossible", "Shutdown", "External"]
+    nodeSelector: dict[str, str]
+    affinity: dict[str, Any]
+    tolerations: list[dict[str, Any]]
+    topologySpreadConstraints: list[dict[str, Any]]
+    priorityClassName: str
+    schedulerName: str
+    nodeName: str
+    accessCredentials: list[AccessCredential]
+    readinessProbe: Probe
+    livenessProbe: Probe
+    domain: Domain
+    domainXML: str
+
+
+class VirtualMachineStatus(TypedDict, total=False):
+    """The virtual machine as it is."""
+
+    observedGeneration: int
+    phase: Literal["Pending", "Scheduling", "Scheduled", "Running", "Stopping", "Stopped", "Succeeded", "Failed", "Unknown"]
+    conditions: list[Condition]
+    attempt: int
+    attempts: list[Attempt]
+    nodeName: str
+    podName: str
+    podUID: str
+    podIP: str
+    cpu: CPUStatus
+    domain: DomainStatus
+    interfaces: list[InterfaceStatus]
+    imports: list[ImportStatus]
+    guest: GuestStatus
+    graphics: list[Graphics]
+    vsock: VsockStatus
+    migration: MigrationState
+    request: Request
+    runStrategyGeneration: int
+    phaseTransitionTimestamps: list[PhaseTransitionTimestamp]
+
+
+class Vsock(TypedDict, total=False):
+    """Sockets of the family AF_VSOCK between the guest and its node, where every process reaches the guest by its CID."""
+
+    model: Literal["virtio"]
+
+
+class VsockStatus(TypedDict, total=False):
+    """Sockets between the guest and its node."""
+
+    cid: int
+
+
+class Watchdog(TypedDict, total=False):
+    """A timer that the guest has to set anew again and again, and what is done when it does not."""
+
+    model: Literal["i6300esb"]
+    action: Literal["reset", "shutdown", "poweroff", "pause", "none"]

@@ -1,0 +1,56 @@
+"""mypy knows the fields of typed objects, also through ``dig`` and ``get``; so a field that was renamed is found without a test."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+import pytest
+from mypy import api
+
+ROOT: Final = Path(__file__).parents[2]
+MODULE: Final = """
+from __future__ import annotations
+from typing import TYPE_CHECKING, Any
+from apiserver.apis.meta.objects import dig
+if TYPE_CHECKING:
+    from apiserver.apis.virt.typed import Migration, VirtualMachine
+
+def read(vm: VirtualMachine | None, migration: Migration, pod: dict[str, Any]) -> None:
+    dig(vm, "status", "podUid")
+    dig(vm, "metadata", "label")
+    dig(migration, "status", "phase", "word")
+    migration.get("state")
+    for attempt in dig(vm, "status", "attempts") or ():
+        attempt.get("nodename")
+    number: int = dig(migration, "status", "attempt")
+    phase: int = (migration.get("status") or {}).get("phase") or 0
+    dig(vm, "status", "podUID")
+    dig(vm, "spec", "nodeSelector", "zone")
+    dig(vm, "spec", "affinity", "nodeAffinity", "any")
+    dig(pod, "status", "podUid")
+"""
+FOUND: Final = {
+    '8: error: "VirtualMachineStatus" has no field "podUid"',
+    '9: error: "ObjectMeta" has no field "label"',
+    '10: error: "str" has no field "word"',
+    '11: error: "Migration" has no field "state"',
+    '13: error: "Attempt" has no field "nodename"',
+    "14: error: Incompatible types in assignment",
+    "15: error: Incompatible types in assignment",
+}
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    """Return what mypy says of the module, by line."""
+    file = tmp_path_factory.mktemp("typed") / "reader.py"
+    file.write_text(MODULE.lstrip())
+    output, problems, _ = api.run(["--config-file", str(ROOT / "pyproject.toml"), "--cache-dir", str(ROOT / ".mypy_cache"), str(file)])
+    assert not problems
+    return {found[1] for line in output.splitlines() if (found := re.search(r"reader\.py:(\d+: error: [^(]+?)(?:  \[| \()", line))}
+
+
+def test_a_field_that_the_models_do_not_have_is_an_error_and_any_key_of_a_plain_dictionary_is_none(said: set[str]) -> None:
+    assert said == FOUND

@@ -1,0 +1,94 @@
+"""A plugin of mypy that follows ``dig`` and ``get`` into TypedDicts: a field that the models do not have is an error.
+
+mypy knows no paths, and takes ``get`` of an unknown key for an ``object``, which most code can live with. Here the result of
+:func:`apiserver.apis.meta.objects.dig` has the type of the field, or is None. A path into a plain dictionary stays ``Any``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mypy.nodes import StrExpr
+from mypy.plugin import FunctionContext, MethodContext, Plugin
+from mypy.plugins.default import typed_dict_get_callback
+from mypy.typeops import make_simplified_union, try_getting_str_literals
+from mypy.types import Instance, LiteralType, NoneType, ProperType, Type, TypedDictType, UnionType, get_proper_type
+
+DIG = "apiserver.apis.meta.objects.dig"
+GET = "typing.Mapping.get"
+_SCALARS = frozenset({"builtins.str", "builtins.int", "builtins.bool", "builtins.list"})
+
+
+class TypedObjects(Plugin):
+    """See the module."""
+
+    def get_function_hook(self, fullname: str) -> Callable[[FunctionContext], Type] | None:
+        """Return what knows the type of a call of ``dig``."""
+        return _dug if fullname == DIG else None
+
+    def get_method_hook(self, fullname: str) -> Callable[[MethodContext], Type] | None:
+        """Return what judges the key of a call of ``get``."""
+        return _got if fullname == GET else None
+
+
+def _got(context: MethodContext) -> Type:
+    if isinstance(context.type, TypedDictType) and context.args[0]:
+        for key in try_getting_str_literals(context.args[0][0], context.arg_types[0][0]) or ():
+            if key not in context.type.items:
+                context.api.fail(_unknown(context.type, key), context.args[0][0])
+    return typed_dict_get_callback(context)
+
+
+def _dug(context: FunctionContext) -> Type:
+    if len(context.args) != 2 or not context.args[0] or not all(isinstance(each, StrExpr) for each in context.args[1]):
+        return context.default_return_type
+    found: list[Type] = [context.arg_types[0][0]]
+    for step in context.args[1]:
+        assert isinstance(step, StrExpr)
+        below = [_step(get_proper_type(each), context, step) for each in found]
+        if None in below:
+            return context.default_return_type
+        found = [inner for each in below for inner in each or ()]
+    return make_simplified_union([*found, NoneType()])
+
+
+def _step(of: ProperType, context: FunctionContext, step: StrExpr) -> list[Type] | None:
+    """Return the types of what is at a key; None: it may be anything."""
+    key = step.value
+    if isinstance(of, UnionType):
+        found: list[Type] = []
+        for each in of.items:
+            inner = _step(get_proper_type(each), context, step)
+            if inner is None:
+                return None
+            found += inner
+        return found
+    if isinstance(of, TypedDictType):
+        if key in of.items:
+            return [of.items[key]]
+        context.api.fail(_unknown(of, key), step)
+        return None
+    if (scalar := _scalar(of)) is not None:
+        context.api.fail(f'"{scalar}" has no field "{key}"', step)
+        return None
+    if isinstance(of, Instance) and of.type.has_readable_member("keys") and len(of.args) == 2:
+        inner_type = get_proper_type(of.args[1])
+        return None if not isinstance(inner_type, Instance | TypedDictType | UnionType) else [inner_type]
+    return [] if isinstance(of, NoneType) else None
+
+
+def _scalar(of: ProperType) -> str | None:
+    """Return the name of a type that is no mapping at all."""
+    instance = of.fallback if isinstance(of, LiteralType) else of
+    return instance.type.name if isinstance(instance, Instance) and instance.type.fullname in _SCALARS else None
+
+
+def _unknown(of: TypedDictType, key: str) -> str:
+    name = of.fallback.type.name
+    return f'"{name}" has no field "{key}"'
+
+
+def plugin(version: str) -> type[Plugin]:
+    """Return the plugin, for any version of mypy."""
+    del version
+    return TypedObjects
