@@ -41,6 +41,8 @@ class Definition:
     """The NUMA nodes of these processors, where known."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables in which device plugins name the pod's devices."""
+    targets: Mapping[str, str] = field(default_factory=dict)
+    """libvirt's names (``vda``) that disks have already, by the disks' names."""
     pci_panic: bool = True
     """True if libvirt supports QEMU's PCI panic device."""
 

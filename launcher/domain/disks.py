@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 import string
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 from xml.etree.ElementTree import Element, SubElement
 
@@ -17,6 +20,7 @@ from launcher.domain.disk_origins import Found, Origin, file_of, is_device, orig
 from launcher.domain.values import InvalidSpecification
 
 _BUS_PREFIX: Final = {"virtio": "vd", "sata": "sd", "scsi": "sd", "usb": "sd"}
+_TARGET: Final = re.compile(r"(?:vd|sd)[a-z]{1,2}")
 _SCSI_DISKS: Final = 7
 """Names that libvirt puts on one SCSI controller."""
 _SERIAL_CHARACTERS: Final = frozenset(string.ascii_letters + string.digits + "_.+-: ")
@@ -25,7 +29,7 @@ _SERIAL_CHARACTERS: Final = frozenset(string.ascii_letters + string.digits + "_.
 def append(tree: Tree, definition: Definition) -> None:
     """Append a ``<disk>`` for each disk, and the controllers they need."""
     specification = definition.specification
-    targets = _targets(specification)
+    targets = _targets(specification, definition.targets)
     threads, queues = io_threads.assigned(specification), hardware.queues(specification)
     for disk, origin, target in zip(hardware.defaulted(specification), origins(specification), targets, strict=True):
         driver = _append_disk(tree.devices, disk, origin, definition.found.get(origin.name, Found()), target)
@@ -41,22 +45,38 @@ def append(tree: Tree, definition: Definition) -> None:
             SubElement(controller, "driver", queues=str(queues))
 
 
-def names_by_target(specification: Mapping[str, Any]) -> dict[str, str]:
-    """Return the disks' names by libvirt's target names (``vda``)."""
-    targets = _targets(specification)
-    return {target: str(disk["name"]) for disk, (target, _) in zip(hardware.defaulted(specification), targets, strict=True)}
+def names_by_target(specification: Mapping[str, Any], given: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
+    """Return the names of disks by what libvirt calls them (``vda``); ``given``: libvirt's names of those that the guest has already."""
+    return {target: name for name, target in assigned(given, specification).items()}
 
 
-def _targets(specification: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return (target, bus) of each disk, in order."""
-    used: dict[str, int] = {}
-    found = []
-    for index, disk in enumerate(hardware.defaulted(specification)):
-        bus = _bus(disk, index)
-        prefix = _BUS_PREFIX[bus]
-        found.append((prefix + _letters(used.get(prefix, 0)), bus))
-        used[prefix] = used.get(prefix, 0) + 1
-    return found
+def assigned(given: Mapping[str, str], specification: Mapping[str, Any]) -> dict[str, str]:
+    """Return libvirt's names of all disks, by the disks' names.
+
+    A disk keeps its name while other disks come and go. A new one gets the first free name of its bus. The name of a disk that is not there
+    any more is free only for disks that are added later: for one moment the guest may have both.
+
+    Args:
+        given: libvirt's names that disks have, or had just before, by the disks' names.
+        specification: ``spec.domain``, with the disks that there are now.
+    """
+    buses = {str(disk["name"]): _bus(disk, index) for index, disk in enumerate(hardware.defaulted(specification))}
+    found: dict[str, str] = {}
+    for name, bus in buses.items():
+        if (target := given.get(name, "")) not in found.values() and _TARGET.fullmatch(target) and target.startswith(_BUS_PREFIX[bus]):
+            found[name] = target
+    taken = {*given.values(), *found.values()}
+    for name in (each for each in buses if each not in found):
+        free = (_BUS_PREFIX[buses[name]] + _letters(index) for index in itertools.count())
+        found[name] = next(each for each in free if each not in taken)
+        taken.add(found[name])
+    return {name: found[name] for name in buses}
+
+
+def _targets(specification: Mapping[str, Any], given: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return (device, bus) of each disk, in order."""
+    named = assigned(given, specification)
+    return [(named[str(disk["name"])], str(disk["target"]["bus"])) for disk in hardware.defaulted(specification)]
 
 
 def _scsi_controllers(targets: Sequence[tuple[str, str]]) -> int:
@@ -65,9 +85,8 @@ def _scsi_controllers(targets: Sequence[tuple[str, str]]) -> int:
     libvirt puts seven names on a controller (``sda`` to ``sdg`` on the first, on any bus). It adds missing controllers as ``lsi``, for
     which most guests have no driver.
     """
-    named = [bus for _, bus in targets if _BUS_PREFIX[bus] == _BUS_PREFIX["scsi"]]
-    places = [place for place, bus in enumerate(named) if bus == "scsi"]
-    return places[-1] // _SCSI_DISKS + 1 if places else 0
+    places = [_index(target) for target, bus in targets if bus == "scsi"]
+    return max(places) // _SCSI_DISKS + 1 if places else 0
 
 
 def _append_disk(devices: Element, disk: Mapping[str, Any], origin: Origin, found: Found, target: tuple[str, str]) -> Element:
@@ -124,3 +143,11 @@ def _letters(index: int) -> str:
         index, digit = divmod(index - 1, 26)
         text = string.ascii_lowercase[digit] + text
     return text
+
+
+def _index(target: str) -> int:
+    """Return the position that the letters of a name stand for: 0 of ``sda``."""
+    position = 0
+    for letter in target[2:]:
+        position = position * 26 + string.ascii_lowercase.index(letter) + 1
+    return position - 1

@@ -183,6 +183,7 @@ class LibvirtHypervisor:
                 disk_errors=_disk_errors(domain) if (state, reason) == (State.PAUSED, libvirt.VIR_DOMAIN_PAUSED_IOERROR) else (),
                 disk_faults=self._disk_faults.of(name, conversion.targets_by_alias(document)),
                 cid=conversion.cid(document),
+                devices=conversion.devices(document),
             )
 
         try:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, get_args
 from xml.etree.ElementTree import Element, SubElement, tostring
 
 import libvirt
 
-from launcher.hypervisor.port import NO_DISKS, Disks, Progress, Terms, Usage
+from launcher.hypervisor.port import NO_DISKS, Device, DeviceKind, Disks, Progress, Terms, Usage
 
 MAX_ANSWER: Final = 2 << 20
 """Characters. A list of ten thousand packages takes half. libvirt accepts five times as many, but our pod has less memory."""
@@ -78,6 +78,29 @@ def targets_by_alias(domain: Element) -> dict[str, str]:
         if alias is not None and target is not None:
             found[alias.get("name", "")] = target.get("dev", "")
     return found
+
+
+def devices(domain: Element) -> tuple[Device, ...]:
+    """Return the disks and interfaces of a domain."""
+    kinds: dict[str, DeviceKind] = {each: each for each in get_args(DeviceKind)}
+    found = domain.find("devices")
+    return tuple(_device(kinds[each.tag], each) for each in (found if found is not None else ()) if each.tag in kinds)
+
+
+def _device(kind: DeviceKind, element: Element) -> Device:
+    target, address, mac = (element.find(each) for each in ("target", "address", "mac"))
+    name, hardware = (each.get(key, "") if each is not None else "" for each, key in ((target, "dev"), (mac, "address")))
+    return Device(kind, name, _address(address) if address is not None else "", hardware)
+
+
+def _address(element: Element) -> str:
+    """Return an address in the form of ``lspci`` or of numbers from the outside in; of other buses its type alone."""
+    kind = element.get("type", "")
+    if kind == "pci":
+        domain, bus, slot, function = (int(element.get(each, "0"), 16) for each in ("domain", "bus", "slot", "function"))
+        return f"{kind} {domain:04x}:{bus:02x}:{slot:02x}.{function:x}"
+    places = {"drive": ("controller", "bus", "target", "unit"), "usb": ("bus", "port")}.get(kind)
+    return f"{kind} {':'.join(element.get(each, '0') for each in places)}" if places else kind
 
 
 def secret_xml(uuid: str, usage: Usage) -> str:

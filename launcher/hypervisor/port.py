@@ -27,6 +27,8 @@ from launcher.domain.states import ACTIVE, State, has_arrived
 
 Usage = Literal["iscsi", "ceph"]
 """libvirt's usage types of secrets."""
+DeviceKind = Literal["disk", "interface"]
+"""Names of the elements in libvirt's XML."""
 NO_SPACE: Final = "no space left"
 """Our text for the error of a disk on full storage."""
 
@@ -86,6 +88,19 @@ class DiskFault:
 
 
 @dataclass(frozen=True, slots=True)
+class Device:
+    """A disk or network interface that the domain has now."""
+
+    kind: DeviceKind
+    target: str
+    """libvirt's name of it: ``vda``, or the tap of an interface; empty where it has none."""
+    address: str = ""
+    """Its place in the guest: ``pci 0000:01:00.0``, ``drive 0:0:0:1``."""
+    mac: str = ""
+    """Of an interface."""
+
+
+@dataclass(frozen=True, slots=True)
 class Observation:
     """The current state of a domain."""
 
@@ -108,6 +123,8 @@ class Observation:
     """The last error of each disk that did not pause the guest, since this process started."""
     cid: int = 0
     """The guest's vsock address (AF_VSOCK); 0 without one."""
+    devices: tuple[Device, ...] = ()
+    """Disks and interfaces, in the order of the XML."""
 
     @property
     def active(self) -> bool:

@@ -29,6 +29,7 @@ EndingKind = Literal["shutdown", "shutdown-requested", "destroyed", "crashed", "
 PropagationMethod = Literal["noCloud", "configDrive", "qemuGuestAgent"]
 """How public keys get into the guest: meta data of a cloud-init disk, or the guest agent."""
 
+DeviceKind = Literal["disk", "interface"]
 MigrationDirection = Literal["outgoing", "incoming"]
 
 MigrationState = Literal["prepared", "running", "arrived", "succeeded", "failed", "cancelled"]
@@ -120,6 +121,8 @@ class Machine:
     access_credentials: tuple[AccessCredential, ...] = ()
     domain_xml: str = ""
     """``spec.domainXML``; empty: the XML is made from ``domain``."""
+    targets: dict[str, str] = field(default_factory=dict)
+    """libvirt's names of disks (``vda``) that the guest has already, by the disks' names: of a migration they stay the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +258,19 @@ Request = Action | Read
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceStatus:
+    """A disk or network interface that the domain has now."""
+
+    kind: DeviceKind
+    name: str
+    """In the machine's spec."""
+    target: str = ""
+    """libvirt's name of it: ``vda``, or the tap of an interface."""
+    address: str = ""
+    """Its place in the guest, such as ``pci 0000:01:00.0``."""
+
+
+@dataclass(frozen=True, slots=True)
 class DomainStatus:
     """The domain's current state in libvirt."""
 
@@ -272,6 +288,8 @@ class DomainStatus:
     """The domain's CPU model; empty: none, or an older launcher."""
     cid: int = 0
     """The guest's vsock address (AF_VSOCK); 0 without one."""
+    devices: tuple[DeviceStatus, ...] = ()
+    """Disks and interfaces; none from launchers of older releases."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,6 +141,14 @@ async def test_a_domain_with_sockets_to_its_node_has_their_address(hypervisor: H
     assert domain.cid == 4711
 
 
+async def test_a_domain_says_which_disks_it_has(hypervisor: Hypervisor, kind: str) -> None:
+    drives = "<disk type='file' device='cdrom'><target dev='sdc' bus='sata'/><readonly/></disk>"
+    await hypervisor.create(NAME, xml_for(kind).replace("</devices>", f"{drives}</devices>"))
+    domain = await hypervisor.observe(NAME)
+    assert domain is not None
+    assert [(each.kind, each.target) for each in domain.devices if each.target == "sdc"] == [("disk", "sdc")]
+
+
 async def test_a_second_domain_of_the_name_is_refused_and_the_first_left_alone(hypervisor: Hypervisor, kind: str) -> None:
     await hypervisor.create(NAME, xml_for(kind))
     before = await hypervisor.observe(NAME)

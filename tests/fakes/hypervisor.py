@@ -15,6 +15,7 @@ from launcher.hypervisor.port import (
     NO_TERMS,
     AgentRefused,
     AgentSilent,
+    Device,
     Disks,
     DomainExists,
     DomainNotFound,
@@ -89,7 +90,8 @@ class FakeHypervisor:
         identity = root.findtext("uuid") or str(uuid.uuid4())
         sockets = root.find("devices/vsock/cid")
         cid = 0 if sockets is None else int(sockets.get("address") or FIRST_CID)
-        self._put(Observation(name, identity, root.get("type", ""), State.PAUSED, "user", cid=cid))
+        devices = tuple(_device(each) for each in root.find("devices") or () if each.tag in ("disk", "interface"))
+        self._put(Observation(name, identity, root.get("type", ""), State.PAUSED, "user", cid=cid, devices=devices))
 
     async def keep_secret(self, uuid: str, value: bytes, usage: Usage = "iscsi") -> None:
         await self._step("keep secret")
@@ -230,3 +232,9 @@ class FakeHypervisor:
     def _changed(self) -> None:
         for callback in self._callbacks:
             callback()
+
+
+def _device(element: ET.Element) -> Device:
+    target, mac = element.find("target"), element.find("mac")
+    name, hardware = (each.get(key, "") if each is not None else "" for each, key in ((target, "dev"), (mac, "address")))
+    return Device("disk" if element.tag == "disk" else "interface", name, mac=hardware)

@@ -48,16 +48,17 @@ def _of_kinds() -> tuple[Check, Check, Check, Check]:
     """Return the checks of a VirtualMachine, of its domain alone, of a Migration and of a MigrationPolicy; the shapes are not kept."""
     shapes = json.loads(Path(__file__).with_suffix(".json").read_bytes())
     machine, migration, policy = shapes["VirtualMachine"], shapes["Migration"], shapes["MigrationPolicy"]
-    domain = check_of(machine["spec"]["domain?"])
-    spec = {name: check_of(shape) for name, shape in machine["spec"].items() if name != "domain?"}
+    spec = {name: check_of(shape) for name, shape in machine["spec"].items()}
+    running = {name: spec.get(name) or check_of(shape) for name, shape in machine["status?"].pop("running?").items()}
+    domain = spec["domain?"]
     whole = {
         "metadata": _METADATA,
-        "spec": members({**spec, "affinity?": _AFFINITY, "domain?": domain}),
-        "status?": check_of(machine["status?"]),
+        "spec": members({**spec, "affinity?": _AFFINITY}),
+        "status?": members({**{name: check_of(shape) for name, shape in machine["status?"].items()}, "running?": members(running)}),
     }
     return (
         members(whole),
-        members({"spec": members({"domain?": domain})}),
+        members({"spec": members({"domain?": domain}), "status?": members({"running?": members({"domain?": domain})})}),
         members({"metadata": _METADATA, **{name: check_of(shape) for name, shape in migration.items()}}),
         members({"metadata": _METADATA, **{name: check_of(shape) for name, shape in policy.items()}}),
     )
@@ -78,7 +79,7 @@ def of_metadata(obj: Any) -> tuple[str, ...]:  # noqa: ANN401  # as above
 
 
 def has_sound_domain(vm: Any) -> bool:  # noqa: ANN401  # as above
-    """Return whether ``spec.domain`` can be read."""
+    """Return whether ``spec.domain``, and the domain that a guest runs with, can be read."""
     return not _WITH_DOMAIN(vm)
 
 

@@ -135,6 +135,15 @@ class Console(TypedDict, total=False):
     type: Required[Literal["pty"]]
 
 
+class DeviceStatus(TypedDict, total=False):
+    """A device of the guest, as libvirt has it."""
+
+    kind: Required[Literal["disk", "interface"]]
+    name: Required[str]
+    target: str
+    address: str
+
+
 class Devices(TypedDict, total=False):
     """The devices of the guest."""
 
@@ -918,6 +927,15 @@ class RngRate(TypedDict, total=False):
     period: int
 
 
+class RunningHardware(TypedDict, total=False):
+    """The fields of the spec that the guest runs with, where an edit changed them since it started."""
+
+    generation: int
+    domain: Domain
+    domainXML: str
+    accessCredentials: list[AccessCredential]
+
+
 class S3Import(TypedDict, total=False):
     """An image in an object store that speaks as Amazon S3 does."""
 
@@ -1057,6 +1075,8 @@ class VirtualMachineStatus(TypedDict, total=False):
     guest: GuestStatus
     graphics: list[Graphics]
     vsock: VsockStatus
+    devices: list[DeviceStatus]
+    running: RunningHardware
     migration: MigrationState
     request: Request
     runStrategyGeneration: int

@@ -13,7 +13,7 @@ from apiserver.apis.virt.hardware import cpu, firmware, host_disks, memory
 from apiserver.apis.virt.lifecycle import conditions, phases, power, summary
 from apiserver.apis.virt.places import names
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
-from apiserver.apis.virt.spec import disk_uses
+from apiserver.apis.virt.spec import disk_uses, running
 from apiserver.apis.virt.spec.described import domain_of, size_of
 from apiserver.apis.virt.v1alpha1 import defaults, kubevirt_fields, status_validation, types, validation
 from apiserver.apis.virt.v1alpha1.allowed import NOTHING, Allowed
@@ -65,16 +65,21 @@ class VirtualMachineStrategy(Strategy):
         add_finalizer(obj, names.VM_FINALIZER)
 
     def prepare_for_update(self, obj: Object, old: Object) -> None:
-        """Record an edit of the run strategy, which supersedes the last verb for good."""
+        """Record an edit of the run strategy, which supersedes the last verb for good, and keep the running hardware."""
         if power.strategy_of(obj) != power.strategy_of(old) and (obj.get("status") or {}).get("request"):
             obj["status"]["runStrategyGeneration"] = int(old["metadata"].get("generation") or 0) + 1
+        running.note_edit(obj, old, has_guest=phases.phase_of(old) in phases.WITH_GUEST)
+
+    def prepare_for_status_update(self, obj: Object, old: Object) -> None:
+        """Let no writer of a status change which hardware runs."""
+        running.keep(obj, old, has_guest=phases.phase_of(obj) in phases.WITH_GUEST)
 
     def validate(self, obj: Object) -> list[FieldError]:
         """Validate a new machine."""
         return validation.validate_virtual_machine(obj, self._allowed)
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        """Validate an update: a running machine keeps its domain."""
+        """Validate an update."""
         return validation.validate_virtual_machine_update(obj, old, self._allowed)
 
     def validate_status_update(self, obj: Object, old: Object) -> list[FieldError]:
@@ -82,7 +87,7 @@ class VirtualMachineStrategy(Strategy):
         return status_validation.validate_virtual_machine_status(obj, old)
 
     def warnings_on_update(self, obj: Object, old: Object) -> tuple[str, ...]:
-        """Warn that a running machine keeps its pod, place and settings."""
+        """Warn that a running machine keeps its pod, place, settings and hardware."""
         if phases.phase_of(old) not in phases.WITH_GUEST:
             return ()
         name, found = obj["metadata"]["name"], []
@@ -91,6 +96,10 @@ class VirtualMachineStrategy(Strategy):
                 f'{", ".join(changed)}: virtual machine "{name}" stays in the pod that it is in; this counts from its next start or '
                 "migration on (a migration that waits goes where it was to go: delete it, and migrate again)"
             )
+        is_edited = any(obj["spec"].get(field) != old["spec"].get(field) for field in running.FIELDS)
+        if is_edited and (differences := running.differences(obj)):
+            text = f'the guest of virtual machine "{name}" keeps its hardware until it ends; this counts from its next start on'
+            found.append(f"{running.words(differences)}: {text}")
         if objects.labels_of(obj) != objects.labels_of(old):
             found.append(
                 f'metadata.labels: the pod that virtual machine "{name}" is in keeps its labels, by which Services select it; these are '
@@ -121,7 +130,7 @@ class VirtualMachineStrategy(Strategy):
     def locks(self, obj: Object) -> frozenset[str]:
         """Return the exclusive locks on claims, from the assignment to a node until the guest is off.
 
-        They change only with the phase, because a machine with a guest keeps its domain.
+        They change only with the phase, because a guest keeps its hardware. An edit takes none; the next assignment to a node does.
         """
         return frozenset(_key(obj, each) for each in self._locks(obj) if each.group == disk_uses.ALONE)
 
@@ -134,12 +143,12 @@ class VirtualMachineStrategy(Strategy):
         del held_by
         (kind, place, name, *_), (namespace, _, other) = lock.split("/"), holder.partition("/")
         if kind == disk_uses.HOST:
-            paths = (host_disks.path_of(each) for each in objects.dig(obj, "spec", "domain", "devices", "disks") or ())
+            paths = (host_disks.path_of(each) for each in objects.dig(running.spec_of(obj), "domain", "devices", "disks") or ())
             path = next((each for each in paths if disk_uses.digest(each) == name), "a file")
             who = f'virtual machine "{other}"' if namespace == objects.namespace_of(obj) else "a virtual machine of another namespace"
             return f"{path} of node {place} is in use by {who}; this one starts when that is off"
         if kind == disk_uses.SERVER:
-            disks = disk_uses.server_uses(objects.dig(obj, "spec", "domain") or {})
+            disks = disk_uses.server_uses(running.spec_of(obj).get("domain") or {})
             disk = next((each for each in disks if disk_uses.digest(each) == name), "a disk of a server")
             return f'{disk} is in use by virtual machine "{other}"; this one starts when that is off'
         return f'PersistentVolumeClaim "{name}" is in use by virtual machine "{other}"; this one starts when that is off'
@@ -148,7 +157,8 @@ class VirtualMachineStrategy(Strategy):
         """Return the locks by typed fields; ``domainXML`` has no claims, but may have the UUID of a state's claim."""
         if phases.phase_of(obj) not in phases.WITH_GUEST:
             return frozenset()
-        domain, xml = objects.dig(obj, "spec", "domain") or {}, objects.dig(obj, "spec", "domainXML")
+        spec = running.spec_of(obj)
+        domain, xml = spec.get("domain") or {}, spec.get("domainXML")
         node = str(objects.dig(obj, "status", "nodeName") or "")
         given = (objects.dig(domain, "devices"), objects.dig(domain, "firmware"), xml, objects.uid_of(obj), node)
         if given != self._looked_at[0]:  # four times per write, for two objects with equal disks

@@ -12,7 +12,7 @@ from apiserver.apis.meta.objects import Object, dig
 from apiserver.apis.virt.domainxml import parsing, reading
 from apiserver.apis.virt.hardware import cpu, resources
 from apiserver.apis.virt.places import names
-from apiserver.apis.virt.spec import chosen_cpu
+from apiserver.apis.virt.spec import chosen_cpu, running
 from apiserver.apis.virt.spec.chosen_cpu import Chosen
 from controller.reconcilers.launcher_pods.needs import MIB, Claims, Needs
 
@@ -54,9 +54,10 @@ def node_labels(vm: Object) -> tuple[NodeLabel, ...]:
     A node may support a model without some of its features. So if the machine disables features, the model's label is not required, and
     libvirt checks the rest at the start. ``force`` and ``optional`` work on all nodes.
     """
-    if dig(vm, "spec", "domainXML"):
+    spec = running.spec_of(vm)
+    if spec.get("domainXML"):
         return _labels_of_xml(vm)
-    domain = dig(vm, "spec", "domain") or {}
+    domain = spec.get("domain") or {}
     given = enumerate(dig(domain, "cpu", "features") or ())
     features = [(f"spec.domain.cpu.features[{at}]", each.get("name") or "", each.get("policy") or cpu.POLICY) for at, each in given]
     return _labels("spec.domain.cpu.model", cpu.model(domain), features)
@@ -86,7 +87,7 @@ def _labels_of_xml(vm: Object) -> tuple[NodeLabel, ...]:
 def _in_xml(vm: Object) -> reading.CPU | None:
     """Return ``<cpu>`` of a machine's XML if it depends on the node's processors."""
     try:
-        found = reading.read(str(dig(vm, "spec", "domainXML")))
+        found = reading.read(str(running.spec_of(vm).get("domainXML")))
     except parsing.Malformed:  # it does not start, and virt-launcher reports why
         return None
     return found.cpu if found.type != "qemu" else None
@@ -118,10 +119,11 @@ def _list_of(path: str) -> str:
 
 def is_the_nodes(vm: Object) -> bool:
     """Return whether the guest of a KVM machine has the CPU features of the node where it started."""
-    if dig(vm, "spec", "domainXML"):
+    spec = running.spec_of(vm)
+    if spec.get("domainXML"):
         found = _in_xml(vm)
         return found is not None and found.is_the_nodes
-    return not cpu.model(dig(vm, "spec", "domain") or {}) and chosen_cpu.running(vm) is None
+    return not cpu.model(spec.get("domain") or {}) and chosen_cpu.running(vm) is None
 
 
 def of_source(labels: Mapping[str, str]) -> dict[str, str]:

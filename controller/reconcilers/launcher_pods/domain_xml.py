@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from apiserver.apis.meta.objects import Object, dig
+from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.domainxml import parsing, reading
 from apiserver.apis.virt.hardware import features
+from apiserver.apis.virt.spec import running
 from controller.reconcilers.launcher_pods.needs import MIB, Needs
 
 _COUNTED_CACHE_BYTES: Final = features.TRANSLATION_CACHE_MEBIBYTES * MIB
@@ -18,7 +19,7 @@ def needs(vm: Object, *, kvm: bool) -> Needs:
 
     ``kvm``: whether the pod has KVM, and so ``@type@`` means KVM.
     """
-    text = dig(vm, "spec", "domainXML")
+    text = running.spec_of(vm).get("domainXML")
     if not text:
         return Needs()
     try:

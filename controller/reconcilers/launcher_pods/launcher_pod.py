@@ -14,7 +14,7 @@ from apiserver.apis.meta.objects import Object, dig, labels_of, name_of, namespa
 from apiserver.apis.virt.lifecycle import migration_attempts
 from apiserver.apis.virt.places import layout, names, shape
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
-from apiserver.apis.virt.spec import attachments, service_accounts
+from apiserver.apis.virt.spec import attachments, running, service_accounts
 from apiserver.apis.virt.spec.described import domain_of
 from controller.reconcilers.launcher_pods import (
     access_credentials,
@@ -80,7 +80,7 @@ def target_pod(vm: Object, migration: Object, attempt: int, claims: Claims, sett
 def needs(vm: Object, claims: Claims) -> Needs:
     """Return the needs of all parts of a machine."""
     domain = domain_of(vm)
-    return sum((family.needs(domain, claims) for family in _FAMILIES), start=access_credentials.needs(dig(vm, "spec") or {}))
+    return sum((family.needs(domain, claims) for family in _FAMILIES), start=access_credentials.needs(running.spec_of(vm)))
 
 
 def _pod(

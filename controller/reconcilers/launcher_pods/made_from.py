@@ -10,7 +10,8 @@ import hashlib
 import json
 from typing import Final
 
-from apiserver.apis.meta.objects import Object, dig
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt.spec import running
 
 IN_NEITHER: Final = frozenset(
     {"runStrategy", "rerun", "evictionStrategy", "terminationGracePeriodSeconds", "readinessProbe", "livenessProbe"}
@@ -21,5 +22,5 @@ gives no longer one: ``attempts.is_outdated`` compares it."""
 
 def spec_hash(vm: Object) -> str:
     """Return the hash of all fields of ``spec`` but :data:`IN_NEITHER`; unknown fields count."""
-    spec = {key: value for key, value in (dig(vm, "spec") or {}).items() if key not in IN_NEITHER}
+    spec = {key: value for key, value in running.spec_of(vm).items() if key not in IN_NEITHER}
     return hashlib.sha256(json.dumps(spec, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:32]

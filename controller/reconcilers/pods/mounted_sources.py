@@ -18,7 +18,7 @@ from apiserver.apis.meta.objects import Object, dig
 from apiserver.apis.virt.hardware import cloud_init, disk_imports, disks, filesystems, network_disks
 from apiserver.apis.virt.lifecycle import conditions
 from apiserver.apis.virt.places import layout
-from apiserver.apis.virt.spec import access_credentials, service_accounts
+from apiserver.apis.virt.spec import access_credentials, running, service_accounts
 from controller.reconcilers.launcher_pods.access_credentials import volume as credential_volume
 from controller.reconcilers.launcher_pods.disks import volume as disk_volume
 from controller.reconcilers.launcher_pods.filesystems import volume as filesystem_volume
@@ -63,14 +63,16 @@ class Source:
 
 def of(vm: Object) -> tuple[Source, ...]:
     """Return what the machine's pod mounts."""
+    spec = running.spec_of(vm)
+    domain = spec.get("domain") or {}
     found: list[Source] = []
-    for position, disk in enumerate(disks.defaulted(dig(vm, "spec", "domain") or {})):
+    for position, disk in enumerate(disks.defaulted(domain)):
         found += _of_disk(disk, disk_volume(position), f"{_DISKS}[{position}].source")
-    for position, filesystem in enumerate(filesystems.defaulted(dig(vm, "spec", "domain") or {})):
+    for position, filesystem in enumerate(filesystems.defaulted(domain)):
         if filesystem.get("type") in cloud_init.FILES:
             name = str(dig(filesystem, "source", "name") or "")
             found.append(Source(filesystem_volume(position), filesystem["type"], name, "", f"{_FILESYSTEMS}[{position}].source.name"))
-    for position, credential in enumerate(access_credentials.of(dig(vm, "spec") or {})):
+    for position, credential in enumerate(access_credentials.of(spec)):
         path = f"spec.accessCredentials[{position}].sshPublicKey.source.secret.secretName"
         found.append(Source(credential_volume(position), cloud_init.SECRET, credential.secret, "", path))
     return tuple(found)

@@ -48,6 +48,7 @@ from controller.reconcilers.virtual_machines import (
     outdated,
     pod_obstacles,
     rest,
+    restart_required,
     silent_nodes,
     start_rules,
     statuses,
@@ -62,7 +63,7 @@ QUICK_SECONDS: Final = 1
 
 def plan(seen: Observed) -> tuple[Action, ...]:
     """Return what brings the machine closer to what it should be."""
-    actions = disruptions.report(seen) or outdated.over(seen) or _decide(seen)
+    actions = disruptions.report(seen) or outdated.over(seen) or restart_required.over(seen) or _decide(seen)
     return (
         *_hold(seen),
         *actions,
@@ -162,7 +163,7 @@ def _watch_over(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]
     if found == liveness.LOST or is_deleting(pod):
         return silent_nodes.wait_for(seen, alive)  # a user deleted it: its end decides what follows
     if phase in (phases.SCHEDULED, phases.RUNNING, phases.STOPPING, phases.UNKNOWN):
-        return _limit_start(seen, pod) if phase == phases.SCHEDULED else _follow(seen)
+        return (restart_required.report(seen) or _limit_start(seen, pod)) if phase == phases.SCHEDULED else _follow(seen)
     if pod_state.is_running(pod):
         return hand_over.hand_over(seen, pod)
     if isinstance(found, Unknown):
@@ -171,15 +172,15 @@ def _watch_over(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]
 
 
 def _follow(seen: Observed) -> tuple[Action, ...]:
-    """Keep the status of a running guest current: the place in its attempt after a migration, and whether its pod is outdated."""
+    """Keep the status of a running guest current: its place after a migration, whether its pod is outdated, and edited hardware."""
     old = statuses.status_of(seen)
     status = dict(old)
     place = {key: str(old.get(key) or "") for key in ("nodeName", "podName")}
     newest = power.newest_attempt(seen.vm)
     if newest and all(place.values()) and not all(newest.get(key) == value for key, value in place.items()):
         status["attempts"] = attempts.changed(seen.vm, power.current_attempt(seen.vm), place)
-    status = outdated.marked(seen, status)
-    return (WriteStatus(status),) if status != old else ()
+    status = restart_required.marked(seen, outdated.marked(seen, status))
+    return (WriteStatus(status), *restart_required.events(seen, status)) if status != old else ()
 
 
 def _without_own_pod(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:

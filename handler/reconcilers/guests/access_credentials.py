@@ -9,7 +9,7 @@ from apiserver.apis.meta import objects, times
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.lifecycle import conditions
-from apiserver.apis.virt.spec import access_credentials
+from apiserver.apis.virt.spec import access_credentials, running
 from launcher.protocol import messages
 
 MAX_PROBLEM: Final = 256
@@ -24,7 +24,7 @@ def with_propagation(vm: Object, status: Object, observed: messages.Status, now:
         observed: what its launcher says.
         now: the time.
     """
-    if not any(each.method == access_credentials.GUEST_AGENT for each in access_credentials.of(vm["spec"])) or observed.stopping:
+    if not any(each.method == access_credentials.GUEST_AGENT for each in access_credentials.of(running.spec_of(vm))) or observed.stopping:
         return status
     found = {
         "synchronized": ("True", "Synchronized", ""),

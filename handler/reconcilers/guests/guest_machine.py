@@ -9,11 +9,11 @@ from typing import Any, get_args
 from apiserver.apis.meta import objects
 from apiserver.apis.virt.hardware import plugin_disks
 from apiserver.apis.virt.hardware.plugin_disks import Served
-from apiserver.apis.virt.spec import access_credentials, chosen_cpu
+from apiserver.apis.virt.spec import access_credentials, chosen_cpu, running
 from apiserver.apis.virt.spec.chosen_cpu import Chosen
 from apiserver.apis.virt.spec.described import domain_of
 from handler.network.binding import Interface
-from handler.reconcilers.guests import guest_plan
+from handler.reconcilers.guests import guest_devices, guest_plan
 from launcher.protocol import messages
 
 
@@ -28,6 +28,7 @@ def machine_of(
 
     ``chosen``: the CPU that its guest has with KVM because it names none; ``served``: disks that plugins have set up in the pod, by name.
     """
+    spec = running.spec_of(vm)
     return messages.Machine(
         namespace=objects.namespace_of(vm),
         name=objects.name_of(vm),
@@ -40,8 +41,9 @@ def machine_of(
             if each.tap or each.model
         ),
         grace_seconds=guest_plan.grace_seconds(vm),
-        access_credentials=tuple(_credential(each) for each in access_credentials.of(vm["spec"])),
-        domain_xml=vm["spec"].get("domainXML") or "",
+        access_credentials=tuple(_credential(each) for each in access_credentials.of(spec)),
+        domain_xml=spec.get("domainXML") or "",
+        targets=guest_devices.targets(vm),
     )
 
 

@@ -19,7 +19,7 @@ from apiserver.apis.virt.spec import chosen_cpu
 from apiserver.apis.virt.spec.described import domain_of
 from handler.network.binding import Interface
 from handler.probes.tally import UNKNOWN, Verdict
-from handler.reconcilers.guests import disk_faults, guest_probes
+from handler.reconcilers.guests import disk_faults, guest_devices, guest_probes
 from launcher.protocol import messages
 
 MAX_MESSAGE: Final = 1024
@@ -126,6 +126,8 @@ def running(
     status["graphics"] = [{"type": each["type"]} for each in graphics.defaulted(domain_of(vm))]
     for field in ("vsock", "imports"):
         status.pop(field, None)
+    if domain.devices:  # launchers of older releases report none
+        status["devices"] = guest_devices.listed(vm, domain.devices)
     if vsock.defaulted(domain_of(vm)) and domain.cid in vsock.CIDS:
         status["vsock"] = {"cid": domain.cid}
     status["attempts"] = _with_running_time(vm, old, stamp)

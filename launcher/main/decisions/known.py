@@ -163,7 +163,8 @@ def _observed_active(known: Known, seen: Observation, now: float) -> Known:
     names = machines.disk_names(known.machine) if seen.disk_errors and known.machine is not None else {}
     fault, full = life.fault_of(seen, names), any(error == NO_SPACE for _, error in seen.disk_errors)
     model = machines.cpu_model(known.machine)
-    domain = messages.DomainStatus(seen.name, seen.uuid, kind, NAMES[seen.state], seen.reason, fault, full, cpu_model=model, cid=seen.cid)
+    devices = machines.devices(known.machine, seen.devices)
+    domain = messages.DomainStatus(seen.name, seen.uuid, kind, NAMES[seen.state], seen.reason, fault, full, model, seen.cid, devices)
     room = known.status.has_room and seen.state is State.PAUSED
     return with_status(known, domain=domain, reboots=seen.reboots, watchdogs=seen.watchdogs, has_room=room)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from apiserver.apis.virt.hardware import cpu
 from apiserver.apis.virt.places import layout
 from launcher.dhcp import lease
 from launcher.domain import copied_disks, disk_caches, disks, filling, migratability
-from launcher.hypervisor.port import Disks
+from launcher.hypervisor.port import Device, Disks
 from launcher.protocol import messages
 
 
@@ -38,4 +38,15 @@ def cpu_model(machine: messages.Machine | None) -> str:
 
 def disk_names(machine: messages.Machine) -> Mapping[str, str]:
     """Return the names of disks by libvirt's."""
-    return filling.names_by_target(machine.domain_xml) if machine.domain_xml else disks.names_by_target(machine.domain)
+    if machine.domain_xml:
+        return filling.names_by_target(machine.domain_xml)
+    return disks.names_by_target(machine.domain, machine.targets)
+
+
+def devices(machine: messages.Machine | None, found: Iterable[Device]) -> tuple[messages.DeviceStatus, ...]:
+    """Return the domain's devices with their names in the spec; a device that the spec does not name is left out."""
+    if machine is None:
+        return ()
+    named, cards = disk_names(machine), {each.mac.lower(): each.name for each in machine.interfaces}
+    pairs = ((each, named.get(each.target) if each.kind == "disk" else cards.get(each.mac.lower())) for each in found)
+    return tuple(messages.DeviceStatus(each.kind, name, each.target, each.address) for each, name in pairs if name)

@@ -9,12 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Set
-from typing import Any
 
-from launcher.domain.disks import names_by_target
 from launcher.domain.states import State
 from launcher.hypervisor.port import NO_SPACE, Observation
-from launcher.main.decisions import known
+from launcher.main.decisions import known, machines
 from launcher.main.decisions.refusal import RequestRefused
 from launcher.main.decisions.times import TIMES, Times
 from launcher.main.disks import disk_servers
@@ -25,19 +23,18 @@ from launcher.main.lifecycle.watching import Watch
 logger = logging.getLogger(__name__)
 
 
-def may_go_on(seen: Observation | None, specification: Mapping[str, Any], answering: Set[str]) -> bool:
+def may_go_on(seen: Observation | None, names: Mapping[str, str], answering: Set[str]) -> bool:
     """Return whether what stopped the guest was the servers of disks, and all of them answer.
 
     Args:
         seen: the domain as it is.
-        specification: ``spec.domain``.
+        names: those of disks, by libvirt's.
         answering: the names of those whose server answers.
     """
     if seen is None or seen.state is not State.PAUSED or not seen.disk_errors:
         return False
     if all(error == NO_SPACE for _, error in seen.disk_errors):
         return False  # the server answers, but has no room: that is tried less often (launcher.main.lifecycle.free_space)
-    names = names_by_target(specification)
     return {names.get(target) for target, _ in seen.disk_errors} <= answering
 
 
@@ -70,7 +67,7 @@ class DiskServerWatch:
         silent = (*unanswered, *disk_servers.without_listener(sockets, self._network))
         self._record.take(known.servers_silent, silent)
         now, answering = self._record.known, (endpoints.keys() | sockets.keys()) - set(silent)
-        if now.leaving is None and may_go_on(now.domain, machine.domain, answering):
+        if now.leaving is None and may_go_on(now.domain, machines.disk_names(machine), answering):
             try:
                 await self._suspension.resume()
             except RequestRefused as refused:  # QEMU begins to connect when a request comes, and has that one fail

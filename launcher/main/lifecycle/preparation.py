@@ -149,6 +149,7 @@ def _xml(machine: messages.Machine, found: Mapping[str, Found], own: tuple[int, 
         own,
         nodes,
         passed_through.variables(os.environ),
+        machine.targets,
         pci_panic,
     )
     if machine.domain_xml:

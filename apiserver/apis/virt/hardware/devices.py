@@ -63,7 +63,7 @@ def differing(one: Domain, other: Domain, path: Path) -> list[Path]:
 
     A default that follows from another field differs with it and is not listed. ``path`` is the domain's.
     """
-    places = _differing(_compared(one), _compared(other))
+    places = _differing(compared(one), compared(other))
     said = [each for each in places if _is_said(one, each) or _is_said(other, each)]
     return [_path(each, path) for each in said or places]
 
@@ -102,7 +102,8 @@ def _path(place: _Place, path: Path) -> Path:
     return path
 
 
-def _compared(domain: Domain) -> Object:
+def compared(domain: Domain) -> Object:
+    """Return a domain with its defaults and with amounts in one way of writing: for comparisons."""
     found: Object = {
         **given.said(domain.get("devices") or {}),  # fields without defaults, and unknown ones, are compared as they are
         **defaulted(domain),

@@ -43,6 +43,10 @@ WILL_BE_EVICTED: Final = "WillBeEvicted"
 """The same: virt-controller has the pod evicted; the guest shuts down, and starts again in a pod of the release."""
 STAYS: Final = "Stays"
 """The same: nothing is done about it, until somebody migrates or restarts the machine."""
+RESTART_REQUIRED: Final = "RestartRequired"
+"""By virt-controller, only while it is True: the spec was edited, and the guest runs with the hardware from before until it ends."""
+HARDWARE_DIFFERS: Final = "HardwareDiffers"
+"""Reason of RestartRequired=True; the message names the fields."""
 START_TIMEOUT: Final = "StartTimeout"
 """Reason of Ready=False, by virt-controller: it deletes the pod, because the guest did not run in time."""
 NOT_PROBED: Final = "ReadinessProbeFailed"
@@ -120,6 +124,7 @@ TYPES: Final = (
     ACCESS_CREDENTIALS,
     DISRUPTION_TARGET,
     LAUNCHER_OUTDATED,
+    RESTART_REQUIRED,
 )
 """Types that a VirtualMachine's conditions may have."""
 OF_A_GUEST: Final = (PAUSED, MIGRATABLE, NETWORK_READY, AGENT_CONNECTED, ACCESS_CREDENTIALS, FILESYSTEMS_READY, REBOOT_LOOP)

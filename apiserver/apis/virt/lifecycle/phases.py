@@ -42,7 +42,7 @@ OWNED_BY_HANDLER: Final = frozenset({SCHEDULED, RUNNING, STOPPING})
 """virt-handler of ``status.nodeName`` decides what comes next."""
 HANDLED: Final = OWNED_BY_HANDLER | {UNKNOWN}
 """virt-handler of ``status.nodeName`` may follow them with another phase: its own, and what virt-controller wrote of a silent node."""
-OF_A_PLACE: Final = ("nodeName", "podIP", "domain", "interfaces", "guest", "graphics", "vsock", "imports")
+OF_A_PLACE: Final = ("nodeName", "podIP", "domain", "interfaces", "guest", "graphics", "vsock", "imports", "devices", "running")
 """Fields of a VirtualMachine's status that say where and as what its guest runs: an end takes them away. ``podName`` stays, because the
 log of a failed attempt's pod says why, and ``podUID``, because no further attempt begins before this very pod is over; where earlier
 attempts were is in ``attempts``."""
@@ -110,7 +110,7 @@ def without_guest(status: Mapping[str, Any]) -> dict[str, Any]:
     Of ``DisksReady`` that is what was waited for: nobody looks for it any more. A disk that failed is still told of.
     """
     waits_for_disks = conditions.waits_for({"status": status}) & conditions.WAITS_FOR_DISKS
-    gone = (*conditions.OF_A_GUEST, *((conditions.DISKS_READY,) if waits_for_disks else ()))
+    gone = (*conditions.OF_A_GUEST, conditions.RESTART_REQUIRED, *((conditions.DISKS_READY,) if waits_for_disks else ()))
     kept = {key: value for key, value in status.items() if key not in OF_A_PLACE}
     return {**kept, "conditions": [dict(each) for each in status.get("conditions") or () if each.get("type") not in gone]}
 

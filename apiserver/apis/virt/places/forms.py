@@ -17,6 +17,7 @@ MAX_MESSAGE: Final = 8 << 10
 """Bytes of a message for users: the names of all claims of a machine fit."""
 MAX_REASON: Final = 256
 MAX_WORDS: Final = 256
+MAX_DEVICE: Final = 64
 MAX_MOMENT: Final = 40
 """For an RFC 3339 time, whose fraction of a second may have any number of digits."""
 MAX_PORT: Final = 65535
@@ -47,6 +48,7 @@ _NO_PODS: Final = "must be an address that a pod can have: none of a node or lin
 
 UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 MAC: Final = re.compile(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}")
+DEVICE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9 :._-]*")
 _UID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*")
 _REASON: Final = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 """``reason`` of ``metav1.Condition``."""
@@ -99,6 +101,13 @@ def message_errors(text: str) -> list[str]:
 def words_errors(text: str) -> list[str]:
     """Check the limits of a few words from a hypervisor."""
     return _text_errors(text, MAX_WORDS, "")
+
+
+def device_errors(text: str) -> list[str]:
+    """Check a hypervisor's name or address of a device."""
+    if len(text) > MAX_DEVICE:
+        return [f"must be no more than {MAX_DEVICE} bytes"]
+    return [] if DEVICE.fullmatch(text) else ["must be a name or an address such as vda or pci 0000:01:00.0"]
 
 
 def moment_errors(text: str) -> list[str]:

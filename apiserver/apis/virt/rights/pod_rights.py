@@ -17,7 +17,7 @@ from apiserver.apis.meta.objects import controller_of, dig, name_of, namespace_o
 from apiserver.apis.virt.hardware import cloud_init, disk_imports, disks, filesystems, firmware, network_disks
 from apiserver.apis.virt.lifecycle import phases
 from apiserver.apis.virt.places import forms
-from apiserver.apis.virt.spec import access_credentials, attachments, service_accounts
+from apiserver.apis.virt.spec import access_credentials, attachments, running, service_accounts
 from apiserver.apis.virt.spec.described import domain_of
 
 Object = Mapping[str, Any]
@@ -48,7 +48,7 @@ def named_by(vm: Object) -> frozenset[Content]:
     """Return what the machine's pod may mount."""
     domain = domain_of(vm)
     found = [each for disk in disks.defaulted(domain) for each in _of_disk(disk)]
-    found += [Content(cloud_init.SECRET, each.secret) for each in access_credentials.of(vm.get("spec") or {})]
+    found += [Content(cloud_init.SECRET, each.secret) for each in access_credentials.of(running.spec_of(vm))]
     found += [_of_filesystem(each) for each in filesystems.defaulted(domain)]
     if claim := firmware.state_claim(domain):
         found.append(Content(disks.CLAIM, claim))

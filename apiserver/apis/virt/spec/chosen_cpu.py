@@ -13,6 +13,7 @@ from typing import Any
 from apiserver.apis.meta.objects import dig
 from apiserver.apis.virt.hardware import cpu
 from apiserver.apis.virt.hardware.given import Domain
+from apiserver.apis.virt.spec import running as running_form
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,8 @@ class Chosen:
 
 def is_to_choose(vm: Mapping[str, Any]) -> bool:
     """Return whether the machine has no CPU model: with KVM, one is chosen."""
-    return not dig(vm, "spec", "domainXML") and not dig(vm, "spec", "domain", "cpu", "model")
+    spec = running_form.spec_of(vm)
+    return not spec.get("domainXML") and not dig(spec, "domain", "cpu", "model")
 
 
 def chosen(vm: Mapping[str, Any]) -> Chosen | None:

@@ -1,4 +1,4 @@
-"""The domain described by ``spec.domain``, ``spec.domainXML``, or both."""
+"""The domain of a machine's running form: by ``domain``, ``domainXML``, or both."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from typing import Any
 from apiserver.apis.virt.domainxml import beside, reading, sizes
 from apiserver.apis.virt.domainxml.parsing import Malformed
 from apiserver.apis.virt.hardware.given import Domain
+from apiserver.apis.virt.spec import running
 
 
 def domain_of(vm: Mapping[str, Any]) -> Domain:
-    """Return ``spec.domain``; for a machine with XML, the typed fields of the same meaning.
+    """Return the domain that the machine's guest runs with, or starts with (:func:`running.spec_of`).
 
-    Invalid XML is ignored here: virt-api refuses it, and ``structure`` reports it otherwise.
+    For a machine with XML, it has the typed fields of the same meaning. Invalid XML is ignored here: virt-api refuses it, and ``structure``
+    reports it otherwise.
     """
-    spec = vm.get("spec") or {}
+    spec = running.spec_of(vm)
     domain: Domain = spec.get("domain") or {}
     xml = spec.get("domainXML")
     if not isinstance(xml, str):
@@ -28,7 +30,7 @@ def domain_of(vm: Mapping[str, Any]) -> Domain:
 
 def size_of(vm: Mapping[str, Any]) -> Domain:
     """Return a domain with only processors and memory of :func:`domain_of`; those of XML are cached for lists."""
-    spec = vm.get("spec") or {}
+    spec = running.spec_of(vm)
     domain: Domain = spec.get("domain") or {}
     xml = spec.get("domainXML")
     found = sizes.SIZES.of(xml) if isinstance(xml, str) else None

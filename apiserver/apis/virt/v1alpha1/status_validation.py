@@ -32,6 +32,7 @@ _STATUS: Final[Place] = (None, "status")
 MAX_CONDITIONS: Final = 16
 MAX_ADDRESSES: Final = 32
 MAX_CPU_FEATURES: Final = 32
+MAX_DEVICES: Final = disks.MAX_DISKS + interfaces.MAX_INTERFACES
 DOMAIN_TYPES: Final = ("kvm", "qemu")
 
 
@@ -225,6 +226,13 @@ _GUEST: Final = _record(
 )
 
 
+_DEVICE: Final = _record(
+    {
+        "name": _text(names.label_errors),
+        "target": _text(forms.device_errors),
+        "address": _text(forms.device_errors),
+    }
+)
 _IMPORT: Final = _record(
     {
         "disk": _text(names.label_errors),
@@ -264,6 +272,8 @@ _MACHINE: Final = _record(
         "imports": _list(disks.MAX_DISKS, _IMPORT),
         "guest": _GUEST,
         "graphics": _list(graphics.MAX_GRAPHICS, _anything),
+        "devices": _list(MAX_DEVICES, _DEVICE),
+        "running": _record({"generation": _COUNT}),  # the rest was validated as a spec
         "vsock": _record({"cid": _number(vsock.CIDS.start, vsock.CIDS.stop - 1)}),
         "migration": _record(
             {

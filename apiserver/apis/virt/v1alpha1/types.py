@@ -257,6 +257,26 @@ class PhaseTransitionTimestamp(Model):
     time: Time = Field(description="The moment, with microseconds.")
 
 
+class RunningHardware(Model):
+    """The fields of the spec that the guest runs with, where an edit changed them since it started."""
+
+    generation: Int64 | None = Field(None, description="The last generation of the spec that had them all.")
+    domain: Domain | None = Field(None, description="spec.domain of the guest.")
+    domain_xml: str | None = Field(None, alias="domainXML", description="spec.domainXML of the guest.")
+    access_credentials: list[AccessCredential] | None = Field(
+        None, description="spec.accessCredentials of the guest.", json_schema_extra=ATOMIC
+    )
+
+
+class DeviceStatus(Model):
+    """A device of the guest, as libvirt has it."""
+
+    kind: Literal["disk", "interface"] = Field(description="The kind of device, in libvirt's word.")
+    name: str = Field(description="Its name in the spec.")
+    target: str | None = Field(None, description="libvirt's name for it: of a disk vda and the like, of an interface its tap device.")
+    address: str | None = Field(None, description="Its place in the guest: the type of the bus, and the address there.")
+
+
 class VirtualMachineStatus(Model):
     """The virtual machine as it is. Written by the system."""
 
@@ -293,6 +313,14 @@ class VirtualMachineStatus(Model):
     )
     graphics: list[Graphics] | None = Field(None, description="Displays that can be connected to.", json_schema_extra=ATOMIC)
     vsock: VsockStatus | None = Field(None, description="Sockets between the guest and its node, as they are.")
+    devices: list[DeviceStatus] | None = Field(
+        None, description="Disks and network interfaces that the guest has, as libvirt reports them.", json_schema_extra=ATOMIC
+    )
+    running: RunningHardware | None = Field(
+        None,
+        description="The hardware that the guest runs with, while an edit of the spec waits for the next start. Absent: it runs with the "
+        "spec's.",
+    )
     migration: MigrationState | None = Field(None, description="The live migration that is going on, or the last one.")
     request: Request | None = Field(None, description="The last verb that was called.")
     run_strategy_generation: Int64 | None = Field(

@@ -18,7 +18,6 @@ from apiserver.apis.meta.validation import (
     required,
     too_long,
 )
-from apiserver.apis.virt.hardware import devices
 from apiserver.apis.virt.lifecycle import phases, power
 from apiserver.apis.virt.places import names as virt_names
 from apiserver.apis.virt.v1alpha1 import access_credentials, domain_xml, placement, probes, size
@@ -29,7 +28,6 @@ from apiserver.apis.virt.v1alpha1.domain.rules import validate_between
 Object = Mapping[str, Any]
 
 SPEC: Final = Path("spec")
-DOMAIN: Final = SPEC.child("domain")
 METADATA_NAME: Final = Path("metadata").child("name")
 
 MAX_NAME: Final = 63
@@ -60,7 +58,7 @@ def _validate_outside_domain(obj: Object) -> list[FieldError]:
 
 
 def validate_virtual_machine_update(obj: Object, old: Object, allowed: Allowed = NOTHING) -> list[FieldError]:
-    """Return the errors of an update: as at creation, and the domain of a machine that has a guest stays as it is.
+    """Return the errors of an update, as at creation. Edited hardware of a machine that has a guest is for its next start.
 
     A spec, and in it a domain, that did not change is not judged again: rules that became stricter must not keep anybody from removing a
     finalizer, or from stopping a machine.
@@ -71,32 +69,7 @@ def validate_virtual_machine_update(obj: Object, old: Object, allowed: Allowed =
     found += _validate_outside_domain(obj)
     if _domain(obj) != _domain(old):
         found += _validate_domain(obj, allowed)
-    return found + _validate_fixed(obj, old)
-
-
-def _validate_fixed(obj: Object, old: Object) -> list[FieldError]:
-    """Return what changed of that which a guest keeps from its start to its end, and the target of a migration has to be made of, too."""
-    phase = phases.phase_of(old)
-    if phase not in phases.WITH_GUEST:
-        return []
-    text = f"may be changed only while the virtual machine is off, and it is {phase}; {_way_to_off(old, phase)}"
-    domain, before = (each["spec"].get("domain") or {} for each in (obj, old))
-    found = [forbidden(each, text) for each in devices.differing(domain, before, DOMAIN)]
-    if obj["spec"].get(domain_xml.XML) != old["spec"].get(domain_xml.XML):
-        found.append(forbidden(SPEC.child(domain_xml.XML), text))
-    if (obj["spec"].get("accessCredentials") or []) != (old["spec"].get("accessCredentials") or []):
-        found.append(forbidden(SPEC.child("accessCredentials"), text))
     return found
-
-
-def _way_to_off(old: Object, phase: str) -> str:
-    """Return what to do until a machine that has a guest is off."""
-    if (old.get("metadata") or {}).get("deletionTimestamp"):
-        return "it is being deleted: wait until it is gone"
-    is_restart = power.decide(old).on and power.end_asked_for(old)
-    if not power.decide(old).on or (phase == phases.STOPPING and not is_restart):
-        return "it is stopping: wait until it is off"
-    return "stop it first"
 
 
 def _domain(obj: Object) -> tuple[object, object]:

@@ -9,7 +9,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from launcher.hypervisor import connection, conversion
-from launcher.hypervisor.port import Disks, Progress, Terms
+from launcher.hypervisor.port import Device, Disks, Progress, Terms
+
+
+def test_devices_have_their_names_and_places() -> None:
+    devices = """
+      <disk type='file' device='disk'>
+        <target dev='vda' bus='virtio'/><address type='pci' domain='0x0000' bus='0x04' slot='0x00' function='0x1'/>
+      </disk>
+      <disk type='file' device='cdrom'><target dev='sda' bus='sata'/>
+        <address type='drive' controller='0' bus='0' target='0' unit='2'/></disk>
+      <disk type='file' device='disk'><target dev='sdb' bus='usb'/><address type='usb' bus='0' port='3'/></disk>
+      <controller type='usb' index='0'><address type='pci' bus='0x02'/></controller>
+      <interface type='ethernet'><mac address='02:00:00:00:00:01'/><target dev='tap0'/><address type='pci' bus='0x01'/></interface>
+      <interface type='user'><address type='ccw'/></interface>
+      <disk/>
+    """
+    assert conversion.devices(ET.fromstring(f"<domain><devices>{devices}</devices></domain>")) == (
+        Device("disk", "vda", "pci 0000:04:00.1"),
+        Device("disk", "sda", "drive 0:0:0:2"),
+        Device("disk", "sdb", "usb 0:3"),
+        Device("interface", "tap0", "pci 0000:01:00.0", "02:00:00:00:00:01"),
+        Device("interface", "", "ccw"),
+        Device("disk", ""),
+    )
+    assert conversion.devices(ET.fromstring("<domain/>")) == ()
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists))

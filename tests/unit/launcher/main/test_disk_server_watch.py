@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from launcher.domain import disks
 from launcher.domain.states import State
 from launcher.hypervisor.port import NO_SPACE, Observation
 from launcher.main.lifecycle.disk_server_watch import may_go_on
@@ -31,4 +32,4 @@ STOPPED = Observation("guest", "u", "qemu", State.PAUSED, "I/O error", disk_erro
     ],
 )
 def test_when_a_guest_may_go_on(seen: Observation | None, answering: set[str], *, expected: bool) -> None:
-    assert may_go_on(seen, DOMAIN, answering) is expected
+    assert may_go_on(seen, disks.names_by_target(DOMAIN), answering) is expected

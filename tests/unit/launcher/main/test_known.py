@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from launcher.domain.states import State
-from launcher.hypervisor.port import NO_SPACE, Observation
+from launcher.hypervisor.port import NO_SPACE, Device, Observation
 from launcher.main.decisions import known, life
 from launcher.main.decisions.known import Known
 from launcher.main.decisions.life import Run, Stopping
@@ -174,6 +174,31 @@ def test_an_active_domain_is_described(before: Known, seen: Observation) -> None
     revision = before.status.revision + 1
     expected = dataclasses.replace(before.status, domain=described(seen), reboots=2, watchdogs=3, revision=revision)
     assert found == dataclasses.replace(before, status=expected, domain=dataclasses.replace(seen, reboots=2, watchdogs=3))
+
+
+def test_devices_have_the_names_of_the_spec() -> None:
+    disks = [
+        {"name": "root", "type": "EmptyDisk", "source": {"size": "1Gi"}},
+        {"name": "data", "type": "EmptyDisk", "source": {"size": "1Gi"}},
+    ]
+    cards = (messages.Interface("default", "02:00:00:00:00:AA", "tap0"),)
+    machine = dataclasses.replace(MACHINE, domain={"devices": {"disks": disks}}, interfaces=cards, targets={"data": "vda"})
+    devices = (
+        Device("disk", "vda", "pci 0000:04:00.0"),
+        Device("disk", "vdb"),
+        Device("disk", "sdz"),
+        Device("interface", "tap0", "", "02:00:00:00:00:aa"),
+    )
+    found = known.observed(dataclasses.replace(STARTED, machine=machine), dataclasses.replace(RUNNING, devices=devices), 9.0)
+    assert found.status.domain is not None
+    assert found.status.domain.devices == (
+        messages.DeviceStatus("disk", "data", "vda", "pci 0000:04:00.0"),
+        messages.DeviceStatus("disk", "root", "vdb"),
+        messages.DeviceStatus("interface", "default", "tap0"),
+    )
+    unknown = known.observed(dataclasses.replace(STARTED, machine=None), dataclasses.replace(RUNNING, devices=devices), 9.0)
+    assert unknown.status.domain is not None
+    assert unknown.status.domain.devices == ()
 
 
 @pytest.mark.parametrize(

@@ -51,14 +51,14 @@ _WAITING: Final = Rights(
 )
 _REPORTING: Final = Rights(
     PHASE_FIELDS
-    | {"conditions", "observedGeneration", "attempts", "domain", "interfaces", "guest", "graphics", "vsock", "imports", "podIP"},
+    | {"conditions", "observedGeneration", "attempts", "domain", "interfaces", "guest", "graphics", "vsock", "devices", "imports", "podIP"},
     _OF_A_GUEST | {conditions.READY},
     attempt=frozenset({"runningTime"}),
 )
 _ENDING: Final = Rights(
     PHASE_FIELDS | {"conditions", "observedGeneration", "attempts", *phases.OF_A_PLACE},
     frozenset({conditions.READY}),
-    _OF_A_GUEST,
+    _OF_A_GUEST | {conditions.RESTART_REQUIRED},
     frozenset({"endTime", "result", "message"}),
 )
 BY_PHASE: Final[Mapping[str, Rights]] = MappingProxyType(

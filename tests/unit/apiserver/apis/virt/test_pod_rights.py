@@ -66,6 +66,19 @@ def objections(vm: Object, pod: Object | None, name: str = "", uid: str = "uid-1
     return pod_rights.objections(vm, pod, name or (pod or {"metadata": {"name": "p"}})["metadata"]["name"], uid)
 
 
+def test_an_edit_of_a_running_machine_gives_its_pods_nothing_more() -> None:
+    """The target of a migration mounts what runs: a Secret that the edit names would be shown to the guest before its restart."""
+    desired = copy.deepcopy(VM)
+    desired["spec"]["domain"]["devices"]["disks"] = [{"type": "Secret", "source": {"name": "new"}}]
+    desired["spec"]["accessCredentials"] = []
+    edited = {**desired, "status": {"phase": "Running", "running": {"generation": 1, **VM["spec"]}}}
+    assert pod_rights.named_by(edited) == pod_rights.named_by(VM)
+    for pod in made(VM):
+        assert objections(edited, pod) == []
+    for pod in made(desired):
+        assert len(objections(edited, pod)) == 1
+
+
 def a_full_machine() -> Object:
     vm = hostile.a_full_virtual_machine()
     vm["metadata"]["uid"] = "vm-uid"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.virt.lifecycle import phases
-from apiserver.apis.virt.spec import disk_uses
+from apiserver.apis.virt.spec import disk_uses, running
 from apiserver.apis.virt.spec.disk_uses import Use
 from apiserver.registry.cacher.items import Item
 from apiserver.registry.generic import codec
@@ -70,9 +70,21 @@ class Virt:
 
     async def enter(self, name: str, phase: str) -> bool:
         """Write a phase; return whether virt-api accepted it."""
-        item = self.items[name]
-        new = {**item.object, "status": {**item.object["status"], "phase": phase}}
-        value = codec.dump(new)
+        old = self.items[name].object
+        new = {**old, "status": {**old["status"], "phase": phase}}
+        VirtualMachineStrategy().prepare_for_status_update(new, old)
+        return await self._replace(name, new)
+
+    async def edit(self, name: str, *disks: dict[str, Any]) -> bool:
+        """Give a machine other disks; return whether that was taken."""
+        old = self.items[name].object
+        new = copy.deepcopy(old)
+        new["spec"]["domain"]["devices"]["disks"] = list(disks)
+        VirtualMachineStrategy().prepare_for_update(new, old)
+        return await self._replace(name, new)
+
+    async def _replace(self, name: str, new: dict[str, Any]) -> bool:
+        item, value = self.items[name], codec.dump(new)
         try:
             revision = await self.server().replace(item, new, value, repeatable=True)
         except LockTaken as taken:
@@ -308,7 +320,24 @@ async def test_what_cannot_be_read_as_a_machine_holds_nothing() -> None:
     assert await virt.locks() == []
 
 
-async def test_no_history_of_phases_brings_two_guests_onto_a_disk() -> None:
+async def test_an_edited_machine_holds_what_runs_until_its_guest_is_off_and_then_what_its_spec_says() -> None:
+    virt = Virt()
+    await virt.create(a_vm("one", a_disk("old"), phase=phases.RUNNING))
+    await virt.create(a_vm("two", a_disk("old")))
+    await virt.create(a_vm("three", a_disk("new")))
+    assert await virt.edit("one", a_disk("new"))
+    assert await virt.locks() == ["disk/acc/old"]
+    assert not await virt.enter("two", phases.SCHEDULED)
+    assert await virt.enter("three", phases.SCHEDULED)
+    assert await virt.enter("one", phases.STOPPED)
+    assert await virt.enter("two", phases.SCHEDULED)
+    assert not await virt.enter("one", phases.SCHEDULED)
+    assert virt.refusal == 'PersistentVolumeClaim "new" is in use by virtual machine "three"; this one starts when that is off'
+    assert await virt.enter("three", phases.STOPPED)
+    assert await virt.enter("one", phases.SCHEDULED)
+
+
+async def test_no_history_of_phases_and_edits_brings_two_guests_onto_a_disk() -> None:
     chance = random.Random(13)
     uses: tuple[Use, ...] = ("writes", "reads", "shares")
     every = sorted({*phases.WITH_POD, phases.STOPPED, phases.FAILED})
@@ -322,14 +351,25 @@ async def test_no_history_of_phases_brings_two_guests_onto_a_disk() -> None:
             if chance.random() < 0.3:
                 with_state(vm, chance.choice("abc"), chance.choice(["", "5d307ca9-b3ef-428c-8861-06e72d69f223"]))
             await virt.create(vm)
-        for _ in range(25):
-            await virt.enter(chance.choice(names), chance.choice(every))
+        of_guests: dict[str, Any] = {}
+        for _ in range(30):
+            name = chance.choice(names)
+            if chance.random() < 0.3:
+                await virt.edit(name, a_disk(chance.choice("abc"), chance.choice(uses)))
+            else:
+                await virt.enter(name, chance.choice(every))
             guests = [item.object for item in virt.items.values() if phases.phase_of(item.object) in phases.WITH_GUEST]
+            of_guests = {
+                each["metadata"]["name"]: of_guests.get(each["metadata"]["name"]) or copy.deepcopy(each["spec"]["domain"])
+                for each in guests
+            }
+            assert [running.spec_of(each)["domain"] for each in guests] == list(of_guests.values())
             for position, one in enumerate(guests):
                 for two in guests[position + 1 :]:
-                    mine, theirs = (disk_uses.uses(each["spec"]["domain"]) for each in (one, two))
+                    mine, theirs = (disk_uses.uses(running.spec_of(each)["domain"]) for each in (one, two))
                     assert not [claim for claim in mine if claim in theirs and disk_uses.clash(mine[claim], theirs[claim])]
-                    held, others = (disk_uses.locks(each["spec"]["domain"], each["metadata"]["uid"]) for each in (one, two))
+                    domains = [(running.spec_of(each)["domain"], each["metadata"]["uid"]) for each in (one, two)]
+                    held, others = (disk_uses.locks(*each) for each in domains)
                     pairs = [(ours.group, other.group) for ours in held for other in others if ours.what == other.what]
                     assert not [pair for pair in pairs if pair[0] != pair[1] or disk_uses.ALONE in pair]
         for name in names:

@@ -12,7 +12,7 @@ import pytest
 
 from apiserver.apis.core.resources import CONFIG_MAPS
 from apiserver.apis.meta import errors, objectmeta
-from apiserver.apis.meta.objects import Object
+from apiserver.apis.meta.objects import HubObject, Object
 from apiserver.apis.meta.users import User
 from apiserver.apis.meta.validation import MAX_CAUSES, FieldError
 from apiserver.apis.virt.domainxml import parsing, reading
@@ -25,7 +25,7 @@ from apiserver.client.rest import Client
 from apiserver.endpoints.http import upgrade
 from apiserver.registry.generic import codec
 from apiserver.registry.generic.options import WriteOptions
-from apiserver.registry.generic.planning import Planner
+from apiserver.registry.generic.planning import Part, Planner
 from apiserver.registry.generic.strategy import CreatingVerb, Verb
 from apiserver.registry.virt import streams, verbs
 from apiserver.registry.virt.migrations import MigrationStrategy
@@ -543,6 +543,89 @@ def test_whoever_edits_where_a_machine_goes_while_it_is_somewhere_is_told_when_t
     assert _moved(_vm(phase), runStrategy="Always", rerun={"limit": 1}) == []
     both = [f"spec.nodeSelector, spec.tolerations: {text}"] if is_somewhere else []
     assert _moved(_vm(phase), tolerations=[{"operator": "Exists"}], nodeSelector={"a": "b"}) == both
+
+
+@pytest.mark.parametrize("phase", ["", *phases.VM_PHASES])
+def test_whoever_edits_the_hardware_of_a_machine_with_a_guest_is_told_when_that_counts(phase: str) -> None:
+    vm = _vm(phase)
+    new = copy.deepcopy(_edited(vm, domain={"memory": {"guest": "1Gi"}, **vm["spec"]["domain"]}))
+    text = (
+        'spec.domain.memory.guest: the guest of virtual machine "vm1" keeps its hardware until it ends; this counts from its next start on'
+    )
+    has_guest = phase in {"Scheduled", "Running", "Stopping", "Unknown"}
+    strategy = VirtualMachineStrategy()
+    assert strategy.warnings_on_update(new, vm) == ((text,) if has_guest else ())
+    assert strategy.warnings_on_update(new, new) == (), "an apply of the same says nothing again"
+    assert strategy.warnings_on_update(_edited(new, domain=vm["spec"]["domain"]), new) == (), "it says what runs"
+
+
+@pytest.mark.parametrize("has_status", [False, True])
+def test_an_edit_and_an_end_go_through_the_machinery_with_what_runs(*, has_status: bool) -> None:
+    """A client sends no status, or one that says something else: what runs is virt-api's to write."""
+    vm = _stored(memory="1Gi")
+    bigger = copy.deepcopy(vm)
+    bigger["spec"]["domain"]["memory"]["guest"] = "2Gi"
+    del bigger["status"]
+    if has_status:
+        bigger["status"] = {"phase": "Stopped", "running": {"domain": {}}}
+    edited = _updated(bigger, vm)
+    assert edited["metadata"]["generation"] == 2
+    assert edited["status"]["running"] == {"generation": 1, "domain": vm["spec"]["domain"]}
+    again = _updated(copy.deepcopy(edited), edited)
+    assert again == edited
+    report = copy.deepcopy(edited)
+    report["status"] = {**vm["status"], "observedGeneration": 2, **({"running": {"generation": 2}} if has_status else {})}
+    told = _updated(report, edited, "status")
+    assert told["status"] == {**vm["status"], "observedGeneration": 2, "running": edited["status"]["running"]}
+    end = copy.deepcopy(told)
+    end["status"]["phase"] = "Stopped"
+    assert "running" not in _updated(end, told, "status")["status"]
+
+
+def test_an_edit_between_the_pod_and_the_hand_over_is_no_copy_and_makes_the_hand_over_a_conflict() -> None:
+    """virt-controller then plans anew, and replaces the pod: it was made of the spec from before."""
+    vm = _stored(memory="1Gi")
+    vm["status"]["phase"] = "Scheduling"
+    bigger = copy.deepcopy(vm)
+    bigger["spec"]["domain"]["memory"]["guest"] = "2Gi"
+    edited = _updated(bigger, vm)
+    assert "running" not in edited["status"]
+    edited["metadata"]["resourceVersion"] = "8"
+    hand_over = copy.deepcopy(vm)
+    hand_over["status"]["phase"] = "Scheduled"
+    with pytest.raises(errors.Conflict):
+        _updated(hand_over, edited, "status")
+
+
+def test_a_status_from_a_stale_cache_takes_nothing_from_what_runs() -> None:
+    """A stale revision is a conflict. A writer that knows no copy leaves it out with the newest revision, too."""
+    vm = _stored(memory="1Gi")
+    bigger = copy.deepcopy(vm)
+    bigger["spec"]["domain"]["memory"]["guest"] = "2Gi"
+    edited = _updated(bigger, vm)
+    edited["metadata"]["resourceVersion"] = "8"
+    moved = copy.deepcopy(vm)  # the target of a migration takes the machine over, with the status that it knew
+    moved["status"] |= {"nodeName": "node2", "podName": "target"}
+    moved["metadata"]["resourceVersion"] = "8"
+    taken = _updated(moved, edited, "status")
+    assert taken["status"]["nodeName"] == "node2"
+    assert taken["status"]["running"] == edited["status"]["running"]
+    stale = copy.deepcopy(vm)
+    with pytest.raises(errors.Conflict):
+        _updated(stale, edited, "status")
+
+
+def _updated(wanted: dict[str, Any], old: dict[str, Any], part: Part = "") -> dict[str, Any]:
+    """Return what the machinery stores of an update."""
+    return Planner(VirtualMachineStrategy()).update(HubObject(wanted), HubObject(old), part).obj
+
+
+def _stored(memory: str) -> dict[str, Any]:
+    vm = _vm(nodeName="node1")
+    vm["metadata"] |= {"generation": 1, "resourceVersion": "7", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    vm["spec"]["domain"]["memory"] = {"guest": memory}
+    VirtualMachineStrategy().default(vm)
+    return vm
 
 
 @pytest.mark.parametrize("phase", ["", *phases.VM_PHASES])

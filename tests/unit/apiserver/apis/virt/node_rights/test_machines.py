@@ -27,7 +27,7 @@ FOLLOWERS = {
     phases.UNKNOWN: {"Unknown", "Scheduled", "Running", "Stopping", "Stopped", "Succeeded", "Failed"},
 }
 RESULTS = {"Stopped": "Stopped", "Succeeded": "Succeeded", "Failed": "Failed"}
-REPORT = {"observedGeneration", "conditions", "domain", "interfaces", "guest", "graphics", "vsock", "imports"}
+REPORT = {"observedGeneration", "conditions", "domain", "interfaces", "guest", "graphics", "vsock", "devices", "imports"}
 MAY: dict[str, set[str]] = {
     "Scheduled": {"conditions", "imports"},
     "Unknown": {"conditions", "imports"},
@@ -59,8 +59,10 @@ SAMPLES: dict[str, Any] = {
     "request": {"action": "Stop", "attempt": 1},
     "runStrategyGeneration": 7,
     "vsock": {"cid": 4},
+    "devices": [{"kind": "disk", "name": "root", "target": "vda"}],
+    "running": {"generation": 1},
 }
-PLACE = ("nodeName", "podIP", "domain", "interfaces", "guest", "graphics", "vsock", "imports")
+PLACE = ("nodeName", "podIP", "domain", "interfaces", "guest", "graphics", "vsock", "imports", "devices", "running")
 
 
 def a_write(node: str, old: dict[str, Any], new: dict[str, Any], migration: dict[str, Any] | None = None) -> machines.MachineWrite:
@@ -216,6 +218,8 @@ def test_an_end_takes_the_place_away(field: str) -> None:
         "graphics": [{"type": "vnc"}],
         "vsock": {"cid": 3},
         "imports": [{"disk": "root"}],
+        "devices": [{"kind": "disk", "name": "root"}],
+        "running": {"generation": 1, "domain": {}},
     }
     old = stored("Running", **of)
     new = written(old, "Succeeded", **{field: old["status"][field]})

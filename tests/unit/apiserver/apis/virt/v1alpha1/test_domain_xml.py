@@ -321,14 +321,12 @@ def test_of_xml_that_cannot_be_read_it_is_not_said_what_it_would_keep() -> None:
     assert error.startswith("spec.domainXML: ")
 
 
-def test_xml_of_a_machine_that_is_on_stays() -> None:
+def test_xml_of_a_machine_that_is_on_may_be_edited() -> None:
     old = stored(a_vm(document()))
     old["status"] = {"phase": "Running"}
     changed = {**old, "spec": {**old["spec"], "domainXML": document(vcpu="<vcpu>1</vcpu>")}}
-    (error,) = [str(each) for each in validation.validate_virtual_machine_update(changed, old)]
-    assert error.startswith("spec.domainXML: Forbidden: may be changed only while the virtual machine is off")
     bigger = {**old, "spec": {**changed["spec"], "domain": {"memory": {"guest": "1Gi"}}}}
-    found = [each.path for each in validation.validate_virtual_machine_update(bigger, old)]
-    assert found == ["spec.domain.memory.guest", "spec.domainXML"]
-    assert validation.validate_virtual_machine_update(changed, {**old, "status": {"phase": "Stopped"}}) == []
-    assert validation.validate_virtual_machine_update(old, old) == []
+    for new in (changed, bigger, old):
+        assert validation.validate_virtual_machine_update(new, old) == []
+    (error,) = validation.validate_virtual_machine_update({**old, "spec": {**old["spec"], "domainXML": "<domain>"}}, old)
+    assert str(error).startswith("spec.domainXML: ")

@@ -42,6 +42,8 @@ MACHINE: Json = {
     },
     "graphics": [{"type": "vnc"}],
     "vsock": {"cid": 2**32 - 2},
+    "devices": [{"kind": "disk", "name": "root", "target": "vda", "address": "pci 0000:04:00.0"}],
+    "running": {"generation": 1},
     "imports": [{"disk": "root", "phase": "Retrying", "transferredBytes": 1, "totalBytes": 2, "failures": 3, "message": "why"}],
     "migration": {"name": "m", "uid": UID, "sourceNode": "node1", "sourcePod": "p1", "targetNode": "node2", "targetPod": "p2",
                   "startTime": MOMENT, "endTime": MOMENT, "phase": "Succeeded"},
@@ -112,6 +114,10 @@ MACHINE_CASES: dict[tuple[Any, ...], list[Any]] = {
     ("conditions", 0, "lastTransitionTime"): HOSTILE_TIMES,
     ("conditions", 0, "observedGeneration"): [-1],
     ("attempts", 0, "number"): [0, -1],
+    ("running", "generation"): [-1],
+    ("devices", 0, "name"): ["a.b", "A", "x" * 64],
+    ("devices", 0, "target"): ["../x", "a/b", "x" * 65, " a", "a\n"],
+    ("devices", 0, "address"): ["../x", "a/b", "x" * 65, " a", "a\n"],
     ("vsock", "cid"): [2, -1, 2**32 - 1],
     ("imports", 0, "disk"): ["a.b", "A", "x" * 64],
     ("imports", 0, "transferredBytes"): [-1],
@@ -196,7 +202,7 @@ MIGRATION_CASES: dict[tuple[Any, ...], list[Any]] = {
     ("phaseTransitionTimestamps", 0, "phase"): ["Scheduled"],
     ("phaseTransitionTimestamps", 0, "time"): HOSTILE_TIMES,
 }
-ENUMERATED = {"allowAutoConverge", "allowPause", "connected", "phase", "status", "result", "action", "runStrategy", "type"}
+ENUMERATED = {"allowAutoConverge", "allowPause", "connected", "kind", "phase", "status", "result", "action", "runStrategy", "type"}
 """Fields with an enum in the schema. (A condition's and a domain's ``type`` have cases above.)"""
 
 

@@ -1,0 +1,153 @@
+"""The desired and the running hardware of a machine. Pure.
+
+The *desired* form is the spec. A guest keeps the hardware of its start until it ends, also over live migrations: the *running* form. Both
+are the same until a user edits a machine that has a guest. Then virt-api copies the fields in :data:`FIELDS` from the old spec to
+``status.running``, in the transaction that stores the edit. It removes the copy in the transaction in which the machine loses its guest,
+and when an edit restores the running hardware. virt-api ignores writes of clients to that field.
+
+Locks, pods, migration targets, virt-handler and virt-launcher use the running form (:func:`spec_of`). The next attempt uses the desired
+form, because a machine without a guest has no copy.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from apiserver.apis.meta.lines import one_line
+from apiserver.apis.meta.objects import Object, dig, generation_of
+from apiserver.apis.meta.validation import Path
+from apiserver.apis.virt.hardware import devices
+
+FIELDS: Final = ("domain", "domainXML", "accessCredentials")
+"""Fields of ``spec`` that a guest keeps from its start to its end."""
+RUNNING: Final = "running"
+"""The field of the status with the copy."""
+OF_A_GUEST: Final = (RUNNING, "devices")
+"""Fields of the status that virt-api removes in each write that leaves a machine without a guest."""
+MAX_TOLD: Final = 8
+"""Differences that a message names."""
+MAX_WORDS: Final = 700
+"""Characters of them."""
+_SPEC: Final = Path("spec")
+_DEVICES: Final = "spec.domain.devices"
+
+Kind = Literal["added", "removed", "changed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One setting or device in which the desired hardware differs from the running one."""
+
+    path: str
+    """Of the setting; of a device, its list and its name: ``spec.domain.devices.disks[data]``."""
+    kind: Kind = "changed"
+
+    def __str__(self) -> str:
+        return self.path if self.kind == "changed" else f"{self.path} ({self.kind})"
+
+
+def spec_of(vm: Mapping[str, Any]) -> Object:
+    """Return the spec with the running hardware. Fields outside :data:`FIELDS` are always those of the spec."""
+    spec: Object = vm.get("spec") or {}
+    kept = dig(vm, "status", RUNNING)
+    if not isinstance(kept, dict) or not kept:
+        return spec
+    others = {key: value for key, value in spec.items() if key not in FIELDS}
+    return {**others, **{key: kept[key] for key in FIELDS if kept.get(key) is not None}}
+
+
+def differences(vm: Mapping[str, Any]) -> tuple[Difference, ...]:
+    """Return how the desired hardware differs from the running one; empty if both are the same, and without a guest."""
+    return tuple(_differences(vm.get("spec") or {}, spec_of(vm))) if dig(vm, "status", RUNNING) else ()
+
+
+def note_edit(obj: Object, old: Object, *, has_guest: bool) -> None:
+    """Copy the running hardware to the status if an update changes it, or remove the copy if the update restores it.
+
+    Args:
+        obj: the updated machine, with the status of ``old``; changed in place.
+        old: the stored machine.
+        has_guest: whether the machine may have a guest.
+    """
+    if not has_guest or obj["spec"] == old["spec"]:
+        return
+    status, runs = obj["status"], spec_of(old)
+    if not any(_differences(obj["spec"], runs)):
+        status.pop(RUNNING, None)
+    elif not status.get(RUNNING):
+        kept = {key: copy.deepcopy(runs[key]) for key in FIELDS if runs.get(key) is not None}
+        status[RUNNING] = {"generation": generation_of(old), **kept}
+
+
+def keep(obj: Object, old: Object, *, has_guest: bool) -> None:
+    """Restore the copy in a new status; remove it, and the devices, when the machine loses its guest.
+
+    Args:
+        obj: the machine with its new status; changed in place.
+        old: the stored machine.
+        has_guest: whether the machine may have a guest with the new status.
+    """
+    status = obj.get("status")
+    if not isinstance(status, dict):
+        return
+    kept = dig(old, "status", RUNNING)
+    status.pop(RUNNING, None)
+    if not has_guest:
+        for field in OF_A_GUEST:
+            status.pop(field, None)
+    elif kept:
+        status[RUNNING] = copy.deepcopy(kept)
+
+
+def words(found: Sequence[Difference]) -> str:
+    """Return the paths of differences for people, in one line of bounded length."""
+    told = [str(each) for each in found[:MAX_TOLD]]
+    if len(found) > MAX_TOLD:
+        told.append(f"{len(found) - MAX_TOLD} more")
+    return one_line(", ".join(told), MAX_WORDS)
+
+
+def _differences(desired: Object, runs: Object) -> Iterator[Difference]:
+    domain, of_guest = (each.get("domain") or {} for each in (desired, runs))
+    paths = [str(each) for each in devices.differing(domain, of_guest, _SPEC.child("domain"))]
+    lists = {_list_of(path): None for path in paths if _list_of(path)}
+    for name in lists:
+        yield from _of_list(name, devices.compared(domain)["devices"].get(name), devices.compared(of_guest)["devices"].get(name))
+    yield from (Difference(path) for path in paths if not _list_of(path))
+    for field in FIELDS[1:]:
+        if (desired.get(field) or None) != (runs.get(field) or None):
+            yield Difference(str(_SPEC.child(field)))
+
+
+def _list_of(path: str) -> str:
+    """Return the name of the list of devices that a path is in; empty for every other path."""
+    rest = path.removeprefix(f"{_DEVICES}.")
+    return rest.partition("[")[0].partition(".")[0] if rest != path else ""
+
+
+def _of_list(name: str, desired: object, runs: object) -> Iterator[Difference]:
+    """Yield the devices that differ, by name; the list itself if devices have no names, or if only their order differs."""
+    wanted, there = _by_name(desired), _by_name(runs)
+    found = [] if wanted is None or there is None else list(_of_devices(f"{_DEVICES}.{name}", wanted, there))
+    yield from found or [Difference(f"{_DEVICES}.{name}")]
+
+
+def _of_devices(path: str, wanted: Mapping[str, object], there: Mapping[str, object]) -> Iterator[Difference]:
+    for name in (*there, *(each for each in wanted if each not in there)):
+        if name not in wanted:
+            yield Difference(f"{path}[{name}]", "removed")
+        elif name not in there:
+            yield Difference(f"{path}[{name}]", "added")
+        elif wanted[name] != there[name]:
+            yield Difference(f"{path}[{name}]")
+
+
+def _by_name(found: object) -> dict[str, object] | None:
+    """Return the devices of a list by name; None unless each has a name of its own."""
+    if not isinstance(found, list) or not all(isinstance(each, dict) and isinstance(each.get("name"), str) for each in found):
+        return None
+    named: dict[str, object] = {each["name"]: each for each in found}
+    return named if len(named) == len(found) else None

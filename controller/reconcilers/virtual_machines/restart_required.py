@@ -1,0 +1,48 @@
+"""The condition RestartRequired of machines that were edited while their guest runs. Pure.
+
+It is True while the desired hardware differs from the running one, and names the fields. virt-controller removes it when both are the same
+again, and when the guest ends, because the next attempt uses the desired hardware.
+"""
+
+from __future__ import annotations
+
+from apiserver.apis.meta import times
+from apiserver.apis.meta.objects import Object, condition, dig, name_of, new_condition, with_condition, without_condition
+from apiserver.apis.virt.lifecycle import conditions, phases
+from apiserver.apis.virt.spec import running
+from controller.reconcilers.actions import Action, Emit, WriteStatus
+from controller.reconcilers.virtual_machines import statuses
+from controller.reconcilers.virtual_machines.observed import Observed
+
+
+def marked(seen: Observed, status: Object) -> Object:
+    """Return the status with the condition RestartRequired set or removed."""
+    known = condition(status.get("conditions"), conditions.RESTART_REQUIRED)
+    if not (found := running.differences(seen.vm)):
+        return {**status, "conditions": without_condition(status.get("conditions"), conditions.RESTART_REQUIRED)} if known else status
+    message = (
+        f"the guest runs without these edits: {running.words(found)}; they count from its next start on: "
+        f"kubectl virt restart {name_of(seen.vm)}"
+    )
+    new = new_condition(seen.vm, conditions.RESTART_REQUIRED, "True", conditions.HARDWARE_DIFFERS, message)
+    return {**status, "conditions": with_condition(status.get("conditions"), new, now=times.to_rfc3339(seen.now))}
+
+
+def report(seen: Observed) -> tuple[Action, ...]:
+    """Return the write that sets or removes the condition, with one Event when it appears; empty if nothing changes."""
+    old = statuses.status_of(seen)
+    status = marked(seen, old)
+    return (WriteStatus(status), *events(seen, status)) if status != old else ()
+
+
+def events(seen: Observed, status: Object) -> tuple[Emit, ...]:
+    """Return the Event for a condition that is new in ``status``."""
+    found = condition(status.get("conditions"), conditions.RESTART_REQUIRED)
+    if found is None or condition(dig(seen.vm, "status", "conditions"), conditions.RESTART_REQUIRED) is not None:
+        return ()
+    return (Emit("Normal", conditions.RESTART_REQUIRED, str(found["message"])),)
+
+
+def over(seen: Observed) -> tuple[Action, ...]:
+    """Return the write that removes the condition of a machine without a guest."""
+    return () if phases.phase_of(seen.vm) in phases.WITH_GUEST else report(seen)

@@ -1,0 +1,170 @@
+"""Desired and running hardware: the copy that virt-api keeps of what runs, and the differences that people are told."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from apiserver.apis.virt.lifecycle import phases
+from apiserver.apis.virt.spec import running
+from apiserver.apis.virt.spec.described import domain_of, size_of
+from apiserver.apis.virt.v1alpha1 import defaults
+from apiserver.registry.virt.virtualmachines import VirtualMachineStrategy
+
+Edit = Callable[[dict[str, Any]], None]
+
+ROOT: dict[str, Any] = {"name": "root", "type": "PersistentVolumeClaim", "source": {"name": "root"}}
+DATA: dict[str, Any] = {"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "data"}}
+
+
+def a_vm(phase: str = "Running", *disks: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    domain = {"cpu": {"cores": 1}, "memory": {"guest": "1Gi"}, "devices": {"disks": copy.deepcopy(list(disks or (ROOT,)))}}
+    vm: dict[str, Any] = {"metadata": {"name": "vm", "namespace": "ns", "uid": "u", "generation": 4}, "spec": {"domain": domain, **spec}}
+    defaults.default_virtual_machine(vm)
+    return {**vm, "status": {"phase": phase, "attempt": 1, "attempts": [{"number": 1}]}}
+
+
+def edited(vm: dict[str, Any], edit: Edit) -> dict[str, Any]:
+    """Return what the strategy stores of an edit: the next generation, with the status of before."""
+    new = copy.deepcopy(vm)
+    edit(new["spec"])
+    defaults.default_virtual_machine(new)
+    VirtualMachineStrategy().prepare_for_update(new, vm)
+    new["metadata"]["generation"] += new["spec"] != vm["spec"]
+    return new
+
+
+def with_status(vm: dict[str, Any], **status: Any) -> dict[str, Any]:
+    """Return what the strategy stores of a new status."""
+    new = {**copy.deepcopy(vm), "status": {**copy.deepcopy(vm["status"]), **status}}
+    VirtualMachineStrategy().prepare_for_status_update(new, vm)
+    return new
+
+
+def cores(number: int) -> Edit:
+    return lambda spec: spec["domain"]["cpu"].update(cores=number)
+
+
+def add(disk: dict[str, Any]) -> Edit:
+    return lambda spec: spec["domain"]["devices"]["disks"].append(copy.deepcopy(disk))
+
+
+def told(vm: dict[str, Any]) -> list[str]:
+    return [str(each) for each in running.differences(vm)]
+
+
+@pytest.mark.parametrize("phase", sorted(phases.VM_TRANSITIONS))
+def test_what_runs_is_kept_of_a_machine_that_has_a_guest_and_of_no_other(phase: str) -> None:
+    vm = a_vm(phase)
+    new = edited(vm, cores(2))
+    has_guest = phase in phases.WITH_GUEST
+    assert domain_of(new)["cpu"]["cores"] == (1 if has_guest else 2)
+    assert size_of(new)["cpu"]["cores"] == (1 if has_guest else 2)
+    assert ("running" in new["status"]) is has_guest
+    assert told(new) == (["spec.domain.cpu.cores"] if has_guest else [])
+
+
+def test_a_machine_that_was_not_edited_pays_nothing() -> None:
+    vm = a_vm()
+    assert edited(vm, lambda spec: spec.update(runStrategy="Always"))["status"] == vm["status"]
+    assert running.spec_of(vm) is vm["spec"]
+
+
+def test_the_copy_is_of_the_last_generation_that_had_it_and_further_edits_leave_it() -> None:
+    first = edited(a_vm(), cores(2))
+    assert first["status"]["running"]["generation"] == 4
+    assert first["status"]["running"]["domain"]["cpu"]["cores"] == 1
+    second = edited(first, add(DATA))
+    assert second["status"]["running"] == first["status"]["running"]
+    assert told(second) == ["spec.domain.devices.disks[data] (added)", "spec.domain.cpu.cores"]
+
+
+@pytest.mark.parametrize("same", ["1Gi", "1024Mi"])
+def test_an_edit_back_to_what_runs_takes_the_copy_away(same: str) -> None:
+    changed = edited(a_vm(), lambda spec: spec["domain"]["memory"].update(guest="2Gi"))
+    assert told(changed) == ["spec.domain.memory.guest"]
+    back = edited(changed, lambda spec: spec["domain"]["memory"].update(guest=same))
+    assert "running" not in back["status"]
+    assert told(back) == []
+
+
+@pytest.mark.parametrize(
+    ("edit", "names"),
+    [
+        (add(DATA), ["disks[data] (added)"]),
+        (lambda spec: spec["domain"]["devices"]["disks"].clear(), ["disks[root] (removed)"]),
+        (lambda spec: spec["domain"]["devices"]["disks"][0].update(readOnly=True), ["disks[root]"]),
+        (
+            lambda spec: spec["domain"]["devices"].update(disks=[{**ROOT, "name": "other"}, DATA]),
+            ["disks[root] (removed)", "disks[other] (added)", "disks[data] (added)"],
+        ),
+        (lambda spec: spec["domain"]["devices"].update(interfaces=[]), ["interfaces[default] (removed)"]),
+        (lambda spec: spec["domain"]["devices"].update(graphics=[]), ["graphics"]),
+        (lambda spec: spec["domain"]["devices"].update(watchdog={"action": "poweroff"}), ["watchdog"]),
+    ],
+)
+def test_devices_are_named(edit: Edit, names: list[str]) -> None:
+    assert told(edited(a_vm(), edit)) == [f"spec.domain.devices.{each}" for each in names]
+
+
+def test_another_order_of_disks_differs_because_boot_order_and_names_follow_from_it() -> None:
+    vm = a_vm("Running", ROOT, DATA)
+    assert told(edited(vm, lambda spec: spec["domain"]["devices"]["disks"].reverse())) == ["spec.domain.devices.disks"]
+
+
+def test_fields_beside_the_domain_belong_to_the_guest_too() -> None:
+    key = {"sshPublicKey": {"source": {"secret": {"secretName": "a"}}, "propagationMethod": {"noCloud": {}}}}
+    new = edited(a_vm(), lambda spec: spec.update(accessCredentials=[key], domainXML="<domain/>"))
+    assert told(new) == ["spec.domainXML", "spec.accessCredentials"]
+    spec = running.spec_of(new)
+    assert "accessCredentials" not in spec
+    assert "domainXML" not in spec
+
+
+def test_what_a_guest_does_not_keep_is_that_of_the_spec() -> None:
+    def edit(spec: dict[str, Any]) -> None:
+        cores(2)(spec)
+        spec["terminationGracePeriodSeconds"] = 5
+
+    new = edited(a_vm(terminationGracePeriodSeconds=30), edit)
+    assert running.spec_of(new)["terminationGracePeriodSeconds"] == 5
+
+
+@pytest.mark.parametrize("phase", sorted(phases.VM_TRANSITIONS))
+def test_the_copy_lasts_as_long_as_the_guest(phase: str) -> None:
+    vm = with_status(edited(a_vm(), cores(2)), devices=[{"kind": "disk", "name": "root"}])
+    new = with_status(vm, phase=phase)
+    assert ("running" in new["status"]) is (phase in phases.WITH_GUEST)
+    assert ("devices" in new["status"]) is (phase in phases.WITH_GUEST)
+    assert domain_of(new)["cpu"]["cores"] == (1 if phase in phases.WITH_GUEST else 2)
+
+
+def test_no_writer_of_a_status_changes_the_copy() -> None:
+    vm = edited(a_vm(), cores(2))
+    kept = vm["status"]["running"]
+    assert with_status(vm, running={"generation": 1, "domain": {"cpu": {"cores": 64}}})["status"]["running"] == kept
+    assert with_status(vm, running=None)["status"]["running"] == kept
+    stale = {**copy.deepcopy(vm), "status": {key: each for key, each in vm["status"].items() if key != "running"}}
+    running.keep(stale, vm, has_guest=True)
+    assert stale["status"]["running"] == kept
+    assert "running" not in with_status(a_vm(), running=kept)["status"]
+
+
+def test_a_status_of_no_shape_is_left_to_others() -> None:
+    vm: dict[str, Any] = {"spec": {"domain": {"cpu": {"cores": 3}}}, "status": {"phase": "Running", "running": "text"}}
+    assert domain_of(vm) == {"cpu": {"cores": 3}}
+    vm["status"] = None
+    running.keep(vm, {}, has_guest=True)
+    assert vm["status"] is None
+
+
+def test_words_are_one_line_of_bounded_length() -> None:
+    few = running.words([running.Difference("a"), running.Difference("b", "added")])
+    assert few == "a, b (added)"
+    many = running.words([running.Difference(f"spec.{'x' * 200}\n{number}") for number in range(100)])
+    assert len(many) <= running.MAX_WORDS
+    assert "\n" not in many
+    assert running.words([running.Difference(f"f{number}") for number in range(10)]).endswith(", f7, 2 more")
