@@ -1,5 +1,3 @@
-"""Slots in which tests boot guests, with locks in a separate directory, and VMs that need one."""
-
 from __future__ import annotations
 
 import threading

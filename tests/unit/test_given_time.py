@@ -1,5 +1,3 @@
-"""Which part of the wall clock's time counts for a timeout."""
-
 from __future__ import annotations
 
 import os

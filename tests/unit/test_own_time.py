@@ -1,5 +1,3 @@
-"""A process's own share of a turn's time."""
-
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,3 @@
-"""Ports of tests: each process has its own."""
-
 from __future__ import annotations
 
 import os

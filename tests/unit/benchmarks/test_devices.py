@@ -1,5 +1,3 @@
-"""The VMs of the benchmark of devices."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,3 @@
-"""Results of the import benchmark from its samples."""
-
 from __future__ import annotations
 
 import pytest

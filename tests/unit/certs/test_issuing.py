@@ -1,5 +1,3 @@
-"""Extensions and renewal times of certificates."""
-
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta

@@ -1,5 +1,3 @@
-"""The chart's policy for virt-controller's patches of etcd's StatefulSet, evaluated as by kube-apiserver."""
-
 from __future__ import annotations
 
 import copy

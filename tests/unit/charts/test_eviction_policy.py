@@ -1,5 +1,3 @@
-"""The chart's policy for labels of migrations that evictions and upgrades caused, evaluated by our own CEL."""
-
 from __future__ import annotations
 
 from typing import Any, Final, get_args

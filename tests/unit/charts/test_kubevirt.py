@@ -1,5 +1,3 @@
-"""The chart as Helm renders it."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""The chart's policy for virt-handlers' Leases, evaluated as by kube-apiserver (tests compare our CEL with cel-go)."""
-
 from __future__ import annotations
 
 from typing import Any

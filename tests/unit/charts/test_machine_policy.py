@@ -1,5 +1,3 @@
-"""The chart's policy for virt-controller's patches of VMs and Migrations, evaluated by our own CEL."""
-
 from __future__ import annotations
 
 import copy

@@ -1,5 +1,3 @@
-"""The chart's policy for Migrations with priority over others, evaluated by our own CEL."""
-
 from __future__ import annotations
 
 import asyncio

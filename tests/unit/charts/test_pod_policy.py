@@ -1,5 +1,3 @@
-"""The chart's policy for virt-controller's pods, evaluated by our own CEL as by kube-apiserver."""
-
 from __future__ import annotations
 
 import asyncio

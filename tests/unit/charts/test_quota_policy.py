@@ -1,5 +1,3 @@
-"""The chart's policy for virt-api's writes of ResourceQuotas, evaluated as by kube-apiserver."""
-
 from __future__ import annotations
 
 import copy

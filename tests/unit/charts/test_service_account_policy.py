@@ -1,5 +1,3 @@
-"""The chart's policy for VMs with a service account's token, evaluated by our own CEL."""
-
 from __future__ import annotations
 
 import asyncio

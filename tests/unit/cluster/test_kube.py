@@ -1,5 +1,3 @@
-"""The tests' kubectl while kube-apiserver's discovery is stale; a script replaces kubectl."""
-
 from __future__ import annotations
 
 import os

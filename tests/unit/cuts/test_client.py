@@ -1,5 +1,3 @@
-"""The client's parsing of a connection's bytes, and its record of lines."""
-
 from __future__ import annotations
 
 import subprocess

@@ -1,5 +1,3 @@
-"""The health check for Argo CD, run as Argo CD runs it."""
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""A VM restored from examples/backup.py is the same to its guest and to other parties."""
-
 from __future__ import annotations
 
 import json

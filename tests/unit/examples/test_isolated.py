@@ -1,5 +1,3 @@
-"""The example of a plugin for interfaces, without its network part."""
-
 from __future__ import annotations
 
 from typing import Any

@@ -1,5 +1,3 @@
-"""A failed test runs once more: alone, with new fixtures, always reported."""
-
 from __future__ import annotations
 
 from pathlib import Path

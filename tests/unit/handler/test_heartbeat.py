@@ -1,5 +1,3 @@
-"""Renewals of the Lease continue after any failure; without them virt-controller treats the node as unreachable."""
-
 from __future__ import annotations
 
 import asyncio

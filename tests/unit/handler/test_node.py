@@ -1,5 +1,3 @@
-"""Work of a node on its pods while one pod's storage hangs."""
-
 from __future__ import annotations
 
 import asyncio

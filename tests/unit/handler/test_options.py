@@ -1,5 +1,3 @@
-"""Flags of virt-handler."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,3 @@
-"""Addresses: which are followed, and what messages show of them."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,3 @@
-"""Compressed images: valid, damaged, and decompression bombs."""
-
 from __future__ import annotations
 
 import bz2

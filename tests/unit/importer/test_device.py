@@ -1,5 +1,3 @@
-"""Writing an image to a block device, here a file: an interrupted try leaves nothing that counts as a disk."""
-
 from __future__ import annotations
 
 import os

@@ -1,5 +1,3 @@
-"""The disk file of a container image, searched from the last layer to the first."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,3 @@
-"""The document that describes an import."""
-
 from __future__ import annotations
 
 import json

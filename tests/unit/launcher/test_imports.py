@@ -1,5 +1,3 @@
-"""Every VM pays for virt-launcher's imports."""
-
 from __future__ import annotations
 
 import subprocess

@@ -1,5 +1,3 @@
-"""Failures of a mutant run, and how it recognizes a change again."""
-
 from __future__ import annotations
 
 import json

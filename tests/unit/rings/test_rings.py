@@ -1,5 +1,3 @@
-"""A run's additions to its ring, and its cases of a family, as functions of a commit."""
-
 from __future__ import annotations
 
 import pytest

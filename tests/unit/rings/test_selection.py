@@ -1,5 +1,3 @@
-"""The plugin that runs a ring, in separate pytest runs, and its reading of a repository."""
-
 from __future__ import annotations
 
 import subprocess

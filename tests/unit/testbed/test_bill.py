@@ -1,5 +1,3 @@
-"""Bills of materials: every file's origin in an image, in CycloneDX's format."""
-
 from __future__ import annotations
 
 import importlib.resources

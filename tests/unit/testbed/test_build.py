@@ -1,5 +1,3 @@
-"""A cached directory is complete or absent."""
-
 from __future__ import annotations
 
 import re

@@ -1,5 +1,3 @@
-"""A cache directory is complete or absent, and built once."""
-
 from __future__ import annotations
 
 import pathlib

@@ -1,5 +1,3 @@
-"""The test bed recreates a cluster that it cannot update to today's configuration."""
-
 from __future__ import annotations
 
 from pathlib import Path

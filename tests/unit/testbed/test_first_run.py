@@ -1,5 +1,3 @@
-"""A short first run: compiler memory, uv by hash, few packages, and the estimate of the remaining time."""
-
 from __future__ import annotations
 
 import os

@@ -1,5 +1,3 @@
-"""Archives of images, and the digests that decide on rebuilding."""
-
 from __future__ import annotations
 
 import hashlib

@@ -1,5 +1,3 @@
-"""A node's nftables rules for the cluster's NetworkPolicies."""
-
 from __future__ import annotations
 
 import re

@@ -1,5 +1,3 @@
-"""Processes are identified by more than their pid, started once, and ended reliably."""
-
 from __future__ import annotations
 
 import time

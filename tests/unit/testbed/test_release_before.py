@@ -1,5 +1,3 @@
-"""The source of the previous release, from this repository's history."""
-
 from __future__ import annotations
 
 import subprocess

@@ -1,5 +1,3 @@
-"""Images with the source in a separate layer: small archives on top of another archive."""
-
 from __future__ import annotations
 
 import gzip

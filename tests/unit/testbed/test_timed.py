@@ -1,5 +1,3 @@
-"""A command reports its duration at the end, and its exit code is kept."""
-
 from __future__ import annotations
 
 import os

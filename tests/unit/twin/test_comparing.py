@@ -1,5 +1,3 @@
-"""The comparison with the reference server detects the differences it is meant to detect."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""The order of plug-ins, reinvocation, and metrics."""
-
 from __future__ import annotations
 
 import asyncio

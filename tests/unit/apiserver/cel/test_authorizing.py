@@ -1,5 +1,3 @@
-"""Expressions with authorizer checks: CEL evaluates them again after each answer."""
-
 from __future__ import annotations
 
 from apiserver.apis.meta.users import User

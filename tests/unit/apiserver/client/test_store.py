@@ -1,5 +1,3 @@
-"""An informer's store against a model: a list repairs any disorder, loss or repetition of events."""
-
 from __future__ import annotations
 
 from typing import Any

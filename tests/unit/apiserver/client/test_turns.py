@@ -1,5 +1,3 @@
-"""Long work divided into turns of the event loop."""
-
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,3 @@
-"""Decoding of bodies always results in JSON."""
-
 from __future__ import annotations
 
 import tracemalloc

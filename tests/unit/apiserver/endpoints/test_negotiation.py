@@ -1,5 +1,3 @@
-"""Accept and Content-Type."""
-
 from __future__ import annotations
 
 import pytest

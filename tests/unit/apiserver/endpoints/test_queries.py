@@ -1,5 +1,3 @@
-"""Parameters."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,3 @@
-"""Headers and bodies of responses."""
-
 from __future__ import annotations
 
 from typing import Any

@@ -1,5 +1,3 @@
-"""Cluster, namespace, trust and identity of the plugin, from flags, environment and kubeconfig."""
-
 from __future__ import annotations
 
 import contextlib

@@ -1,5 +1,3 @@
-"""Messages for mistakes on the command line."""
-
 from __future__ import annotations
 
 import pytest

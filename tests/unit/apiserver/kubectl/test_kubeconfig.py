@@ -1,5 +1,3 @@
-"""The library that reads kubeconfigs, imported in separate processes."""
-
 from __future__ import annotations
 
 import base64

@@ -1,5 +1,3 @@
-"""A migration as one line."""
-
 from __future__ import annotations
 
 from typing import Any

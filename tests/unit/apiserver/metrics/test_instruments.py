@@ -1,5 +1,3 @@
-"""Counters and their text."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,3 @@
-"""The maximum of connections, by flags and file descriptors."""
-
 from __future__ import annotations
 
 import resource

@@ -1,5 +1,3 @@
-"""Flags."""
-
 from __future__ import annotations
 
 from dataclasses import fields

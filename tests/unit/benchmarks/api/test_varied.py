@@ -1,5 +1,3 @@
-"""The varied rows: many users, and equal flags and requests for both servers."""
-
 from __future__ import annotations
 
 import subprocess

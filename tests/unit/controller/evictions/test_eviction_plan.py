@@ -1,5 +1,3 @@
-"""Evictions of launcher pods: each strategy, each state of the guest, and limits of concurrent migrations."""
-
 from __future__ import annotations
 
 from collections.abc import Iterable

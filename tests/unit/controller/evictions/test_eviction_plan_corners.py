@@ -1,5 +1,3 @@
-"""Edge cases of evictions: a migration's owner, its messages, and what counts."""
-
 from __future__ import annotations
 
 from datetime import timedelta

@@ -1,5 +1,3 @@
-"""A drain of five guests next to VMs of a tenant who abuses evictions of their own VMs."""
-
 from __future__ import annotations
 
 import random

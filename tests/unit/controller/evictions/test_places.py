@@ -1,5 +1,3 @@
-"""Places of migrations caused by evictions: who gets the next one, and which migrations hold one."""
-
 from __future__ import annotations
 
 from collections import Counter

@@ -1,5 +1,3 @@
-"""Evictions that found no place for their migration, and how long the record lasts."""
-
 from __future__ import annotations
 
 from datetime import timedelta

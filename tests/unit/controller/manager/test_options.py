@@ -1,5 +1,3 @@
-"""The flags of virt-controller."""
-
 from __future__ import annotations
 
 from datetime import timedelta

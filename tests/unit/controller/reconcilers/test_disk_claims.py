@@ -1,5 +1,3 @@
-"""The claims of a VM's disks."""
-
 from __future__ import annotations
 
 import pytest

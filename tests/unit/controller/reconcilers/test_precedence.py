@@ -1,5 +1,3 @@
-"""Which of two VMs with the same storage may use it."""
-
 from __future__ import annotations
 
 from typing import Any

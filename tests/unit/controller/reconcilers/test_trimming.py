@@ -1,5 +1,3 @@
-"""Trimmed copies of objects that other clients can make arbitrarily long."""
-
 from __future__ import annotations
 
 import copy

@@ -1,5 +1,3 @@
-"""Node labels from libvirt's capabilities."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""virt-handler checks a node's acceleration again if the first check came early, at bounded intervals."""
-
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,3 @@
-"""Files of the node as disks: locking while one is created."""
-
 from __future__ import annotations
 
 import os

@@ -1,5 +1,3 @@
-"""Device numbers of macvtaps: which ones the kubelet gets, and checks of a pod's numbers."""
-
 from __future__ import annotations
 
 import os

@@ -1,5 +1,3 @@
-"""When a node requests a certificate, and its messages while it has no valid one."""
-
 from __future__ import annotations
 
 from dataclasses import replace

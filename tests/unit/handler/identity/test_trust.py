@@ -1,5 +1,3 @@
-"""A verified certificate names exactly one node, or none."""
-
 from __future__ import annotations
 
 from datetime import UTC, datetime

@@ -1,5 +1,3 @@
-"""Further networks: the plan for the pod, and messages for a missing network."""
-
 from __future__ import annotations
 
 import dataclasses

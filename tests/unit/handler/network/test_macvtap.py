@@ -1,5 +1,3 @@
-"""Macvtaps on further networks: the plan for the pod, and messages where it cannot have one."""
-
 from __future__ import annotations
 
 import dataclasses

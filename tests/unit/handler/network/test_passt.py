@@ -1,5 +1,3 @@
-"""passt: the plan for the pod, and messages where it has no address."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,3 @@
-"""Requests to network plugins, and checks of their results."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""Plugins that fail while virt-handler sets up a pod's networks, and the reported cause."""
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""Checks of a plugin's answer, and messages for invalid ones."""
-
 from __future__ import annotations
 
 import json

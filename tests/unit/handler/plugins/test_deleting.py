@@ -1,5 +1,3 @@
-"""After a pod is gone, virt-handler calls DEL until the plugins report success."""
-
 from __future__ import annotations
 
 import asyncio

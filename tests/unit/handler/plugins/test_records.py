@@ -1,5 +1,3 @@
-"""The next process finds the ADDs of plugins, despite other files in the directory."""
-
 from __future__ import annotations
 
 import stat

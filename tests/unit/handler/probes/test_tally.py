@@ -1,5 +1,3 @@
-"""Verdicts from the answers to a probe."""
-
 from __future__ import annotations
 
 import pytest

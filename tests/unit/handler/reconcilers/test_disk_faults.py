@@ -1,5 +1,3 @@
-"""Disks that fail while the guest keeps running: the condition and the Event."""
-
 from __future__ import annotations
 
 from dataclasses import replace

@@ -1,5 +1,3 @@
-"""Causes of a guest's unrequested end, from the state of its pod."""
-
 from __future__ import annotations
 
 from dataclasses import replace

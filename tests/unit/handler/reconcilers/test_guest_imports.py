@@ -1,5 +1,3 @@
-"""Imports in a VM's status."""
-
 from __future__ import annotations
 
 from typing import Any

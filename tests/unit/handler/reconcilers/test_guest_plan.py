@@ -1,5 +1,3 @@
-"""Actions for a guest, state by state, and their progress towards a final state."""
-
 from __future__ import annotations
 
 from dataclasses import replace

@@ -1,5 +1,3 @@
-"""Effects of probes on a VM's status."""
-
 from __future__ import annotations
 
 from typing import Any

@@ -1,5 +1,3 @@
-"""The status of a VM with a running guest, from all observations, and Events about changes."""
-
 from __future__ import annotations
 
 from dataclasses import replace

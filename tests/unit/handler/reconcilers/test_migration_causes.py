@@ -1,5 +1,3 @@
-"""A failed migration names a cause that its user can understand."""
-
 from __future__ import annotations
 
 from dataclasses import replace

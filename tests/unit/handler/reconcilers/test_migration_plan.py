@@ -1,5 +1,3 @@
-"""Both sides of a migration: exactly one end is written, whichever side crashes."""
-
 from __future__ import annotations
 
 from dataclasses import replace

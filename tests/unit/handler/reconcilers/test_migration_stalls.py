@@ -1,5 +1,3 @@
-"""How long a migration has transferred nothing."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,3 @@
-"""Reboot loops: when the condition is set, how long it stays, and that its Event comes once."""
-
 from __future__ import annotations
 
 from datetime import timedelta

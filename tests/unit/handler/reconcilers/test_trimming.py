@@ -1,5 +1,3 @@
-"""Trimmed copies of the VMs and Migrations in virt-handler."""
-
 from __future__ import annotations
 
 from handler.reconcilers.trimming import trim_machine, trim_migration

@@ -1,5 +1,3 @@
-"""Limits on readers of guest information, and which part of a launcher's text is passed on."""
-
 from __future__ import annotations
 
 from contextlib import ExitStack

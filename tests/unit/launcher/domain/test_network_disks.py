@@ -1,5 +1,3 @@
-"""virt-launcher validates the servers of disks again before it writes them into XML."""
-
 from __future__ import annotations
 
 from typing import Any

@@ -1,5 +1,3 @@
-"""Devices of the node: which ones a device plugin's variables name, and which are valid."""
-
 from __future__ import annotations
 
 from typing import Any

@@ -1,5 +1,3 @@
-"""virt-launcher validates virt-handler's data about a plugin's disk again before it writes it into XML."""
-
 from __future__ import annotations
 
 from typing import Any

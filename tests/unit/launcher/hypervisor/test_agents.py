@@ -1,5 +1,3 @@
-"""The state of a guest's agent, from libvirt's event or from the domain, in either order."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,3 @@
-"""While libvirtd is away, its callers get an error that virt-handler treats as transient."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,3 @@
-"""Reboots, distinguished from resets, and similar events."""
-
 from __future__ import annotations
 
 from launcher.hypervisor.occurrences import Occurrences

@@ -1,5 +1,3 @@
-"""Decisions about the guest's agent: whether to query it, which commands to send, and the result of a round."""
-
 from __future__ import annotations
 
 import dataclasses

@@ -1,5 +1,3 @@
-"""Logins to servers of disks: values for libvirtd, and values shown to users."""
-
 from __future__ import annotations
 
 import dataclasses

@@ -1,5 +1,3 @@
-"""A guest paused by a full disk resumes when there is space; disk errors of a running guest are reported."""
-
 from __future__ import annotations
 
 import dataclasses

@@ -1,5 +1,3 @@
-"""Reports of the XML that libvirt got."""
-
 from __future__ import annotations
 
 import pytest

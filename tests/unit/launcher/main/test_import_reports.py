@@ -1,5 +1,3 @@
-"""The importer's reports, and the meaning of its exit."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""Imports by the launcher, with test programs in place of the importer."""
-
 from __future__ import annotations
 
 import asyncio

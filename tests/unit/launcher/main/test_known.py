@@ -1,5 +1,3 @@
-"""Effects of each fact on the state: one table row per transition."""
-
 from __future__ import annotations
 
 import dataclasses

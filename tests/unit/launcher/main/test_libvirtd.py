@@ -1,5 +1,3 @@
-"""Pauses between starts of libvirtd: doubled while it ends early, reset after a long life."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,3 @@
-"""Facts that follow from the VM alone."""
-
 from __future__ import annotations
 
 import dataclasses

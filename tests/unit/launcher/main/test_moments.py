@@ -1,5 +1,3 @@
-"""Requests and events that arrive at the same moment as another action."""
-
 from __future__ import annotations
 
 import asyncio

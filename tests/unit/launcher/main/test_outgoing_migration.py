@@ -1,5 +1,3 @@
-"""Observations of a migrating domain, and the migration's result."""
-
 from __future__ import annotations
 
 import dataclasses

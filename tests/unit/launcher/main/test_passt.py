@@ -1,5 +1,3 @@
-"""The command lines of passt and of the program that starts it."""
-
 from __future__ import annotations
 
 import os

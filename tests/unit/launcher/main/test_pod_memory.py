@@ -1,5 +1,3 @@
-"""Memory that the container may still use, from the files of both cgroup versions."""
-
 from __future__ import annotations
 
 from pathlib import Path

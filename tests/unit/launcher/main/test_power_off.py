@@ -1,5 +1,3 @@
-"""Powering a guest off: effects of SIGTERM, grace periods, and the next step."""
-
 from __future__ import annotations
 
 import dataclasses

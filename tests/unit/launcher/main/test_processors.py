@@ -1,5 +1,3 @@
-"""The processors of a pod, and their order."""
-
 from __future__ import annotations
 
 import os

@@ -1,5 +1,3 @@
-"""Listeners of changes, and when they are called."""
-
 from __future__ import annotations
 
 import asyncio

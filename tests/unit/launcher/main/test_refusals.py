@@ -1,5 +1,3 @@
-"""Requests refused in the pod's state, without side effects."""
-
 from __future__ import annotations
 
 import dataclasses

@@ -1,5 +1,3 @@
-"""Verdicts on requests by state, one table row each."""
-
 from __future__ import annotations
 
 import dataclasses

@@ -1,5 +1,3 @@
-"""Concurrent requests: each waits for the previous one and sees its result."""
-
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,3 @@
-"""VMs with unusable disks, state or time zone: the start fails with the reason, and the pod ends."""
-
 from __future__ import annotations
 
 import dataclasses

@@ -1,5 +1,3 @@
-"""A start whose claim holds no image yet: it is refused and leaves the pod unchanged."""
-
 from __future__ import annotations
 
 import asyncio

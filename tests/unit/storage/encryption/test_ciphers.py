@@ -1,5 +1,3 @@
-"""Each provider's writes and reads, and the choice among several."""
-
 import base64
 
 import pytest

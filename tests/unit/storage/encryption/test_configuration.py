@@ -1,5 +1,3 @@
-"""The EncryptionConfiguration file: the rule for a resource, and errors of invalid files."""
-
 import base64
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""Admission policies over single requests: decisions, annotations, metrics, and the requests that policies match."""
-
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,3 @@
-"""Addresses of webhooks, our identity towards them, and trusted authorities."""
-
 from __future__ import annotations
 
 import ssl

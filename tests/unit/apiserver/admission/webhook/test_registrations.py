@@ -1,5 +1,3 @@
-"""Parsing of webhook configurations."""
-
 from __future__ import annotations
 
 import base64

@@ -1,5 +1,3 @@
-"""AdmissionReview requests and responses as JSON."""
-
 from __future__ import annotations
 
 import json

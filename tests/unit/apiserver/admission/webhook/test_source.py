@@ -1,5 +1,3 @@
-"""The list of webhooks: its order, and cheap look-ups while nothing changes."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,5 +1,3 @@
-"""Exponential backoff."""
-
 from __future__ import annotations
 
 import pytest

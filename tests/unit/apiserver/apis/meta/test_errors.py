@@ -1,5 +1,3 @@
-"""A Status from another server: members of the right type count, and the others do no harm."""
-
 from __future__ import annotations
 
 from typing import Any

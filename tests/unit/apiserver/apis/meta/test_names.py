@@ -1,5 +1,3 @@
-"""Caches of names and times are bounded, also with very long values."""
-
 from __future__ import annotations
 
 from apiserver.apis.meta import names, objectmeta

@@ -1,5 +1,3 @@
-"""Conversion of quantities to strings anywhere in a model."""
-
 from __future__ import annotations
 
 from typing import Annotated, Any

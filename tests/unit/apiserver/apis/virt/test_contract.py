@@ -1,5 +1,3 @@
-"""Versions of the contract between virt-controller and virt-handlers."""
-
 from __future__ import annotations
 
 from typing import Any

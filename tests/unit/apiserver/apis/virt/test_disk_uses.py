@@ -1,5 +1,3 @@
-"""Uses of claims and node files by VMs, and which uses may coincide."""
-
 from __future__ import annotations
 
 from typing import Any

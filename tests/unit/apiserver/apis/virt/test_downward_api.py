@@ -1,5 +1,3 @@
-"""Fields of a VM as text."""
-
 from __future__ import annotations
 
 from typing import Any

@@ -1,5 +1,3 @@
-"""Bounds of the guest agent's reports: the last value inside and the first outside."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""Numbers and uids of a Migration's attempts, and the record of failed ones."""
-
 from __future__ import annotations
 
 from datetime import UTC, datetime

@@ -1,5 +1,3 @@
-"""Choice of a VM's policy, its effect on the migration, and its allowed values."""
-
 from __future__ import annotations
 
 from typing import Any

@@ -1,5 +1,3 @@
-"""Names and options of plugins. A name cannot point outside the plugins' directory."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,3 @@
-"""Pods that a VM's status may name."""
-
 from __future__ import annotations
 
 import copy

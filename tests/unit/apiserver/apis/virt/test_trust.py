@@ -1,5 +1,3 @@
-"""Revocations: parsing the operator's list, and matching certificates."""
-
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta

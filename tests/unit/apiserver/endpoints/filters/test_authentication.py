@@ -1,5 +1,3 @@
-"""Authentication by the certificate of a connection, which may outlive the certificate."""
-
 from __future__ import annotations
 
 import ssl

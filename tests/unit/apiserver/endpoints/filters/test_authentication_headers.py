@@ -1,5 +1,3 @@
-"""Authentication by header fields, and which front proxies the certificates and the cluster's ConfigMap allow."""
-
 from __future__ import annotations
 
 import base64

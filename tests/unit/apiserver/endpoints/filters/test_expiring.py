@@ -1,5 +1,3 @@
-"""The bounded cache whose entries expire."""
-
 from __future__ import annotations
 
 from apiserver.endpoints.filters.expiring import Expiring

@@ -1,5 +1,3 @@
-"""Origins of pages that may open websockets."""
-
 from __future__ import annotations
 
 from typing import Any

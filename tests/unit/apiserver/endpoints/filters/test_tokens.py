@@ -1,5 +1,3 @@
-"""TokenReviews. Any client may present a token."""
-
 from __future__ import annotations
 
 import asyncio

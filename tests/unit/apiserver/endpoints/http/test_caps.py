@@ -1,5 +1,3 @@
-"""Which client loses a connection when there are too many."""
-
 from __future__ import annotations
 
 import pytest

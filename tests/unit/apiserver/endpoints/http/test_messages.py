@@ -1,5 +1,3 @@
-"""Parts of messages."""
-
 from __future__ import annotations
 
 from email.utils import formatdate

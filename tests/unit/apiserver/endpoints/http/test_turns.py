@@ -1,5 +1,3 @@
-"""Fair turns: a little work at once, one address after the other."""
-
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,3 @@
-"""The client of streams against servers that send unrequested data."""
-
 from __future__ import annotations
 
 import asyncio

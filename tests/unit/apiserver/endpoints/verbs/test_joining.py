@@ -1,5 +1,3 @@
-"""Messages that a stream's destination may send to a client that it refuses."""
-
 from __future__ import annotations
 
 import orjson

@@ -1,5 +1,3 @@
-"""Limits on streams per user and object; ended streams no longer count."""
-
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,3 @@
-"""Returning memory to the system."""
-
 from __future__ import annotations
 
 from types import SimpleNamespace

@@ -1,5 +1,3 @@
-"""A server recognizes its own writes in storage events, whether the event or the acknowledgement arrives first."""
-
 from __future__ import annotations
 
 from apiserver.registry.cacher.items import Item

@@ -1,5 +1,3 @@
-"""Effects of a delete on one object."""
-
 from __future__ import annotations
 
 from datetime import UTC, datetime

@@ -1,5 +1,3 @@
-"""Plans made from a stale copy are repeated: refusals, empty changes and dry runs alike."""
-
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,3 @@
-"""Continue tokens."""
-
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,3 @@
-"""Writes, conditions and refusals of one transaction, over the memory storage."""
-
 from __future__ import annotations
 
 import asyncio

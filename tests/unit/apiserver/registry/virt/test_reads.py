@@ -1,5 +1,3 @@
-"""Limits on requests that wait for nodes, in total and per namespace."""
-
 from __future__ import annotations
 
 from contextlib import ExitStack

@@ -1,5 +1,3 @@
-"""Several servers together compact as often as one."""
-
 import asyncio
 
 import pytest

@@ -1,5 +1,3 @@
-"""The EncryptionConfiguration file: which keys are encrypted, and reloads of the file."""
-
 import asyncio
 import base64
 import random

@@ -1,5 +1,3 @@
-"""The next step for an authority's Secret and its consumers, one row per state."""
-
 from __future__ import annotations
 
 from dataclasses import replace

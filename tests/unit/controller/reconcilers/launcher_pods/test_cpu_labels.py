@@ -1,5 +1,3 @@
-"""Node labels that CPU models and features require, and the conditions that report them."""
-
 from __future__ import annotations
 
 from typing import Any

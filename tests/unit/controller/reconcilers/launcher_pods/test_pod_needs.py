@@ -1,5 +1,3 @@
-"""Sums of the needs of field families."""
-
 from __future__ import annotations
 
 from typing import Any

@@ -1,5 +1,3 @@
-"""Drains that an uncordon ended: messages for their evictions, and the end of their Migrations."""
-
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta

@@ -1,5 +1,3 @@
-"""Obstacles to a live migration."""
-
 from __future__ import annotations
 
 from typing import Any

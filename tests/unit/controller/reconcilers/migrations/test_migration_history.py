@@ -1,5 +1,3 @@
-"""Owners of Migrations, and deletion of finished ones."""
-
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta

@@ -1,5 +1,3 @@
-"""Which Migrations begin, and the order of the others."""
-
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta

@@ -1,5 +1,3 @@
-"""A new attempt follows a failure with a transient cause; permanent or repeated causes end the Migration."""
-
 from __future__ import annotations
 
 from dataclasses import replace

@@ -1,5 +1,3 @@
-"""Edge cases between two attempts of a migration: waiting times and messages."""
-
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta

@@ -1,5 +1,3 @@
-"""Hints that a migration adds to the scheduler's message when its target pod fits no node."""
-
 from __future__ import annotations
 
 from typing import Any

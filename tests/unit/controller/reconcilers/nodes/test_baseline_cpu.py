@@ -1,5 +1,3 @@
-"""The CPU model of a VM that names none, from the labels of its possible nodes."""
-
 from __future__ import annotations
 
 from typing import Any

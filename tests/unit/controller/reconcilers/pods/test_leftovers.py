@@ -1,5 +1,3 @@
-"""Pods that a tenant may have created under the name of a launcher pod, one change at a time."""
-
 from __future__ import annotations
 
 import copy

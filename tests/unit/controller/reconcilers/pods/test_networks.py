@@ -1,5 +1,3 @@
-"""Missing networks: before there is a pod, during sandbox creation, and when they appear."""
-
 from __future__ import annotations
 
 from datetime import UTC, datetime

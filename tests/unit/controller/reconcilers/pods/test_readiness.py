@@ -1,5 +1,3 @@
-"""Which launcher pod a Service may send connections to."""
-
 from __future__ import annotations
 
 from datetime import UTC, datetime

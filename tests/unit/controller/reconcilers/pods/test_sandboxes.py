@@ -1,5 +1,3 @@
-"""Networks that a node's plugins refuse: the kubelet's messages and their effects."""
-
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta

@@ -1,5 +1,3 @@
-"""Which guest moves next into a pod of the new release."""
-
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta

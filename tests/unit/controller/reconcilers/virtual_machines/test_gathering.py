@@ -1,5 +1,3 @@
-"""Rivals for a VM's disks, and the VMs to reconcile when one gives its disks up."""
-
 from __future__ import annotations
 
 from typing import Any, cast

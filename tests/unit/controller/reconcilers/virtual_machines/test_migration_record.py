@@ -1,5 +1,3 @@
-"""A VM's status about its live migration."""
-
 from __future__ import annotations
 
 from typing import Any

@@ -1,5 +1,3 @@
-"""Launcher pods of another release: the VM's condition, and its prediction for the guest."""
-
 from __future__ import annotations
 
 import dataclasses

@@ -1,5 +1,3 @@
-"""Edge cases of the plan for a VM: which pods stay, which end counts, and the type of Event."""
-
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta

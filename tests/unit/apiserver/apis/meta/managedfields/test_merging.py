@@ -1,5 +1,3 @@
-"""Effects of apply on objects and owners, case by case, along the themes of structured-merge-diff's own tests."""
-
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,5 +1,3 @@
-"""Values that the pod, its scheduling and its node need from the XML."""
-
 from __future__ import annotations
 
 import gc

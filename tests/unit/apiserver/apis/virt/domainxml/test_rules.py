@@ -1,5 +1,3 @@
-"""Rules between elements of the XML: for each the last valid and the first invalid case, with all reported places."""
-
 from __future__ import annotations
 
 from typing import Final

@@ -1,5 +1,3 @@
-"""Processors and memory of documents, as tables show them."""
-
 from __future__ import annotations
 
 from typing import Any

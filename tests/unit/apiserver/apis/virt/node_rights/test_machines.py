@@ -1,5 +1,3 @@
-"""Every field of a VM's status, in every phase before and after a write, by its node, other nodes and a migration's target."""
-
 from __future__ import annotations
 
 import copy

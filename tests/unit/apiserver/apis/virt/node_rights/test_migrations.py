@@ -1,5 +1,3 @@
-"""Every field of a Migration's status, in every phase before and after a write, by its source, its target and other nodes."""
-
 from __future__ import annotations
 
 import copy

@@ -1,5 +1,3 @@
-"""Hints about KubeVirt's fields: in refusals, in warnings, and in applies."""
-
 from __future__ import annotations
 
 import copy

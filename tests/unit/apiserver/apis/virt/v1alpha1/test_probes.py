@@ -1,5 +1,3 @@
-"""Probes of guests: allowed values, and how virt-controller and virt-handler read them."""
-
 from __future__ import annotations
 
 from typing import Any

@@ -1,5 +1,3 @@
-"""Forms of all status fields. Values that were stored before may stay."""
-
 from __future__ import annotations
 
 import copy

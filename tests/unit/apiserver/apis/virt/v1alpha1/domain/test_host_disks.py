@@ -1,5 +1,3 @@
-"""Disks backed by files of the node: allowed paths and allowed fields."""
-
 from __future__ import annotations
 
 import re

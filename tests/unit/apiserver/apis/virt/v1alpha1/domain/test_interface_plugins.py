@@ -1,5 +1,3 @@
-"""Options that VMs may pass to plugins of their nodes."""
-
 from __future__ import annotations
 
 from typing import Any
