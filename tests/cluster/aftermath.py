@@ -13,7 +13,7 @@ KERNEL = ("segfault", "traps:", "oom-kill", "Out of memory")
 
 
 def seen(kubectl: Kubectl) -> str:
-    """Return VMs, migrations, pods, ends of containers, the newest Events, and processes that the kernel killed; about 4 KB."""
+    """Return VMs, migrations, pods, ends of containers, the newest Events, and killed processes; about 4 KB."""
     tables = (("get", "vm,vmmig,pods", "-o", "wide"), ("get", "events", "--sort-by=.metadata.creationTimestamp", "-o", _EVENT))
     objects, events = (_told(kubectl, *arguments) for arguments in tables)
     return "\n".join((objects, *_endings(kubectl), *events.splitlines()[-EVENTS:], *_kernel()))
@@ -31,7 +31,7 @@ def _told(kubectl: Kubectl, *arguments: str) -> str:
 
 
 def _endings(kubectl: Kubectl) -> Iterator[str]:
-    """Return the message of each ended container; virt-launcher's has QEMU's last output."""
+    """Return messages of ended containers; virt-launcher's has QEMU's last output."""
     try:
         pods = json.loads(_told(kubectl, "get", "pods", "-o", "json"))["items"]
     except ValueError:  # the output above shows why
@@ -44,6 +44,5 @@ def _endings(kubectl: Kubectl) -> Iterator[str]:
 
 
 def _kernel() -> list[str]:
-    """Return the kernel's newest lines about killed processes on this machine."""
     said = subprocess.run(["dmesg"], capture_output=True, text=True, timeout=20, check=False).stdout
     return [line for line in said.splitlines() if any(word in line for word in KERNEL)][-3:]

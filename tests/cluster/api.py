@@ -1,10 +1,10 @@
-"""Sends a test's requests to the cluster's API, and waits by a watch.
+"""Requests of tests to the cluster's API, and waits by a watch.
 
-``kubectl.api`` has its ``kubectl``'s kubeconfig and namespace. A request takes 1 ms, a run of kubectl 100 ms. Errors are those of
-:mod:`apiserver.apis.meta.errors`, with the Status' message, or ``TransportError`` without an answer.
+A request takes 1 ms, a run of kubectl 100 ms. Errors are those of :mod:`apiserver.apis.meta.errors`, or ``TransportError`` without an
+answer.
 
-A wait lists, then watches. It lists again whenever the watch ends, because tests kill servers. Checks run in the caller's thread and may
-send requests. Timeouts count given seconds (tests/given_time.py).
+A wait lists, then watches, and lists again whenever the watch ends, because tests kill servers. Checks run in the caller's thread. Timeouts
+count given seconds (tests/given_time.py).
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ ListCheck: TypeAlias = Callable[[list[Object]], Any]
 
 JSON_PATCH: Final = "application/json-patch+json"
 WATCH_SECONDS: Final = 30
-"""A watch's length. Then the wait lists again, so a lost event costs at most half a minute."""
+"""A lost event costs at most a watch's length."""
 IDLE_SECONDS: Final = 35.0
 """A watch silent for longer is dead: its server was cut off without a notice."""
 PAUSE_SECONDS: Final = 0.25
-"""Pause between the end of a watch, or a refusal, and the next list."""
+"""Pause before the next list."""
 
 
 def is_true(kind: str, status: str = "True") -> Check:
@@ -73,12 +73,10 @@ def is_true(kind: str, status: str = "True") -> Check:
 
 
 def has(kind: str, **fields: str) -> Check:
-    """Return a check of a condition's fields: ``has("DisksReady", reason="DiskInUse")``."""
     return lambda obj: fields.items() <= condition_of(obj, kind).items()
 
 
 def condition_of(obj: Object, kind: str) -> Object:
-    """Return a condition of an object's status, or an empty one."""
     return dict(condition(dig(obj, "status", "conditions"), kind) or {})
 
 
@@ -100,7 +98,6 @@ class Api:
     # Requests
 
     def get(self, resource: str, name: str) -> Object:
-        """Return an object; raise NotFound if it is absent."""
         found = resources.named(resource)
         return self._ask(lambda client: client.get(found, name, self._place(found)))
 
@@ -124,18 +121,18 @@ class Api:
         return self._ask(lambda client: client.create(found, manifest, namespace_of(manifest) or self._place(found)))
 
     def apply(self, *manifests: Object) -> builtins.list[Object]:
-        """Create objects, or merge the manifests into existing ones, whose other fields stay."""
+        """Create objects, or merge manifests into existing ones."""
         return [self._applied(each) for each in manifests]
 
     def replace(self, manifest: Object) -> Object:
-        """Replace an object; members of maps that the manifest lacks are removed, as by ``kubectl apply``."""
+        """Replace an object, including its map members, as ``kubectl apply`` does."""
         found = resources.of(manifest)
         place = namespace_of(manifest) or self._place(found)
         body = {**manifest, "metadata": {"namespace": place, **manifest["metadata"]}} if place else manifest
         return self._ask(lambda client: client.update(found, body))
 
     def patch(self, resource: str, name: str, patch: Patch, *, subresource: str | None = None) -> Object:
-        """Apply a merge patch, or a JSON patch if it is a list; return the object."""
+        """Apply a merge patch, or a JSON patch if it is a list."""
         found = resources.named(resource)
         kind = JSON_PATCH if isinstance(patch, builtins.list) else MERGE_PATCH
         return self._ask(lambda client: client.patch(found, name, patch, self._place(found), subresource=subresource, content_type=kind))
@@ -143,7 +140,7 @@ class Api:
     def delete(
         self, resource: str, name: str, *, grace_period: int | None = None, propagation: str = "Background", timeout: float | None = None
     ) -> None:
-        """Delete an object as ``kubectl delete`` does; with ``timeout``, wait until it is gone."""
+        """Delete an object; with ``timeout``, wait until it is gone."""
         found = resources.named(resource)
         options: Object = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation}
         if grace_period is not None:
@@ -154,7 +151,7 @@ class Api:
             self.gone(resource, name, uid=uid_of(before), timeout=timeout)
 
     def delete_all(self, *kinds: str, timeout: float, grace_period: int | None = None) -> None:
-        """Delete all objects of these resources in the namespace, and wait until they are gone."""
+        """Delete all objects of these resources in the namespace, and wait."""
         for each in kinds:
             for one in self.list(each):
                 try:
@@ -165,7 +162,6 @@ class Api:
             self.until_list(each, lambda left: not left, timeout=timeout, what=f"the end of all {each}")
 
     def verb(self, name: str, verb: str, **body: Any) -> Object:
-        """Call a verb of a virtual machine (``start``, ``stop``, ``pause``, ``migrate`` …), and return the server's answer."""
         answer = self.request("PUT", VIRTUAL_MACHINES.path(self.namespace, name, verb), body=body)
         return answer if isinstance(answer, dict) else {}
 
@@ -174,7 +170,6 @@ class Api:
         return name_of(self.verb(name, "migrate", **body))
 
     def request(self, method: str, path: str, *, body: Any = None, headers: Mapping[str, str] | None = None) -> Any:
-        """Send any other request; ``path`` begins with a slash."""
         return self._ask(lambda client: client.request(method, path, body=body, headers=headers))
 
     # Waits
@@ -201,7 +196,7 @@ class Api:
         return self._until(resource, chosen, timeout=timeout, what=what, label_selector=label_selector, field_selector=field_selector)
 
     def gone(self, resource: str, name: str, *, timeout: float, uid: str = "") -> None:
-        """Wait until the object with ``uid``, or the first one found, is gone; another object of its name does not count."""
+        """Wait until the object with ``uid``, or the first one found, is gone."""
         key = NamespacedName(self._place(resources.named(resource)) or "", name)
         known = [uid] if uid else []
 
@@ -214,7 +209,6 @@ class Api:
         self._until(resource, is_gone, timeout=timeout, what=f"the end of {resource}/{name}", field_selector=f"metadata.name={name}")
 
     def ready(self, resource: str, name: str, *, timeout: float) -> Object:
-        """Return the object once its condition Ready is true."""
         found = self.until(resource, name, is_true("Ready"), timeout=timeout, what=f"{resource}/{name} is ready")
         if resources.named(resource) == VIRTUAL_MACHINES:
             booting.SLOTS.end()
@@ -295,15 +289,13 @@ Objects: TypeAlias = Mapping[NamespacedName, Object]
 
 
 class Seen(NamedTuple):
-    """One observation of a wait: the objects, or the last ones and the error that prevents newer ones."""
+    """Objects of a wait, or the last ones and the error that prevents newer ones."""
 
     objects: Objects
     trouble: str = ""
 
 
 class Collection(NamedTuple):
-    """The objects observed by a wait."""
-
     resource: Resource
     namespace: str | None
     label_selector: str
@@ -311,7 +303,6 @@ class Collection(NamedTuple):
 
 
 def told(seen: Seen) -> str:
-    """Return the last observation as text for a failure."""
     objects = [json.dumps(without_managed_fields(each)) for each in seen.objects.values()]
     last = f"last seen: {', '.join(objects) or 'nothing'}"
     return f"{last}; then {seen.trouble}" if seen.trouble else last
@@ -358,7 +349,7 @@ def _passes(error: errors.StatusError | TransportError) -> bool:
 
 
 class _Connection:
-    """A client with its event loop in a thread, because tests are synchronous and some run a loop themselves."""
+    """A client with its event loop in a thread: tests are synchronous, and some run a loop themselves."""
 
     def __init__(self, config: Config) -> None:
         self._loop = asyncio.new_event_loop()
@@ -366,7 +357,6 @@ class _Connection:
         self.client = self.run(Client(config, user_agent="kubevirt-tests").__aenter__())
 
     def start(self, work: Coroutine[Any, Any, _T]) -> Future[_T]:
-        """Start a coroutine; cancelling its future ends it."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def run(self, work: Coroutine[Any, Any, _T]) -> _T:

@@ -1,7 +1,7 @@
-"""The cluster that all cluster tests share, with our chart.
+"""The cluster of all cluster tests, with our chart.
 
-Without ``KUBECONFIG`` it is this machine's test cluster, started if necessary, with images of the current source. With it, the user manages
-images, and the chart is only upgraded.
+Without ``KUBECONFIG`` it is this machine's test cluster, with images of the current source. With it, the user manages images, and the chart
+is only upgraded.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TURN = turns.Turn(layout.cache() / ".tests-of-the-cluster.lock")
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # before pytest-timeout's clock starts, because other modules may take long
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
-    """Hold the cluster for the test's module, until the module's objects are gone. pytest calls this hook for tests of all directories."""
+    """Hold the cluster until the module's objects are gone. pytest calls this hook for all tests."""
     if not item.path.is_relative_to(_HERE):
         return (yield)
     _TURN.begin(item.path)
@@ -52,7 +52,7 @@ def pytest_run_alone(item: pytest.Item) -> AbstractContextManager[object]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add the state of the test's namespace to the report of a failure; it is the only record of a remote run."""
+    """Add the namespace's state to the report of a failure, the only record of a remote run."""
     report = yield
     within = getattr(item, "funcargs", {}).get("kubectl")
     if report.failed and isinstance(within, Kubectl):
@@ -71,7 +71,6 @@ def bare_kubeconfig() -> Path:
 
 @pytest.fixture(scope="session")
 def kubeconfig(bare_kubeconfig: Path) -> Path:
-    """The kubeconfig of a cluster with our chart ready."""
     with turns.one_at_a_time(layout.cache() / ".tests-install.lock"):
         changed = cluster.load_images() if testbed_kubectl.is_own_cluster() else []
         known = bool(changed) and release.is_installed()
@@ -83,7 +82,6 @@ def kubeconfig(bare_kubeconfig: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def testguest(bare_kubeconfig: Path) -> None:
-    """Import the test guest's image into the nodes."""
     if testbed_kubectl.is_own_cluster():
         cluster.load_images(["testguest"])
 
@@ -110,19 +108,18 @@ def _binary() -> str:
 
 @pytest.fixture(scope="module")
 def bare_kubectl(bare_kubeconfig: Path, _binary: str, request: pytest.FixtureRequest) -> Iterator[Kubectl]:
-    """kubectl in a namespace of the test module that enforces Pod Security ``restricted``; our chart may be absent."""
+    """kubectl in a namespace of the test module with Pod Security ``restricted``; our chart may be absent."""
     yield from _namespace(Kubectl(bare_kubeconfig, "default", _binary), request.module.__name__.rpartition(".")[2])
 
 
 @pytest.fixture(scope="module")
 def kubectl(kubeconfig: Path, _binary: str, request: pytest.FixtureRequest) -> Iterator[Kubectl]:
-    """kubectl in a namespace of the test module that enforces Pod Security ``restricted``; our chart is ready."""
+    """kubectl in a namespace of the test module with Pod Security ``restricted``; our chart is ready."""
     yield from _namespace(Kubectl(kubeconfig, "default", _binary), request.module.__name__.rpartition(".")[2])
 
 
 @pytest.fixture(scope="session")
 def system(kubeconfig: Path, _binary: str) -> Kubectl:
-    """kubectl in the namespace of the release."""
     return Kubectl(kubeconfig, release.NAMESPACE, _binary)
 
 

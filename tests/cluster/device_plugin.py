@@ -38,7 +38,7 @@ class NamingPlugin(Plugin):
 def offered(node: layout.Node, plugins: Mapping[str, Mapping[str, str]]) -> Iterator[None]:
     """Offer resources on a node, by name with the variables of their allocation.
 
-    It runs in a separate process, because the kubelet keeps its connections a moment longer, and they end with the process.
+    In a separate process, because the kubelet keeps connections, which end with the process.
     """
     command = [sys.executable, "-m", __name__, str(_directory(node)), json.dumps(plugins)]
     with subprocess.Popen(command, cwd=layout.REPOSITORY) as process:
@@ -49,7 +49,6 @@ def offered(node: layout.Node, plugins: Mapping[str, Mapping[str, str]]) -> Iter
 
 
 async def serve(directory: Path, plugins: Mapping[str, Mapping[str, str]]) -> None:
-    """Offer the resources until cancelled."""
     async with asyncio.TaskGroup() as tasks:
         for name, environment in plugins.items():
             tasks.create_task(NamingPlugin(name, directory, environment).run())

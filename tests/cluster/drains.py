@@ -1,4 +1,4 @@
-"""Drains and evictions for tests, limited to a test's own VMs."""
+"""Drains and evictions of only a test's VMs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def on(node: str) -> dict[str, str]:
 
 
 def draining(node: str, *names: str) -> list[str]:
-    """Return kubectl's arguments for draining only these VMs from a node; other pods belong to other tests."""
+    """Return kubectl's arguments for draining only these VMs."""
     chosen = f"--pod-selector=vm.kubevirt.io/name in ({','.join(names)})"
     return ["drain", node, chosen, "--ignore-daemonsets", "--delete-emptydir-data"]
 
@@ -33,7 +33,7 @@ def drain(kubectl: Kubectl, node: str, *names: str, timeout: int) -> subprocess.
 
 @contextmanager
 def refused_drain(kubectl: Kubectl, node: str, names: Sequence[str], is_told: Callable[[str], bool]) -> Iterator[str]:
-    """Drain a node, and yield kubectl's output once ``is_told`` holds; the drain continues, unfinished, until the block ends."""
+    """Drain a node, and yield kubectl's output once ``is_told`` holds; the drain stays unfinished until the block ends."""
     command = kubectl.command(*draining(node, *names))
     with subprocess.Popen(command, env=kubectl.environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as going:
         try:
@@ -51,7 +51,6 @@ def refused_drain(kubectl: Kubectl, node: str, names: Sequence[str], is_told: Ca
 
 @contextmanager
 def uncordoned(kubectl: Kubectl, node: str) -> Iterator[None]:
-    """Uncordon a node after the block."""
     try:
         yield
     finally:
@@ -72,7 +71,6 @@ def ended(kubectl: Kubectl, name: str, *, timeout: float = 300) -> Object:
 
 
 def runs_elsewhere(kubectl: Kubectl, name: str, node: str, *, timeout: float) -> Object:
-    """Wait until a VM runs on another node."""
 
     def is_elsewhere(vm: Object) -> bool:
         return vm["status"]["phase"] == "Running" and vm["status"].get("nodeName") not in (None, node)

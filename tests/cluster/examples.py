@@ -1,4 +1,4 @@
-"""Examples of the repository, followed as their READMEs say, in a user's shell."""
+"""Examples of the repository, followed as their READMEs say."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.testbed import build, layout
 
 @dataclass(frozen=True)
 class Plugin:
-    """The example of a plugin: its README's commands and the release's values for it."""
+    """The example of a plugin, by its README."""
 
     directory: Path
     files: str
@@ -30,31 +30,30 @@ class Plugin:
 
     @property
     def named(self) -> str:
-        """Helm's flag that names the plugin."""
         return _only(r"--set \S+", self.names)
 
     @property
     def unnamed(self) -> str:
-        """Helm's flag that names no plugin of this kind."""
+        """Return the flag that names no plugin of this kind."""
         return _only(r"--set-json \S+", self.removal)
 
     def helm_is_that_of(self, other: Plugin) -> bool:
-        """Return whether both READMEs have the same helm commands except for flags, so that one upgrade can do both."""
+        """Return whether both READMEs' helm commands differ only in flags, so that one upgrade can do both."""
         return (self.names.replace(self.named, ""), _helm(self.removal).replace(self.unnamed, "")) == (
             other.names.replace(other.named, ""),
             _helm(other.removal).replace(other.unnamed, ""),
         )
 
     def named_with(self, *flags: str) -> str:
-        """Return the command that names the plugin, with further flags."""
+        """Return the command that names the plugin."""
         return self.names.replace(self.named, " ".join((self.named, *flags)))
 
     def unnamed_with(self, *flags: str) -> str:
-        """Return the command that removes the plugin's name, with further flags."""
+        """Return the command that removes the plugin's name."""
         return _helm(self.removal).replace(self.unnamed, " ".join((self.unnamed, *flags)))
 
     def deletions(self) -> tuple[str, str]:
-        """Return the deletions before and after that command, which ignore missing objects."""
+        """Return the deletions before and after that command."""
         before, after = self.removal.replace(" delete ", " delete --ignore-not-found ").split(_helm(self.removal))
         return before, after
 
@@ -69,7 +68,7 @@ def _only(pattern: str, text: str) -> str:
 
 
 def shell(kubectl: Kubectl, directory: Path) -> dict[str, str]:
-    """Return a user's environment for a README: kubectl, helm, and a namespace; its files are in ``directory``."""
+    """Return a user's environment for a README; its files are in ``directory``."""
     kubeconfig = directory / "config"
     kubeconfig.write_bytes(kubectl.kubeconfig.read_bytes())
     path = f"{Path(kubectl.binary).parent}:{build.program('helm').parent}:{os.environ['PATH']}"
@@ -79,6 +78,5 @@ def shell(kubectl: Kubectl, directory: Path) -> dict[str, str]:
 
 
 def follow(block: str, directory: Path, environment: dict[str, str]) -> None:
-    """Run commands of a README in its directory."""
     done = subprocess.run(["sh", "-ec", block], cwd=directory, env=environment, capture_output=True, text=True, timeout=400, check=False)
     assert done.returncode == 0, f"{block}\n{done.stdout}\n{done.stderr}"

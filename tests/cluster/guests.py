@@ -1,7 +1,4 @@
-"""Guests that count and answer words.
-
-The numbers distinguish a running guest from a paused or rebooted one.
-"""
+"""Guests that count: the numbers distinguish a running guest from a paused or rebooted one."""
 
 from __future__ import annotations
 
@@ -16,12 +13,12 @@ TICK = r"tick (\d+)\r?\n"
 
 
 def counting_vm(name: str, **spec: Any) -> dict[str, Any]:
-    """Return a tiny VM with a guest that counts from its first second."""
+    """Return a tiny VM that counts from its first second."""
     return tiny_vm(name, run="counter", **spec)
 
 
 def answers(guest: Console, *, timeout: float = 60) -> None:
-    """Check that a guest answers a new word; the console's replay comes before it.
+    """Check that a guest answers a new word after the console's replay.
 
     A tiny guest does not echo input, but the terminal does until the plugin is attached. So a line of the guest must come first.
     """
@@ -31,7 +28,7 @@ def answers(guest: Console, *, timeout: float = 60) -> None:
 
 
 def ticks(kubectl: Kubectl, vm: str) -> list[int]:
-    """Return three numbers that a guest counts now, past the console's replay."""
+    """Return three numbers that a guest counts now, after the replay."""
     with console(kubectl, vm) as guest:
         guest.expect(TICK)
         answers(guest)
@@ -39,7 +36,7 @@ def ticks(kubectl: Kubectl, vm: str) -> list[int]:
 
 
 def counts_on(kubectl: Kubectl, vm: str, above: int) -> int:
-    """Check that a guest counts without a gap, above a number; return its newest number."""
+    """Check that a guest counts without a gap above a number; return the newest."""
     now = ticks(kubectl, vm)
     assert now == list(range(now[0], now[0] + 3))
     assert now[0] > above
@@ -47,7 +44,7 @@ def counts_on(kubectl: Kubectl, vm: str, above: int) -> int:
 
 
 def is_above(kubectl: Kubectl, vm: str, number: int) -> bool:
-    """Return whether a guest's console works and soon shows a greater number, after its replay."""
+    """Return whether a guest's console soon shows a greater number."""
     with console(kubectl, vm) as guest:
         try:
             while int(guest.expect(TICK, timeout=8)[1]) <= number:

@@ -1,4 +1,4 @@
-"""A held start: a VM's virt-launcher stops before its guest runs, until the test continues it."""
+"""A held start: virt-launcher stops before its guest runs, until the test continues it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.cluster.kube import Kubectl, eventually
 
 LAUNCHER = "virt-launcher"
 LOOK_SECONDS = 0.02
-"""Pause between looks for the process. A start takes 1 to 2 s of processor time."""
+"""A start takes 1 to 2 s of processor time."""
 
 
 class Held:

@@ -1,4 +1,4 @@
-"""kubectl for tests: run it, read JSON, wait, and attach to a guest's console."""
+"""kubectl for tests, and guests' consoles."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _UNKNOWN = re.compile("no matches for kind|the server doesn't have a resource ty
 
 
 class KubectlError(AssertionError):
-    """kubectl failed; the text is its standard error."""
+    """The text is kubectl's standard error."""
 
 
 @dataclass(frozen=True)
 class Kubectl:
-    """kubectl and its plugin, with one kubeconfig and one default namespace."""
+    """kubectl and its plugin, with a kubeconfig and a default namespace."""
 
     kubeconfig: Path
     namespace: str
@@ -44,17 +44,17 @@ class Kubectl:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment in which kubectl finds cluster and plugin. Early garbage collection would take a fifth of its time."""
+        """The environment with cluster and plugin. Early garbage collection would take a fifth of kubectl's time."""
         path = f"{ROOT / '.venv/bin'}:{os.environ['PATH']}"
         return {**os.environ, "KUBECONFIG": str(self.kubeconfig), "PATH": path, "GOGC": "off", "GOMEMLIMIT": "200MiB"}
 
     @property
     def api(self) -> Api:
-        """The same cluster and namespace without kubectl: cheap requests, and waits by a watch."""
+        """The same cluster and namespace without kubectl."""
         return Api(self.kubeconfig, self.namespace)
 
     def command(self, *arguments: str) -> list[str]:
-        """Return the command line; kubectl takes flags only after a plugin's name."""
+        """Return the command line: kubectl takes flags only after a plugin's name."""
         namespace = ["-n", self.namespace]
         if arguments[0] == "virt":
             return [self.binary, *arguments, *namespace]
@@ -63,7 +63,7 @@ class Kubectl:
     def try_run(self, *arguments: str, stdin: str | None = None, timeout: float = 60) -> subprocess.CompletedProcess[str]:
         """Run kubectl; the caller checks the exit status.
 
-        If kube-apiserver has stale discovery, it waits, because kubectl then has none of our kinds.
+        It waits if kube-apiserver has stale discovery without our kinds.
         """
         done = self._run(*arguments, stdin=stdin, timeout=timeout)
         deadline = time.monotonic() + STALE_SECONDS
@@ -74,7 +74,7 @@ class Kubectl:
         return done
 
     def _are_served(self) -> bool:
-        """Return whether kube-apiserver gets our API's resources from virt-api, despite its own discovery."""
+        """Return whether kube-apiserver gets our resources from virt-api, despite its own discovery."""
         return not self._run("get", "--raw", f"/apis/{names.GROUP}/{names.VERSION}").returncode
 
     def _run(self, *arguments: str, stdin: str | None = None, timeout: float = 60) -> subprocess.CompletedProcess[str]:
@@ -83,7 +83,6 @@ class Kubectl:
         )
 
     def __call__(self, *arguments: str, stdin: str | None = None, timeout: float = 60) -> str:
-        """Run kubectl and return its standard output."""
         done = self.try_run(*arguments, stdin=stdin, timeout=timeout)
         if done.returncode:
             why = f" ({self._availability()})" if _UNKNOWN.search(done.stderr) else ""
@@ -91,7 +90,6 @@ class Kubectl:
         return done.stdout
 
     def _availability(self) -> str:
-        """Return kube-apiserver's status of our API, and virt-api's pods."""
         path = "jsonpath={range .status.conditions[*]}{.type} {.status} since {.lastTransitionTime}: {.message}{end}"
         said = self._run("get", "apiservice", f"{names.VERSION}.{names.GROUP}", "-o", path)
         pods = self._run("get", "pods", "-A", "-l", "kubevirt.io=virt-api", "--no-headers")
@@ -101,19 +99,16 @@ class Kubectl:
         return json.loads(self(*arguments, "-o", "json"))
 
     def apply(self, *objects: dict[str, Any]) -> str:
-        """Apply objects, as a List."""
         for each in objects:
             booting.begin_with(each)
         return self("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)}))
 
     def create(self, manifest: dict[str, Any]) -> dict[str, Any]:
-        """Create an object and return the server's version."""
         booting.begin_with(manifest)
         created: dict[str, Any] = json.loads(self("create", "-o", "json", "-f", "-", stdin=json.dumps(manifest)))
         return created
 
     def edit(self, kind: str, name: str, editor: str) -> str:
-        """Run ``kubectl edit`` with a command as the editor."""
         done = subprocess.run(
             self.command("edit", kind, name),
             env={**self.environment, "KUBE_EDITOR": editor},
@@ -132,7 +127,7 @@ class Kubectl:
 
 
 def eventually(look: Callable[[], Any], *, timeout: float, what: str, interval: float = 0.5) -> Any:
-    """Return the first true value of ``look()``; fail with its last value after ``timeout`` given seconds (tests/given_time.py)."""
+    """Return the first true value of ``look()`` within ``timeout`` given seconds (tests/given_time.py)."""
     deadline = Deadline(timeout)
     while True:
         value = look()
@@ -147,7 +142,7 @@ class Console:
     """A ``kubectl virt console`` in a pseudo-terminal, read like expect."""
 
     def __init__(self, process: subprocess.Popen[bytes], terminal: int, domain: str = "") -> None:
-        """Read from a terminal; timeouts count the processor time available to the guest of the libvirt domain."""
+        """Initialise for a terminal; timeouts count the time given to the guest of the libvirt domain."""
         self.process = process
         self.text = ""
         self._domain = domain
@@ -157,9 +152,9 @@ class Console:
         os.write(self._terminal, text.encode())
 
     def expect(self, pattern: str, *, timeout: float = 60) -> re.Match[str]:
-        """Read until ``pattern`` appears after the part that earlier calls consumed; ``string[: match.start()]`` precedes it.
+        """Read until ``pattern`` appears; ``string[: match.start()]`` precedes it.
 
-        A terminal makes many reads, and each one repeats the search: a pattern that begins with ``.*`` takes quadratic time.
+        Each of many reads repeats the search: a pattern that begins with ``.*`` takes quadratic time.
         """
         if not (found := re.search(pattern, self.text)):
             deadline = Deadline(timeout, lambda: guests(self._domain) if self._domain else ())
@@ -190,7 +185,7 @@ class Console:
         return found.string[: found.start()]
 
     def _read(self, timeout: float) -> bool:
-        """Read available output for up to ``timeout`` seconds; return False if the console is closed."""
+        """Read for up to ``timeout`` seconds; return False if the console is closed."""
         ready, _, _ = select.select([self._terminal], [], [], timeout)
         if not ready:
             return True
@@ -204,7 +199,7 @@ class Console:
 
 @contextmanager
 def console(kubectl: Kubectl, vm: str, *flags: str) -> Iterator[Console]:
-    """Attach to a guest's console until the block ends, then leave with Ctrl-]. ``flags`` are kubectl's (``--as``)."""
+    """Attach to a console during the block, then leave with Ctrl-]. ``flags`` are kubectl's (``--as``)."""
     controller, terminal = os.openpty()
     process = subprocess.Popen(
         kubectl.command("virt", "console", vm, *flags),
@@ -229,7 +224,7 @@ def console(kubectl: Kubectl, vm: str, *flags: str) -> Iterator[Console]:
 
 @contextmanager
 def forwarded(kubectl: Kubectl, target: str, port: int) -> Iterator[int]:
-    """Yield a loopback port forwarded to a port of a pod or Service (``pod/name``, ``service/name``) until the block ends."""
+    """Yield a loopback port forwarded to a port of a pod or Service (``pod/name``, ``service/name``)."""
     command = kubectl.command("port-forward", target, f":{port}")
     with subprocess.Popen(command, env=kubectl.environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         try:

@@ -1,4 +1,4 @@
-"""``make test-drain``: drain a node with twenty guests, with output, stopped in the middle and repeated.
+"""``make test-drain``: drain a node with twenty guests, stopped in the middle and repeated.
 
 It takes minutes, so it is not part of ``make test``. ``DRAIN_GUESTS`` changes the number.
 """
@@ -30,7 +30,7 @@ NAMES = [f"many-{number:02}" for number in range(GUESTS)]
 
 
 def a_small_one(name: str, **spec: object) -> dict[str, Any]:
-    """Return a tiny VM with 64 MiB to move. It requests a hundredth of a processor, so twenty fit on a node with two."""
+    """Return a tiny VM with 64 MiB. It requests a hundredth of a processor, so twenty fit on a node with two."""
     manifest = tiny_vm(name, run="fill=64", evictionStrategy="LiveMigrate", **spec)
     manifest["spec"]["domain"]["resources"] = {"requests": {"cpu": "10m"}}
     return manifest
@@ -38,7 +38,7 @@ def a_small_one(name: str, **spec: object) -> dict[str, Any]:
 
 @pytest.fixture
 def node(kubectl: Kubectl, system: Kubectl) -> Iterator[str]:
-    """The node without etcd, with all guests, which may leave it."""
+    """The node without etcd, with all guests."""
     etcd = system.json("get", "pod", "kubevirt-etcd-0")["spec"]["nodeName"]
     (name,) = (each.name for each in layout.NODES if each.name != etcd)
     chosen = {"kubernetes.io/hostname": name}

@@ -1,4 +1,4 @@
-"""Objects that the cluster tests create."""
+"""Objects of the cluster tests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.guest_kernel import KERNEL_ARGS
 
 GUEST_IMAGE = "localhost/kubevirt/testguest:dev"
 BZIMAGE = {"kernelPath": "/boot/vmlinuz", "initrdPath": "/boot/initrd.gz"}
-"""Members of a container of ``kernelBoot``: Debian's kernel, which UEFI starts as well."""
+"""Members of a container of ``kernelBoot``: Debian's kernel."""
 
 
 def tiny_vm(name: str, *, run: str = "", **spec: Any) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def tiny_vm(name: str, *, run: str = "", **spec: Any) -> dict[str, Any]:
 
 
 def linux_vm(name: str, **spec: Any) -> dict[str, Any]:
-    """Return a VM that boots Linux: uncompressed kernel and initramfs from the test guest's image, no disk."""
+    """Return a VM that boots Linux: kernel and initramfs from the test guest's image, no disk."""
     container = {"image": GUEST_IMAGE, "kernelPath": "/boot/vmlinux", "initrdPath": "/boot/initrd"}
     return _vm(name, {"container": container, "kernelArgs": KERNEL_ARGS}, spec)
 
@@ -54,7 +54,6 @@ def claim_disk(claim: str) -> dict[str, Any]:
 
 
 def migration(vm: str, *, node: str = "") -> dict[str, Any]:
-    """Return the slides' Migration of ``vm``, optionally to ``node``."""
     selector = {"nodeSelector": {"kubevirt.io/hostname": node}} if node else {}
     return {
         "apiVersion": "kubevirt.io/v1alpha1",

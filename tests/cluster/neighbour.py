@@ -1,4 +1,4 @@
-"""A neighbour of guests, in a network namespace: it pings one of them continuously, and records its frames with their ports.
+"""A neighbour of guests: it pings one of them continuously, and records its frames with their ports.
 
 It sends to the guest's MAC address without ARP, so switches learn the guest's place only from the guest and its QEMU.
 """
@@ -17,21 +17,17 @@ from tests.host.handler.pods import within
 
 PERIOD_SECONDS = 0.02
 RARP = 0x8035
-"""With it, a QEMU announces its guest's card before the guest runs (``announce-self``)."""
+"""With it, a QEMU announces its guest's card before the guest runs."""
 ANNOUNCING = frozenset({frames.ARP, RARP})
 _ETH_P_ALL = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A frame from the guest."""
-
     at: float
-    """Seconds of a monotonic clock."""
     port: str
-    """The device of the neighbour's namespace that received it."""
+    """The receiving device."""
     kind: int
-    """Its EtherType."""
 
 
 class Neighbour:
@@ -57,7 +53,7 @@ class Neighbour:
         self._socket.close()
 
     def answers(self) -> list[Said]:
-        """Return the answers so far: the guest's IPv4 packets, which are all answers."""
+        """Return the answers so far: the guest's IPv4 packets."""
         return [each for each in self.heard if each.kind == frames.IPV4]
 
     def _work(self) -> None:

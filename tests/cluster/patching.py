@@ -1,4 +1,4 @@
-"""Patches of objects by accounts that may not read them first, as kubectl would."""
+"""Patches by accounts that may not read the objects first, as kubectl would."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.cluster.kube import Kubectl
 
 
 def as_account(kubectl: Kubectl, token: str, path: Path) -> Kubectl:
-    """Return kubectl with a token of an account instead of the credentials of ``kubectl``; ``path`` is for its kubeconfig."""
+    """Return kubectl with an account's token; ``path`` is for its kubeconfig."""
     config = yaml.safe_load(kubectl.kubeconfig.read_text())
     for each in config["users"]:
         each["user"] = {"token": token}

@@ -1,4 +1,4 @@
-"""MigrationPolicies of tests: cluster-wide objects that select VMs of the test's namespace, removed with the test."""
+"""MigrationPolicies of tests: cluster-wide objects that select VMs of the test's namespace."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.cluster.kube import Kubectl
 
 @contextmanager
 def a_policy(kubectl: Kubectl, name: str, *, machines: Mapping[str, str] | None = None, namespace: str = "", **spec: Any) -> Iterator[None]:
-    """Create a policy for VMs with these labels, or for all, in the test's or another namespace, until the block ends."""
+    """Create a policy for VMs with these labels, or for all of a namespace."""
     selectors: dict[str, Any] = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace or kubectl.namespace}}}
     if machines is not None:
         selectors["virtualMachineSelector"] = {"matchLabels": dict(machines)}

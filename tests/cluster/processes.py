@@ -1,4 +1,4 @@
-"""Kill the processes of a pod like a power cut: SIGKILL from outside, through this machine's process table.
+"""Kill the processes of a pod from outside, like a power cut.
 
 The test cluster's nodes are namespaces of this machine, so /proc has the pods' processes. A process' cgroup names its pod's uid.
 """
@@ -29,7 +29,7 @@ def of_pod(pod: dict[str, Any]) -> dict[int, str]:
 
 
 def kill(pod: dict[str, Any], *, containing: str = "") -> list[int]:
-    """SIGKILL the pod's processes whose command lines contain ``containing``; fail if there is none."""
+    """SIGKILL the pod's processes with ``containing`` in their command lines; fail if there is none."""
     pids = [pid for pid, command in of_pod(pod).items() if containing in command]
     assert pids, f"pod {pod['metadata']['name']} has no process with {containing!r}"
     for pid in pids:

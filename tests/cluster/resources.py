@@ -65,7 +65,6 @@ _BY_NAME: Final = {each.plural: each for each in _RESOURCES} | {each.kind.lower(
 
 
 def named(name: str) -> Resource:
-    """Return the resource with this plural, singular or short name."""
     found = _BY_NAME.get(_SHORT.get(name, name))
     if found is None:
         raise ValueError(f"tests/cluster/resources.py has no resource {name!r}")

@@ -1,4 +1,4 @@
-"""Web servers in guests and pods, and pods that fetch from them."""
+"""Web servers in guests and pods, and their clients."""
 
 from __future__ import annotations
 
@@ -17,13 +17,12 @@ BOTH = {"ipFamilyPolicy": "PreferDualStack"}
 
 
 def serve(guest: Console, word: str, *addresses: str) -> None:
-    """Serve a word over HTTP in a guest, once it has these addresses, by default those behind a pod's network."""
+    """Serve a word over HTTP in a guest once it has these addresses, by default those behind a pod's network."""
     wait_for_addresses(guest, *(addresses or ("10.0.2.2", *(["fd10:0:2::2"] if testbed_kubectl.is_own_cluster() else []))))
     guest.run(f"mkdir -p /www && echo {word} >/www/index.html && httpd -p {PORT} -h /www")
 
 
 def wait_for_addresses(guest: Console, *addresses: str) -> None:
-    """Wait until a guest can use all these addresses."""
 
     def missing() -> set[str]:
         lines = guest.run("ip address show").splitlines()
@@ -58,7 +57,7 @@ def a_client(name: str, node: str = "", **labels: str) -> dict[str, Any]:
 
 
 def a_service(name: str, app: str, **spec: Any) -> dict[str, Any]:
-    """Return a Service of port 80 that leads to :data:`PORT` of the pods with the label ``app``."""
+    """Return a Service from port 80 to :data:`PORT` of the pods with the label ``app``."""
     spec |= {"selector": {"app": app}, "ports": [{"port": 80, "targetPort": PORT}]}
     return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}
 
@@ -69,13 +68,12 @@ def address_of(kubectl: Kubectl, pod: str) -> str:
 
 
 def pod_addresses(kubectl: Kubectl, pod: str) -> tuple[str, ...]:
-    """Return the addresses of a pod once it is ready: IPv4 first, then IPv6 if the cluster has it, as ours does."""
+    """Return the addresses of a pod once it is ready: IPv4, then IPv6 if the cluster has it."""
     kubectl.api.ready("pod", pod, timeout=90)
     return addresses_in(kubectl.api.get("pod", pod))
 
 
 def addresses_in(pod: dict[str, Any]) -> tuple[str, ...]:
-    """Return the addresses in a pod's status."""
     found = tuple(str(each["ip"]) for each in pod["status"]["podIPs"])
     if testbed_kubectl.is_own_cluster():
         assert [":" in each for each in found] == [False, True], found
@@ -108,12 +106,11 @@ def reaches(kubectl: Kubectl, client: str, address: str, port: int = PORT) -> bo
 
 
 def reached(kubectl: Kubectl, client: str, *addresses: str, port: int = PORT) -> None:
-    """Wait until the client reaches all addresses."""
     _wait(kubectl, client, addresses, port, is_open=True)
 
 
 def kept_off(kubectl: Kubectl, client: str, *addresses: str, port: int = PORT) -> None:
-    """Wait until the client reaches none of them; a policy needs a moment to reach the node."""
+    """Wait until the client reaches none of them, because a policy takes a moment."""
     _wait(kubectl, client, addresses, port, is_open=False)
 
 

@@ -25,7 +25,7 @@ Register = Callable[[str, str], None]
 
 @pytest.fixture(scope="module")
 def authority(kubectl: Kubectl) -> Pair:
-    """Start a webhook in the test's namespace; return the authority of its certificate."""
+    """Start a webhook; return the authority of its certificate."""
     now, day = datetime.now(UTC), timedelta(days=1)
     made = new_authority("webhook", day, now)
     pair = issue(made, Profile("hook", dns_names=(f"hook.{kubectl.namespace}.svc",), server=True), day, now)
@@ -66,7 +66,6 @@ def authority(kubectl: Kubectl) -> Pair:
 
 @pytest.fixture
 def register(kubectl: Kubectl, authority: Pair) -> Iterator[Register]:
-    """Register the webhook for the test's namespace until the block ends."""
     told: list[tuple[str, str]] = []
 
     def tell(effect: str, path: str) -> None:

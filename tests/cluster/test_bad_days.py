@@ -1,4 +1,4 @@
-"""Any of our processes, or etcd, is killed: no acknowledged write is lost, the guest keeps running, the console returns."""
+"""A killed process, or etcd: no acknowledged write is lost, the guest keeps running, the console returns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from tests.damage import never_again
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 PAUSE_SECONDS = 0.5
-"""Pause between two writes of one client."""
 
 
 def our_pods(system: Kubectl, component: str) -> list[dict[str, Any]]:
@@ -32,12 +31,12 @@ def is_ready(pods: list[dict[str, Any]]) -> bool:
 
 
 def containers(pod: dict[str, Any]) -> set[str]:
-    """Return the ids of the pod's containers, which change with every start."""
+    """Return the container ids, which change with every start."""
     return {each["containerID"] for each in pod["status"].get("containerStatuses", []) if each.get("containerID")}
 
 
 def kill_all(system: Kubectl, component: str) -> set[str]:
-    """Kill every process of a component; return the ids of their containers."""
+    """Kill a component's processes; return the ids of their containers."""
     pods = our_pods(system, component)
     killed = set[str]().union(*map(containers, pods))
     assert killed, f"{component} has no running container"
@@ -67,7 +66,7 @@ def counting(kubectl: Kubectl, testguest: None) -> dict[str, Any]:
 
 
 def goes_on(kubectl: Kubectl, system: Kubectl, counting: dict[str, Any], component: str) -> None:
-    """Kill a component; check that the guest keeps counting and its console returns."""
+    """Kill a component; check that the guest keeps counting."""
     before = ticks(kubectl, "counting")[-1]
 
     killed = kill_all(system, component)

@@ -1,4 +1,4 @@
-"""More failures: each of our other processes, or a guest's libvirtd, is killed. ``test_bad_days.py`` kills the rest."""
+"""Kills each process that ``test_bad_days.py`` does not, and a guest's libvirtd."""
 
 from __future__ import annotations
 

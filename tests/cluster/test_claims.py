@@ -29,7 +29,6 @@ CLASS: Final = "by-hand"
 
 
 def on(node: layout.Node, *command: str) -> None:
-    """Run a command on a node."""
     subprocess.run([*nodes.inside(node), *command], check=True)
 
 
@@ -89,7 +88,6 @@ def small(kubectl: Kubectl, node: layout.Node) -> Iterator[tuple[str, Path]]:
 
 
 def told(kubectl: Kubectl, vm: str, kind: str, **fields: str) -> dict[str, Any]:
-    """Return a VM's condition once it has these fields."""
     found = kubectl.api.until("vm", vm, has(kind, **fields), timeout=120, what=f"{kind} of {vm} is {fields}")
     return condition_of(found, kind)
 
@@ -100,7 +98,6 @@ def ready(kubectl: Kubectl, *names: str) -> None:
 
 
 def mac_address(kubectl: Kubectl, vm: str) -> str:
-    """Return the MAC address of the VM's only interface."""
     (found,) = kubectl.api.get("vm", vm)["status"]["interfaces"]
     return str(found["mac"])
 

@@ -1,4 +1,4 @@
-"""The README's second example: a cloud image with cloud-init, and an SSH login through ``kubectl port-forward``."""
+"""The README's second example: a cloud image with cloud-init, and an SSH login."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A virt-handler with another contract version, as during an upgrade: its node gets no guests, and its own keep running.
-
-One node's virt-handler is replaced by one that differs only in its contract version.
-"""
+"""A virt-handler with another contract version, as during an upgrade: its node gets no guests, and its own keep running."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ STAYS, MOVES = "stays", "moves"
 
 
 def handler_on(system: Kubectl, node: str, *, other_than: str = "") -> Object:
-    """Return the pod of a node's virt-handler once it is the only one and ready; its uid is not ``other_than``."""
+    """Return a node's virt-handler pod once it is the only one and ready; its uid is not ``other_than``."""
 
     def is_so(pods: list[Object]) -> bool:
         return len(pods) == 1 and pods[0]["metadata"]["uid"] != other_than and is_true("Ready")(pods[0])
@@ -60,7 +57,6 @@ def await_contract(system: Kubectl, node: str, version: str) -> None:
 
 
 def change(system: Kubectl, strategy: dict[str, Any], template: dict[str, Any]) -> None:
-    """Change the pod template and the update strategy of the virt-handlers' DaemonSet."""
     changed = {"updateStrategy": strategy, "template": template}
     system.api.patch(
         "daemonset", HANDLER, [{"op": "replace", "path": f"/spec/{field}", "value": value} for field, value in changed.items()]
@@ -68,7 +64,7 @@ def change(system: Kubectl, strategy: dict[str, Any], template: dict[str, Any]) 
 
 
 def of_another_contract(template: dict[str, Any], path: str) -> dict[str, Any]:
-    """Return the pod template with another contract module mounted at this path, and without trust in its compiled bytecode."""
+    """Return the pod template with another contract module at this path, without trust in its bytecode."""
     found = copy.deepcopy(template)
     (container,) = found["spec"]["containers"]
     container["command"] = ["python3", "-Iu", "--check-hash-based-pycs", "always", f"/usr/local/bin/{HANDLER}"]
@@ -79,7 +75,7 @@ def of_another_contract(template: dict[str, Any], path: str) -> dict[str, Any]:
 
 @contextmanager
 def speaking_another_contract(system: Kubectl, node: str) -> Iterator[None]:
-    """Replace one node's virt-handler by one with another contract version until the block ends."""
+    """Replace one node's virt-handler until the block ends."""
     before, pod = system.api.get("daemonset", HANDLER)["spec"], handler_on(system, node)["metadata"]
     inside = ("exec", pod["name"], "--container", HANDLER, "--")
     path = system(*inside, "python3", "-c", f"import {MODULE} as found; print(found.__file__)").strip()
@@ -105,7 +101,6 @@ def seen(kubectl: Kubectl, name: str) -> Object:
 
 
 def await_reason(kubectl: Kubectl, name: str, reason: str) -> str:
-    """Wait until a VM's condition Ready has a reason, and return its message."""
 
     def ready(vm: Object) -> Mapping[str, Any]:
         return condition(dig(vm, "status", "conditions"), "Ready") or {}
@@ -115,7 +110,7 @@ def await_reason(kubectl: Kubectl, name: str, reason: str) -> str:
 
 
 def refused(kubectl: Kubectl, node: str, words: str) -> None:
-    """Check that the node gets neither new VMs nor a migrated guest, with a reason each; a VM that may run elsewhere does."""
+    """Check that the node gets neither new VMs nor a migrated guest; a VM that may run elsewhere does."""
     kubectl.api.apply(tiny_vm("named", nodeName=node), tiny_vm("selecting", nodeSelector=on(node)), tiny_vm("free"))
     moving = kubectl.api.create(migration(MOVES, node=node))["metadata"]["name"]
 
@@ -130,7 +125,6 @@ def refused(kubectl: Kubectl, node: str, words: str) -> None:
 
 
 def accepted(kubectl: Kubectl, node: str) -> None:
-    """Check that the waiting VMs come to the node."""
     kubectl.api.ready("vm", "named", timeout=120)
     kubectl.api.verb("selecting", "restart")  # its pod avoids the node forever
     made = kubectl.api.create(migration(MOVES, node=node))["metadata"]["name"]

@@ -18,7 +18,6 @@ MODEL = f"{names.CPU_MODEL_LABELS}of-a-test"
 
 
 def label(thief: Kubectl, node: str, **labels: str) -> tuple[int, str]:
-    """Patch labels of a node; return code and message."""
     return patching.patch(thief, f"/api/v1/nodes/{node}", {"metadata": {"labels": labels}})
 
 

@@ -1,4 +1,4 @@
-"""The worst cells of docs/faults.md: one process or link is cut at one step of a migration. ``make test-faults`` plays all."""
+"""The worst cells of docs/faults.md, one cut each. ``make test-faults`` plays all."""
 
 from __future__ import annotations
 

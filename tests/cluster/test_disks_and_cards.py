@@ -1,4 +1,4 @@
-"""Disks on emulated buses, drives, and an unplugged card, as a guest sees them on a real cluster."""
+"""Disks on emulated buses, and an unplugged card, as a guest sees them."""
 
 from __future__ import annotations
 
@@ -43,18 +43,17 @@ def an_empty_disk(bus: str, mebibytes: int, **members: Any) -> dict[str, Any]:
 
 
 def found(guest: Console, kind: str, parent: str) -> str:
-    """Return the guest's name for the device of this kind with such a parent in its /sys path."""
+    """Return the guest's name for the device with such a parent in its /sys path."""
     (path,) = (each for each in guest.run(f"for d in /sys/block/{kind}*; do readlink -f $d; done").split() if f"/{parent}" in each)
     return path.rpartition("/")[2]
 
 
 def words(guest: Console, command: str, count: int) -> list[str]:
-    """Return the last words of a command's output; the echoed input precedes them."""
+    """Return the last words of a command's output, after the echoed input."""
     return guest.run(command).split()[-count:]
 
 
 def seconds(guest: Console, command: str) -> float:
-    """Return a command's duration by the guest's clock."""
     clock = "cut -d ' ' -f 1 /proc/uptime"
     before, after = re.findall(r"^\d+\.\d\d(?=\r?$)", guest.run(f"{clock}; {command} >/dev/null 2>&1; {clock}", timeout=60), re.MULTILINE)
     return float(after) - float(before)

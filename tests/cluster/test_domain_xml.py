@@ -1,4 +1,4 @@
-"""A VM in libvirt's own XML, and an engine on top of the API as the oVirt plan describes it: XML and host in, state out."""
+"""A VM in libvirt's XML, and an engine on top of the API as the oVirt plan describes it."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ INSTALL = f"printf '{{}}\\t{{}}\\n' >>/packages; {RESTART}"
 
 
 class Engine:
-    """A minimal engine on top of this API: it runs a VM on a chosen host, and reports changes."""
+    """A minimal engine: it runs a VM on a chosen host, and reports changes."""
 
     def __init__(self, kubectl: Kubectl) -> None:
         self._kubectl = kubectl
@@ -97,7 +97,7 @@ class Engine:
         self._kubectl.api.create(machine)
 
     def reports(self, name: str, *, timeout: float) -> Iterator[dict[str, Any]]:
-        """Yield each change of a VM's shown state, within ``timeout`` seconds each."""
+        """Yield each change of a VM's shown state."""
         last: dict[str, Any] = {}
 
         def changed() -> dict[str, Any] | None:
@@ -120,7 +120,6 @@ class Engine:
             yield eventually(changed, timeout=timeout, what=f"a change of {name}", interval=1)
 
     def wait_for(self, name: str, *, timeout: float, **wanted: object) -> dict[str, Any]:
-        """Return the first report with these values."""
         return next(each for each in self.reports(name, timeout=timeout) if {**each, **wanted} == each)
 
     def _applications(self, name: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Drain of a node: guests move in their order before their pods end, and immovable ones are reported."""
+"""Guests leave a drained node in their order before their pods end; immovable ones are reported."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GUESTS = ("drain-a", "drain-b", "drain-c")
 
 
 def stop_in_the_middle(kubectl: Kubectl, node: str, names: Sequence[str], said: Path) -> None:
-    """Start to drain a node, then uncordon it; remaining guests stay, although kubectl keeps trying."""
+    """Uncordon a node in the middle of its drain; remaining guests stay, although kubectl keeps trying."""
     command = kubectl.command(*draining(node, *names))
     with said.open("w") as out, subprocess.Popen(command, env=kubectl.environment, stdout=out, stderr=subprocess.STDOUT) as going:
         try:

@@ -1,4 +1,4 @@
-"""More drains and evictions: order and priorities, dry runs, guests that fit no other node, other run strategies, and etcd."""
+"""More drains: priorities, dry runs, guests that fit no other node, other run strategies, and etcd."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 
 def waits(kubectl: Kubectl, node: str, name: str, place: str) -> None:
-    """Wait until a VM's newest Migration is Pending with this place in the node's queue."""
+    """Wait until a VM's newest Migration has this place in the node's queue."""
     expected = f"2 migrations leave node {node}; {place} in the queue"
 
     def is_so(found: list[Object]) -> bool:

@@ -36,7 +36,6 @@ def found(kubectl: Kubectl) -> Object | None:
 
 
 def move(system: Kubectl, node: str) -> str:
-    """Move etcd; return the command's output."""
     path = f"{Path(system.binary).parent}{os.pathsep}{system.environment['PATH']}"  # the plugin calls kubectl from the PATH
     command = system.command("virt", "move-etcd", "--to", node)
     done = subprocess.run(command, env={**system.environment, "PATH": path}, capture_output=True, text=True, timeout=400, check=False)

@@ -1,4 +1,4 @@
-"""The chart's evictionStrategy: effects of an eviction on VMs without a strategy of their own."""
+"""Effects of the chart's evictionStrategy on VMs without a strategy of their own."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ def chart(system: Kubectl) -> Iterator[None]:
 
 
 def give(system: Kubectl, strategy: str) -> None:
-    """Set the cluster's strategy."""
     release.install(*([] if strategy == DEFAULT else [f"evictionStrategy={strategy}"]))
     system.api.until_list("pods", is_obeyed(strategy), timeout=90, what=f"all of virt-controller obeys {strategy}", label_selector=LABEL)
 
@@ -47,7 +46,7 @@ def controllers(system: Kubectl) -> list[Object]:
 
 
 def is_obeyed(strategy: str) -> Callable[[list[Object]], bool]:
-    """Return a check that no virt-controller has another strategy, because it would still review evictions."""
+    """Return a check that no virt-controller uses another strategy."""
     flag = f"--eviction-strategy={strategy}"
     return lambda pods: bool(pods) and all(flag in pod["spec"]["containers"][0]["args"] for pod in pods)
 
@@ -67,7 +66,7 @@ def moved(kubectl: Kubectl, name: str, node: str, before: int) -> None:
 
 
 def starts_again(kubectl: Kubectl, name: str, node: str) -> None:
-    """Check that an eviction powered a guest off, and that it boots on a node that is not drained."""
+    """Check that an evicted guest powered off, and boots on another node."""
     status = runs_elsewhere(kubectl, name, node, timeout=150)["status"]
     ended, *_ = status["attempts"]
     assert ended["result"] == "Stopped"

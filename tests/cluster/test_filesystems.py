@@ -1,4 +1,4 @@
-"""Shared file systems on the cluster: virtiofsd under Pod Security restricted, late content, changes, and unchanged content."""
+"""Shared file systems: virtiofsd under Pod Security restricted, late content, and changes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ def config(colour: str) -> dict[str, Any]:
 
 
 def is_false(kubectl: Kubectl, kind: str) -> dict[str, Any]:
-    """Return a condition of the VM once it is False."""
     return condition_of(kubectl.api.until("vm", "sharing", is_true(kind, "False"), timeout=90, what=f"{kind}=False"), kind)
 
 

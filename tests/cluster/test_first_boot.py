@@ -1,4 +1,4 @@
-"""Disks for the first boot on the cluster: read by the guest, from a Secret that comes late and stays confidential."""
+"""Disks for the first boot: from a Secret that comes late and stays confidential."""
 
 from __future__ import annotations
 
@@ -58,7 +58,6 @@ def secret(name: str, **values: str) -> dict[str, Any]:
 
 
 def refusal(kubectl: Kubectl, vm: dict[str, Any], user: str) -> str:
-    """Return why a user may not create a VM, by a dry run."""
     try:
         kubectl.api.request("POST", f"{VIRTUAL_MACHINES.path(kubectl.namespace)}?dryRun=All", body=vm, headers={"Impersonate-User": user})
     except errors.StatusError as error:
@@ -67,7 +66,6 @@ def refusal(kubectl: Kubectl, vm: dict[str, Any], user: str) -> str:
 
 
 def logs_of_everybody(kubectl: Kubectl, name: str) -> str:
-    """Return the logs of all our processes, and of the VM's pod."""
     system = kubectl.within(SYSTEM)
     pods = [each["metadata"]["name"] for each in system.api.list("pods")]
     found = [system("logs", pod, "--all-containers", timeout=120) for pod in pods]

@@ -17,7 +17,6 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 
 def the_drain() -> str:
-    """Return the README's commands that drain a node."""
     found = re.findall(r"^```sh\n(.*?)^```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
     (drain,) = (each for each in found if "kubectl drain" in each)
     return str(drain)
@@ -25,7 +24,7 @@ def the_drain() -> str:
 
 @pytest.fixture
 def environment(kubectl: Kubectl, system: Kubectl, tmp_path: Path) -> Iterator[dict[str, str]]:
-    """A user's shell environment for the README; afterwards no node is cordoned, and evicted pods are back."""
+    """A user's shell environment; afterwards no node is cordoned, and evicted pods are back."""
     kubeconfig = tmp_path / "config"
     kubeconfig.write_bytes(kubectl.kubeconfig.read_bytes())
     path = f"{Path(kubectl.binary).parent}:{kubectl.environment['PATH']}"

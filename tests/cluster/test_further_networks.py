@@ -1,4 +1,4 @@
-"""Guests on networks of NetworkAttachmentDefinitions, on both nodes, with Multus and the plugin ``bridge``.
+"""Guests on further networks, on both nodes, with Multus and the plugin ``bridge``.
 
 The network is one bridge per node, joined by the test's switch (a network namespace).
 """
@@ -33,7 +33,7 @@ ONE, OTHER, ASKER = "192.168.7.1", "192.168.7.2", "192.168.7.9"
 MAC, DIRECT_MAC = "52:54:00:00:0e:07", "52:54:00:00:0e:09"
 
 TOLD_SECONDS = 10
-"""Given seconds (tests/given_time.py) without an answer that are allowed to neighbours that knew the guest at the source."""
+"""Given seconds (tests/given_time.py) without an answer to neighbours of the guest."""
 STARTED_SECONDS = 0.003
 """Processor time of running vCPUs; a guest that waits for its release has used none."""
 
@@ -110,7 +110,7 @@ def of_lan(kubectl: Kubectl, name: str, *others: str) -> dict[str, Any]:
 
 
 def take_address(guest: Console, mac: str, address: str) -> str:
-    """Give the card with this MAC address an IP address, and return the guest's name for it."""
+    """Give the card with this MAC address an IP address; return its name in the guest."""
     device = guest.run(f"grep -l {mac} /sys/class/net/*/address").strip().split("/")[-2]
     guest.run(f"ip link set {device} up; ip address add {address}/24 dev {device}")
     return device
@@ -187,7 +187,7 @@ def ran_at(guest: str, source: watching.Qemu, clocks: list[Look]) -> float:
 def test_neighbours_are_told_where_a_guest_is_that_has_moved(
     kubectl: Kubectl, testguest: None, further_networks: None, switch: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Uses the VMs of the previous test. Otherwise a switch would forget the guest's old place only after five minutes."""
+    """Uses the VMs of the previous test. Otherwise a switch would forget the old place only after five minutes."""
     namespace, device = joins(switch), "switch"
     ip("address", "add", f"{ASKER}/24", "dev", device, netns=namespace)
     (link,) = json.loads(subprocess.run(["ip", "-n", namespace, "-json", "link", "show", device], check=True, capture_output=True).stdout)
@@ -279,7 +279,7 @@ def test_a_guest_has_the_address_that_ipam_gave_to_its_pod(kubectl: Kubectl, tes
 
 
 def network_told(kubectl: Kubectl, name: str, words: str = "") -> dict[str, Any]:
-    """Return a VM's condition NetworkReady once it is False with these words."""
+    """Wait until a VM's condition NetworkReady is False with these words."""
 
     def is_told(vm: dict[str, Any]) -> bool:
         return is_true("NetworkReady", "False")(vm) and words in condition_of(vm, "NetworkReady")["message"]

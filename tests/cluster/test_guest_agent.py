@@ -1,4 +1,4 @@
-"""Guest information through aggregator, virt-handler, virt-launcher and libvirt, from the tiny guest's qemu-ga."""
+"""Guest information through the whole stack, from the tiny guest's qemu-ga."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ VM: Final = "talkative"
 
 @pytest.fixture(scope="module")
 def machine(kubectl: Kubectl, testguest: None) -> Kubectl:
-    """A VM with a guest agent, and a user ``viewer`` with the role view."""
+    """A VM with a guest agent, and ``viewer`` with the role view."""
     del testguest
     kubectl.api.apply(linux_vm(VM))
     bind(kubectl, "viewer", "ClusterRole", "view")
@@ -37,7 +37,7 @@ def path(kubectl: Kubectl, name: str = VM) -> str:
 
 
 def guestinfo(look: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Return the guest's information once it is complete; on a busy machine slow answers count as unavailable."""
+    """Return the complete information; on a busy machine slow answers count as unavailable."""
 
     def told() -> dict[str, Any] | None:
         found = look()
@@ -48,7 +48,6 @@ def guestinfo(look: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 
 def read(kubectl: Kubectl, user: str = "") -> dict[str, Any]:
-    """Return the answer to a request for ``guestinfo``, optionally as another user."""
     found: dict[str, Any] = kubectl.api.request("GET", path(kubectl), headers={"Impersonate-User": user} if user else None)
     return found
 

@@ -1,7 +1,6 @@
 """Devices of the node, by a device plugin registered with the real kubelet.
 
-The nodes have no IOMMU, so no guest gets a device. The tests show that the pod runs where the resource is, and that the plugin's variables
-reach libvirt, or that the message names the field that lacks them.
+The nodes have no IOMMU, so no guest gets a device. The pod still runs where the resource is, and the plugin's variables reach libvirt.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ def has_resources(node: dict[str, Any], names: Iterable[str]) -> bool:
 
 
 def failed(kubectl: Kubectl, name: str, what: str) -> dict[str, Any]:
-    """Return a VM's last attempt once it has failed."""
+    """Return a VM's failed attempt."""
     vm = kubectl.api.until("vm", name, lambda vm: vm["status"]["attempts"][-1]["result"] == "Failed", timeout=120, what=what)
     return dict(vm["status"]["attempts"][-1])
 

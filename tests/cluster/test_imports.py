@@ -1,4 +1,4 @@
-"""An image downloaded into a claim from a server in the cluster, and a guest that boots from it."""
+"""An image downloaded from a server in the cluster."""
 
 from __future__ import annotations
 

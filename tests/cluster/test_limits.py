@@ -1,4 +1,4 @@
-"""Storage limits of a real guest's pod, and limits on streams, on real nodes."""
+"""Limits on a pod's storage, and on streams."""
 
 from __future__ import annotations
 
@@ -28,13 +28,11 @@ REPLICAS: Final = 2
 
 
 def image_disk(limit: str) -> dict[str, object]:
-    """Return a writable disk from the test guest's image."""
     return {"name": "root", "type": "Image", "source": {"reference": GUEST_IMAGE, "sizeLimit": limit}}
 
 
 @pytest.fixture(scope="module")
 def machine(kubectl: Kubectl, testguest: None) -> Iterator[Kubectl]:
-    """A running VM with a disk in its pod."""
     del testguest
     kubectl.api.apply(with_disks(linux_vm(VM), image_disk("1Gi")))
     kubectl.api.ready("vm", VM, timeout=90)
@@ -77,7 +75,7 @@ def test_a_volume_in_memory_takes_its_size_and_no_more_and_the_guest_goes_on(mac
 
 
 def looked_at(kubectl: Kubectl, least: int) -> datetime | None:
-    """Return the kubelet's last measurement time of the VM's overlay volume, if it found at least ``least`` bytes."""
+    """Return when the kubelet last measured the VM's overlay volume, if it found at least ``least`` bytes."""
     status = kubectl.api.get("vm", VM)["status"]
     try:
         pods = kubectl.api.request("GET", f"/api/v1/nodes/{status['nodeName']}/proxy/stats/summary")["pods"]

@@ -1,4 +1,4 @@
-"""Metrics on the real cluster: over TLS, only for authorized service accounts."""
+"""Metrics over TLS, only for authorized service accounts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SHOWN = {
 
 @pytest.fixture(scope="module")
 def reader(kubectl: Kubectl) -> Iterator[str]:
-    """The token of a service account bound to the chart's role for Prometheus."""
+    """The token of an account with the chart's role for Prometheus."""
     binding = f"{kubectl.namespace}-metrics"
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "kubevirt.io:metrics-reader"}
     subject = {"kind": "ServiceAccount", "name": "prometheus", "namespace": kubectl.namespace}
@@ -46,7 +46,7 @@ def reader(kubectl: Kubectl) -> Iterator[str]:
 
 
 def ask(system: Kubectl, pod: str, token: str, scheme: str = "https", port: int = 8443) -> tuple[int, str]:
-    """Return code and text of a pod's ``/metrics``; 0 without an answer. It uses a pod, because policies exclude this machine."""
+    """Return code and text of a pod's ``/metrics``, by another pod, because policies exclude this machine."""
     with forwarded(system, f"pod/{pod}", port) as here:
         return _ask(f"127.0.0.1:{here}", token, scheme)
 

@@ -1,4 +1,4 @@
-"""Migrations that do not converge are reported, and end as their MigrationPolicy says."""
+"""Migrations that do not converge are reported, and end by their MigrationPolicy."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 WRITES = "counter,dirty=500"
 """The tiny guest's commands: it counts, and dirties 39 MiB/s, ten times the migration's rate.
 
-That needs a few per cent of a processor, so it does not converge on a busy machine either.
+That needs a few per cent of a processor.
 """
 MEMORY = "16Mi"
-"""So small that an iteration takes seconds; a Migration needs several until it counts as not converging."""
+"""Small, because a Migration needs several iterations until it counts as not converging."""
 WRITER = (
     "dd if=/dev/urandom of=/x bs=1M count=12 2>/dev/null; "
     "(while :; do dd if=/x of=/y bs=1M conv=notrunc 2>/dev/null; done) & echo WRIT''ES\n"
 )
-"""For a shell, and for auto-converge, which takes processor time from it and hardly any ticks from the tiny guest."""
+"""For a shell, and for auto-converge, which takes hardly any ticks from the tiny guest."""
 CONVERGE_SECONDS = 90
 """Several times what an auto-converging guest needs; without it, no time suffices."""
 
 
 def labelled(machine: dict[str, Any]) -> dict[str, Any]:
-    """Return the VM with a label for the policy of its name, and with half a processor for its writes."""
+    """Return the VM with a label for the policy of its name, and half a processor."""
     machine["metadata"]["labels"] = {"policy": machine["metadata"]["name"]}
     machine["spec"]["domain"]["resources"] = {"requests": {"cpu": "500m"}}
     return machine
 
 
 def writing(kubectl: Kubectl, name: str) -> dict[str, Any]:
-    """Return a VM, selected by the policy of its name, with a guest that counts and dirties memory endlessly."""
+    """Return a guest that counts and dirties memory, selected by the policy of its name."""
     machine = labelled(tiny_vm(name, run=WRITES))
     machine["spec"]["domain"]["memory"]["guest"] = MEMORY
     vm = running(kubectl, machine)
@@ -50,13 +50,13 @@ def writing(kubectl: Kubectl, name: str) -> dict[str, Any]:
 
 
 def memory_moves(migration: dict[str, Any]) -> bool:
-    """Return whether some of the memory was sent, and some remains."""
+    """Return whether a part of the memory was sent."""
     status = migration["status"]
     return bool(status["phase"] == "Running" and status["progress"]["processedBytes"] and status["progress"]["remainingBytes"])
 
 
 def stays(kubectl: Kubectl, before: dict[str, Any]) -> None:
-    """Check that a VM's guest is in the same pod, and counts."""
+    """Check that a guest is in the same pod, and counts."""
     name = before["metadata"]["name"]
     after = kubectl.api.get("vm", name)["status"]
     assert (after["podName"], after["phase"]) == (before["status"]["podName"], "Running")
@@ -65,7 +65,7 @@ def stays(kubectl: Kubectl, before: dict[str, Any]) -> None:
 
 
 def converging(kubectl: Kubectl, name: str) -> dict[str, Any]:
-    """Return a Migration's convergence condition, once it has one."""
+    """Return a Migration's convergence condition."""
 
     def is_told(migration: dict[str, Any]) -> bool:
         assert not in_phase("Succeeded")(migration)
@@ -95,7 +95,7 @@ def ticks_on(kubectl: Kubectl, name: str) -> None:
 
 @pytest.fixture
 def hasty(kubectl: Kubectl, testguest: None) -> Iterator[dict[str, Any]]:
-    """A VM with a guest that counts, and keeps its processor busy with memory writes."""
+    """A guest that counts, and keeps its processor busy with memory writes."""
     vm = running(kubectl, labelled(linux_vm("hasty")))
     with console(kubectl, "hasty") as guest:
         guest.expect("GUEST-READY", timeout=120)
@@ -109,7 +109,6 @@ def hasty(kubectl: Kubectl, testguest: None) -> Iterator[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def impatient(kubectl: Kubectl) -> dict[str, Any]:
-    """A VM with a guest that counts, and dirties memory endlessly."""
     return writing(kubectl, "impatient")
 
 

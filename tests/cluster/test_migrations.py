@@ -1,5 +1,3 @@
-"""Live migration between the two nodes of the cluster."""
-
 from __future__ import annotations
 
 import contextlib
@@ -32,7 +30,7 @@ def other_node(kubectl: Kubectl, node: str) -> str:
 
 
 def final_phase(kubectl: Kubectl, name: str) -> str:
-    """Return a migration's final phase; it may first wait for other tests' migrations."""
+    """Return the final phase; it may first wait for other tests' migrations."""
     over = kubectl.api.until(
         "migration", name, in_phase("Succeeded", "Failed", "Cancelled"), timeout=300, what=f"the end of migration {name}"
     )

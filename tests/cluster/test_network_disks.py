@@ -1,4 +1,4 @@
-"""Disks from servers: an NBD server in a pod over TLS, and an iSCSI target outside the cluster with CHAP. Both fail and return."""
+"""An NBD server in a pod over TLS, and an iSCSI target outside the cluster with CHAP. Both fail and return."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def a_server() -> dict[str, Any]:
 
 
 def secrets() -> list[dict[str, Any]]:
-    """Return the Secrets of the server, of its client, and of the login to the target."""
+    """Return the Secrets of the server, its client, and the login to the target."""
     certificates = Certificates()
     server, client = certificates.of_server("nbd"), certificates.of_client()
     served = {"ca-cert.pem": certificates.authority, "server-cert.pem": server.certificate, "server-key.pem": server.key}
@@ -81,7 +81,6 @@ def secrets() -> list[dict[str, Any]]:
 
 @pytest.fixture
 def unit(tmp_path: Path) -> Path:
-    """The image of the target's logical unit."""
     path = tmp_path / "unit"
     path.write_bytes(b"from-target".ljust(16 * MIB, b"\xa5"))
     return path
@@ -97,7 +96,7 @@ def target(unit: Path) -> Iterator[IscsiTarget]:
 
 
 def told(kubectl: Kubectl, *words: str) -> str:
-    """Return the condition's message once the servers of these disks are reported as silent."""
+    """Return the condition's message once these disks' servers are silent."""
 
     def is_told(vm: dict[str, Any]) -> bool:
         condition = condition_of(vm, "DisksReady")

@@ -1,4 +1,4 @@
-"""NetworkPolicies in both families: for plain pods, which proves that they are enforced, for guests, and for our own pods."""
+"""NetworkPolicies for plain pods, which proves that they are enforced, for guests, and for our own pods."""
 
 from __future__ import annotations
 
@@ -86,7 +86,6 @@ def test_a_guest_is_reached_by_whom_its_policies_name_and_reaches_whom_they_name
         serve(guest, "from-the-guest")
 
         def sees(name: str) -> list[str]:
-            """Return the addresses of a peer that answer the guest."""
             asked = [f"wget -T 4 -q -O - http://{host(each)}:{PORT}/" for each in peers[name]]
             return [each for each, command in zip(peers[name], asked, strict=True) if f"\n{name}" in guest.run(command)]
 

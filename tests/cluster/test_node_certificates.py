@@ -1,4 +1,4 @@
-"""Certificates of nodes on the real cluster: who gets one, effects of a revocation, and life without a signer."""
+"""Certificates of nodes, effects of a revocation, and life without a signer."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def handlers(system: Kubectl) -> dict[str, dict[str, Any]]:
 
 
 def handler_is_ready(system: Kubectl, node: str, *, timeout: float, ready: bool = True, other_than: str = "") -> None:
-    """Wait until a node's virt-handler is ready, or not ready; a pod with the uid ``other_than`` does not count."""
+    """Wait until a node's virt-handler is ready, or not; a pod with the uid ``other_than`` does not count."""
 
     def is_so(pods: list[dict[str, Any]]) -> bool:
         mine = [each for each in pods if each["spec"].get("nodeName") == node and each["metadata"]["uid"] != other_than]
@@ -50,13 +50,12 @@ def restarts(system: Kubectl) -> dict[str, int]:
 
 
 def openssl(system: Kubectl, node: str, *arguments: str) -> str:
-    """Run openssl on a node's certificate, on the node."""
     path = f"/run/kubevirt-handler/tls/{node}/tls.crt"
     return system("exec", handlers(system)[node]["metadata"]["name"], "--", "openssl", "x509", "-in", path, "-noout", *arguments)
 
 
 def bound_to(system: Kubectl, node: str) -> Config:
-    """Return virt-handler's access to kube-apiserver, with a token bound to its pod, as the kubelet's tokens are."""
+    """Return virt-handler's access to kube-apiserver, with a token bound to its pod."""
     pod = handlers(system)[node]["metadata"]
     bound = ("--bound-object-kind=Pod", f"--bound-object-name={pod['name']}", f"--bound-object-uid={pod['uid']}")
     token = system("create", "token", "virt-handler", *bound).strip()
@@ -75,14 +74,12 @@ async def decided(config: Config, name: str) -> dict[str, Any]:
 
 
 def running(kubectl: Kubectl, name: str) -> str:
-    """Start a VM, and return its node."""
     kubectl.api.create(tiny_vm(name))
     return str(kubectl.api.ready("vm", name, timeout=90)["status"]["nodeName"])
 
 
 @contextmanager
 def attached(kubectl: Kubectl, name: str) -> Iterator[Console]:
-    """Yield the console of a responsive guest."""
     with console(kubectl, name) as guest:
         guest.expect("GUEST-READY", timeout=120)
         answers(guest)

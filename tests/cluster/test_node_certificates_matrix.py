@@ -20,12 +20,11 @@ CONTROLLERS = "kubevirt.io=virt-controller"
 
 
 def certificate_of_virt_api(system: Kubectl) -> str:
-    """Return the certificate in virt-api's Secret, as PEM."""
     return base64.b64decode(system.api.get("secret", "kubevirt-virt-api-tls")["data"]["tls.crt"]).decode()
 
 
 def all_present_another_certificate(system: Kubectl, old: str) -> bool:
-    """Return whether each virt-api presents its Secret's certificate, and that differs from ``old``."""
+    """Return whether each virt-api presents its Secret's new certificate."""
     wanted = certificate_of_virt_api(system)
     pods = system.api.list("pods", label_selector="kubevirt.io=virt-api")
     assert pods

@@ -1,4 +1,4 @@
-"""Rights of one node's credentials: the token of its virt-handler's pod, as an attacker on the node has it."""
+"""Rights of the token of a node's virt-handler, in an attacker's hands."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Stolen = Callable[[str | None], Kubectl]
 
 @pytest.fixture(scope="module")
 def stolen(kubectl: Kubectl, system: Kubectl, tmp_path_factory: pytest.TempPathFactory) -> Stolen:
-    """Return kubectl with the token of a node's virt-handler; None: with a token of the account that is not bound to a pod."""
+    """Return kubectl with the token of a node's virt-handler; None: a token that is not bound to a pod."""
     directory = tmp_path_factory.mktemp("stolen")
 
     def make(node: str | None) -> Kubectl:
@@ -55,7 +55,6 @@ def handlers(system: Kubectl) -> dict[str, Json]:
 
 @pytest.fixture(scope="module")
 def victim(kubectl: Kubectl, testguest: None) -> Json:
-    """A running VM."""
     kubectl.api.create(tiny_vm("victim"))
     return kubectl.api.ready("vm", "victim", timeout=90)
 
@@ -96,7 +95,7 @@ def is_refused_to_another_node(kubectl: Kubectl, system: Kubectl, stolen: Stolen
 
 
 def is_refused_to_its_own_node(kubectl: Kubectl, stolen: Stolen, victim: Json, changes: Json) -> None:
-    """Check that a node's token cannot forge fields that others decide, and can write the rest."""
+    """Check that a node's token cannot forge others' fields, and can write the rest."""
     node = victim["status"]["nodeName"]
     said = refusal(stolen(node), kubectl, "vm", "victim", changes)
     assert f'virt-handler of node "{node}" may not write this status' in said

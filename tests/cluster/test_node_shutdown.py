@@ -26,7 +26,7 @@ DEAF_SECONDS = 20
 
 @contextmanager
 def delaying_shutdowns(system: Kubectl, node: layout.Node) -> Iterator[Logind]:
-    """Let the node's kubelet delay shutdowns as with systemd; afterwards everything runs as before."""
+    """Let the node's kubelet delay shutdowns as with systemd until the block ends."""
     with logind.running(nodes.root_of(node)) as service:
         try:
             nodes.restart_kubelet(node, **SETTINGS)
@@ -54,7 +54,7 @@ def cordoned(system: Kubectl, node: str) -> Iterator[None]:
 
 
 def runs_on(kubectl: Kubectl, name: str, node: str) -> Object:
-    """Wait until a VM runs on a node. virt-api may be away, because both replicas may have run on the other node."""
+    """Wait until a VM runs on a node. virt-api may be away, because both replicas may have been there."""
 
     def is_so(vm: Object) -> bool:
         return (vm["status"]["phase"], vm["status"].get("nodeName")) == ("Running", node)
@@ -63,7 +63,7 @@ def runs_on(kubectl: Kubectl, name: str, node: str) -> Object:
 
 
 def ends_asked_for(kubectl: Kubectl, pod: str) -> list[str]:
-    """Return when the kubelet began to end containers of a pod, by its Events."""
+    """Return when the kubelet began to end a pod's containers, by Events."""
     found = kubectl.api.list("events", field_selector=f"reason=Killing,involvedObject.name={pod}")
     return [each["firstTimestamp"] or each["eventTime"] for each in found]
 

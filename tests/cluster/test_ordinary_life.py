@@ -35,7 +35,6 @@ def word(kubectl: Kubectl, name: str) -> str:
 
 
 def events(kubectl: Kubectl, name: str) -> dict[str, str]:
-    """Return the messages of the Events on a VM, by reason."""
     return {each["reason"]: each["message"] for each in kubectl.api.list("events", field_selector=f"involvedObject.name={name}")}
 
 
@@ -44,7 +43,7 @@ def strategy(kubectl: Kubectl, name: str, value: str) -> None:
 
 
 def asked(kubectl: Kubectl, name: str, start: Held) -> None:
-    """Check that the VM was stopped before its guest ran; once virt-launcher has the signal, let its start continue."""
+    """Check that the VM was stopped before its guest ran, then let its start continue."""
     eventually(start.is_asked_to_end, timeout=GRACE_SECONDS, interval=0.1, what="a SIGTERM to virt-launcher")
     assert "runningTime" not in attempts(kubectl.api.get("vm", name))[0]
     start.go_on()

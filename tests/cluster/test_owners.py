@@ -1,4 +1,4 @@
-"""Attempts of a tenant with the role ``edit`` on its VMs' pods, and of others with pods of theirs."""
+"""Attempts of a tenant with ``edit`` on its VMs' pods, and of others with their own pods."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 Pod = dict[str, Any]
 WATCHED_SECONDS = 20
-"""Without protection, a second pod appeared within a second of the label's removal, and a second QEMU within a minute."""
+"""Without protection, a second pod appeared within a second, and a second QEMU within a minute."""
 
 
 class Tenant:
@@ -61,14 +61,13 @@ def vm_of(kubectl: Kubectl, name: str) -> dict[str, Any]:
 
 
 def started(kubectl: Kubectl, name: str, **spec: Any) -> tuple[dict[str, Any], Pod]:
-    """Start a VM; return it and its pod."""
     kubectl.api.apply(tiny_vm(name, **spec))
     vm = kubectl.api.ready("vm", name, timeout=90)
     return vm, kubectl.api.get("pod", vm["status"]["podName"])
 
 
 def stranger(name: str, vm: dict[str, Any], *, owned: bool) -> Pod:
-    """Return a pod that passes Pod Security, runs its author's program, and has every mark of the VM's next pod."""
+    """Return a pod that passes Pod Security and has every mark of the VM's next pod."""
     owner = {
         "apiVersion": vm["apiVersion"],
         "kind": vm["kind"],
@@ -113,7 +112,7 @@ def pods_made_for(kubectl: Kubectl, name: str) -> set[str]:
 
 
 def stays_alone(kubectl: Kubectl, name: str, pod: Pod) -> None:
-    """Check for a while that no other pod is made for the VM, and that its attempt does not end."""
+    """Check for a while that the VM gets no other pod, and its attempt does not end."""
     deadline = time.monotonic() + WATCHED_SECONDS
     while time.monotonic() < deadline:
         with never_again("two QEMU"):
@@ -244,7 +243,7 @@ def test_the_account_of_virt_controller_makes_and_deletes_launcher_pods_only(kub
 
 
 def stealing(pod: Pod, namespace: str, secret: str) -> Pod:
-    """Return a launcher pod that the policy allows to virt-controller's account: a VM's own, in another namespace, with a Secret."""
+    """Return a launcher pod that the policy allows to virt-controller, in another namespace, with a Secret."""
     spec = {key: value for key, value in copy.deepcopy(pod["spec"]).items() if key not in ("nodeName", "priority", "preemptionPolicy")}
     spec["volumes"].append({"name": "stolen", "projected": {"sources": [{"secret": {"name": secret}}]}})
     mount = {"name": "stolen", "mountPath": f"{layout.SOURCES_DIRECTORY}/stolen", "readOnly": True}

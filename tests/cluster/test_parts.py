@@ -1,5 +1,3 @@
-"""Links between our components on the real cluster: devices, networks, displays."""
-
 from __future__ import annotations
 
 import json
@@ -23,7 +21,6 @@ LEASES = names.node_lease_namespace("kubevirt")
 
 @pytest.fixture(scope="module")
 def running(kubectl: Kubectl) -> dict[str, Any]:
-    """A running VM at its prompt."""
     vm = linux_vm("parts")
     vm["spec"]["domain"]["devices"]["redirectedDevices"] = {"filter": [{"class": "0x0b"}]}
     kubectl.api.create(vm)

@@ -1,4 +1,4 @@
-"""The network of a guest behind passt, on a real cluster, over IPv4 and IPv6."""
+"""A guest behind passt, over IPv4 and IPv6."""
 
 from __future__ import annotations
 
@@ -24,12 +24,11 @@ CARD: dict[str, Any] = {"name": "default", "type": "passt", "ports": [{"name": "
 
 
 def process_of(pod: dict[str, Any]) -> int:
-    """Return the pid of passt."""
     return next((pid for pid, command in processes.of_pod(pod).items() if "--vhost-user" in command and "unsandboxed" not in command), 0)
 
 
 def serve(guest: Console, port: int, program: str = "") -> None:
-    """Serve each connection with its own process: a connection lost with passt stays open in the guest and must block nothing."""
+    """Serve each connection with its own process: a connection lost with passt stays open in the guest."""
     guest.run(f"(nc -ll -p {port} -e {program or f'echo hello-from-{port}'}) >/dev/null 2>&1 & true")
 
 
@@ -40,7 +39,6 @@ def answered(port: int) -> str:
 
 
 def echoed(connection: socket.socket) -> None:
-    """Check that sent data comes back."""
     connection.settimeout(60)
     connection.sendall(b"still-there")
     assert connection.recv(100) == b"still-there"

@@ -1,6 +1,6 @@
-"""The example plugins, installed as their READMEs say, and messages when one hangs, lies or disappears.
+"""The example plugins, installed as their READMEs say, and plugins that hang, lie or disappear.
 
-One upgrade of the release names both plugins and allows files of nodes as disks, and one undoes it, because they do not conflict.
+One upgrade of the release names both plugins and allows files of nodes as disks.
 """
 
 from __future__ import annotations
@@ -36,13 +36,12 @@ ONE, OTHER = "192.168.9.1", "192.168.9.2"
 
 @pytest.fixture(scope="module")
 def environment(kubectl: Kubectl, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """A user's shell environment for the READMEs."""
     return examples.shell(kubectl, tmp_path_factory.mktemp("kube"))
 
 
 @pytest.fixture(scope="module")
 def installed(kubectl: Kubectl, testguest: None, environment: dict[str, str]) -> Iterator[None]:
-    """Both plugins as their READMEs install and remove them, with one upgrade for both."""
+    """Both plugins, installed and removed with one upgrade."""
     _are_refused(kubectl)
     assert ISOLATED.helm_is_that_of(IMAGES)
     try:
@@ -84,7 +83,6 @@ def _of_readme(kubectl: Kubectl, plugin: Plugin, name: str) -> str:
 
 
 def refused(kubectl: Kubectl, manifest: dict[str, Any]) -> str:
-    """Return kubectl's message for a refused VM."""
     return str(kubectl.try_run("create", "--dry-run=server", "-f", "-", stdin=json.dumps(manifest)).stderr)
 
 
@@ -110,7 +108,6 @@ def told(kubectl: Kubectl, name: str, kind: str, *reasons: str, status: str = ""
 
 
 def take_address(guest: Console, mac: str, address: str) -> None:
-    """Give the card with this MAC address an IP address."""
     device = guest.run(f"grep -l {mac} /sys/class/net/*/address").strip().split("/")[-2]
     guest.run(f"ip link set {device} up; ip address add {address}/24 dev {device}")
 
@@ -128,7 +125,7 @@ def mac_of(kubectl: Kubectl, name: str) -> str:
 
 @pytest.fixture(scope="module")
 def joined(kubectl: Kubectl, installed: None, environment: dict[str, str]) -> str:
-    """Two guests on the private network, made as the README says; returns their node."""
+    """Two guests on the README's private network; returns their node."""
     follow(ISOLATED.use, ISOLATED.directory, environment)
     for name, address in (("isolated-one", ONE), ("isolated-other", OTHER)):
         with console(kubectl, name) as guest:
@@ -166,14 +163,13 @@ def test_a_plugin_that_is_not_named_or_an_option_that_it_does_not_know_is_told(k
 
 
 def a_third(kubectl: Kubectl, name: str) -> dict[str, Any]:
-    """Return another VM like the README's, on their node."""
     spec = kubectl.api.get("vm", "isolated-one")["spec"]
     return {"apiVersion": "kubevirt.io/v1alpha1", "kind": "VirtualMachine", "metadata": {"name": name}, "spec": spec}
 
 
 @pytest.fixture
 def plugin_files(system: Kubectl, joined: str) -> Iterator[str]:
-    """A pod that mounts the plugin directory of the guests' node at /plugins."""
+    """A pod that mounts the node's plugin directory at /plugins."""
     image = system.api.get("daemonset", "virt-handler")["spec"]["template"]["spec"]["containers"][0]["image"]
     container = {
         "name": "files",
@@ -257,19 +253,16 @@ def on_node(node: layout.Node, *command: str) -> str:
 
 
 def daemon(kubectl: Kubectl, system: Kubectl) -> str:
-    """Return the daemon's pod on the node of the guest."""
     node = kubectl.api.get("vm", "with-images")["status"]["nodeName"]
     running = f"spec.nodeName={node},status.phase=Running"
     return str(system.api.list("pods", label_selector="app=images-plugin", field_selector=running)[0]["metadata"]["name"])
 
 
 def checksum(kubectl: Kubectl, system: Kubectl) -> str:
-    """Return the checksum of the image on the node."""
     return system("exec", daemon(kubectl, system), "-c", "serve", "--", "sha256sum", "/images/data.img").split()[0]
 
 
 def a_second(kubectl: Kubectl, name: str, **source: Any) -> dict[str, Any]:
-    """Return another VM like the README's, on its node."""
     spec = kubectl.api.get("vm", "with-images")["spec"]
     spec["domain"]["devices"]["disks"][0]["source"] |= source
     return {"apiVersion": "kubevirt.io/v1alpha1", "kind": "VirtualMachine", "metadata": {"name": name}, "spec": spec}
@@ -277,7 +270,7 @@ def a_second(kubectl: Kubectl, name: str, **source: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def served(kubectl: Kubectl, installed: None, environment: dict[str, str]) -> None:
-    """A guest with a disk of the plugin, made as the README says."""
+    """A guest with a disk of the plugin."""
     follow(IMAGES.use, IMAGES.directory, environment)
     with console(kubectl, "with-images") as guest:
         guest.expect("GUEST-READY", timeout=180)
@@ -296,7 +289,7 @@ def test_a_plugin_is_installed_from_its_readme_and_its_disk_is_seen_by_a_guest(k
 
 
 def move(system: Kubectl, nodes: dict[str, str]) -> None:
-    """Run the daemon on all nodes, or on those with further labels, which no node has."""
+    """Run the daemon on all nodes, or on those with further labels."""
     patch = [{"op": "replace", "path": "/spec/template/spec/nodeSelector", "value": {"kubernetes.io/os": "linux", **nodes}}]
     system.api.patch("daemonset", "images-plugin", patch)
 

@@ -1,5 +1,3 @@
-"""Admission policies for virtual machines, as users write them."""
-
 from __future__ import annotations
 
 import json
@@ -20,7 +18,6 @@ PARAMS = "virt-api-policy-params"
 
 
 def policy(kubectl: Kubectl, effect: str, spec: dict[str, Any], binding: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return a policy for VMs of the test's namespace, and its binding."""
     name = f"{effect.lower()}-{kubectl.namespace}"
     rules = [{"apiGroups": ["kubevirt.io"], "apiVersions": ["*"], "operations": ["CREATE", "UPDATE"], "resources": ["virtualmachines"]}]
     here = {"matchLabels": {"kubernetes.io/metadata.name": kubectl.namespace}}

@@ -27,7 +27,6 @@ def a_machine(name: str, **spec: Any) -> dict[str, Any]:
 
 
 def readiness(kubectl: Kubectl, name: str, status: str, reason: str) -> dict[str, Any]:
-    """Return a VM's condition Ready once it has this status and reason."""
     found = kubectl.api.until("vm", name, has("Ready", status=status, reason=reason), timeout=90, what=f"Ready of {name} is {reason}")
     return condition_of(found, "Ready")
 

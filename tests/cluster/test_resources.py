@@ -27,7 +27,6 @@ def a_machine() -> dict[str, Any]:
 
 
 def resources_of(kubectl: Kubectl, vm: str) -> dict[str, dict[str, str]]:
-    """Return requests and limits of a VM's pod from kube-apiserver."""
     pod = kubectl.api.get("vm", vm)["status"]["podName"]
     (container,) = kubectl.api.get("pod", pod)["spec"]["containers"]
     found: dict[str, dict[str, str]] = container["resources"]

@@ -24,11 +24,11 @@ from tests.testbed import kubectl as testbed_kubectl
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 SETTLED_SECONDS = 30
-"""Time after a hand-over for kubelets, kube-proxies and the slowest connection, with a large margin."""
+"""Time after a hand-over for kubelets, kube-proxies and the slowest connection."""
 WORD = "from-the-guest"
 ANOTHER = "another answer"
 NOBODY = ("refused", "no route to host", "unreachable")
-"""Words in errors of a connection to a pod without a listener, or to no pod."""
+"""Words in errors of a connection without a listener."""
 ASK = (
     'while true; do if said=$(fetch "http://$ADDRESS/" 2>&1); '
     f'then if [ "$said" = {WORD} ]; then echo ok; else echo "{ANOTHER}: $said"; fi; else echo "failed: $said"; fi; sleep 0.1; done'
@@ -46,12 +46,11 @@ def is_ready(pod: dict[str, Any]) -> bool:
 
 
 def addresses_of(kubectl: Kubectl, service: str) -> set[str]:
-    """Return the addresses that receive a Service's connections."""
+    """Return the addresses behind a Service."""
     return addresses_in_slices(kubectl.api.list("endpointslices", label_selector=f"kubernetes.io/service-name={service}"))
 
 
 def leads_to(kubectl: Kubectl, service: str, addresses: set[str]) -> None:
-    """Wait until a Service leads to exactly these addresses."""
     kubectl.api.until_list(
         "endpointslices",
         lambda slices: addresses_in_slices(slices) == addresses,
@@ -67,12 +66,11 @@ def addresses_in_slices(slices: list[dict[str, Any]]) -> set[str]:
 
 
 def said(kubectl: Kubectl, pod: str) -> tuple[str, str]:
-    """Return status and reason of the pod's readiness gate condition."""
+    """Return status and reason of the pod's readiness gate."""
     return said_in(kubectl.api.get("pod", pod))
 
 
 def says(kubectl: Kubectl, pod: str, status: str, reason: str) -> None:
-    """Wait until that condition has this status and reason."""
     kubectl.api.until(
         "pod", pod, has(names.GUEST_RUNNING_GATE, status=status, reason=reason), timeout=90, what=f"the gate of {pod} is {reason}"
     )

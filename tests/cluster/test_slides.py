@@ -1,4 +1,4 @@
-"""The KVM Forum slides' manifests work unchanged from ``examples/slides``."""
+"""The KVM Forum slides' manifests work unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rights to consoles and screens, their duration, and allowed origins: the chart's roles, through the real aggregator."""
+"""Rights to consoles and screens through the real aggregator: the chart's roles, duration, and origins."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ BROWSER: Final = ("Sec-Fetch-Site", "cross-site")
 
 
 def bind(kubectl: Kubectl, user: str, kind: str, role: str) -> None:
-    """Bind a user to a role in the namespace."""
     kubectl.api.apply(
         {
             "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -42,7 +41,7 @@ def bind(kubectl: Kubectl, user: str, kind: str, role: str) -> None:
 
 @pytest.fixture(scope="module")
 def machine(kubectl: Kubectl, testguest: None) -> Kubectl:
-    """A running VM, and users: ``viewer`` with the role view, ``reader`` with get on all our resources, ``editor`` with the role edit."""
+    """A running VM; ``viewer`` has the role view, ``reader`` get on all our resources, ``editor`` the role edit."""
     del testguest
     rules = [{"apiGroups": ["kubevirt.io"], "resources": ["*"], "verbs": ["get", "list", "watch"]}]
     role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "read-everything"}, "rules": rules}
@@ -55,7 +54,7 @@ def machine(kubectl: Kubectl, testguest: None) -> Kubectl:
 
 
 def is_forbidden(machine: Kubectl, user: str, verb: str, stream: str) -> None:
-    """Check that a user with read access gets no stream, and a message why."""
+    """Check that a user with read access gets no stream."""
     assert VM in machine("get", "vms", "--as", user)
     more = ["--proxy-only"] if stream == "vnc" else []
 
@@ -88,7 +87,6 @@ def test_a_console_ends_within_a_minute_of_the_loss_of_the_right_to_it(machine: 
 
 
 def way(kubectl: Kubectl) -> Access:
-    """Return the plugin's access to kube-apiserver."""
     return asyncio.run(access.load(Selection(kubeconfig=str(kubectl.kubeconfig), namespace=kubectl.namespace)))
 
 

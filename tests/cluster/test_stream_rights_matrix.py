@@ -1,4 +1,4 @@
-"""Every stream for every read-only user; ``test_stream_rights.py`` has two of these pairs, and other tests."""
+"""Every stream for every read-only user; other tests have some of these pairs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A lost certificate is reissued, and another virt-controller takes over. Our processes end for it, so no other test runs meanwhile."""
+"""A lost certificate is reissued, and another virt-controller takes over."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECRET = "kubevirt-virt-api-tls"
 
 
 def served(system: Kubectl, pod: dict[str, Any], authorities: str) -> bytes:
-    """Return the certificate (DER) of a virt-api pod; empty if these authorities did not sign it, or it does not answer."""
+    """Return a virt-api pod's certificate (DER); empty if these authorities did not sign it, or without an answer."""
     (port,) = (each["containerPort"] for each in pod["spec"]["containers"][0]["ports"] if each["name"] == "https")
     tls = ssl.create_default_context(cadata=authorities)
     with forwarded(system, f"pod/{pod['metadata']['name']}", port) as here:

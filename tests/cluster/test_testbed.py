@@ -30,7 +30,7 @@ RESTRICTED = {
 
 
 def a_pod(name: str, *command: str, node: str = "", restart: str = "Never", **spec: Any) -> dict[str, Any]:
-    """Return a busybox pod that Pod Security ``restricted`` allows."""
+    """Return a busybox pod that ``restricted`` allows."""
     container = {"name": "main", "image": images.BUSYBOX, "command": list(command), "securityContext": RESTRICTED}
     container |= {"volumeMounts": spec.pop("volume_mounts", [])}
     place = {"nodeName": node} if node else {}
@@ -43,7 +43,6 @@ def a_pod(name: str, *command: str, node: str = "", restart: str = "Never", **sp
 
 
 def output_of(kubectl: Kubectl, pod: dict[str, Any], seconds: float = 60) -> str:
-    """Run a pod to its end and return its output."""
     name = kubectl.api.create(pod)["metadata"]["name"]
     ended = kubectl.api.until("pod", name, in_phase("Succeeded", "Failed"), timeout=seconds, what=f"pod {name} ends")
     printed = kubectl("logs", name)

@@ -1,4 +1,4 @@
-"""Uninstalling the chart while VMs run: in the right order, without hanging."""
+"""Uninstalling the chart while VMs run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ API_SERVICE = "v1alpha1.kubevirt.io"
 
 @dataclass(frozen=True)
 class Seen:
-    """An event of a watch, with its arrival time (seconds of this machine's clock)."""
+    """An event with its arrival time (seconds of this machine's clock)."""
 
     at: float
     type: str
@@ -50,7 +50,7 @@ _LINE = "|".join(f"{{{each}}}" for each in _FIELDS) + '{"\\n"}'
 
 
 class Journal:
-    """Watch events of some objects, in order of arrival."""
+    """Watched events of some objects, in order."""
 
     def __init__(self) -> None:
         self.events: list[Seen] = []

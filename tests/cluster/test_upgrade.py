@@ -1,6 +1,6 @@
-"""An upgrade of the chart with guests: they keep running in old pods under new virt-handlers, and move out one by one.
+"""An upgrade of the chart: guests keep running under new virt-handlers, and move out one by one.
 
-A client sends requests to one of them through a Service throughout; one that cannot migrate is evicted if the chart says so.
+A client sends requests to one of them throughout; one that cannot migrate is evicted if the chart says so.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ GUESTS = ("first", "second", "third")
 SERVED = "second"
 """The one that the client uses."""
 GAP_SECONDS = 30
-"""Longest time without an answer: the guest pauses to switch over, and the previous release's virt-launcher exits immediately."""
+"""The guest pauses to switch over, and the previous release's virt-launcher exits immediately."""
 BOUND = "bound"
 """The one that cannot migrate, because it has its pod's address."""
 COUNTER = "i=0; while :; do i=$((i+1)); echo tick $i; sleep 1; done\n"
@@ -76,7 +76,7 @@ def machine(name: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def guests(kubectl: Kubectl, before: str) -> dict[str, int]:
-    """Counting VMs in pods of the previous release, and their attempts; a kubelet may not have its node's devices at first."""
+    """Counting VMs in pods of the previous release; a kubelet may not have its node's devices at first."""
     names = (*GUESTS, "ends", BOUND)
     kubectl.api.apply(*map(machine, names))
     for name in names:
@@ -96,7 +96,7 @@ def attempts(kubectl: Kubectl, name: str) -> int:
 
 @contextmanager
 def served(kubectl: Kubectl) -> Iterator[None]:
-    """Request a guest through its Service during the block; check short gaps, and no other server's answers."""
+    """Request a guest through its Service during the block; check gaps and answers."""
     address = str(kubectl.api.get("service", SERVED)["spec"]["clusterIP"])
     with watching.asking(layout.NODES[0], address) as answers:
         eventually(lambda: len(answers.times) >= 5, timeout=60, what="answers")
@@ -123,7 +123,6 @@ def test_guests_run_on_through_an_upgrade_and_move_into_the_release_at_the_chose
 
 
 def upgrade(kubectl: Kubectl, before: str, numbers: dict[str, int]) -> None:
-    """Upgrade, and check that guests keep running in place."""
     release.install("workloadUpdate.strategy=None")
     release.restart(["virt-handler"])
 
@@ -147,7 +146,7 @@ def upgrade(kubectl: Kubectl, before: str, numbers: dict[str, int]) -> None:
 
 
 def moved(kubectl: Kubectl, guests: dict[str, int]) -> None:
-    """Let guests move into this release at a limited rate, and check that they do."""
+    """Let guests move into this release, and check the rate."""
     numbers = counted(kubectl, *GUESTS)
     release.install("workloadUpdate.batchSize=1", f"workloadUpdate.batchInterval={PACE_SECONDS}s")
 

@@ -1,5 +1,3 @@
-"""The life of a virtual machine on the real cluster, as a kubectl user sees it."""
-
 from __future__ import annotations
 
 import json

@@ -1,8 +1,7 @@
 """Turns of test modules at the one cluster: most share it, disruptive ones have it alone.
 
-``ALONE`` lists modules that end our processes, cordon a node, upgrade or remove the release, or wait for changes of others' VMs. Two test
-processes then never conflict, however pytest-xdist distributes modules. Tests of this machine take turns in the same way, so that a failed
-one can run again alone.
+``ALONE`` lists modules that end our processes, cordon a node, upgrade the release, or wait for changes of others' VMs. Tests of this
+machine take turns in the same way, so that a failed one can run again alone.
 """
 
 from __future__ import annotations
@@ -37,13 +36,13 @@ ALONE = frozenset(
 
 
 class Turn:
-    """A process's hold on the cluster for one test module at a time: a shared or exclusive file lock.
+    """A shared or exclusive file lock on the cluster for one test module at a time.
 
-    Each waiting process locks a second file, so that later modules do not overtake one that waits for exclusive use.
+    Waiting processes lock a second file, so that later modules do not overtake one that waits for exclusive use.
     """
 
     def __init__(self, lock: Path, alone: Collection[str] = ALONE) -> None:
-        """Initialise without a hold; make the lock's directory if necessary. ``alone`` lists exclusive modules."""
+        """Initialise without a hold. ``alone`` lists exclusive modules."""
         self._lock = lock
         self._alone = alone
         self._held: tuple[Path, int] | None = None
@@ -66,7 +65,7 @@ class Turn:
             self._held = module, _locked(self._lock, exclusive=exclusive)
 
     def end(self) -> None:
-        """Release the cluster; without a hold, do nothing."""
+        """Release the cluster, if held."""
         if self._held is not None:
             os.close(self._held[1])
             self._held = None
@@ -83,7 +82,7 @@ def one_at_a_time(lock: Path) -> Iterator[None]:
 
 
 def _locked(lock: Path, *, exclusive: bool) -> int:
-    """Return the descriptor of a locked file; closing it, or the end of the process, releases the lock."""
+    """Return the descriptor of a locked file, which releases the lock when closed."""
     lock.parent.mkdir(parents=True, exist_ok=True)
     file = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

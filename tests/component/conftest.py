@@ -1,5 +1,3 @@
-"""A server of streams on loopback, for the tests of the plugin."""
-
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
@@ -18,12 +16,10 @@ def server() -> FakeStreams:
 
 @pytest.fixture
 async def url(server: FakeStreams) -> AsyncIterator[str]:
-    """Yield its address."""
     async with server.serving() as served:
         yield served
 
 
 @pytest.fixture
 def way(url: str) -> Access:
-    """Return the plugin's access to it, with a token."""
     return Access(server=url, namespace="default", headers=(("Authorization", "Bearer secret"),))

@@ -35,8 +35,6 @@ ALL = {authority.secret for authority in authorities(NAMESPACE)} | {
 
 
 class World:
-    """The API server, the time, and the rotation."""
-
     def __init__(self, api: FakeAPI, client: Client) -> None:
         self.api = api
         self.now = START

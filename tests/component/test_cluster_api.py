@@ -18,7 +18,6 @@ from tests.fakes.kubeapi import FakeAPI
 
 PODS = "/api/v1/pods"
 SECONDS = 20.0
-"""Timeout of waits that must succeed."""
 
 
 def a_pod(name: str, phase: str = "Pending", **metadata: Any) -> dict[str, Any]:
@@ -65,7 +64,6 @@ async def while_waiting(fake: FakeAPI, wait: Callable[[], Any], meanwhile: Calla
 
 
 async def cut(fake: FakeAPI) -> None:
-    """Cut a watch in the middle."""
     await fake.cut()
 
 
@@ -82,7 +80,6 @@ async def expired_in_the_watch(fake: FakeAPI) -> None:
 
 
 async def away(fake: FakeAPI) -> None:
-    """Let the aggregator fail to reach virt-api for a while."""
     fake.refusals = [web.Response(status=503, text="service unavailable") for _ in range(3)]
     await fake.cut()
 
@@ -93,7 +90,6 @@ async def crowded(fake: FakeAPI) -> None:
 
 
 async def broken(fake: FakeAPI) -> None:
-    """End an answer in the middle."""
     fake.refusals = [web.Response(body=b'{"kind": "List", "ite', content_type="application/json")]
     await fake.cut()
 

@@ -1,4 +1,4 @@
-"""The plugin with a server on loopback, and real pseudo-terminals, pipes and kubeconfigs."""
+"""The plugin with real pseudo-terminals, pipes and kubeconfigs."""
 
 from __future__ import annotations
 
@@ -682,7 +682,7 @@ class Done:
 
 
 async def program(tmp_path: Path, url: str, *arguments: str, shell: str = 'exec "$@"') -> Done:
-    """Run the installed program through a shell, as scripts do; ``$@`` is its command."""
+    """Run the installed program through a shell; ``$@`` is its command."""
     path = write_kubeconfig(tmp_path / "config", url, {"token": "mine"})
     process = await asyncio.create_subprocess_exec(
         "sh", "-c", shell, "sh", sys.executable, "-m", "apiserver.kubectl", *arguments,
@@ -824,7 +824,6 @@ async def test_the_program_restores_the_terminal_when_it_is_ended(url: str, serv
 
 
 def shown(far: int, last: bytes) -> bytes:
-    """Return a pseudo-terminal's output up to these last words."""
     said = b""
     while not said.rstrip().endswith(last):
         assert select.select([far], [], [], 30)[0], said

@@ -1,4 +1,4 @@
-"""Failures around the plugin: credentials that expire twice, redirecting servers, and actions it must not take while it waits."""
+"""Expired credentials, redirecting servers, and other failures around the plugin."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def test_a_credential_that_is_worth_nothing_when_it_is_new_is_the_end(serv
 async def screen(
     load: Callable[[], Awaitable[Access]], capsys: pytest.CaptureFixture[str]
 ) -> AsyncIterator[Callable[[], Coroutine[None, None, bytes]]]:
-    """Run a proxy of a screen; yield a function that connects a viewer and returns the first bytes, none if refused."""
+    """Run a proxy of a screen; yield a function that connects a viewer and returns the first bytes."""
     async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         task = group.create_task(vnc.Proxy("testvm", load).run(port=0, proxy_only=True))
         said = ""
@@ -216,8 +216,6 @@ async def test_input_of_a_script_that_a_broken_connection_did_not_take_goes_to_t
 
 
 class Unwritable(io.StringIO):
-    """A stream that refuses writes."""
-
     def __init__(self, error: OSError) -> None:
         super().__init__()
         self.error = error

@@ -1,4 +1,4 @@
-"""``kubectl virt migrate --wait`` and ``cancel-migration`` with the real virt-api; tests write virt-handler's statuses."""
+"""``migrate --wait`` and ``cancel-migration`` with the real virt-api; tests write virt-handler's statuses."""
 
 from __future__ import annotations
 
@@ -38,8 +38,6 @@ WAIT = Waiting(wait=True, seconds=60)
 
 @dataclass
 class World:
-    """virt-api with a running VM."""
-
     client: Client
     kubeconfig: Path
 
@@ -88,7 +86,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 @asynccontextmanager
 async def running(command: Awaitable[int]) -> AsyncIterator[asyncio.Task[int | str]]:
-    """Run a command in the background; yield its task, with the exit code or the failure."""
+    """Run a command in the background; yield its task, with exit code or failure."""
 
     async def run() -> int | str:
         try:
@@ -143,7 +141,6 @@ _PRINTED: dict[int, str] = {}
 
 
 def printed(capsys: pytest.CaptureFixture[str]) -> str:
-    """Return everything printed in this test so far."""
     _PRINTED[id(capsys)] = _PRINTED.get(id(capsys), "") + capsys.readouterr().out
     return _PRINTED[id(capsys)]
 

@@ -1,5 +1,3 @@
-"""``kubectl virt outdated`` with the real virt-api; the test writes virt-controller's statuses."""
-
 from __future__ import annotations
 
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""virt-api reads from the virt-handler of the VM's node over TLS, trusts no other server, and checks the answer with a model."""
+"""virt-api reads over TLS from the VM's node, and checks the answer with a model."""
 
 from __future__ import annotations
 
@@ -29,8 +29,6 @@ from tests.component.test_streams_to_nodes import STRANGERS
 
 
 class Song(Model):
-    """The object that is read."""
-
     words: list[str] | None = None
 
 

@@ -1,4 +1,4 @@
-"""virt-api dials the virt-handler of the VM's node over TLS: another server there gets no keystroke."""
+"""virt-api dials the VM's node over TLS: another server there gets no keystroke."""
 
 from __future__ import annotations
 
@@ -49,7 +49,6 @@ class Scene:
 
     @asynccontextmanager
     async def handler(self, files: Files) -> AsyncIterator[None]:
-        """Run a virt-handler with this certificate at the node's address."""
         tls = ServerTls(files, clients=ssl.CERT_REQUIRED)
         server = Server(lambda *_: Target("pod-1"), tls, host="127.0.0.1", port=0, kubelet=self.root)
         handle = os.open(run_directory(self.root, "pod-1"), os.O_PATH)

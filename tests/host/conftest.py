@@ -17,7 +17,7 @@ _TURN = Turn(layout.cache() / ".tests-of-the-host.lock", alone=())
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # before pytest-timeout's clock starts, because a failed test may run again alone meanwhile
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
-    """Hold this machine for the test's module, shared with other processes. pytest calls this hook for tests of all directories."""
+    """Hold this machine for the test's module. pytest calls this hook for all tests."""
     if not item.path.is_relative_to(_HERE):
         return (yield)
     _TURN.begin(item.path)

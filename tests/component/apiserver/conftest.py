@@ -30,11 +30,7 @@ NAMESPACE = "acc"
 
 @pytest.fixture(autouse=True)
 def nobody_changes_what_the_cache_holds(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Check that no request changed a cached object: each decoded object must equal its bytes.
-
-    Requests share cached objects and their parts. Replaced objects are checked as well, because the write that replaced them could have
-    changed them.
-    """
+    """Check that no request changed a cached object, or a replaced one: requests share them and their parts."""
     monkeypatch.setattr(changes.Record, "cool", lambda _: None)
     items._warm.clear()
     yield
@@ -44,8 +40,6 @@ def nobody_changes_what_the_cache_holds(monkeypatch: pytest.MonkeyPatch) -> Iter
 
 @dataclass
 class Answer:
-    """A response, completely read."""
-
     code: int
     headers: Any
     body: bytes
@@ -57,8 +51,6 @@ class Answer:
 
 @dataclass
 class Api:
-    """A server and a client of it."""
-
     url: str
     session: aiohttp.ClientSession
     strategy: WidgetStrategy
@@ -70,7 +62,6 @@ class Api:
 
     @property
     def process(self) -> Process:
-        """Return the server's parts, to stop it under load or to inspect it."""
         assert self.served is not None
         return self.served
 
@@ -106,13 +97,10 @@ class Api:
 
 @dataclass
 class Pki:
-    """Certificates of a test."""
-
     directory: Path
     authority: Pair
 
     def issued(self, name: str, profile: Profile, authority: Pair | None = None) -> tuple[Path, Path]:
-        """Write a certificate and its key."""
         pair = issue(authority or self.authority, profile, HOUR, datetime.now(UTC))
         certificate, key = self.directory / f"{name}.crt", self.directory / f"{name}.key"
         write_file(certificate, pair.certificate)
@@ -124,7 +112,6 @@ class Pki:
         return self.directory / "ca.crt"
 
     def client(self, name: str | None = None, authority: Pair | None = None, groups: tuple[str, ...] = ()) -> ssl.SSLContext:
-        """Return a client's context, with a certificate for ``name`` in ``groups``."""
         context = ssl.create_default_context(cafile=str(self.authority_file))
         if name is not None:
             context.load_cert_chain(*self.issued(f"client-{name}", Profile(name, client=True, organizations=groups), authority))
@@ -142,7 +129,6 @@ def pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
 
 
 def flags(pki: Pki, *more: str) -> options.Options:
-    """Return the options of a server without a cluster."""
     return options.parse(
         [
             "--bind-address=127.0.0.1",
@@ -186,7 +172,7 @@ async def serving(
 
 @pytest.fixture
 def strategy() -> WidgetStrategy:
-    """Return the strategy of widgets. A test overrides it with its parameter ``strategy``."""
+    """A test overrides it with its parameter ``strategy``."""
     return WidgetStrategy()
 
 

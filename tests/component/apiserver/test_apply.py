@@ -1,4 +1,4 @@
-"""Server-side apply and managedFields through the whole server. ``tests/oracle`` compares their rules with Go's."""
+"""``tests/oracle`` compares the rules of apply and managedFields with Go's; these tests go through the whole server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Authentication, authorization and admission with a fake kube-apiserver."""
+"""Authentication, authorization and admission by a fake kube-apiserver."""
 
 from __future__ import annotations
 
@@ -62,7 +62,6 @@ class Cluster:
     async def ask(
         self, who: str | None, authority: Pair | None = None, method: str = "GET", path: str = "", **more: Any
     ) -> tuple[int, Any]:
-        """Send a request with a certificate for ``who``."""
         session = aiohttp.ClientSession(self.url, connector=aiohttp.TCPConnector(ssl=self.pki.client(who, authority)))
         async with session, session.request(method, path or WIDGETS.path("acc"), **more) as response:
             text = await response.text()

@@ -16,7 +16,6 @@ LABELS = {"metadata": {"labels": {"a": "b"}}}
 
 
 def spoil(obj: Object) -> None:
-    """Change every part of an object."""
     obj["metadata"].setdefault("labels", {})["hooked"] = "yes"
     obj["metadata"].setdefault("annotations", {})["hooked"] = "yes"
     obj["spec"]["size"] += 1

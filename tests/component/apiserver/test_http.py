@@ -1,5 +1,3 @@
-"""HTTP over TLS: hostile requests, slow and vanishing clients, websockets, the server's shutdown."""
-
 from __future__ import annotations
 
 import asyncio
@@ -203,7 +201,6 @@ async def _watches(api: Api) -> int:
 
 
 async def _stop(api: Api) -> None:
-    """Stop the server while clients are connected."""
     await api.process.listener.stop(delay=0, not_ready=lambda: None)
 
 

@@ -1,5 +1,3 @@
-"""LIST and WATCH over real HTTP."""
-
 from __future__ import annotations
 
 import asyncio
@@ -313,7 +311,6 @@ async def test_watches_of_every_form_are_told_the_same_at_the_same_time_and_each
 
 
 def sent_events(metrics: bytes) -> float:
-    """Return the number of events sent to watches, from two metrics."""
     names = ("apiserver_watch_events_total{", "apiserver_watch_events_sizes_count{")
     lines = [line for line in metrics.decode().splitlines() if 'resource="widgets"' in line]
     counts = {sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name)) for name in names}
@@ -332,7 +329,6 @@ async def test_a_client_that_asks_for_what_we_do_not_write_gets_406(api: Api) ->
 
 
 def open_watches(metrics: bytes) -> float:
-    """Return the number of open watches in the metrics."""
     lines = [
         line for line in metrics.decode().splitlines() if line.startswith("apiserver_longrunning_requests{") and 'verb="WATCH"' in line
     ]

@@ -1,4 +1,4 @@
-"""Any malformed virtual machine or migration gets an error message; no field makes the server fail."""
+"""No malformed virtual machine or migration makes the server fail."""
 
 from __future__ import annotations
 

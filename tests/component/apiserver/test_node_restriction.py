@@ -1,4 +1,4 @@
-"""The node in a virt-handler's token limits its writes, whatever kind of write it is."""
+"""The node in a virt-handler's token limits all its writes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TYPE = {"apiVersion": "kubevirt.io/v1alpha1"}
 MACHINE: Json = {**TYPE, "kind": "VirtualMachine", "metadata": {"name": "vm1"}, "spec": {"domain": {"memory": {"guest": "64Mi"}}}}
 MIGRATION: Json = {**TYPE, "kind": "Migration", "metadata": {"name": "move"}, "spec": {"selector": {"name": "vm1"}}}
 MOMENT = "2026-01-01T00:00:00Z"
-"""Stands for the start of a test's server: virt-api refuses times far from its clock, and a full test run is long."""
+"""Stands for the start of the test's server, because virt-api refuses times far from its clock."""
 SCHEDULED: Json = {
     "phase": "Scheduled", "attempt": 1, "attempts": [{"number": 1, "podName": "p1", "nodeName": "node1", "startTime": MOMENT}],
     "nodeName": "node1", "podName": "p1", "podUID": "uid-1", "podIP": "10.244.1.7",
@@ -117,7 +117,7 @@ class Cluster:
         return found
 
     async def handler(self, node: str | None, method: str, path: str, body: Any = None, **more: Any) -> tuple[int, Any]:
-        """Send a request with virt-handler's token for a node, as kube-apiserver forwards it."""
+        """Send a request as kube-apiserver forwards one with virt-handler's token."""
         claim = [(f"X-Remote-Extra-{CLAIM.replace('/', '%2F')}", node)] if node is not None else []
         return await self.ask(method, path, body, [("X-Remote-User", HANDLER), *claim], **more)
 

@@ -1,5 +1,3 @@
-"""Create, get, update, patch and delete one object over real HTTP."""
-
 from __future__ import annotations
 
 import asyncio

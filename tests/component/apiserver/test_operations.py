@@ -1,4 +1,4 @@
-"""Health, limits, timeouts, shutdown and flags, as operators and the aggregator see them; named by checklist rows."""
+"""Rows of docs/apiserver-checklist.md about health, limits, timeouts, shutdown and flags."""
 
 from __future__ import annotations
 
@@ -57,7 +57,6 @@ async def test_req_05_a_time_that_is_none_is_refused(api: Api, text: str) -> Non
 
 
 def reading(shine: Shine) -> WidgetStrategy:
-    """Return the strategy of widgets with this reader of the subresource ``shine``."""
     strategy = WidgetStrategy()
     strategy.reads = {"shine": shine}
     return strategy

@@ -1,4 +1,4 @@
-"""A thief of virt-controller's token can write any status, but cannot run a guest in another VM's pod."""
+"""A stolen token of virt-controller can write any status, but runs no guest in another VM's pod."""
 
 from __future__ import annotations
 
@@ -52,12 +52,10 @@ async def cluster(pki: Pki, tmp_path: Path) -> AsyncIterator[Cluster]:
 
 
 async def patch(cluster: Cluster, path: str, status: Json) -> tuple[int, Any]:
-    """Patch a status as virt-controller does."""
     return await cluster.ask("PATCH", path, {"status": status}, THIEF, kind="merge-patch+json")
 
 
 async def named(cluster: Cluster, name: str, uid: str) -> tuple[int, Any]:
-    """Name a pod in the VM's status."""
     return await patch(cluster, VM_STATUS, {"podName": name, "podUID": uid})
 
 

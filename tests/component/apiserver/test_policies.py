@@ -1,4 +1,4 @@
-"""Admission policies in CEL on a real server, with ``k8s.io/apiserver/pkg/admission/plugin/policy`` as reference."""
+"""Admission policies on a real server; reference: ``k8s.io/apiserver/pkg/admission/plugin/policy``."""
 
 from __future__ import annotations
 

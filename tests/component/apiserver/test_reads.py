@@ -1,5 +1,3 @@
-"""Read-only subresources: discovery, OpenAPI, rights, and responses."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,3 @@
-"""``/scale`` as ``kubectl scale`` and autoscalers use it."""
-
 from __future__ import annotations
 
 import json

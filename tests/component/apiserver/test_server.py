@@ -1,5 +1,3 @@
-"""Everything around the objects: discovery, documents, bodies, credentials, limits, health, streams, shutdown."""
-
 from __future__ import annotations
 
 import asyncio
@@ -162,8 +160,6 @@ WHERE = "it cannot be reached at http://192.0.2.1:2379"
 
 
 class Broken(MemoryStorage):
-    """A storage that can fail."""
-
     out = False
 
     async def revision(self) -> int:

@@ -96,8 +96,6 @@ async def test_agg_10_discovery_says_what_kubectl_resolves_short_names_by(api: A
 
 
 class Unlucky(WidgetStrategy):
-    """Generates these names."""
-
     drawn: Iterator[str] = iter(())
 
     def prepare_for_create(self, obj: Object) -> None:
@@ -274,7 +272,7 @@ async def test_shd_01_a_server_that_stops_is_unready_at_once_and_serves_on_until
 
 
 class Noting(WidgetStrategy):
-    """Records the turns of the event loop that make table rows."""
+    """Records the turns of the event loop that make rows."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -286,7 +284,6 @@ class Noting(WidgetStrategy):
         return super().cells(obj, now)
 
     async def others(self) -> None:
-        """Count the turns, as another task of the event loop."""
         while True:
             self.turns += 1
             await asyncio.sleep(0)

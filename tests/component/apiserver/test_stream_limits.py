@@ -1,5 +1,3 @@
-"""Clients with too many streams, or with streams that they do not read."""
-
 from __future__ import annotations
 
 import asyncio

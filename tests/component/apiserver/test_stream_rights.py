@@ -1,4 +1,4 @@
-"""Rights to open streams, their duration, and allowed origins: real websockets with a fake, authorizing kube-apiserver."""
+"""Rights to open streams, and allowed origins, with real websockets."""
 
 from __future__ import annotations
 
@@ -76,13 +76,11 @@ class Scene:
 
     @asynccontextmanager
     async def proxied(self) -> AsyncIterator[aiohttp.ClientSession]:
-        """Yield a session of the aggregator."""
         connector = aiohttp.TCPConnector(ssl=self.pki.client("front-proxy-client", self.proxies))
         async with aiohttp.ClientSession(self.api.url, connector=connector) as session:
             yield session
 
     async def refusal(self, path: str = TAP, **headers: str) -> tuple[int, Any]:
-        """Return the status and body of a refused websocket."""
         given = {key.replace("_", "-"): value for key, value in headers.items()}
         upgrade = {
             "Connection": "Upgrade",
@@ -131,8 +129,6 @@ QUICK = Times(stream_check=(0.05, 0.1), stream_shared=0.05)
 
 
 class Picture(Tap):
-    """A read-only stream."""
-
     interactive = False
 
 
@@ -144,18 +140,16 @@ async def scene(pki: Pki, tmp_path: Path, tap: Tap) -> AsyncIterator[Scene]:
 
 @pytest.fixture
 def tap() -> Tap:
-    """Return the stream of a widget. A test overrides it with its parameter ``tap``."""
+    """A test overrides it with its parameter ``tap``."""
     return Tap()
 
 
 async def spoken(socket: aiohttp.ClientWebSocketResponse) -> None:
-    """Check that a stream works."""
     await socket.send_bytes(b"x")
     assert await socket.receive_bytes() == b"x"
 
 
 async def closed(socket: aiohttp.ClientWebSocketResponse) -> tuple[Any, Any]:
-    """Return close code and reason of a stream that ends soon."""
     async with asyncio.timeout(20):  # less than half a minute, the time of the next regular review
         message = await socket.receive()
     assert message.type is aiohttp.WSMsgType.CLOSE, message

@@ -38,7 +38,6 @@ __all__ = ["cluster"]  # the fixture
 
 
 async def serial(api: Api, pki: Pki) -> str:
-    """Return the serial number of the server's certificate on a new connection."""
     host, _, port = api.url.removeprefix("https://").rpartition(":")
     _, writer = await asyncio.open_connection(host, int(port), ssl=pki.client())
     found: Any = writer.get_extra_info("ssl_object").getpeercert()["serialNumber"]

@@ -1,7 +1,4 @@
-"""Resources that unauthenticated peers can use, over TLS with the default limits.
-
-`make bench-attacks` measures memory and time; these tests count.
-"""
+"""Resources that unauthenticated peers can use; ``make bench-attacks`` measures memory and time."""
 
 from __future__ import annotations
 
@@ -70,7 +67,6 @@ class Exposed:
                 await asyncio.sleep(0.01)
 
     async def is_open(self, wire: Wire) -> bool:
-        """Return whether the server still answers."""
         try:
             await wire.say(GET)
             return b"200 OK" in await wire.hear()
@@ -78,7 +74,7 @@ class Exposed:
             return False
 
     async def serves(self, pki: Pki) -> bool:
-        """Return whether a new connection with a certificate is served, from the attackers' own address."""
+        """Return whether another client from the attackers' address is served."""
         async with asyncio.timeout(10):
             reader, writer = await asyncio.open_connection("127.0.0.1", self.port, ssl=pki.client("developer"), local_addr=(HERE, 0))
             writer.write(b"GET %b/w1 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" % WIDGETS.path("acc").encode())
@@ -100,7 +96,6 @@ async def exposing(pki: Pki, *flags: str, times: Times | None = None) -> AsyncIt
 
 
 def allowing(**seconds: Any) -> Times:
-    """Return times with other limits for unverified clients."""
     settings = Times().connections
     return Times(connections=replace(settings, unverified=replace(settings.unverified, **seconds)))
 

@@ -1,5 +1,3 @@
-"""Two served versions of one kind: both show, change and watch the stored object."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""HTTPS calls to webhooks: names, certificates, connections."""
-
 from __future__ import annotations
 
 import asyncio
@@ -22,8 +20,6 @@ ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 
 
 class Loopback:
-    """Resolves every name to loopback."""
-
     def __init__(self) -> None:
         self.asked: list[str] = []
 

@@ -1,4 +1,4 @@
-"""Admission webhooks called over TLS by a real server, with ``k8s.io/apiserver/pkg/admission/plugin/webhook`` as reference."""
+"""Admission webhooks on a real server; reference: ``k8s.io/apiserver/pkg/admission/plugin/webhook``."""
 
 from __future__ import annotations
 

@@ -1,5 +1,3 @@
-"""Messages of webhooks in the real kubectl."""
-
 from __future__ import annotations
 
 import asyncio

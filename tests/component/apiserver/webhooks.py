@@ -1,4 +1,4 @@
-"""Webhooks for tests: a TLS server with the test's answers, and a fake kube-apiserver with their configurations."""
+"""A TLS server of webhooks with the test's answers, and a fake kube-apiserver with their configurations."""
 
 from __future__ import annotations
 
@@ -34,23 +34,19 @@ RULE = {"operations": ["*"], "apiGroups": ["example.test"], "apiVersions": ["*"]
 
 
 def allow(review: Json, **more: Any) -> Json:
-    """Return an answer that allows the request."""
     response = {"uid": review["request"]["uid"], "allowed": True, **more}
     return {"apiVersion": review["apiVersion"], "kind": "AdmissionReview", "response": response}
 
 
 def deny(review: Json, **status: Any) -> Json:
-    """Return an answer that denies the request."""
     return allow(review, allowed=False, **({"status": status} if status else {}))
 
 
 def patch(review: Json, *operations: Json) -> Json:
-    """Return an answer that patches the object."""
     return allow(review, patchType="JSONPatch", patch=base64.b64encode(json.dumps(operations).encode()).decode())
 
 
 def label(review: Json, key: str, value: str) -> Json:
-    """Return an answer that sets a label."""
     if not review["request"]["object"]["metadata"].get("labels"):
         return patch(review, {"op": "add", "path": "/metadata/labels", "value": {key: value}})
     return patch(review, {"op": "add", "path": f"/metadata/labels/{key}", "value": value})
@@ -70,7 +66,6 @@ class Hook:
 
     @property
     def requests(self) -> list[Json]:
-        """Return the requests in the reviews."""
         return [each["request"] for each in self.reviews]
 
 
@@ -108,12 +103,10 @@ class World:
         return base64.b64encode(self.pki.authority.certificate).decode()
 
     async def mutating(self, *hooks: Json, name: str = "mutating") -> None:
-        """Put a configuration of mutating webhooks into the cluster."""
         given = [{"reinvocationPolicy": "Never"} | each for each in hooks]
         await self.kube.put(MUTATING, {"metadata": {"name": name}, "webhooks": given})
 
     async def validating(self, *hooks: Json, name: str = "validating") -> None:
-        """Put a configuration of validating webhooks into the cluster."""
         await self.kube.put(VALIDATING, {"metadata": {"name": name}, "webhooks": list(hooks)})
 
     @asynccontextmanager
@@ -134,7 +127,6 @@ class World:
                     yield api
 
     async def answer(self, request: web.Request) -> web.Response:
-        """Send the test's answer."""
         name = request.path.strip("/")
         hook = self.hooks[name]
         self.order.append(name)

@@ -24,8 +24,6 @@ class Part(BaseModel):
 
 
 class Spec(BaseModel):
-    """The spec of a widget."""
-
     model_config = ConfigDict(strict=True)
 
     size: int = 1
@@ -39,8 +37,6 @@ class Spec(BaseModel):
 
 
 class Status(BaseModel):
-    """The status of a widget."""
-
     phase: str = ""
     replicas: int = 0
 
@@ -63,8 +59,6 @@ class OldSpec(BaseModel):
 
 
 class OldWidget(BaseModel):
-    """A widget in the old version."""
-
     spec: OldSpec = OldSpec()
     status: Status = Status()
 
@@ -116,14 +110,10 @@ class Tap(Connect):
 
 
 class Sheen(BaseModel):
-    """The shine of a widget, read from the widget and not stored."""
-
     shine: int = 0
 
 
 class Shine(Read):
-    """A read-only subresource."""
-
     answers = Resource("example.test", "v1", "sheens", "Sheen")
     model = Sheen
 
@@ -134,8 +124,6 @@ class Shine(Read):
 
 
 class WidgetStrategy(Strategy):
-    """The strategy of widgets."""
-
     resource = WIDGETS
     singular = "widget"
     short_names = ("wd",)
@@ -218,5 +206,4 @@ def _read(obj: Object, model: type[BaseModel], inner: type[BaseModel]) -> Readin
 
 
 def widget(name: str = "w1", **spec: Any) -> Object:
-    """Return a new widget as a client writes it."""
     return {"apiVersion": WIDGETS.api_version, "kind": WIDGETS.kind, "metadata": {"name": name}, "spec": spec}

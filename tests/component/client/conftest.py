@@ -1,7 +1,4 @@
-"""Run the client's tests on both event loops.
-
-Our processes use uvloop and other tests asyncio's loop, so connections are tested with both.
-"""
+"""Run the client's tests with asyncio's loop and with uvloop, which our processes use."""
 
 from __future__ import annotations
 
@@ -16,6 +13,5 @@ _ON_BOTH: Final = frozenset({"test_connections", "test_dialling", "test_exchange
 
 
 def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Give the tests below REST both loops."""
     loops: dict[str, Any] = {"asyncio": asyncio.new_event_loop}
     return loops | {"uvloop": uvloop.new_event_loop} if item.path.stem in _ON_BOTH else loops

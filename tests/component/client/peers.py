@@ -1,5 +1,3 @@
-"""Servers for the client that act as a test says."""
-
 from __future__ import annotations
 
 import asyncio
@@ -98,13 +96,11 @@ def answering(*answers: bytes, then: Act | None = None) -> Act:
 
 
 async def silent(peer: Peer) -> None:
-    """Read everything, answer nothing."""
     while await peer.reader.read(1 << 16):
         pass
 
 
 async def gone(peer: Peer) -> None:
-    """Read one request and close."""
     await peer.hear()
 
 

@@ -1,5 +1,3 @@
-"""Reuse of connections, waiting for one, and the clean-up after a cancelled exchange."""
-
 from __future__ import annotations
 
 import asyncio

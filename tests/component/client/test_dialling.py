@@ -1,5 +1,3 @@
-"""Addresses, TLS, and connection attempts that are no longer needed."""
-
 from __future__ import annotations
 
 import asyncio
@@ -57,7 +55,6 @@ async def test_what_is_dialled_may_be_another_address() -> None:
 
 @pytest.fixture(scope="module")
 def tls(tmp_path_factory: pytest.TempPathFactory) -> tuple[ssl.SSLContext, str]:
-    """Return the context of a server named ``here``, and its authority."""
     directory = tmp_path_factory.mktemp("tls")
     authority = new_authority("a", HOUR, datetime.now(UTC))
     pair = issue(authority, Profile("here", dns_names=("here",), server=True), HOUR, datetime.now(UTC))
@@ -126,8 +123,6 @@ async def test_megabytes_over_tls_come_whole(tls: tuple[ssl.SSLContext, str]) ->
 
 
 class Made:
-    """The connection to an address."""
-
     def __init__(self, address: str) -> None:
         self.address = address
         self.is_aborted = False

@@ -1,5 +1,3 @@
-"""Exchanges on real sockets, with servers that fail at any moment."""
-
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,3 @@
-"""The CPU that virt-controller chooses from Node labels, from the watch of Nodes to pods and statuses."""
-
 from __future__ import annotations
 
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""The whole virt-controller with an API server in memory; the test plays scheduler, kubelet and virt-handler."""
+"""virt-controller with an API server in memory; the test plays scheduler, kubelet and virt-handler."""
 
 from __future__ import annotations
 
@@ -76,8 +76,6 @@ async def working(api: FakeAPI, *flags: str, elapsed: Callable[[], float] = time
 
 
 class Cluster:
-    """The actions of the other components, and the observable state."""
-
     def __init__(self, api: FakeAPI) -> None:
         self.api = api
 
@@ -524,7 +522,7 @@ async def test_a_machine_of_another_namespace_with_a_file_of_the_node_is_no_hold
 
 
 async def with_file_and_claim(api: FakeAPI, namespace: str, name: str, *disks: str) -> None:
-    """Store a VM with a node file that VMs of all namespaces name, with a claim ``data`` of its own namespace, or with both."""
+    """Store a VM with the node's file, which VMs of all namespaces name, with a claim ``data``, or with both."""
     known = {
         "file": {"name": "file", "type": "HostDisk", "source": {"path": "/srv/vms/a.img"}},
         "claim": {"name": "claim", "type": "PersistentVolumeClaim", "source": {"name": "data"}},

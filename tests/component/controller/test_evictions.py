@@ -1,4 +1,4 @@
-"""The eviction webhook over TLS, called like kube-apiserver does, with virt-controller's rights from the chart."""
+"""The eviction webhook over TLS, with virt-controller's rights from the chart."""
 
 from __future__ import annotations
 
@@ -46,16 +46,12 @@ POD = name_of(a_pod())
 
 
 class FirstDay:
-    """The clock of the fake API, where every object is new."""
-
     def now(self) -> datetime:
         return datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @dataclass
 class Ask:
-    """Sends requests as kube-apiserver; returns code and answer."""
-
     api: FakeAPI
     port: int
     session: aiohttp.ClientSession
@@ -93,8 +89,6 @@ def path_of(api: FakeAPI) -> str:
 
 
 class HangingAPI(FakeAPI):
-    """A server that delays some requests."""
-
     def __init__(self) -> None:
         super().__init__()
         self.hangs: Callable[[web.Request], bool] = lambda _: False
@@ -125,7 +119,6 @@ async def api() -> HangingAPI:
 
 
 async def put_machines(api: FakeAPI, count: int, namespace: str = "default") -> list[str]:
-    """Put VMs with guests on node1; return the names of their pods."""
     pods = []
     for number in range(count):
         vm, pod = a_vm(phase="Running", attempts=[an_attempt()]), a_pod()
@@ -337,7 +330,7 @@ async def test_there_is_nothing_else_to_ask_for(api: FakeAPI, tmp_path: Path, pa
 
 @pytest.mark.parametrize("path", [f"{PREFIX}guessed", "/evictions/%C3%A4", "/evictions/%ED%A0%80"])
 async def test_who_does_not_know_the_secret_moves_nobody_and_is_asked_to_come_again(api: FakeAPI, tmp_path: Path, path: str) -> None:
-    """The caller may be a kube-apiserver with a stale configuration: any code but 429 would end a drain."""
+    """The caller may be a kube-apiserver with an old configuration: any code but 429 would end a drain."""
     async with served(api, tmp_path) as ask:
         for pod in (POD, "virt-launcher-absent"):
             code, answer = await ask(review(pod), path)

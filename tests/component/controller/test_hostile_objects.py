@@ -1,4 +1,4 @@
-"""Hostile objects in the API or on a tenant's pods: virt-controller reports them and still handles all other VMs."""
+"""virt-controller reports hostile objects in the API or on a tenant's pods, and still handles all other VMs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ async def cluster() -> AsyncIterator[Cluster]:
 
 
 async def healthy_machines_start(cluster: Cluster, name: str) -> None:
-    """Store a valid VM, which must get its pod promptly."""
     made = await cluster.api.put(VMS, a_vm(name))
     pod = (PODS, "ns", names.launcher_pod_name(name, uid_of(made), 1))
     await promptly(lambda: pod in cluster.api.objects, PROMPT_SECONDS)
@@ -62,7 +61,6 @@ async def attack(cluster: Cluster, collection: str, cases: Sequence[Case]) -> No
 
 
 def surprises(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """Return the unexpected exceptions in virt-controller's log."""
     met = [record.exc_info[1] for record in caplog.records if record.exc_info and record.name.split(".")[0] not in ("aiohttp", "asyncio")]
     return [f"{type(error).__name__}: {str(error)[:200]}" for error in met]
 

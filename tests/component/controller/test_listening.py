@@ -1,5 +1,3 @@
-"""Health and metrics servers with clients that hold idle connections."""
-
 from __future__ import annotations
 
 import asyncio

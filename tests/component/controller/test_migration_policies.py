@@ -1,5 +1,3 @@
-"""virt-controller reads the policies, and the namespace if a policy selects by it, when a migration begins; our own API serves them."""
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""Migrations with a live virt-controller: owners, order, and the number of finished ones kept."""
-
 from __future__ import annotations
 
 import asyncio
@@ -99,7 +97,7 @@ async def test_a_migration_whose_author_named_another_owner_first_gets_its_machi
 
 
 class OlderPolicy(FakeAPI):
-    """A server with an older chart's policies: virt-controller may neither write owners nor delete Migrations."""
+    """A server with an older chart's policies: virt-controller may not write owners or delete Migrations."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -270,7 +268,6 @@ def is_scheduled(cluster: Cluster, name: str) -> bool:
 
 
 async def machines(cluster: Cluster, *found: str, node: str = "node1") -> None:
-    """Bring VMs to Running on a node."""
     for name in found:
         await cluster.api.put(VMS, a_vm(name))
         await cluster.start_pod(await cluster.pod(name=name), node)
@@ -328,8 +325,6 @@ async def test_two_leave_a_node_and_the_others_wait_for_their_turn(api: FakeAPI,
 
 
 class SlowAPI(FakeAPI):
-    """A server that delays the creation of target pods."""
-
     def __init__(self) -> None:
         super().__init__()
         self.go_on = asyncio.Event()
@@ -428,8 +423,6 @@ async def test_one_of_a_drain_that_waits_ends_when_the_node_is_uncordoned_and_th
 
 
 class SilentNodes(FakeAPI):
-    """A server that delivers no Node events during this test."""
-
     def _event(self, request: web.Request, *change: Any) -> tuple[str, dict[str, Any]] | None:
         return None if request.path == NODES and "watch" in request.query else super()._event(request, *change)
 

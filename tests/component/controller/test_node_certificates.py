@@ -1,5 +1,3 @@
-"""The loop that signs node certificates, over HTTP: its preconditions and its requests."""
-
 from __future__ import annotations
 
 import asyncio
@@ -29,7 +27,7 @@ CONFIG_MAPS = "/api/v1/configmaps"
 
 
 class World:
-    """A fake API with an authority, and node1's virt-handler, which requests a certificate."""
+    """A fake API with an authority, and a request of node1's virt-handler."""
 
     def __init__(self, api: FakeAPI) -> None:
         self.api = api

@@ -1,7 +1,7 @@
-"""A tenant with all rights on pods in a namespace, against virt-controller: no second QEMU, no guest in a foreign pod.
+"""A tenant with all rights on pods causes no second QEMU, and no guest in a foreign pod.
 
-The test plays kubelet, virt-handler and the tenant. A fake API suffices here; ``test_pod_policy.py`` and ``tests/cluster/test_owners.py``
-show how the real one treats pods and owners.
+The test plays kubelet, virt-handler and tenant. ``test_pod_policy.py`` and ``tests/cluster/test_owners.py`` show how the real API treats
+pods and owners.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Tenant(Cluster):
         await self.api.edit(PODS, "ns", name_of(pod), strip)
 
     def forged(self, name: str, namespace: str = "ns", uid: str = "") -> Pod:
-        """Return a pod of the tenant with every mark of a launcher pod."""
+        """Return a tenant's pod with every mark of a launcher pod."""
         uid = uid or self.vm()["metadata"]["uid"]
         owner = {"apiVersion": "kubevirt.io/v1alpha1", "kind": "VirtualMachine", "name": "testvm", "uid": uid, "controller": True}
         labels = {names.COMPONENT_LABEL: names.LAUNCHER, names.VM_NAME_LABEL: "testvm", names.CREATED_BY_LABEL: uid}
@@ -81,8 +81,6 @@ PROTECTED = "virt-launcher-protected"
 
 
 class ProtectingAPI(FakeAPI):
-    """An API server with a policy that protects a pod from deletion."""
-
     async def _delete(self, key: tuple[str, str, str], options: Any) -> Any:
         if key[2] == PROTECTED:
             raise errors.Forbidden("a policy of the cluster protects it")
@@ -579,7 +577,7 @@ async def test_a_target_of_which_nothing_runs_is_not_waited_for(api: FakeAPI, te
 async def test_a_target_that_its_migration_let_go_is_waited_out_like_one_that_it_names(
     api: FakeAPI, tenant: Tenant, fields: tuple[str, ...]
 ) -> None:
-    """The guest moved, but its source did not report it, so the target is deleted. A forced deletion does not shorten its grace period."""
+    """The guest moved without its source's report, so the target is deleted. A forced deletion does not shorten its grace period."""
     source, target = await migrating(api, tenant)
     if fields:
         await tenant.strip(target, *fields)

@@ -1,7 +1,4 @@
-"""Rights of virt-controller's account on pods, with the real kube-apiserver and the chart's roles and policy.
-
-Also kube-apiserver's defaults for our pods, which virt-controller must recognize in an existing pod.
-"""
+"""virt-controller's rights on pods, with the real kube-apiserver, and kube-apiserver's defaults for our pods."""
 
 from __future__ import annotations
 
@@ -44,13 +41,11 @@ PODS = "/api/v1/namespaces/default/pods"
 
 
 class Cluster:
-    """kube-apiserver, with requests from any user."""
-
     def __init__(self, here: Environment) -> None:
         self.here = here
 
     def ask(self, method: str, path: str, body: Any = None, *, user: str = ACCOUNT, kind: str = "application/json") -> tuple[int, Any]:
-        """Return code and answer of a request by ``user``, or by the administrator if empty."""
+        """Send a request by ``user``, or by the administrator if empty; return code and answer."""
         made = self.here.certificates
         context = ssl.create_default_context(cafile=str(made.authority))
         context.load_cert_chain(made.certificate(ADMIN), made.key(ADMIN))

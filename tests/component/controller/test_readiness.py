@@ -1,4 +1,4 @@
-"""The condition of launcher pods for Services, with the whole virt-controller; the test plays kubelet and virt-handler."""
+"""The Services' condition of launcher pods, with the whole virt-controller."""
 
 from __future__ import annotations
 
@@ -35,7 +35,6 @@ def said(api: FakeAPI, pod: dict[str, Any]) -> str:
 
 
 def of_status(api: FakeAPI) -> list[str]:
-    """Return the pods with statuses written by virt-controller, in order."""
     return [path.split("/")[-2] for _, path, _ in api.writes if "/pods/" in path and path.endswith("/status")]
 
 

@@ -1,5 +1,3 @@
-"""Health for the kubelet, and metrics for users that kube-apiserver allows."""
-
 from __future__ import annotations
 
 import asyncio
@@ -78,7 +76,7 @@ Ask = Callable[..., Any]
 
 @asynccontextmanager
 async def served(api: FakeAPI, tmp_path: Path, render: Callable[[], bytes] = lambda: b"up 1\n") -> AsyncIterator[Ask]:
-    """Yield a function that requests a path with header fields and returns (code, text)."""
+    """Yield a function that requests a path and returns (code, text)."""
     given = certificate(tmp_path / "tls")
     assert given.authorities is not None
     trust = ssl.create_default_context(cafile=str(given.authorities))

@@ -1,4 +1,4 @@
-"""virt-controller's writes when a node's kubelet, its virt-handler, or both are silent: never against a living virt-handler."""
+"""virt-controller's writes for silent nodes: never against a living virt-handler."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.fakes.kubeapi import FakeAPI
 
 LEASE_NAMESPACE = names.node_lease_namespace("kubevirt")
 HOLDS = 1
-"""Validity in seconds of a sign of life here; 40 in a cluster. The test advances the time, and virt-controller looks as often."""
+"""Validity in seconds of a sign of life; 40 in a cluster."""
 
 
 class Node(Cluster):

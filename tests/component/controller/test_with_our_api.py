@@ -1,4 +1,4 @@
-"""virt-controller with the real virt-api: virt-api accepts its writes, and a start costs two writes."""
+"""virt-api accepts virt-controller's writes, and a start costs two."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""virt-controller after an upgrade: it reports old pods, and migrates or evicts their guests at a limited rate."""
+"""After an upgrade, virt-controller reports old pods, and moves their guests at a limited rate."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ STUCK = {"type": "Migratable", "status": "False", "reason": "NotMigratable", "me
 
 
 class Evicting(FakeAPI):
-    """A server that accepts or refuses evictions of pods."""
-
     def __init__(self) -> None:
         super().__init__()
         self.evicted: list[str] = []

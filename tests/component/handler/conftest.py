@@ -1,5 +1,3 @@
-"""The node shared by tests of the reconcilers."""
-
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
@@ -12,6 +10,5 @@ from tests.component.handler.world import World, a_world
 
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
-    """Yield a node without a kernel, for one test."""
     async with a_world(tmp_path) as made:
         yield made

@@ -1,4 +1,4 @@
-"""A whole, running virt-handler: the real Agent with a fake API server, and fake launchers in directories instead of pods."""
+"""A running virt-handler with a fake API server, and fake launchers in directories instead of pods."""
 
 from __future__ import annotations
 
@@ -106,7 +106,6 @@ class Live:
         (self.kubelet / "pods" / pod_uid).symlink_to(of)
 
     def identify(self, pid: int, pod_uid: str) -> Launcher:
-        """Return a launcher's identity, as the kernel would prove it."""
         real = self.aliases.get(pod_uid, pod_uid)
         return self.launchers[real].identify(pid, real)
 
@@ -117,7 +116,6 @@ class Live:
         await self.api.put(VMS, vm)
 
     def vm(self, name: str = "testvm") -> Any:
-        """Return a stored VM."""
         return self.api.get(VMS, "default", name)
 
     async def healthy_machine_follows(self, seconds: float) -> None:
@@ -136,12 +134,10 @@ class Live:
         return "\n".join(f"{each['reason']}: {each['message']}" for each in found)
 
     def writes(self, name: str) -> int:
-        """Return the number of writes to a VM's status."""
         return len([1 for method, path, _ in self.api.writes if method == "PUT" and path.endswith(f"/virtualmachines/{name}/status")])
 
 
 def options(kubelet: Path) -> Options:
-    """Return the options of a virt-handler without certificates."""
     return Options(
         node_name=NODE,
         namespace="kubevirt",
@@ -171,7 +167,7 @@ def options(kubelet: Path) -> Options:
 
 @asynccontextmanager
 async def live(kubelet: Path, *, admit: Callable[[Live], None] | None = None, limits: Limits = DEFAULT_LIMITS) -> AsyncIterator[Live]:
-    """Yield a node with a healthy guest; finally check that the same virt-handler still runs and made no forbidden request."""
+    """Yield a node with a healthy guest; finally check that virt-handler still runs and made no forbidden request."""
     api = FakeAPI()
     api.authorize = rbac.authorizer("virt-handler")
     (kubelet / "device-plugins").mkdir()

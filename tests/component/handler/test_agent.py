@@ -1,5 +1,3 @@
-"""The whole agent on an empty node: it gets its certificate, serves with it, and reports its revocation."""
-
 from __future__ import annotations
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The relay process: its rights, the effects of its end, and its memory while a peer does not read."""
+"""The relay process: its rights, its end, and its memory while a peer does not read."""
 
 from __future__ import annotations
 
@@ -49,7 +49,6 @@ async def scene(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator
 
 @asynccontextmanager
 async def relayed(scene: Scene, carrier: Carrier | None = None) -> AsyncIterator[Outgoing]:
-    """Yield the source's running relay."""
     run_directory(scene.root, "source")
     scene.expect()
     relay = scene.relay(carrier=carrier)
@@ -71,7 +70,6 @@ async def dialled(scene: Scene) -> Streams:
 
 
 async def is_over(reader: asyncio.StreamReader) -> bool:
-    """Return whether the connection ends soon."""
     async with asyncio.timeout(20):
         with contextlib.suppress(OSError):
             return await reader.read(1) == b""
@@ -164,7 +162,7 @@ async def test_a_target_that_does_not_read_holds_the_source_up_and_costs_no_memo
 
 
 async def test_a_target_holds_all_connections_of_all_migrations_when_nobody_reads(scene: Scene) -> None:
-    """All possible connections send as much as they can from both ends, as compromised launchers would. One more still fits."""
+    """All connections send as much as they can from both ends, as compromised launchers would. One more still fits."""
     migrations = MigrationLimits().per_cluster
     target, sources = Carrier(), [Carrier() for _ in range(migrations)]
     of_each = len(TARGET_SOCKETS) * copying.MAX_CONNECTIONS
@@ -191,7 +189,7 @@ async def test_a_target_holds_all_connections_of_all_migrations_when_nobody_read
 async def led(
     stack: contextlib.AsyncExitStack, leading: asyncio.TaskGroup, scene: Scene, source: Carrier, target: Carrier
 ) -> tuple[list[socket.socket], list[asyncio.Task[str]]]:
-    """Return the pods' sockets of a connection between two carriers, the source's first, and tasks that wait for its ends."""
+    """Return the pods' sockets of a connection between two carriers, the source's first, and tasks for its ends."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         dialled = socket.create_connection(listener.getsockname())
         accepted, _ = listener.accept()
@@ -217,7 +215,6 @@ async def led(
 
 
 def said(pod: socket.socket) -> int:
-    """Return the number of bytes accepted now."""
     count = 0
     with contextlib.suppress(BlockingIOError):
         while True:
@@ -275,7 +272,6 @@ def shaken(authority: Authority, one: socket.socket, other: socket.socket) -> li
 
 
 def context(authority: Authority, server_name: str | None) -> ssl.SSLContext:
-    """Return one side's context, as the carrier makes it."""
     files = authority.node("n" if server_name else "n2")
     material = ClientTls(files).material
     order = {name: getattr(material, name).decode() for name in ("certificate", "key", "authorities")}
@@ -330,7 +326,6 @@ async def test_a_renewed_certificate_is_shown_to_the_next_and_what_is_open_goes_
 
 
 def renew(files: Files, by: Files) -> None:
-    """Replace the certificate with another version."""
     publishing.publish(
         files.certificate.parent, {name: (by.certificate.parent / name).read_bytes() for name in ("tls.crt", "tls.key", "ca.crt")}
     )

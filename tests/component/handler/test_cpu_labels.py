@@ -1,5 +1,3 @@
-"""The labels of a node, written with virt-handler's rights from the chart."""
-
 from __future__ import annotations
 
 import asyncio
@@ -24,8 +22,6 @@ OTHERS = {"kubernetes.io/hostname": "n", "disk": "ssd"}
 
 @dataclass
 class Node:
-    """One node in the API, with or without acceleration."""
-
     api: FakeAPI
     config: Config
     path: Path

@@ -45,7 +45,6 @@ def port() -> int:
 async def running(
     api: FakeAPI, kubelet: Path, health_port: int, limits: agent.Limits = agent.DEFAULT_LIMITS
 ) -> AsyncIterator[asyncio.Task[None]]:
-    """Run the process's ``run`` until it has loaded the migrations; restore signal handlers at the end."""
     given = replace(options(kubelet), health_port=health_port)
     async with api.serving() as config, aiohttp.ClientSession() as session, asyncio.TaskGroup() as tasks:
         task = tasks.create_task(process.run(given, config, limits))

@@ -1,4 +1,4 @@
-"""The loop of VMs with a fake API server and launchers that speak the real protocol."""
+"""The loop of VMs with a fake API server and launchers with the real protocol."""
 
 from __future__ import annotations
 
@@ -477,7 +477,6 @@ async def test_a_claim_with_too_little_room_is_told_once_and_waited_for(world: W
 
 
 async def a_machine_with(world: World, disk: dict[str, Any]) -> None:
-    """Store a VM with this one disk."""
     vm = a_vm()
     vm["spec"]["domain"]["devices"]["disks"] = [disk]
     del vm["metadata"]["resourceVersion"]

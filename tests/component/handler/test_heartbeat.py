@@ -1,5 +1,3 @@
-"""The heartbeat with virt-handler's rights from the chart."""
-
 from __future__ import annotations
 
 import asyncio

@@ -21,7 +21,6 @@ from tests.own_time import promptly
 
 PROMPT_SECONDS = 5.0
 PHASE_WRITES = 2
-"""Running, and the end."""
 
 
 def state(number: int) -> messages.DomainStatus:
@@ -36,7 +35,7 @@ async def a_chatty_machine(world: Live) -> FakeLauncher:
 
 
 async def talk(world: Live, chatty: FakeLauncher, *, rounds: int, seconds: float) -> None:
-    """Change the guest's state ``rounds`` times, evenly spread, and check the healthy guest in between."""
+    """Change the guest's state ``rounds`` times, and check the healthy guest in between."""
     for number in range(rounds):
         chatty.change(domain=state(number), not_migratable=f"because of {number}")
         await asyncio.sleep(seconds / rounds)

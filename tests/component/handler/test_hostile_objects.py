@@ -1,4 +1,4 @@
-"""Hostile objects in the API: a live virt-handler reports them and still handles its other guests."""
+"""A live virt-handler reports hostile objects and still handles its other guests."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Placed = tuple[str, Case, bool]
 
 
 async def attack(world: Live, collection: str, cases: Sequence[Case]) -> None:
-    """Store the objects, wait for an Event about each malformed one, check the healthy guest, and delete the objects."""
+    """Store the objects, wait for an Event about each malformed one, and check the healthy guest."""
     prefix = f"{collection.rsplit('/', 1)[-1]}-{len(world.api.log)}"
     placed: list[Placed] = []
     for number, case in enumerate(cases):
@@ -57,7 +57,6 @@ def deliver_everything(world: Live) -> None:
 
 
 def surprises(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """Return the unexpected exceptions in virt-handler's log."""
     met = [record.exc_info[1] for record in caplog.records if record.exc_info and record.name.split(".")[0] != "aiohttp"]
     return [f"{type(error).__name__}: {str(error)[:200]}" for error in met if not isinstance(error, Disconnected)]
 

@@ -1,4 +1,4 @@
-"""A node's certificate from an empty node to its renewal, with virt-controller's signing, openssl, and TLS between both sides."""
+"""A node's certificate from an empty node to its renewal, with openssl and TLS."""
 
 from __future__ import annotations
 
@@ -52,7 +52,6 @@ class World:
 
     @asynccontextmanager
     async def controller(self, lifetime: timedelta = DAY) -> AsyncIterator[None]:
-        """Run virt-controller's signing."""
         async with Client(replace(self.config, token="controller"), user_agent="virt-controller") as client, asyncio.TaskGroup() as tasks:
             task = tasks.create_task(Signing(client, NAMESPACE, lifetime, SystemClock()).run())
             yield

@@ -1,4 +1,4 @@
-"""Keys and requests from the real openssl, on both event loops: uvloop, as in virt-handler, uses sockets instead of pipes."""
+"""Keys from the real openssl, on both event loops: uvloop, as in virt-handler, uses sockets instead of pipes."""
 
 from __future__ import annotations
 

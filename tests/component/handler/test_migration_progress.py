@@ -1,5 +1,3 @@
-"""A migration's progress in its status, written rarely and without delays by both nodes' virt-handlers."""
-
 from __future__ import annotations
 
 import asyncio
@@ -45,7 +43,6 @@ def told(scene: Scene) -> dict[str, Any]:
 
 
 def writes(scene: Scene) -> list[dict[str, Any]]:
-    """Return the progress of each status write that changed it."""
     bodies = [body for method, path, body in scene.world.api.writes if method == "PUT" and path.endswith("/migrations/m/status")]
     found = [body["status"].get("progress") for body in bodies]
     return [each for number, each in enumerate(found) if each and (not number or found[number - 1] != each)]

@@ -1,4 +1,4 @@
-"""Two nodes' virt-handlers, two launchers and one API: a complete migration, and the state after one of them dies."""
+"""Complete migrations with two virt-handlers, two launchers and one API, and after one of them dies."""
 
 from __future__ import annotations
 
@@ -25,8 +25,6 @@ from tests.unit.handler.reconcilers.builders import a_migration, a_request
 
 
 class Scene:
-    """A running guest on n, and a target pod on n2."""
-
     def __init__(self, world: World, source: FakeLauncher, target: FakeLauncher) -> None:
         self.world, self.source, self.target = world, source, target
 
@@ -44,7 +42,6 @@ class Scene:
         await self.world.api.put(MIGS, {"apiVersion": "kubevirt.io/v1alpha1", "kind": "Migration", **migration})
 
     def guest(self) -> tuple[str, str]:
-        """Return the domain's state and the Ready condition."""
         status = self.world.api.get(VMS, "default", "testvm")["status"]
         ready = [each["status"] for each in status.get("conditions") or () if each["type"] == "Ready"]
         return str((status.get("domain") or {}).get("state")), "".join(ready)
@@ -54,7 +51,7 @@ class Scene:
         return found
 
     async def try_again(self, pod_uid: str = "pod-3") -> None:
-        """Begin the second attempt, as virt-controller does, with another target pod on the same node."""
+        """Begin the second attempt, with another target pod on the same node."""
         self.target = await self.world.launcher(pod_uid)
         for changes in (
             {"phase": "Pending", "attempt": 2, "targetNode": None, "targetPod": None, "targetPodUID": None, "targetAddress": None},

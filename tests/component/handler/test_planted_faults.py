@@ -1,7 +1,6 @@
-"""An unexpected fault with one object, in any part of virt-handler, affects neither the process nor other objects.
+"""An unexpected fault with one object affects neither virt-handler nor other objects.
 
-``live`` finally checks that the same virt-handler runs. Streams and incoming relays are left out: their servers run each connection in a
-separate task.
+Not for streams and incoming relays: each of their connections has a separate task.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The device plugin with a fake kubelet that speaks the published API over a real socket."""
+"""The device plugin with a fake kubelet on a real socket."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def watch(channel: grpc.aio.Channel) -> Any:
 
 @asynccontextmanager
 async def offering(offer: Plugin, tmp_path: Path) -> AsyncIterator[None]:
-    """Run a plugin, and finally wait until all connections are closed, because the event loop must outlive its transports."""
+    """Run a plugin; finally wait for its connections, because the event loop must outlive its transports."""
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(offer.run())
         yield
@@ -83,7 +83,6 @@ async def registrations(kubelet: Kubelet, count: int) -> None:
 
 
 def quick(device: Offered, directory: Path, *, offered: bool, check: Callable[[Offered], str] | None = None) -> Plugin:
-    """Return a plugin with short intervals."""
     return Plugin(device, directory, offered=offered, check=check, poll_seconds=0.05, health_seconds=0.05)
 
 

@@ -1,4 +1,4 @@
-"""Disks of plugins while pods come and go: each ADD is recorded, and followed by a DEL after its pod is gone."""
+"""Each ADD of a disk is recorded, and followed by a DEL after its pod is gone."""
 
 from __future__ import annotations
 

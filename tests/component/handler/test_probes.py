@@ -1,5 +1,3 @@
-"""Probes of guests with servers on loopback and launchers that speak the real protocol."""
-
 from __future__ import annotations
 
 import asyncio
@@ -161,7 +159,6 @@ def ready(world: World) -> tuple[str, str]:
 
 @asynccontextmanager
 async def probed(world: World, **spec: Any) -> AsyncIterator[Any]:
-    """Run virt-handler with a VM that has probes and a guest on loopback."""
     await world.vm()
     await world.api.edit(VMS, "default", "testvm", lambda vm: vm["spec"].update(spec))
     launcher = await world.launcher("pod-1")

@@ -1,4 +1,4 @@
-"""Reads of a guest from its node, over mTLS: concurrent readers share one request to the launcher."""
+"""Concurrent readers of a guest share one request to the launcher."""
 
 from __future__ import annotations
 

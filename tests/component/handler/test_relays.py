@@ -1,5 +1,3 @@
-"""A migration's bytes from one pod's socket to another's, over mTLS on loopback."""
-
 from __future__ import annotations
 
 import asyncio
@@ -106,7 +104,6 @@ class Scene:
 
 @pytest.fixture
 async def scene(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Scene]:
-    """Yield a scene; its parameter is the target's limits."""
     authority = Authority(tmp_path / "certs")
     async with trusting(tmp_path, authority) as (trust, operator):
         made = Scene(tmp_path, authority, trust, operator, getattr(request, "param", Limits(last_seconds=0.2)))
@@ -409,7 +406,6 @@ async def dialled(directory: int, path: str) -> socket.socket:
 
 
 async def hangs_up(link: socket.socket) -> bool:
-    """Return whether the other end closes within a second."""
     try:
         return await within(1, asyncio.get_running_loop().sock_recv(link, 1)) == b""
     except TimeoutError:

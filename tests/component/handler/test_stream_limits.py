@@ -1,5 +1,3 @@
-"""Too many streams on one node, and streams of guests that do not read."""
-
 from __future__ import annotations
 
 import asyncio
@@ -32,7 +30,6 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
 
 @asynccontextmanager
 async def console(scene: Scene, holder: str, uid: str = "uid-1", stream: streams.Stream = "console") -> AsyncIterator[None]:
-    """Open a stream as virt-api does for a user."""
     async with (
         scene.session() as session,
         session.ws_connect(
@@ -47,7 +44,6 @@ async def console(scene: Scene, holder: str, uid: str = "uid-1", stream: streams
 
 
 async def refused(scene: Scene, holder: str, uid: str = "uid-1", stream: streams.Stream = "console") -> str:
-    """Return the message of a refusal with a Retry-After."""
     with pytest.raises(aiohttp.WSServerHandshakeError) as failed:
         async with console(scene, holder, uid, stream):
             pass

@@ -1,4 +1,4 @@
-"""Consoles over mTLS on loopback: authorization, errors, and the end of streams."""
+"""Consoles over mTLS: authorization, errors, and the end of streams."""
 
 from __future__ import annotations
 
@@ -156,7 +156,6 @@ class UsbGuest(Guest):
 
 @asynccontextmanager
 async def slots(scene: Scene, *numbers: int) -> AsyncIterator[list[UsbGuest]]:
-    """Serve the sockets of slots for USB devices, each with its own guest."""
     guests = [UsbGuest() for _ in numbers]
     directory = os.open(run_directory(scene.root, "pod-1"), os.O_PATH)
     paths = [f"/proc/self/fd/{directory}/{layout.redirection_socket(number)}" for number in numbers]

@@ -1,4 +1,4 @@
-"""The loop of VMs with slow, repetitive or disobedient launchers."""
+"""The loop of VMs with slow or disobedient launchers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from tests.unit.handler.reconcilers.builders import a_request
 
 
 def told(world: World, reason: str) -> int:
-    """Return the count of the VM's Events with this reason."""
     return sum(int(each.get("count") or 1) for each in world.api.all(EVENTS) if each["reason"] == reason)
 
 

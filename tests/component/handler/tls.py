@@ -1,4 +1,4 @@
-"""Certificates for tests of the agent's servers, and the ConfigMap of trusted authorities."""
+"""Certificates of virt-handlers and virt-api, and the ConfigMap of trusted authorities."""
 
 from __future__ import annotations
 
@@ -41,11 +41,10 @@ class Authority:
         return self._publish(node, replace(profile_of(node), **changes))  # type: ignore[arg-type]  # of whatever field
 
     def virt_api(self) -> Files:
-        """Return the files of virt-api."""
         return self._publish("virt-api", Profile("virt-api", ("virt-api", "localhost"), ("127.0.0.1",), server=True, client=True))
 
     def shared(self) -> Files:
-        """Return the files that all virt-handlers shared before nodes had their own."""
+        """Return the files that all virt-handlers once shared."""
         return self._publish("shared", Profile(names.HANDLER, (names.HANDLER,), server=True, client=True))
 
     def _publish(self, name: str, profile: Profile) -> Files:
@@ -57,8 +56,6 @@ class Authority:
 
 
 class Operator:
-    """Revokes nodes."""
-
     def __init__(self, api: FakeAPI) -> None:
         self._api = api
 
@@ -70,14 +67,13 @@ class Operator:
 
 
 async def publish_trust(api: FakeAPI, authorities: bytes) -> None:
-    """Write the ConfigMap as virt-controller does."""
     metadata = {"name": trust.CONFIG_MAP, "namespace": NAMESPACE}
     await api.put(CONFIG_MAPS, {"metadata": metadata, "data": {trust.AUTHORITIES: authorities.decode()}})
 
 
 @asynccontextmanager
 async def trusting(root: Path, authority: Authority) -> AsyncIterator[tuple[Trust, Operator]]:
-    """Yield a virt-handler's trust, which follows an API server with only the ConfigMap."""
+    """Yield a virt-handler's trust, which follows the ConfigMap."""
     api = FakeAPI()
     await publish_trust(api, authority.certificate)
     async with api.serving() as config, Client(config, user_agent="test") as client:
@@ -90,7 +86,7 @@ async def trusting(root: Path, authority: Authority) -> AsyncIterator[tuple[Trus
 
 @asynccontextmanager
 async def revoking(authority: Authority) -> AsyncIterator[tuple[RevokedNodes, Operator]]:
-    """Yield the revoked nodes in virt-api, with its own rights on an API server with only the ConfigMap."""
+    """Yield virt-api's revoked nodes, which follow the ConfigMap."""
     api = FakeAPI()
     api.authorize = rbac.authorizer("virt-api")
     await publish_trust(api, authority.certificate)

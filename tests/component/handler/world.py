@@ -57,13 +57,12 @@ VMS = "/apis/kubevirt.io/v1alpha1/virtualmachines"
 MIGS = "/apis/kubevirt.io/v1alpha1/migrations"
 EVENTS = "/api/v1/events"
 STORAGE_PLUGINS = frozenset({"images", "absent"})
-"""Plugins that the administrator allowed; tests put them into the directory ``plugins`` next to the pods."""
+"""Plugins that the administrator allowed."""
 HOSTS = {"n": "10.0.0.1", "n2": "10.0.0.2"}
 """Addresses of virt-handlers, by node."""
 
 
 def relay(node: str) -> str:
-    """Return the address of a node's relay."""
     return f"{HOSTS[node]}:8445"
 
 
@@ -75,7 +74,6 @@ class FakeNode:
         """Accelerators of a pod's devices by its uid, where it is not emulation."""
         self.given = 0
         self.tried = 0
-        """Number of network setups."""
         self.wired = 0
         self.fault: Exception | None = None
         self.no_network: Exception | None = None
@@ -188,7 +186,6 @@ class Handler:
 
         self.links = Links(connect, changed=self._link_changed, limits=link_limits)
         self.passes: Counter[str] = Counter()
-        """Passes of the loop of VMs."""
         self.asked = self.unasked = 0
         """How often a probe could, and could not, reach a guest; counted before and after each probe."""
         prober = Prober(
@@ -261,17 +258,15 @@ class World:
     def __init__(self, api: FakeAPI, config: Config, kubelet: Path, stack: AsyncExitStack) -> None:
         self.api, self._config = api, config
         self._relays: dict[str, str] = {}
-        """Addresses of the relays, by node."""
         self.refused: list[str] = []
         """Writes that virt-api would have refused to a virt-handler."""
         api.judge = self._judge
         self.launchers: dict[str, FakeLauncher] = {}
         self.limits, self.link_limits, self.disk_limits = Limits(), links.Limits(), adding.Limits()
-        """For virt-handlers that start later."""
+        """For later virt-handlers."""
         self.servers: dict[str, FakeRelays] = {}
         self._kubelet = kubelet
         self.records = Records(kubelet / "records")
-        """The requests to plugins, from any virt-handler."""
         self._stack = stack
 
     async def launcher(self, pod_uid: str, *, protocol: int = messages.PROTOCOL) -> FakeLauncher:
@@ -328,7 +323,6 @@ class World:
         return self.api.get(VMS, "default", "testvm")["status"]
 
     def writes(self) -> int:
-        """Return the number of writes to the VM's status."""
         return len([1 for method, path, _ in self.api.writes if method in ("PUT", "PATCH") and "/virtualmachines/" in path])
 
     def events(self) -> list[str]:
@@ -337,7 +331,6 @@ class World:
 
 @asynccontextmanager
 async def a_world(kubelet: Path) -> AsyncIterator[World]:
-    """Yield an empty world."""
     api = FakeAPI()
     api.authorize = rbac.authorizer("virt-handler")
     async with AsyncExitStack() as stack:
@@ -349,7 +342,6 @@ async def a_world(kubelet: Path) -> AsyncIterator[World]:
 
 
 async def eventually(condition: Callable[[], bool], seconds: float = 10) -> None:
-    """Wait until the condition holds."""
     async with asyncio.timeout(seconds):
         while not condition():
             await asyncio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""``python -m importer`` as virt-launcher starts it, with real servers on loopback."""
+"""``python -m importer`` as virt-launcher starts it."""
 
 from __future__ import annotations
 
@@ -61,7 +61,6 @@ def start(volume: Path, source: dict[str, Any], **more: Any) -> subprocess.Popen
 
 
 def run(volume: Path, source: dict[str, Any], **more: Any) -> str:
-    """Return why an import failed, or an empty string."""
     process = start(volume, source, **more)
     try:
         output, _ = process.communicate(timeout=240)

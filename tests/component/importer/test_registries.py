@@ -1,4 +1,4 @@
-"""``python -m importer`` with container registries that lie or redirect."""
+"""The importer with container registries that lie or redirect."""
 
 from __future__ import annotations
 
@@ -62,7 +62,6 @@ def here(tmp_path: Path) -> Here:
 
 
 def sent_to(files: Files) -> list[str | None]:
-    """Return the credentials of each request to a server."""
     return [headers.get("Authorization") for _, headers in files.asked]
 
 
@@ -120,7 +119,6 @@ def test_a_manifest_that_is_too_long_is_not_read(here: Here) -> None:
 
 
 def extended(kind: bytes, data: bytes) -> bytes:
-    """Return an extended header of a member as an archive has it."""
     header = tarfile.TarInfo("header")
     header.type, header.size = kind, len(data)
     return header.tobuf() + data.ljust(-(-len(data) // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE, b"\0")

@@ -10,8 +10,6 @@ from launcher.main.serving.console import MAX_VIEWERS, Console
 
 
 class Guest:
-    """QEMU's end of the serial port."""
-
     def __init__(self, path: Path) -> None:
         self.path = path
         self.typed = b""

@@ -1,4 +1,4 @@
-"""The socket of the DHCP server, on loopback in place of the bridge. Tests of ``launcher.dhcp.answers`` cover its answers."""
+"""The DHCP server's socket, on loopback; tests of ``launcher.dhcp.answers`` cover its answers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,6 @@ class World:
             self.guest.sendto(packet(message.DISCOVER), ("127.0.0.1", self.ports.server))
 
     def heard(self) -> int:
-        """Return the number of answers that have arrived."""
         for got in itertools.count():
             try:
                 self.guest.recv(2048)

@@ -1,4 +1,4 @@
-"""The server of router advertisements and DHCPv6, with a socket in place of its tap. Tests of ``launcher.ipv6`` cover its answers."""
+"""The server of router advertisements and DHCPv6, with a socket for its tap; tests of ``launcher.ipv6`` cover its answers."""
 
 from __future__ import annotations
 

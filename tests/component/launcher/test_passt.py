@@ -1,4 +1,4 @@
-"""The supervision of passt, with a test program in its place; host tests use the real one."""
+"""The supervision of passt, with a program in its place."""
 
 from __future__ import annotations
 
@@ -42,8 +42,6 @@ def a_domain(*ports: int) -> dict[str, Any]:
 
 
 class World:
-    """The process of a pod."""
-
     keeping: asyncio.Task[None]
 
     def __init__(self, directory: Path, ready_seconds: float) -> None:
@@ -62,7 +60,6 @@ class World:
         return int((self.directory / layout.PASST_PID).read_text())
 
     def running(self) -> list[int]:
-        """Return the pids of all started processes that still run."""
         return [pid for pid in map(int, (self.directory / "pids").read_text().split()) if is_there(pid)]
 
     def starts(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""The supervision of virtiofsd, with a test program in its place; host tests use the real one."""
+"""The supervision of virtiofsd, with a program in its place."""
 
 from __future__ import annotations
 
@@ -42,8 +42,6 @@ def a_domain(*names: str) -> dict[str, Any]:
 
 
 class World:
-    """The processes of a pod."""
-
     def __init__(self, directory: Path, **how: Any) -> None:
         self.directory = directory
         self.lost: list[str] = []
@@ -71,7 +69,6 @@ def open_files() -> int:
 
 @pytest.fixture
 def how() -> dict[str, Any]:
-    """Return a test's changes to the file systems."""
     return {}
 
 

@@ -16,8 +16,6 @@ from tests.own_time import promptly
 
 
 class Life:
-    """A status, and a handler that does what the request says."""
-
     def __init__(self) -> None:
         self.status = messages.Status(0)
         self.handled: list[messages.Request] = []

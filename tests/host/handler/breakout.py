@@ -1,6 +1,6 @@
-"""Attempts of an attacker in the process that reads a guest's packets: a program that prints the result of each.
+"""Attempts of an attacker in the process that reads a guest's packets, with their results.
 
-It runs like that process: on the host as its user in the pod's network namespace, in the cluster inside a real launcher pod.
+It runs like that process: as its user in the pod's network namespace, or inside a real launcher pod.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ POD: dict[str, Callable[[], None]] = {
     "talk to the container runtime": lambda: socket.socket(socket.AF_UNIX).connect("/run/containerd/containerd.sock"),
     "see a disk of the node": _read("/dev/vda"),
 }
-"""Actions denied by the pod as well: by its seccomp profile, its mounts, its missing credentials."""
+"""Actions denied by the pod as well: its seccomp profile, mounts, and credentials."""
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ from handler.devices import macvtap
 
 
 def free_minor() -> int:
-    """Return a device number without a link on this machine, which all test nodes share; not the lowest."""
+    """Return a device number without a link on this machine; not the lowest."""
     major = macvtap.driver()
     if major is None:
         pytest.skip("the kernel has no driver for macvtaps")
@@ -24,7 +24,7 @@ def free_minor() -> int:
 
 @contextlib.contextmanager
 def given_by_the_kubelet() -> Iterator[int]:
-    """Make a device where these tests' pods, which use the machine's root directory, find it; yield its minor number."""
+    """Make a device where these tests' pods find it; yield its minor number."""
     minor = free_minor()
     path = Path(macvtap.path_of(minor))
     os.mknod(path, 0o600 | stat.S_IFCHR, os.makedev(macvtap.driver() or 0, minor))

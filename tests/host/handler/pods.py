@@ -42,7 +42,6 @@ class Pod:
     name: str
     caller: str
     launcher: Launcher
-    """An idle process in it."""
 
     def inside(self, function: Callable[[], T]) -> T:
         """Call the function inside the pod's network; return its result."""
@@ -84,13 +83,13 @@ def a_pod(families: tuple[int, ...] = (4, 6)) -> Iterator[Pod]:
 
 
 def addresses_beside(number: int) -> tuple[str, str]:
-    """Return the addresses of the pod that :func:`a_pod_beside` makes with this number."""
+    """Return the addresses of :func:`a_pod_beside` with this number."""
     return f"10.99.{number}.2", f"fd99:{number}::2"
 
 
 @contextmanager
 def a_pod_beside(first: Pod, number: int) -> Iterator[Pod]:
-    """Yield another pod, which the caller's namespace connects with the first one as a router."""
+    """Yield another pod; the caller's namespace is the router between both."""
     name = f"{first.name}{number}"
     run("ip", "netns", "add", name)
     run("ip", "-n", first.caller, "link", "add", f"peer{number}", "type", "veth", "peer", "name", "eth0", "netns", name)
@@ -117,7 +116,7 @@ def a_pod_beside(first: Pod, number: int) -> Iterator[Pod]:
 
 @contextmanager
 def a_pod_of_the_bridge_plugin(directory: Path) -> Iterator[Pod]:
-    """Yield a pod with a network by CNI's plugin ``bridge``, with both families and hairpin mode; the caller's end is cni0."""
+    """Yield a pod of CNI's plugin ``bridge``, with both families and hairpin mode; the caller's end is cni0."""
     tag = uuid.uuid4().hex[:6]
     inner, outer = f"h7p{tag}", f"h7o{tag}"
     for name in (inner, outer):
@@ -162,7 +161,7 @@ class Tap:
     """The guest's end of the pod's tap."""
 
     def __init__(self, pod: Pod, name: str = "tap0") -> None:
-        """Open it and wait until the kernel brings it up; earlier frames are lost."""
+        """Wait until the kernel brings it up; earlier frames are lost."""
         self._file = pod.inside(lambda: os.open("/dev/net/tun", os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK))
         fcntl.ioctl(self._file, TUNSETIFF, struct.pack("16sH22x", name.encode(), IFF_TAP | IFF_NO_PI))
         deadline = time.monotonic() + 10
@@ -170,7 +169,7 @@ class Tap:
             time.sleep(0.01)
 
     def send(self, frame: bytes) -> bool:
-        """Send; return whether the tap accepted the frame, which it does not while it is down."""
+        """Return whether the tap accepted the frame; it must be up."""
         try:
             return os.write(self._file, frame) == len(frame)
         except OSError:
@@ -185,7 +184,6 @@ class Tap:
         raise TimeoutError
 
     def drain(self, seconds: float) -> None:
-        """Receive and drop frames for this time."""
         with contextlib.suppress(TimeoutError):
             self.receive(lambda _: False, seconds)
 
@@ -197,7 +195,7 @@ class Ear:
     """Receives every frame of one device."""
 
     def __init__(self, device: str) -> None:
-        """Start; call it inside the device's namespace."""
+        """Call it inside the device's namespace."""
         self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ETH_P_ALL))
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
         self._socket.bind((device, _ETH_P_ALL))
@@ -211,7 +209,6 @@ class Ear:
         return heard
 
     def send(self, frame: bytes) -> None:
-        """Send a frame to the device's other end."""
         self._socket.send(frame)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""A guest with the address that IPAM gave to its pod on a further network, and its DHCP server: real kernel, real guest."""
+"""A guest with the address that IPAM gave to its pod on a further network: real kernel, real guest."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TABLE = f"kubevirt_{TAP}"
 
 @pytest.fixture
 def pod() -> Iterator[Pod]:
-    """A pod with a second veth, as a CNI plugin with IPAM leaves it: address, routes, the guest's MAC address."""
+    """A pod with a second veth, as a CNI plugin with IPAM leaves it."""
     with pods.a_pod() as made:
         run("ip", "-n", made.name, "link", "set", "eth0", "mtu", "1420")
         run("ip", "-n", made.caller, "link", "add", "lan", "mtu", "1400", "type", "veth", "peer", "name", LINK, "netns", made.name)
@@ -52,7 +52,7 @@ class World:
         self.lan.close()
 
     def heard(self) -> bytes:
-        """Return all frames on the network up to one legal frame, sent after all others."""
+        """Return all frames up to one legal frame, sent last."""
         assert self.tap.send(mine(udp(GIVEN, NEIGHBOUR, LAST)))
         return b"".join(self.lan.until(LAST))
 

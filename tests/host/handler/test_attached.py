@@ -1,4 +1,4 @@
-"""A guest on a further network of its pod: real kernel, real taps, handmade frames."""
+"""A guest on a further network: real kernel, real taps, handmade frames."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ VM: dict[str, Any] = {
 
 @pytest.fixture
 def pod() -> Iterator[Pod]:
-    """A pod with a second veth, as a CNI plugin leaves it: the guest's MAC address, and an IPAM address."""
+    """A pod with a second veth, as a CNI plugin leaves it, with the guest's MAC address."""
     with pods.a_pod() as made:
         run("ip", "-n", made.caller, "link", "add", "lan", "mtu", "1400", "type", "veth", "peer", "name", LINK, "netns", made.name)
         run("ip", "-n", made.name, "link", "set", LINK, "mtu", "1400", "address", MAC)
@@ -99,7 +99,7 @@ async def test_without_ipam_it_is_a_neighbour_with_whatever_address_it_likes(pod
 
 
 async def test_on_a_link_that_its_plugin_left_down_nobody_speaks_before_the_guest_does(pod: Pod) -> None:
-    """Otherwise the pod's kernel would use the guest's MAC address for IPv6, and mislead neighbours of a guest that will migrate here."""
+    """Otherwise the pod's kernel would use the guest's MAC address for IPv6 before the guest arrives."""
     run("ip", "-n", pod.name, "address", "flush", "dev", LINK)
     run("ip", "-n", pod.name, "link", "set", LINK, "down")
     early = pod.outside(lambda: Ear("lan"))
@@ -114,7 +114,6 @@ async def test_on_a_link_that_its_plugin_left_down_nobody_speaks_before_the_gues
 
 
 def meet(world: World, address: str) -> None:
-    """Resolve the neighbour's MAC address, and then ping it."""
     assert world.tap.send(mine(arp(1, MAC, address, NEIGHBOUR), ARP))
     answered = world.tap.receive(lambda frame: frame[12:14] == b"\x08\x06" and frame[20:22] == b"\0\2")
     assert answered[:6] == frames.mac(MAC)
@@ -209,7 +208,7 @@ def _send(device: str, frame: bytes) -> None:
 
 
 def _called(pod: Pod, guest: Tap) -> bytes:
-    """Call until a frame arrives; return the first frame that the guest gets of these calls and of earlier frames."""
+    """Call until a frame arrives; return the first frame that the guest gets."""
     for _ in range(30):
         pod.outside(_call)
         with contextlib.suppress(TimeoutError):

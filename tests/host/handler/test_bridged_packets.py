@@ -1,4 +1,4 @@
-"""Frames that a guest with its pod's address can send, and frames to its pod, which has no address left."""
+"""Frames that a guest with its pod's address can send, and frames to its pod."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EVIL, LAST = b"evil-payload", b"last-payload"
 
 @dataclass
 class World:
-    """A pod with a guest ready to send, and a receiver at the other end of the veth."""
+    """A pod with a guest, and a receiver at the other end of the veth."""
 
     pod: Pod
     mac: str
@@ -38,7 +38,7 @@ class World:
         return ethernet(self.mac, kind, payload, destination)
 
     def heard(self) -> bytes:
-        """Return all frames up to one legal frame, sent after all others."""
+        """Return all frames up to one legal frame, sent last."""
         assert self.tap.send(self.mine(udp(POD, CALLER, LAST)))
         return b"".join(self.uplink.until(LAST))
 

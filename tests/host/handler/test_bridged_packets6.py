@@ -44,7 +44,6 @@ def mine(world: World, payload: bytes, destination: str = frames.BROADCAST) -> b
 
 
 def is_about(kind: int, address: str) -> Callable[[bytes], bool]:
-    """Return a filter for neighbour discovery messages about an address."""
     target = socket.inet_pton(socket.AF_INET6, address)
     return lambda frame: frame[12:14] == b"\x86\xdd" and frame[20] == ICMPV6 and frame[54] == kind and frame[62:78] == target
 

@@ -1,4 +1,4 @@
-"""Connections to a pod after its guest left, on a real kernel.
+"""Connections to a pod after its guest left.
 
 A namespace with a veth that moves between pods stands in for the guest.
 """
@@ -23,7 +23,7 @@ from tests.host.handler.pods import CALLER, CALLER6, POD, POD6, Pod, run, within
 pytestmark = [pytest.mark.host, pytest.mark.timeout(200)]
 
 SECONDS = 60
-"""Timeout for a connection; it takes at most three seconds, including the kernel's second try."""
+"""A connection takes at most three seconds, including the kernel's second try."""
 BESIDE, BESIDE6 = pods.addresses_beside(1)
 FAMILIES = pytest.mark.parametrize(("pod", "beside"), [(POD, BESIDE), (POD6, BESIDE6)], ids=["IPv4", "IPv6"])
 
@@ -34,7 +34,7 @@ def a_vm(*ports: dict[str, Any], **interface: Any) -> dict[str, Any]:
 
 
 class Guest:
-    """On port 80 it sends the caller's address as it sees it, and then echoes."""
+    """Sends the caller's address on port 80, and then echoes."""
 
     def __init__(self) -> None:
         self.name = f"h7g{uuid.uuid4().hex[:6]}"
@@ -107,12 +107,10 @@ class Guest:
 
 
 def connected(pod: Pod, address: str) -> socket.socket:
-    """Return a caller's connection to port 80."""
     return pod.outside(lambda: socket.create_connection((address, 80), timeout=SECONDS))
 
 
 def begun(pod: Pod, address: str) -> socket.socket:
-    """Return a caller's connection that may still be in progress."""
 
     def begin() -> socket.socket:
         connection = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
@@ -126,7 +124,6 @@ def begun(pod: Pod, address: str) -> socket.socket:
 
 
 def greeted(connection: socket.socket) -> str:
-    """Return the caller's address as the guest sees it."""
     return connection.recv(100).decode().strip()
 
 

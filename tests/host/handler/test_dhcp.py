@@ -1,4 +1,4 @@
-"""A guest's DHCP, served by the real virt-launcher in a pod's network set up by virt-handler; a tap and the test play the guest."""
+"""The DHCP server of the real virt-launcher in a pod's network; a tap plays the guest."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def pod() -> Iterator[Pod]:
 
 
 class World:
-    """A pod with a launcher ready for a guest, which the test plays."""
+    """A pod with a launcher ready for a guest."""
 
     def __init__(self, pod: Pod, launcher: sandbox.Launcher) -> None:
         self.pod, self.launcher = pod, launcher
@@ -47,7 +47,7 @@ class World:
     def ask(
         self, kind: int, data: bytes, source: str = "0.0.0.0", destination: str = "255.255.255.255"
     ) -> tuple[str, bytes, message.Request]:
-        """Return an answer's destination (MAC), its address, and its content; repeat the request as clients do."""
+        """Return an answer's destination (MAC), address and content; repeat the request as clients do."""
         for _ in range(8):
             self.send(data, source, destination)
             try:
@@ -71,7 +71,6 @@ class World:
 
 
 def answer_in(frame: bytes) -> message.Request | None:
-    """Return the server's message in a frame, parsed by the rules for requests."""
     is_answer = frame[12:14] == b"\x08\x00" and frame[34:38] == b"\x00\x43\x00\x44"
     return message.parse(b"\x01" + frame[43:]) if is_answer else None
 
@@ -106,7 +105,7 @@ async def test_a_guest_without_an_address_is_sent_to_by_its_mac_unless_it_wants_
 
 
 async def test_who_reads_the_guests_packets_has_nothing(world: World) -> None:
-    """The process with the socket; tests/cluster covers the rest of the pod's confinement."""
+    """tests/cluster covers the rest of the pod's confinement."""
     world.lease()
     (line,) = run(
         "ip", "netns", "exec", world.pod.name, "ss", "--udp", "--listening", "--processes", "--no-header", "sport = :67"
@@ -122,7 +121,7 @@ async def test_who_reads_the_guests_packets_has_nothing(world: World) -> None:
 
 
 async def test_a_flood_of_malformed_packets_harms_nobody(world: World) -> None:
-    """All kinds of malformed packets, as fast as a tap accepts them: the server survives, uses little processor time, and answers."""
+    """All kinds of malformed packets, as fast as a tap accepts them."""
     world.lease()
     source = random.Random(10)
     good = packet(message.DISCOVER, (61, b"abc"), (55, bytes(range(1, 100))), mac=MINE)
@@ -176,7 +175,7 @@ async def test_each_attempt_of_a_break_out_works_for_root(pod: Pod) -> None:
 
 
 async def test_whoever_breaks_into_it_cannot_touch_the_network(world: World) -> None:
-    """As the launcher's user, in the pod's network: filters, links and addresses are out of reach."""
+    """As the launcher's user, in the pod's network."""
     program = (Path(__file__).parent / "breakout.py").read_text()
     user = str(layout.USER_ID)
     confined = [

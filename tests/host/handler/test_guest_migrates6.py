@@ -1,4 +1,4 @@
-"""A guest with IPv6 migrates between two pods' networks set up by virt-handler: nothing changes for it."""
+"""Nothing changes for a guest with IPv6 that migrates between two pods' networks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A guest's frames: which ones leave its pod, and what they reach inside: real kernel, real tap, handmade frames."""
+"""A guest's frames outside and inside its pod: real kernel, real tap, handmade frames."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def pod() -> Iterator[Pod]:
 
 
 class World:
-    """A pod with a guest ready to send, and receivers at the bridge and at the other end of the veth."""
+    """A pod with a guest, and receivers at the bridge and at the other end of the veth."""
 
     def __init__(self, pod: Pod) -> None:
         self.pod = pod
@@ -94,7 +94,7 @@ class World:
         self.uplink = pod.outside(lambda: Ear("peer"))
 
     def heard(self) -> bytes:
-        """Return all frames up to one legal frame, sent after all others."""
+        """Return all frames up to one legal frame, sent last."""
         assert self.tap.send(LEGAL)
         return b"".join(self.bridge.until(LAST) + self.uplink.until(LAST))
 
@@ -254,7 +254,7 @@ async def test_dhcp_gets_past_the_count_by_no_other_address_of_the_pod(world: Wo
 
 
 async def test_no_frame_gets_out_before_the_filter_is_there_or_while_it_is_renewed(pod: Pod) -> None:
-    """A guest sends a flood of forged frames from before its tap is up, during repeated network setups."""
+    """Forged frames from before the tap is up, during repeated network setups."""
     run("ip", "-n", pod.name, "tuntap", "add", "dev", "tap0", "mode", "tap", "user", "107", "group", "107")
     tap = Tap(pod)
     uplink = pod.outside(lambda: Ear("peer"))
@@ -281,7 +281,7 @@ async def test_no_frame_gets_out_before_the_filter_is_there_or_while_it_is_renew
 
 
 def broken_nft(directory: Path, monkeypatch: pytest.MonkeyPatch, said: str) -> None:
-    """Replace ``nft`` by a program that refuses rules and otherwise works."""
+    """Replace ``nft`` by a program that refuses rules."""
     program = directory / "nft"
     program.write_text(
         f'#!/bin/sh\n[ "$1" = -f ] || exec /usr/sbin/nft "$@"\ncat >/dev/null\necho "Error: Could not process rule: {said}" >&2\nexit 1\n'

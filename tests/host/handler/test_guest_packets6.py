@@ -1,4 +1,4 @@
-"""A guest's IPv6 frames: which ones leave its pod, what they reach inside, and where virt-launcher's answers go."""
+"""A guest's IPv6 frames outside and inside its pod."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ def mine(payload: bytes, destination: str = GATEWAY_MAC) -> bytes:
 
 
 def behind(protocol: int, header: bytes, inner: bytes, source: str = GUEST6, destination: str = CALLER6) -> bytes:
-    """Return a frame with an extension header before the inner packet's payload."""
     return mine(ipv6(source, destination, protocol, header + inner[40:], hop_limit=255))
 
 
@@ -93,7 +92,7 @@ async def world(pod: Pod) -> AsyncIterator[World]:
 
 
 def heard(world: World) -> bytes:
-    """Return all frames up to one legal frame, sent after all others."""
+    """Return all frames up to one legal frame, sent last."""
     assert world.tap.send(LEGAL)
     return b"".join(world.bridge.until(LAST) + world.uplink.until(LAST))
 

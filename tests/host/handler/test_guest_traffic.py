@@ -1,4 +1,4 @@
-"""Traffic of real guests: QEMU with virt-launcher in a pod's network set up by virt-handler, and a caller."""
+"""Traffic of real guests in a pod's network set up by virt-handler."""
 
 from __future__ import annotations
 
@@ -81,13 +81,12 @@ def lease(viewer: Viewer, device: str = "eth0") -> dict[str, str]:
 
 
 def lease6(viewer: Viewer) -> str:
-    """Let the guest accept its router and request its IPv6 address; return its addresses and routes."""
+    """Let the guest request its IPv6 address; return its addresses and routes."""
     viewer.sh("mkdir -p /run/dhcpcd /var/lib/dhcpcd; dhcpcd -6 -1 -w -t 120 -f /dev/null eth0 >/tmp/dhcpcd 2>&1")
     return viewer.sh("cat /tmp/dhcpcd; ip -6 address show dev eth0; ip -6 route")
 
 
 def asked(pod: Pod, host: str, port: int) -> str:
-    """Return the answer to a caller outside the pod, or an empty string."""
 
     def ask() -> str:
         with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=20) as connection:
@@ -98,7 +97,6 @@ def asked(pod: Pod, host: str, port: int) -> str:
 
 
 def tell(pod: Pod, host: str, port: int, times: int) -> None:
-    """Send datagrams from outside the pod."""
     with pod.outside(lambda: socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM)) as sender:
         for _ in range(times):
             sender.sendto(b"hello", (host, port))
@@ -111,7 +109,7 @@ def refused_datagrams(viewer: Viewer) -> int:
 
 @contextlib.contextmanager
 def greeting(pod: Pod, host: str, port: int = 80) -> Iterator[list[str]]:
-    """Greet callers of an address outside the pod; yield the list of their addresses."""
+    """Greet callers of an address outside the pod; yield their addresses."""
     callers: list[str] = []
 
     def listen() -> socket.socket:
@@ -188,7 +186,7 @@ async def test_a_guest_behind_the_pods_address_is_reached_by_its_ports_alone(pod
 @pytest.mark.parametrize(("family", "own", "other"), [(4, POD, CALLER), (6, POD6, CALLER6)], ids=["IPv4", "IPv6"])
 @pytest.mark.parametrize("kind", ["masquerade", "bridge"])
 async def test_a_guest_in_a_pod_with_one_family_reaches_and_is_reached(start: Start, kind: str, family: int, own: str, other: str) -> None:
-    """On every port, and behind the pod's address also as ``kubectl port-forward`` connects; it gets nothing of the other family."""
+    """On every port, and behind the pod's address also as ``kubectl port-forward`` connects."""
     its = own if kind == "bridge" else {4: "10.0.2.2", 6: "fd10:0:2::2"}[family]
     with pods.a_pod((family,)) as pod:
         vm = a_vm({"name": "lan", "type": kind})
@@ -222,7 +220,7 @@ async def test_a_guest_in_a_pod_with_one_family_reaches_and_is_reached(start: St
 
 
 async def test_a_guest_in_the_pods_place_has_its_address_and_reaches_and_is_reached(pod: Pod, start: Start) -> None:
-    """As virt-handler sets it up, and again after a restart of virt-handler while the guest runs."""
+    """Also after a restart of virt-handler while the guest runs."""
     away = "fd98::1"
     run("ip", "-n", pod.caller, "address", "add", f"{away}/128", "dev", "peer", "nodad")
     run("ip", "-n", pod.name, "link", "set", "eth0", "mtu", "1420")

@@ -1,4 +1,4 @@
-"""The agent's loops, links and relays with real launchers, libvirt, QEMU and a guest; only the API server is a fake."""
+"""The agent with real launchers, libvirt, QEMU and a guest; only the API server is a fake."""
 
 from __future__ import annotations
 
@@ -47,7 +47,6 @@ class Pods:
         self._cgroups: list[Path] = []
 
     def start(self) -> str:
-        """Start one and return its pod's uid."""
         uid = str(uuid.uuid4())
         made = sandbox.Launcher(self._program, self.kubelet / "pods" / uid / "volumes/kubernetes.io~empty-dir", self._guest)
         top = Path("/sys/fs/cgroup/pids")
@@ -98,16 +97,15 @@ def machine(pod_uid: str) -> Object:
 
 
 def _with_image(boot: Object) -> Object:
-    """Name an image for the kernel's files, as an API server requires; the sandbox has the files anyway."""
+    """Name an image for the kernel's files, as an API server requires."""
     return {**boot, "container": {"image": "testguest", **boot["container"]}}
 
 
 PUBLISHED = "192.0.2.7"
-"""Both nodes' address in statuses, which may not be a loopback address; both listen on loopback."""
+"""Both nodes' address in statuses, which may not be a loopback address."""
 
 
 def on_loopback(destination: Destination) -> Destination:
-    """Replace the published address by loopback."""
     return replace(destination, address=destination.address.replace(PUBLISHED, "127.0.0.1"))
 
 
@@ -135,7 +133,6 @@ class Node:
 
 
 def ask(launcher: sandbox.Launcher) -> str:
-    """Return the guest's answer on the console."""
     with launcher.console() as console:
         console.expect(sandbox.READY)
         return console.ask("echo here")

@@ -1,4 +1,4 @@
-"""A guest with a macvtap on a further network of its pod: real kernel, real guest, handmade frames."""
+"""A guest with a macvtap: real kernel, real guest, handmade frames."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ VM: dict[str, Any] = {
 
 @contextlib.contextmanager
 def with_device(pod: Pod, root: Path) -> Iterator[tuple[Pod, int]]:
-    """Yield the pod with a root directory that contains the kubelet's device, and the device's minor number."""
+    """Yield the pod with the kubelet's device in its root directory, and its minor number."""
     (root / "dev").mkdir(parents=True)
     minor = free_minor()
     os.mknod(root / macvtap.path_of(minor)[1:], 0o600 | stat.S_IFCHR, os.makedev(macvtap.driver() or 0, minor))
@@ -60,7 +60,7 @@ def is_link(minor: int) -> bool:
 
 
 def occupy(pod: Pod, last: int) -> None:
-    """Make links until all numbers up to ``last`` are in use; the kernel assigns the lowest, and other tests free theirs meanwhile."""
+    """Make links until all numbers up to ``last`` are in use."""
     while not all(map(is_link, range(1, last + 1))):
         name = f"other{secrets.token_hex(4)}"
         run("ip", "-n", pod.caller, "link", "add", "link", "lower", "name", name, "type", "macvtap", "mode", "bridge")
@@ -68,7 +68,7 @@ def occupy(pod: Pod, last: int) -> None:
 
 @pytest.fixture(params=["veth", "macvlan"])
 def made(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Pod, int]]:
-    """A pod with a second link, as the CNI plugin ``bridge`` or ``macvlan`` leaves it, with the guest's MAC address."""
+    """A pod with a second link, as the CNI plugin ``bridge`` or ``macvlan`` leaves it."""
     with pods.a_pod() as pod, with_device(pod, tmp_path / "root") as found:
         node = f"{pod.caller}n"
         if request.param == "veth":

@@ -1,4 +1,4 @@
-"""The pod's network on a real kernel, with test namespaces for the pod and a caller."""
+"""The pod's network on a real kernel."""
 
 from __future__ import annotations
 

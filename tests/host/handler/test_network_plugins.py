@@ -1,4 +1,4 @@
-"""The requirements of docs/plugins.md for network plugins, tested on ours and the example, in real kernel namespaces."""
+"""The requirements of docs/plugins.md, tested on our plugins and the example in real kernel namespaces."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ async def test_a_plugin_that_lies_is_found_out(pod: Pod, theirs: Plugins, tmp_pa
 
 
 async def test_interfaces_that_take_too_long_together_are_a_try_that_failed(pod: Pod, theirs: Plugins, tmp_path: Path) -> None:
-    """Each single call is in time. Without this, the reconcile loop would end the pass without a failed try and without a message."""
+    """Each single call is in time. Otherwise the loop would end the pass without a failed try or a message."""
     taps = [attachments.tap(each) for each in ("one", "two", "three")]
     script = f"""#!/bin/sh
 if [ $KUBEVIRT_COMMAND = VERSION ]; then echo '{DESCRIPTION}'; exit; fi

@@ -1,4 +1,4 @@
-"""Changing the owner of real device nodes, in a directory that stands in for a pod's root."""
+"""Changing the owner of real device nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Traffic of a real guest through Debian 13's passt, in a pod's network set up by virt-handler."""
+"""Traffic of a real guest through Debian 13's passt."""
 
 from __future__ import annotations
 
@@ -83,7 +83,6 @@ def own_mebibytes(pid: int) -> float:
 
 
 def asked_inside(pod: Pod, host: str, port: int) -> str:
-    """Return the answer to a caller in the pod, or an empty string."""
 
     def ask() -> str:
         with suppress(OSError), socket.create_connection((host, port), timeout=20) as connection:
@@ -98,13 +97,12 @@ def wait_for_answer(pod: Pod, host: str, port: int = 8080) -> None:
 
 
 def serve(viewer: Viewer, *ports: int) -> None:
-    """Serve each connection with its own process: a connection lost with passt stays open in the guest and must block nothing."""
+    """Serve each connection with its own process: a connection lost with passt stays open in the guest."""
     for port in ports:
         viewer.sh(f"(nc -ll -p {port} -e echo hello-from-{port}) >/dev/null 2>&1 & true")
 
 
 def connected(pod: Pod, port: int) -> socket.socket:
-    """Return a connection to the guest from outside, after a round trip."""
 
     def connect() -> socket.socket | None:
         connection = pod.outside(lambda: socket.create_connection((POD, port), timeout=60))
@@ -119,7 +117,7 @@ def connected(pod: Pod, port: int) -> socket.socket:
 
 
 def open_in_the_guest(viewer: Viewer, port: int) -> int:
-    """Return the number of connections on a port that the guest considers open."""
+    """Return the number of connections that the guest considers open."""
     return sum(f"{POD}:{port} " in line and "ESTABLISHED" in line for line in viewer.sh("netstat -tn").splitlines())
 
 
@@ -149,7 +147,7 @@ async def test_a_guest_has_the_pods_addresses_and_loses_no_more_than_its_connect
 
 
 def end(pod: Pod, launcher: Launcher, client: Client, viewer: Viewer) -> int:
-    """Kill passt during an open connection; return its pid once a new passt carries connections both ways."""
+    """Kill passt during an open connection; return the pid of a working new one."""
     before = open_in_the_guest(viewer, 23)
     with connected(pod, 23):
         # passt accepts it before the guest does.

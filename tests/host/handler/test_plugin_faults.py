@@ -1,4 +1,4 @@
-"""Plugins that hang, lie, flood, vanish and leave children behind: messages about them, and no leftovers."""
+"""Plugins that hang, lie, flood, vanish and leave children behind."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Make = Callable[..., Plugins]
 
 @pytest.fixture
 def make(tmp_path: Path) -> Make:
-    """Return a function that makes the plugin ``lan`` with these shell lines as its ADD."""
+    """Return a function that makes the plugin ``lan`` with these lines as its ADD."""
 
     def make(add: str, seconds: float = 20.0) -> Plugins:
         script = f"#!/bin/sh\nif [ $KUBEVIRT_COMMAND = VERSION ]; then echo '{DESCRIPTION}'; exit; fi\n{add}\n"
@@ -173,7 +173,7 @@ async def test_one_that_hangs_leaves_the_others_their_turns(make: Make, tmp_path
 
 
 async def test_one_tenants_calls_leave_a_turn_of_the_same_plugin_to_others(make: Make) -> None:
-    """The first tenant's options name a server that does not answer, so each of its calls takes the whole timeout."""
+    """The first tenant's plugin calls a silent server, so each call takes the whole timeout."""
     plugins = make(f"read -r line; case $line in *greedy*) sleep {SLEEP};; esac; echo '{FINE}'", 6.0)
     done = []
 

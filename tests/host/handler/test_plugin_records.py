@@ -1,4 +1,4 @@
-"""The next virt-handler knows a plugin's interface, CHECKs it, and DELs it after the pod is gone."""
+"""The next virt-handler CHECKs a plugin's interface, and DELs it after the pod is gone."""
 
 from __future__ import annotations
 
@@ -53,7 +53,6 @@ class World:
         self.plugins = Plugins(directory / "plugins", {"network": frozenset({"lan"})})
 
     def networks(self) -> setup.Networks:
-        """Return the networks of a newly started virt-handler."""
         return setup.Networks(Plugins(self.directory / "plugins", {"network": frozenset({"lan"})}), self.records)
 
     def deleter(self) -> Deleter:

@@ -1,4 +1,4 @@
-"""Storage plugins that hang, lie, fail or are missing, reported with disk and plugin; and calls to a working one."""
+"""Storage plugins that hang, lie, fail or are missing."""
 
 from __future__ import annotations
 
@@ -67,14 +67,13 @@ class Here:
         (tmp_path / "plugins").mkdir()
 
     def plugin(self, add: str, *, name: str = "images", otherwise: str = "", disk: str = "data") -> None:
-        """Install a plugin with these shell lines as its ADD; ``$D`` is the disk's directory."""
+        """Install a plugin with these lines as its ADD; ``$D`` is the disk's directory."""
         text = SCRIPT.format(description=DESCRIPTION, log=self.log, directory=self.volume / disk, add=add, otherwise=otherwise)
         path = self.kubelet / "plugins" / name
         path.write_text(text)
         path.chmod(0o755)
 
     def disks(self, seconds: float = 20.0, limits: adding.Limits = adding.DEFAULT_LIMITS) -> PluginDisks:
-        """Return the plugin disks of a virt-handler process."""
         return PluginDisks(self.plugins(seconds), self.records, self.kubelet, limits)
 
     def plugins(self, seconds: float = 20.0) -> Plugins:
@@ -82,7 +81,6 @@ class Here:
         return Plugins(self.kubelet / "plugins", {"storage": allowed}, seconds=seconds)
 
     def calls(self) -> list[tuple[str, dict[str, Any]]]:
-        """Return the plugins' calls: commands and requests."""
         if not self.log.exists():
             return []
         return [(line.partition(" ")[0], json.loads(line.partition(" ")[2])) for line in self.log.read_text().splitlines()]
@@ -170,7 +168,6 @@ async def test_one_that_is_not_there_and_one_that_says_that_it_cannot_be(here: H
 
 @pytest.fixture
 def listener(here: Here, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
-    """A socket with a listener that the test controls."""
     (here.volume / "data").mkdir()
     monkeypatch.chdir(here.volume / "data")  # sun_path is short, paths of tests are long
     with socket.socket(socket.AF_UNIX) as made:

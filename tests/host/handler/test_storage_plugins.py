@@ -1,4 +1,4 @@
-"""The storage plugin of examples/plugins/images with its daemon, virt-handler's loop, a real launcher, QEMU, and a guest."""
+"""The storage plugin of examples/plugins/images with its daemon, a real launcher, and a guest."""
 
 from __future__ import annotations
 

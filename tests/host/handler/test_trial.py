@@ -1,7 +1,4 @@
-"""The trial guest in QEMU's emulation, which supports every instruction of it.
-
-KVM may not work here, so this shows that the program reports success on a working processor.
-"""
+"""The trial guest in QEMU's emulation, which supports all its instructions."""
 
 from __future__ import annotations
 

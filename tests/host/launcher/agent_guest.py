@@ -1,6 +1,6 @@
-"""The tiny Linux guest with the real qemu-ga, in a second archive that Linux unpacks over the first initramfs.
+"""The tiny Linux guest with the real qemu-ga, in a second archive over the first initramfs.
 
-Typing ``agent`` starts qemu-ga. The guest is a busybox, so dpkg-query, which qemu-ga may run, is a script.
+Typing ``agent`` starts qemu-ga. dpkg-query, which it may run, is a script.
 """
 
 from __future__ import annotations
@@ -78,7 +78,6 @@ def _archive(base: Guest, work: Path) -> bytes:
 
 
 def _modules(base: Guest, work: Path, root: Path) -> None:
-    """Copy the modules for the first guest's kernel."""
     kernel = work / "kernel"
     guest.run("dpkg-deb", "-x", str(next(base.directory.glob("linux-image*.deb"))), str(kernel))
     guest.copy_modules(kernel, MODULES, root, "order2")

@@ -15,7 +15,7 @@ _SECONDS = 120.0
 
 
 class Ceph:
-    """A cluster on loopback with the pool ``rbd`` and authenticated clients."""
+    """A cluster on loopback with the pool ``rbd``."""
 
     def __init__(self, directory: Path) -> None:
         """Prepare it; ``directory`` is for all its files."""
@@ -35,7 +35,7 @@ class Ceph:
         )
 
     def start(self) -> None:
-        """Start the cluster; return once images can be made."""
+        """Return once images can be made."""
         keyring = f"{self._directory}/keyring"
         everything = ("--cap", "mon", "allow *", "--cap", "osd", "allow *")
         self._run("ceph-authtool", "--create-keyring", keyring, "--gen-key", "-n", "mon.", "--cap", "mon", "allow *")
@@ -66,7 +66,6 @@ class Ceph:
         return self.tell("ceph", "auth", "print-key", f"client.{name}").decode().strip()
 
     def add(self, image: str, content: bytes) -> None:
-        """Make an image with this content."""
         source = self._directory / image
         source.write_bytes(content)
         self.tell("rbd", "import", str(source), image)
@@ -75,7 +74,6 @@ class Ceph:
         return self.tell("rbd", "export", image, "-")
 
     def tell(self, program: str, *arguments: str) -> bytes:
-        """Run one of Ceph's programs to its end; return its output."""
         return self._run(program, "-c", f"{self._directory}/conf", *arguments)
 
     def _start_osd(self) -> None:

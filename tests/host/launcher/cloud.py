@@ -1,4 +1,4 @@
-"""The cloud image for host tests, extracted from the container image and cached outside the work tree."""
+"""The cloud image, extracted from its container image and cached outside the work tree."""
 
 from __future__ import annotations
 

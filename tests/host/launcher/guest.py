@@ -17,7 +17,7 @@ from tests.testbed import caching, images, layout, progress
 
 KERNEL: Final = "linux-image-cloud-amd64"
 FULL_KERNEL: Final = "linux-image-amd64"
-"""It has drivers for hardware that clouds lack: USB."""
+"""With drivers for hardware that clouds lack: USB."""
 MODULES: Final = (
     "virtio_pci",
     "virtio_blk",
@@ -54,7 +54,7 @@ class Guest:
 
 
 def tiny_kernel() -> Path:
-    """Return the kernel of ``images/testguest/tiny``, compiled at the first call on this machine.
+    """Return the kernel of ``images/testguest/tiny``, compiled at the first call.
 
     Raises:
         progress.StepFailed: it could not be compiled.
@@ -68,7 +68,7 @@ def tiny_kernel() -> Path:
 
 
 def build(kernel: str = KERNEL, modules: Sequence[str] = MODULES, programs: Sequence[str] = ()) -> Guest:
-    """Return the guest with this Debian kernel, made at the first call on this machine.
+    """Return the guest with this Debian kernel, made at the first call.
 
     ``programs``: from this machine, with their libraries.
     """
@@ -111,7 +111,6 @@ def copy_modules(kernel: Path, modules: Sequence[str], root: Path, order: str) -
 
     Args:
         kernel: directory of the unpacked package.
-        modules: their names.
         root: where ``lib/modules`` is.
         order: the file below it that lists them in loading order.
     """

@@ -1,5 +1,3 @@
-"""The entry point of virt-launcher's image."""
-
 from __future__ import annotations
 
 import json
@@ -9,7 +7,7 @@ import launcher
 
 
 def entry_point() -> list[str]:
-    """Return the entry point of virt-launcher's image; its last word is the command."""
+    """Return the image's entry point; its last word is the command."""
     containerfile = Path(launcher.__file__).parents[1] / "images/virt-launcher/Containerfile"
     line = next(line for line in containerfile.read_text().splitlines() if line.startswith("ENTRYPOINT"))
     command: list[str] = json.loads(line.removeprefix("ENTRYPOINT"))

@@ -1,4 +1,4 @@
-"""Observes the domain in two pods continuously, in libvirt and in the process table, and keeps the results."""
+"""Observes the domain in two pods continuously, in libvirt and in the process table."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from apiserver.apis.virt.places import layout
 from tests.host.launcher.sandbox import Launcher
 
 View = tuple[int, int]
-"""libvirt's state and reason of the domain; (0, 0) if there is none."""
+"""State and reason of the domain; (0, 0) if there is none."""
 RUNNING = libvirt.VIR_DOMAIN_RUNNING
 VCPU_TICKS = 5
-"""Processor time (in 1/100 s) that a vCPU may use while it is created and paused, before its first resume."""
+"""Processor time (in 1/100 s) of a vCPU that is created and paused."""
 
 
 class Pod:
@@ -47,7 +47,7 @@ class Pod:
         return state, reason
 
     def vcpu_ticks(self) -> int:
-        """Return the processor time of the vCPUs, from the process table; -1 without QEMU."""
+        """Return the vCPUs' processor time; -1 without QEMU."""
         with contextlib.suppress(OSError, IndexError):  # each process and thread may end before it is read
             pids = self._launcher.qemu()
             tasks = [task for pid in pids for task in Path(f"/proc/{pid}/task").iterdir() if (task / "comm").read_text().startswith("CPU ")]
@@ -71,7 +71,7 @@ class Observer:
         self.faults: list[str] = []
         self.samples = 0
         self.stopped = self.resumed = 0.0
-        """Last time the source ran, and first time the target did (monotonic)."""
+        """Last time the source ran, first time the target did (monotonic)."""
         self.views: tuple[View, View] = ((0, 0), (0, 0))
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -110,7 +110,6 @@ class Observer:
 
 @contextlib.contextmanager
 def observing(source: Launcher, target: Launcher) -> Iterator[Observer]:
-    """Yield an observer of both pods."""
     libvirt.registerErrorHandler(lambda *_: None, None)  # it would print errors that are raised anyway
     made = Observer(source, target)
     try:

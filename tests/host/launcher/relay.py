@@ -1,4 +1,4 @@
-"""virt-handler's part in a migration, on one machine: sockets in the source's pod that lead to the target's."""
+"""virt-handler's part in a migration: sockets in the source's pod that lead to the target's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.host.launcher.sandbox import Launcher
 class Relay:
     """Copies bytes; ``rate`` limits bytes per second to the target, ``cut`` breaks every connection.
 
-    While ``muted`` is set, the target's bytes are dropped.
+    While ``muted``, it drops the target's bytes.
     """
 
     def __init__(self, listen: Path, connect: Path, bytes_per_second: float) -> None:
@@ -82,7 +82,7 @@ def _short(path: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def connected(source: Launcher, target: Launcher, bytes_per_second: float = float("inf")) -> Iterator[tuple[Relay, ...]]:
-    """Connect the migration sockets of ``source`` to ``target``."""
+    """Connect the migration sockets of both pods."""
     pairs = (
         (layout.MIGRATION_LIBVIRT_SOCKET, layout.LIBVIRT_SOCKET, float("inf")),
         (layout.MIGRATION_DATA_SOCKET, layout.MIGRATION_DATA_SOCKET, bytes_per_second),

@@ -1,4 +1,4 @@
-"""virt-launcher as in its pod: own mount namespace, uid 107, no capabilities, the paths of ``apiserver.apis.virt.places.layout``."""
+"""virt-launcher as in its pod: own mount namespace, uid 107, no capabilities, the paths of ``places.layout``."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ NO_GRAPHICS: dict[str, Any] = {"graphics": [], "interfaces": []}
 
 
 def a_machine(name: str = "testvm", **domain: Any) -> messages.Machine:
-    """Return a small VM that boots Linux; ``domain`` replaces members of its specification."""
+    """Return a small VM with Linux; ``domain`` replaces members of its specification."""
     specification = {
         "memory": {"guest": "128Mi"},
         "machine": {"type": "q35"},
@@ -58,7 +58,7 @@ def a_machine(name: str = "testvm", **domain: Any) -> messages.Machine:
 
 
 def a_tiny_machine(name: str = "testvm", run: str = "", **domain: Any) -> messages.Machine:
-    """Return a small VM with the tiny kernel, which first runs the commands ``run`` (docs/development/testbed.md, "Images")."""
+    """Return a small VM with the tiny kernel, which first runs ``run`` (docs/development/testbed.md, "Images")."""
     arguments = {"kernelArgs": f"guest.run={run}"} if run else {}
     return a_machine(name, **{"firmware": {"kernelBoot": {**TINY_KERNEL_BOOT, **arguments}}, **domain})
 
@@ -212,14 +212,13 @@ class Launcher:
             self.process = subprocess.Popen(arguments, stdout=log, stderr=log, cwd="/", start_new_session=True)
 
     def _mount(self, volume: layout.Volume, path: Path) -> None:
-        """Mount an emptyDir in memory, as the kubelet does."""
         path.mkdir()
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={volume.size},mode=0777", "none", path], check=True)
         self._mounted.append(path)
 
     @staticmethod
     def _tun(directory: Path) -> Path:
-        """Make the device for taps, as the kubelet and virt-handler give it to a pod."""
+        """Make the device for taps, as the pod gets it."""
         node = directory / "tun"
         os.mknod(node, 0o666 | stat.S_IFCHR, os.makedev(10, 200))
         node.chmod(0o666)
@@ -231,7 +230,6 @@ class Launcher:
         return self.run_directory.parent / layout.MADE_VOLUME
 
     def client(self) -> Client:
-        """Connect to the launcher's socket."""
         return Client(self.socket(layout.LAUNCHER_SOCKET))
 
     def console(self, port: int = 0) -> Viewer:
@@ -239,7 +237,7 @@ class Launcher:
         return Viewer(self.socket(layout.console_socket(port)), tuple if self._first else self.qemu)
 
     def socket(self, name: str, seconds: float = 20.0) -> socket.socket:
-        """Return a connection to a socket of the pod, once it exists."""
+        """Return a connection to a socket of the pod."""
         path = self.run_directory / name
 
         def connect() -> socket.socket | None:
@@ -281,16 +279,16 @@ class Launcher:
         return [int(pid) for pid in Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()]
 
     def libvirtd(self) -> int:
-        """Return libvirtd's pid; the file is briefly empty when a restarted libvirtd writes it."""
+        """Return libvirtd's pid; a restarted libvirtd briefly leaves the file empty."""
         return wait_for(lambda: pids_in(self.run_directory / "libvirt/libvirtd.pid"), 20, "libvirtd's pid")[0]
 
     def qemu(self) -> list[int]:
-        """Return the pids of the QEMU processes of this pod."""
+        """Return the pids of this pod's QEMU processes."""
         paths = [path for path in (self.run_directory / "libvirt/qemu/run").glob("*.pid") if path.name != "driver.pid"]
         return [pid for path in paths for pid in pids_in(path) if alive(pid)]
 
     def wait(self, seconds: float = 20.0) -> int:
-        """Return the exit code once it has ended, within these given seconds (tests/given_time.py)."""
+        """Return the exit code within these given seconds (tests/given_time.py)."""
         wait_for(lambda: self.process.poll() is not None, seconds, "the launcher's end")
         return self.process.wait()
 
@@ -309,15 +307,13 @@ class Launcher:
 
 
 def pids_in(path: Path) -> list[int]:
-    """Return the pid in one of libvirt's files; none if the file is missing or not yet written."""
+    """Return the pid in one of libvirt's files, or none."""
     with suppress(FileNotFoundError, ValueError):
         return [int(path.read_text())]
     return []
 
 
 class Client:
-    """virt-handler's side of the protocol, blocking."""
-
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
         self._receiver = codec.replies()
@@ -357,7 +353,6 @@ class Client:
                 return message.text
 
     def call(self, request: messages.Request, seconds: float = 60.0) -> messages.Reply | messages.Refusal:
-        """Return the answer to a request."""
         if isinstance(request, messages.Sync) and booting.boots_slowly(request.machine.domain):
             booting.SLOTS.begin()
         self._id += 1
@@ -368,7 +363,7 @@ class Client:
                 return message
 
     def ask(self, request: messages.Request) -> messages.Status:
-        """Return the status after a request that must succeed."""
+        """Return the status; the request must succeed."""
         answer = self.call(request)
         assert isinstance(answer, messages.Reply), answer
         return answer.status
@@ -386,10 +381,8 @@ class Client:
 
 
 class Viewer:
-    """A viewer of the console."""
-
     def __init__(self, connection: socket.socket, guests: Callable[[], Iterable[int]] = tuple) -> None:
-        """Attach to the console; ``guests`` returns the pids of the QEMU processes for which timeouts count given time."""
+        """Attach to the console; timeouts count time given to the QEMU processes with pids ``guests``."""
         self._socket = connection
         self._guests = guests
         self.seen = b""
@@ -451,7 +444,7 @@ def resident_mebibytes(pid: int) -> float:
 
 
 def wait_for(condition: Callable[[], T | None], seconds: float, what: str) -> T:
-    """Return the first true value of ``condition``, within these given seconds (tests/given_time.py)."""
+    """Return the first true value within these given seconds (tests/given_time.py)."""
     deadline = Deadline(seconds)
     while not (value := condition()):
         assert not deadline.is_over, f"waited {seconds} s for {what}"

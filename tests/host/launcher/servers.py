@@ -17,7 +17,6 @@ from tests.ports import free_port
 
 
 def listens(port: int, address: str = "127.0.0.1") -> bool:
-    """Return whether the port accepts connections."""
     try:
         socket.create_connection((address, port), timeout=5).close()
     except OSError:
@@ -79,7 +78,7 @@ class Certificates:
         return issue(self._authority, Profile("vm", client=True), self._LIFETIME, self._issued)
 
     def tls(self, directory: Path, name: str, *, asks: bool = True) -> tuple[str, ...]:
-        """Return the options of a server with its certificate in the directory; with ``asks``, clients need one as well."""
+        """Return the options of a server with a certificate in the directory; with ``asks``, clients need one."""
         pair = self.of_server(name)
         directory.mkdir()
         for file, content in (("ca-cert", self.authority), ("server-cert", pair.certificate), ("server-key", pair.key)):
@@ -153,12 +152,12 @@ class IscsiTarget:
 
 
 class NfsServer:
-    """``ganesha.nfsd`` with a portmapper, in a separate network namespace; it exports one directory."""
+    """``ganesha.nfsd`` with a portmapper and one exported directory, in a network namespace."""
 
     address = "192.0.2.1"
 
     def __init__(self, namespace: str, directory: Path) -> None:
-        """Make the namespace; ``directory`` is for the server's files, and contains the exported ``export``."""
+        """Make the namespace; ``directory`` contains the exported ``export``."""
         self._namespace, self._directory, self.export = namespace, directory, directory / "export"
         self._server: subprocess.Popen[bytes] | None = None
         self._portmapper: subprocess.Popen[bytes] | None = None

@@ -1,4 +1,4 @@
-"""A Debian cloud image with verifying firmware; ``tests/cluster/test_cloud.py`` covers cloud-init."""
+"""A Debian cloud image with verifying firmware."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UID: Final = "7b1f4a0e-0000-4000-8000-000000000002"
 
 
 def give_disk(launcher: Launcher) -> Object:
-    """Put the disk where the kubelet mounts the image's volume, and return the VM's disk."""
+    """Put the disk where the kubelet mounts the image's volume."""
     place = launcher.images / "root" / cloud.INSIDE
     place.parent.mkdir(parents=True)
     try:
@@ -35,7 +35,7 @@ def give_disk(launcher: Launcher) -> Object:
 
 
 def test_it_starts_by_uefi_with_secure_boot(program: Path, test_guest: guest.Guest, tmp_path: Path) -> None:
-    """Up to the kernel's own report: firmware, boot loaders and kernel have verified each other by then."""
+    """Up to the kernel's own report."""
     launcher = Launcher(program, tmp_path / "pod", test_guest)
     with sandbox.killed_afterwards([launcher]), launcher.client() as client, launcher.console() as viewer:
         domain = {

@@ -30,15 +30,15 @@ WRITER = (
     "(i=0; while true; do i=$((i+1)); printf '%08d' $i | dd of=/dev/vda bs=512 seek=$((i % 64)) conv=notrunc,sync,fsync 2>/dev/null;"
     " echo wrote-$i.; sleep 0.1; done) &\n"
 )
-"""Writes a number to a sector each time, and prints it once it is on the disk."""
+"""Writes numbers to sectors, and prints each once it is on the disk."""
 NEWEST = "dd if=/dev/vda bs=512 count=64 iflag=direct 2>/dev/null | tr '\\0' '\\n' | sort -n | tail -n 1"
 BEGINNING = MIB
-"""Bytes at the start of the disk reserved for the writer."""
+"""The writer's bytes at the start of the disk."""
 
 
 @dataclass
 class Pair:
-    """A guest with its own disks in ``source``, and a prepared ``target``."""
+    """A guest with its own disks, and a prepared target."""
 
     source: Launcher
     target: Launcher
@@ -53,7 +53,6 @@ def machine_with(*disks: dict[str, Any], **domain: Any) -> messages.Machine:
 
 @pytest.fixture
 def moving(start: Callable[[], Launcher]) -> Iterator[Callable[..., Pair]]:
-    """Return a function that starts a guest and its migration target."""
     with ExitStack() as stack:
 
         def begin(machine: messages.Machine, lay_out: Callable[[Launcher, bool], None] = lambda _pod, _is_source: None) -> Pair:
@@ -94,7 +93,7 @@ def fill(viewer: Viewer, device: str, mebibytes: int, seek: int = 0) -> None:
 
 
 def a_golden_claim(pod: Launcher, _is_source: bool) -> None:
-    """Put the same claim, half full of data, into both pods."""
+    """Put a half full claim into both pods."""
     image = pod.disks / "golden/disk.img"
     image.parent.mkdir()
     image.write_bytes(bytes(range(256)) * (16 * MIB // 256))

@@ -1,4 +1,4 @@
-"""CPU models and features that virt-api accepts, compared with the host's libvirt and QEMU, which are older than the image's."""
+"""CPU models and features that virt-api accepts, compared with the host's older libvirt and QEMU."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ def libvirts(tag: str) -> set[str]:
 
 
 def plain(name: str) -> str:
-    """Return a feature's name in one spelling."""
     return re.sub("[_.]", "-", OTHERWISE_IN_QEMU.get(name, name))
 
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.host
 
 
 QCOW2 = b"QFI\xfb\0\0\0\x03"
-"""The start of a qcow2 image of version 3: plain content on disks that a guest may have written."""
+"""The start of a qcow2 image of version 3."""
 
 
 def a_disk_image(path: Path, content: str, before: bytes = b"") -> None:
@@ -94,7 +94,7 @@ def test_a_claim_without_an_image_is_named_and_the_same_pod_starts_once_it_is_th
 
 
 def test_a_lun_is_all_that_qemu_asks_for_but_a_scsi_device(start: Callable[[], Launcher], tmp_path: Path) -> None:
-    """This machine has none: QEMU accepts everything else, and queries the device itself last."""
+    """QEMU accepts everything else, and queries the device, which this machine lacks, last."""
     pod = start()
     (tmp_path / "disk").write_bytes(bytes(1 << 20))
     loop = subprocess.run(["losetup", "--find", "--show", tmp_path / "disk"], check=True, capture_output=True, text=True).stdout.strip()

@@ -42,7 +42,7 @@ def pod(program: Path, test_guest: guest.Guest, tmp_path: Path) -> Iterator[Laun
 
 
 def fill(pod: Launcher) -> Callable[[str], int]:
-    """Write 4 MiB into each disk, except one larger than its file system; return a function for a disk's stored MiB."""
+    """Write 4 MiB into each disk; return a function for a disk's stored MiB."""
     for disk in DISKS:
         claim = pod.disks / disk["name"]
         claim.mkdir()
@@ -55,7 +55,6 @@ def fill(pod: Launcher) -> Callable[[str], int]:
 
 
 def seconds(viewer: Viewer, command: str) -> float:
-    """Return a command's duration by the guest's clock."""
     before, after = viewer.sh(f"cut -d ' ' -f 1 /proc/uptime; {command} 2>&1 | grep -v records; cut -d ' ' -f 1 /proc/uptime").split()
     return float(after) - float(before)
 

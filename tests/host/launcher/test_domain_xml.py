@@ -1,5 +1,3 @@
-"""A guest that is started from XML."""
-
 from __future__ import annotations
 
 import dataclasses
@@ -39,7 +37,7 @@ UUID: Final = "5D307CA9-B3EF-428C-8861-06E72D69F223"
 
 
 def a_machine_of_xml() -> messages.Machine:
-    """Return the VM of ``examples`` with a disk, UEFI, a TPM, shared memory and its own identity, without a network."""
+    """Return the VM of ``examples`` with a disk, UEFI, a TPM, and its own identity."""
     xml: str = yaml.safe_load(EXAMPLE.read_text())["spec"]["domainXML"]
     xml = re.sub(r"<interface.*?</interface>", "", xml, flags=re.DOTALL).replace("<serial", DISK, 1)
     assert "<cmdline>console=ttyS0 quiet" in xml
@@ -55,7 +53,7 @@ def a_machine_of_xml() -> messages.Machine:
 
 
 def with_placeholders(given: str) -> str:
-    """Return the VM's XML from the XML that libvirt got, with only the filled-in values replaced by placeholders."""
+    """Return the XML with placeholders for only the filled-in values."""
     for value, placeholder in (
         ("<domain type='qemu'>", "<domain type='@type@'>"),
         ("default_testvm", "whatever-the-engine-calls-it"),

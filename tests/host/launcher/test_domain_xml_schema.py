@@ -1,4 +1,4 @@
-"""Each single thing that ``apis.virt.domainxml`` allows is valid in libvirt's own schema."""
+"""Everything that ``apis.virt.domainxml`` allows is valid in libvirt's schema."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FILLED: Final[Mapping[str, str]] = {
 
 
 SINCE: Final[Mapping[str, int]] = {"domain/devices/panic/@model=pvpanic": PCI_PANIC_VERSION}
-"""libvirt versions that introduced a thing: this machine's may be older than the image's."""
+"""Since these libvirt versions: this machine's may be older than the image's."""
 
 
 class Tree(NamedTuple):

@@ -1,4 +1,4 @@
-"""One SIGTERM to the first process of a PID namespace, from outside as kubelets send it, at every moment of the start."""
+"""One SIGTERM to the first process of a PID namespace, at every moment of the start."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.host, pytest.mark.timeout(300)]
 Start = Callable[[], Launcher]
 
 SECONDS = 3.0
-"""Given time (tests/given_time.py) for a pod's end before its guest ran, added to the time of a whole start."""
+"""Given time (tests/given_time.py) for a pod's end, added to the time of a whole start."""
 MOMENTS = (0.0, 0.005, 0.01, 0.02, 0.04, 0.08, 0.12, 0.16, 0.24, 0.32, 0.48, 0.64, 1.0)
 
 
@@ -38,7 +38,7 @@ def start(program: Path, test_guest: guest.Guest, tmp_path: Path) -> Iterator[St
 
 
 def seconds_to_end(pod: Launcher, bound: float) -> float:
-    """Return the launcher's given time to end after one SIGTERM."""
+    """Return the launcher's given time to end."""
     began = look()
     os.kill(pod.first_process(), signal.SIGTERM)
     pod.wait(bound + 30)
@@ -46,7 +46,7 @@ def seconds_to_end(pod: Launcher, bound: float) -> float:
 
 
 def bound_here(start: Start) -> float:
-    """Return ``SECONDS`` plus the current time of a whole, undisturbed start."""
+    """Return ``SECONDS`` plus the time of an undisturbed start."""
     began = look()
     pod = start()
     with pod.client() as client:

@@ -1,4 +1,4 @@
-"""Shared file systems of guests, with Debian 13's virtiofsd, as in virt-launcher's image."""
+"""Shared file systems with Debian 13's virtiofsd, as in virt-launcher's image."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def start(program: Path, test_guest: guest.Guest, tmp_path: Path) -> Iterator[St
 
 
 def a_claim(pod: Launcher, name: str) -> Path:
-    """Return a directory with a claim's group ownership, as the kubelet sets it."""
+    """Return a directory with a claim's group ownership."""
     directory = pod.filesystems / name
     directory.mkdir()
     directory.chmod(0o2775)
@@ -54,7 +54,6 @@ def a_claim(pod: Launcher, name: str) -> Path:
 
 
 def servers(pod: Launcher) -> dict[str, int]:
-    """Return the pids of a pod's virtiofsd processes, by file system."""
     children = Path(f"/proc/{pod.process.pid}/task/{pod.process.pid}/children").read_text().split()
     words = {int(pid): Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0") for pid in children}
     start = f"--shared-dir={layout.FILESYSTEMS_DIRECTORY}/"

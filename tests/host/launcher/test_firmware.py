@@ -1,4 +1,4 @@
-"""UEFI, TPM and SMBIOS tables in a guest, and their state that outlives the guest."""
+"""UEFI, TPM and SMBIOS tables, and their state that outlives the guest."""
 
 from __future__ import annotations
 

@@ -61,7 +61,6 @@ def a_machine_of(*disks: Mapping[str, Any]) -> messages.Machine:
 
 
 def files(viewer: Viewer, device: str) -> dict[str, str]:
-    """Return the files of a disk in the guest, by path."""
     viewer.sh(f"umount /tmp/cd; mkdir -p /tmp/cd; mount -t iso9660 -o ro /dev/{device} /tmp/cd")
     names = viewer.sh("cd /tmp/cd; find . -type f | sort; cd /").split()
     return {name.removeprefix("./"): viewer.sh(f"cat /tmp/cd/{name}") for name in names}

@@ -1,4 +1,4 @@
-"""Cards, keyboards and other further devices in a guest, and all values accepted by libvirt."""
+"""Cards, keyboards and other devices, and all values accepted by libvirt."""
 
 from __future__ import annotations
 
@@ -31,13 +31,12 @@ MIB: Final = 1 << 20
 
 
 def cards(viewer: Viewer) -> dict[str, str]:
-    """Return the paths of PCI devices by vendor and device."""
     told = viewer.sh("for d in /sys/bus/pci/devices/*; do echo $(cat $d/vendor) $(cat $d/device) $d; done")
     return {f"{vendor[2:]}:{device[2:]}": path for vendor, device, path in (line.split() for line in told.splitlines())}
 
 
 def first_region(viewer: Viewer, card: str) -> int:
-    """Return the size of a card's first region, which is a video card's memory."""
+    """Return the size of a card's first region: a video card's memory."""
     start, end, _ = viewer.sh(f"head -n 1 {card}/resource").split()
     return int(end, 16) - int(start, 16) + 1
 
@@ -106,7 +105,6 @@ def test_a_watchdog_that_fires_does_what_was_asked(start: Start) -> None:
 
 
 def words(model: Any, field: str) -> tuple[str, ...]:
-    """Return the allowed words of a model's field."""
     annotation = model.model_fields[field].annotation
     return next((get_args(each) for each in get_args(annotation) if get_args(each)), get_args(annotation))
 
@@ -123,7 +121,7 @@ EVERY: Final[dict[str, list[Any]]] = {
     "consoles": [[], [{"type": "pty"}] * layout.SERIAL_PORTS],
 }
 TOGETHER: Final = [dict(zip(EVERY, row, strict=True)) for row in itertools.zip_longest(*EVERY.values())]
-"""Every device at least once, combined with others to need few guests."""
+"""Every device at least once, with few guests."""
 
 
 @pytest.mark.parametrize(("machine", "graphics"), [("q35", ["vnc", "spice"]), ("pc", [])])

@@ -1,4 +1,4 @@
-"""Answers of the real qemu-ga through real libvirt, and a hanging agent that blocks nothing."""
+"""Answers of the real qemu-ga, and a hanging agent that blocks nothing."""
 
 from __future__ import annotations
 
@@ -35,7 +35,6 @@ def pod(program: Path, guest_with_agent: Guest, tmp_path: Path) -> Iterator[Laun
 
 
 def a_disk(pod: Launcher) -> dict[str, Any]:
-    """Make a disk with a file system; return its specification."""
     image = pod.disks / "data/disk.img"
     image.parent.mkdir()
     image.write_bytes(b"")

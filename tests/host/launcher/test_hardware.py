@@ -1,5 +1,3 @@
-"""Requested hardware, as a guest sees it."""
-
 from __future__ import annotations
 
 import subprocess
@@ -18,7 +16,7 @@ Start = Callable[[], Launcher]
 
 UUID: Final = "5d307ca9-b3ef-428c-8861-06e72d69f223"
 _PRINT: Final = bytes.fromhex("31c0 8ed8 fc baf803 be157c ac 84c0 7403 ee ebf8 f4 ebfd")
-"""Intel 8086 code: write the following text, up to a zero byte, to the first serial port, and halt. Every BIOS loads it at 0x7C00."""
+"""Intel 8086 code: write the following text to the first serial port, and halt. Every BIOS loads it at 0x7C00."""
 
 
 ONE_CPU: Final = "maxcpus=1"
@@ -44,7 +42,7 @@ def memory_of_nodes(viewer: Viewer) -> list[float]:
 
 
 def cores_of_sockets(viewer: Viewer) -> list[int]:
-    """Return the cores of each socket from the firmware: core count of structures of type 4 (SMBIOS 3.7, 7.5)."""
+    """Return the cores of each socket, by structures of type 4 (SMBIOS 3.7, 7.5)."""
     table = bytes.fromhex(viewer.sh("od -An -v -tx1 /sys/firmware/dmi/tables/DMI").replace("\n", " "))
     found, at = [], 0
     while at < len(table):

@@ -1,4 +1,4 @@
-"""Files of the node in a pod, put there by virt-handler without a mount of the node; and files that it refuses."""
+"""Files of the node in a pod, without a mount of the node; and files that virt-handler refuses."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def of(pod: Launcher) -> Iterator[tuple[int, int]]:
 
 
 def put(pod: Launcher, prefix: Path, *disks: dict[str, Any], created_bytes: int = 8 * MIB) -> None:
-    """Act as virt-handler before a start; the kubelet has made the directories."""
+    """Act as virt-handler before a start."""
     for each in disks:
         (pod.disks / each["name"]).mkdir(exist_ok=True)
     with of(pod) as (root, process):

@@ -1,4 +1,4 @@
-"""Images downloaded into claims by virt-launcher as in its pod, and a guest that boots from one."""
+"""Images downloaded by virt-launcher as in its pod."""
 
 from __future__ import annotations
 

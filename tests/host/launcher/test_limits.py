@@ -1,4 +1,4 @@
-"""The pod of a hostile guest: the kernel limits its writes, and the launcher survives."""
+"""The kernel limits a hostile guest's writes, and the launcher survives."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GRAPHICS = {"graphics": [{"type": "vnc"}, {"type": "spice"}], "interfaces": []}
 
 
 def as_guest(pod: Launcher, command: str) -> subprocess.CompletedProcess[str]:
-    """Run a command as QEMU's user in QEMU's namespaces, as a guest that took over QEMU could."""
+    """Run a command as QEMU's user in QEMU's namespaces."""
     arguments = ["nsenter", "--mount", f"--target={pod.qemu()[0]}", "setpriv", f"--reuid={layout.USER_ID}", f"--regid={layout.USER_ID}"]
     return subprocess.run(
         [*arguments, "--clear-groups", "--bounding-set=-all", "--inh-caps=-all", "sh", "-c", command],

@@ -1,4 +1,4 @@
-"""A pod's memory while its booting guest migrates over a stalled connection: QEMU frees nothing until the stream continues."""
+"""A pod's memory while its booting guest migrates over a stalled connection."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Its pod takes 222 MiB during the boot, and 328 MiB over a stalled connection (QE
 
 @pytest.fixture
 def bounded() -> Iterator[Callable[[Launcher], None]]:
-    """Yield a function that limits a launcher's memory, as its pod does."""
+    """Yield a function that limits a launcher's memory."""
     made: list[Path] = []
 
     def bound(launcher: Launcher) -> None:

@@ -17,27 +17,26 @@ from tests.host.launcher.sandbox import NO_GRAPHICS, Client, Launcher, Viewer, a
 
 pytestmark = [pytest.mark.host, pytest.mark.timeout(300)]
 COUNTING = "counter,fill=48,spin=1000"
-"""The guest's commands. It has memory to move, and enough processor use for an observer to see whether it runs."""
+"""It has memory to move, and enough processor use for an observer."""
 SLOW = 4e6
 """Bytes per second. The memory takes twelve seconds."""
 STEADY = 2e7
-"""Bytes per second. The memory takes 2.5 s, so all ``MOMENTS`` except the last fall into the transfer."""
+"""Bytes per second. The memory takes 2.5 s, so all ``MOMENTS`` but the last fall into the transfer."""
 SEED = {"name": "seed", "type": "CloudInitNoCloud", "source": {"userData": "#cloud-config"}}
 MACHINE = a_tiny_machine(run=COUNTING, devices={**NO_GRAPHICS, "disks": [SEED]})
 DISKLESS = a_tiny_machine(run=COUNTING, devices=NO_GRAPHICS)
-"""After a migration that was cut while its source was paused, QEMU before 10.0 may leave disks inactive, and exit at the next one."""
+"""After a cut with a paused source, QEMU before 10.0 may leave disks inactive, and exit at the next one."""
 
 
 @dataclass
 class Pair:
-    """A counting guest in ``source``, and a prepared ``target``."""
+    """A counting guest, and a prepared target."""
 
     source: Launcher
     target: Launcher
     at_source: Client
     at_target: Client
     viewer: Viewer
-    """The source's console."""
 
 
 @pytest.fixture
@@ -190,7 +189,7 @@ def test_a_bandwidth_is_kept(pair: Pair) -> None:
 
 
 def never_arriving(pair: Pair) -> None:
-    """Let the guest dirty memory faster than it is sent, and check that."""
+    """Let the guest dirty memory faster than it is sent."""
     pair.viewer.type("dirty 500\n")  # ten times the rate of SLOW
     pair.viewer.expect("tick ")
     pair.at_source.ask(messages.Migrate("m1"))

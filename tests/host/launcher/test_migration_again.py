@@ -1,4 +1,4 @@
-"""After any break virt-handler sees a transient cause, the guest stays, and the next attempt moves it."""
+"""After any break virt-handler sees a transient cause, and the next attempt moves the guest."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Cut = Callable[[Launcher, Launcher, tuple[relay.Relay, ...]], None]
 
 
 def both_connections(source: Launcher, target: Launcher, relays: tuple[relay.Relay, ...]) -> None:
-    """As if virt-handler, or its relay process, was killed."""
+    """As if virt-handler or its relay was killed."""
     for item in relays:
         item.cut()
 
@@ -65,7 +65,7 @@ def has_progress(uid: str) -> Callable[[messages.Status], bool]:
 def test_a_guest_moves_at_the_next_attempt_whatever_broke(
     cuts: tuple[Cut, ...], start: Callable[[], Launcher], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Three attempts break in a row, each in its own way; virt-launcher remembers them, and completes the fourth."""
+    """Three attempts break in a row; the fourth completes."""
     source = start()
     said: list[str] = []
     with source.client() as at_source, source.console() as viewer:

@@ -1,4 +1,4 @@
-"""Disks from servers on loopback; QEMU itself connects to them."""
+"""Disks from servers on loopback."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ def an_image(path: Path, content: bytes) -> Path:
 
 
 def mount_login(pod: Launcher, disk: str, password: str = PASSWORD) -> None:
-    """Put the login into the pod, as the kubelet mounts it."""
     target = pod.sources / disk / "..now"
     target.mkdir(parents=True)
     for file, value in (("username", USER), ("password", password)):
@@ -193,7 +192,7 @@ def test_a_server_without_tls_is_told_before_the_start(start: Callable[[], Launc
 
 
 def refused(pod: Launcher, source: dict[str, Any], given: dict[str, bytes]) -> str:
-    """Return why a VM with this disk over TLS does not start."""
+    """Return why a VM with this disk does not start."""
     mount(pod.nbd_secret, given)
     disk = {"name": "data", "type": "NBD", "source": source}
     with pod.client() as client:

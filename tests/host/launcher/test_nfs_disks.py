@@ -1,4 +1,4 @@
-"""A disk in a file of an NFS server; QEMU itself connects to it."""
+"""A disk in a file of an NFS server, without a mount."""
 
 from __future__ import annotations
 

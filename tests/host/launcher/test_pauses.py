@@ -1,4 +1,4 @@
-"""Unrequested pauses and their end: a full file system under a guest's disk, and a guest that suspends."""
+"""Pauses by a full file system under a disk, and by a guest that suspends."""
 
 from __future__ import annotations
 
@@ -30,7 +30,6 @@ def start_on(program: Path, test_guest: guest.Guest, tmp_path: Path) -> Iterator
 
 
 def grow(pod: Launcher, size: str) -> None:
-    """Enlarge the disks' file system, as an administrator would."""
     subprocess.run(["mount", "-o", f"remount,size={size}", pod.disks], check=True)
 
 

@@ -1,4 +1,4 @@
-"""Disks that a plugin serves at a socket in the pod, or put there as a file."""
+"""Disks that a plugin serves at a socket, or as a file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.host, pytest.mark.timeout(300)]
 
 
 class Served:
-    """``qemu-nbd`` at a disk's socket, as a plugin's daemon on the node may run it."""
+    """``qemu-nbd`` at a disk's socket, as a plugin's daemon may run it."""
 
     def __init__(self, image: Path, directory: Path) -> None:
         directory.mkdir()
@@ -29,7 +29,7 @@ class Served:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Serve; return once it listens, after replacing an old socket."""
+        """Serve, after replacing an old socket."""
         self._socket.unlink(missing_ok=True)
         self._process = subprocess.Popen(self._command)
         try:

@@ -1,4 +1,4 @@
-"""Requested processors and memory, in a guest and in QEMU's threads."""
+"""Processors and memory, in a guest and in QEMU's threads."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GUEST_PAGES: Final = 128
 BALLOON: Final = "0x0005"
 """Virtio 1.2, 5: device types."""
 QEMUS_TABLE: Final = "WAET"
-"""An ACPI table of QEMU that SeaBIOS does not generate itself."""
+"""An ACPI table of QEMU, not of SeaBIOS."""
 WITHOUT_BALLOON: Final = {**NO_GRAPHICS, "autoattachMemBalloon": False}
 AHEAD_SECONDS: Final = 36_000
 INDIA_SECONDS: Final = 19_800
@@ -33,7 +33,7 @@ INDIA_SECONDS: Final = 19_800
 PAUSE_SECONDS: Final = 6
 """A clock that follows the node's time is as late after the pause as before."""
 TOLERATED_SECONDS: Final = 1800
-"""Tolerance between two clocks, one emulated on a loaded machine; much smaller than the tested differences."""
+"""Tolerance between two clocks, one emulated on a loaded machine."""
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def start_with_hugepages(program: Path, test_guest: guest.Guest, tmp_path: Path)
 
 @pytest.fixture
 def two_processors() -> Iterator[list[int]]:
-    """Pin everything that the test starts to two of the host's processors, as a pod's cpuset does; yield them."""
+    """Pin everything that the test starts to two processors, as a pod's cpuset does."""
     before = os.sched_getaffinity(0)
     own = sorted(before)[:2]
     os.sched_setaffinity(0, own)
@@ -78,12 +78,12 @@ def pages_of(qemu: int, kibibytes: int) -> set[str]:
 
 
 def is_ahead(viewer: Viewer, seconds: int) -> bool:
-    """Return whether the guest's clock at boot was this many seconds ahead of ours."""
+    """Return whether the guest's clock at boot was this far ahead of ours."""
     return abs(int(viewer.sh("date +%s")) - time.time() - seconds) < TOLERATED_SECONDS
 
 
 def real_time_clock(viewer: Viewer) -> int:
-    """Return the guest's real-time clock in seconds, read as UTC."""
+    """Return the guest's real-time clock, read as UTC."""
     return int(viewer.sh("cat /sys/class/rtc/rtc0/since_epoch"))
 
 

@@ -1,5 +1,3 @@
-"""Disks that are images of a Ceph cluster; QEMU itself connects to them."""
-
 from __future__ import annotations
 
 import base64
