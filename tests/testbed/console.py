@@ -1,4 +1,4 @@
-"""Waits for a guest's prompt, through the kubectl plugin in a pseudo-terminal, as a user would."""
+"""Waits for a guest's prompt, through the kubectl plugin in a pseudo-terminal."""
 
 import os
 import re
@@ -12,12 +12,12 @@ LEAVE = b"\x1d"  # Ctrl-]
 
 
 def wait_for(machine: str, pattern: str, *, timeout_seconds: float = 90) -> str:
-    """Attach to the serial console of ``machine``, read until ``pattern`` appears, and return the output.
+    """Read a console until ``pattern`` appears; return the output.
 
-    It types Enter now and then, so that the guest repeats a prompt that came before.
+    It types Enter now and then, so that the guest repeats an earlier prompt.
 
     Raises:
-        progress.StepFailed: it did not appear, or the plugin ended; the message shows the end of the output.
+        progress.StepFailed: the message has the end of the output.
     """
     deadline = time.monotonic() + timeout_seconds
     seen = ""

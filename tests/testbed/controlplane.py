@@ -1,4 +1,4 @@
-"""etcd and the control plane, on the bridge's address in the machine's own namespaces."""
+"""etcd and the control plane, on the bridge's address."""
 
 import http.client
 import ssl

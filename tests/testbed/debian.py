@@ -7,16 +7,15 @@ from collections.abc import Mapping, Sequence
 from tests.testbed import progress, project_images
 
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
-"""Below ``root``; it includes the dynamic linker."""
+"""Below ``root``, with the dynamic linker."""
 
 
 def unpack(target: pathlib.Path, packages: Sequence[str], scripts: Mapping[str, str]) -> None:
     """Unpack packages to ``root`` in a directory, and write scripts next to it.
 
     Args:
-        target: the directory.
-        packages: all necessary Debian packages; dependencies are not resolved.
-        scripts: texts by name of the file.
+        packages: all necessary ones; dependencies are not resolved.
+        scripts: texts by file name.
 
     Raises:
         progress.StepFailed: a package could not be fetched.

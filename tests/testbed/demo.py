@@ -2,8 +2,8 @@
 
 ``DEMO=cloud`` adds a second VM (:mod:`.cloud_demo`).
 
-Every step may find its work done. With ``KUBECONFIG`` set, the chart and the demo's objects go to the user's cluster. Then no cluster is
-started and no image is loaded, because only the user knows the registry of the nodes (docs/development/testbed.md says how).
+Every step may find its work done. With ``KUBECONFIG`` set, the chart and the demo's objects go to the user's cluster. Then no image is
+loaded, because only the user knows the registry of the nodes (docs/development/testbed.md).
 """
 
 import time
@@ -40,11 +40,7 @@ _CONSOLE = "Wait for the prompt of the guest on its serial console"
 
 
 def up() -> None:
-    """Do everything, and print the next commands.
-
-    Raises:
-        progress.StepFailed: a step failed; the message names the log.
-    """
+    """Do everything, and print the next commands."""
     began = time.monotonic()
     own, cloud = kubectl.is_own_cluster(), cloud_demo.is_wanted()
     with progress.expecting(_expected(own=own) | (cloud_demo.expected(own=own) if cloud else {})):
@@ -78,7 +74,7 @@ def _do(*, own: bool) -> None:
 
 
 def _expected(*, own: bool) -> dict[str, float]:
-    """Return the recorded seconds of the remaining steps, by title, without cached results."""
+    """Return the recorded seconds of the remaining steps, without cached results."""
     recorded = estimate.SECONDS
     steps = {_CHART: recorded["chart"], _CREATE: recorded["machine"], _RUNNING: recorded["running"], _CONSOLE: recorded["prompt"]}
     if not plugin.packages_path().exists():
@@ -106,10 +102,7 @@ def prepare() -> None:
     """Build programs and images, two at a time.
 
     Go compiles a package twice if two programs need it at once. So CoreDNS follows Kubernetes, which shares nearly all of its packages.
-    etcd and containerd start late, when the common packages are compiled and Kubernetes' linker needs only one processor.
-
-    Raises:
-        progress.StepFailed: a build failed; the message names the log.
+    etcd and containerd start late, when Kubernetes' linker needs only one processor.
     """
     with futures.ThreadPoolExecutor(2) as pool:
         for done in futures.as_completed([pool.submit(_build, _FIRST), pool.submit(_prepare_the_others)]):
@@ -165,13 +158,13 @@ All of it took {seconds:.0f} s. What to type next:
 
 
 def shell_variables() -> str:
-    """Return shell commands that set KUBECONFIG, and put kubectl, Helm and the plugin on the PATH."""
+    """Return shell commands that set KUBECONFIG and the PATH."""
     directories = [str(plugin.program().parent), str(build.directory_of("kubernetes")), str(build.directory_of("helm"))]
     return f'export KUBECONFIG="{kubectl.environment()["KUBECONFIG"]}"\nexport PATH="{":".join(directories)}:$PATH"'
 
 
 def down() -> None:
-    """Undo :func:`up`: remove our cluster, or in a user's cluster our objects and the release."""
+    """Remove our cluster, or our objects and the release from a user's."""
     if kubectl.is_own_cluster():
         cluster.down()
         return

@@ -1,4 +1,4 @@
-"""The machine's own QEMU (Debian 12), with a workaround for a bug that Debian 13's QEMU in virt-launcher's image does not have.
+"""The machine's own QEMU (Debian 12), with a workaround for a bug.
 
 QEMU before 8.2.2 loses an emulated processor's writes during a migration. It clears dirty bits of large aligned ranges of memory without
 updating the emulated TLB ("physmem: Fix migration dirty bitmap coherency with TCG memory access"). The guest then finds old pages and its
@@ -10,9 +10,9 @@ from pathlib import Path
 
 PROGRAM = "/usr/bin/qemu-system-x86_64"
 PLACE = "/usr/bin/qemu-system-i386"
-"""Where to mount the emulator, while a wrapper is mounted in its place."""
+"""The emulator, while a wrapper is mounted in its place."""
 MORE_BYTES = 8 << 10
-"""QEMU rounds the size of memory up to multiples of this."""
+"""QEMU rounds sizes of memory up to this."""
 _WRAPPER = f"""#!/usr/bin/python3 -IS
 import os, re, sys
 
@@ -36,7 +36,7 @@ os.execv("{PLACE}", ["{PROGRAM}", *arguments])
 
 
 def write_wrapper(directory: Path) -> Path:
-    """Write the wrapper to mount in place of the emulator; return its path."""
+    """Write the wrapper to mount in place of the emulator."""
     path = directory / "emulator"
     path.write_text(_WRAPPER)
     path.chmod(0o755)

@@ -1,7 +1,6 @@
-"""Estimate of the remaining work, from recorded step durations and this machine's speed so far.
+"""Estimates the remaining work from recorded durations and this machine's speed so far.
 
-The durations (:data:`SECONDS`) were recorded on two cores, each step alone. Concurrent steps share the machine, so each of two steps gets
-half of the time.
+:data:`SECONDS` were recorded on two cores, each step alone. Each of two concurrent steps gets half of the time.
 """
 
 import dataclasses
@@ -17,10 +16,10 @@ SECONDS: Mapping[str, float] = {
     "testguest": 15, "debian": 60,
     "chart": 60, "machine": 10, "running": 15, "prompt": 20, "cloud-init": 130,
 }  # fmt: skip
-"""By a step's key. ``chart`` includes the start of the cluster and the import of images, which are many small steps."""
+"""By a step's key. ``chart`` includes the cluster's start and the import of images."""
 
 FEWEST_SECONDS = 20.0
-"""Recorded seconds that must be done before this machine's speed is known."""
+"""Recorded seconds until this machine's speed is known."""
 SLOWEST, QUICKEST = 8.0, 0.25
 SHORTEST_REST = 0.05
 """Least remaining share of a running step."""
@@ -28,7 +27,7 @@ SHORTEST_REST = 0.05
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
-    """Progress in recorded seconds: done, waiting, and running steps as (recorded, used).
+    """Recorded seconds: done, waiting, and running steps as (recorded, used).
 
     ``used`` counts the machine's seconds: each of two concurrent steps uses half of every second.
     """
@@ -40,14 +39,13 @@ class Progress:
 
 
 def speed(progress: Progress) -> float:
-    """Return how much slower this machine is than the recorded one; 1 until enough is done."""
+    """Return how much slower this machine is than the recorded one."""
     if progress.done < FEWEST_SECONDS:
         return 1.0
     return min(max(progress.used / progress.done, QUICKEST), SLOWEST)
 
 
 def left(progress: Progress) -> float:
-    """Return the remaining seconds."""
     factor = speed(progress)
     rest = sum(max(recorded * factor - used, recorded * factor * SHORTEST_REST) for recorded, used in progress.running)
     return progress.waiting * factor + rest
@@ -61,7 +59,7 @@ def describe(progress: Progress) -> str:
 
 
 class Course:
-    """The steps of one run by title; threads may report concurrently."""
+    """The steps of one run; threads may report concurrently."""
 
     def __init__(self, expected: Mapping[str, float], clock: Callable[[], float] = time.monotonic) -> None:
         """``expected``: recorded seconds of each step that will run, by title."""
@@ -73,14 +71,13 @@ class Course:
         self._lock = threading.Lock()
 
     def begin(self, title: str) -> None:
-        """Record that a step begins; unexpected steps are ignored."""
+        """Begin a step; unexpected ones are ignored."""
         with self._lock:
             self._count()
             if title in self._waiting:
                 self._running[title] = _Step(self._waiting.pop(title))
 
     def end(self, title: str) -> None:
-        """Record that a step ends."""
         with self._lock:
             self._count()
             if (step := self._running.pop(title, None)) is not None:

@@ -1,4 +1,4 @@
-"""The Python of virt-api's image with its packages, to run this machine's sources, so that benchmarks measure what users install.
+"""The Python of virt-api's image, to run this machine's sources, so that benchmarks measure what users install.
 
 Debian's Python is compiled with profiles (``--enable-optimizations``) and uses Debian's OpenSSL. A Python compiled for development may be a
 quarter slower.
@@ -34,10 +34,7 @@ exec unshare --mount sh -ec '
 def ensure() -> pathlib.Path:
     """Return a program that takes Python's arguments and runs in the image's file system.
 
-    It uses the sources of the working directory (``-m``), because the image's own are not included. Signals reach Python itself.
-
-    Raises:
-        progress.StepFailed: it cannot be made; the message gives the reason.
+    It uses the sources of the working directory (``-m``). Signals reach Python itself.
     """
     base, wheels = project_images.base_archive_path(), project_images.wheels_path(_PROCESS)
     wanted = layout.cache() / f"image-python-{images.digest_of([base.name, wheels.name, _PROGRAM])}"

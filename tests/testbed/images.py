@@ -1,7 +1,7 @@
-"""Container images without a registry: OCI archives in the cache, imported into every node's container runtime.
+"""Container images without a registry: OCI archives in the cache, imported into every node.
 
-An archive's name has a digest of its sources, so unchanged images are not built again. A node that has the image with this digest gets no
-import. The project's own images are in :mod:`tests.testbed.project_images`.
+An archive's name has a digest of its sources, so unchanged images are neither built nor imported again. The project's own images are in
+:mod:`tests.testbed.project_images`.
 """
 
 import dataclasses
@@ -49,7 +49,7 @@ _COMMANDS = (
 
 @dataclasses.dataclass(frozen=True)
 class Image:
-    """An image: its reference, the digest of its sources, and a function that writes its archive."""
+    """An image: its reference, its sources' digest, and a function that writes its archive."""
 
     reference: str
     digest: str
@@ -59,7 +59,6 @@ class Image:
 
     @property
     def archive(self) -> pathlib.Path:
-        """Path of the archive, built or not."""
         name = self.reference.rpartition("/")[2].partition(":")[0]
         return layout.cache() / "images" / f"{name}-{self.digest}.tar"
 
@@ -105,7 +104,7 @@ def of_the_cluster() -> list[Image]:
 
 
 def ensure(wanted: Iterable[Image]) -> list[Image]:
-    """Build missing archives, two at a time; remove older ones of the same image."""
+    """Build missing archives, two at a time; remove older ones."""
     images = list(wanted)
     with futures.ThreadPoolExecutor(2) as pool:
         for _ in pool.map(_ensure, images):
@@ -118,7 +117,7 @@ def title(image: Image) -> str:
 
 
 def is_built(image: Image) -> bool:
-    """Return whether the image's archive exists, and the archive with its lower layers."""
+    """Return whether the image's archive exists, and those of its lower layers."""
     if image.below is None or not image.archive.exists():
         return image.archive.exists()
     return image.below.archive.exists() and oci.lies_on(image.archive, image.below.archive)
@@ -140,7 +139,7 @@ def _ensure(image: Image) -> None:
 
 
 def import_into_nodes(images: Iterable[Image]) -> set[str]:
-    """Import missing or changed images into all nodes at once; return their references."""
+    """Import missing or changed images into all nodes; return their references."""
     chosen = list(images)
     with futures.ThreadPoolExecutor(len(layout.NODES)) as pool:
         return set().union(*pool.map(lambda node: _import(node, chosen), layout.NODES))
@@ -167,11 +166,11 @@ def _import(node: layout.Node, images: Iterable[Image]) -> set[str]:
 
 
 def present_on(node: layout.Node) -> dict[str, str]:
-    """Return the images of a node, reference to digest of the manifest."""
+    """Return the images of a node: digest of the manifest by reference."""
     lines = progress.output_of(nodes.ctr(node, "images", "list")).splitlines()[1:]
     return {words[0]: words[2] for line in lines if len(words := line.split()) > 2}
 
 
 def _digests(archive: pathlib.Path) -> tuple[str, str]:
-    """Return the digests of the manifest, and of the configuration, which is the image's identifier."""
+    """Return the digests of manifest and configuration, which identifies the image."""
     return oci.digest_of(archive), str(oci.manifest_of(archive)["config"]["digest"])

@@ -1,7 +1,7 @@
 """Installs Python distributions with pinned hashes only.
 
-uv downloads in parallel into its cache, so the three images and the virtual environment fetch each file once. pip installs uv itself from
-PyPI, as the wheel pinned in ``requirements.txt``. uv gets pip's configuration (index, links, authorities), so one configuration suffices.
+uv downloads in parallel into its cache, so three images and the virtual environment fetch each file once. pip installs uv itself, as the
+wheel pinned in ``requirements.txt``. uv gets pip's configuration (index, links, authorities).
 """
 
 import hashlib
@@ -22,7 +22,7 @@ _OF_PIP = {"index-url": "UV_DEFAULT_INDEX", "extra-index-url": "UV_INDEX", "find
 
 
 def pinned(name: str, requirements: str) -> str:
-    """Return the lines of one distribution from the text of a requirements file.
+    """Return the lines of one distribution in a requirements file.
 
     Raises:
         progress.StepFailed: it is missing.
@@ -34,7 +34,7 @@ def pinned(name: str, requirements: str) -> str:
 
 
 def uv() -> pathlib.Path:
-    """Return the path of uv; fetch it if it is not cached.
+    """Return the path of uv; fetch it if necessary.
 
     Raises:
         progress.StepFailed: it could not be fetched, or has another hash.
@@ -53,7 +53,7 @@ def uv() -> pathlib.Path:
 
 
 def _pip(scratch: pathlib.Path) -> list[str]:
-    """Return the command of pip: this Python's, or a temporary virtual environment's, because Debian's Python has none."""
+    """Return the command of pip, from a temporary virtual environment if Python has none, as Debian's."""
     if importlib.util.find_spec("pip"):
         return [sys.executable, "-m", "pip"]
     progress.run([sys.executable, "-m", "venv", scratch / "venv"])
@@ -61,7 +61,7 @@ def _pip(scratch: pathlib.Path) -> list[str]:
 
 
 def install(target: pathlib.Path, pins: pathlib.Path, *options: str) -> None:
-    """Install the distributions of the file ``pins``, with hashes and without dependencies, into ``target``.
+    """Install the distributions of ``pins``, with hashes and without dependencies.
 
     Raises:
         progress.StepFailed: one could not be fetched, or has another hash.
@@ -77,7 +77,7 @@ def run(*arguments: str, python: pathlib.Path | None = None) -> None:
 
 
 def _configured() -> dict[str, str]:
-    """Return uv's environment: its cache, and pip's configuration if there is a pip."""
+    """Return uv's environment: its cache, and pip's configuration."""
     listed = ""
     if importlib.util.find_spec("pip"):
         command = [sys.executable, "-m", "pip", "config", "list"]
@@ -86,7 +86,7 @@ def _configured() -> dict[str, str]:
 
 
 def translated(listed: str, given: Mapping[str, str]) -> dict[str, str]:
-    """Return uv's variables from ``pip config list`` and pip's own variables, except those in ``given``."""
+    """Return uv's variables from ``pip config list`` and pip's variables, except those in ``given``."""
     found: dict[str, str] = {}
     for key, variable in _OF_PIP.items():
         for prefix in ("global", "install", ":env:"):  # the last one counts

@@ -1,4 +1,4 @@
-"""kubectl as functions, for the cluster of ``KUBECONFIG`` if set, else for ours."""
+"""kubectl for the cluster of ``KUBECONFIG`` if set, else for ours."""
 
 import contextlib
 import contextvars
@@ -16,7 +16,7 @@ _own_only: contextvars.ContextVar[bool] = contextvars.ContextVar("own_only", def
 
 @contextlib.contextmanager
 def own_cluster() -> Iterator[None]:
-    """Use our cluster inside the block, whatever ``KUBECONFIG`` says: code that builds the cluster must not touch another one."""
+    """Use our cluster whatever ``KUBECONFIG`` says: code that builds the cluster must not touch another one."""
     token = _own_only.set(True)
     try:
         yield
@@ -25,36 +25,27 @@ def own_cluster() -> Iterator[None]:
 
 
 def is_own_cluster() -> bool:
-    """Return whether the cluster is the one that this package makes."""
+    """Return whether the cluster is the one of this package."""
     return environment()["KUBECONFIG"] == str(layout.kubeconfig())
 
 
 def environment() -> dict[str, str]:
-    """Return the environment variables that select the cluster for kubectl, Helm and the plugin."""
+    """Return the environment that selects the cluster for kubectl, Helm and the plugin."""
     chosen = None if _own_only.get() else os.environ.get("KUBECONFIG")
     return {"KUBECONFIG": chosen or str(layout.kubeconfig())}
 
 
 def program() -> pathlib.Path:
-    """Return the path of kubectl in the cluster's version."""
     return build.program("kubernetes", "kubectl")
 
 
 def run(*arguments: str, stdin: str | None = None, timeout_seconds: float = 300) -> None:
-    """Run kubectl; its output goes to the log of the step.
-
-    Raises:
-        progress.StepFailed: it failed.
-    """
+    """Run kubectl; its output goes to the log of the step."""
     progress.run([program(), *arguments], environment=environment(), stdin=stdin, timeout_seconds=timeout_seconds)
 
 
 def output(*arguments: str, timeout_seconds: float = 120) -> str:
-    """Run kubectl and return its output.
-
-    Raises:
-        progress.StepFailed: it failed.
-    """
+    """Run kubectl and return its output."""
     return progress.output_of([program(), *arguments], environment=environment(), timeout_seconds=timeout_seconds)
 
 
@@ -63,11 +54,10 @@ def get(*arguments: str) -> Any:
 
 
 def show(*arguments: str) -> None:
-    """Run kubectl with its output on the terminal, for the user."""
+    """Run kubectl with its output on the terminal."""
     progress.say(f"$ kubectl {' '.join(arguments)}")
     subprocess.run([program(), *arguments], check=False, env={**os.environ, **environment()})
 
 
 def apply(manifest: str) -> None:
-    """Apply a manifest given as text."""
     run("apply", "--server-side", "--force-conflicts", "--filename=-", stdin=manifest)

@@ -1,4 +1,4 @@
-"""Directories, addresses and names of the test cluster, for all other modules."""
+"""Directories, addresses and names of the test cluster."""
 
 import dataclasses
 import os
@@ -34,22 +34,22 @@ def state() -> pathlib.Path:
 
 
 def logs() -> pathlib.Path:
-    """Directory of the logs: one file per process and per step."""
+    """One file per process and per step."""
     return state() / "logs"
 
 
 def kubeconfig() -> pathlib.Path:
-    """Path of the administrator's kubeconfig for our cluster."""
+    """The administrator's kubeconfig for our cluster."""
     return state() / "kubeconfig"
 
 
 def pki() -> pathlib.Path:
-    """Directory of the cluster's keys and certificates."""
+    """The cluster's keys and certificates."""
     return state() / "pki"
 
 
 def shared_volumes() -> pathlib.Path:
-    """Directory that pods of both nodes see under the same path, for the class ``shared``."""
+    """The class ``shared``: pods of both nodes see it under the same path."""
     return state() / "volumes"
 
 
@@ -61,17 +61,14 @@ class Node:
 
     @property
     def name(self) -> str:
-        """The node's name in Kubernetes, and of its network namespace."""
         return f"node{self.number}"
 
     @property
     def address(self) -> str:
-        """The node's address on the bridge."""
         return f"10.100.0.1{self.number}"
 
     @property
     def address6(self) -> str:
-        """The same for IPv6."""
         return f"fd00:10:100::1{self.number}"
 
     @property
@@ -81,22 +78,21 @@ class Node:
 
     @property
     def link(self) -> str:
-        """The host's end of the node's veth pair."""
+        """The host's end of the veth pair."""
         return f"kv{self.name}"
 
     @property
     def directory(self) -> pathlib.Path:
-        """Directory of all files that the node writes."""
+        """All files that the node writes."""
         return state() / self.name
 
     @property
     def containerd_socket(self) -> pathlib.Path:
-        """Socket of the node's container runtime."""
+        """The socket of the container runtime."""
         return self.directory / "containerd.sock"
 
     @property
     def namespace(self) -> pathlib.Path:
-        """The node's network namespace as a file."""
         return pathlib.Path("/var/run/netns") / self.name
 
 

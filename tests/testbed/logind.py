@@ -1,4 +1,4 @@
-"""The part of systemd-logind that a kubelet needs: D-Bus on a socket in the node, with shutdowns ordered by a test.
+"""The part of systemd-logind that a kubelet needs, with shutdowns ordered by a test.
 
 The kubelet's graceful shutdown delays shutdowns in logind (``Inhibit``) and listens for ``PrepareForShutdown``, but a test bed's node has
 no systemd. This is bus and logind in one, because the kubelet, the only client, distinguishes them only by name. The wire format follows
@@ -22,7 +22,7 @@ SOCKET: Final = "run/dbus/system_bus_socket"
 PATH: Final = "/org/freedesktop/login1"
 INTERFACE: Final = "org.freedesktop.login1.Manager"
 DELAY_SECONDS: Final = 600
-"""``InhibitDelayMaxSec``, longer than any test's kubelet needs; otherwise the kubelet would edit logind's configuration."""
+"""``InhibitDelayMaxSec``, long enough that the kubelet does not edit logind's configuration."""
 CALL, RETURN, ERROR, SIGNAL = 1, 2, 3, 4
 NO_REPLY: Final = 1
 _PATH, _INTERFACE, _MEMBER, _ERROR, _REPLY_TO, _SENDER, _SIGNATURE, _FDS = 1, 2, 3, 4, 5, 7, 8, 9
@@ -55,7 +55,6 @@ def encode(kind: int, serial: int, fields: dict[int, str | int], body: bytes = b
 
 
 def decode(head: bytes, fields: bytes) -> Message:
-    """Return the message with these first 16 bytes and these fields."""
     _, kind, flags, _, _, serial, _ = struct.unpack("<cBBBIII", head)
     at, member = 0, ""
     while at < len(fields):
@@ -86,12 +85,12 @@ class Logind:
         self._serial = 0
 
     def prepare_for_shutdown(self, begins: bool) -> None:
-        """Announce that the node is about to shut down, or no longer."""
+        """Announce that the node begins or no longer begins to shut down."""
         fields: dict[int, str | int] = {_PATH: PATH, _INTERFACE: INTERFACE, _MEMBER: "PrepareForShutdown", _SENDER: ":1.0", _SIGNATURE: "b"}
         self._send(SIGNAL, fields, struct.pack("<I", begins))
 
     def serve(self, listener: socket.socket) -> None:
-        """Serve one client after the other until the socket is closed."""
+        """Serve clients one by one until the socket is closed."""
         with contextlib.suppress(OSError):
             while True:
                 client, _ = listener.accept()
@@ -122,7 +121,7 @@ class Logind:
                 self._send(ERROR, {**answer, _ERROR: "org.freedesktop.DBus.Error.UnknownMethod"})
 
     def _inhibit(self, answer: dict[int, str | int]) -> None:
-        """Pass on one end of a pipe: the shutdown is delayed until all copies are closed."""
+        """Pass on one end of a pipe, which delays the shutdown until all copies are closed."""
         ours, theirs = os.pipe()
         try:
             self._send(RETURN, {**answer, _SIGNATURE: "h", _FDS: 1}, struct.pack("<I", 0), theirs)
@@ -163,7 +162,7 @@ def running(root: pathlib.Path) -> Iterator[Logind]:
 
 
 def _authenticated(line: bytes) -> bytes:
-    """Return the answer to an authentication line: every client of the socket is root."""
+    """Return the answer to an authentication line: every client is root."""
     match line.split():
         case [b"AUTH", b"EXTERNAL", *_]:
             return b"OK 0123456789abcdef0123456789abcdef\r\n"
@@ -174,7 +173,6 @@ def _authenticated(line: bytes) -> bytes:
 
 
 def _read(stream: BinaryIO) -> Message:
-    """Read a message; raises EOFError."""
     head = _exactly(stream, 16)
     body, fields = struct.unpack("<4xI4xI", head)
     found = decode(head, _exactly(stream, fields))

@@ -1,4 +1,4 @@
-"""The machine's side of the cluster's network: a bridge, a network namespace and a veth pair per node, and routes between pods."""
+"""The machine's side of the cluster's network: a bridge, a namespace and a veth pair per node, and routes between pods."""
 
 import json
 import pathlib
@@ -11,7 +11,7 @@ _NAMESPACES = pathlib.Path("/var/run/netns")
 
 
 def up() -> None:
-    """Make bridge, namespaces, veth pairs and routes; existing ones stay."""
+    """Make what is missing."""
     layout.state().mkdir(parents=True, exist_ok=True)
     if not _is_mounted():
         _mount_is_ours().touch()  # `ip netns add` will mount the directory over itself
@@ -39,7 +39,7 @@ def _enable_ipv6() -> None:
 
 
 def _address(ip: Sequence[str], link: str, ipv4: str, ipv6: str) -> None:
-    """Give a link its addresses. They are unique in the cluster, so IPv6 needs no duplicate address detection."""
+    """Give a link its addresses; they are unique, so IPv6 needs no duplicate address detection."""
     progress.run([*ip, "address", "replace", f"{ipv4}/24", "dev", link])
     progress.run([*ip, "address", "replace", f"{ipv6}/64", "dev", link, "nodad"])
     progress.run([*ip, "link", "set", link, "up"])
@@ -84,7 +84,7 @@ def down() -> None:
 
 
 def _is_mounted() -> bool:
-    """Return whether the directory of namespaces is a mount; ``is_mount`` misses mounts over themselves, the kernel's table does not."""
+    """Return whether the directory of namespaces is a mount; ``is_mount`` misses mounts over themselves."""
     mounted = {line.split()[4] for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines()}
     return str(_NAMESPACES.resolve()) in mounted
 
@@ -94,7 +94,7 @@ def _mount_is_ours() -> pathlib.Path:
 
 
 def leftovers() -> list[str]:
-    """Return descriptions of existing parts of the cluster's network."""
+    """Return existing parts of the cluster's network."""
     left = [f"link {name}" for name in (layout.BRIDGE, *(node.link for node in layout.NODES)) if _link_exists(name)]
     left += [f"network namespace {node.name}" for node in layout.NODES if node.namespace.exists()]
     left += [

@@ -1,7 +1,7 @@
-"""Further networks of pods by NetworkAttachmentDefinitions: Multus as the nodes' CNI plugin, on request of a test.
+"""Further networks of pods: Multus as the nodes' CNI plugin, on request of a test.
 
 Multus calls the nodes' former CNI plugin for each pod's own interface, and a NetworkAttachmentDefinition's configuration for each network
-in the pod's annotation ``k8s.v1.cni.cncf.io/networks``. With ``namespaceIsolation`` a pod can use networks of its own namespace and of
+in the annotation ``k8s.v1.cni.cncf.io/networks``. With ``namespaceIsolation`` a pod can use networks of its own namespace and of
 ``default``. Multus may only read pods and NetworkAttachmentDefinitions, and write pod statuses.
 """
 
@@ -16,7 +16,7 @@ _CRD = "network-attachment-definitions.k8s.cni.cncf.io"
 
 
 def install() -> None:
-    """Make Multus the CNI plugin of both nodes, if it is not.
+    """Make Multus the CNI plugin of both nodes.
 
     Raises:
         progress.StepFailed: it could not be built, or an older test bed started the nodes.
@@ -52,7 +52,6 @@ def _write_configuration(node: layout.Node) -> None:
 
 
 def configuration(node: layout.Node) -> dict[str, object]:
-    """Return the CNI configuration of a node."""
     return {
         "cniVersion": "1.0.0",
         "name": "networks",
@@ -70,7 +69,7 @@ def configuration(node: layout.Node) -> dict[str, object]:
 
 
 def crd() -> dict[str, object]:
-    """Return the resource's definition from the multi-network specification."""
+    """Return the definition from the multi-network specification."""
     spec = {"type": "object", "properties": {"config": {"type": "string"}}}
     schema = {"type": "object", "properties": {"spec": spec}}
     return {
@@ -92,7 +91,6 @@ def crd() -> dict[str, object]:
 
 
 def rights() -> list[dict[str, object]]:
-    """Return Multus' permissions."""
     rules = [
         {"apiGroups": ["k8s.cni.cncf.io"], "resources": ["network-attachment-definitions"], "verbs": ["get"]},
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]},

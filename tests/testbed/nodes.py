@@ -1,4 +1,4 @@
-"""The nodes: namespaces, container runtime, kubelet, kube-proxy, and the NetworkPolicy engine."""
+"""The nodes' namespaces and programs."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ from tests.testbed import build, cgroups, layout, pki, processes, progress
 SANDBOX_IMAGE = "localhost/testbed/pause:1"
 CNI_PLUGINS = "/usr/lib/cni"
 CNI_CONFIGURATION = "10-bridge.conflist"
-"""The network of the pods. containerd uses the first file name in its directory."""
+"""containerd uses the first file name in its directory."""
 
 
 def _holder(node: layout.Node) -> str:
@@ -21,7 +21,7 @@ def _holder(node: layout.Node) -> str:
 
 
 def process_names(node: layout.Node) -> list[str]:
-    """Return the names of the node's processes in the order of stopping."""
+    """Return the node's processes in the order of stopping."""
     return [f"{node.name}-{program}" for program in ("kubelet", "kube-proxy", "network-policies", "containerd")] + [_holder(node)]
 
 
@@ -45,7 +45,7 @@ def _first(node: layout.Node) -> processes.Identity:
 
 
 def start_namespaces(node: layout.Node) -> None:
-    """Make the node's process and mount namespaces; recreate a node without its first process."""
+    """Make the node's namespaces; recreate a node without its first process."""
     node.directory.mkdir(parents=True, exist_ok=True)
     if processes.find(_holder(node)) is None:
         processes.end(process_names(node))
@@ -81,7 +81,7 @@ def _first_program() -> pathlib.Path:
 
 
 def _is_prepared(node: layout.Node) -> bool:
-    """Return whether the current first process has made the node's directories; the file may be an earlier process's."""
+    """Return whether the current first process has made the node's directories, not an earlier one."""
     holder = processes.find(_holder(node))
     first = processes.children(holder) if holder else []
     try:
@@ -104,20 +104,19 @@ def start_containerd(node: layout.Node) -> None:
 
 
 def ctr(node: layout.Node, *arguments: str | os.PathLike[str]) -> list[str]:
-    """Return the words of a command to the node's container runtime."""
+    """Return a command to the node's container runtime."""
     words = [build.ensure("containerd") / "ctr", "--address", node.containerd_socket, "--namespace", "k8s.io", *arguments]
     return [os.fspath(word) for word in words]
 
 
 def plugins_of(node: layout.Node) -> pathlib.Path:
-    """Return the directory of the CNI plugins that are not from Debian."""
     return node.directory / "cni-plugins"
 
 
 def start_kubelet(node: layout.Node, **settings: object) -> None:
     """Start kubelet and kube-proxy. Images must be imported first, because the kubelet cannot pull.
 
-    A running kubelet stays as it is; ``settings`` of KubeletConfiguration apply only to a new one.
+    ``settings`` of KubeletConfiguration apply only to a new kubelet.
     """
     programs = build.ensure("kubernetes")
     _write(node.directory / "kubelet.json", json.dumps({**_kubelet_configuration(node), **settings}, indent=1))
@@ -156,7 +155,7 @@ def restart_kubelet(node: layout.Node, **settings: object) -> None:
 
 
 def root_of(node: layout.Node) -> pathlib.Path:
-    """Return the path of the node's file system on this machine.
+    """Return the path of the node's file system.
 
     Raises:
         progress.StepFailed: the node does not run.
@@ -165,7 +164,6 @@ def root_of(node: layout.Node) -> pathlib.Path:
 
 
 def start_network_policies(node: layout.Node) -> None:
-    """Start the NetworkPolicy engine for the node's pods."""
     python = [os.path.realpath(sys.executable), "-m", "tests.testbed.networkpolicies.engine"]
     command = [*inside(node), *python, node.name, digest_of_network_policies()]
     environment = {"PYTHONPATH": str(layout.REPOSITORY), "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}
@@ -173,7 +171,7 @@ def start_network_policies(node: layout.Node) -> None:
 
 
 def digest_of_network_policies() -> str:
-    """Return eight hexadecimal digits of the program. As a word of the command, they restart a changed engine."""
+    """Return eight hexadecimal digits of the program, which restart a changed engine."""
     content = hashlib.sha256()
     for file in sorted((layout.SOURCES / "networkpolicies").glob("*.py")):
         content.update(file.read_bytes())
@@ -223,7 +221,6 @@ disabled_plugins = ["io.containerd.internal.v1.opt"]
 
 
 def cni_configuration(node: layout.Node) -> dict[str, object]:
-    """Return the configuration of the pods' own network."""
     # The list of addresses is in /run, so that it ends with the pods when the node is recreated.
     ranges = [[{"subnet": each}] for each in node.pod_cidrs]
     addresses = {"type": "host-local", "dataDir": "/run/cni", "ranges": ranges, "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]}

@@ -72,12 +72,12 @@ def _missing(needed: Mapping[str, str]) -> list[str]:
 
 
 def missing(*, for_tests: bool = False) -> list[str]:
-    """Return the missing packages for cluster and images and, with ``for_tests``, for tests."""
+    """Return missing packages for cluster and images and, with ``for_tests``, for tests."""
     return _missing({**_NEEDED, **({**_TESTS_NEED, **_LOGIN_NEEDS} if for_tests else {})})
 
 
 def missing_for_python() -> list[str]:
-    """Return the missing packages for the virtual environment."""
+    """Return missing packages for the virtual environment."""
     return _missing_for_venv() + _missing(_PYTHON_NEEDS)
 
 
@@ -86,7 +86,7 @@ def _missing_for_venv() -> list[str]:
 
 
 def install(*, for_tests: bool = False) -> None:
-    """Install the missing packages for cluster and images.
+    """Install missing packages for cluster and images.
 
     Raises:
         progress.StepFailed: not root, apt failed, or Go is missing or too old.
@@ -99,19 +99,19 @@ def install(*, for_tests: bool = False) -> None:
 
 
 def install_for_python() -> None:
-    """Install the missing packages for the virtual environment; without root, only name them.
+    """Install missing packages for the virtual environment; without root, only name them.
 
     Raises:
-        progress.StepFailed: one is missing and cannot be installed; the message names it.
+        progress.StepFailed: one is missing and cannot be installed.
     """
     _install_or_say(missing_for_python(), "the virtual environment")
 
 
 def install_for_login() -> None:
-    """Install the missing packages for a login to a guest; without root, only name them.
+    """Install missing packages for a login to a guest; without root, only name them.
 
     Raises:
-        progress.StepFailed: one is missing and cannot be installed; the message names it.
+        progress.StepFailed: one is missing and cannot be installed.
     """
     _install_or_say(_missing(_LOGIN_NEEDS), "a login to the guest")
 
@@ -135,7 +135,7 @@ def _install(wanted: list[str]) -> None:
 
 
 def _check_go() -> None:
-    """Check Go early: otherwise the first build would fail after a long download."""
+    """Check Go before the first long download."""
     if shutil.which("go") is None:
         raise progress.StepFailed(f"Go {_GO[0]}.{_GO[1]} or later is needed to build Kubernetes, and no `go` is on the PATH")
     version = subprocess.run(["go", "env", "GOVERSION"], check=False, capture_output=True, text=True).stdout.strip()

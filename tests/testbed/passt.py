@@ -7,13 +7,12 @@ from tests.testbed import caching, debian, emulator, layout
 TITLE = "Fetch Debian 13's passt"
 NAME = "passt"
 PLACE = "/var/lib/kubevirt/passt"
-"""Where to mount the directory."""
 _ROOT = f"{PLACE}/root"
 _SCRIPT = f"""#!/bin/sh
 exec {_ROOT}/{debian.LIBRARIES}/ld-linux-x86-64.so.2 --library-path {_ROOT}/{debian.LIBRARIES} {_ROOT}/usr/bin/passt "$@"
 """
 WRAPPER = "emulator"
-"""The directory's file to mount in place of the machine's emulator (:mod:`tests.testbed.emulator`)."""
+"""Mounted in place of the machine's emulator (:mod:`tests.testbed.emulator`)."""
 _WRAPPER = f"""#!/bin/sh
 exec {emulator.PLACE} "$@" -global virtio-net-pci.vectors=0
 """
@@ -21,7 +20,7 @@ exec {emulator.PLACE} "$@" -global virtio-net-pci.vectors=0
 
 
 def directory() -> pathlib.Path:
-    """Return a directory to mount at ``PLACE``, with ``passt`` and a wrapper of the machine's emulator.
+    """Return a directory to mount at ``PLACE``, with ``passt`` and a wrapper of the emulator.
 
     Raises:
         progress.StepFailed: it could not be fetched.

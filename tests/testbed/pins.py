@@ -1,10 +1,10 @@
-"""Exact versions and hashes of everything installed here and in our images, and their updates.
+"""Exact versions and hashes of everything installed here and in our images.
 
-- ``requirements.txt``: every Python distribution of the virtual environment, with the hashes of all its files. uv installs no other file.
+- ``requirements.txt``: every Python distribution of the virtual environment, with hashes.
 - ``images/<name>/requirements.txt``: the subset for one image.
 - ``tests/testbed/plugin-requirements.txt``: the subset for the kubectl plugin in `make demo`.
-- ``tests/mutants/requirements.txt``: cosmic-ray, for `make mutants`; separate from the virtual environment.
-- ``images/<name>/packages.lock``: the Debian packages of the image's last build, one ``name=version`` per line.
+- ``tests/mutants/requirements.txt``: cosmic-ray, separate from the virtual environment.
+- ``images/<name>/packages.lock``: the Debian packages of the image's last build.
 
 ``make pins`` writes them, ``PINS_FLAGS=--upgrade`` with the newest versions that pyproject.toml allows.
 """
@@ -22,7 +22,7 @@ _COMPILE = ("--generate-hashes", "--no-header", "--no-annotate", "--no-emit-inde
 
 
 def write_python(*, upgrade: bool) -> None:
-    """Write ``requirements.txt``, and from its versions that of each image.
+    """Write ``requirements.txt``, and each image's.
 
     Raises:
         progress.StepFailed: the versions conflict.
@@ -55,14 +55,13 @@ def _compile(output: pathlib.Path, *arguments: str, wanted: str = "") -> None:
 
 
 def write_debian() -> None:
-    """Write ``packages.lock`` of each image with apt packages, from its current build."""
+    """Write ``packages.lock`` of each image, from its current build."""
     for image in images.ensure([project_images.image_of(process.name) for process in project_images.PROCESSES]):
         lock = layout.REPOSITORY / "images" / project_images.name_of(image) / "packages.lock"
         lock.write_text("".join(f"{each}\n" for each in bill.debian_packages(bill.path_of(image.archive))))
 
 
 def main() -> int:
-    """Write all pins."""
     parser = argparse.ArgumentParser(prog="python -m tests.testbed.pins", description="Write the pins of Python and Debian packages anew.")
     parser.add_argument("--upgrade", action="store_true", help="take the newest versions that pyproject.toml allows")
     parser.add_argument("--python-only", action="store_true", help="leave packages.lock of the images as they are")

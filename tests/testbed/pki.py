@@ -1,7 +1,6 @@
 """Keys, certificates and kubeconfigs of the test cluster, made by openssl.
 
-The aggregation layer needs two authorities: one for the cluster's clients and servers, one for the front proxy. Elliptic-curve keys are
-quick to make.
+The aggregation layer needs two authorities: for clients and servers, and for the front proxy.
 """
 
 import base64
@@ -15,7 +14,7 @@ _DAYS = "3650"
 
 
 def ensure() -> None:
-    """Make missing files; existing ones stay, so that running components keep trusting each other."""
+    """Make missing files; existing ones stay, so that running components trust each other."""
     layout.pki().mkdir(parents=True, exist_ok=True)
     layout.pki().chmod(0o700)
     _authority("ca", "kubernetes")
@@ -48,18 +47,16 @@ def ensure() -> None:
 
 
 def ensure_user(name: str, subject: str) -> None:
-    """Make certificate and kubeconfig of a user; ``subject`` in openssl's notation."""
+    """Make a user's certificate and kubeconfig; ``subject`` in openssl's notation."""
     _certificate(name, subject)
     _kubeconfig(name)
 
 
 def kubeconfig_of(user: str) -> pathlib.Path:
-    """Return the path of the kubeconfig of a component or node."""
     return layout.pki() / f"{user}.kubeconfig"
 
 
 def _write(path: pathlib.Path, content: str) -> None:
-    """Write a private file atomically."""
     new = path.with_name(path.name + ".new")
     new.touch(mode=0o600)
     new.write_text(content)

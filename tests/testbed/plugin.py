@@ -1,6 +1,6 @@
-"""The kubectl plugin for `make demo` and `make env`: its few packages in the cache, and a program that runs this source.
+"""The kubectl plugin for `make demo` and `make env`, with its few packages.
 
-The virtual environment of `make setup` is ten times as large, for developers.
+The virtual environment of `make setup` is ten times as large.
 """
 
 import hashlib
@@ -26,13 +26,13 @@ sys.exit(main())
 
 
 def requirements() -> list[str]:
-    """Return the plugin's requirements in ``pyproject.toml``, which ``pip install .`` installs."""
+    """Return the plugin's requirements in ``pyproject.toml``."""
     with (layout.REPOSITORY / "pyproject.toml").open("rb") as file:
         return [str(each) for each in tomllib.load(file)["project"]["dependencies"]]
 
 
 def packages_path() -> pathlib.Path:
-    """Return the path of the packages, fetched or not, for this Python and these pins."""
+    """Return the path for this Python and these pins, fetched or not."""
     identity = f"{sys.implementation.cache_tag} {platform.machine()}".encode() + PINS.read_bytes()
     return layout.cache() / f"plugin-{hashlib.sha256(identity).hexdigest()[:12]}"
 

@@ -1,7 +1,7 @@
 """The cluster's long-running programs: started once, identified by pid and start time, ended reliably.
 
-A pid alone is ambiguous after a reboot or a long time, so each record has the start time as well. The starting shell writes the record just
-before it becomes the program, so the program never runs unrecorded.
+A pid alone is ambiguous after a reboot or a long time. The starting shell writes the record just before it becomes the program, so the
+program never runs unrecorded.
 """
 
 import contextlib
@@ -27,13 +27,11 @@ _ours: list["subprocess.Popen[bytes]"] = []
 
 @dataclasses.dataclass(frozen=True)
 class Identity:
-    """A process, identified unambiguously."""
-
     pid: int
     start_ticks: int
 
     def is_alive(self) -> bool:
-        """True while it runs; a zombie does not."""
+        """False for a zombie as well."""
         stat = _stat(self.pid)
         return stat is not None and stat[0] != "Z" and int(stat[19]) == self.start_ticks
 
@@ -45,7 +43,7 @@ class Identity:
 
 
 def _stat(pid: int) -> list[str] | None:
-    """Return the fields of /proc/PID/stat after the program's name, which may contain spaces; None if there is no such process."""
+    """Return the fields of /proc/PID/stat after the program's name, which may contain spaces."""
     try:
         return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -59,7 +57,7 @@ def everyone() -> Iterator[Identity]:
 
 
 def children(parent: Identity) -> list[Identity]:
-    """Return the current children of ``parent``."""
+    """Return the current children."""
     return [identity for identity in everyone() if (stat := _stat(identity.pid)) and int(stat[1]) == parent.pid]
 
 
@@ -72,7 +70,7 @@ def _record(name: str) -> pathlib.Path:
 
 
 def find(name: str) -> Identity | None:
-    """Return the running process that was started as ``name``, or None."""
+    """Return the running process that was started as ``name``."""
     try:
         pid, ticks = _record(name).read_text().split()
         identity = Identity(int(pid), int(ticks))
@@ -82,7 +80,7 @@ def find(name: str) -> Identity | None:
 
 
 def names() -> list[str]:
-    """Return the names of all recorded processes, running or not."""
+    """Return all recorded names, running or not."""
     return sorted(path.stem for path in _directory().glob("*.pid"))
 
 
@@ -91,7 +89,7 @@ def log_of(name: str) -> pathlib.Path:
 
 
 def ensure(name: str, arguments: Sequence[str | os.PathLike[str]], *, environment: Mapping[str, str] | None = None) -> Identity:
-    """Start ``arguments`` as ``name`` unless it already runs; with other arguments, end the old process first.
+    """Start ``arguments`` as ``name`` unless it runs; with other arguments, end the old process first.
 
     Raises:
         progress.StepFailed: the program is missing, or ended immediately.
@@ -132,7 +130,7 @@ def ensure(name: str, arguments: Sequence[str | os.PathLike[str]], *, environmen
 
 
 def end(wanted: Iterable[str], *, grace_seconds: float = 10) -> None:
-    """End the processes with these names: SIGTERM, wait, SIGKILL. Return when none of them runs."""
+    """End processes: SIGTERM, wait, SIGKILL. Return when none runs."""
     chosen = list(wanted)
     end_all([identity for name in chosen if (identity := find(name)) is not None], grace_seconds=grace_seconds)
     _ours[:] = [process for process in _ours if process.poll() is None]

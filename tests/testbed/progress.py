@@ -1,7 +1,7 @@
-"""Progress: the current step, its duration, and the log to read after a failure.
+"""The current step, its duration, and the log to read after a failure.
 
-A :func:`step` prints a line at its begin (on a terminal) and one at its end, with its duration. A program started by :func:`run` writes to
-the log of the innermost step; after a failure, :func:`run` prints the log's name and last lines.
+A :func:`step` prints a line at its begin (on a terminal) and one at its end. A program started by :func:`run` writes to the log of the
+innermost step; after a failure, :func:`run` prints the log's name and last lines.
 """
 
 import contextlib
@@ -26,18 +26,18 @@ _courses: list[estimate.Course] = []  # of this process: none, or the current on
 
 
 class StepFailed(Exception):
-    """A step failed. The message names the step, the reason and the log."""
+    """The message names the step, the reason and the log."""
 
 
 def say(text: str) -> None:
-    """Print one line at once, without mixing lines of concurrent steps."""
+    """Print a line without mixing concurrent steps."""
     with _printing:
         print(text, file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager
 def expecting(seconds: Mapping[str, float]) -> Iterator[None]:
-    """Add the remaining time to every line of these steps, from their recorded ``seconds`` (:mod:`.estimate`)."""
+    """Add the remaining time to every line, from recorded ``seconds`` (:mod:`.estimate`)."""
     _courses.append(estimate.Course(seconds))
     try:
         yield
@@ -51,12 +51,12 @@ def _left() -> str:
 
 @contextlib.contextmanager
 def step(title: str) -> Iterator[pathlib.Path]:
-    """Report the step ``title`` and its duration; yield the path of its log.
+    """Report a step and its duration; yield the path of its log.
 
-    During the step, a line every quarter of a minute shows that it still runs, because builds are long.
+    Prints a line every quarter of a minute.
 
     Raises:
-        StepFailed: a program inside failed; printed with the last lines of the log.
+        StepFailed: a program inside failed.
     """
     log = layout.logs() / (re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:60] + ".step.log")
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -91,7 +91,6 @@ def step(title: str) -> Iterator[pathlib.Path]:
 
 
 def last_lines(log: pathlib.Path, count: int = _LAST_LINES) -> str:
-    """Return the end of ``log``, indented, for a message."""
     try:
         lines = log.read_text(errors="replace").splitlines()[-count:]
     except OSError as error:

@@ -16,10 +16,10 @@ _WORKLOADS = {"virt-api": "deployment", "virt-controller": "deployment", "virt-h
 def install(*settings: str, timeout_seconds: int = 480) -> None:
     """Install or upgrade the chart, and wait until every part is ready; ``settings`` are Helm's ``--set`` arguments.
 
-    Macvtaps are enabled, for tests of further networks.
+    With macvtaps, for tests of further networks.
 
     Raises:
-        progress.StepFailed: it did not become ready; the message shows the pods and the latest events.
+        progress.StepFailed: the message shows the pods and the latest events.
     """
     flags = [word for setting in ("macvtap.enabled=true", *settings) for word in ("--set", setting)]
     command = ["upgrade", "--install", NAME, str(_CHART), "--namespace", NAMESPACE, "--create-namespace", *flags]
@@ -30,7 +30,6 @@ def install(*settings: str, timeout_seconds: int = 480) -> None:
 
 
 def _state() -> str:
-    """Return pods and events for diagnosis."""
     try:
         pods = kubectl.output("get", "pods", "--namespace", NAMESPACE, "--output=wide")
         events = kubectl.output("get", "events", "--namespace", NAMESPACE, "--sort-by=.lastTimestamp", "--field-selector=type=Warning")
@@ -47,7 +46,7 @@ def is_installed() -> bool:
 
 
 def restart(names: Iterable[str]) -> None:
-    """Restart the pods of these images, because the contents of their tags have changed.
+    """Restart the pods of these images, whose tags have new contents.
 
     etcd stays: its image holds released binaries.
     """
@@ -59,7 +58,6 @@ def restart(names: Iterable[str]) -> None:
 
 
 def uninstall() -> None:
-    """Remove the release and its namespace."""
     if is_installed():
         _helm("uninstall", NAME, "--namespace", NAMESPACE, "--wait", "--timeout", "180s", timeout_seconds=240)
     kubectl.run("delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=120s")
@@ -70,7 +68,7 @@ def _environment() -> dict[str, str]:
 
 
 def _helm(*arguments: str, timeout_seconds: float) -> None:
-    """Run Helm, one process at a time on this machine, because concurrent runs fail."""
+    """Run Helm, one process at a time, because concurrent runs fail."""
     program = build.program("helm")
     with (layout.cache() / ".helm.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

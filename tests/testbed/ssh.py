@@ -6,7 +6,7 @@ from tests.testbed import progress
 
 
 def make_key(path: pathlib.Path) -> pathlib.Path:
-    """Return ``path`` with a private key, made if missing; the public key is next to it.
+    """Return ``path`` with a private key, made if missing.
 
     Raises:
         progress.StepFailed: ssh-keygen failed.
@@ -22,9 +22,9 @@ def public(key: pathlib.Path) -> pathlib.Path:
 
 
 def command(key: pathlib.Path, user: str, host: str, port: int = 22) -> list[str]:
-    """Return a command line that logs in, or runs appended words.
+    """Return a command that logs in, or runs appended words.
 
-    It asks nothing and reads no configuration. Guests are new, so any host key is accepted.
+    It asks nothing, reads no configuration, and accepts any host key, because guests are new.
     """
     options = ("BatchMode=yes", "IdentitiesOnly=yes", "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR")
     flags = [f"-o{option}" for option in (*options, "ConnectTimeout=120")]

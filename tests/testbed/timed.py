@@ -1,7 +1,7 @@
 """Runs a command, and prints its wall time, processor time and the load at its end.
 
-``python3 -m tests.testbed.timed TITLE COMMAND…`` exits as the command does. Processor time covers the command and all its reaped
-descendants. The cluster's processes outlive the command, so they do not count; the load is the whole machine's.
+``python3 -m tests.testbed.timed TITLE COMMAND…`` exits as the command does. Processor time covers all reaped descendants, but not the
+cluster's processes; the load is the whole machine's.
 """
 
 import os
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 
 def run(title: str, command: Sequence[str]) -> int:
-    """Run ``command``, and return its exit status: 128 plus the signal's number after a signal, as shells do."""
+    """Return the exit status: 128 plus the signal's number after a signal."""
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     process = subprocess.Popen(command)
     while True:

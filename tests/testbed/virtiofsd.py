@@ -15,7 +15,7 @@ exec {_PLACE}/root/{_LIBRARIES}/ld-linux-x86-64.so.2 --library-path {_PLACE}/roo
 
 
 def directory() -> pathlib.Path:
-    """Return a directory to mount at ``/usr/libexec``, with ``virtiofsd``.
+    """Return a directory to mount at ``/usr/libexec``.
 
     Raises:
         progress.StepFailed: it could not be fetched.

@@ -1,4 +1,4 @@
-"""The virtual environment ``.venv`` of the work tree, which `make setup` makes once per change of the requirements."""
+"""``.venv`` of the work tree, which `make setup` makes once per change of the requirements."""
 
 import subprocess
 import sys
@@ -10,10 +10,10 @@ _PYTHON = _DIRECTORY / "bin" / "python"
 
 
 def make() -> None:
-    """Make or update it, with the Debian packages for compiling its parts.
+    """Make or update it, with the Debian packages for compiling.
 
     Raises:
-        progress.StepFailed: a package could not be installed or compiled; the message names the log.
+        progress.StepFailed: a package could not be installed or compiled.
     """
     packages.install_for_python()
     if not _works():
