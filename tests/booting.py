@@ -1,8 +1,7 @@
 """At most two test processes boot guests at once: a boot takes 5 s alone, and 8 to 25 s next to others.
 
-A test process takes one of two slots when it creates a VM. It releases the slot when the guest is ready, when the test ends, or after a
-minute. A process with a slot boots further guests in it, so that no test waits for itself. Guests with the tiny kernel need no slot: they
-boot in 0.2 s.
+A process takes a slot when it creates a VM, and releases it when the guest is ready, when the test ends, or after a minute. It boots
+further guests in its slot, so that no test waits for itself. Guests with the tiny kernel boot in 0.2 s and need no slot.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ _LOOK_SECONDS: Final = 0.2
 
 
 class Slots:
-    """This process's hold on one of the slots, which are file locks."""
+    """This process's hold on a slot: a file lock."""
 
     def __init__(self, lock: Path, count: int = COUNT, held_seconds: float = HELD_SECONDS) -> None:
-        """Initialise without a hold; make the lock's directory if necessary."""
+        """Initialise without a hold."""
         self._files = [lock.with_name(f"{lock.name}.{number}") for number in range(count)]
         self._held_seconds = held_seconds
         self._mutex = threading.Lock()
@@ -40,7 +39,7 @@ class Slots:
         return self._held is not None
 
     def begin(self) -> None:
-        """Take a slot as soon as one is free; a held slot is kept for another minute."""
+        """Take a free slot; a held one is kept for another minute."""
         with self._mutex:
             file = self._held[0] if self._held else self._taken()
             if self._held:
@@ -51,7 +50,7 @@ class Slots:
             timer.start()
 
     def end(self) -> None:
-        """Release the slot; without one, do nothing."""
+        """Release the slot, if held."""
         with self._mutex:
             if self._held is not None:
                 self._held[1].cancel()
@@ -76,13 +75,13 @@ SLOTS: Final = Slots(layout.cache() / ".guests-that-boot.lock")
 
 
 def boots_slowly(domain: Mapping[str, Any]) -> bool:
-    """Return whether a VM with this ``spec.domain`` boots anything but the tiny kernel."""
+    """Return whether a VM boots anything but the tiny kernel."""
     boot = (domain.get("firmware") or {}).get("kernelBoot") or {}
     return not str((boot.get("container") or {}).get("kernelPath", "")).endswith("tiny")
 
 
 def begin_with(manifest: Mapping[str, Any], slots: Slots = SLOTS) -> None:
-    """Take a slot for an object to be created, if it is a VM that starts immediately."""
+    """Take a slot for a VM that starts immediately."""
     if manifest.get("kind") == "List":
         for each in manifest["items"]:
             begin_with(each, slots)

@@ -1,7 +1,6 @@
 """``docs/apiserver-checklist.md`` as data.
 
-``python -m tests.checklist`` runs the named tests and prints rows without a passing test: for tests of ``make check``, or with ``--all``
-also for slow ones and those on the cluster.
+``python -m tests.checklist`` prints rows without a passing test of ``make check``; with ``--all`` it runs slow and cluster tests as well.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ import pytest
 ROOT: Final = Path(__file__).parents[1]
 DOCUMENT: Final = ROOT / "docs" / "apiserver-checklist.md"
 USUAL: Final = "tests/component/apiserver/"
-"""The directory of tests that are named without one."""
+"""Tests are named without this directory."""
 QUICK: Final = "not slow and not cluster and not host"
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row: a statement, and its tests (pytest's names from the repository's root)."""
+    """A row: a statement and its tests."""
 
     section: str
     id: str
@@ -54,7 +53,7 @@ def rows(text: str) -> list[Row]:
     """Read the document.
 
     Raises:
-        ValueError: a table row does not have five cells.
+        ValueError: a row does not have five cells.
     """
     found: list[Row] = []
     section = ""
@@ -73,7 +72,7 @@ def _node(name: str) -> str:
 
 
 class Recorder:
-    """The outcomes of each test, by its name with and without parameters."""
+    """Outcomes by test name, with and without parameters."""
 
     def __init__(self) -> None:
         self.outcomes: dict[str, set[str]] = {}
@@ -98,7 +97,6 @@ def shortcomings(found: Iterable[Row], outcomes: dict[str, set[str]], *, everyth
 
 
 def main() -> int:
-    """Run the tests and print the result."""
     parser = argparse.ArgumentParser(prog="python -m tests.checklist", description=__doc__)
     parser.add_argument("--all", action="store_true", help="also the slow tests and those that need the cluster")
     parser.add_argument("rows", nargs="*", metavar="ROW", help="only these, STO-05 or STO; default: all")

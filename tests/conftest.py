@@ -1,10 +1,10 @@
-"""Order and groups of tests that run in several processes (``--dist loadscope``).
+"""Order and groups of tests in several processes (``--dist loadscope``).
 
-A group is a module, or several modules that cannot run at the same time: those that need the cluster alone, those of tests/host/launcher,
-and the others of tests/host, which share this machine's devices.
+A group is a module, or several that cannot run at the same time: those that need the cluster alone, those of tests/host/launcher, and the
+others of tests/host, which share this machine's devices.
 
-Modules that share the cluster begin first, then the group that has it alone, then everything else. Cluster tests mostly wait, so the tests
-of this machine fill the other processes' time. Small groups at the end keep all processes busy.
+Modules that share the cluster begin first, then those that have it alone, then everything else. Cluster tests mostly wait, so other tests
+fill the time. Small groups at the end keep all processes busy.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _COMPONENT = "tests/component/"
 
 
 def _group(nodeid: str) -> str:
-    """Return the group of a test: its module, or the name of a group of modules."""
+    """Return the group of a test."""
     module = nodeid.partition("::")[0]
     if module.startswith(_HOST):
         return _LAUNCHER if module.startswith(_LAUNCHER) else _HOST
@@ -49,7 +49,7 @@ class Groups(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no 
 
 
 def _turn(item: pytest.Item) -> int:
-    """Return the position of a test's group: lower numbers first."""
+    """Return the position of a group: lower numbers first."""
     group = _group(item.nodeid)
     if group == _ALONE:
         return 1
@@ -59,13 +59,12 @@ def _turn(item: pytest.Item) -> int:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Sort the groups by position."""
     items.sort(key=_turn)
 
 
 @pytest.hookimpl(optionalhook=True)  # the hook is absent without pytest-xdist, as in tests/mutants
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:
-    """Return the scheduler of ``--dist loadscope``; pytest-xdist has its own for other modes."""
+    """Return the scheduler of ``--dist loadscope``."""
     if config.getvalue("dist") != "loadscope":
         return None
     config.option.loadscopereorder = False  # keep groups in the order of the tests

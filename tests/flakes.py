@@ -1,10 +1,9 @@
-"""The pytest plugin that runs a failed cluster or host test once more, alone, and reports it: ``--once-more``.
+"""The pytest plugin that runs a failed cluster or host test once more, alone: ``--once-more``.
 
-The second run has new fixtures, including the module's, and so a new namespace. No other test of its kind runs meanwhile (hook
-``pytest_run_alone``, which these tests' conftest implements; other tests are not repeated). If the second run succeeds, the test has
-*flaked*: the report has the CPU pressure, and a file below ``build/flaked`` the first failure. The run still fails if
-``tests/flakes.toml``, the ledger, already lists the test, or if more than two tests flaked. Tests that saw damage (``tests/damage.py``) are
-never repeated.
+The second run has new fixtures, and so a new namespace. No other test of its kind runs meanwhile (hook ``pytest_run_alone`` in their
+conftest). If the second run succeeds, the test has *flaked*: the report has the CPU pressure, and a file below ``build/flaked`` the first
+failure. The run still fails if ``tests/flakes.toml``, the ledger, already lists the test, or if more than two tests flaked. Tests that saw
+damage (``tests/damage.py``) are never repeated.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ from tests import given_time
 from tests.damage import damage_of
 
 MOST: Final = 2
-"""Tests that may flake in one run."""
+"""In one run."""
 LAST_RESORT_SECONDS: Final = given_time.LAST_RESORT_SECONDS + 60.0
-"""Shortest wall-clock limit of a repeatable test: its own waits end earlier, with a message."""
+"""Shortest timeout of a repeatable test: its own waits end earlier."""
 LEDGER: Final = Path("tests/flakes.toml")
 DIRECTORY: Final = Path("build/flaked")
 _NAME: Final = "flakes"
@@ -47,7 +46,7 @@ class Hooks:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """State of a failed test before its fixtures ended."""
+    """A failed test before its fixtures ended."""
 
     damage: str
     guests: Mapping[int, float]
@@ -60,24 +59,24 @@ class Flake:
 
     test: str
     pressure: int
-    """CPU pressure during the first run, in percent: the time in which some task waited for a processor."""
+    """CPU pressure during the first run, in percent."""
     guest_seconds: float
-    """Processor time of this machine's guests meanwhile, for guests still running at the failure."""
+    """Meanwhile, of guests still running at the failure."""
     file: str
-    """File with the first failure, from the repository's root."""
+    """File with the first failure."""
 
     def __str__(self) -> str:
         return f"FLAKED {self.test}: CPU pressure {self.pressure} %, guests had {self.guest_seconds:.1f} s; {self.file}"
 
 
 def failures(flaked: Sequence[Flake], ledger: Collection[str]) -> list[str]:
-    """Return why a run fails because of its flakes."""
+    """Return why a run's flakes fail it."""
     known = [f"{each.test} flaked, and {LEDGER} lists it already" for each in flaked if each.test in ledger]
     return known + ([f"{len(flaked)} tests flaked, more than {MOST}"] if len(flaked) > MOST else [])
 
 
 def listed(path: Path) -> list[str]:
-    """Return the tests in the ledger; none without the file."""
+    """Return the tests in the ledger."""
     if not path.exists():
         return []
     return [str(each["test"]) for each in tomllib.loads(path.read_text(encoding="utf-8")).get("flake", ())]
@@ -101,7 +100,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
-    """Give cluster and host tests a timeout that an overloaded machine does not reach, against hangs."""
+    """Give cluster and host tests a timeout only against hangs."""
     for item in items:
         mark = item.get_closest_marker("timeout")
         if _may_run_again(item) and not (mark and mark.args and mark.args[0] >= LAST_RESORT_SECONDS):
@@ -113,11 +112,11 @@ def _may_run_again(item: pytest.Item) -> bool:
 
 
 class Repeating:
-    """The hooks in each process that runs tests."""
+    """Hooks of processes that run tests."""
 
     @pytest.hookimpl(optionalhook=True, tryfirst=True)
     def pytest_timeout_set_timer(self, item: pytest.Item, settings: Any) -> None:
-        """Remember the limit of a test for the second run."""
+        """Remember the limit for the second run."""
         item.stash[_SETTINGS] = settings
 
     @pytest.hookimpl(wrapper=True)
@@ -171,7 +170,7 @@ def _reports(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.Tes
 
 
 def _torn_down(item: pytest.Item) -> pytest.TestReport:
-    """End all fixtures except session ones, so that the second run has new ones."""
+    """End all fixtures except session ones."""
     _set_timer(item)
     end = item.session._setupstate.teardown_exact
     call = pytest.CallInfo.from_call(lambda: end(item.session), when="teardown")  # type: ignore[arg-type]  # it only asks for what it is in
@@ -180,7 +179,7 @@ def _torn_down(item: pytest.Item) -> pytest.TestReport:
 
 
 def _alone(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.TestReport]:
-    """Run a test without others of its kind. The timeout excludes the wait for that."""
+    """Run a test without others of its kind, with its timeout from then on."""
     with item.ihook.pytest_run_alone(item=item):
         _set_timer(item)
         item.stash.setdefault(_FAILURE, Failure("", {}))
@@ -230,20 +229,18 @@ def _texts(failed: Iterable[pytest.TestReport]) -> Iterator[str]:
 
 
 class Telling:
-    """The hooks in the reporting process, which counts the flakes of all processes."""
+    """Hooks of the reporting process, for the flakes of all processes."""
 
     def __init__(self, ledger: Path) -> None:
         self._ledger = listed(ledger)
         self._flaked: list[Flake] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Count a flake."""
         if found := getattr(report, _NAME, None):
             self._flaked.append(Flake(**found))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
-        """Show it as flaked."""
         if hasattr(report, _NAME) and report.passed:
             return "flaked", "K", ("FLAKED", {"yellow": True})
         return None

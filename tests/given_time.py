@@ -1,7 +1,7 @@
-"""Deadlines in given time: they count the processor time available to a guest or a test, without other programs' share.
+"""Deadlines in given time: the processor time available to a guest or a test, without other programs' share.
 
-On an idle machine this is wall-clock time. ``tests/own_time.py`` does the same for work in a test's own event loop; this module is for
-tests that wait for other processes.
+On an idle machine this is wall-clock time. ``tests/own_time.py`` is for work in a test's own event loop; this module is for tests that wait
+for other processes.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from pathlib import Path
 from typing import Final
 
 LAST_RESORT_SECONDS: Final = 600.0
-"""Wall-clock limit of every wait; longer waits in given seconds end after as many wall-clock seconds."""
+"""Wall-clock limit of every wait in given seconds."""
 LEAST_SHARE: Final = 1 / 8
 """Least share of wall-clock time that counts as given, because ``/proc/pressure/cpu`` only shows that some task waited."""
 LOOK_SECONDS: Final = 2.0
-"""Age at which the list of a guest's processes is read again; reading all of /proc takes a few milliseconds."""
+"""A guest's processes are listed again after this time, because reading /proc takes milliseconds."""
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
 class Look:
-    """One reading of the clocks, in seconds."""
+    """The clocks, in seconds."""
 
     wall: float
     stalled: float
-    """Total of ``/proc/pressure/cpu``: time in which some task of this machine waited for a processor."""
+    """Of ``/proc/pressure/cpu``: time in which some task waited for a processor."""
     guests: Mapping[int, float] = field(default_factory=dict)
-    """Processor time of each process of a guest, by pid."""
+    """Processor time, by pid."""
 
 
 def given(before: Look, after: Look) -> float:
-    """Return the given time between two readings: the guests' processor time, or the time without waiting tasks."""
+    """Return the guests' processor time between two readings, or the time without waiting tasks."""
     wall = after.wall - before.wall
     got = sum(seconds - before.guests.get(pid, 0.0) for pid, seconds in after.guests.items())
     free = wall - (after.stalled - before.stalled)
@@ -42,7 +42,6 @@ def given(before: Look, after: Look) -> float:
 
 
 def look(processes: Iterable[int] = ()) -> Look:
-    """Read the clocks."""
     found = {pid: seconds for pid in processes if (seconds := processor_seconds(pid)) is not None}
     return Look(time.monotonic(), stalled_seconds(), found)
 
@@ -72,7 +71,7 @@ class Deadline:
 
     @property
     def left(self) -> float:
-        """Remaining seconds, zero or less when it is over; they never pass faster than the wall clock."""
+        """Seconds, zero or less when it is over; never faster than the wall clock."""
         now = self._look(self._pids)
         self._left -= given(self._last, now)
         self._last = now
@@ -88,7 +87,7 @@ class Deadline:
 
 
 def stalled_seconds() -> float:
-    """Return the total of ``/proc/pressure/cpu``, or 0 without such a file."""
+    """Return the total of ``/proc/pressure/cpu``, or 0."""
     try:
         line = Path("/proc/pressure/cpu").read_text().splitlines()[0]
     except OSError:
@@ -97,7 +96,7 @@ def stalled_seconds() -> float:
 
 
 def processor_seconds(pid: int) -> float | None:
-    """Return user and system time of a process, or None if it is gone."""
+    """Return user and system time, or None."""
     try:
         words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
@@ -106,7 +105,7 @@ def processor_seconds(pid: int) -> float | None:
 
 
 def guests(domain: str = "") -> list[int]:
-    """Return the pids of QEMU processes on this machine, of one libvirt domain (``namespace_name``) or of all."""
+    """Return the pids of QEMU processes, of one libvirt domain (``namespace_name``) or of all."""
     mark = f"guest={domain}," if domain else "guest="
     return [pid for pid, command in _commands() if mark in command and "qemu" in command.partition("\0")[0]]
 

@@ -7,4 +7,4 @@ KERNEL_ARGS = (
     " no_timer_check"  # a starved emulator looks like a broken timer to Linux, which then does not boot
     " cryptomgr.notests=1 initcall_blacklist=jent_mod_init,crypto_kdf108_init,load_system_certificate_list"
 )
-"""The last two disable tests of algorithms and certificates, a fifth of an emulated Linux's boot time."""
+"""The last two disable self-tests, a fifth of an emulated Linux's boot time."""

@@ -1,7 +1,6 @@
-"""Objects with every field of ours, and copies with one field replaced by a hostile value.
+"""Objects with every field of ours, and copies with one hostile value.
 
-The models' JSON schemas define the fields, so new fields are covered automatically. The test of the full objects fails if one lacks a field
-of a model.
+The models' JSON schemas define the fields, so new ones are covered automatically. A test fails if the full objects lack a field.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ VALUES: Final[dict[str, Any]] = {
     "an empty object": {},
 }
 NUMBERS: Final[dict[str, int]] = {"the largest of 32 bits": 2**31 - 1, "the smallest of 32 bits": -(2**31)}
-"""Replace only integers: the right type, but beyond what virt-api accepts."""
+"""The right type, but beyond what virt-api accepts."""
 MISSING: Final = "nothing"
 WORST: Final = frozenset(
     {
@@ -62,7 +61,7 @@ WORST: Final = frozenset(
 """One of each sort, for tests that spend milliseconds per case."""
 
 PARTS: Final = ("spec.domain.devices.disks", "spec.domain.devices", "spec.domain", "spec", "status")
-"""Parts of a VM, by the first matching prefix; ``spec`` includes the metadata. One test per part stays within the timeout."""
+"""Parts of a VM, by the first matching prefix, with one test each; ``spec`` includes the metadata."""
 
 T: Final = "2026-11-21T07:59:00Z"
 CONDITION: Final[Object] = {
@@ -127,7 +126,7 @@ STATUS: Final[Object] = {
 
 
 def a_full_virtual_machine() -> Object:
-    """Return a newly scheduled VM on node n, with every field that virt-handler and virt-controller read."""
+    """Return a scheduled VM on node n, with every field that virt-handler and virt-controller read."""
     metadata = {"name": "hostile", "namespace": "ns", "generation": 1, "labels": {"a": "b"}, "annotations": {"c": "d"}}
     return copy.deepcopy(
         {"apiVersion": "kubevirt.io/v1alpha1", "kind": "VirtualMachine", "metadata": metadata, "spec": SPEC, "status": STATUS}
@@ -135,7 +134,7 @@ def a_full_virtual_machine() -> Object:
 
 
 def a_full_migration(phase: str = "TargetReady") -> Object:
-    """Return a migration of VM ``hostile`` from node n to itself, with every field: one virt-handler reads both sides."""
+    """Return a migration from node n to itself, with every field."""
     return copy.deepcopy(
         {
             "apiVersion": "kubevirt.io/v1alpha1",
@@ -199,7 +198,7 @@ class Case:
 
 
 def places(obj: Any, path: tuple[Step, ...] = ()) -> Iterator[tuple[Step, ...]]:
-    """Yield the path of every inner node and leaf except the root."""
+    """Yield the paths of all nodes and leaves except the root."""
     children: list[tuple[Step, Any]] = list(obj.items()) if isinstance(obj, dict) else list(enumerate(obj)) if isinstance(obj, list) else []
     for step, child in children:
         yield (*path, step)
@@ -212,7 +211,7 @@ def at(obj: Any, path: Sequence[Step]) -> Any:
 
 
 def replaced(obj: Any, path: tuple[Step, ...], value: Any, *, missing: bool = False) -> Any:
-    """Return an object with one place changed or removed; the rest is shared."""
+    """Return an object with one place changed or removed."""
     changed, step = obj.copy(), path[0]
     if len(path) > 1:
         changed[step] = replaced(obj[step], path[1:], value, missing=missing)
@@ -224,7 +223,6 @@ def replaced(obj: Any, path: tuple[Step, ...], value: Any, *, missing: bool = Fa
 
 
 def cases(obj: Object) -> Iterator[Case]:
-    """Yield every case of an object."""
     for path in places(obj):
         if path[0] in ("apiVersion", "kind") or path[:2] in (("metadata", "name"), ("metadata", "namespace")) or path == ("metadata",):
             continue  # the server sets an object's identity, and it distinguishes cases
@@ -237,7 +235,7 @@ def cases(obj: Object) -> Iterator[Case]:
 
 
 def fields(schema: Object, definitions: Object, path: str = "") -> Iterator[str]:
-    """Yield the paths of all fields in a model's JSON schema, without list positions."""
+    """Yield the paths of a schema's fields, without list positions."""
     if "$ref" in schema:
         schema = definitions[schema["$ref"].rsplit("/", 1)[-1]]
     for each in schema.get("anyOf", ()):
@@ -250,13 +248,12 @@ def fields(schema: Object, definitions: Object, path: str = "") -> Iterator[str]
 
 
 def all_fields(kind: type[Kind]) -> set[str]:
-    """Return the paths of all fields of a kind."""
     schema = kind.model_json_schema()
     return set(fields(schema, schema["$defs"]))
 
 
 class Told:
-    """Names of objects reported as malformed by an Event, read from a fake API's writes."""
+    """Objects reported by an Event, from a fake API's writes."""
 
     def __init__(self, writes: Sequence[tuple[str, str, Any]]) -> None:
         self._writes = writes
@@ -273,11 +270,11 @@ class Told:
 
 CASES: Final = (*cases(a_full_virtual_machine()), *cases(a_full_migration()))
 MOST: Final = 200
-"""Most cases per test, because each test has a timeout and the machine may be busy."""
+"""Per test, because each has a timeout."""
 
 
 def pieces(kind: str) -> Iterator[tuple[str, list[Case]]]:
-    """Yield the worst values of a kind by :data:`PARTS`, large parts in several named pieces."""
+    """Yield the worst values by :data:`PARTS`, large parts in several pieces."""
     for part in PARTS:
         found = [case for case in CASES if case.kind == kind and case.value in WORST and case.part == part]
         count = -(-len(found) // MOST)

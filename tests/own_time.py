@@ -1,6 +1,6 @@
-"""Timeouts in a test's own processor time, because a machine with ten times the load gives it a tenth.
+"""Timeouts in a test's own processor time, because a loaded machine gives it a fraction.
 
-The tested code runs in the test's event loop, so its blocking and waiting both count. On an idle machine this is wall-clock time.
+The tested code runs in the test's event loop. On an idle machine this is wall-clock time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ def own(wall: float, processor: float) -> float:
 
 
 def clocks() -> tuple[float, float]:
-    """Return the times of the wall clock and of the process."""
     return time.monotonic(), time.process_time()
 
 
@@ -29,7 +28,7 @@ async def promptly(condition: Callable[[], object], seconds: float, clocks: Call
     """Wait until the condition holds.
 
     Raises:
-        TimeoutError: the process had more time than that.
+        TimeoutError: the process had more time.
     """
     left, (wall, processor) = seconds, clocks()
     while not condition():
@@ -45,7 +44,7 @@ async def within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
     """Return the result of the work.
 
     Raises:
-        TimeoutError: the process had more time than that.
+        TimeoutError: the process had more time.
     """
     task = asyncio.ensure_future(work)  # noqa: TID251  # it is awaited below
     try:

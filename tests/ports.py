@@ -11,12 +11,11 @@ from collections.abc import Iterator
 from typing import Final
 
 RANGE: Final = range(20_000, 30_000)
-"""Below the ports of connections and of listeners on port 0 (``ip_local_port_range``), and below Kubernetes' NodePorts."""
+"""Below the ports of connections and of port 0 (``ip_local_port_range``), and below Kubernetes' NodePorts."""
 BLOCK: Final = 100
-"""Ports reserved for one process while it runs.
+"""Reserved for one process, also before its server starts or while a killed server is away.
 
-No other process takes one before its server starts, or while a killed server is away. A process uses them in turn, so a port repeats after
-99 others.
+A port repeats after 99 others.
 """
 _DRAW: Final = random.SystemRandom()  # all workers of one run get the same seed
 
@@ -40,7 +39,7 @@ def free_port() -> int:
 
 @functools.cache
 def _own(_pid: int) -> Iterator[int]:
-    """Return this process's ports, repeatedly. A forked child has others than its parent."""
+    """Return this process's ports, repeatedly; a forked child has others."""
     return claimed(RANGE)
 
 

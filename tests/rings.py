@@ -1,9 +1,8 @@
 """The ring of each test module: ``check`` before each commit, ``test`` for each change, ``all`` before an issue is closed.
 
 ``make check`` runs the ring ``check``, ``make test`` also ``test``, ``make test-all`` everything. ``make test`` adds some modules of the
-ring ``all`` to each run, within a cap: those of packages changed within a day, and a slice chosen by the commit. Of large families of cases
-it runs a sample, also chosen by the commit (``tests/selection.py``, the pytest plugin). Reading order: the tables, :func:`ring_of`,
-:func:`additions`, :func:`is_in_sample`.
+ring ``all``, within a cap: those of packages changed within a day, and a slice chosen by the commit. Of large families of cases it runs a
+sample, also chosen by the commit (``tests/selection.py``, the pytest plugin).
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ RINGS: Final[tuple[Ring, ...]] = ("check", "test", "all")
 """Each ring includes those before it."""
 
 CAP_SECONDS: Final = 150
-"""Processor time that the additions to one ``make test`` may take."""
+"""Processor time for the additions to one ``make test``."""
 CHANGES_SECONDS: Final = 100
-"""Share of it for modules of changed packages, so that a busy day leaves room for the slice."""
+"""Share of it for modules of changed packages; the rest is for the slice."""
 
 DIRECTORIES: Final[Mapping[str, Ring]] = MappingProxyType(
     {
@@ -42,7 +41,7 @@ DIRECTORIES: Final[Mapping[str, Ring]] = MappingProxyType(
         "cluster": "test",
     }
 )
-"""Ring of the modules in a directory of ``tests``; subdirectories and the tables below override it."""
+"""Ring of a directory of ``tests``; subdirectories and the tables below override it."""
 
 EXCEPTIONS: Final[Mapping[str, Ring]] = MappingProxyType(
     {
@@ -62,7 +61,7 @@ class Row:
     seconds: int
     """Estimated processor time, including guests."""
     packages: tuple[str, ...]
-    """Product paths from the repository's root; ``make test`` runs the module after a change to them."""
+    """Product paths from the repository's root; a change to them runs the module."""
 
 
 def _row(module: str, seconds: int, *packages: str) -> Row:
@@ -122,7 +121,7 @@ ROWS: Final = (
     _row("cluster/test_takeover.py", 30, "controller/manager", "controller/runtime", "certs"),
     _row("cluster/test_uninstall.py", 60, "charts", "controller/manager"),
 )
-"""All modules of the ring ``all``. A lower level tests the same with fewer parts."""
+"""All modules of the ring ``all``."""
 
 
 def ring_of(module: str) -> Ring:
@@ -146,7 +145,7 @@ def includes(ring: Ring, other: Ring) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """A module of the ring ``all`` that one run of ``make test`` runs."""
+    """A module of the ring ``all`` in one run of ``make test``."""
 
     row: Row
     why: str
@@ -155,8 +154,8 @@ class Addition:
 def additions(commit: str, changed: Iterable[str], rows: Sequence[Row] = ROWS) -> list[Addition]:
     """Return the additions to the ring ``test``: modules of changed packages, then the commit's slice.
 
-    Both follow the table's order, from a place given by the commit, so that the next commit gets others. A module beyond its cap is left
-    out, and so is a second one that needs the cluster alone, because the whole run waits for it.
+    Both follow the table's order, from a place given by the commit, so that the next commit gets others. Left out are modules beyond the
+    cap, and a second one that needs the cluster alone.
 
     Args:
         commit: in hexadecimal digits; without one, nothing is added.
@@ -197,10 +196,10 @@ def _is_alone(row: Row) -> bool:
 
 
 def number_of(commit: str) -> int:
-    """Return the number that chooses a commit's slices and samples: its first hexadecimal digits."""
+    """Return the number that chooses a commit's slices and samples."""
     return int(commit[:8] or "0", 16)
 
 
 def is_in_sample(index: int, of: int, commit: str) -> bool:
-    """Return whether a case is in a commit's sample of one in ``of`` cases; other commits take others."""
+    """Return whether a case is in a commit's sample of one in ``of`` cases."""
     return index % of == number_of(commit) % of

@@ -39,7 +39,7 @@ _NAME: Final = "rings"
 
 @dataclass
 class Family:
-    """Sizes of a family: all cases, and those chosen by this run."""
+    """All cases, and those chosen by this run."""
 
     cases: int = 0
     chosen: int = 0
@@ -51,15 +51,15 @@ class Selection:
 
     ring: Ring
     commit: str
-    """Empty: the sources are not in a repository."""
+    """Empty without a repository."""
     added: Mapping[str, str]
-    """Additional modules of the ring ``all``, and why."""
+    """Additional modules, and why."""
     after_check: bool = False
-    """Whether a run of the ring ``check`` came before."""
+    """Whether the ring ``check`` ran before."""
     families: dict[str, Family] = field(default_factory=lambda: collections.defaultdict(Family))
 
     def has_module(self, path: Path) -> bool:
-        """Return whether this run imports a file; it imports every file that is not a test module."""
+        """Return whether this run imports a file: any that is not a test module, or one that it runs."""
         if not path.name.startswith("test_") or not path.is_relative_to(ROOT / "tests"):
             return True
         module = str(path.relative_to(ROOT / "tests"))
@@ -84,7 +84,6 @@ class Selection:
         return is_chosen
 
     def lines(self) -> Iterator[str]:
-        """Yield the lines at the beginning of a run."""
         if self.ring == "test":
             yield f"ring: test; seed: {self.commit[:12] or 'none, there is no commit'} ({SEED}={self.commit[:12]} runs the same)"
             for module, why in self.added.items():
@@ -112,7 +111,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def decided(ring: Ring, environment: Mapping[str, str] = os.environ, repository: Path = ROOT) -> Selection:
-    """Return the choice for a ring, by the repository's commits."""
     commit = environment.get(SEED, "") or _git(repository, "rev-parse", "HEAD").strip()
     if ring != "test":
         return Selection(ring, commit, {})
@@ -123,7 +121,7 @@ def decided(ring: Ring, environment: Mapping[str, str] = os.environ, repository:
 def changed_within_a_day(repository: Path) -> list[str]:
     """Return the files changed by commits within a day before the last one.
 
-    The single commit of a shallow clone has no parent, so it changed nothing known; without a repository there is none.
+    A shallow clone of one commit has no changes.
     """
     seconds = _git(repository, "log", "-1", "--format=%ct").strip()
     if not seconds:
@@ -133,7 +131,6 @@ def changed_within_a_day(repository: Path) -> list[str]:
 
 
 def _git(repository: Path, *arguments: str) -> str:
-    """Return git's output, which is empty without git or a repository."""
     try:
         done = subprocess.run(["git", "-C", repository, *arguments], capture_output=True, text=True, check=False)
     except FileNotFoundError:
@@ -143,7 +140,7 @@ def _git(repository: Path, *arguments: str) -> str:
 
 @pytest.fixture(scope="session")
 def is_short(request: pytest.FixtureRequest) -> bool:
-    """True in a run of the ring ``test``, where tests of a fixed duration are shorter."""
+    """True in the ring ``test``, where tests of a fixed duration are shorter."""
     return bool(request.config.getoption("--ring") == "test")
 
 
@@ -154,12 +151,10 @@ class Selecting:
         self._selection = selection
 
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
-        """Skip modules that are not run."""
         return None if self._selection.has_module(collection_path) else True
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Leave out tests that are not run."""
         numbers: dict[str, int] = {}
         chosen = {id(item): self._selection.has(item, numbers) for item in items}
         left_out = [item for item in items if not chosen[id(item)]]
@@ -187,7 +182,7 @@ class Selecting:
                 reporter.write_line(line)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Send the sizes of the families to the main process, because only workers collect tests."""
+        """Send the sizes to the main process, because only workers collect tests."""
         output = getattr(session.config, "workeroutput", None)
         if output is not None:
             output[_NAME] = {name: (family.cases, family.chosen) for name, family in self._selection.families.items()}

@@ -1,7 +1,6 @@
 """Moments of a system call: tests act at them, let the kernel refuse, or kill the process.
 
-The interpreter reports each call of a C function (``sys.setprofile``), from any caller and under any name. Nothing is replaced, and the
-tested call must occur.
+The interpreter reports each call of a C function (``sys.setprofile``), so nothing is replaced.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ RETURNED: Final = "c_return"
 
 @contextlib.contextmanager
 def at(function: Callable[..., Any], act: Callable[[], object], moment: str = CALLED) -> Iterator[None]:
-    """Call ``act`` each time that this thread calls a C function, until ``act`` raises; the call then raises the same.
+    """Call ``act`` at each call of a C function in this thread, until it raises; the call then raises the same.
 
     Args:
         function: such as ``os.link``.
-        act: the action; its own calls do not count.
+        act: its own calls do not count.
         moment: before the call, or after its return.
     """
     made = 0
@@ -58,7 +57,6 @@ def refused(function: Callable[..., Any], number: int) -> Iterator[None]:
 
 
 def killed_at(function: Callable[..., Any], work: Callable[[], object]) -> None:
-    """Do the work in a process that is killed before its first call of a function."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # other tests' threads: the forked process does not need them
         child = os.fork()

@@ -1,4 +1,4 @@
-"""A TPM from a guest's shell, without tools: commands from "Trusted Platform Module Library", parts 1 and 3 (version 1.59)."""
+"""A TPM from a guest's shell: commands from "Trusted Platform Module Library", parts 1 and 3 (version 1.59)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _READ: Final = f"0000014e {_OWNER} {_INDEX} {_NO_SECRET} 0008 0000"
 
 
 def write_word(shell: Callable[[str], str]) -> None:
-    """Write ``WORD`` into an empty TPM; ``shell`` returns the output of a guest's command."""
+    """Write ``WORD`` into an empty TPM; ``shell`` runs a guest's command."""
     for command in (_DEFINE, _WRITE):
         answer = _ask(shell, command)
         assert answer[6:10] == bytes(4), f"the TPM refuses: {answer.hex()}"

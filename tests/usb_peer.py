@@ -1,7 +1,7 @@
 """A usbredir client with a USB device that only describes itself.
 
-The protocol: https://gitlab.freedesktop.org/spice/usbredir/-/blob/main/docs/usb-redirection-protocol.md. Descriptors: USB 2.0, 9.6. All
-numbers are little-endian.
+https://gitlab.freedesktop.org/spice/usbredir/-/blob/main/docs/usb-redirection-protocol.md. Descriptors: USB 2.0, 9.6. All numbers are
+little-endian.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Peer:
     def __init__(
         self, connection: socket.socket, *, vendor: int, product: int, text: str = "a-device", kind: int = VENDOR_SPECIFIC
     ) -> None:
-        """Connect the device to QEMU. ``text`` is its product string, ``kind`` its interface class."""
+        """Connect the device; ``text`` is its product string, ``kind`` its interface class."""
         self._socket = connection
         self._socket.settimeout(None)
         self.hello = threading.Event()
@@ -89,7 +89,7 @@ class Peer:
             self._send(CONTROL, number, head + data)
 
     def _said(self, request_type: int, request: int, value: int) -> bytes | None:
-        """Return the device's answer, or None: descriptors, and the status of everything."""
+        """Return the device's answer, or None."""
         if (request_type, request) == (0x80, 6):
             return self._descriptors().get(value)
         return bytes(2) if request == 0 and request_type & 0x80 else None

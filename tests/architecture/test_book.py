@@ -20,7 +20,7 @@ FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 STEP = re.compile(r"^\d+\. .*?(?=^\d+\. |^$)", re.DOTALL | re.MULTILINE)
 CODE = re.compile(r"`([\w./-]+\.py)(?:::[^`]*)?`")
 OF_TESTS = {"fields.md", "security-tests.md"}
-"""Pages that name tests by their paths below ``tests``; docs/apiserver-checklist.md has a separate test."""
+"""Pages that name tests by their paths below ``tests``."""
 DATED = re.compile(r"\(20\d\d-\d\d-\d\d\)$")
 
 
@@ -29,12 +29,11 @@ def documents() -> list[Path]:
 
 
 def sections(text: str) -> dict[str, str]:
-    """Return the text below each second-level heading."""
     return {each.partition("\n")[0]: each.partition("\n")[2] for each in re.split(r"^## ", text, flags=re.MULTILINE)[1:]}
 
 
 def steps(*documents: Path) -> list[tuple[str, str]]:
-    """Return each numbered step of the documents with the title of its section."""
+    """Return numbered steps with the titles of their sections."""
     return [
         (title, step)
         for document in documents
@@ -44,7 +43,7 @@ def steps(*documents: Path) -> list[tuple[str, str]]:
 
 
 def absent(text: str) -> list[str]:
-    """Return the files and folders in a text that the repository lacks; commands create ``build``."""
+    """Return files and folders in a text that the repository lacks; commands create ``build``."""
     return [each for each in PATH.findall(text) if not each.startswith("build/") and not (ROOT / each).exists()]
 
 
@@ -113,7 +112,7 @@ def test_documents_that_a_document_names_are_there(document: Path) -> None:
 
 
 def strays(text: str, *, of_tests: bool) -> list[str]:
-    """Return the modules in a text that are not named by their paths from the root, or for tests from ``tests``."""
+    """Return modules in a text that are not named by their paths from the root, or for tests from ``tests``."""
     places = (ROOT, ROOT / "tests") if of_tests else (ROOT,)
     return [each for each in CODE.findall(text) if not any((place / each).is_file() for place in places)]
 

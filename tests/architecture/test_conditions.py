@@ -11,7 +11,7 @@ from apiserver.apis.virt.v1alpha1 import types
 
 ROOT = Path(__file__).parents[2]
 OF_A_TYPE = frozenset({"condition", "new_condition", "without_condition", "is_true", "a_condition"})
-"""Functions with the type of a condition as their second argument."""
+"""Functions with a condition's type as their second argument."""
 
 
 def _named(node: ast.AST) -> Iterator[ast.expr]:

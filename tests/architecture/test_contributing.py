@@ -1,7 +1,7 @@
 """Prohibitions of CONTRIBUTING.md that no tool checks: tasks outside groups, broad handlers, ignores without a reason.
 
-ruff checks ``asyncio.create_task``, but not an event loop's. It accepts a broad handler that logs a traceback, and a ``noqa`` with a code
-but without a reason. Places are named by package, module and function, so that they may move.
+ruff checks ``asyncio.create_task``, but not an event loop's. It accepts a broad handler that logs a traceback, and a ``noqa`` without a
+reason. Places are named by package, module and function, so that they may move.
 """
 
 from __future__ import annotations
@@ -54,7 +54,6 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 def walk(node: ast.AST, names: tuple[str, ...]) -> Iterator[tuple[str, ast.AST]]:
-    """Yield every node below this one, with the names of the enclosing definitions."""
     for child in ast.iter_child_nodes(node):
         yield ".".join(names), child
         yield from walk(child, (*names, child.name) if isinstance(child, Definition) else names)
@@ -66,7 +65,7 @@ def nodes(tree: ast.Module, path: Path) -> Iterator[tuple[str, ast.AST]]:
 
 
 def tasks_without_group(tree: ast.Module, path: Path) -> Iterator[str]:
-    """Yield places that call ``create_task`` on anything but a task group."""
+    """Yield calls of ``create_task`` on anything but a task group."""
     groups = set(task_groups(tree))
     for where, node in nodes(tree, path):
         if isinstance(node, ast.Attribute) and node.attr == "create_task" and ast.unparse(node.value) not in groups:
@@ -74,7 +73,7 @@ def tasks_without_group(tree: ast.Module, path: Path) -> Iterator[str]:
 
 
 def task_groups(tree: ast.Module) -> Iterator[str]:
-    """Yield a module's task groups: names entered as one, annotated as one, or assigned from one."""
+    """Yield task groups: names entered as one, annotated as one, or assigned from one."""
     for node in ast.walk(tree):
         match node:
             case ast.AsyncWith(items=items):
@@ -95,7 +94,7 @@ def _makes_one(value: ast.expr) -> bool:
 
 
 def broad_handlers(tree: ast.Module, path: Path) -> Iterator[str]:
-    """Yield handlers of all exceptions that do not raise again after closing resources."""
+    """Yield handlers of all exceptions that do not raise again."""
     for where, node in nodes(tree, path):
         if isinstance(node, ast.ExceptHandler) and _is_broad(node) and not _raises_again(node):
             yield where
@@ -114,7 +113,6 @@ def _raises_again(handler: ast.ExceptHandler) -> bool:
 
 
 def both_ends(tree: ast.Module, path: Path) -> Iterator[str]:
-    """Yield classes with both ``start`` and ``stop``."""
     for where, node in nodes(tree, path):
         if isinstance(node, ast.ClassDef) and {"start", "stop"} <= {each.name for each in node.body if isinstance(each, Definition)}:
             yield f"{where}{node.name}"
@@ -137,7 +135,7 @@ def test_nobody_has_to_be_started_and_stopped() -> None:
 
 
 def test_an_ignore_has_its_code_and_its_reason() -> None:
-    """ruff and mypy require the code; the reason follows it."""
+    """ruff and mypy require the code."""
     files = [path for name in (*PACKAGES, "tests", "benchmarks", "examples") for path in (ROOT / name).rglob("*.py")]
 
     assert not [f"{path.relative_to(ROOT)}:{line}" for path in files if "_pb2" not in path.name for line in bare_ignores(path)]

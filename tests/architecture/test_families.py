@@ -1,4 +1,4 @@
-"""A family of fields of ``spec.domain`` has one module name in every layer; CONTRIBUTING.md says how to add one."""
+"""A family of fields of ``spec.domain`` has one module name in every layer (CONTRIBUTING.md)."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ SHARED = {
 UNASKED = {"guest_agent", "pci", "usb"}
 """Parts of every domain that no field controls."""
 WITHOUT_XML = {"machine", "resources"}
-"""Written into another family's elements, like the machine type in ``<os>``, or used only by the pod."""
+"""Written into another family's elements, or used only by the pod."""
 
 
 def modules(package: str) -> set[str]:

@@ -1,4 +1,4 @@
-"""docs/faults.md has a row per cut and a column per step of tests/cuts, with results of this tree."""
+"""docs/faults.md has a row per cut and a column per step of tests/cuts."""
 
 from __future__ import annotations
 

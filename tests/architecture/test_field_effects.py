@@ -1,4 +1,4 @@
-"""Every field of ``spec.domain`` has an effect: a change of it alone changes something that acts on the guest."""
+"""A change of only one field of ``spec.domain`` changes something that acts on the guest."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ UNSEEN: Final[Mapping[str, str]] = {
 }
 """Fields without an effect in :func:`acting`, and why."""
 GUEST: Final[Mapping[str, Any]] = {"uid": "u-1", "hostname": "testvm", "keys": ()}
-"""Values for cloud-init besides the given data."""
+"""For cloud-init."""
 
 
 def acting(written: pairs.Domain) -> list[Any]:
-    """Return everything that acts on a VM's guest, from pure functions; none of it contains the original domain."""
+    """Return everything that acts on a VM's guest, without the original domain."""
     vm = pairs.machine(written)
     defaults.default_virtual_machine(vm)
     pods = [launcher_pod(vm, 1, {}, Settings("i"), Placement(kvm=kvm)) for kvm in (False, True)]
@@ -91,7 +91,7 @@ def acting(written: pairs.Domain) -> list[Any]:
 
 
 def variables(limits: Mapping[str, str]) -> dict[str, str]:
-    """Return a pod's device plugin variables: an address for each device."""
+    """Return a device plugin's variables: an address for each device."""
     counts = {re.sub("[/.]", "_", name.upper()): int(limits[name]) for name in limits if "/" in name}
     return {f"PCI_RESOURCE_{name}": ",".join(f"0000:41:00.{each}" for each in range(count)) for name, count in counts.items()}
 

@@ -1,4 +1,4 @@
-"""Files generated from the models are current, and a test covers every field; CONTRIBUTING.md says how to add one."""
+"""Files generated from the models are current, and a test covers every field."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FILES: Final = families.written()
 ENTRIES: Final = families.seen(FILES)
 STALE: Final = "is stale: run `make fields`, or `python -m tests.fields`"
 COMPUTED: Final = {"spec.domain.devices.disks[].name"}
-"""Fields with a description of how their default is computed."""
+"""Fields with a computed default."""
 
 
 def test_the_shapes_follow_from_the_models() -> None:
@@ -71,7 +71,7 @@ def test_the_models_know_the_words_that_the_loops_write(path: tuple[str, str], k
 
 
 def defaulted() -> dict[str, Any]:
-    """Return the defaults of empty VMs and of empty devices of each type, by path."""
+    """Return defaults by path, of empty VMs and of empty devices of each type."""
     vm: dict[str, Any] = {"spec": {"domain": {}}}
     default_virtual_machine(vm)
     found = dict(scalars({key: each for key, each in vm["spec"].items() if key != "domain"}, "spec"))

@@ -32,7 +32,7 @@ def canonical(requirement: str) -> str:
 
 
 def installed(requirements: list[str]) -> set[str]:
-    """Return the distributions that a plain installation of the requirements brings."""
+    """Return the distributions of a plain installation."""
     found: set[str] = set()
     left = [canonical(each) for each in requirements]
     while left:
@@ -59,7 +59,7 @@ def test_a_process_is_installed_with_everything_that_it_imports(process: str, ex
 
 @pytest.mark.parametrize("image", ["virt-api", "virt-launcher"])
 def test_images_that_read_time_zones_have_the_old_names_too(image: str) -> None:
-    """virt-api validates zones of clocks and CEL, and QEMU shows one. Debian has links such as US/Eastern in a separate package."""
+    """virt-api validates zones of clocks and CEL, and QEMU shows one. Debian has US/Eastern in a separate package."""
     directory = Path(__file__).parents[2] / "images" / image
 
     assert re.search(r"\btzdata-legacy\b", (directory / "Containerfile").read_text(encoding="utf-8"))

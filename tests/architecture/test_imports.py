@@ -1,4 +1,4 @@
-"""The table of imports in docs/development/contracts.md equals the code's imports, including those in functions and for types."""
+"""The imports in docs/development/contracts.md equal the code's, including those in functions and for types."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ BY_IMPORTLIB = {("apiserver.kubectl.kubeconfig", "kubernetes_asyncio")}
 
 
 def table() -> dict[str, tuple[set[str], set[str]]]:
-    """Return each package's imports of our packages and of others."""
     section = sections((ROOT / "docs/development/contracts.md").read_text(encoding="utf-8"))["Imports, package by package"]
     rows = [[re.findall(r"`([\w.]+)`", cell) for cell in line.split("|")[1:4]] for line in section.splitlines() if line.startswith("| `")]
     return {name: (set(ours), set(others)) for names, ours, others in rows for name in names}

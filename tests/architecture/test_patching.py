@@ -1,8 +1,7 @@
 """Tests patch our own modules only in the listed files, as often as listed.
 
-A patched function is called in a way its author did not write, and its test still passes when the code no longer calls it. Instead, tests
-pass a parameter with the production value as its default, or a port. ``monkeypatch`` remains for the environment (``setenv``, ``delenv``,
-``chdir``), and ``tests.system_calls`` for system calls. The list gives the reason for each remaining patch.
+A test with a patch still passes when the code no longer calls the patched function. Instead, tests pass a parameter or a port.
+``monkeypatch`` remains for the environment (``setenv``, ``delenv``, ``chdir``), and ``tests.system_calls`` for system calls.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ PATCHES: Final = {
     "component/handler/test_planted_faults.py": 1,  # unexpected faults in any part: a port for them would be such a part
     "fakes/pod.py": 1,  # the pod's file system with paths in the domain's XML: otherwise a parameter of every module of virt-launcher
 }
-"""Uses of ``MonkeyPatch.setattr``, ``delattr`` and ``setitem``, and of ``unittest.mock.patch``, by file below ``tests``."""
+"""Uses of ``MonkeyPatch.setattr``, ``delattr``, ``setitem`` and ``unittest.mock.patch``, by file below ``tests``."""
 _OF_MONKEYPATCH: Final = frozenset({"setattr", "delattr", "setitem", "delitem"})
 
 
 def is_patch(node: ast.AST) -> bool:
-    """Return whether a node changes another module, class or object. Only MonkeyPatch has a method ``setattr``."""
+    """Return whether a node changes another module, class or object."""
     if isinstance(node, ast.ImportFrom):
         return node.module == "unittest.mock"  # it is then used by its bare name
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
@@ -34,7 +33,6 @@ def is_patch(node: ast.AST) -> bool:
 
 
 def patches(source: str) -> int:
-    """Return how often a file patches."""
     return sum(map(is_patch, ast.walk(ast.parse(source))))
 
 

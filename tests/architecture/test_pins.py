@@ -1,4 +1,4 @@
-"""The supply chain: versions and hashes are pinned, for this environment and for each image."""
+"""Versions and hashes are pinned, for this environment and for each image."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
 
 
 def pins(path: Path) -> dict[str, tuple[str, set[str]]]:
-    """Return version and hashes by distribution, without environment markers."""
+    """Return version and hashes by distribution."""
     found: dict[str, tuple[str, set[str]]] = {}
     text = "\n".join(line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#"))
     for entry in text.replace("\\\n", " ").splitlines():
@@ -34,7 +34,7 @@ def pins(path: Path) -> dict[str, tuple[str, set[str]]]:
 
 
 def closure(wanted: list[str]) -> set[str]:
-    """Return the distributions that installing ``wanted`` on the image's Python brings."""
+    """Return the distributions that installing ``wanted`` in the image brings."""
     python = {"python_version": project_images.PYTHON, "python_full_version": f"{project_images.PYTHON}.0"}
     found: set[str] = set()
     left = [(Requirement(each), "") for each in wanted]

@@ -1,4 +1,4 @@
-"""The library for HTTP and gRPC in each part of each process; docs/decisions/code.md gives the reasons."""
+"""The library for HTTP and gRPC in each part of each process; reasons: docs/decisions/code.md."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ HOLDERS = {
     "grpc_tools": {"storage/grpc", "handler/devices"},  # generates stubs, in development
 }
 OTHERS = ("h11", "h2", "httpx", "requests", "urllib3", "wsproto", "http.server", "urllib.request", "kubernetes")
-"""Other libraries for them, which our code does not use."""
+"""Libraries that our code does not use."""
 
 
 @functools.cache
 def imports() -> dict[str, set[str]]:
-    """Return each package's imports, two names deep, or one for a package without subpackages."""
+    """Return each package's imports, two names deep."""
     found: dict[str, set[str]] = {}
     for path in modules():
         package = "/".join(path.relative_to(ROOT).parts[:-1][:2])

@@ -1,4 +1,4 @@
-"""Each test module is in one ring, and tests necessary for every change are in the rings ``check`` and ``test``."""
+"""Each test module is in one ring, and each change runs the necessary ones."""
 
 from __future__ import annotations
 
@@ -59,7 +59,6 @@ def test_tests_of_the_cluster_and_of_the_host_can_run_again_alone(directory: str
 
 
 def families(tree: ast.Module) -> list[tuple[object, object]]:
-    """Return sample size and name of the families in a module."""
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.mark.sample"]
     return [(ast.literal_eval(call.args[0]), ast.literal_eval(call.args[1])) for call in calls]
 

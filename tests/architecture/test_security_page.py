@@ -1,4 +1,4 @@
-"""docs/security.md names the protection against each threat, and docs/security-tests.md its tests."""
+"""docs/security.md names a protection against each threat, and docs/security-tests.md its tests."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ CELL = re.compile(r"(?<!\\)\|")
 LINE = re.compile(r"^- \*\*(\w+)\*\*: (.*)$", re.MULTILINE)
 MAX_ROW = 200
 MAX_WORDS = 2800
-"""Limit of the text before the table: an administrator reads it in ten minutes."""
+"""Before the table: an administrator reads it in ten minutes."""
 
 
 def threats() -> list[str]:
-    """Return the rows of every table of threats."""
     lines = PAGE.read_text(encoding="utf-8").splitlines()
     starts = [number for number, line in enumerate(lines) if line == HEADER]
     rows: list[str] = []
@@ -41,7 +40,6 @@ def functions(file: Path) -> frozenset[str]:
 
 
 def tried() -> list[tuple[str, str]]:
-    """Return the number of each threat with its tests."""
     return LINE.findall(TESTS.read_text(encoding="utf-8"))
 
 

@@ -1,4 +1,4 @@
-"""One module makes all TLS contexts, so its rules about authorities apply to every connection."""
+"""One module makes all TLS contexts, so its rules apply to every connection."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ MAKES: Final = {
     "_create_stdlib_context",
     "_create_unverified_context",
 }
-"""Names of ``ssl`` that make a context."""
 
 
 def makers(tree: ast.Module) -> Iterator[int]:
-    """Yield lines that make a TLS context, by ``ssl`` or by a library's default."""
+    """Yield lines that make a TLS context."""
     for node in ast.walk(tree):
         match node:
             case ast.Call(func=ast.Attribute(value=ast.Name(id="ssl"), attr=name)) if name in MAKES:

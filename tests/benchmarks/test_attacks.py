@@ -1,5 +1,3 @@
-"""The measured attacks run, and the front proxy is served meanwhile."""
-
 from __future__ import annotations
 
 import json

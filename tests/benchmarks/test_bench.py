@@ -1,5 +1,3 @@
-"""The benchmark runs, and reports its setting."""
-
 from __future__ import annotations
 
 import json

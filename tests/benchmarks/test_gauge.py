@@ -1,4 +1,4 @@
-"""``gauge``, compiled here: its output for files and for loopback connections."""
+"""``gauge``, compiled here."""
 
 from __future__ import annotations
 

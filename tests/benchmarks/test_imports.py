@@ -1,5 +1,3 @@
-"""The server of the import benchmark."""
-
 from __future__ import annotations
 
 import gzip

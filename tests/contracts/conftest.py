@@ -1,5 +1,3 @@
-"""Implementations for the contract tests."""
-
 import base64
 import itertools
 from collections.abc import AsyncIterator, Iterator

@@ -47,7 +47,6 @@ def xml_for(kind: str) -> str:
 
 @contextmanager
 def private_libvirtd() -> Iterator[str]:
-    """Run a private session libvirtd and yield its URI."""
     directory = Path(tempfile.mkdtemp(prefix="hv"))
     run = directory / "run"
     run.mkdir()
@@ -87,7 +86,6 @@ async def connected(uri: str) -> AsyncIterator[LibvirtHypervisor]:
 
 
 async def undefine(hypervisor: LibvirtHypervisor) -> None:
-    """Remove the domain, for the next test."""
     connection: Any = hypervisor._connection
     for domain in connection.listAllDomains():
         if domain.name() == NAME:

@@ -1,7 +1,4 @@
-"""Node certificates on the real kube-apiserver: it proves the requester, and the chart's roles are sufficient and minimal.
-
-The first part also runs on the fake API server.
-"""
+"""Node certificates on the real kube-apiserver: the chart's roles are sufficient and minimal."""
 
 from __future__ import annotations
 
@@ -43,7 +40,7 @@ KUBERNETES = pytest.param("kubernetes", marks=pytest.mark.slow)
 
 
 class Cluster:
-    """A kube-apiserver with our chart's roles, and a pod of virt-handler on each of two nodes without kubelets."""
+    """A kube-apiserver with our chart's roles, and a pod of virt-handler on each of two nodes."""
 
     def __init__(self, here: Environment) -> None:
         self._here = here
@@ -67,7 +64,6 @@ class Cluster:
         self._here.ensure(path, {"apiVersion": "v1", "kind": kind, "metadata": {"name": name}, **more})
 
     def token(self, account: str, node: str = "") -> Config:
-        """Return an account's configuration, with a token bound to its pod on a node."""
         spec: dict[str, Any] = {"expirationSeconds": 3600}
         if node:
             path = f"/api/v1/namespaces/{NAMESPACE}/pods/virt-handler-{node}"
@@ -149,7 +145,7 @@ async def test_approval_and_certificate_are_written_apart_and_once(clients: tupl
 
 @asynccontextmanager
 async def controlled(cluster: Cluster, lifetime: timedelta = timedelta(days=1)) -> AsyncIterator[None]:
-    """Run virt-controller's certificate loops, with its own account."""
+    """Run virt-controller's certificate loops."""
     async with Client(cluster.token("virt-controller"), user_agent="virt-controller") as client, asyncio.TaskGroup() as tasks:
         parts = CertificateRotation(client, NAMESPACE, interval=1), Signing(client, NAMESPACE, lifetime, SystemClock())
         running = [tasks.create_task(part.run()) for part in parts]
@@ -160,7 +156,6 @@ async def controlled(cluster: Cluster, lifetime: timedelta = timedelta(days=1)) 
 
 @asynccontextmanager
 async def identified(cluster: Cluster, node: str, root: Path, token_of: str = "") -> AsyncIterator[Identity]:
-    """Run the identity of a node, with the token of a pod there or on another node."""
     async with Client(cluster.token("virt-handler", token_of or node), user_agent=node) as client, asyncio.TaskGroup() as tasks:
         identity = Identity(client, node, NAMESPACE, root / node, SystemClock())
         running = tasks.create_task(identity.run())

@@ -1,4 +1,4 @@
-"""The promises of ``storage.port``, by number, for every implementation. ``test_storage_outages.py`` covers durability and outages."""
+"""The promises of ``storage.port``, by number, for every implementation."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -27,7 +27,7 @@ async def put(store: Storage, key: str, value: bytes = b"v") -> int:
 
 
 async def collect(batches: AsyncIterator[Batch], until: int) -> list[Batch]:
-    """Read a watch until it is complete up to a revision."""
+    """Read a watch up to a revision."""
     found = []
     async with asyncio.timeout(10):
         async for batch in batches:

@@ -1,4 +1,4 @@
-"""Promises 1, 3, 6 and 9 of ``storage.port`` with three etcd members, when the leader is killed, cut off or stopped (row STO-04)."""
+"""Promises 1, 3, 6 and 9 of ``storage.port`` when one of three etcd members is killed, cut off or stopped (STO-04)."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -17,7 +17,6 @@ pytestmark = pytest.mark.slow
 
 
 async def leader_of(members: list[EtcdServer]) -> EtcdServer:
-    """Return the leader."""
     for member in members:
         storage = EtcdStorage(Settings((member.endpoint,), timeout_seconds=2.0))
         try:

@@ -1,4 +1,4 @@
-"""Promises 1, 2, 4 to 7 of ``storage.port`` as a state machine, compared with a dictionary with history, for every implementation."""
+"""Promises 1, 2, 4 to 7 of ``storage.port`` as a state machine, compared with a dictionary."""
 
 import asyncio
 import itertools
@@ -24,7 +24,7 @@ writes = st.dictionaries(keys, st.none() | values, min_size=1, max_size=3)
 
 
 class StorageMachine(RuleBasedStateMachine):
-    """``history`` has the state after each of our revisions."""
+    """``history`` has the state after each revision."""
 
     make_store: Callable[[], Storage]
 

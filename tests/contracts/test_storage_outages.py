@@ -1,4 +1,4 @@
-"""Promises 3 and 9 of ``storage.port`` with a real etcd that is killed, stopped and restarted."""
+"""Promises 3 and 9 of ``storage.port`` with a real etcd."""
 
 import asyncio
 import time
@@ -36,7 +36,7 @@ async def connected(*endpoints: str, tls: Tls | None = None, timeout_seconds: fl
 
 
 class Writer:
-    """Increments a key, one commit after the other, through all faults."""
+    """Increments a key through all faults."""
 
     def __init__(self, store: EtcdStorage, key: str) -> None:
         self._store = store
@@ -66,7 +66,6 @@ class Writer:
 
 
 async def written(writers: Sequence[Writer], count: int) -> None:
-    """Wait until each writer has ``count`` acknowledged writes."""
     while min(len(each.acknowledged) for each in writers) < count:
         await asyncio.sleep(0.05)
 

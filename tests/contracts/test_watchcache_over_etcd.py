@@ -1,4 +1,4 @@
-"""The watch cache's promises that depend on etcd: progress, kills, compaction during an outage."""
+"""The watch cache during etcd's kills and compaction."""
 
 import asyncio
 import json
@@ -85,7 +85,7 @@ async def test_the_cache_and_its_watches_outlive_kills_of_etcd(tmp_path: Path) -
 
 
 async def again(store: EtcdStorage, write: Put | Delete) -> None:
-    """Commit until it is acknowledged, as a client that retries would."""
+    """Commit until it is acknowledged."""
     while True:
         try:
             await store.commit([], [write])

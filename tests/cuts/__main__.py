@@ -1,6 +1,6 @@
 """``python -m tests.cuts [WORDS]``: plays the cells with one of the words in their names, and writes docs/faults.md.
 
-Cells with a good outcome in build/faults are skipped, unless ``--fresh`` is given.
+Cells with a good outcome in build/faults are skipped without ``--fresh``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.testbed import layout
 from tests.testbed.progress import StepFailed
 
 FAULTS_OF_THE_RUN = (Late, AssertionError, LookupError, OSError, subprocess.SubprocessError, StepFailed)
-"""Errors of a cell that its cut did not cause: another deployment, a kubectl without an answer."""
+"""Errors that the cut did not cause: another deployment, a kubectl without an answer."""
 AGAIN_SECONDS = 20
 TRIES = 3
 """Tries for a cell with a missed step."""
@@ -58,7 +58,7 @@ def main() -> int:
 
 
 def play(cells: Sequence[Cell]) -> list[str]:
-    """Play cells, keep their outcomes, and return the names of bad or unplayed ones."""
+    """Play cells, and return the names of bad or unplayed ones."""
     bad: list[str] = []
     began, left, failures = time.monotonic(), list(cells), 0
     while left and failures < TRIES:
@@ -98,7 +98,6 @@ def play_one(player: Player, cell: Cell) -> Outcome:
 
 
 def commit() -> str:
-    """Return the short name of the current commit."""
     done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=layout.REPOSITORY, capture_output=True, text=True, check=False)
     return done.stdout.strip() or "unknown"
 

@@ -1,6 +1,6 @@
-"""``python -m tests.cuts.client ADDRESS``: sends ten HTTP requests per second, each on a new connection, and prints the results.
+"""``python -m tests.cuts.client ADDRESS``: sends ten HTTP requests per second, each on a new connection.
 
-Each line has a time in seconds and ``ok``, or why the guest did not answer. The monotonic clock is the machine's, equal for all processes.
+Each line has a time in seconds and ``ok``, or why the guest did not answer. The monotonic clock is equal for all processes.
 """
 
 from __future__ import annotations
@@ -19,13 +19,12 @@ OK: Final = "ok"
 ANOTHER: Final = "another answer"
 """Start of a line about an answer that is not the guest's."""
 CUT_OFF: Final = "cut off"
-"""The connection ended after a part of the answer, or before it, because the guest left the pod."""
+"""The guest left the pod after a part of the answer, or before it."""
 NOBODY: Final = frozenset(errno.errorcode[each] for each in (errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH))
-"""Errors of a connection to a pod without the guest, or to no pod."""
+"""Errors of a connection to a pod without the guest."""
 
 
 async def ask(address: str) -> None:
-    """Send one request and print a line."""
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
             reader, writer = await asyncio.open_connection(address, 80)
@@ -42,7 +41,7 @@ async def ask(address: str) -> None:
 
 
 def told(answer: bytes) -> str:
-    """Return the meaning of a connection's bytes: the guest's answer, a part of it, or another one."""
+    """Return the meaning of the bytes: the guest's answer, a part of it, or another one."""
     head, _, body = answer.partition(b"\r\n\r\n")
     status, end, _ = head.partition(b"\r\n")
     if end and b" 200 " not in f"{status.decode(errors='replace')} ".encode():
@@ -53,7 +52,6 @@ def told(answer: bytes) -> str:
 
 
 async def main(address: str) -> None:
-    """Send requests endlessly."""
     async with asyncio.TaskGroup() as group:
         while True:
             group.create_task(ask(address))

@@ -1,4 +1,4 @@
-"""Cuts on the test cluster: SIGKILL through the machine's process table, and links at the nodes' veth pairs."""
+"""Cuts: SIGKILL through the machine's process table, and links at the nodes' veth pairs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RELAY_PORT: Final = 8445
 PARTS: Final = ("virt-api", "virt-controller", "virt-handler", "etcd")
 
 BEGIN_SECONDS: Final = 20
-"""Wait for a program in a new pod: under load virt-launcher starts libvirtd seconds after its own start."""
+"""Under load virt-launcher starts libvirtd seconds after its own start."""
 _PROGRAMS: Final = {"libvirtd": "libvirtd", "launcher": "virt-launcher", "qemu": "qemu-system"}
 
 
@@ -35,9 +35,9 @@ class Place:
     source: str
     target: str
     source_pod: str
-    """uid of the source's pod."""
+    """The uid."""
     target_pod: str = ""
-    """uid of the target's pod; empty if there is none or the cut does not need it."""
+    """Empty if there is none or the cut does not need it."""
     target_pod_name: str = ""
 
 
@@ -46,7 +46,7 @@ def nothing_more() -> None:
 
 
 class Cuts:
-    """Makes the cuts, and records the containers that they ended."""
+    """Makes cuts, and records the containers that they ended."""
 
     def __init__(self, kubectl: Kubectl, reader: Reader, system: str) -> None:
         self._kubectl = kubectl
@@ -78,7 +78,7 @@ class Cuts:
         return nothing_more
 
     def _running(self, what: str, place: Place, side: str) -> list[dict[str, Any]]:
-        """Return a component's pods with processes; a pod that is starting or ending has none."""
+        """Return a component's pods with processes."""
         return [pod for pod in self._parts(what, place, side) if processes.of_pod(pod)]
 
     def _parts(self, what: str, place: Place, side: str) -> list[dict[str, Any]]:
@@ -95,7 +95,6 @@ class Cuts:
                 raise ValueError(f"nobody knows how to cut {what}")
 
     def part(self, component: str) -> list[dict[str, Any]]:
-        """Return the pods of one of our components."""
         return self._reader.pods(self._system, f"kubevirt.io={component}")
 
     def handler(self, node: str) -> dict[str, Any]:
@@ -110,7 +109,7 @@ class Cuts:
         return next((each for each in found if "deletionTimestamp" not in each["metadata"]), found[0])
 
     def sent(self, node: str) -> int:
-        """Return the most bytes that one connection of a node's virt-handler sent to another one's relay port (ss(8))."""
+        """Return the most bytes that one connection sent to another virt-handler's relay port (ss(8))."""
         pids = processes.of_pod(self.handler(node))
         if not pids:
             return 0
@@ -133,7 +132,7 @@ class Cuts:
 
     @contextmanager
     def stopped(self, pods: Sequence[dict[str, Any]], program: str) -> Iterator[None]:
-        """Stop a program's processes in pods (SIGSTOP) during the block."""
+        """Stop a program's processes (SIGSTOP) during the block."""
         pids = [pid for pod in pods for pid, command in processes.of_pod(pod).items() if f"/{program}" in command]
         assert pids, f"{program} does not run in {[pod['metadata']['name'] for pod in pods]}"
         try:
@@ -156,7 +155,7 @@ class Cuts:
 
 
 def go_on(pids: Sequence[int]) -> None:
-    """Continue stopped processes that still exist."""
+    """Continue stopped processes."""
     for pid in pids:
         try:
             os.kill(pid, signal.SIGCONT)
@@ -165,7 +164,7 @@ def go_on(pids: Sequence[int]) -> None:
 
 
 def heal() -> None:
-    """Repair leftovers of an interrupted run: cut links and stopped kubelets."""
+    """Repair leftovers of an interrupted run."""
     for node in layout.NODES:
         progress.run(["bridge", "link", "set", "dev", node.link, "isolated", "off", "state", "forwarding"])
         if "syncFrequency" not in (node.directory / "kubelet.json").read_text():
@@ -174,7 +173,7 @@ def heal() -> None:
 
 
 def _start_kubelet(node: layout.Node) -> None:
-    """Start a kubelet with a service's priority; the run itself may have a lower one (nice(1))."""
+    """Start a kubelet with a service's priority (nice(1))."""
     ours = os.getpriority(os.PRIO_PROCESS, 0)
     os.setpriority(os.PRIO_PROCESS, 0, 0)
     try:
@@ -210,7 +209,7 @@ def _kubelet(name: str) -> Callable[[], None]:
 
 
 def _links(cables: Sequence[layout.Node], setting: str, *, on: str, off: str) -> Callable[[], None]:
-    """Change a setting of these nodes' bridge ports (bridge(8)); return a function that restores it."""
+    """Change a setting of bridge ports (bridge(8)); return a function that restores it."""
 
     def turn(state: str) -> None:
         for each in cables:
@@ -228,6 +227,6 @@ def _links(cables: Sequence[layout.Node], setting: str, *, on: str, off: str) ->
 
 
 def _kill_once_there(pod: dict[str, Any], program: str) -> None:
-    """Kill a program of a pod, once it has started."""
+    """Kill a program, once it has started."""
     until(lambda: any(program in command for command in processes.of_pod(pod).values()), seconds=BEGIN_SECONDS, what=f"{program} of a pod")
     processes.kill(pod, containing=program)

@@ -14,10 +14,10 @@ OPERATIONS: Final[tuple[Operation, ...]] = ("migration", "drain", "upgrade")
 OFF_SECONDS: Final = 12.0
 """Seconds during which a link is cut."""
 KUBELET_SECONDS: Final = 8.0
-"""Seconds during which a kubelet is away; in production its supervisor restarts it."""
+"""A kubelet's absence; in production its supervisor restarts it."""
 
 END_SECONDS: Final = 240.0
-"""Seconds from the cut to the end of a Migration, drain or upgrade; longer ones count as hung."""
+"""To the end of a Migration, drain or upgrade; longer ones count as hung."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Cell:
 
     @property
     def is_undisturbed(self) -> bool:
-        """True if nothing is cut, so that clients may only see the documented interruption."""
+        """True if clients may only see the documented interruption."""
         return self.cut.name == NOTHING
 
 
@@ -148,7 +148,7 @@ APPLIES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = MappingProxyType(
         "target-off": _at("Running", "hand-over") + _at("middle", operation="drain"),
     }
 )
-"""The steps at which a cut makes sense: a process that has not started, or is no longer used, cannot be cut."""
+"""The steps at which a cut makes sense: a process that has not started cannot be cut."""
 
 WORST: Final = (
     "migration.nothing.Running",
@@ -162,15 +162,14 @@ WORST: Final = (
     "migration.libvirtd-source.Running",
     "migration.libvirtd-target.Running",
 )
-"""The cells of ``make test``. The first one cuts nothing, which sets the strictest limits for clients."""
+"""The cells of ``make test``. The first one cuts nothing, which sets the strictest limits."""
 
 _ENDS_THE_GUEST: Final = frozenset({"launcher-target", "qemu-target", "pod-target"})
 _MAY_FAIL_THE_MOVE: Final = _ENDS_THE_GUEST | {"nodes-apart", "source-off", "target-off"}
-"""The cut breaks the target or the way to it. Any other component restarts, and the migration continues or gets another attempt."""
+"""Cuts of the target or the way to it. Any other component restarts, and the migration continues or gets another attempt."""
 
 
 def expected(cut: str, step: Step) -> Expected:
-    """Return the expected result of a cut at a step."""
     if step.name in ("hand-over", "Succeeded") and cut in _ENDS_THE_GUEST:
         return Expected.BEGINS_ANEW
     if cut in _MAY_FAIL_THE_MOVE:
@@ -188,17 +187,16 @@ def cells() -> Iterator[Cell]:
 
 
 def steps(operation: Operation) -> list[Step]:
-    """Return the steps of an operation, in order."""
     return [each for each in STEPS if each.operation == operation]
 
 
 def cuts(operation: Operation) -> list[Cut]:
-    """Return the cuts for an operation, in the order of the table."""
+    """Return the cuts of an operation, in the table's order."""
     return [each for each in CUTS if any(where == operation for where, _ in APPLIES[each.name])]
 
 
 def chosen(patterns: str) -> list[Cell]:
-    """Return the cells with one of these words in their names, or all cells without a word.
+    """Return the cells with one of these words in their names.
 
     Raises:
         ValueError: no cell has one of the words.

@@ -1,4 +1,4 @@
-"""The guests of a run: VMs that count on consoles and disks, in a separate namespace, and their objects in the API."""
+"""VMs that count on consoles and disks, in a separate namespace."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ MOVER: Final = "mover"
 """The guest that answers the Service's client."""
 OTHER: Final = "other"
 BANDWIDTH: Final = {MOVER: "20Mi", OTHER: "5Mi"}
-"""Bandwidth of each guest's migrations: the memory phase is long enough to cut, and one of two guests arrives first."""
+"""The memory phase is long enough to cut, and one of two guests arrives first."""
 FINAL: Final = frozenset({"Succeeded", "Failed", "Cancelled"})
 START_SECONDS: Final = 300
 LOOK_SECONDS: Final = 4.0
-"""Seconds for a counting guest to write another number."""
+"""For a counting guest to write another number."""
 CONSOLE_SECONDS: Final = 20
-"""Seconds to attach a console and read a line."""
+"""To attach a console and read a line."""
 QUIET_SAMPLES: Final = 6
-"""Observations of a running guest before its operation begins."""
+"""Before the operation begins."""
 COUNT: Final = (
     "b=$(cut -c1-8 /proc/sys/kernel/random/boot_id); i=%d; "
     "(while :; do i=$((i+1)); printf '%%s %%d\\n' $b $i | dd of=/dev/vda bs=512 seek=$((i%%%d)) conv=fsync 2>/dev/null && echo tick $i; "
@@ -46,16 +46,16 @@ class Guests:
         self._watch = watch
 
     def get(self, path: str) -> Any:
-        """Return one of our objects in the namespace; empty if it is absent; None without an answer."""
+        """Return an object of the namespace; empty if it is absent; None without an answer."""
         return self.reader.get(f"/apis/kubevirt.io/v1alpha1/namespaces/{self.kubectl.namespace}/{path}")
 
     def status(self, guest: str) -> dict[str, Any]:
-        """Return a VM's status; empty without an answer."""
+        """Return a VM's status, or an empty one."""
         found: dict[str, Any] = (self.get(f"virtualmachines/{guest}") or {}).get("status") or {}
         return found
 
     def migrations(self, guest: str) -> list[dict[str, Any]] | None:
-        """Return a guest's Migrations, oldest first; None without an answer."""
+        """Return Migrations, oldest first; None without an answer."""
         found = self.get("migrations")
         if found is None:
             return None
@@ -63,7 +63,7 @@ class Guests:
         return sorted(mine, key=lambda each: (str(each["metadata"]["creationTimestamp"]), each["metadata"]["name"]))
 
     def migration(self, name: str) -> dict[str, Any]:
-        """Return a Migration's status; empty if there is none or no answer."""
+        """Return a Migration's status, or an empty one."""
         found: dict[str, Any] = (self.get(f"migrations/{name}") or {}).get("status") or {}
         return found
 
@@ -74,11 +74,10 @@ class Guests:
         return Place(source, next(each.name for each in layout.NODES if each.name != source), str(status["podUID"]))
 
     def qemus(self, guest: str) -> set[str]:
-        """Return the uids of the pods in which a guest has a QEMU."""
         return {each.pod_uid for each in qemus(self._known_as(guest))}
 
     def watched(self, guest: str) -> Watched:
-        """Return the observations of a guest."""
+        """Return a guest's observations."""
         return self._watch.guests[guest]
 
     def start(self, guest: str) -> None:
@@ -94,7 +93,7 @@ class Guests:
         self._watch.guests[guest] = Watched(self._known_as(guest), disk)
 
     def count_on(self, guest: str, *, seconds: float = START_SECONDS, on_console: bool = False) -> bool:
-        """Wait until a guest counts on its disk, and optionally on its console; after a reboot, continue with its last number.
+        """Wait until a guest counts; after a reboot, continue with its last number.
 
         Returns:
             False if it does not count.
@@ -111,7 +110,7 @@ class Guests:
         return False
 
     def _is_seen(self, guest: str, number: int) -> bool:
-        """Return whether the console soon shows a number above this one, after its replay."""
+        """Return whether the console soon shows a greater number."""
         try:
             with console(self.kubectl, guest) as screen:
                 while int(screen.expect(r"tick (\d+)\r?\n", timeout=CONSOLE_SECONDS).group(1)) <= number:
@@ -121,7 +120,7 @@ class Guests:
         return True
 
     def _tell(self, guest: str, number: int) -> None:
-        """Let a newly booted guest count; one that has counted is only slow."""
+        """Let a newly booted guest count."""
         try:
             with console(self.kubectl, guest) as screen:
                 if "tick" in screen.expect(r"GUEST-READY|tick \d+", timeout=CONSOLE_SECONDS).group(0):
@@ -137,7 +136,7 @@ class Guests:
 
 
 def _grown(disk: Disk) -> int:
-    """Return a counting guest's newest number; 0 if it does not change for some seconds."""
+    """Return the newest number; 0 if it does not change."""
     before, deadline = disk.newest(), time.monotonic() + LOOK_SECONDS
     while time.monotonic() < deadline:
         time.sleep(0.1)
@@ -147,7 +146,6 @@ def _grown(disk: Disk) -> int:
 
 
 def policies(namespace: str) -> Sequence[dict[str, Any]]:
-    """Return the MigrationPolicies that slow the guests of a namespace."""
     return [
         {
             "apiVersion": "kubevirt.io/v1alpha1",

@@ -1,4 +1,4 @@
-"""Decides whether a cell lost data, ran a guest twice, or hung: pure functions of its observations."""
+"""Decides whether a cell lost data, ran a guest twice, or hung, by its observations."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tests.cuts import client
 from tests.cuts.description import Expected
 
 WINDOW_SECONDS: Final = 0.8
-"""Time between two looks at the processes that reveals two running guests."""
+"""Time between two looks that reveals two running guests."""
 RUNNING_SHARE: Final = 0.02
-"""Share of a processor: a counting guest uses more, a paused one none."""
+"""Share of a processor of a counting guest; a paused one uses none."""
 PASSING_SECONDS: Final = 10.0
-"""Seconds without an answer that clients may see beyond the guest's own pause, if nothing is cut.
+"""Seconds without an answer, beyond the guest's own pause, if nothing is cut.
 
-For this long the old pod forwards new connections (docs/networks.md); by then the client's node must use the new pod.
+For this long the old pod forwards new connections (docs/networks.md).
 """
 
 
@@ -30,7 +30,7 @@ class Sample:
     counter: int
     """The highest number on its disk."""
     processors: Mapping[int, float]
-    """vCPU time in seconds of each QEMU of the VM on any node, by pid."""
+    """Seconds of vCPU time of each QEMU of the VM, by pid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,24 +40,24 @@ class Guest:
     name: str
     samples: Sequence[Sample]
     lost: Sequence[int]
-    """Numbers that the guest had written with fsync, up to the highest ever observed, and that its disk lacked at the end."""
+    """Numbers that the guest had written with fsync, and that its disk lacked at the end."""
     boots: int
     """Boots of the guest that wrote those numbers."""
     counts: bool
-    """Whether it counted at the end, on its disk and on its console."""
+    """Whether it counted at the end, on disk and console."""
     phase: str
-    """Final phase of its Migration; empty without one."""
+    """Empty without a Migration."""
     seconds: float | None = None
-    """Seconds from the cut to the Migration's end; None: not in time."""
+    """From the cut to the Migration's end; None: not in time."""
     attempts: int = 1
     """Attempts of the Migration."""
     message: str = ""
-    """Final message of its Migration."""
+    """Of the Migration."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A connection of the Service's client without the guest's answer."""
+    """A connection without the guest's answer."""
 
     at: float
     words: str
@@ -71,19 +71,19 @@ class Seen:
     expected: Expected
     cut_at: float
     over: float
-    """The last time of observation, on the clock of :attr:`cut_at`."""
+    """The last time of observation."""
     guests: Sequence[Guest]
     """The first one answers the Service's client."""
     step_seen: str
-    """Empty if the step was certain at the cut, otherwise what was observed instead."""
+    """Empty if the step was certain at the cut."""
     operation_seconds: float | None
-    """Seconds from the cut to the end of the drain or upgrade; None: not in time."""
+    """From the cut to the end of the drain or upgrade; None: not in time."""
     answers: Sequence[float] = field(default=())
-    """Times of the answers to the Service's client."""
+    """Times of the client's answers."""
     failures: Sequence[Failure] = field(default=())
     """Failed connections of that client."""
     is_answered: bool = True
-    """Whether the client got several answers at the end."""
+    """Whether the client got answers at the end."""
     is_undisturbed: bool = False
     """Whether nothing was cut."""
     repeated: int = 0
@@ -91,7 +91,7 @@ class Seen:
 
 
 def faults(seen: Seen) -> list[str]:
-    """Return the violations in words; empty if the cell is good."""
+    """Return the violations in words."""
     found = [f"missed: {seen.step_seen}"] if seen.step_seen else []
     if seen.operation_seconds is None:
         found.append("hung: the operation was not over in time")
@@ -120,7 +120,7 @@ def _of_guest(guest: Guest, seen: Seen) -> Iterator[str]:
 
 
 def _of_client(seen: Seen) -> Iterator[str]:
-    """Return the client's violations: a foreign answer in any case; without a cut, a connection without the guest, or a long silence."""
+    """Return the client's violations: a foreign answer; without a cut, a connection without the guest, or a long silence."""
     if others := [each for each in seen.failures if each.words.startswith(client.ANOTHER)]:
         yield f"{len(others)} answers were not the guest's: {others[0].words}"
     if not seen.is_answered:
@@ -148,19 +148,19 @@ def _windows(samples: Sequence[Sample]) -> Iterator[tuple[Sample, Sample]]:
 
 
 def _ran(window: tuple[Sample, Sample]) -> set[int]:
-    """Return the QEMUs that existed at both samples and ran their guest in between."""
+    """Return the QEMUs that ran their guest between both samples."""
     before, after = window
     enough = RUNNING_SHARE * (after.at - before.at)
     return {pid for pid in before.processors.keys() & after.processors if after.processors[pid] - before.processors[pid] > enough}
 
 
 def longest_silence(answers: Sequence[float], begin: float, end: float) -> float:
-    """Return the client's longest time without an answer between two times."""
+    """Return the longest time without an answer."""
     inside = sorted({begin, *(each for each in answers if begin < each < end), end})
     return max((after - before for before, after in itertools.pairwise(inside)), default=0.0)
 
 
 def longest_stop(samples: Sequence[Sample], begin: float) -> float:
-    """Return the longest time from ``begin`` on in which a guest did not count."""
+    """Return the longest time in which a guest did not count."""
     grew = [after.at for before, after in itertools.pairwise(samples) if after.counter > before.counter and after.at >= begin]
     return max((after - before for before, after in itertools.pairwise([begin, *grew])), default=0.0)

@@ -1,4 +1,4 @@
-"""Outcomes of the cells, one file each, so that interrupted or partial runs continue."""
+"""Outcomes, one file each, so that interrupted runs continue."""
 
 from __future__ import annotations
 
@@ -19,24 +19,21 @@ DIRECTORY: Final = layout.REPOSITORY / "build" / "faults"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Outcome of a cell."""
-
     cell: str
     text: str
     """The text for the table."""
     faults: tuple[str, ...]
     commit: str
     seconds: float
-    """Seconds from the cut to the operation's end."""
+    """From the cut to the operation's end."""
 
 
 def outcome(cell: Cell, seen: Seen, commit: str) -> Outcome:
-    """Return the outcome of a cell."""
     return Outcome(cell.name, _text(seen), tuple(judging.faults(seen)), commit, round(seen.operation_seconds or 0.0, 1))
 
 
 def _text(seen: Seen) -> str:
-    """Return the text for the table: phases and times of the Migrations, and the longest pauses of guests and clients."""
+    """Return phases and times of the Migrations, and the longest pauses of guests and clients."""
     words = []
     for phase in sorted({each.phase for each in seen.guests}, reverse=True):
         count = sum(each.phase == phase for each in seen.guests)
@@ -56,13 +53,11 @@ def _text(seen: Seen) -> str:
 
 
 def write(found: Outcome, directory: Path = DIRECTORY) -> None:
-    """Keep the outcome of a cell."""
     directory.mkdir(parents=True, exist_ok=True)
     (directory / f"{found.cell}.json").write_text(json.dumps(dataclasses.asdict(found), indent=1) + "\n")
 
 
 def kept(cells: Iterable[Cell], directory: Path = DIRECTORY) -> dict[str, Outcome]:
-    """Return the kept outcomes of these cells."""
     found = {}
     for cell in cells:
         path = directory / f"{cell.name}.json"
@@ -73,6 +68,5 @@ def kept(cells: Iterable[Cell], directory: Path = DIRECTORY) -> dict[str, Outcom
 
 
 def forget(cells: Iterable[Cell], directory: Path = DIRECTORY) -> None:
-    """Delete the outcomes of these cells."""
     for cell in cells:
         (directory / f"{cell.name}.json").unlink(missing_ok=True)

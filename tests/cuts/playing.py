@@ -1,4 +1,4 @@
-"""Plays cells on the test cluster: bring the operation to its step, cut, and observe the result."""
+"""Plays cells: bring the operation to its step, cut, and observe."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from tests.cuts.watching import Answers, Watch, asking
 from tests.testbed import addons, build, layout, release
 
 COUNT_SECONDS: Final = 150
-"""Seconds for a guest to count afterwards, including a start elsewhere."""
+"""For a guest to count afterwards, including a start elsewhere."""
 ANSWER_SECONDS: Final = 60
-"""Seconds for the Service to answer again afterwards."""
+"""For the Service to answer afterwards."""
 ANSWERS: Final = 5
-"""Answers to wait for: one may belong to an earlier connection."""
+"""One answer may belong to an earlier connection."""
 BLIND_SECONDS: Final = 3
-"""Longest time without an observation; a longer gap makes the cell inconclusive."""
+"""A longer gap in the observations makes the cell inconclusive."""
 DRAINS: Final = 6
-"""Tries of ``kubectl drain``, which gives up on transient errors; users repeat it as well."""
+"""``kubectl drain`` gives up on transient errors; users repeat it as well."""
 
 
 class Player:
-    """Plays cells, with guests that are used for several cells."""
+    """Plays cells; several use the same guests."""
 
     def __init__(self, kubectl: Kubectl, reader: Reader, watch: Watch, answers: Answers) -> None:
         system = Kubectl(kubectl.kubeconfig, release.NAMESPACE, kubectl.binary)
@@ -50,7 +50,7 @@ class Player:
         self._answers = answers
 
     def prepare(self, *guests: str) -> None:
-        """Wait until all components are ready, and these guests exist and count.
+        """Wait until all components are ready, and these guests count.
 
         Raises:
             Late: one of them is not ready.
@@ -66,10 +66,10 @@ class Player:
                 raise Late(f"{guest} does not count: {self._guests.status(guest)}")
 
     def play(self, cell: Cell) -> Seen:
-        """Play a cell; return the observations.
+        """Play a cell.
 
         Raises:
-            Late: nothing was cut, because the step did not come or the cluster is not ready.
+            Late: nothing was cut.
         """
         guests = (MOVER, OTHER) if cell.step.operation == "drain" else (MOVER,)
         self.prepare(*guests)
@@ -197,7 +197,7 @@ class Player:
 
 @contextmanager
 def playing(kubeconfig: Path) -> Iterator[Player]:
-    """Make a namespace with guests and a Service's client until the block ends; first repair leftovers of an interrupted run."""
+    """Make guests and a Service's client; first repair leftovers of an interrupted run."""
     kubectl = Kubectl(kubeconfig, f"cuts-{secrets.token_hex(3)}", str(build.program("kubernetes", "kubectl")))
     cutting.heal()
     kubectl("uncordon", *(each.name for each in layout.NODES))

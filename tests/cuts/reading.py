@@ -1,4 +1,4 @@
-"""Cheap reads of Kubernetes' API, many per second: one connection, without processes."""
+"""Cheap reads of Kubernetes' API, many per second."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PERIOD_SECONDS = 0.04
 
 
 class Reader:
-    """Reads objects with the credentials of the test cluster's kubeconfig."""
+    """Reads with the credentials of the test cluster's kubeconfig."""
 
     def __init__(self, kubeconfig: Path) -> None:
         config = json.loads(kubeconfig.read_text())
@@ -49,7 +49,7 @@ class Reader:
         return json.loads(body) if answer.status == http.HTTPStatus.OK else None
 
     def close(self) -> None:
-        """Close the connection; the next read opens another one."""
+        """Close the connection until the next read."""
         with contextlib.suppress(OSError):
             if self._connection is not None:
                 self._connection.close()
@@ -69,11 +69,11 @@ class Reader:
 
 
 class Late(Exception):
-    """A wait timed out; the message has its purpose and the last observation."""
+    """The message has the purpose of the wait and the last observation."""
 
 
 def until(look: Callable[[], Any], *, seconds: float, what: str, period: float = PERIOD_SECONDS) -> Any:
-    """Return the first true value of ``look()``.
+    """Return the first true value.
 
     Raises:
         Late: none came in time.

@@ -1,4 +1,4 @@
-"""Steps of an operation: each is reached, and held for a cut by stopping the process with the next action."""
+"""Steps of an operation, each held by stopping the process with the next action."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.cuts.reading import until
 
 STEP_SECONDS: Final = 120
 MOVING_BYTES: Final = 2 << 20
-"""The memory phase has begun when this many bytes have left for the other virt-handler."""
+"""The memory phase has begun after this many bytes."""
 RESTARTED: Final = ("deployment/virt-api", "deployment/virt-controller", "daemonset/virt-handler")
 
 
@@ -26,7 +26,7 @@ class Reached:
     place: Place
     guests: tuple[str, ...]
     migration: str = ""
-    """The name of the Migration that the run itself made."""
+    """Of the run's own Migration."""
     missed: str = ""
     """The observation instead of the step."""
     drain: subprocess.Popen[bytes] | None = None
@@ -42,7 +42,7 @@ class Steps:
         self._system = system
 
     def reach(self, operation: str, step: str, held: ExitStack) -> Reached:
-        """Begin the operation and bring it to its step; closing ``held`` lets it continue.
+        """Begin the operation and bring it to its step; closing ``held`` continues it.
 
         Raises:
             Late: the step did not come.
@@ -101,7 +101,6 @@ class Steps:
         return Reached(place, (MOVER,), name)
 
     def _moving(self, place: Place) -> Reached:
-        """Migrate, and wait for the memory phase."""
         reached = self._migrate(place)
         self._wait_for(reached, "Running")
         until(lambda: self._cuts.sent(place.source) > MOVING_BYTES, seconds=STEP_SECONDS, what="memory moves", period=0.2)
@@ -154,7 +153,6 @@ class Steps:
                 return replace(reached, missed="the drain was over" if over else "")
 
     def _together(self, place: Place) -> None:
-        """Move the other guest to the first one's node."""
         if self._guests.place(OTHER).source == place.source:
             return
         made = self._guests.kubectl.create(migration(OTHER))["metadata"]["name"]
@@ -176,7 +174,7 @@ class Steps:
 
 
 def drain(kubectl: Kubectl, node: str) -> subprocess.Popen[bytes]:
-    """Begin to drain the guests from a node; other pods stay."""
+    """Begin to drain only the guests from a node."""
     chosen = f"--pod-selector=vm.kubevirt.io/name in ({MOVER},{OTHER})"
     command = kubectl.command("drain", node, chosen, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=240s")
     return subprocess.Popen(command, env=kubectl.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

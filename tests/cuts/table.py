@@ -1,4 +1,4 @@
-"""docs/faults.md: written from the cells' outcomes, and read by the test that compares it with the description."""
+"""docs/faults.md."""
 
 from __future__ import annotations
 
@@ -43,7 +43,6 @@ def written(outcomes: Mapping[str, Outcome], before: Mapping[str, str], date: st
     """Return the document.
 
     Args:
-        outcomes: by cell name.
         before: the previous document's texts, for cells without an outcome.
         date: of the last run.
     """
@@ -68,7 +67,7 @@ def _head(made: str) -> str:
 
 
 def read(document: str) -> dict[str, str]:
-    """Return the texts of cells by name, without cells that have nothing to cut or were not run."""
+    """Return the texts by cell, without cells that have nothing to cut or were not run."""
     found: dict[str, str] = {}
     for section in document.split("\n## ")[1:]:
         operation = section.partition("\n")[0].lower()
@@ -90,7 +89,6 @@ def axes(document: str) -> dict[str, tuple[list[str], list[str]]]:
 
 
 def write(outcomes: Mapping[str, Outcome], date: str) -> None:
-    """Write the document."""
     before = read(DOCUMENT.read_text()) if DOCUMENT.exists() else {}
     DOCUMENT.write_text(written(outcomes, before, date))
 

@@ -1,6 +1,6 @@
-"""Continuous observation of guests: their processes on both nodes, their writes to disk, and clients' answers.
+"""Continuous observation of guests: processes on both nodes, writes to disk, and clients' answers.
 
-The test cluster's nodes are namespaces of this machine, so /proc has their processes, and volumes are directories.
+The nodes are namespaces of this machine, so /proc has their processes, and volumes are directories.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.testbed import layout
 PERIOD_SECONDS = 0.2
 SECTOR = 512
 SECTORS = 32768
-"""Sectors of a guest's disk, used in a circle; each has a number and the boot that wrote it."""
+"""Sectors of a disk, used in a circle; each has a number and the boot that wrote it."""
 AHEAD = 64
 """Sectors checked for further numbers."""
 
@@ -51,13 +51,13 @@ class Disk:
         return self._newest
 
     def records(self, first: int, last: int) -> Iterator[tuple[int, Record | None]]:
-        """Return the records in the sectors of these numbers."""
+        """Return the records of these numbers."""
         with self._file.open("rb") as image:
             for number in range(first, last + 1):
                 yield number, _record(os.pread(image.fileno(), SECTOR, number % SECTORS * SECTOR))
 
     def missing(self, first: int, last: int) -> list[int]:
-        """Return those of these numbers that the disk lacks."""
+        """Return the numbers that the disk lacks."""
         return [number for number, found in self.records(first, last) if found is None or found.number != number]
 
     def boots(self, first: int, last: int) -> int:
@@ -65,7 +65,7 @@ class Disk:
         return len({found.boot for _, found in self.records(first, last) if found is not None})
 
     def _run(self, image: int) -> int:
-        """Return how many numbers follow the newest one, without a gap longer than one look."""
+        """Return how many numbers follow the newest one."""
         for ahead in range(AHEAD, 0, -1):
             number = self._newest + ahead
             found = _record(os.pread(image, SECTOR, number % SECTORS * SECTOR))
@@ -81,8 +81,6 @@ def _record(sector: bytes) -> Record | None:
 
 @dataclass(frozen=True)
 class Qemu:
-    """A QEMU of a VM."""
-
     pid: int
     pod_uid: str
     processor_seconds: float
@@ -107,7 +105,7 @@ def _pod_uid(cgroup: str) -> str:
 
 
 def _processors(directory: Path) -> float:
-    """Return the processor time of the vCPU threads, in seconds (/proc/PID/schedstat: nanoseconds)."""
+    """Return the vCPU threads' time in seconds (/proc/PID/schedstat: nanoseconds)."""
     total = 0
     for thread in (directory / "task").iterdir():
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # short-lived threads end while QEMU continues
@@ -118,15 +116,13 @@ def _processors(directory: Path) -> float:
 
 @dataclass
 class Watched:
-    """An observed guest."""
-
     guest: str
     disk: Disk
     samples: list[Sample] = field(default_factory=list)
 
 
 class Watch:
-    """Samples each guest five times per second, in a thread, during the block."""
+    """Samples each guest five times per second, in a thread."""
 
     def __init__(self) -> None:
         self.guests: dict[str, Watched] = {}
@@ -158,7 +154,7 @@ class Watch:
 
 
 class Answers:
-    """Times of a Service's answers, as recorded by its client on a node."""
+    """Times of a Service's answers."""
 
     def __init__(self) -> None:
         self.times: list[float] = []

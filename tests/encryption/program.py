@@ -1,4 +1,4 @@
-"""The Go program: built once into the test bed's cache, with JSON lines as protocol."""
+"""The Go program, with JSON lines as protocol."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RECIPE = build.GoProgram("encryption", "0.36.3", (".",), module="tests/encryptio
 
 
 class EncryptionError(Exception):
-    """Go refuses the configuration or the value; the message is Go's."""
+    """Go refuses the configuration or the value."""
 
 
 class Kubernetes:

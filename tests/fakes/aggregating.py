@@ -22,13 +22,13 @@ class AggregatingAPI(FakeAPI):
     def __init__(self) -> None:
         super().__init__()
         self.written: list[tuple[str, str]] = []
-        """Method and path of the writes that virt-api accepted."""
+        """Method and path of accepted writes."""
         self._behind: Config | None = None
         self._session: aiohttp.ClientSession | None = None
 
     @contextlib.asynccontextmanager
     async def aggregating(self, directory: Path) -> AsyncIterator[Config]:
-        """Run virt-api with a store in memory during the block; yield direct access to it."""
+        """Run virt-api with a store in memory; yield direct access to it."""
         kubeconfig, journal = directory / "kubeconfig", directory / "virt-api.log"
         with journal.open("wb") as log:
             process = await asyncio.create_subprocess_exec(

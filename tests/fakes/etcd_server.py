@@ -1,4 +1,4 @@
-"""A real etcd for tests, on loopback with its own directory: start, kill, stop, continue, restart with the same data."""
+"""A real etcd on loopback: start, kill, stop, continue, restart with the same data."""
 
 import concurrent.futures
 import contextlib
@@ -32,7 +32,7 @@ def etcd_binary() -> str:
 
 
 class EtcdServer:
-    """One member. ``tls``: (CA, certificate, key) files; clients must then present a certificate of that CA."""
+    """One member. ``tls``: (CA, certificate, key) files; clients must present a certificate of that CA."""
 
     def __init__(self, directory: Path, *, durable: bool, tls: tuple[Path, Path, Path] | None = None, name: str = "test") -> None:
         self._directory = directory
@@ -83,7 +83,7 @@ class EtcdServer:
             self._process = None
 
     def pause(self) -> None:
-        """Stop it with open connections; return when all threads are stopped, because a signal only requests it."""
+        """Stop it with open connections; return when all threads are stopped."""
         self._signal(signal.SIGSTOP)
         assert self._process is not None
         tasks = Path(f"/proc/{self._process.pid}/task")
@@ -91,7 +91,6 @@ class EtcdServer:
             time.sleep(0.001)
 
     def resume(self) -> None:
-        """Continue it."""
         self._signal(signal.SIGCONT)
 
     def back_up(self, name: str = "backup") -> None:
@@ -132,7 +131,7 @@ class EtcdServer:
 
 
 def _state(task: Path) -> str:
-    """Return a thread's state as in proc_pid_stat(5), or ``X`` if it is gone."""
+    """Return a thread's state as in proc_pid_stat(5), or ``X``."""
     try:
         return (task / "stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
@@ -141,7 +140,6 @@ def _state(task: Path) -> str:
 
 @contextlib.contextmanager
 def three_members(directory: Path) -> Iterator[list[EtcdServer]]:
-    """Yield a running cluster."""
     members = [EtcdServer(directory / name, durable=True, name=name) for name in ("a", "b", "c")]
     cluster = ",".join(member.cluster for member in members)
     try:
@@ -157,7 +155,7 @@ def three_members(directory: Path) -> Iterator[list[EtcdServer]]:
 
 @pytest.fixture(scope="session")
 def etcd_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
-    """One etcd for all tests of a session that need no durability; each uses its own key prefix."""
+    """One etcd for all tests that need no durability; each uses its own key prefix."""
     server = EtcdServer(tmp_path_factory.mktemp("etcd"), durable=False)
     server.start()
     yield server

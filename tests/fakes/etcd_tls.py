@@ -10,15 +10,12 @@ from cryptography.x509.oid import NameOID
 
 
 class Authority:
-    """A CA that writes certificates for etcd on loopback."""
-
     def __init__(self) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "etcd-ca")])
         self._certificate = self._build(self._name, self._key.public_key(), is_ca=True)
 
     def issue(self, directory: Path, name: str) -> tuple[Path, Path, Path]:
-        """Write ca.crt, tls.crt and tls.key; return their paths."""
         directory.mkdir(exist_ok=True)
         key = ec.generate_private_key(ec.SECP256R1())
         certificate = self._build(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]), key.public_key(), is_ca=False)

@@ -1,4 +1,4 @@
-"""A hypervisor in memory. ``tests/contracts/test_hypervisor.py`` tests the port's promises on it."""
+"""A hypervisor in memory, tested by ``tests/contracts/test_hypervisor.py``."""
 
 from __future__ import annotations
 
@@ -35,25 +35,25 @@ FIRST_CID = 3
 
 
 class FakeHypervisor:
-    """Domains in memory. Methods below the port's play the guest and the outside world."""
+    """Methods below the port's play the guest and the outside world."""
 
     def __init__(self, *, connected: bool = True) -> None:
         self.domains: dict[str, Observation] = {}
         self.created: list[str] = []
-        """XML of all domains ever started."""
+        """XML of all started domains."""
         self.secrets: dict[str, bytes] = {}
         self.usages: dict[str, Usage] = {}
         """Usage by UUID."""
         self.calls: list[str] = []
         self.answers: dict[str, object] = {}
-        """Answers of the guest agent by command; exceptions are raised. Other commands do not exist."""
+        """Answers of the guest agent by command; exceptions are raised."""
         self.questions: list[tuple[str, Mapping[str, Any]]] = []
         self.terms: list[Terms] = []
         """Terms of all migrations."""
         self.disks: list[Disks] = []
         """Disks of all migrations."""
         self.fail_next: HypervisorError | None = None
-        """Raised by the next ``create``, ``migrate``, ``abort_job`` or ``destroy``, without any effect."""
+        """Raised by the next ``create``, ``migrate``, ``abort_job`` or ``destroy``."""
         self.took: Progress | None = None
         """Figures of the migration that brought a domain here."""
         self._callbacks: list[Callable[[], None]] = []
@@ -162,7 +162,7 @@ class FakeHypervisor:
     # --- the world ---
 
     def intercept(self, method: str, around: Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]) -> None:
-        """Replace a method of the port by ``around``, which gets the original call: libvirtd hangs, fails or is late."""
+        """Replace a method of the port by ``around``, which gets the original call."""
         done = getattr(self, method)
 
         async def intercepted(*arguments: Any, **also: Any) -> Any:
@@ -179,17 +179,16 @@ class FakeHypervisor:
         self._changed()
 
     def become(self, name: str, state: State, reason: str, *, agent: bool = False) -> None:
-        """Set a domain's state; create it if necessary: a guest that powered off, or one that arrives."""
+        """Set a domain's state; create it if necessary."""
         domain = self.domains.get(name) or Observation(name, str(uuid.uuid4()), "qemu", state, reason)
         self._put(dataclasses.replace(domain, state=state, reason=reason, agent_connected=agent))
 
     def vanish(self, name: str) -> None:
-        """Remove a domain."""
         del self.domains[name]
         self._changed()
 
     def end_migration(self, name: str, error: MigrationFailed | Unavailable | None = None) -> None:
-        """End the running migration, if there is one."""
+        """End the running migration."""
         future = self._migrations.get(name)
         if future is not None and not future.done():
             if error is None:

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 STOPS = 1 << 18
-"""Bytes after which a failing server closes the connection."""
+"""A failing server closes the connection after these bytes."""
 
 
 @dataclass
@@ -42,20 +42,20 @@ class Files:
     encoding: str = ""
     """The Content-Encoding; empty: no such field."""
     skew: tuple[int, int] = (0, 0)
-    """Errors added to the first byte and to the total length of a resumed answer."""
+    """Errors in the first byte and the total length of a resumed answer."""
     surplus: bytes = b""
     """Bytes after the file in a resumed answer."""
     length: bool = True
     chunked: bool = False
     hang: threading.Event | None = None
-    """Until it is set, an answer stops in its middle."""
+    """An answer stops in its middle until it is set."""
     authorization: str = ""
     challenge: str = ""
     """The challenge in a refusal without authorization."""
     token: tuple[str, str] = ("", "")
-    """A path that serves this content for this Authorization."""
+    """This path serves this content for this Authorization."""
     verify: Callable[[str, dict[str, str]], bool] | None = None
-    """Returns whether a request may read, by path and lower-case headers; others get 403."""
+    """Whether a request may read, by path and lower-case headers; others get 403."""
     asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     """Paths and headers of the requests."""
 
@@ -149,7 +149,6 @@ def serving(files: Files, certificate: Path | None = None) -> Iterator[str]:
 
 
 def certificate(path: Path) -> Path:
-    """Write a key and a self-signed certificate for loopback."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
     now = dt.datetime.now(dt.UTC)
@@ -171,13 +170,12 @@ def certificate(path: Path) -> Path:
 
 
 def authority_of(pair: Path) -> bytes:
-    """Return only the certificate."""
     mark = b"-----BEGIN CERTIFICATE"
     return mark + pair.read_bytes().partition(mark)[2]
 
 
 def a_store(secret: str, region: str, host: str) -> Callable[[str, dict[str, str]], bool]:
-    """Return a function that verifies requests' signatures as an object store does."""
+    """Return a verification of requests' signatures, as in an object store."""
 
     def verify(path: str, headers: dict[str, str]) -> bool:
         if "authorization" not in headers:
@@ -199,7 +197,6 @@ def a_store(secret: str, region: str, host: str) -> Callable[[str, dict[str, str
 
 
 def a_layer(files: dict[str, bytes]) -> bytes:
-    """Return files as a layer of a container image."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as archive:
         for name, data in files.items():
@@ -210,7 +207,7 @@ def a_layer(files: dict[str, bytes]) -> bytes:
 
 
 def a_registry(repository: str, *layers: bytes, tag: str = "1") -> Files:
-    """Return a registry with one container image for two platforms; it requires a token for ``user`` with ``pass``."""
+    """Return a registry with an image for two platforms; it requires a token for ``user`` with ``pass``."""
     base = f"/v2/{repository}"
     content = {f"{base}/blobs/{digest_of(each)}": each for each in layers}
     manifest = json.dumps({"schemaVersion": 2, "layers": [{"digest": digest_of(each), "size": len(each)} for each in layers]}).encode()

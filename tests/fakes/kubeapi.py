@@ -1,9 +1,9 @@
 """A fake API server on loopback with failures on request, for clients, informers and controllers.
 
-It supports every resource, without schemas: get, list, watch (also streaming lists), create, update, merge patch (a strategic one merges
-conditions by type, and no other lists), delete, ``status`` as a subresource, finalizers, optimistic locking, equality label selectors. It
-leaves out validation, defaults and pages, and offers failures: :meth:`FakeAPI.drop_events`, :meth:`FakeAPI.repeat_events`,
-:meth:`FakeAPI.expire`, :meth:`FakeAPI.cut`, :attr:`FakeAPI.refusals`.
+It supports every resource: get, list, watch (also streaming lists), create, update, merge patch (a strategic one merges conditions by type,
+and no other lists), delete, ``status``, finalizers, optimistic locking, equality label selectors. It leaves out schemas, defaults and
+pages. Failures: :meth:`FakeAPI.drop_events`, :meth:`FakeAPI.repeat_events`, :meth:`FakeAPI.expire`, :meth:`FakeAPI.cut`,
+:attr:`FakeAPI.refusals`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 def copied(obj: T) -> T:
-    """Return a copy of JSON data; ``copy.deepcopy`` takes four times as long, which slows tests of hostile objects."""
+    """Return a copy of JSON data, four times as fast as ``copy.deepcopy``."""
     found: Any = obj
     if isinstance(obj, dict):
         found = {key: copied(value) for key, value in obj.items()}
@@ -49,27 +49,27 @@ class FakeAPI:
         self.objects: dict[Key, Object] = {}
         """By (collection path without namespace, namespace, name)."""
         self.log: list[tuple[int, str, Key, Object, Object | None]] = []
-        """Revision, type, key, the object, and its previous version, because a watch with a selector reports an object that leaves it."""
+        """Revision, type, key, the object, and its previous version for watches with a selector."""
         self.oldest = 0
         """Watches from earlier revisions get 410."""
         self.refusals: list[errors.StatusError | web.Response] = []
-        """Answers to the next requests, in order."""
+        """Answers to the next requests."""
         self.streaming_lists = True
         self.requests: list[tuple[str, str, dict[str, str]]] = []
         self.writes: list[tuple[str, str, Any]] = []
         self.admit: Callable[[str, Object], None] | None = None
-        """Called with (path, object) before a create is stored; may change it or raise a StatusError."""
+        """Gets (path, object) before a create is stored; may change it or raise a StatusError."""
         self.judge: Callable[[str, str, Object, Object], None] | None = None
-        """Called with (bearer token, collection path, old, new) before a status is stored; may raise a StatusError."""
+        """Gets (bearer token, collection path, old, new) before a status is stored; may raise a StatusError."""
         self.authorize: Callable[[str, str, Mapping[str, str]], bool] | None = None
-        """Whether a request (method, path, query) is allowed; others are Forbidden, and recorded in ``forbidden``."""
+        """Whether a request (method, path, query) is allowed; others are recorded in ``forbidden``."""
         self.forbidden: list[tuple[str, str]] = []
         self.selected_anyway: Callable[[Object], bool] = lambda _: False
-        """Objects that every selector selects, because a malformed field may be the selected one."""
+        """Every selector selects these, because a malformed field may be the selected one."""
         self.discovery: dict[str, list[Object]] = {}
-        """Resources by group version path (``/api/v1``), for discovery."""
+        """By group version path (``/api/v1``), for discovery."""
         self.users: dict[str, Object] = {}
-        """The user of a bearer token: ``username``, ``groups``, ``extra``, written into CertificateSigningRequests."""
+        """By bearer token: ``username``, ``groups``, ``extra``, for CertificateSigningRequests."""
         self._changed = asyncio.Condition()
         self._generation = itertools.count()
         self._cut = 0
@@ -78,7 +78,7 @@ class FakeAPI:
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[Config]:
-        """Serve on a free port of loopback; yield the client configuration."""
+        """Serve on a free port; yield the client configuration."""
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", self._handle)
         runner = web.AppRunner(app, shutdown_timeout=0.1)
@@ -100,7 +100,7 @@ class FakeAPI:
         await self._wake()
 
     async def expire(self) -> None:
-        """Drop the history. Watches that start at an older revision must list again."""
+        """Drop the history: watches from older revisions must list again."""
         self.oldest = self.revision
         await self.cut()
 
@@ -109,7 +109,7 @@ class FakeAPI:
         self._drop = on
 
     def repeat_events(self, *, on: bool) -> None:
-        """While on, every event is sent twice, and the one before it again after it."""
+        """While on, every event is sent twice, and the one before it once more."""
         self._repeat = on
 
     async def put(self, collection: str, obj: Object) -> Object:
@@ -126,14 +126,14 @@ class FakeAPI:
         return await self._store(key, obj)
 
     async def remove(self, collection: str, namespace: str, name: str) -> None:
-        """Delete an object immediately, despite finalizers."""
+        """Delete an object, despite finalizers."""
         await self._remove((collection, namespace, name))
 
     def all(self, collection: str) -> list[Object]:
         return [each for (path, _, _), each in sorted(self.objects.items(), key=lambda pair: pair[0]) if path == collection]
 
     def get(self, collection: str, namespace: str, name: str) -> Object:
-        """Return one object; raise KeyError if it is absent."""
+        """Return an object; raise KeyError if it is absent."""
         return self.objects[(collection, namespace, name)]
 
     # The store
@@ -320,7 +320,7 @@ class FakeAPI:
         return self.selected_anyway(obj) or _selected(request, namespace, obj)
 
     def _event(self, request: web.Request, namespace: str, kind: str, obj: Object, old: Object | None) -> tuple[str, Object] | None:
-        """Return the event for a watch with these selectors; an object that leaves them counts as deleted, in its previous version."""
+        """Return the event for a watch; an object that leaves its selectors counts as deleted."""
         before = old is not None and self._selected(request, namespace, old)
         if self._selected(request, namespace, obj):
             return "ADDED" if kind == "MODIFIED" and not before else kind, obj
@@ -330,7 +330,7 @@ class FakeAPI:
 
 
 def _stamp(request: Object, user: Object) -> None:
-    """Write the requesting user into a CertificateSigningRequest, as kube-apiserver does."""
+    """Write the user into a CertificateSigningRequest, as kube-apiserver does."""
     for field in ("username", "uid", "groups", "extra"):
         request["spec"].pop(field, None)
     request["spec"] |= copied(user)
@@ -392,7 +392,7 @@ def _selected(request: web.Request, namespace: str, obj: Object) -> bool:
 
 
 def _with_conditions(old: Object, patch: Object) -> Object:
-    """Return a merge patch with a strategic patch's effect on conditions."""
+    """Return a merge patch with a strategic patch's conditions."""
     given = {each["type"]: each for each in (patch.get("status") or {}).get("conditions") or ()}
     if not given:
         return patch
@@ -401,7 +401,6 @@ def _with_conditions(old: Object, patch: Object) -> Object:
 
 
 def _merged(old: Any, patch: Any) -> Any:
-    """Return the result of a merge patch (RFC 7386)."""
     if not isinstance(patch, dict):
         return patch
     result = copied(old) if isinstance(old, dict) else {}

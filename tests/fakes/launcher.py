@@ -1,4 +1,4 @@
-"""A virt-launcher without a guest: it speaks ``launcher.protocol`` with the real codec and follows its rules.
+"""A virt-launcher without a guest: it speaks ``launcher.protocol`` with the real codec.
 
 Its domain is only a state. :meth:`FakeLauncher.hang_up` breaks connections, :meth:`FakeLauncher.end` ends the guest,
 :attr:`FakeLauncher.refuse` refuses the next start.
@@ -20,7 +20,7 @@ from launcher.protocol import codec, messages
 
 
 def run_directory(kubelet: Path, pod_uid: str) -> Path:
-    """Make and return the directory that the kubelet would mount as the pod's run directory."""
+    """Make and return the pod's run directory."""
     path = kubelet / "pods" / pod_uid / "volumes/kubernetes.io~empty-dir" / layout.RUN_VOLUME
     path.mkdir(parents=True, exist_ok=True)
     return path
@@ -38,15 +38,15 @@ class FakeLauncher:
         self.refuse = ""
         self.missing: tuple[str, ...] = ()
         self.full = False
-        """Disks without an image: the next starts are refused with ``NotReady``."""
+        """The next starts are refused with ``NotReady``."""
         self.importing: tuple[messages.ImportStatus, ...] = ()
-        """Unfinished imports: requests for them are refused with ``NotReady``."""
+        """Unfinished imports: requests for them get ``NotReady``."""
         self.relapse = ""
-        """The reason that pauses the guest again as soon as it is resumed."""
+        """The reason that pauses a resumed guest again."""
         self.starting: asyncio.Event | None = None
         """Starts are answered after it is set."""
         self.texts: dict[str, str | messages.Refusal] = {}
-        """Answers to ``Read`` requests; others are refused."""
+        """Answers to ``Read`` requests."""
         self.mute_reads = False
         """Never answers a ``Read``."""
         self.mute = False
@@ -57,11 +57,10 @@ class FakeLauncher:
         self.hellos = 0
         self._writers: set[asyncio.StreamWriter] = set()
         self._alive: tuple[int, int] = os.pipe()
-        """A pipe replaces the pidfd: it becomes readable when the other end is closed."""
+        """A pipe replaces the pidfd: it becomes readable when its other end is closed."""
 
     @asynccontextmanager
     async def serving(self, kubelet: Path) -> AsyncIterator[None]:
-        """Listen at the pod's socket in the kubelet's directory."""
         # Through a descriptor, because the real path is too long for a Unix socket.
         directory = os.open(run_directory(kubelet, self.pod_uid), os.O_PATH | os.O_DIRECTORY)
         path = Path(f"/proc/self/fd/{directory}") / layout.LAUNCHER_SOCKET
@@ -75,32 +74,28 @@ class FakeLauncher:
             os.close(directory)
 
     def identify(self, pid: int, pod_uid: str) -> Launcher:
-        """Identify this process as the pod's launcher."""
         assert (pid, pod_uid) == (os.getpid(), self.pod_uid)
         return Launcher(pid, os.dup(self._alive[0]), os.open("/proc/self/ns/net", os.O_RDONLY), os.open("/", os.O_PATH))
 
     def exit(self) -> None:
-        """End the process."""
         os.close(self._alive[1])
         self.hang_up()
 
     def hang_up(self) -> None:
-        """Break every connection."""
         for writer in list(self._writers):
             writer.close()
 
     def change(self, **members: Any) -> None:
-        """Change the status, and send it to all connections."""
+        """Change the status, and send it to all."""
         self.status = replace(self.status, revision=self.status.revision + 1, **members)
         for writer in self._writers:
             writer.write(codec.encode(messages.StatusChanged(self.status)))
 
     def end(self, kind: messages.EndingKind, message: str = "") -> None:
-        """End the guest."""
         self.change(domain=None, ending=messages.Ending(kind, message))
 
     def migration(self, uid: str, direction: messages.MigrationDirection, state: messages.MigrationState, message: str = "") -> None:
-        """Set the state of a migration; its figures stay."""
+        """Set a migration's state; its figures stay."""
         others = tuple(each for each in self.status.migrations if each.uid != uid)
         known = self.status.migration_of(uid) or messages.MigrationStatus(uid, direction, state)
         self.change(migrations=(*others, replace(known, direction=direction, state=state, message=message)))

@@ -10,10 +10,7 @@ import pytest
 
 @pytest.fixture
 def pod_directories(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Return a function that moves directories of the pod (``layout.…_DIRECTORY``).
-
-    The container's file system is virt-launcher's environment: QEMU's XML names the same paths, which tests lack.
-    """
+    """Return a function that moves directories of the pod (``layout.…_DIRECTORY``), which tests lack."""
     from apiserver.apis.virt.places import layout
 
     def move(**directories: Path) -> None:
@@ -25,6 +22,6 @@ def pod_directories(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 @pytest.fixture
 def overlays(tmp_path: Path, pod_directories: Callable[..., None]) -> Path:
-    """Return the directory of the pod's overlays; existing overlays are kept."""
+    """Return the directory of the pod's overlays."""
     pod_directories(OVERLAYS=tmp_path)
     return tmp_path

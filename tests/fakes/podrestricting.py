@@ -16,7 +16,6 @@ _FIELDS = {_MACHINES: ("podName", "podUID"), _MIGRATIONS: ("targetPod", "targetP
 
 
 def judge(api: FakeAPI) -> Callable[[str, str, Object, Object], None]:
-    """Return a status validation for :attr:`FakeAPI.judge`."""
 
     def judged(_token: str, collection: str, old: Object, new: Object) -> None:
         if collection not in _FIELDS:

@@ -1,4 +1,4 @@
-"""Rights of an account from the chart's roles, as kube-apiserver evaluates them, for :attr:`tests.fakes.kubeapi.FakeAPI.authorize`."""
+"""An account's rights by the chart's roles, for :attr:`tests.fakes.kubeapi.FakeAPI.authorize`."""
 
 from __future__ import annotations
 
@@ -11,18 +11,17 @@ import yaml
 from apiserver.endpoints import requestinfo
 
 CHART = Path(__file__).parents[1] / "unit" / "charts" / "golden.yaml"
-"""The rendered chart; a test keeps it up to date."""
+"""The rendered chart."""
 
 Rule = dict[str, Any]
 Grant = tuple[str, Rule]
 """(namespace, empty for all; rule)."""
 
 EVERYBODY: Final = frozenset({("authentication.k8s.io", "selfsubjectreviews", "", "create", "")})
-"""The used part of ``system:basic-user``, the role of all authenticated users."""
+"""The used part of ``system:basic-user``, which all authenticated users have."""
 
 
 def grants(account: str) -> list[Grant]:
-    """Return the rules of all chart roles bound to a service account."""
     objects = [each for each in yaml.safe_load_all(CHART.read_text()) if each]
     roles = {(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]): each.get("rules") for each in objects}
     found: list[Grant] = []
@@ -37,7 +36,7 @@ def grants(account: str) -> list[Grant]:
 
 
 def permissions(account: str) -> Iterator[tuple[str, str, str, str, str]]:
-    """Yield an account's rights as (group, resource, name, verb, namespace); an empty name or namespace means any."""
+    """Yield rights as (group, resource, name, verb, namespace); an empty name or namespace means any."""
     for namespace, rule in grants(account):
         for group in rule["apiGroups"]:
             for resource in rule["resources"]:
@@ -46,7 +45,7 @@ def permissions(account: str) -> Iterator[tuple[str, str, str, str, str]]:
 
 
 def authorizer(account: str) -> Callable[[str, str, Mapping[str, str]], bool]:
-    """Return a function that tells whether the account may send a request: method, path, query."""
+    """Return a function that allows or denies a method, path and query."""
     allowed = {*permissions(account), *EVERYBODY}
 
     def authorize(method: str, path: str, query: Mapping[str, str]) -> bool:

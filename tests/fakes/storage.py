@@ -1,4 +1,4 @@
-"""Memory storage with failures: outages, lost progress, slowness. It still keeps the port's promises."""
+"""Memory storage with outages, lost progress, and slowness."""
 
 import asyncio
 

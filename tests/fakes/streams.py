@@ -1,4 +1,4 @@
-"""A fake kube-apiserver with one VM: console and USB slots echo, the screen sends first, and failures come on request."""
+"""A fake kube-apiserver with one VM: console and USB slots echo, the screen sends first."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class FakeStreams:
 
     def __init__(self) -> None:
         self.refusals: list[errors.StatusError | int] = []
-        """Answers to the next requests, in order; a number is the status of a plain text answer."""
+        """Answers to the next requests; a number is the status of a plain text answer."""
         self.requests: list[tuple[str, str, list[tuple[str, str]]]] = []
         self.queries: list[dict[str, str]] = []
         """The query of each stream."""
         self.typed = b""
         self.scrollback = SCREENFUL
-        """The guest's output, sent first on each console connection."""
+        """Sent first on each console connection."""
         self.warnings: list[str] = []
-        """Values of Warning headers of every stream's upgrade."""
+        """Warning headers of every upgrade."""
         self.subprotocols: list[str] = []
         self.open: set[web.WebSocketResponse] = set()
         self.answers: dict[str, dict[str, Any]] = {}
@@ -38,7 +38,7 @@ class FakeStreams:
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[str]:
-        """Serve on a free port of loopback; yield the URL."""
+        """Serve on a free port; yield the URL."""
         app = web.Application()
         app.router.add_get(PATH + "/{stream:console|vnc|usbredir}", self._stream)
         app.router.add_put(PATH + "/{verb}", self._verb)

@@ -1,4 +1,4 @@
-"""A zstd compressor by libzstd, because a fresh machine has the library (dpkg needs it) and not the program."""
+"""A zstd compressor by libzstd: dpkg needs the library, so a fresh machine has it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``python -m tests.faults --seconds 3600 --seed 7``: an hour of faults; prints a summary as one JSON object."""
+"""``python -m tests.faults --seconds 3600 --seed 7`` prints a summary as one JSON object."""
 
 from __future__ import annotations
 

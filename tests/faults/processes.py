@@ -56,7 +56,6 @@ class Server:
             return False
 
     async def end(self, number: signal.Signals) -> None:
-        """Send a signal and wait for its end."""
         if self._process is None or self._process.returncode is not None:
             return
         self._process.send_signal(number)
@@ -72,7 +71,7 @@ class Server:
 
 
 class Informers:
-    """The Go program: three client-go informers."""
+    """Three client-go informers in Go."""
 
     def __init__(self, name: str, directory: Path, *, watch_list: bool, detectors: bool) -> None:
         self.name = name
@@ -88,7 +87,6 @@ class Informers:
             )
 
     async def dump(self) -> dict[str, Any]:
-        """Return each informer's content."""
         process = self._process
         assert process is not None
         assert process.stdin is not None

@@ -22,7 +22,6 @@ class Proxy:
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
-        """Listen during the block."""
         server = await asyncio.start_server(self._carry, "127.0.0.1", 0)
         self.port = server.sockets[0].getsockname()[1]
         try:
@@ -41,11 +40,9 @@ class Proxy:
         return dropped
 
     def block(self) -> None:
-        """Let nothing through."""
         self._open.clear()
 
     def unblock(self) -> None:
-        """Let everything through again."""
         self._open.set()
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""client-go's informers on our server, during faults everywhere; at rest they must hold exactly etcd's content."""
+"""client-go's informers on our server, during faults; at rest they must hold exactly etcd's content."""
 
 from __future__ import annotations
 
@@ -33,19 +33,17 @@ WRITERS: Final = 3
 ROUND_SECONDS: Final = (5.0, 25.0)
 """Duration of faults between two rests."""
 REST_SECONDS: Final = 150.0
-"""client-go waits up to 30 s before it tries again, and with jitter twice that."""
+"""client-go waits up to 30 s, and with jitter twice that."""
 HISTORY_SECONDS: Final = 20.0
-"""client-go's detector lists its revision until it succeeds, so it would repeat a compacted one forever."""
+"""client-go's detector would repeat a compacted revision forever."""
 
 
 class Difference(AssertionError):
-    """An informer's content differs from etcd's, or its events are impossible."""
+    """An informer's content differs, or its events are impossible."""
 
 
 @dataclass
 class Summary:
-    """Counts of the run."""
-
     seed: int
     aggressive: bool
     rounds: int = 0
@@ -69,7 +67,7 @@ class Summary:
 
 
 class Scenario:
-    """One run. An odd seed compacts to the present, which breaks client-go's detector, so it is off then."""
+    """An odd seed compacts to the present, without client-go's detector, which that breaks."""
 
     def __init__(self, directory: Path, seed: int) -> None:
         self._directory = directory
@@ -85,10 +83,10 @@ class Scenario:
         self._informers: list[Informers] = []
 
     async def play(self, seconds: float) -> Summary:
-        """Run for about ``seconds``.
+        """Run.
 
         Raises:
-            AssertionError: something is wrong; the message names it and the logs to read.
+            AssertionError: the message names the fault and the logs.
         """
         async with self._stack:
             await self._set_up()
@@ -235,7 +233,7 @@ class Scenario:
 
 
 def differences(wanted: dict[str, dict[str, Any]], held: dict[str, Any]) -> list[str]:
-    """Return differences of an informer's store, or of its applied events, from the expected content."""
+    """Return an informer's differences from the expected content."""
     objects, folded = held["objects"], held["folded"]
     revisions = {key: int(each["metadata"]["resourceVersion"]) for key, each in wanted.items()}
     problems = [f"{key} is missing" for key in sorted(wanted.keys() - objects.keys())]

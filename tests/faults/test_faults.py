@@ -1,4 +1,4 @@
-"""A minute of faults for each way to compact; ``python -m tests.faults`` runs for an hour."""
+"""A minute of faults for each way to compact."""
 
 import asyncio
 from pathlib import Path

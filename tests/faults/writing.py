@@ -20,7 +20,7 @@ MERGE: Final = "application/merge-patch+json"
 
 
 class Writer:
-    """Creates, updates, patches and deletes a few VMs repeatedly, so that labels and objects come and go."""
+    """Creates, updates, patches and deletes a few VMs, so that labels and objects come and go."""
 
     def __init__(self, session: aiohttp.ClientSession, url: str, random: Random) -> None:
         self._session = session
@@ -34,7 +34,7 @@ class Writer:
         self._allowed.set()
 
     def pause(self) -> None:
-        """Send nothing more; requests in progress end within ``SECONDS``."""
+        """Send nothing more."""
         self._allowed.clear()
 
     async def run(self) -> None:

@@ -30,7 +30,7 @@ ROOT: Final = Path(__file__).parents[2]
 FOLDER: Final = Path(__file__).parent
 _MEMBERS: Final = frozenset({"guest", "golden", "effect", "values", "why"})
 _BY_VALUE: Final = ("disks[].type", "disks[].device", "disks[].target.bus", "interfaces[].type")
-"""Fields below :data:`DEVICES` with a different device, or access to it, for each word, so each word names its test."""
+"""Each word of these fields below :data:`DEVICES` means a different device or access, so each names its test."""
 _GOLDEN: Final = "tests/golden/"
 _WHERE_GUESTS_ARE: Final = ("tests/host/", "tests/cluster/")
 
@@ -45,17 +45,16 @@ class Seen:
 
     @property
     def values(self) -> Mapping[str, str]:
-        """The test or golden file for each word of the field; empty if there are none by word."""
+        """By the field's words; empty if there are none by word."""
         return dict(self.members.get("values", {}))
 
     def named(self, member: str) -> Sequence[str]:
-        """Return the names in a member, including those by word."""
+        """Return a member's names, including those by word."""
         given = self.members.get(member, ())
         of_values = [each for each in self.values.values() if member == ("golden" if each.startswith(_GOLDEN) else "guest")]
         return tuple(dict.fromkeys((*((given,) if isinstance(given, str) else given), *of_values)))
 
     def is_about(self, field: Field) -> bool:
-        """Return whether it is about a field."""
         if field.family != self.family:
             return False
         whole = self.key.removesuffix(".*")
@@ -72,7 +71,6 @@ def seen(files: Mapping[str, Mapping[str, Any]]) -> list[Seen]:
 
 
 def example(fields: Iterable[Field]) -> dict[str, Any]:
-    """Return a ``spec`` with every field, from the families' examples."""
     files = written()
     whole: dict[str, Any] = {**files[OUTSIDE]["example"], "domain": {"devices": {}}}
     for field in fields:
@@ -86,7 +84,7 @@ def example(fields: Iterable[Field]) -> dict[str, Any]:
 
 
 def faults(fields: Sequence[Field], entries: Sequence[Seen]) -> list[str]:
-    """Return the entries' faults as sentences; none if each field has an existing test."""
+    """Return the entries' faults as sentences."""
     told = [f"{each.path} has no entry in tests/fields/{each.family}.toml" for each in fields if each.is_leaf and not about(each, entries)]
     for entry in entries:
         told += [f"tests/fields/{entry.family}.toml: {entry.key} {fault}" for fault in _faults(entry, fields)]
@@ -94,7 +92,6 @@ def faults(fields: Sequence[Field], entries: Sequence[Seen]) -> list[str]:
 
 
 def about(field: Field, entries: Iterable[Seen]) -> Seen | None:
-    """Return the entry of a field."""
     return next((each for each in entries if each.is_about(field)), None)
 
 
@@ -126,7 +123,7 @@ def _absent(entry: Seen) -> Iterator[str]:
 
 
 def _unshown(entry: Seen, copied: Sequence[Field]) -> Iterator[str]:
-    """Yield a fault for each copied field that the golden pod lacks."""
+    """Yield copied fields that the golden pod lacks."""
     for name in filter(_is_golden, entry.named("golden") if copied else ()):
         pod = json.loads((ROOT / name).read_text(encoding="utf-8"))
         yield from (f"names {name}, which has no {each.path}" for each in copied if not _has(pod, each.path.replace("[]", "").split(".")))

@@ -1,4 +1,4 @@
-"""Pairs of valid VMs that differ in exactly one field of ``spec.domain``, from the families' examples."""
+"""Pairs of valid VMs that differ in exactly one field of ``spec.domain``."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _BESIDE: Final[Mapping[str, Domain]] = {
     "devices.blockMultiQueue": {"cpu": {"cores": 2}, "devices": {"disks": _EXAMPLE["devices"]["disks"][:1]}},
     "devices.networkInterfaceMultiqueue": {"cpu": {"cores": 2}},
 }
-"""Merge patches of a family's example that allow a second value of a field, by the start of its path."""
+"""Merge patches that allow a second value of a field, by the start of its path."""
 _OTHER: Final[Mapping[str, str]] = {
     "cpu.model": "EPYC",
     "cpu.features[].name": "aes",
@@ -70,7 +70,7 @@ def machine(domain: Domain) -> dict[str, Any]:
 
 
 def of(key: str) -> Iterator[tuple[Domain, Domain]]:
-    """Yield two domains for each place of a field in the examples, and each other word, or one other value, that virt-api accepts there."""
+    """Yield two domains for each place of a field in the examples, and each other word, or one other value."""
     beside = next((each for prefix, each in _BESIDE.items() if key.startswith(prefix)), {})
     found = [each for each in places(_EXAMPLE) if "".join("[]" if isinstance(step, int) else f".{step}" for step in each) == f".{key}"]
     for each in found[:1] if beside else found:
@@ -81,7 +81,7 @@ def of(key: str) -> Iterator[tuple[Domain, Domain]]:
 
 
 def _family(place: Place) -> tuple[Domain, Place]:
-    """Return one family's example, reduced to one element of a list, and the place in it."""
+    """Return one family's example, with one element of a list, and the place in it."""
     depth = 2 if place[0] == "devices" else 1
     part, above, below = at(_EXAMPLE, place[:depth]), place[:depth], place[depth:]
     if isinstance(part, list):
@@ -117,8 +117,7 @@ def _others(key: str, value: Any) -> list[Any]:
 
 
 def _sound(domain: Domain, place: Place, other: Any) -> tuple[Domain, Domain] | None:
-    """Return a domain, and a copy with another value at a place, without fields that virt-api refuses next to it; None if it refuses the
-    value."""
+    """Return a domain, and a valid copy with another value at a place; None if virt-api refuses the value."""
 
     def changed(domain: Domain) -> Domain:
         return replaced(domain, place, other, missing=other is None)  # type: ignore[no-any-return]  # it returns what it is given
@@ -137,7 +136,7 @@ def _sound(domain: Domain, place: Place, other: Any) -> tuple[Domain, Domain] | 
 
 
 def _faults(domain: Domain) -> int:
-    """Return the number of virt-api's errors; a type error hides others, and so counts more than all of them."""
+    """Return the number of virt-api's errors; a type error hides others, and so counts most."""
     vm = machine(domain)
     if wrong := sum(map(len, decoding.read(types.VirtualMachine, vm))):
         return 100 * wrong

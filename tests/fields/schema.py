@@ -15,7 +15,7 @@ Schema = Mapping[str, Any]
 COPIED: Final = frozenset(
     name for name, each in vars(scheduling).items() if isinstance(each, type) and each.__module__ == scheduling.__name__
 )
-"""Models of fields that virt-controller copies unchanged into the pod."""
+"""Models of fields that virt-controller copies into the pod."""
 DOMAIN: Final = "spec.domain"
 DEVICES: Final = "spec.domain.devices"
 BESIDE: Final[Mapping[str, str]] = {
@@ -23,7 +23,7 @@ BESIDE: Final[Mapping[str, str]] = {
     "spec.domain.devices.networkInterfaceMultiqueue": "interfaces",
     "spec.domain.devices.autoattachMemBalloon": "memory",
 }
-"""Fields next to their family's field, where KubeVirt has them, because they apply to all of its devices."""
+"""Fields next to their family's field, where KubeVirt has them."""
 OUTSIDE: Final = "spec"
 """The family of fields outside ``spec.domain``."""
 _SCALARS: Final[Mapping[tuple[Any, Any], str]] = {
@@ -39,31 +39,28 @@ _SCALARS: Final[Mapping[tuple[Any, Any], str]] = {
 
 @dataclass(frozen=True)
 class Field:
-    """One field of ``spec``."""
-
     path: str
     """From the top of the object; ``[]`` stands for every element of a list."""
     type: str
     is_required: bool
     description: str
     is_leaf: bool
-    """Whether no named field is below it."""
+    """Without named fields below it."""
     is_copied: bool
-    """Whether it is copied unchanged into the pod."""
+    """Unchanged, into the pod."""
 
     @property
     def family(self) -> str:
-        """Its family, which is the name of the modules."""
+        """The name of the family's modules."""
         return family_of(self.path)
 
     @property
     def key(self) -> str:
-        """Its path below the family's own field, empty for that field."""
+        """Its path below the family's own field."""
         return self.path.removeprefix(root_of(self.path)).lstrip(".[]")
 
     @property
     def default(self) -> str:
-        """Return the default from its description."""
         if self.is_required:
             return "required"
         if named := re.search(r"(\w+) \(the default\)", self.description):
@@ -96,13 +93,12 @@ def root_of(path: str) -> str:
 
 
 def definitions(kind: type[Kind]) -> Schema:
-    """Return the schemas of a kind's models by name, including the kind's own."""
     schema = kind.model_json_schema()
     return {kind.__name__: schema, **schema["$defs"]}
 
 
 def resolved(schema: Schema, known: Schema) -> tuple[Schema, str]:
-    """Return the schema of a field's non-null values, and its model's name, empty for a scalar.
+    """Return the schema of a field's non-null values, and its model's name.
 
     Raises:
         NotImplementedError: it has several types, which plain JSON cannot distinguish.
@@ -119,7 +115,7 @@ def resolved(schema: Schema, known: Schema) -> tuple[Schema, str]:
 
 
 def fields(known: Schema) -> list[Field]:
-    """Return the fields of a VM's ``spec``, parents before their children."""
+    """Return the fields of ``spec``, parents first."""
     return list(_below(known["VirtualMachineSpec"], known, OUTSIDE, is_copied=False))
 
 
@@ -147,7 +143,7 @@ def scalar(schema: Schema) -> str:
     """Return the type of a value in one word, or its words joined by ``or``.
 
     Raises:
-        NotImplementedError: no model of ours has had a field of this type.
+        NotImplementedError: an unknown type.
     """
     if "enum" in schema or "const" in schema:
         return " or ".join(words_of(schema))

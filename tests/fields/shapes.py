@@ -16,7 +16,7 @@ _NAMES: Final = {"quantity": "amount"}
 
 
 def text() -> str:
-    """Return the content of the file: one line for each member, so that branches merge."""
+    """Return the file: one line for each member, so that branches merge."""
     return json.dumps({kind.__name__: _of_kind(kind) for kind in (types.VirtualMachine, types.Migration, MigrationPolicy)}, indent=1) + "\n"
 
 
@@ -33,7 +33,7 @@ def _members(model: Schema, known: Schema) -> dict[str, Any]:
 
 
 def shape(schema: Schema, known: Schema) -> Any:
-    """Return the shape of a field; fields copied unchanged into a pod have any shape."""
+    """Return the shape of a field; copied ones have any shape."""
     schema, model = resolved(schema, known)
     if schema.get("type") == "array":
         inner = shape(schema["items"], known)

@@ -1,4 +1,4 @@
-"""Bodies within the limit of 3 MiB with superlinear cost: some could stop a server."""
+"""Bodies within the limit of 3 MiB with superlinear cost."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _patches() -> Iterator[tuple[str, str, Any]]:
 
 
 def requests() -> Iterator[tuple[str, Sent]]:
-    """Yield descriptions and requests; the object ``heavy`` exists."""
+    """Yield descriptions and requests for the object ``heavy``."""
     for what, obj in _objects():
         for name, query in (("created", ""), ("created strictly", "?fieldValidation=Strict")):
             made = {**obj, "metadata": {**obj["metadata"], "name": "other"}}

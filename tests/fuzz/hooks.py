@@ -1,7 +1,7 @@
-"""Hooks for schemathesis that leave out streams; ``test_fuzz`` fuzzes watches instead.
+"""Hooks for schemathesis that leave out streams.
 
-``map_query`` applies to generated queries, ``map_case`` to cases of the coverage phase, which skips the former. Its
-``watch=null&watch=false`` requests a watch, because the first value is not ``false``.
+``map_query`` applies to generated queries, ``map_case`` to cases of the coverage phase. Its ``watch=null&watch=false`` requests a watch,
+because the first value is not ``false``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Random requests: mostly well formed, each with its own errors."""
+"""Random requests, mostly well formed."""
 
 from __future__ import annotations
 
@@ -216,8 +216,6 @@ JSON = st.recursive(
 
 @dataclass(frozen=True)
 class Sent:
-    """One request."""
-
     method: str
     target: str
     headers: dict[str, str] = field(default_factory=dict)

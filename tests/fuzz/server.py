@@ -1,4 +1,4 @@
-"""virt-api as a process over memory storage, with its log."""
+"""virt-api as a process, with its log."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ READY_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Server:
-    """A running virt-api."""
-
     directory: Path
     host: str
     port: int
@@ -44,7 +42,6 @@ class Server:
 
 @contextmanager
 def serving(directory: Path) -> Iterator[Server]:
-    """Run virt-api during the block."""
     directory.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "apiserver.server.dev", "--directory", str(directory), "--port", "0", "--log-level=info"]
     with (directory / "log").open("wb") as log, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log) as process:

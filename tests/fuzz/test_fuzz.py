@@ -1,4 +1,4 @@
-"""Any request gets an answer other than 500 within seconds, and the log shows no accident.
+"""Any request gets an answer other than 500 within seconds.
 
 Each fuzzer runs for 30 s, in ``make test`` for 8 s, or for ``FUZZ_SECONDS``.
 """
@@ -35,7 +35,6 @@ ALLOWED = frozenset({503, 504})
 
 @pytest.fixture(scope="module")
 def seconds(*, is_short: bool) -> float:
-    """Return the duration of each fuzzer."""
     return float(SECONDS or (8 if is_short else 30))
 
 
@@ -62,11 +61,11 @@ def test_no_request_that_the_documents_allow_is_a_server_error_or_answered_other
 
 
 class Dropped(AssertionError):
-    """The server closed a connection instead of answering its first request."""
+    """The server closed a connection without an answer."""
 
 
 class Wire:
-    """A connection that reopens after the server closed it."""
+    """A connection that reopens."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -74,10 +73,10 @@ class Wire:
         self._connection: http.client.HTTPSConnection | None = None
 
     def send(self, sent: Sent) -> tuple[int, bytes]:
-        """Return status and body. Refused requests get an answer as well: a new connection without an answer is an accident.
+        """Return status and body. Refused requests get an answer as well.
 
         Raises:
-            Dropped: a new connection ended without an answer.
+            Dropped: a new connection ended without one.
         """
         for _ in range(2):
             connection = self._connection or http.client.HTTPSConnection(
@@ -132,7 +131,7 @@ def test_no_request_at_all_is_a_server_error_or_hangs(server: Server, seconds: f
 
 
 def test_no_body_within_the_limit_holds_up_the_server(server: Server) -> None:
-    """Requests that could take minutes or all memory get an answer long before a client's timeout."""
+    """An answer comes long before a client's timeout."""
     slowest = (0.0, "")
     with contextlib.closing(Wire(server)) as wire:
         assert wire.send(heavy.CREATE)[0] == 201

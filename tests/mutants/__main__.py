@@ -1,8 +1,8 @@
 """``make mutants``, or ``python -m tests.mutants [--workers 2] [--propose FILE] [--only FILE] [MODULE…]``.
 
-Runs the mutants of the modules in :mod:`.table` and compares survivors with ``survivors.toml``. Survivors without a reason are printed as
-``file:line``, the kind of change and both lines. ``--propose`` writes entries for them, without reasons; ``--only`` repeats the entries of
-such a file. Exits with 1 for a survivor without a reason or an outdated entry, with 2 if nothing could be judged.
+Runs the mutants of :mod:`.table` and compares survivors with ``survivors.toml``. It prints those without a reason as ``file:line``, the
+kind of change and both lines. ``--propose`` writes entries for them; ``--only`` repeats the entries of such a file. Exits with 1 for a
+survivor without a reason or an outdated entry, with 2 if nothing could be judged.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from tests.testbed import progress
 
 
 def main() -> int:
-    """Run the mutants and print the result."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description="Mutation tests of the modules that decide and guard.")
     parser.add_argument("modules", nargs="*", metavar="MODULE", help="name or path of a module; without any, all")
     parser.add_argument("--workers", type=int, default=2, help="processes at a time (2)")

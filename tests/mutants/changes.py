@@ -1,7 +1,7 @@
 """Prints the changes of one module: ``python -m tests.mutants.changes < module.py``.
 
-Each line is JSON with ``operator``, ``line`` and the whole changed ``source``. Most kinds are cosmic-ray's, which only this module imports.
-Three kinds are ours, because plans and guards need them: negated memberships, and a dropped operand of ``and`` or ``or``.
+Each line is JSON with ``operator``, ``line`` and the changed ``source``. Most kinds are cosmic-ray's, which only this module imports. Three
+are ours: negated memberships, and a dropped operand of ``and`` or ``or``.
 """
 
 from __future__ import annotations
@@ -25,27 +25,24 @@ Position = tuple[tuple[int, int], tuple[int, int]]
 
 
 class _Membership(Operator):  # type: ignore[misc]  # cosmic-ray has no types
-    """Negates a membership test."""
-
     before: str
     after: str
 
     def mutation_positions(self, node: Any) -> Iterator[Position]:
-        """Yield the positions of such comparisons in ``node``."""
         if node.type == "comparison":
             for each in node.children[1::2]:
                 if each.get_code().split() == self.before.split():
                     yield each.start_pos, each.end_pos
 
     def mutate(self, node: Any, index: int) -> Any:
-        """Negate the comparison with this number."""
+        """Negate one comparison."""
         places = [at for at, each in enumerate(node.children) if at % 2 and each.get_code().split() == self.before.split()]
         node.children[places[index]] = parso.parse(f" {self.after}")
         return node
 
     @classmethod
     def examples(cls) -> tuple[()]:
-        """Return nothing; cosmic-ray uses examples to test its own operators."""
+        """Return nothing; cosmic-ray tests its own operators with examples."""
         return ()
 
 
@@ -62,16 +59,15 @@ class ReplaceNotInWithIn(_Membership):
 
 
 class DropOperand(Operator):  # type: ignore[misc]  # cosmic-ray has no types
-    """``a and b`` → ``a``, and → ``b``; the same for ``or``, except for defaults (``a or {}``), which are values."""
+    """``a and b`` → ``a``, and → ``b``; the same for ``or``, except for defaults (``a or {}``)."""
 
     def mutation_positions(self, node: Any) -> Iterator[Position]:
-        """Yield the operands of ``node``."""
         if node.type in ("and_test", "or_test") and node.children[-1].get_code().strip() not in _DEFAULTS:
             for each in node.children[::2]:
                 yield each.start_pos, each.end_pos
 
     def mutate(self, node: Any, index: int) -> Any:
-        """Drop the operand with this number."""
+        """Drop one operand."""
         if index == 0:
             prefix = node.get_first_leaf().prefix
             del node.children[:2]
@@ -82,7 +78,7 @@ class DropOperand(Operator):  # type: ignore[misc]  # cosmic-ray has no types
 
     @classmethod
     def examples(cls) -> tuple[()]:
-        """Return nothing; cosmic-ray uses examples to test its own operators."""
+        """Return nothing; cosmic-ray tests its own operators with examples."""
         return ()
 
 
@@ -113,7 +109,6 @@ def changes(source: str) -> Iterator[dict[str, object]]:
 
 
 def main() -> int:
-    """Print the changes of the module on standard input."""
     for change in changes(sys.stdin.read()):
         print(json.dumps(change), flush=True)
     return 0

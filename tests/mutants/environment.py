@@ -1,4 +1,4 @@
-"""Directories of a run: cosmic-ray in the cache, apart from the virtual environment, and a copy of the work tree."""
+"""Directories of a run: cosmic-ray in the cache, and a copy of the work tree."""
 
 from __future__ import annotations
 
@@ -22,16 +22,15 @@ TITLE: Final = "Fetch cosmic-ray"
 
 
 def requirements() -> list[str]:
-    """Return the requirements of the group ``mutants`` in ``pyproject.toml``."""
     with (layout.REPOSITORY / "pyproject.toml").open("rb") as file:
         return [str(each) for each in tomllib.load(file)["dependency-groups"]["mutants"]]
 
 
 def packages() -> Path:
-    """Return the directory of cosmic-ray with its dependencies; fetch it if necessary.
+    """Return cosmic-ray's directory; fetch it if necessary.
 
     Raises:
-        progress.StepFailed: one could not be fetched, or has another hash.
+        progress.StepFailed: a file could not be fetched, or has another hash.
     """
     identity = f"{sys.implementation.cache_tag} {platform.machine()}".encode() + PINS.read_bytes()
     wanted = layout.cache() / f"cosmic-ray-{hashlib.sha256(identity).hexdigest()[:12]}"
@@ -40,7 +39,7 @@ def packages() -> Path:
 
 @contextlib.contextmanager
 def copied() -> Iterator[Path]:
-    """Yield a copy of the work tree with uncommitted changes, so that editing can continue."""
+    """Yield a copy of the work tree, so that editing can continue."""
     listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(listing, check=True, capture_output=True, text=True, cwd=layout.REPOSITORY).stdout.split("\0")
     with tempfile.TemporaryDirectory(prefix="mutants-") as directory:
@@ -53,5 +52,5 @@ def copied() -> Iterator[Path]:
 
 
 def variables(*paths: Path) -> dict[str, str]:
-    """Return the environment of a process that imports from ``paths`` first, and has a fixed order of sets."""
+    """Return the environment of a process with imports from ``paths`` first, and a fixed order of sets."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths)), "PYTHONHASHSEED": "0"}

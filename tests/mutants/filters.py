@@ -16,7 +16,7 @@ WITHOUT: Final = (
         "which equal values are one object is the interpreter's choice (small numbers and names are); ruff forbids it where it is not",
     ),
 )
-"""Kinds of changes that are never made, and why."""
+"""Never made, with reasons."""
 UNORDERED: Final = "words have no order in this code: an equality that becomes one compares letters, and what it says is chance"
 NOTHING: Final = "only annotations differ, how an argument may be passed, what others may assign (mypy looks at these), or what is logged"
 CHOSEN: Final = "a number at the top of a module is a choice of ours, one more or less keeps what it is for, and a test would repeat it"
@@ -34,7 +34,7 @@ def is_made(operator: str) -> bool:
 
 
 def in_vain(operator: str, before: str, after: str) -> str | None:
-    """Return why the change from ``before`` to ``after`` cannot matter; None if it may."""
+    """Return why a change cannot matter; None if it may."""
     try:
         new = ast.parse(after)
         compile(new, "<mutant>", "exec", dont_inherit=True)
@@ -63,7 +63,7 @@ def _bare(source: str) -> str:
 
 
 class _Bare(ast.NodeTransformer):
-    """Removes irrelevant parts: :data:`NOTHING`. Annotations are not evaluated under ``from __future__ import annotations``."""
+    """Removes :data:`NOTHING`. Annotations are not evaluated under ``from __future__ import annotations``."""
 
     def visit_arguments(self, node: ast.arguments) -> ast.AST:
         node.args = [*node.posonlyargs, *node.args, *node.kwonlyargs]
@@ -97,7 +97,7 @@ class _Bare(ast.NodeTransformer):
 
 
 def _comparison(before: ast.AST, after: ast.AST) -> ast.Compare | None:
-    """Return the innermost comparison in ``before`` that differs in ``after``."""
+    """Return the innermost comparison that differs."""
     found: ast.Compare | None = None
     while type(before) is type(after):
         if isinstance(before, ast.Compare):

@@ -1,4 +1,4 @@
-"""One change of one module, with a key that survives edits elsewhere in the module."""
+"""One change of one module, with a key that survives other edits."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Key:
     function: str
     """Qualified name of the innermost function or class, or ``<module>``."""
     operator: str
-    """Kind of change, cosmic-ray's name."""
+    """cosmic-ray's name of the kind of change."""
     before: str
-    """The line, or the lines, without indentation."""
+    """Without indentation."""
     after: str
     nth: int = 1
     """Its number among equal lines of a function."""
@@ -37,7 +37,7 @@ class Mutant:
 
 
 def mutants(module: str, source: str, changes: Iterable[Mapping[str, Any]]) -> list[Mutant]:
-    """Return the mutants from :mod:`.changes`, in the order of their lines."""
+    """Return the mutants from :mod:`.changes`, by line."""
     functions = _functions(source)
     found = []
     for change in sorted(changes, key=lambda each: (each["line"], each["operator"])):

@@ -1,4 +1,4 @@
-"""Makes and runs the mutants of modules, with several workers per module."""
+"""Runs the mutants of modules, with several workers per module."""
 
 from __future__ import annotations
 
@@ -27,8 +27,6 @@ class Broken(Exception):
 
 @dataclass
 class Result:
-    """Results of a module's mutants."""
-
     module: Module
     made: tuple[Mutant, ...]
     outcomes: Counter[str] = field(default_factory=Counter)
@@ -38,7 +36,7 @@ class Result:
 
 
 class Course:
-    """Progress of the whole run, and its estimated remaining time."""
+    """Progress of the run, and its remaining time."""
 
     def __init__(self, made: Mapping[Module, Sequence[Mutant]]) -> None:
         self._total = sum(map(len, made.values()))
@@ -47,7 +45,7 @@ class Course:
         self._began = self._told = time.monotonic()
 
     def add(self, module: Module, outcome: str) -> None:
-        """Count one, and print progress from time to time."""
+        """Count one; sometimes print progress."""
         self._done += 1
         self._survived += outcome == "survived"
         now = time.monotonic()

@@ -18,7 +18,7 @@ _FIELDS: Final = tuple(each.name for each in dataclasses.fields(Key))
 
 @dataclass(frozen=True)
 class Verdict:
-    """The faults of a run; a run without any has passed."""
+    """A run's faults."""
 
     unjudged: tuple[Key, ...]
     """Survivors without a reason."""
@@ -37,7 +37,7 @@ def read(text: str) -> dict[Key, str]:
     """Return the reasons.
 
     Raises:
-        ValueError: an entry lacks its reason or another field, has an unknown field, or is duplicated.
+        ValueError: an entry lacks its reason or another field, or is duplicated.
     """
     found = entries(text)
     for key, reason in found.items():
@@ -50,7 +50,7 @@ def entries(text: str) -> dict[Key, str]:
     """Return the reasons, including empty ones from ``--propose``.
 
     Raises:
-        ValueError: an entry lacks a field, has an unknown field, or is duplicated.
+        ValueError: an entry lacks a field, or is duplicated.
     """
     found: dict[Key, str] = {}
     for entry in tomllib.loads(text).get("survivor", ()):
@@ -68,7 +68,6 @@ def entries(text: str) -> dict[Key, str]:
 
 
 def judge(mutants: Iterable[Key], survived: Iterable[Key], reasons: Mapping[Key, str], modules: Iterable[str]) -> Verdict:
-    """Compare a run's survivors with the entries of its modules."""
     alive, every, run = set(survived), set(mutants), set(modules)
     entries = {key for key in reasons if key.module in run}
     return Verdict(
@@ -79,7 +78,7 @@ def judge(mutants: Iterable[Key], survived: Iterable[Key], reasons: Mapping[Key,
 
 
 def written(keys: Iterable[Key]) -> str:
-    """Return entries for ``survivors.toml``, without reasons."""
+    """Return entries without reasons."""
     return "\n".join(_entry(key) for key in sorted(keys))
 
 

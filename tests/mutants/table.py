@@ -1,4 +1,4 @@
-"""The modules with mutants, and their tests: the module's own ones, which need no process and no socket."""
+"""The modules with mutants, and their tests without processes and sockets."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ MODULES: Final = (
 
 
 def chosen(words: Sequence[str]) -> tuple[Module, ...]:
-    """Return the modules with these names (``power``) or paths (``handler/reconcilers/migrations/side_plan.py``), or all.
+    """Return the modules with these names (``power``) or paths, or all.
 
     Raises:
         ValueError: one names no module.

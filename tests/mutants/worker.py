@@ -1,7 +1,7 @@
-"""Runs one module's tests for one changed source after the other: ``python -m tests.mutants.worker MODULE TEST…``.
+"""Runs one module's tests for each changed source: ``python -m tests.mutants.worker MODULE TEST…``.
 
-pytest starts once, and continues in a fork for each change. The tests' imports are loaded before, except the module and its importers, so a
-fork only executes these and collects the tests. The changed source replaces the module's in memory; no file is written.
+pytest starts once, and continues in a fork for each change. The tests' imports are loaded before, except the module and its importers. The
+changed source replaces the module's in memory.
 
 Reads JSON lines with ``source``, and answers each with ``outcome`` (``survived``, ``killed``, ``timeout``). Its first line is about the
 unchanged module: ``ready`` with the tests' seconds, or ``broken`` with the end of pytest's output.
@@ -34,10 +34,10 @@ import pytest
 OPTIONS: Final = ("-x", "-q", "--tb=line", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:schemathesis")
 OURS: Final = ("apiserver", "controller", "handler", "launcher", "importer", "storage", "certs")
 SLOWER: Final = 4
-"""Tests that take this many times their usual duration count as hung, so the change is noticed."""
+"""Tests count as hung after this many times their usual duration."""
 SPARE_CPU_SECONDS: Final = 1
 SPARE_SECONDS: Final = 15.0
-"""Added to these times, because a machine may be busy: work is measured in processor time, only waiting by the clock."""
+"""Added to these times: work is measured in processor time, only waiting by the clock."""
 _TAIL: Final = 4000
 
 
@@ -49,12 +49,11 @@ class Replaced(importlib.machinery.SourceFileLoader):
         self._source = source
 
     def get_code(self, fullname: str) -> CodeType:
-        """Compile the changed source."""
         return compile(self._source, self.get_filename(fullname), "exec", dont_inherit=True)
 
 
 class Finder(importlib.abc.MetaPathFinder):
-    """Finds the changed module, or raises ImportError for it, so that its importers fail."""
+    """Finds the changed module, or raises ImportError, so that its importers fail."""
 
     def __init__(self, module: str, loader: Replaced | None) -> None:
         self._module = module
@@ -85,13 +84,13 @@ class Ending:
 
 
 class Forking:
-    """A pytest plugin that forks at the end of pytest's own start."""
+    """Forks at the end of pytest's own start."""
 
     def __init__(self, module: str, requests: TextIO, answers: TextIO, output: TextIO) -> None:
         self.is_reached = False
         self.is_child = False
         self.names: int | None = None
-        """Descriptor for a child's list of imported modules, if requested."""
+        """Descriptor for a child's list of imports."""
         self._path = module
         self._module = module.removesuffix(".py").replace("/", ".")
         self._requests = requests
@@ -131,11 +130,10 @@ class Forking:
         return 0
 
     def answer(self, **fields: object) -> None:
-        """Write a line."""
         print(json.dumps(fields), file=self._answers, flush=True)
 
     def _learn(self, source: str) -> Ending | None:
-        """Run once to learn the imports, and import them here."""
+        """Run once to learn the imports."""
         reading, writing = os.pipe()
         self.names = writing
         ending = self._run(source)
@@ -149,7 +147,7 @@ class Forking:
         return ending
 
     def _import(self, names: list[str]) -> None:
-        """Import those of our modules that do not need the changed one."""
+        """Import those that do not need the changed module."""
         blocked = Finder(self._module, None)
         sys.meta_path.insert(0, blocked)
         for name in names:
@@ -162,7 +160,7 @@ class Forking:
         gc.freeze()
 
     def _run(self, source: str) -> Ending | None:
-        """Run the tests in a child; the child gets None."""
+        """Run the tests in a child, which gets None."""
         self._output.flush()
         self._output.truncate(0)
         began = time.monotonic()
@@ -191,17 +189,14 @@ class Forking:
 
 
 def end_of(output: TextIO) -> str:
-    """Return the end of the output."""
     return Path(output.name).read_text(errors="replace")[-_TAIL:]
 
 
 def imported() -> list[str]:
-    """Return the names of our imported modules, in order of import."""
     return [name for name in sys.modules if name.partition(".")[0] in OURS]
 
 
 def main() -> int:
-    """Run until there are no further changes."""
     module, *tests = sys.argv[1:]
     requests, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
     with tempfile.TemporaryDirectory() as directory, Path(directory, "output").open("w+") as output:

@@ -34,7 +34,7 @@ def run(count: int, seed: int, *, progress: bool = False) -> None:
 
 
 def _shortened(comparison: Comparison, history: History, difference: Difference) -> Difference:
-    """Return the difference of the shortest history, found by leaving steps out."""
+    """Return the difference of the shortest history."""
     shorter = True
     while shorter:
         shorter = False
@@ -50,7 +50,6 @@ def _shortened(comparison: Comparison, history: History, difference: Difference)
 
 
 def main() -> int:
-    """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.oracle", description="Compare our field managers with Go's.")
     parser.add_argument("--sequences", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=1)

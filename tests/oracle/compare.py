@@ -62,7 +62,7 @@ class Both:
         self._force = force
 
     def update(self, body: Json, by: str, *, live: Any = ..., subresource: str = "") -> Json | None:
-        """Update the object to ``body``; return the result.
+        """Update the object; return the result.
 
         Raises:
             Difference: the sides disagree.
@@ -103,8 +103,8 @@ class Both:
     def _diverges(self, answer: Answer) -> bool:
         """Whether Go fails for a reason that we deliberately avoid.
 
-        Sets and keyed lists of objects may have duplicates, and pruning may leave an item without keys. Once another version's entry makes
-        Go convert them, an update loses all managedFields, and an apply fails with 500.
+        Sets and keyed lists may have duplicates, and pruning may leave an item without keys. When Go must convert them for another
+        version's entry, an update loses all managedFields, and an apply fails with 500.
         """
         lists = ("duplicate entries for key", "may not have a null element", "omits all key fields")
         converted = len(self._side.kind.versions) > 1 and "typed patch object" not in answer.error
@@ -173,7 +173,7 @@ def is_valid(atom: Atom, obj: Json) -> bool:
 
 
 def _floats(theirs: Any, ours: Any) -> Any:
-    """Return Go's value with floats where ours has them, because JSON does not distinguish 1 and 1.0."""
+    """Return Go's value with our floats, because JSON does not distinguish 1 and 1.0."""
     if isinstance(theirs, dict) and isinstance(ours, dict):
         return {key: _floats(each, ours.get(key)) for key, each in theirs.items()}
     if isinstance(theirs, list) and isinstance(ours, list) and len(theirs) == len(ours):

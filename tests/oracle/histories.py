@@ -1,7 +1,6 @@
-"""Random histories: writes of all kinds to one object.
+"""Random histories.
 
-A history is plain JSON, so a difference can be printed, shortened and replayed. A step is relative to the current object; its own seed
-determines its random choices.
+A history is plain JSON, so a difference can be printed, shortened and replayed. A step's own seed determines its random choices.
 """
 
 from __future__ import annotations
@@ -34,20 +33,18 @@ STEPS = (
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """One write."""
-
     what: str
     by: str
     seed: int
     version: str = ""
     force: bool = False
     older: int = 0
-    """Seconds by which the existing entries age before."""
+    """The existing entries become so much older."""
 
 
 @dataclasses.dataclass(frozen=True)
 class History:
-    """Some writes to one object of a kind."""
+    """Some writes to one object."""
 
     kind: str
     steps: tuple[Step, ...]

@@ -1,4 +1,4 @@
-"""The kinds of histories: our published virtual machine, and a kind with every difficult construct."""
+"""Our virtual machine, and a kind with every difficult construct."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Kind:
         return f"{self.group}/{version}"
 
     def atoms(self) -> dict[str, Atom]:
-        """Return our own schema by apiVersion."""
+        """Return our schema by apiVersion."""
         types = openapi.types({"components": {"schemas": self.schemas}})
         return {self.api_version(each): types[self.api_version(each), self.kind] for each in self.versions}
 
@@ -72,7 +72,6 @@ class Kind:
 
 
 def virtual_machines() -> Kind:
-    """Return our own kind."""
     described = Described.of(VirtualMachineStrategy())
     document = version3.build([described], title="virt-api", version="v1")
     schemas = document["components"]["schemas"]

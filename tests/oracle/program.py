@@ -1,4 +1,4 @@
-"""The Go program: built once into the test bed's cache, with JSON lines as protocol.
+"""The Go program, with JSON lines as protocol.
 
 A request is ``{"op": …}`` with, by ``op``,
 
@@ -8,7 +8,7 @@ A request is ``{"op": …}`` with, by ``op``,
 - ``yaml``: ``text``; the answer's ``object`` is the JSON that Kubernetes' servers read;
 - ``merge-patch``, ``json-patch``, ``strategic-patch``: ``live``, ``patch``, and for the last ``schema`` and ``by`` (the component).
 
-An answer has ``object``, ``managedFields``, or ``error`` (and ``status``), and the second it was made in (``before``, ``after``).
+An answer has ``object``, ``managedFields``, or ``error`` (and ``status``), and its second (``before``, ``after``).
 """
 
 from __future__ import annotations
@@ -58,7 +58,6 @@ class Oracle:
         process.stdout.close()
 
     def ask(self, **request: Any) -> Answer:
-        """Send a request and return the answer."""
         process = self._process
         assert process is not None
         assert process.stdin is not None

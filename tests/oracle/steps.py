@@ -24,8 +24,6 @@ from tests.oracle.values import Values
 
 
 class Comparison:
-    """Both sides."""
-
     def __init__(self, oracle: Oracle) -> None:
         self._oracle = oracle
         self._sides = {each.name: Side(each) for each in (kinds.virtual_machines(), kinds.torture())}
@@ -40,7 +38,7 @@ class Comparison:
         """Replay a history.
 
         Raises:
-            Difference: after some step.
+            Difference: the sides disagree.
         """
         live: Json | None = None
         for number, step in enumerate(history.steps):
@@ -48,8 +46,6 @@ class Comparison:
 
 
 class Writing:
-    """One step."""
-
     def __init__(self, oracle: Oracle, side: Side, step: Step, live: Json | None, where: str) -> None:
         self._oracle = oracle
         self._side = side
@@ -74,7 +70,7 @@ class Writing:
         return self._atom.map.child(name)
 
     def result(self) -> Json | None:
-        """Do it on both sides; return the resulting object.
+        """Do it on both sides; return the object.
 
         Raises:
             Difference: the sides disagree.
@@ -120,7 +116,6 @@ class Writing:
         return self._create()
 
     def _forget(self) -> Json | None:
-        """Forget the object's managers."""
         body = self._fresh()
         body["metadata"]["uid"] = "u"
         return body
@@ -257,7 +252,6 @@ class Writing:
         return self._both.apply(self._fresh(), self._step.by)
 
     def _apply_part(self) -> Json | None:
-        """Apply a part of the existing object."""
         source: Json = self._changed() if self._random.random() < 0.5 else copy.deepcopy(self._object)
         if not is_valid(self._atom, source):
             return self._live
@@ -324,7 +318,7 @@ def _without_duplicates(atom: Atom, value: Any) -> Any:
 
 
 def _unordered(value: Any) -> Any:
-    """Return a value without the order of its lists and without nulls, which decode as absent."""
+    """Return a value without the order of lists and without nulls."""
     if isinstance(value, dict):
         return {key: _unordered(each) for key, each in value.items() if each is not None}
     return (

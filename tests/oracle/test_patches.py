@@ -1,4 +1,4 @@
-"""JSON patches and merge patches compared with the libraries of Go's server."""
+"""Patches compared with the libraries of Go's server."""
 
 from __future__ import annotations
 
@@ -54,7 +54,6 @@ def _operation(dice: random.Random) -> dict[str, Any]:
 
 
 def _patched(document: Any, patch: Any) -> Any:
-    """Return the patched document; None if it is refused."""
     try:
         return json_patch.apply(copy.deepcopy(document), patch)
     except StatusError:

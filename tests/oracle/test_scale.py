@@ -1,4 +1,4 @@
-"""Owners of replicas: Go converts an object's entries to its Scale's and back; our server treats a scale as a write to the object."""
+"""Owners of replicas: Go converts entries to its Scale's and back; for our server a scale is a write to the object."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def oracle() -> Iterator[Oracle]:
 
 
 def _scaled_by_go(oracle: Oracle, live: Json, replicas: int, by: str) -> list[Json]:
-    """Return the object's entries after a write to Go's ``/scale``."""
+    """Return the entries after a write to Go's ``/scale``."""
     entries = live["metadata"].get("managedFields") or []
     of_scale = oracle.ask(op="scale-to", live=entries, group="g", version="v1", versions=["v1"]).managed_fields
     before = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "n", "managedFields": of_scale}}
@@ -85,7 +85,7 @@ def _by_owner(obj: Json) -> dict[tuple[str, str, str], Json]:
     """Return the fields by owner.
 
     Ours deliberately avoids two effects of Go's handler: it loses the time of a manager's first scale, and it splits an updater's entry in
-    two with the same owner, of which the next reader keeps one.
+    two with the same owner.
     """
     found: dict[tuple[str, str, str], Json] = {}
     for each in obj["metadata"].get("managedFields") or []:

@@ -15,7 +15,7 @@ _NEVER = frozenset({"apiVersion", "kind", "metadata", "managedFields", "uid", "r
 
 
 class Values:
-    """A source of values; a smaller ``depth`` makes smaller ones."""
+    """A smaller ``depth`` makes smaller values."""
 
     def __init__(self, source: random.Random) -> None:
         self.random = source
@@ -79,7 +79,7 @@ class Values:
         return item if any(name in item for name in shape.keys) or shape.element.map.defaults else None
 
     def changed(self, atom: Atom, value: Any, depth: int = 5) -> Any:
-        """Return a value with one or a few places changed, removed or added."""
+        """Return a value with a few places changed, removed or added."""
         result = copy.deepcopy(value)
         for _ in range(self.random.choice((1, 1, 2, 3))):
             result = self._changed(atom, result, depth)
@@ -133,7 +133,6 @@ class Values:
         return True
 
     def part(self, atom: Atom, value: Any) -> Any:
-        """Return a part of a value: some fields of maps, some items of associative lists."""
         if isinstance(value, dict) and atom.map is not None and not atom.map.atomic:
             return {name: self.part(atom.map.child(name), each) for name, each in value.items() if self.random.random() < 0.6}
         if isinstance(value, list) and atom.list is not None and atom.list.associative:

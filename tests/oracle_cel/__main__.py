@@ -1,4 +1,4 @@
-"""``python -m tests.oracle_cel --expressions 20000 --seed 1``: the table, then generated expressions, on both sides."""
+"""``python -m tests.oracle_cel --expressions 20000 --seed 1``: the table, then generated expressions."""
 
 from __future__ import annotations
 

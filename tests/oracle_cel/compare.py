@@ -31,8 +31,6 @@ _THEIRS: Final = ("no such overload: double(int)", "no such overload: timestamp(
 
 @dataclass(frozen=True)
 class Comparison:
-    """The result of a comparison."""
-
     verdict: Verdict
     ours: Any
     theirs: Any
@@ -122,7 +120,7 @@ def _tagged(tag: str, value: Any) -> dict[str, Any]:
 
 
 def _sorted(value: Any) -> Any:
-    """Return an encoded value, normalized for the order of maps and the notation of numbers."""
+    """Return an encoded value, independent of the order of maps and the notation of numbers."""
     if not isinstance(value, dict):
         return value
     tag, inner = value["t"], value["v"]

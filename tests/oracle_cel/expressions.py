@@ -20,7 +20,6 @@ class Generator:
         self.names: list[tuple[str, str]] = []
 
     def expression(self, depth: int = 4) -> str:
-        """Return an expression of any type."""
         return self.of(self.random.choice(TYPES), depth)
 
     def of(self, kind: str, depth: int) -> str:
@@ -34,7 +33,6 @@ class Generator:
         return self.random.choice(table[kind])(self, depth - 1)
 
     def fill(self, template: str, depth: int) -> str:
-        """Return a template with ``{type}`` filled in."""
         parts = template.split("⟨")
         filled = [parts[0]]
         for part in parts[1:]:

@@ -1,4 +1,4 @@
-"""The Go program: built once into the test bed's cache, with JSON lines as protocol.
+"""The Go program, with JSON lines as protocol.
 
 A request is ``{"expression": …, "variables": {"object": …, "params": …}}``; ``authorizer`` is a user who may get everything. An answer has
 ``compile`` or ``error`` (texts), or ``value`` (tagged with its type), and the ``cost``.
@@ -37,7 +37,6 @@ class Oracle:
         process.stdout.close()
 
     def ask(self, expression: str, variables: dict[str, Any]) -> dict[str, Any]:
-        """Send an expression and return the answer."""
         process = self._process
         assert process is not None
         assert process.stdin is not None

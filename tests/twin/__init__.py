@@ -1,6 +1,6 @@
-"""The reference server: ``k8s.io/sample-apiserver`` next to our framework with the same API, both on loopback.
+"""The reference server: ``k8s.io/sample-apiserver`` next to our framework with the same API.
 
-``python -m tests.twin up ours|twin|both`` starts an etcd, a bare kube-apiserver and the servers, and prints how to reach them.
+``python -m tests.twin up ours|twin|both`` starts an etcd, a bare kube-apiserver and the servers.
 
 - ``build``: the sample-apiserver, built as a Go module into the cache
 - ``flunders``, ``serve``: ``wardle.example.com`` as strategies, in a separate process

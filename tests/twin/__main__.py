@@ -1,4 +1,4 @@
-"""``python -m tests.twin up ours|twin|both``: run until interrupted, after printing addresses and kubeconfigs as JSON lines."""
+"""``python -m tests.twin up ours|twin|both``: print addresses and kubeconfigs as JSON lines, and run until interrupted."""
 
 from __future__ import annotations
 

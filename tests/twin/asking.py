@@ -1,4 +1,4 @@
-"""One request to one server, and its answer without times, uids, revisions, etags and generated names."""
+"""A request to one server, and its answer without times, uids, revisions, etags and generated names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TIME: Final = re.compile(r"20[2-9]\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d(Z|\+00:00)")
 _GENERATED: Final = re.compile(r"\bg-[a-z0-9]{5}\b")
 _RUN: Final = frozenset({"resourceVersion", "continue"})
 _KINDS_OWN: Final = frozenset({"generation"})
-"""Not supported by the sample: its strategy sets no generation."""
+"""The sample's strategy sets no generation."""
 _DEPRECATED: Final = re.compile(r'299 - "wardle.example.com/v1alpha1 (?:Flunder|Fischer) is deprecated[^"]*"(, )?')
 """The sample's warning about its own first version."""
 _HEADERS: Final = ("content-type", "retry-after", "warning", "cache-control")
@@ -29,8 +29,6 @@ _HEADERS: Final = ("content-type", "retry-after", "warning", "cache-control")
 
 @dataclass(frozen=True)
 class Answer:
-    """A response."""
-
     code: int
     headers: dict[str, str]
     text: str
@@ -50,7 +48,7 @@ class Answer:
 
 
 class Asker:
-    """A client of one server, as its administrator or another user; an empty user has no certificate."""
+    """A client of one server; an empty user has no certificate."""
 
     def __init__(self, port: int, made: Certificates, user: str = ADMIN) -> None:
         self._port = port
@@ -59,7 +57,7 @@ class Asker:
             self._tls.load_cert_chain(made.certificate(user), made.key(user))
 
     def ask(self, step: Step, namespace: str, filled: Callable[[str], str]) -> Answer:
-        """Send a step's request; ``filled`` inserts values from earlier answers."""
+        """Send a step's request; ``filled`` inserts earlier answers."""
         collection = f"/apis/{GROUP}/v1alpha1/namespaces/{namespace}/flunders"
         path = (
             step.path
@@ -86,7 +84,7 @@ class Asker:
 
 
 def normal(text: str) -> Any:
-    """Return JSON, or text, without values of a single run."""
+    """Return JSON, or text, without values of one run."""
     try:
         if text.startswith('{"type"'):
             return {"events": [_blank(json.loads(line)) for line in text.splitlines()]}
@@ -128,7 +126,7 @@ def _blank_list(values: list[Any], key: str) -> list[Any]:
 def _without_times_order(entries: list[Any]) -> list[Any]:
     """Sort entries as if all were of one second, if they are sorted by operation, time, manager, version and subresource.
 
-    That is the order of k8s.io/apimachinery/pkg/util/managedfields; entries in another order stay, and show up as a difference.
+    That is the order of k8s.io/apimachinery/pkg/util/managedfields; another order shows up as a difference.
     """
     if not all(isinstance(each, dict) for each in entries):
         return entries

@@ -1,4 +1,4 @@
-"""Builds the reference server once into the cache: ``python -m tests.twin.build`` prints the path of the sample-apiserver."""
+"""``python -m tests.twin.build`` builds the reference server, and prints its path."""
 
 import sys
 
@@ -16,7 +16,6 @@ SAMPLE_APISERVER = build.GoProgram(
 
 
 def main() -> int:
-    """Build the reference server and print its path."""
     try:
         print(SAMPLE_APISERVER.binary())
     except progress.StepFailed as error:

@@ -1,4 +1,4 @@
-"""Keys, certificates and kubeconfigs of one run: one authority for servers and clients, another for the front proxy."""
+"""Keys, certificates and kubeconfigs: one authority for servers and clients, another for the front proxy."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from certs.issuing import Pair, Profile, issue, new_authority
 HOST: Final = "127.0.0.1"
 ADMIN: Final = "admin"
 USER: Final = "bench"
-"""An ordinary user, whose rights authorization must look up."""
+"""An ordinary user, for authorization."""
 READER: Final = "reader"
 """A user with the read rights that a test grants."""
 STRANGER: Final = "stranger"
 """A user without rights."""
 USERS: Final = "bench-users"
-"""A group with the rights of ``bench``; the front proxy names it."""
+"""A group with the same rights, for the front proxy."""
 FRONT_PROXY: Final = "front-proxy"
 _LIFETIME: Final = timedelta(days=2)
 _PROFILES: Final = {
@@ -62,7 +62,6 @@ class Certificates:
         return self.directory / "service-account.pub"
 
     def certificate(self, name: str) -> Path:
-        """Return the certificate of ``server``, ``admin``, ``bench``, ``service-account`` or ``front-proxy``."""
         return self.directory / f"{name}.crt"
 
     def key(self, name: str) -> Path:
@@ -84,7 +83,7 @@ class Certificates:
 
 
 def make(directory: Path) -> Certificates:
-    """Make everything new; the authorities' keys are discarded."""
+    """Make everything; the authorities' keys are discarded."""
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     now = datetime.now(UTC)
     made = Certificates(directory)

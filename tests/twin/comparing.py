@@ -1,9 +1,9 @@
-"""Compares two answers member by member: which ones differ, and whether the step expects it.
+"""Compares two answers member by member, and with the step's expectations.
 
 A member is named by its path without list positions: ``details.causes.field`` of a Status, ``columnDefinitions`` of a Table,
 ``events.object.spec`` of a watch's events. ``body`` is the whole; ``HTTP status`` and ``header content-type`` are next to it. A member that
-one side lacks is ``only ours: details.name`` or ``only the twin: details.name``, which differs from a null value. Items of only one list
-are ``more`` of it, by type if they have one: ``only ours: events.more.BOOKMARK``.
+one side lacks is ``only ours: details.name`` or ``only the twin: details.name``. Items of only one list are ``more`` of it, by type if they
+have one: ``only ours: events.more.BOOKMARK``.
 """
 
 from __future__ import annotations
@@ -31,15 +31,13 @@ REASONS: Final = {
 
 @dataclass(frozen=True)
 class Difference:
-    """One value of each."""
-
     member: str
     twin: Any
     ours: Any
 
     @property
     def is_words(self) -> bool:
-        """True if only human-readable messages differ; clients do not branch on them."""
+        """True if only human-readable messages differ."""
         return self.member.rpartition(".")[2] == "message" and isinstance(self.twin, str) and isinstance(self.ours, str)
 
     @property
@@ -75,7 +73,7 @@ def differences(twin: Any, ours: Any, member: str = "") -> Iterator[Difference]:
 
 
 def _is_empty_details(twin: Any, ours: Any, member: str) -> bool:
-    """True for empty details, which Go writes depending on how an error was made: docs/differences.md."""
+    """True for empty details, which Go writes depending on the error: docs/differences.md."""
     return member.rpartition(".")[2] == "details" and twin == {} and ours is ABSENT
 
 
@@ -85,7 +83,7 @@ def _surplus(member: str, item: Any) -> str:
 
 
 def compare(twin: Answer, ours: Answer) -> list[Difference]:
-    """Return the differences of two answers, without values of a single run."""
+    """Return the differences of two answers."""
     found = list(differences(twin.code, ours.code, "HTTP status"))
     for name in sorted(twin.headers.keys() | ours.headers.keys()):
         found += differences(twin.headers.get(name, ABSENT), ours.headers.get(name, ABSENT), f"header {name}")
@@ -93,7 +91,7 @@ def compare(twin: Answer, ours: Answer) -> list[Difference]:
 
 
 def judge(step: Step, twin: Answer, ours: Answer) -> list[str]:
-    """Return the faults of a pair of answers: unexpected differences, and expected ones that are absent."""
+    """Return unexpected differences, and expected ones that are absent."""
     if step.code:
         return list(_decided(step, twin, ours))
     found = compare(twin, ours)
@@ -110,7 +108,7 @@ def _is_of(difference: Difference, members: Iterable[str]) -> bool:
 
 
 def _decided(step: Step, twin: Answer, ours: Answer) -> Iterator[str]:
-    """Yield the faults if ours must answer with another code; the rest must fit that code."""
+    """Yield the faults if ours must answer with another code."""
     if ours.code != step.code:
         yield f"HTTP status: {ours.code} where {step.code} was decided ({step.differs})"
     if twin.code == step.code:

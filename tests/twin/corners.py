@@ -1,4 +1,4 @@
-"""Rare or wrong requests of clients to both servers, in addition to :mod:`tests.twin.rows`."""
+"""Rare or wrong requests to both servers, in addition to :mod:`tests.twin.rows`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""etcd and a bare kube-apiserver on loopback, with certificates, rights and namespaces for the servers and clients."""
+"""etcd and a bare kube-apiserver on loopback, with certificates, rights and namespaces."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Environment:
         return self.certificates.kubeconfig(user, self.kubernetes_url, f"kubernetes-{user}")
 
     def call(self, method: str, path: str, body: Any = None, *, port: int = 0, user: str = ADMIN) -> tuple[int, Any]:
-        """Send a request to kube-apiserver, or to the server at ``port``; return code and JSON."""
+        """Send a request to kube-apiserver, or to the server at ``port``."""
         context = ssl.create_default_context(cafile=str(self.certificates.authority))
         context.load_cert_chain(self.certificates.certificate(user), self.certificates.key(user))
         connection = http.client.HTTPSConnection(HOST, port or self.kubernetes_port, context=context, timeout=120)
@@ -62,13 +62,13 @@ class Environment:
             connection.close()
 
     def ensure(self, path: str, body: dict[str, Any]) -> None:
-        """Create an object, unless one with its name exists."""
+        """Create an object, unless it exists."""
         code, answer = self.call("POST", path, body)
         if code not in (http.client.CREATED, http.client.CONFLICT):
             raise programs.ProgramFailed(f"cannot create {body['kind']} {body['metadata']['name']}: {code} {answer}")
 
     def aggregate(self, name: str, port: int, *, version: str = "v1alpha1", group: str = GROUP) -> None:
-        """Let kube-apiserver aggregate ``group`` from the local server at ``port``, and wait until it is available."""
+        """Let kube-apiserver aggregate ``group`` from the local server at ``port``, and wait."""
         service = {"type": "ExternalName", "externalName": "localhost", "ports": [{"port": port}]}
         path = "/api/v1/namespaces/default/services"
         self.call("DELETE", f"{path}/{name}")
@@ -99,7 +99,7 @@ def _base64(file: Path) -> str:
 
 @contextmanager
 def environment(directory: Path, *, cluster: bool = True, others: frozenset[int] = frozenset()) -> Iterator[Environment]:
-    """Run etcd, and kube-apiserver if ``cluster``, during the block; the data stays in ``directory``.
+    """Run etcd, and kube-apiserver if ``cluster``, during the block.
 
     Raises:
         ProgramFailed, StepFailed: a program did not start, or could not be built.
@@ -185,7 +185,7 @@ def _kube_apiserver(made: Certificates, etcd_url: str, port: int) -> Sequence[st
 
 
 def _prepare(here: Environment) -> None:
-    """Make the namespaces, and grant the user and a group all rights on flunders and our own kinds only."""
+    """Make the namespaces, and grant a user and a group all rights on flunders and our own kinds."""
     for name in NAMESPACES:
         here.ensure("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     rbac, path = "rbac.authorization.k8s.io/v1", "/apis/rbac.authorization.k8s.io/v1"

@@ -1,4 +1,4 @@
-"""Programs next to a test or benchmark: started on chosen processors, awaited, ended reliably."""
+"""Programs next to a test or benchmark: started on chosen processors, ended reliably."""
 
 from __future__ import annotations
 
@@ -21,13 +21,11 @@ _GRACE_SECONDS: Final = 15.0
 
 
 class ProgramFailed(Exception):
-    """A program did not start or become ready; the message has the end of its log."""
+    """The message has the end of the program's log."""
 
 
 @dataclass
 class Program:
-    """One running program."""
-
     name: str
     process: subprocess.Popen[bytes]
     log: Path
@@ -38,7 +36,7 @@ class Program:
         return self.process.pid
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> None:
-        """Send a signal, and kill it if it does not end."""
+        """Send a signal, and later SIGKILL."""
         if self.process.poll() is None:
             self.process.send_signal(number)
         try:
@@ -48,7 +46,7 @@ class Program:
             self.process.wait()
 
     def failed(self, what: str) -> ProgramFailed:
-        """Return an error with a description and the end of the log."""
+        """Return an error with the end of the log."""
         tail = self.log.read_text(errors="replace")[-3000:]
         return ProgramFailed(f"{self.name} {what}; the end of {self.log}:\n{tail}")
 
@@ -62,7 +60,7 @@ def start(
     environment: Mapping[str, str] | None = None,
     working_directory: Path = layout.REPOSITORY,
 ) -> Program:
-    """Start a program, optionally only on some processors; its output goes to ``NAME.log`` in ``directory``."""
+    """Start a program, optionally on some processors; its output goes to ``NAME.log``."""
     directory.mkdir(parents=True, exist_ok=True)
     log = directory / f"{name}.log"
     before = os.sched_getaffinity(0)
@@ -86,13 +84,13 @@ def start(
 
 
 def _prefer(pid: int) -> None:
-    """Give a session our nice value, because Linux weighs sessions by their own, not by their processes'."""
+    """Give a session our nice value, because Linux weighs sessions by their own."""
     with contextlib.suppress(OSError):  # no autogroups here, or not allowed
         Path(f"/proc/{pid}/autogroup").write_text(str(os.getpriority(os.PRIO_PROCESS, 0)))
 
 
 def answers(url_port: int, path: str, certificates: Certificates, user: str) -> int:
-    """Return the status code of a GET over HTTPS, or 0 without an answer."""
+    """Return the status code of a GET, or 0 without an answer."""
     context = ssl.create_default_context(cafile=str(certificates.authority))
     context.load_cert_chain(certificates.certificate(user), certificates.key(user))
     connection = http.client.HTTPSConnection(HOST, url_port, context=context, timeout=10)

@@ -1,4 +1,4 @@
-"""Requests to both the reference server and ours, by the rows of docs/apiserver-checklist.md.
+"""Requests to the reference server and ours, by the rows of docs/apiserver-checklist.md.
 
 ``{…}`` in a step refers to an earlier answer: ``{a.uid}`` and ``{a.rv}`` of the object that a step saved as ``a``; ``{a.continue}`` is a
 list's token.
@@ -22,7 +22,7 @@ AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDisc
 
 @dataclass(frozen=True)
 class Step:
-    """One request. A path without a leading slash is below the flunders of the case's own namespace."""
+    """A path without a leading slash is below the flunders of the case's own namespace."""
 
     method: str
     path: str = ""
@@ -32,10 +32,10 @@ class Step:
     headers: dict[str, str] = field(default_factory=dict)
     save: str = ""
     differs: str = ""
-    """Why ours has another message (everything else is compared), or another ``code``."""
+    """Why ours has another message, or another ``code``."""
     code: int = 0
     beside: dict[str, str] = field(default_factory=dict)
-    """Members that differ, each with its reason; tests.twin.comparing explains their names."""
+    """Members that differ, each with its reason (tests.twin.comparing)."""
 
 
 @dataclass(frozen=True)

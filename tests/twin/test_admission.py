@@ -1,4 +1,4 @@
-"""Admission compared with the reference server: the same webhooks get the same reviews from both, and refuse alike."""
+"""The same webhooks get the same reviews from the reference server and ours, and refuse alike."""
 
 from __future__ import annotations
 
@@ -28,26 +28,25 @@ NAMESPACE: Final = "bench"
 ENDING: Final = "ending"
 """A deleted namespace that its finalizer keeps forever."""
 WISHES: Final = "wish.example.test/"
-"""Annotations with this prefix give the response of a webhook, as JSON."""
+"""Annotations with this prefix give a webhook's response, as JSON."""
 REGISTRATION: Final = "admissionregistration.k8s.io/v1"
 
 
 @dataclass
 class Hooks:
-    """Webhooks that answer as the object says, and their reviews."""
+    """Webhooks that answer as the object says."""
 
     port: int = 0
     seen: list[Any] = field(default_factory=list)
 
     def take(self) -> list[Any]:
-        """Return the reviews since the last call; validating webhooks are called in parallel, so in no order."""
+        """Return the reviews since the last call, sorted, because validating webhooks are called in parallel."""
         seen, self.seen = self.seen, []
         return sorted(seen, key=lambda each: (each["path"].startswith("/v"), each["path"] if each["path"].startswith("/v") else ""))
 
 
 @contextmanager
 def hooks(made: Certificates) -> Iterator[Hooks]:
-    """Serve webhooks."""
     known = Hooks()
 
     class Handler(BaseHTTPRequestHandler):
@@ -168,7 +167,7 @@ def refused(**status: Any) -> dict[str, str]:
 
 
 def unapplicable(operation: Any, name: str = "m1") -> Step:
-    """Return a create request with a mutating webhook that answers with this JSON patch."""
+    """Return a create request with a webhook that answers with this JSON patch."""
     coded = base64.b64encode(json.dumps(operation).encode()).decode()
     return post(wishing("patched", wish(name, response={"patchType": "JSONPatch", "patch": coded})), "?dryRun=All")
 
@@ -277,7 +276,7 @@ def test_webhooks_are_asked_and_heard_as_by_the_reference_twin(name: str, world:
 
 
 def _level(twin: Any, ours: Any) -> None:
-    """Remove, in place, known differences unrelated to admission."""
+    """Remove known differences unrelated to admission."""
     for own, theirs in zip(ours["asked"], twin["asked"], strict=False):
         for obj, other in ((own["request"].get("object"), theirs["request"].get("object")),):
             if obj and other and "creationTimestamp" not in other["metadata"] and own["request"]["operation"] == "UPDATE":

@@ -1,4 +1,4 @@
-"""kube-apiserver's errors for pods' scheduling fields, compared with virt-api's for VMs."""
+"""kube-apiserver's errors for pods' scheduling fields equal virt-api's for VMs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each row compared with the reference server; a step explains its differences."""
+"""Each row, compared with the reference server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams through the real aggregator: the parts of a browser's request that reach us, and the rights that count."""
+"""Streams through the real aggregator: the headers that reach us, and the rights that count."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Behind:
 
 
 def grant(here: Environment, user: str, *verbs: str) -> None:
-    """Bind a user to a role with these verbs on all resources of our group."""
+    """Bind a user to these verbs on all resources of our group."""
     rules = [{"apiGroups": [WIDGETS.group], "resources": ["*"], "verbs": list(verbs)}]
     here.ensure(ROLES, {"apiVersion": RBAC, "kind": "Role", "metadata": {"name": user}, "rules": rules})
     binding = {
@@ -106,7 +106,7 @@ def dial_with_kubernetes_stream(here: Environment) -> ws_client.WSClient:
 
 
 def watched_with_websocket_client(here: Environment) -> Any:
-    """Return the first event of a watch over websocket-client's websocket, with its own Origin."""
+    """Return a watch's first event over websocket-client's websocket, with its own Origin."""
     address = here.kubernetes_url.replace("https", "wss")
     watch = websocket.create_connection(
         f"{address}{WIDGETS.path(NAMESPACE)}?watch=1", sslopt={"context": client(here.certificates)}, timeout=30
@@ -119,7 +119,7 @@ def watched_with_websocket_client(here: Environment) -> Any:
 
 @asynccontextmanager
 async def aggregated(here: Environment, strategy: WidgetStrategy) -> AsyncIterator[tuple[Behind, aiohttp.ClientSession, str]]:
-    """Serve widgets behind kube-apiserver; yield their stream's target, an administrator's session, and our direct address."""
+    """Serve widgets behind kube-apiserver; yield their stream's target, a session, and our direct address."""
     behind, context = Behind(), ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(here.certificates.certificate("server"), here.certificates.key("server"))
     echo = web.Server(behind.echo)

@@ -1,4 +1,4 @@
-"""Ordinary users compared with the reference server: equal rights and equal refusals."""
+"""Ordinary users, compared with the reference server."""
 
 from __future__ import annotations
 
@@ -81,13 +81,10 @@ CODES: Final = tuple(
 
 @dataclass(frozen=True)
 class Both:
-    """The two servers."""
-
     ports: tuple[int, int]
     certificates: Certificates
 
     def ask(self, step: Step, user: str) -> tuple[Answer, Answer]:
-        """Return the answers of the reference server and ours."""
         twin, ours = (Asker(port, self.certificates, user).ask(step, NAMESPACE, lambda text: text) for port in self.ports)
         return twin, ours
 
@@ -107,7 +104,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
 
 
 def _allow(here: Environment) -> None:
-    """Let the reader read flunders in one namespace, and the user impersonate one other user."""
+    """Let the reader read flunders in one namespace, and impersonate one user."""
     rules = [{"apiGroups": [GROUP], "resources": ["flunders"], "verbs": ["get", "list", "watch"]}]
     _grant(here, "Role", f"/apis/{RBAC}/namespaces/{NAMESPACE}", READER, {"kind": "Group", "name": "readers"}, rules)
     rules = [
