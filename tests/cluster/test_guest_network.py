@@ -1,4 +1,4 @@
-"""A guest's network on the real cluster, over IPv4 and IPv6: its addresses, its reach, and spoofing.
+"""A guest's addresses, its reach, and spoofing, over IPv4 and IPv6.
 
 Guests are expensive, so the tests share them: ``asker`` contacts all others, and migrates at the end.
 """
@@ -62,7 +62,6 @@ CARD = {"name": "lan", "type": "masquerade", "mac": "02:00:00:00:0e:01"}
 
 @pytest.fixture(scope="module")
 def asker(kubectl: Kubectl) -> dict[str, Any]:
-    """A VM with defaults."""
     return start(kubectl, "net-asker")
 
 
@@ -74,7 +73,6 @@ def other(kubectl: Kubectl) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def at_prompt(kubectl: Kubectl, *names: str) -> Iterator[list[Console]]:
-    """Attach to started guests."""
     with contextlib.ExitStack() as stack:
         guests = [stack.enter_context(console(kubectl, name)) for name in names]
         for guest in guests:
@@ -84,12 +82,10 @@ def at_prompt(kubectl: Kubectl, *names: str) -> Iterator[list[Console]]:
 
 
 def wait_for_both(guest: Console) -> None:
-    """Wait until a guest behind its pod's addresses has both families."""
     wait_for_addresses(guest, GUEST, *([GUEST6] if testbed_kubectl.is_own_cluster() else []))
 
 
 def serve(guest: Console, port: int, word: str) -> None:
-    """Serve a word on a port of the guest, over both families."""
     guest.run(f"(while :; do echo {word} | nc -l -p {port}; done) 2>/dev/null & true")
 
 
@@ -166,7 +162,7 @@ def test_a_guest_in_its_pods_place_has_its_address_and_stays_where_it_is(kubectl
 
 
 def policy(kind: str, *allowed: str) -> dict[str, Any]:
-    """Return a policy for ``net-bridged`` that allows only these guests."""
+    """Return a policy for ``net-bridged`` with only these guests."""
     direction = {"Ingress": "from", "Egress": "to"}[kind]
     peers = [{direction: [{"podSelector": {"matchLabels": {names.VM_NAME_LABEL: each}}}]} for each in allowed]
     spec = {"podSelector": {"matchLabels": {names.VM_NAME_LABEL: "net-bridged"}}, "policyTypes": [kind], kind.lower(): peers}
@@ -174,7 +170,7 @@ def policy(kind: str, *allowed: str) -> dict[str, Any]:
 
 
 def test_policies_and_probes_mean_a_guest_in_its_pods_place_too(kubectl: Kubectl, asker: dict[str, Any]) -> None:
-    """Uses the guests of the previous test, one with a server."""
+    """Uses the guests of the previous test."""
     pods, clients = addresses_in(pod_of(kubectl, kubectl.api.get("vm", "net-bridged"))), addresses_in(pod_of(kubectl, asker))
     probe = {"httpGet": {"port": 8088, "path": "/index.html"}, "periodSeconds": 1, "timeoutSeconds": 5, "failureThreshold": 2}
     kubectl.api.patch("vm", "net-bridged", {"spec": {"readinessProbe": probe}})

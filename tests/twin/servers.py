@@ -1,4 +1,4 @@
-"""The two servers: the unmodified sample-apiserver and ours, with equal flags where both have them."""
+"""The unmodified sample-apiserver and ours, with equal flags where both have them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class Setting:
-    """Settings of the compared servers, the same for each."""
+    """The same for each compared server."""
 
     flags: tuple[str, ...] = ()
 
@@ -51,7 +51,7 @@ OURS_MACHINES: Final = Variant("vms", VMS, group="kubevirt.io")
 
 @dataclass
 class Server:
-    """A server that may run; the port stays the same over restarts."""
+    """A server; its port stays the same over restarts."""
 
     variant: Variant
     here: Environment
@@ -92,13 +92,13 @@ class Server:
         return programs.wait_until_ready(self.program, self.port, self.here.certificates, ADMIN)
 
     def end(self) -> None:
-        """End it; its log and its stored objects stay."""
+        """End it; log and stored objects stay."""
         if self.program is not None:
             self.program.end()
             self.program = None
 
     def use(self, setting: Setting) -> bool:
-        """Restart it if the setting changes, which clears its caches; return whether it did.
+        """Restart it if the setting changes, which clears caches; return whether it did.
 
         Raises:
             ProgramFailed: it is not ready in time.
