@@ -17,7 +17,7 @@ def holds(vm: Object) -> bool:
 
 
 def goes_before(holder: Object, vm: Object) -> bool:
-    """Return True if a machine that :func:`holds` the storage goes before this one, which has no pod."""
+    """Return True if a machine that :func:`holds` the storage precedes this one, which lacks a pod."""
     return phases.phase_of(holder) in phases.WITH_POD or (_ran(holder), uid_of(holder)) > (_ran(vm), uid_of(vm))
 
 

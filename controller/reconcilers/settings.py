@@ -30,7 +30,7 @@ class MigrationLimits:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadUpdate:
-    """Updates of guests whose virt-launcher is of another release."""
+    """Updates of guests with a virt-launcher of another release."""
 
     strategy: UpdateStrategy = "LiveMigrate"
     batch_size: int = 5
@@ -43,7 +43,7 @@ class Times:
     """Delays in seconds until an object without watch events is reconciled again."""
 
     unwatched: float = 5.0
-    """A machine whose pod lost its labels or its owner, so that its changes are not watched."""
+    """A machine with a pod without labels or owner, which is not watched."""
     networks: float = 10.0
     """A machine that waits for a network."""
     queue: float = 20.0

@@ -23,9 +23,9 @@ from controller.serving.metrics import certificate
 logger = logging.getLogger(__name__)
 
 MAX_BYTES: Final = 64 << 10
-"""Of a review: an Eviction is small, and has no managed fields."""
+"""Maximum size of a review: an Eviction is small and lacks managed fields."""
 UNKNOWN_BYTES: Final = 4 << 10
-"""Of a review without the secret, which is read only to answer with its uid. An eviction's has less than 2 KiB."""
+"""Maximum size of a review without the secret, read only for its uid. An eviction's has less than 2 KiB."""
 FORBIDDEN: Final = 403
 TOO_MANY_REQUESTS: Final = 429
 
@@ -52,7 +52,7 @@ class Answer(Protocol):
 
     @property
     def message(self) -> str:
-        """Of a refusal; if allowed, a warning for the user, or empty."""
+        """The reason of a refusal; if allowed, a warning for the user or empty."""
 
     @property
     def final(self) -> bool:

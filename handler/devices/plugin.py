@@ -73,6 +73,7 @@ class Device:
     """One device node and its resource."""
 
     resource: str
+    """Such as ``devices.kubevirt.io/tun``."""
     path: str
     major: int
     minor: int

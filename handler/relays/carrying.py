@@ -1,8 +1,8 @@
 """virt-handler's side of the relay process: starts it and gives it connections.
 
-It is a separate process, because in Python's single interpreter, encryption would delay consoles, probes and guests' status. It runs while
-it is needed, without root, and ends with virt-handler. If it crashes, its connections and their migrations fail, the guests stay where they
-are, and the next connection starts a new process.
+It is a separate process, because in Python's single interpreter, encrypting 64 KiB would delay consoles, probes and guests' status.
+It runs while it is needed, without root, and ends with virt-handler. If it crashes, its connections and their migrations fail, the guests
+stay where they are, and the next connection starts a new process.
 """
 
 from __future__ import annotations

@@ -236,7 +236,7 @@ def _bundle(data: Data, signer: Certificate, staged: Certificate | None, now: da
 
 
 def _still_valid(data: Data, now: datetime) -> bytes:
-    """Return the authorities whose leaves may still be in use although they can sign no more."""
+    """Return the authorities that cannot sign any more, but may have leaves in use."""
     return reading.write_bundle(
         tuple(each for each in reading.read_bundle(data.get(BUNDLE, b"")) if each.authority and each.not_after > now)
     )

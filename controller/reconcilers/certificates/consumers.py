@@ -37,7 +37,7 @@ class Consumer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ApiServiceBundle:
-    """``spec.caBundle`` of our APIService, with which kube-apiserver verifies virt-api."""
+    """``spec.caBundle`` of our APIService; kube-apiserver verifies virt-api by it."""
 
     client: Client
     name: str = API_SERVICE

@@ -26,9 +26,9 @@ class Placement:
     never_on: tuple[str, ...] = ()
     """Nodes with an incompatible virt-handler, excluded."""
     node_selector: Mapping[str, str] = field(default_factory=dict)
-    """Of a Migration; overrides the machine's."""
+    """From a Migration; overrides the machine's."""
     source_labels: Mapping[str, str] = field(default_factory=dict)
-    """Of a migration's source node: the CPU features that the guest may use."""
+    """CPU features of a migration's source node that the guest may use."""
     chosen: Chosen | None = None
     """The CPU chosen for a machine without one."""
 

@@ -24,7 +24,7 @@ from controller.reconcilers.pods import pod_state
 TOLD_SECONDS: Final = 300
 """Seconds after a drain's last migration in which clients that still evict are told that the drain is over."""
 REASON: Final = "DrainEnded"
-"""Of a Migration caused by a drain that had not begun when the node was uncordoned."""
+"""Reason of a drain's Migration that had not begun when the node was uncordoned."""
 
 
 def is_over_for(pod: Object, node: Object | None, migrations: Sequence[Object], now: datetime) -> bool:
@@ -60,7 +60,7 @@ def is_of_drain(migration: Object) -> bool:
 
 
 def may_end(migration: Object) -> bool:
-    """Return True if the Migration is to end once its node is uncordoned: a drain caused it, and it has not begun."""
+    """Return True if the Migration ends once its node is uncordoned: a drain caused it, and it has not begun."""
     return is_of_drain(migration) and phases.is_unfinished(migration) and migration_queue.waits(migration)
 
 

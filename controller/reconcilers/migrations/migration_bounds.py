@@ -25,7 +25,7 @@ After that the next guest gets its place, since the number of such migrations is
 could begin days after the drain. Migrations created by users have ``MigrationLimits.scheduling_seconds``.
 """
 START_SECONDS: Final = 300
-"""Time for such a target to run once it has a node; its image may have to be pulled."""
+"""Time for such a target to run once it has a node; its image may need to be pulled."""
 RUN_SECONDS: Final = 900
 """Time for the target of a user's migration to run once it has a node."""
 PREPARE_SECONDS: Final = 120
@@ -35,7 +35,7 @@ BEGIN_SECONDS: Final = 300
 END_SECONDS: Final = 300
 """Time for the virt-handlers to end a migration, beyond the time that its options allow: abort and final reports."""
 UNTOLD_SECONDS: Final = 3600
-"""Limit for a migration whose options give no time because an earlier release of virt-controller started it."""
+"""Limit for a migration without a time in its options, which an earlier release of virt-controller started."""
 SOURCE_UNKNOWN: Final = "SourceUnknown"
 """Reason in ``Succeeded`` when the machine's node does not report: the migration gives up its place in the queue and continues."""
 _MOVING: Final = frozenset({phases.TARGET_READY, phases.RUNNING})
@@ -69,7 +69,7 @@ def target_left(migration: Object, target: Object | None, now: datetime, limits:
 
 
 def is_to_note_node(migration: Object, target: Object | None, limits: MigrationLimits) -> bool:
-    """Return True if virt-controller has to record that the target has a node, because only the node itself reports that time."""
+    """Return True if virt-controller must record that the target has a node, because only the node itself reports that time."""
     is_timed = bool(limits.scheduling_seconds) or evictions.is_by_controller(migration) or pod_state.is_running(target)
     known = condition(dig(migration, "status", "conditions"), migration_retries.TARGET_SCHEDULED)
     return not is_timed and known is None and bool(pod_state.node_of(target))

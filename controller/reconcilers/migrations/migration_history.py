@@ -23,7 +23,7 @@ NEEDED_SECONDS: Final = 3600
 """Seconds to keep a finished migration caused by an eviction, because failures determine the delay before the next eviction."""
 _PREFIX: Final = f"{names.GROUP}/"
 _EARLY: Final = frozenset({"", phases.PENDING, phases.SCHEDULING})
-"""Phases in which only virt-controller writes the object."""
+"""Phases with virt-controller as the only writer."""
 
 
 def adopt(migration: Object, vm: Object | None) -> tuple[Action, ...]:
@@ -65,7 +65,7 @@ def clean_up(migration: Object, others: Iterable[Object], kept: int, now: dateti
 
 
 def _age(migration: Object) -> tuple[str, str, str]:
-    """Return the sort key of a machine's Migrations, of which at most one is unfinished: the server's timestamps as text."""
+    """Return the sort key of a machine's Migrations, at most one of them unfinished: the server's timestamps as text."""
     found = (dig(migration, "metadata", "creationTimestamp"), dig(migration, "status", "endTime"), name_of(migration))
     created, ended, name = (str(each or "") for each in found)
     return created, ended, name

@@ -24,9 +24,9 @@ from controller.runtime.clock import Clock
 from controller.runtime.reconciling import Controller
 
 FRESH_SECONDS: Final = 1.0
-"""How long a decision is reused if no object changes."""
+"""Time for which a decision is reused if nothing changes."""
 IN_VAIN_SECONDS: Final = 60.0
-"""How long a Migration that failed to begin comes after all others."""
+"""Time for which a Migration that failed to begin comes last."""
 _UNKNOWN: Final = Turn(may_begin=False, message="it waits for its turn")
 
 
@@ -44,7 +44,7 @@ class MigrationTurns:
         self._clock = clock
         self._beginning: set[NamespacedName] = set()
         self._in_vain: dict[NamespacedName, datetime] = {}
-        """When each Migration failed to begin."""
+        """Times at which Migrations failed to begin."""
         self._turns: Mapping[NamespacedName, Turn] = {}
         self._decided: datetime | None = None
         """None: something has changed since the last decision."""

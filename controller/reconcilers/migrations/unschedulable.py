@@ -13,7 +13,7 @@ from controller.reconcilers.launcher_pods import cpu
 from controller.reconcilers.pods import pod_state
 
 MAX_STRANGERS: Final = 3
-"""Maximum number of listed nodes whose virt-handlers speak another contract."""
+"""Maximum number of listed nodes with virt-handlers of another contract."""
 MAX_SELECTOR: Final = 300
 """Maximum characters of a displayed selector."""
 LEFT_OUT: Final = (
@@ -29,7 +29,7 @@ def reasons(migration: Object, vm: Object | None, target: Object, strangers: Map
         migration: the Migration. Its message keeps :data:`LEFT_OUT` when there are no ``strangers`` any more, as the pod does not change.
         vm: its machine.
         target: the target pod.
-        strangers: nodes whose virt-handlers speak another contract, each with a message.
+        strangers: nodes with virt-handlers of another contract, each with a message.
     """
     source = dig(migration, "status", "sourceNode")
     if selector := dig(migration, "spec", "nodeSelector"):

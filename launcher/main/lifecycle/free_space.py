@@ -27,7 +27,7 @@ def places(specification: Mapping[str, Any]) -> dict[str, PurePosixPath]:
 
 
 def free(path: PurePosixPath) -> int | None:
-    """Return the free bytes of a file system; None for a device, or if unknown."""
+    """Return the free bytes of a file system for unprivileged users; None for a device, or if unknown."""
     try:
         if Path(path).is_block_device():
             return None
