@@ -1,8 +1,8 @@
 """Decides about the eviction of etcd's only member. Pure.
 
-Its data is on one node, or in a volume that one node has, so a drain of that node would take our API away until the node is back. The
-eviction is refused until the data has been moved, which is a person's decision. Beside this a PodDisruptionBudget allows none, so that it
-also holds for who never asks here, and cluster autoscalers know it before they choose a node; this is for the words.
+Its data is on one node or in a volume of one node, so draining that node would stop our API. The eviction is refused until an administrator
+has moved the data. A PodDisruptionBudget also forbids it, which holds for clients that bypass this webhook and is visible to cluster
+autoscalers; this module adds the explanation.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from controller.evictions.eviction_plan import ALLOWED, Decision
 from controller.reconcilers.pods import liveness, pod_state
 
 PREFIX: Final = "kubevirt-etcd-"
-"""Of the names of etcd's pods; the webhook's ``matchConditions`` in the chart have it, too."""
+"""Name prefix of etcd's pods; also in the webhook's ``matchConditions`` in the chart."""
 COMPONENT: Final = "etcd"
 COMMAND: Final = "kubectl virt move-etcd --to NODE"
 
 
 def plan(pod: Object | None) -> Decision:
-    """Return whether this pod of the installation's own namespace may be evicted; one that is on no node yet serves nobody."""
+    """Return whether this pod of the installation's namespace may be evicted. A pod without a node serves no data."""
     if pod is None or labels_of(pod).get(names.COMPONENT_LABEL) != COMPONENT:
         return ALLOWED
     if is_deleting(pod) or not liveness.may_run(pod) or not pod_state.node_of(pod):

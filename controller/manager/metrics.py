@@ -14,7 +14,7 @@ from controller.serving.reconcile_metrics import ReconcileMetrics
 
 
 class Metrics:
-    """The figures of this process."""
+    """The metrics of this process."""
 
     def __init__(self) -> None:
         self._registry = Registry()
@@ -34,19 +34,19 @@ class Metrics:
         self._registry.add(Read("kubevirt_outdated_launchers", "gauge", about, (), lambda: [((), self._outdated())]))
 
     def watch_queue(self, controller: Controller) -> None:
-        """Show how many requests wait in the loop's queue."""
+        """Report the length of the loop's queue."""
         self._queues[controller.name] = controller
 
     def watch_informers(self, informers: Sequence[Informer]) -> None:
-        """Show how much of what came could not be taken in."""
+        """Report how many received objects could not be processed."""
         self._faults = lambda: sum(each.faults for each in informers)
 
     def watch_outdated(self, count: Callable[[], int]) -> None:
-        """Show how many guests run in pods of another release."""
+        """Report how many guests run in pods of another release."""
         self._outdated = count
 
     def watch_migrations(self, migrations: Informer) -> None:
-        """Show how many Migrations are unfinished, by phase; each phase has a value, of which 0 is one."""
+        """Report unfinished Migrations by phase; each phase has a value, even if 0."""
 
         def by_phase() -> list[tuple[tuple[str, ...], float]]:
             found = Counts(phases.phase_of(each) or phases.PENDING for each in migrations.list())
@@ -56,7 +56,7 @@ class Metrics:
         self._registry.add(Read("kubevirt_migrations", "gauge", about, ("phase",), by_phase))
 
     def text(self) -> bytes:
-        """Return everything in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         return self._registry.page()
 
     def _depths(self) -> list[tuple[tuple[str, ...], float]]:

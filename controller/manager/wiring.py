@@ -1,4 +1,4 @@
-"""The parts that run side by side in virt-controller, and what each waits for.
+"""The concurrent parts of virt-controller, and what each waits for.
 
 ::
 
@@ -11,8 +11,8 @@
                                         ├ informers
                                         └ loops of virtual machines, migrations and upgrades (start when every informer is in sync)
 
-The certificates come first because virt-api waits for its own: our API group answers 503, or nothing at all, until this process has led
-for a moment. So nothing here waits for our own API but the loops that read it.
+Certificates come first because virt-api waits for its own: our API answers 503, or not at all, until this process has been leader for a
+moment. So only the loops that read our API wait for it.
 """
 
 from __future__ import annotations
@@ -58,16 +58,16 @@ LEASE = "virt-controller"
 
 
 class Runnable(Protocol):
-    """A part of the process: works until cancelled."""
+    """A part of the process that runs until cancelled."""
 
     async def run(self) -> None:
-        """Work."""
+        """Run."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The material that every part is made from."""
+    """The shared dependencies of the parts."""
 
     client: Client
     recorder: Recorder
@@ -76,13 +76,14 @@ class Environment:
     metrics: Metrics
     namespace: str
     elapsed: Callable[[], float] = time.monotonic
-    """Seconds that only grow: to measure how long something has not happened, whatever is done to the clock."""
+    """Monotonic seconds, to measure durations independently of clock changes."""
     asking: Client | None = None
-    """For evictions alone, by default ``client``: strangers ask for them, and a client has only so many requests under way."""
+    """Client for evictions, by default ``client``. It is separate because any user can cause evictions and a client limits its concurrent
+    requests."""
 
 
 def runnables(environment: Environment) -> Sequence[Runnable]:
-    """Return everything that only the leader runs. A part of its own goes in here; parts that need our API wait for it themselves."""
+    """Return the parts that run on the leader. Parts that need our API wait for it themselves."""
     webhook = {"ValidatingWebhookConfiguration": EvictionWebhook(environment.client)}
     certificates = CertificateRotation(
         environment.client, environment.namespace, policy=environment.options.certificates, consumers=webhook
@@ -128,7 +129,7 @@ class Machines:
         metrics.watch_informers(tuple(self._informers.values()))
 
     async def run(self) -> None:
-        """Follow the cluster; decide as soon as everything is known."""
+        """Run the informers, and the loops once these are in sync."""
         async with asyncio.TaskGroup() as tasks:
             for informer in self._informers.values():
                 tasks.create_task(informer.run())
@@ -142,7 +143,7 @@ class Machines:
 
 
 async def run(environment: Environment, parts: Callable[[Environment], Sequence[Runnable]] = runnables) -> None:
-    """Be virt-controller until cancelled; raises LeadershipLost when another took over."""
+    """Run virt-controller until cancelled; raises LeadershipLost when another replica took over."""
 
     async def lead() -> None:
         environment.metrics.leader.value = 1
@@ -154,7 +155,7 @@ async def run(environment: Environment, parts: Callable[[Environment], Sequence[
             environment.metrics.leader.value = 0
 
     options = environment.options
-    # A standby is ready, too, so that a rolling update does not wait for a lease: there are no checks.
+    # No checks: a standby is ready too, so a rolling update does not wait for the lease.
     health = Health(options.health_port, {})
     metrics = MetricsServer(options.metrics_port, environment.metrics.text, Access(environment.client), options.files)
     asking = environment.asking or environment.client

@@ -36,11 +36,11 @@ class Definition:
     found: Mapping[str, Found] = field(default_factory=dict)
     """By the disk's name."""
     processors: Sequence[int] = ()
-    """The node's processors that the pod may use, siblings next to each other. Filled only for dedicated processors."""
+    """The pod's dedicated processors, siblings next to each other; empty without dedicated ones."""
     nodes: Mapping[int, int] = field(default_factory=dict)
-    """The NUMA nodes of these processors, where known."""
+    """The NUMA nodes of these processors, if known."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Variables in which device plugins name the pod's devices."""
+    """Device plugins' variables with the pod's devices."""
     targets: Mapping[str, str] = field(default_factory=dict)
     """libvirt's names (``vda``) that disks have already, by the disks' names."""
     pci_panic: bool = True

@@ -82,8 +82,8 @@ def _targets(specification: Mapping[str, Any], given: Mapping[str, str]) -> list
 def _scsi_controllers(targets: Sequence[tuple[str, str]]) -> int:
     """Return how many SCSI controllers the disks need.
 
-    libvirt puts seven names on a controller (``sda`` to ``sdg`` on the first, on any bus). It adds missing controllers as ``lsi``, for
-    which most guests have no driver.
+    libvirt puts seven names on a controller (``sda`` to ``sdg`` on the first, on any bus). It adds missing controllers as ``lsi``, but most
+    guests lack a driver for that.
     """
     places = [_index(target) for target, bus in targets if bus == "scsi"]
     return max(places) // _SCSI_DISKS + 1 if places else 0
@@ -136,7 +136,7 @@ def _wwn(wwn: object, name: str) -> str:
 
 
 def _letters(index: int) -> str:
-    """Return a, b, …, z, aa, …: the way Linux names disks."""
+    """Return a, b, …, z, aa, … as Linux names disks."""
     text = ""
     index += 1
     while index:

@@ -1,4 +1,4 @@
-"""Conversion between libvirt's formats (job statistics, typed parameters, XML, answers of guest agents) and our values."""
+"""Converts between libvirt's formats (job statistics, typed parameters, XML, answers of guest agents) and our values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import libvirt
 from launcher.hypervisor.port import NO_DISKS, Device, DeviceKind, Disks, Progress, Terms, Usage
 
 MAX_ANSWER: Final = 2 << 20
-"""Characters. A list of ten thousand packages takes half. libvirt accepts five times as many, but our pod has less memory."""
+"""Maximum characters. A list of 10,000 packages takes half. libvirt accepts five times as many, but our pod has less memory."""
 
 _NAMED_BY: Final[Mapping[Usage, str]] = {"iscsi": "target", "ceph": "name"}
 """The element that names a secret, by its usage."""
@@ -23,7 +23,7 @@ def progress(stats: Mapping[str, Any]) -> Progress | None:
     if "time_elapsed" not in stats and "memory_total" not in stats:
         return None
     rate = int(stats.get("memory_bps", 0)) + int(stats.get("disk_bps", 0))
-    if not stats.get("memory_total", 0):  # disks are copied first, for which libvirt reports no rate
+    if not stats.get("memory_total", 0):  # disks are copied first, and libvirt reports no rate for that
         rate = rate or int(stats.get("disk_processed", 0)) * 1000 // max(int(stats.get("time_elapsed", 0)), 1)
     return Progress(
         elapsed_milliseconds=int(stats.get("time_elapsed", 0)),

@@ -1,8 +1,8 @@
-"""The parts of virt-launcher, which run side by side, and the order in which they end.
+"""The concurrent parts of virt-launcher, and the order in which they end.
 
-Start: libvirtd, the connection to it, the console, the wire. End: the guest first; then every client gets the last status; then libvirtd
-is asked to stop; the exit code and the termination message tell the kubelet how it went. After a guest has moved to another pod, the wire
-stays for some seconds, and the pod with it: virt-handler passes connections on that still come here.
+Start: libvirtd, its connection, the console, the wire protocol. End: first the guest; then clients get the last status; then libvirtd
+stops; the exit code and termination message report the result to the kubelet. After a migration the process stays for some seconds, because
+virt-handler forwards connections that still come to this pod.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ logger = logging.getLogger(__name__)
 VERSION: Final = "0.1.0"
 STOP_LIBVIRTD_SECONDS: Final = 3.0
 UNUSED_LIBVIRTD_SECONDS: Final = 0.5
-"""Limit of libvirtd's end where no guest ran: it has nothing to write down, and may be at its slow first questions to QEMU."""
+"""Time limit for libvirtd to stop if no guest ran: it has nothing to save, and may still be querying QEMU."""
 FLUSH_SECONDS: Final = 1.0
 LINGER_SECONDS: Final = 10.0
-"""Life of a pod after its guest moved: kubelets, virt-controller and kube-proxy take two to four to lead a Service elsewhere, and more
-than six on nodes that are short of processors."""
+"""How long a pod stays after its guest moved. Kubelets, virt-controller and kube-proxy take two to four seconds to redirect a Service, and
+more than six on overloaded nodes."""
 
 
 async def run(directory: Path = Path(layout.RUN_DIRECTORY), cache: Path = Path(layout.CACHE_DIRECTORY)) -> int:
-    """Be virt-launcher until the guest is off; return the exit code."""
+    """Run virt-launcher until the guest is off; return the exit code."""
     children = Children()
     daemon = Daemon(directory, cache)
     _prepare(directory, daemon)
@@ -92,12 +92,12 @@ async def run(directory: Path = Path(layout.RUN_DIRECTORY), cache: Path = Path(l
             tasks = [group.create_task(part) for part in parts]
             wire = group.create_task(server.run(directory / layout.LAUNCHER_SOCKET))
             gc.collect()
-            gc.freeze()  # nothing that exists by now will ever be garbage
+            gc.freeze()  # none of the existing objects will become garbage
             await domain.run()
             heard = await _flush(server)
             for task in tasks:
                 task.cancel()
-            _write_termination_message(domain.status.ending)  # before anything that may be ended by force
+            _write_termination_message(domain.status.ending)  # before anything that may be killed
             if heard and life.lingers(domain.status.ending):
                 await _linger(server)
             wire.cancel()
@@ -111,7 +111,7 @@ def _prepare(directory: Path, daemon: Daemon) -> None:
 
 
 async def _flush(server: Server) -> bool:
-    """Give clients a moment to receive the last status: they are the ones who write it down. Return whether they did."""
+    """Wait briefly for clients to receive the last status, because they store it. Return True if they did."""
     try:
         async with asyncio.timeout(FLUSH_SECONDS):
             await server.flush()
@@ -122,9 +122,9 @@ async def _flush(server: Server) -> bool:
 
 
 async def _linger(server: Server) -> None:
-    """Keep the pod's network for ``LINGER_SECONDS``, or for as long as virt-handler is there.
+    """Keep the pod's network for ``LINGER_SECONDS``, or while virt-handler is connected.
 
-    Without virt-handler nobody passes connections on, and it is the pod's end that says where the guest is.
+    Without virt-handler no connections are forwarded, and the pod's end shows where the guest is.
     """
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(LINGER_SECONDS):
@@ -134,7 +134,7 @@ async def _linger(server: Server) -> None:
 def _write_termination_message(ending: messages.Ending | None) -> None:
     message = life.termination_message(ending)
     try:
-        if qemu_log.TERMINATION_LOG.exists():  # the kubelet makes it; elsewhere there is none
+        if qemu_log.TERMINATION_LOG.exists():  # created by the kubelet; it does not exist elsewhere
             qemu_log.TERMINATION_LOG.write_text(message)
     except OSError as error:
         logger.warning("the termination message could not be written", extra={"error": str(error)})

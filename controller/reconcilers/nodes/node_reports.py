@@ -1,12 +1,11 @@
-"""Silence of nodes: a node is silent when neither its kubelet nor its virt-handler gives a sign of life.
+"""Determines silent nodes: those where neither the kubelet nor virt-handler reports.
 
-One of the two is not enough. While virt-handler lives it knows better than anybody what runs on its node, and it writes that; whoever
-wrote the opposite because the kubelet is away would be contradicted at once, for ever.
+Both must be silent. While virt-handler runs, it reports what runs on its node and would contradict any other assumption.
 
-The kubelet's word is the node's Ready condition (Unknown when its heartbeats do not come), virt-handler's the Lease of its node. Clocks
-of two nodes are never compared: a Lease holds for its ``leaseDurationSeconds``, and two minutes at most, from when this process saw its
-``renewTime`` change, as in leader election. A process that has just begun grants every Lease that much. It loses leadership, and begins
-anew, before an API server that was away could make all of them look expired.
+The kubelet's report is the node's Ready condition (Unknown without heartbeats), virt-handler's is the Lease of its node. Clocks of
+different nodes are not compared: a Lease is valid for ``leaseDurationSeconds``, at most two minutes, from when this process saw its
+``renewTime`` change, as in leader election. A new process grants every Lease that time. If the API server is unavailable, the process loses
+leadership and restarts before all Leases would seem expired.
 """
 
 from __future__ import annotations
@@ -26,32 +25,32 @@ from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
 
 HOLD_SECONDS: Final = 40.0
-"""The time for which a sign of life counts that is no Lease, or one without a duration."""
+"""Validity of a sign of life that is not a Lease, or a Lease without a duration."""
 MAX_HOLD_SECONDS: Final = 120.0
-"""The longest time for which a Lease counts, whatever it says: a node that was taken over says years, and is switched off."""
+"""Maximum time that a Lease counts, in case a compromised node sets a duration of years and is then switched off."""
 BY_CONTRACT: Final = "contract"
-"""Index of Leases: :data:`STRANGER`, of virt-handlers of another contract."""
+"""Index of Leases of virt-handlers with another contract, by :data:`STRANGER`."""
 STRANGER: Final = "stranger"
 
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """The nodes whose kubelets do not report."""
+    """The nodes with silent kubelets."""
 
     whole: frozenset[str] = field(default_factory=frozenset)
-    """Nodes whose virt-handler does not report either."""
+    """Nodes with a silent virt-handler as well."""
     of_kubelet: Mapping[str, float] = field(default_factory=dict)
-    """Nodes whose virt-handler does: for how many seconds more that is known. No event tells when they have passed."""
+    """Nodes with a reporting virt-handler, and the seconds until its last report expires. No event announces that."""
     missing: frozenset[str] = field(default_factory=frozenset)
-    """Of ``whole``: there is no Node of this name."""
+    """Those of ``whole`` without a Node object."""
 
 
 def silence_of(left: Mapping[str, float], *, missing: Collection[str]) -> Silence:
-    """Return what is silent.
+    """Return the silent nodes.
 
     Args:
-        left: by node whose kubelet does not report: for how many seconds the last sign of its virt-handler counts.
-        missing: nodes that there are no Nodes of.
+        left: for each node with a silent kubelet, the seconds until virt-handler's last report expires.
+        missing: nodes without a Node object.
     """
     whole = frozenset(node for node, seconds in left.items() if not seconds)
     return Silence(whole, {node: seconds for node, seconds in left.items() if seconds}, whole & frozenset(missing))
@@ -65,16 +64,16 @@ class _Sign:
 
 
 class SignsOfLife:
-    """The last signs of life of each node's virt-handler. No I/O."""
+    """The last report of each node's virt-handler. No I/O."""
 
     def __init__(self, elapsed: Callable[[], float]) -> None:
-        """``elapsed`` returns seconds that only grow, since whenever."""
+        """``elapsed`` returns monotonic seconds."""
         self._elapsed = elapsed
         self._signs: dict[str, _Sign] = {}
         """By the name of the node's Lease."""
 
     def lease_seen(self, lease: Object) -> None:
-        """Take note of a Lease; only another ``renewTime`` than before is a sign of life."""
+        """Record a Lease; only a changed ``renewTime`` is a sign of life."""
         name, renewed = name_of(lease), str(dig(lease, "spec", "renewTime") or "")
         holds = min(float(dig(lease, "spec", "leaseDurationSeconds") or HOLD_SECONDS), MAX_HOLD_SECONDS)
         known = self._signs.get(name)
@@ -84,11 +83,11 @@ class SignsOfLife:
             self._signs[name] = dataclasses.replace(known, holds=holds)
 
     def lease_gone(self, lease: Object) -> None:
-        """Take note that nobody renews it any more."""
+        """Record that a Lease was deleted."""
         self._signs.pop(name_of(lease), None)
 
     def heard(self, node: str) -> None:
-        """Take note of something else that only virt-handler of this node can have done."""
+        """Record another action that only this node's virt-handler can perform."""
         if not node:
             return
         name = names.handler_lease(node)
@@ -96,13 +95,13 @@ class SignsOfLife:
         self._signs[name] = dataclasses.replace(known, seen_at=self._elapsed())
 
     def left(self, node: str) -> float:
-        """Return for how many seconds the last sign still counts; 0 when there is none."""
+        """Return how many seconds until the last report expires; 0 if it has, or there is none."""
         sign = self._signs.get(names.handler_lease(node))
         return 0.0 if sign is None else max(0.0, sign.seen_at + sign.holds - self._elapsed())
 
 
 class NodeReports:
-    """Tells which nodes are silent, from the copies of Nodes and Leases that are kept here."""
+    """Determines silent nodes from informers of Nodes and Leases."""
 
     def __init__(self, client: Client, nodes: Informer, leases: Informer, namespace: str, elapsed: Callable[[], float]) -> None:
         """``leases`` are those of virt-handlers, in ``namespace``; ``elapsed`` as for :class:`SignsOfLife`."""
@@ -116,11 +115,11 @@ class NodeReports:
         leases.subscribe(self._lease_changed)
 
     def subscribe(self, changed: Callable[[str], None]) -> None:
-        """Call ``changed(node)`` when a node may have to be judged anew. An expiry is no event: ``Silence.of_kubelet`` says when."""
+        """Call ``changed(node)`` when a node needs another check. An expiry causes no event: see ``Silence.of_kubelet``."""
         self._changed.append(changed)
 
     def heard(self, node: str) -> None:
-        """Take note of what only virt-handler of this node can have written: it may come before the renewal of its Lease."""
+        """Record a write that only this node's virt-handler can make; it may precede the renewal of its Lease."""
         self._signs.heard(node)
 
     async def silence(self, nodes: Iterable[str]) -> Silence:
@@ -129,9 +128,9 @@ class NodeReports:
         return silence_of(left, missing={node for node in left if self._nodes.get("", node) is None})
 
     async def _left(self, node: str) -> float:
-        """Return for how many seconds the last sign of virt-handler counts.
+        """Return how many seconds until virt-handler's last report expires.
 
-        Where it does not any more, by the Lease as the server has it: that decides something, and the copy here may be behind.
+        If it seems expired, the Lease is read from the server, because the informer may be behind.
         """
         if not self._signs.left(node):
             with suppress(errors.NotFound):
@@ -158,7 +157,7 @@ class NodeReports:
 
 
 def kubelet_is_silent(node: Object | None) -> bool:
-    """Return whether the kubelet of a node does not report (or the node object is gone)."""
+    """Return True if a node's kubelet does not report, or the Node is gone."""
     ready = condition(dig(node, "status", "conditions"), "Ready")
     return ready is None or ready.get("status") == "Unknown"
 
@@ -169,13 +168,13 @@ def contract_of(lease: Object) -> list[str]:
 
 
 def strangers(leases: Informer) -> dict[str, str]:
-    """Return the nodes whose virt-handlers speak no version of the contract that this process does, and the words for each."""
+    """Return the nodes without a common version of the contract, each with a message."""
     found = leases.by_index(BY_CONTRACT, STRANGER)
     return {node: contract.refusal(node, each) for each in found if (node := name_of(each).removeprefix(names.handler_lease("")))}
 
 
 def trim_lease(lease: Object) -> Object:
-    """Return what of a Lease matters here."""
+    """Return the relevant fields of a Lease."""
     metadata, spec = lease.get("metadata") or {}, lease.get("spec") or {}
     spoken = annotations_of(lease).get(contract.ANNOTATION)
     return {

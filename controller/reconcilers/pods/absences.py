@@ -16,9 +16,9 @@ from apiserver.apis.meta.objects import NamespacedName, Object, dig, key_of, uid
 from controller.reconcilers.pods import liveness, pod_state
 
 KUBELET_SECONDS: Final = 15.0
-"""For a kubelet to hear that a pod is gone, and to see its containers ended after their last signal."""
+"""Time for a kubelet to notice a deleted pod, and to see its containers end after SIGKILL."""
 TARGET_MAY_RUN: Final = "TargetMayRun"
-"""Reason of what waits because the target of a migration was deleted by force, and the guest may run in it."""
+"""Reason while waiting for a target that was deleted by force and may still run the guest."""
 
 
 @dataclass(slots=True)
@@ -28,30 +28,30 @@ class _Known:
     is_over: bool = False
     absent_since: float | None = None
     is_held: bool = False
-    """Its kubelet was silent at the last look: nobody ended the containers."""
+    """The kubelet was silent at the last check, so nothing ended the containers."""
 
 
 class Absences:
-    """The grace periods of the pods that statuses name, and since when these pods are absent: of each object the one that it names."""
+    """Grace periods and deletion times of the pods that statuses refer to, one per object."""
 
     def __init__(self, elapsed: Callable[[], float]) -> None:
-        """``elapsed`` returns seconds that only grow, since whenever."""
+        """``elapsed`` returns monotonic seconds."""
         self._elapsed = elapsed
         self._known: dict[NamespacedName, _Known] = {}
-        """By machine, or by Migration."""
+        """By machine or Migration."""
 
     def present(self, obj: Object, pod: Object) -> None:
-        """Take note that the pod is there, alive or over. Its grace period is its own: the machine's may be edited after it was made."""
+        """Record that the pod exists, running or ended, with its grace period. The machine's may have changed since."""
         grace = float(dig(pod, "spec", "terminationGracePeriodSeconds") or 0)
         self._known[key_of(obj)] = _Known(uid_of(pod), grace, not liveness.may_run(pod) or not pod_state.node_of(pod))
 
     def may_run(self, obj: Object, pod_uid: str) -> bool:
-        """Return whether this pod was seen, on a node, and not seen to end."""
+        """Return True if this pod was seen on a node and not seen to end."""
         known = self._known.get(key_of(obj))
         return known is not None and known.pod_uid == pod_uid and not known.is_over
 
     def left(self, obj: Object, pod_uid: str, grace_seconds: float) -> float:
-        """Return for how many seconds more containers of this absent pod may run; ``grace_seconds`` is taken for one never seen here."""
+        """Return how many more seconds containers of this deleted pod may run; ``grace_seconds`` is for a pod never seen."""
         known = self._known.get(key_of(obj))
         if known is None or known.pod_uid != pod_uid:
             known = self._known[key_of(obj)] = _Known(pod_uid, grace_seconds)
@@ -62,12 +62,12 @@ class Absences:
         return max(0.0, known.absent_since + known.grace_seconds + KUBELET_SECONDS - self._elapsed())
 
     def hold(self, obj: Object) -> None:
-        """Take note that the kubelet of this absent pod is silent: the time begins anew once it is heard."""
+        """Record that the kubelet of this deleted pod is silent: the time restarts when it reports."""
         if (known := self._known.get(key_of(obj))) is not None:
             known.is_held = True
 
     def forget(self, key: NamespacedName) -> None:
-        """Drop what is known of an object that has no pod any more."""
+        """Remove an object without a pod."""
         self._known.pop(key, None)
 
     def __len__(self) -> int:

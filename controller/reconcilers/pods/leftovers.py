@@ -1,9 +1,8 @@
-"""A pod that already has the name of one to be made: left by an interrupted start, or put there by somebody else. Pure.
+"""Checks an existing pod with the name of a new one: left by an interrupted start, or created by somebody else. Pure.
 
-Whoever may create pods in the namespace can compute the name of the next attempt's pod and give it our labels and our machine as its
-controller, so neither proves who made it. What does not differ from what would be made now is as good, whoever made it. Everything else
-is never used. kube-apiserver completes what we send, so the comparison allows for its own defaults and for what its built-in admission
-adds, and for nothing else: a pod that a webhook changed is taken for a stranger's, which costs one more pod after an interruption.
+Any user who may create pods can compute the name of the next pod and copy our labels and owner, so these prove nothing. An existing pod is
+used only if it equals the wanted one, whoever created it. The comparison allows for kube-apiserver's defaults and built-in admission, and
+for nothing else. A pod changed by a webhook counts as different, which costs one more pod after an interruption.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ ADDED: Final[Mapping[str, Callable[[object], bool]]] = MappingProxyType(
         "spec.schedulerName": _is("default-scheduler"),
         "spec.serviceAccount": _is("default"),
         "spec.serviceAccountName": _is("default"),
-        "spec.imagePullSecrets": _anything,  # of the service account
+        "spec.imagePullSecrets": _anything,  # from the service account
         "spec.tolerations": _anything,
         "spec.priority": _anything,
         "spec.priorityClassName": _anything,  # a class can be the cluster's default
@@ -48,12 +47,15 @@ ADDED: Final[Mapping[str, Callable[[object], bool]]] = MappingProxyType(
         "spec.volumes[].image.pullPolicy": _anything,
     }
 )
-"""Fields that may stand in a pod though we did not write them, and their values: defaults of the Pod API, the scheduler's word, and the
-admission plug-ins ServiceAccount, Priority and DefaultTolerationSeconds. None of it gives a pod anything that a machine cannot ask for."""
+"""Allowed additional fields and values: defaults of the Pod API, the scheduler, and the admission plug-ins ServiceAccount, Priority and
+DefaultTolerationSeconds.
+
+None of them gives a pod more than a machine can request.
+"""
 
 
 def objection(found: Object, wanted: Object, vm: Object) -> str:
-    """Return why the pod ``found`` is not as good as ``wanted``, which has its name; empty if it is."""
+    """Return why the pod ``found`` cannot be used for ``wanted``, which has the same name; empty if it can."""
     if not ownership.is_launcher(found):
         return "it has not the shape of a launcher pod"
     if not ownership.is_controlled_by(found, vm):
@@ -76,7 +78,7 @@ def objection(found: Object, wanted: Object, vm: Object) -> str:
 
 
 def _difference(found: Any, wanted: Any, path: str) -> str:  # noqa: ANN401 - whatever JSON can say
-    """Return the path of the first difference; empty if there is none that matters."""
+    """Return the path of the first relevant difference, or an empty string."""
     if isinstance(wanted, dict) and isinstance(found, dict):
         return _of_mappings(found, wanted, path)
     if isinstance(wanted, list) and isinstance(found, list):
@@ -99,7 +101,7 @@ def _of_mappings(found: Mapping[str, Any], wanted: Mapping[str, Any], path: str)
 
 
 def _of_lists(found: Sequence[Any], wanted: Sequence[Any], path: str) -> str:
-    if path == "spec.tolerations":  # admission adds its own behind ours
+    if path == "spec.tolerations":  # admission appends its own
         found = found[: len(wanted)]
     if len(found) != len(wanted):
         return path

@@ -1,4 +1,4 @@
-"""The state of a pod, read for the guest in it. Pure."""
+"""The state of a pod with a guest. Pure."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ _NORMAL_WAITING: Final = frozenset({"", "ContainerCreating", "PodInitializing"})
 
 
 MAX_MESSAGE: Final = 500
-"""Characters of what is said in or about a pod: it comes from the guest's side of the fence, or from a stranger's registry."""
+"""Maximum characters of text from a pod, which the guest or a registry can influence."""
 MAX_REASON: Final = 128
 _NO_WORD: Final = re.compile(r"[^A-Za-z0-9_]")
 MIGRATED: Final = "migrated:"
-"""virt-launcher's first word when the guest went on in another pod."""
+"""First word of virt-launcher's termination message if the guest continues in another pod."""
 LACKED_DEVICES: Final = "UnexpectedAdmissionError"
-"""Reason of a pod that a kubelet could not admit just then, mostly for want of a device plugin (``pkg/kubelet/cm/devicemanager``)."""
+"""Reason of a pod that a kubelet could not admit at that time, usually for lack of a device plugin (``pkg/kubelet/cm/devicemanager``)."""
 CREATING: Final = "ContainerCreating"
-"""Reason of what waits for a pod that has a node, as the kubelet says it."""
+"""The kubelet's reason while a pod with a node is being set up."""
 SLOW_SECONDS: Final = 60.0
-"""From when on a pod that has a node and no running container is worth a word."""
+"""Time after which a pod with a node and no running container is reported."""
 _RESULTS: Final = {
     "shutdown": power.RESULT_SUCCEEDED,
     "shutdown-requested": power.RESULT_STOPPED,
     "destroyed": power.RESULT_STOPPED,
 }
-"""By the first word of virt-launcher's termination message (``launcher.protocol.messages.EndingKind``); everything else is a failure."""
+"""By the first word of virt-launcher's termination message (``launcher.protocol.messages.EndingKind``); all others are failures."""
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The end of a pod: a ``RESULT_…`` of :mod:`apiserver.apis.virt.lifecycle.power`, and why, in one line."""
+    """The end of a pod: a ``RESULT_…`` of :mod:`apiserver.apis.virt.lifecycle.power`, and a one-line reason."""
 
     result: str
     message: str
@@ -48,26 +48,25 @@ def phase_of(pod: Object | None) -> str:
 
 
 def node_of(pod: Object | None) -> str:
-    """Return the node the pod is bound to, or the empty string."""
+    """Return the pod's node, or an empty string."""
     return dig(pod, "spec", "nodeName") or ""
 
 
 def addresses_of(pod: Object) -> tuple[str, ...]:
-    """Return the pod's addresses, the first of them ``status.podIP``; without those that no pod has, whatever its kubelet says."""
+    """Return the pod's addresses, ``status.podIP`` first, without invalid ones that a kubelet may report."""
     found = [str(each.get("ip") or "") for each in dig(pod, "status", "podIPs") or ()] or [str(dig(pod, "status", "podIP") or "")]
     return tuple(each for each in found if forms.pod_ip(each) is not None)
 
 
 def is_ready(pod: Object) -> bool:
-    """Return whether its kubelet has told everybody that connections may come to it."""
+    """Return True if its kubelet reports it ready for connections."""
     return (condition(dig(pod, "status", "conditions"), "Ready") or {}).get("status") == "True"
 
 
 def is_over(pod: Object | None) -> bool:
-    """Return whether nothing of the pod can run any more: it is gone, or final with no container that was last seen running.
+    """Return True if nothing of the pod can run: it is gone, or final without a running container.
 
-    A pod whose node does not answer is not over, whatever asked for its deletion: kube-controller-manager may call it Failed while its
-    containers were never seen to end.
+    A pod on a silent node is not over, even if kube-controller-manager set it to Failed without seeing its containers end.
     """
     if pod is None:
         return True
@@ -77,7 +76,7 @@ def is_over(pod: Object | None) -> bool:
 
 
 def is_running(pod: Object | None) -> bool:
-    """Return whether its container was started and the pod has an address."""
+    """Return True if its container has started and the pod has an address."""
     return phase_of(pod) == "Running" and any(
         dig(each, "state", "running") is not None for each in dig(pod, "status", "containerStatuses") or ()
     )
@@ -90,18 +89,18 @@ def running_since(pod: Object) -> str | None:
 
 
 def has_run(pod: Object) -> bool:
-    """True if its container was started, however that went: what a kubelet says of one that never was has no ``startedAt``."""
+    """True if its container has started; otherwise the kubelet reports no ``startedAt``."""
     states = [each.get("state") or {} for each in dig(pod, "status", "containerStatuses") or ()]
     return any(each.get("running") is not None or (each.get("terminated") or {}).get("startedAt") for each in states)
 
 
 def lacked_devices(pod: Object | None) -> bool:
-    """True if its kubelet could not admit it just then (:data:`LACKED_DEVICES`), which passes."""
+    """True if its kubelet could not admit it at that time (:data:`LACKED_DEVICES`)."""
     return phase_of(pod) == "Failed" and dig(pod, "status", "reason") == LACKED_DEVICES
 
 
 def end_of(pod: Object) -> End:
-    """Return how a pod that is over ended: in virt-launcher's own words, else in the kubelet's."""
+    """Return how a pod ended, by virt-launcher's message or else the kubelet's."""
     for each in dig(pod, "status", "containerStatuses") or ():
         if (terminated := dig(each, "state", "terminated")) is not None:
             code, said = terminated.get("exitCode"), str(terminated.get("message") or "")
@@ -122,23 +121,23 @@ def _one_line(text: str) -> str:
 
 
 def word(text: object, otherwise: str) -> str:
-    """Return a reason out of a pod's status as one that a condition takes: kubelets and schedulers of any kind wrote it."""
+    """Return a reason from a pod's status in the form that a condition accepts; kubelets and schedulers may write any text."""
     found = _NO_WORD.sub("", str(text or ""))[:MAX_REASON]
     return found if found[:1].isalpha() else otherwise
 
 
 def has_kvm(pod: Object | None) -> bool:
-    """Return whether the pod asks for KVM."""
+    """Return True if the pod requests KVM."""
     return any(names.KVM_RESOURCE in (dig(each, "resources", "limits") or {}) for each in dig(pod, "spec", "containers") or ())
 
 
 def is_unschedulable(pod: Object) -> bool:
-    """Return whether the scheduler says that it has no node for the pod."""
+    """Return True if the scheduler found no node for the pod."""
     return (condition(dig(pod, "status", "conditions"), "PodScheduled") or {}).get("status") == "False"
 
 
 def obstacle(pod: Object) -> tuple[str, str] | None:
-    """Return (reason, message) of what keeps a pod from running, if anything does: no node, an image, a volume."""
+    """Return (reason, message) if a pod cannot run: no node, an image, a volume."""
     conditions = dig(pod, "status", "conditions")
     scheduled = condition(conditions, "PodScheduled")
     if scheduled is not None and scheduled.get("status") == "False":
@@ -146,19 +145,19 @@ def obstacle(pod: Object) -> tuple[str, str] | None:
     for each in dig(pod, "status", "containerStatuses") or ():
         waiting = dig(each, "state", "waiting") or {}
         if waiting.get("reason", "") not in _NORMAL_WAITING:
-            # A registry's answer is part of it, and users choose registries.
+            # It may contain a registry's answer, and users choose registries.
             return word(waiting["reason"], "Waiting"), _one_line(waiting.get("message") or f"container {each.get('name')} is waiting")
     return None
 
 
 def slow_words(pod: Object) -> str:
-    """Return the words for a pod that has had a node for :data:`SLOW_SECONDS` and does not run: only Events of it say why."""
+    """Return the message for a pod that has a node for :data:`SLOW_SECONDS` and does not run; only its Events have the cause."""
     name = name_of(pod)
     return f"node {node_of(pod)} has not got the volumes, the network or the image of pod {name} ready yet: kubectl describe pod {name}"
 
 
 def has_volumes(pod: Object) -> bool:
-    """Return whether its node has mounted its volumes: a kubelet makes the sandbox, pulls images and makes containers after that."""
+    """Return True if its volumes are mounted; the kubelet creates the sandbox and pulls images after that."""
     waiting = (dig(each, "state", "waiting", "reason") or "" for each in dig(pod, "status", "containerStatuses") or ())
     sandbox = condition(dig(pod, "status", "conditions"), "PodReadyToStartContainers") or {}
     return bool(node_of(pod)) and (sandbox.get("status") == "True" or any(each not in _NORMAL_WAITING for each in waiting))

@@ -1,4 +1,4 @@
-"""One virtual machine with everything that the decision about it needs."""
+"""A virtual machine with the input of its decision."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from controller.reconcilers.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Everything the decision needs."""
+    """Input of the decision."""
 
     vm: Object
     pods: tuple[Object, ...]
-    """Every pod of this machine's: those that it controls, and those that the status names by uid."""
+    """All pods of the machine: those it controls, and those in its status by uid."""
     claims: Mapping[str, Object | None]
     now: datetime
     settings: Settings
@@ -27,34 +27,34 @@ class Observed:
     evidence: Evidence = NOTHING
     """What is known about the pods besides their own statuses: silent nodes, and pods that are gone."""
     refusal: str = ""
-    """Reason why the API server did not take the pod of this attempt a moment ago."""
+    """Why the API server recently refused this attempt's pod."""
     migrations: tuple[Object, ...] = ()
-    """Migrations of the machine's name."""
+    """Migrations for the machine's name."""
     targets: frozenset[str] = frozenset()
-    """Names of the target pods of the machine's Migrations that still hold pods: their own loop ends them."""
+    """Target pod names of the machine's unfinished Migrations, which their own loop deletes."""
     rested: float = 0.0
-    """For how many seconds the newest attempt is over, measured (:mod:`controller.reconcilers.virtual_machines.endings`)."""
+    """Measured seconds since the newest attempt ended (:mod:`controller.reconcilers.virtual_machines.endings`)."""
     namesakes: tuple[str, ...] = ()
-    """Names of the other machines of the namespace that have a pod, and a MAC address of this one."""
+    """Names of other machines in the namespace with a pod and the same MAC address."""
     claims_in_use: tuple[InUse, ...] = ()
-    """Claims that this machine needs and that another one uses now."""
+    """Claims of this machine that another one uses."""
     servers_in_use: tuple[InUse, ...] = ()
-    """Disks of servers, likewise."""
+    """Disks of servers that another one uses."""
     files_in_use: tuple[str, ...] = ()
-    """Files of the pod's node that this machine needs and another one uses now, each with the words for that one."""
+    """Files of the pod's node that another machine uses, each with a description."""
     mount_events: tuple[Object, ...] = ()
-    """Events of its pod's kubelet about volumes that it cannot mount (:mod:`controller.reconcilers.pods.mounted_sources`)."""
+    """The kubelet's Events about volumes (:mod:`controller.reconcilers.pods.mounted_sources`)."""
     networks: networks.Found = field(default_factory=networks.Found)
-    """Networks that the machine names, while it starts."""
+    """Networks of the machine, while it starts."""
     sandbox_events: tuple[Object, ...] = ()
-    """Events of its pod's kubelet about networks that it cannot make (:mod:`controller.reconcilers.pods.sandboxes`)."""
+    """The kubelet's Events about networks (:mod:`controller.reconcilers.pods.sandboxes`)."""
     strangers: Mapping[str, str] = field(default_factory=dict)
-    """Nodes whose virt-handlers speak another contract (:mod:`apiserver.apis.virt.contract`), and the words for each."""
+    """Nodes with virt-handlers of another contract (:mod:`apiserver.apis.virt.contract`), each with a message."""
     nodes: tuple[Object, ...] = ()
-    """All nodes, where a CPU may have to be chosen for the machine (:mod:`controller.reconcilers.nodes.baseline_cpu`)."""
+    """All nodes, if a CPU may be chosen (:mod:`controller.reconcilers.nodes.baseline_cpu`)."""
 
 
 def own_pod(seen: Observed, pods: tuple[Object, ...]) -> Object | None:
-    """Return the pod that the status names, if it is among these."""
+    """Return the pod in the status if it is among these."""
     reference = ownership.of_status(seen.vm)
     return None if reference is None else next((pod for pod in pods if ownership.is_meant(pod, reference, seen.vm)), None)

@@ -1,6 +1,6 @@
-"""The start of a guest: its pod is prepared, and its launcher told to start it; what keeps it from starting is written.
+"""Starts a guest: prepares its pod, requests the start from its launcher, and writes what prevents it.
 
-It may take several passes: images are waited for and imported, storage may not answer, and libvirt takes its time.
+This may take several passes: images are imported, storage may not answer, and libvirt needs time.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ class GuestStart:
         self._limits = ports.limits
         self._writer = writer
         self._accelerators: dict[str, messages.Accelerator] = {}
-        """Acceleration that the pod's devices allow its guest, of those given since this process began."""
+        """Acceleration that the pod's devices allow, for pods prepared by this process."""
         self._imported: set[str] = set()
-        """Pods whose images were imported, or are no concern of theirs."""
+        """Pods with imported images, or without imports."""
         self._starting: dict[str, Pending] = {}
-        """The starts that launchers have not answered yet."""
+        """Starts that launchers have not answered yet."""
 
     def is_starting(self, pod_uid: str) -> bool:
-        """Return whether the launcher was asked to start its guest, and has not answered yet."""
+        """Return True if the launcher has not answered the request to start its guest yet."""
         return pod_uid in self._starting
 
     def forget(self, is_alive: Callable[[str], bool]) -> None:
-        """Drop what is known of pods that are gone."""
+        """Remove pods that are gone."""
         self._accelerators = {uid: which for uid, which in self._accelerators.items() if is_alive(uid)}
         self._imported = {uid for uid in self._imported if is_alive(uid)}
         self._starting = {uid: pending for uid, pending in self._starting.items() if is_alive(uid)}
 
     async def start(self, vm: Object, link: Link, *, paused: bool) -> Result | None:
-        """Have the guest started; return when to look again, None: at once."""
+        """Start the guest; return when to check again, None: at once."""
         try:
             return await self._begin(vm, link, paused=paused)
         except StorageHangs as error:
@@ -73,9 +73,9 @@ class GuestStart:
             return await self._write_refusal(vm, refused)
 
     async def _begin(self, vm: Object, link: Link, *, paused: bool) -> Result | None:
-        """Prepare the pod and have the guest started. Raises what is wrong with one of them."""
+        """Prepare the pod and start the guest. Raises the errors of both."""
         connection = link.connected()
-        accelerator = self._accelerators.get(link.pod_uid)  # a pod that waits for an image is asked again and again, and prepared once
+        accelerator = self._accelerators.get(link.pod_uid)  # a pod that waits for an image is prepared once
         if accelerator is None:
             accelerator = self._accelerators[link.pod_uid] = await self._ports.node.give_devices(vm, link.pod_uid, connection)
         if (rest := await self._import(vm, link, connection, accelerator)) is not None:
@@ -90,7 +90,7 @@ class GuestStart:
         return None
 
     async def _import(self, vm: Object, link: Link, connection: Connection, accelerator: messages.Accelerator) -> Result | None:
-        """Have images imported; return None once there is nothing to wait for."""
+        """Import images; return None when there is nothing to wait for."""
         if link.pod_uid in self._imported or not guest_imports.of(vm) or not connection.knows(messages.Import):
             return None
         now = self._ports.clock.now()
@@ -112,9 +112,9 @@ class GuestStart:
         return Result(requeue_after=self._limits.start_again_seconds)
 
     async def _sync(self, link: Link, connection: Connection, machine: messages.Machine, *, paused: bool) -> bool:
-        """Have the launcher start the guest; return whether it has answered.
+        """Request the start of the guest; return True if the launcher has answered.
 
-        Nothing waits for its answer for long, because the machine may have to be off by then: a later pass takes it.
+        The wait is short, because the machine may have to be off by then; a later pass gets the answer.
         """
         pending = self._starting.get(link.pod_uid)
         if pending is None or pending.connection is not connection:
@@ -129,19 +129,19 @@ class GuestStart:
         return answered
 
     async def _write_network_found(self, vm: Object) -> bool:
-        """Write that no plugin of an interface is waited for any more: what is slow from now on is the start, and that has a limit."""
+        """Write that no interface plugin is waited for any more, so that the time limit of the start applies."""
         if conditions.Wait.NETWORK_PLUGIN not in conditions.waits_for(vm):
             return False
         return await self._writer.write(vm, guest_status.with_network(vm, vm.get("status") or {}, None, self._ports.clock.now()))
 
     async def _write_disks_fault(self, vm: Object, reason: str, message: str) -> None:
-        """Write what keeps a guest from starting here, with an Event, once while it lasts."""
+        """Write what prevents a start here, with an Event the first time."""
         status = guest_status.with_disks_fault(vm, vm.get("status") or {}, reason, message, self._ports.clock.now())
         if await self._writer.write(vm, status):
             self._ports.emit(vm, "Warning", reason, guest_status.printable(message))
 
     async def _write_plugin_fault(self, vm: Object, fault: DisksFault) -> Result:
-        """Write what plugins of disks say, and wait as for any other storage; or end where they say that it cannot be."""
+        """Write the fault of disk plugins, and wait as for other storage; end the attempt if the fault is permanent."""
         message = guest_status.printable(str(fault))
         if fault.final:
             await self._writer.write_end(vm, End(power.RESULT_FAILED, conditions.DISK_NOT_SUPPORTED, message))
@@ -156,7 +156,7 @@ class GuestStart:
             self._ports.emit(vm, "Warning", fault.reason, guest_status.printable(fault.message))
 
     async def _write_refusal(self, vm: Object, refused: LauncherRefused) -> Result:
-        """Write why the launcher did not start the guest: it waits for a disk, or that is how the attempt ends."""
+        """Write why the launcher did not start the guest: it waits for a disk, or the attempt ends."""
         now = self._ports.clock.now()
         if refused.reason == "NotReady":
             status = guest_status.waiting_for_disks(vm, refused.disks, str(refused), now, full=refused.full)
@@ -165,7 +165,7 @@ class GuestStart:
                 self._ports.emit(vm, "Warning", str(found.get("reason")), str(found.get("message")))
             return Result(requeue_after=self._limits.image_seconds)
         if refused.reason == "Timeout":
-            if conditions.Wait.IMAGE in conditions.waits_for(vm):  # not any more: what is slow now is the start, and that has a limit
+            if conditions.Wait.IMAGE in conditions.waits_for(vm):  # the wait is over, so the time limit of the start applies
                 await self._writer.write(vm, guest_status.with_disks_found(vm, now))
             raise refused
         ending = refused.status.ending

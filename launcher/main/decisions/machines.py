@@ -1,4 +1,4 @@
-"""Facts that follow from the machine alone: what keeps it from migrating, how its disks are named and moved."""
+"""Functions of the machine alone: why it cannot migrate, and the names and copies of its disks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from launcher.protocol import messages
 
 
 def not_migratable(machine: messages.Machine, xml: str = "") -> str:
-    """Return why a machine cannot be migrated live, or an empty string; ``xml`` is what libvirt is given, once that is known."""
+    """Return why a machine cannot migrate live, or an empty string; ``xml`` is libvirt's, if it exists."""
     if reason := migratability.not_migratable(machine.domain) or lease.not_migratable(machine):
         return reason
     if machine.domain_xml:
@@ -22,7 +22,7 @@ def not_migratable(machine: messages.Machine, xml: str = "") -> str:
 
 
 def disks_of(machine: messages.Machine) -> Disks:
-    """Return what is done with the disks when the guest leaves: those that this pod alone has are copied."""
+    """Return how the disks migrate: those that exist only in this pod are copied."""
     names = copied_disks.names(machine.domain)
     targets = tuple(target for target, name in disk_names(machine).items() if name in names)
     is_shared = bool(disk_caches.shared(machine.domain))
@@ -32,7 +32,7 @@ def disks_of(machine: messages.Machine) -> Disks:
 
 
 def cpu_model(machine: messages.Machine | None) -> str:
-    """Return the name of the CPU model that the domain is given; empty where its author's XML says it."""
+    """Return the domain's CPU model; empty if the author's XML has it."""
     return "" if machine is None or machine.domain_xml else cpu.model(machine.domain)
 
 

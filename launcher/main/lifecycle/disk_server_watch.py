@@ -1,7 +1,7 @@
-"""Looks at the servers of a guest's disks, and lets the guest go on when one is back.
+"""Checks the servers of a guest's disks, and resumes the guest when they are back.
 
-QEMU connects again by itself. What it does not do is to say that nobody answers while the guest's requests wait, and to let a guest go on
-that was stopped because they failed.
+QEMU reconnects by itself. But it does not report that a server is silent while the guest's requests wait, and does not resume a guest that
+it paused after failed requests.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ def may_go_on(seen: Observation | None, names: Mapping[str, str], answering: Set
     if seen is None or seen.state is not State.PAUSED or not seen.disk_errors:
         return False
     if all(error == NO_SPACE for _, error in seen.disk_errors):
-        return False  # the server answers, but has no room: that is tried less often (launcher.main.lifecycle.free_space)
+        return False  # the server answers but is full: launcher.main.lifecycle.free_space retries that less often
     return {names.get(target) for target, _ in seen.disk_errors} <= answering
 
 
 class DiskServerWatch:
-    """Looks at the servers of the domain's disks."""
+    """Checks the servers of the domain's disks."""
 
     def __init__(self, watch: Watch, suspension: Suspension, network: Network, times: Times = TIMES) -> None:
         self._network = network
@@ -49,13 +49,13 @@ class DiskServerWatch:
         self._suspension = suspension
 
     async def run(self) -> None:
-        """Look again and again, until cancelled."""
+        """Check repeatedly until cancelled."""
         while True:
             await asyncio.sleep(self._times.servers_look)
             await self.look()
 
     async def look(self) -> None:
-        """Take in which servers do not answer, and let a guest go on that was stopped because one did not."""
+        """Record the disks with silent servers, and resume a guest that they paused."""
         machine = self._record.known.machine
         if machine is None or self._record.known.domain is None or not self._record.known.domain.active:
             return
@@ -70,5 +70,5 @@ class DiskServerWatch:
         if now.leaving is None and may_go_on(now.domain, machines.disk_names(machine), answering):
             try:
                 await self._suspension.resume()
-            except RequestRefused as refused:  # QEMU begins to connect when a request comes, and has that one fail
+            except RequestRefused as refused:  # QEMU reconnects at the next request, and lets that one fail
                 logger.debug("the guest does not go on yet", extra={"reason": str(refused)})

@@ -1,4 +1,4 @@
-"""All that a domain needs before libvirt is asked to create it, and the end of one whose creation failed."""
+"""Prepares everything a domain needs before libvirt creates it, and cleans up after a failure."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from launcher.protocol import messages
 logger = logging.getLogger(__name__)
 
 READY_SECONDS: Final = 60.0
-"""libvirtd asks QEMU what it can do at its first start: 0.3 s alone, several on a loaded node."""
+"""At its first start libvirtd queries QEMU's capabilities: 0.3 s, or several on a loaded node."""
 
 StartFailure = (
     InvalidSpecification,
@@ -48,7 +48,7 @@ StartFailure = (
     TimeoutError,
     OSError,
 )
-"""Every error by which a guest can fail to start."""
+"""Errors that prevent a guest's start."""
 
 
 class Preparation:
@@ -64,7 +64,7 @@ class Preparation:
         network: Network,
         times: Times = TIMES,
     ) -> None:
-        """Do nothing yet; the arguments are those of ``ManagedDomain``, what serves file systems, and what starts passt."""
+        """Only store the arguments: those of ``ManagedDomain``, and the servers of file systems and passt."""
         self._hypervisor = hypervisor
         self._times = times
         self._network = network
@@ -74,14 +74,14 @@ class Preparation:
         self._serve_addresses = serve_addresses
 
     async def prepare(self, machine: messages.Machine, *, arriving: bool = False) -> str:
-        """Make overlays, images and the state of firmware and TPM, and serve what the guest needs; return the XML once libvirtd is ready.
+        """Prepare overlays, images, firmware and TPM state, and servers for the guest; return the XML when libvirtd is ready.
 
         Args:
             machine: the machine.
-            arriving: its guest comes from another pod, and its disks are there.
+            arriving: True if the guest comes from another pod, so that its disks exist.
 
         Raises:
-            StartFailure: one of these; ``files.NotReady`` before anything was made but blank disks in claims.
+            StartFailure: one of these; ``files.NotReady`` before anything except blank disks in claims was made.
         """
         if not arriving:
             await asyncio.to_thread(blank_disks.create, machine.domain)
@@ -106,7 +106,7 @@ class Preparation:
         return xml
 
     async def undo(self, name: str) -> None:
-        """Leave no domain of that name behind, whether or not the call that failed made one."""
+        """Remove the domain of this name, if the failed call created one."""
         try:
             async with asyncio.timeout(READY_SECONDS):
                 while True:
@@ -132,10 +132,10 @@ def _xml(machine: messages.Machine, found: Mapping[str, Found], own: tuple[int, 
 
     Args:
         machine: the machine.
-        found: what is found at the origins of its disks.
-        own: the processors that it has for itself.
+        found: what exists at the origins of its disks.
+        own: its dedicated processors.
         nodes: the NUMA nodes of these.
-        pci_panic: libvirt knows QEMU's PCI panic device.
+        pci_panic: True if libvirt supports QEMU's PCI panic device.
     """
     taps = {each.name: Tap(each.mac, each.tap, each.model, each.name) for each in machine.interfaces}
     definition = Definition(

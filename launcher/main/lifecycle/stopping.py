@@ -1,4 +1,4 @@
-"""The way to the end of the domain: asked to power off again and again, then destroyed."""
+"""Ends the domain: repeated requests to power off, then destruction."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class Stop:
-    """Powers the guest off once that was requested."""
+    """Powers the guest off after a request."""
 
     def __init__(self, hypervisor: Hypervisor, watch: Watch, migrations: Migrations, times: Times = TIMES) -> None:
         self._hypervisor = hypervisor
@@ -29,11 +29,11 @@ class Stop:
         self._migrations = migrations
         self._requested = asyncio.Event()
         self._timeout: asyncio.Timeout | None = None
-        """Of what libvirt is asked for now."""
+        """The time limit of the current libvirt call."""
 
     def request(self, grace_seconds: float) -> None:
-        """Have the guest power off within its grace period; of several, the one that ends first counts."""
-        if not self._requested.is_set():  # virt-handler asks, and so does the pod's SIGTERM
+        """Request a power-off within a grace period. Of several, the one that ends first applies."""
+        if not self._requested.is_set():  # virt-handler and the pod's SIGTERM both request it
             logger.info("the guest has to power off", extra={"grace_seconds": grace_seconds})
         self._record.take(power_off.requested, grace_seconds, asyncio.get_running_loop().time())
         self._requested.set()
@@ -41,7 +41,7 @@ class Stop:
             self._timeout.reschedule(self._patience())
 
     async def run(self) -> None:
-        """Wait for the request, then bring the guest nearer to being off until cancelled."""
+        """Wait for the request, then take steps to power the guest off, until cancelled."""
         await self._requested.wait()
         while True:
             fresh = await self._look()
@@ -57,7 +57,7 @@ class Stop:
             await asyncio.sleep(self._times.stop)
 
     async def _look(self) -> bool:
-        """Look, since what is known may be as old as the last event; return whether that could be done in time."""
+        """Observe the domain, because the state may be as old as the last event; return True if that succeeded in time."""
         try:
             async with self._limit():
                 return await self._watch.look()
@@ -66,7 +66,7 @@ class Stop:
 
     @asynccontextmanager
     async def _limit(self) -> AsyncIterator[None]:
-        """Bound what is asked of libvirt; a shorter grace period that comes meanwhile bounds that, too."""
+        """Limit the time of a libvirt call; a shorter grace period requested meanwhile shortens it."""
         async with asyncio.timeout_at(self._patience()) as timeout:
             self._timeout = timeout
             try:

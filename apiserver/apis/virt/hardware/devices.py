@@ -45,7 +45,7 @@ _UNWRITTEN: Final = {
     "vsock": vsock.defaulted,
     "watchdog": watchdog.defaulted,
 }
-"""Devices whose defaults are not written into an object: they follow from other lists, or are rare."""
+"""Devices with defaults that are not written into an object: they follow from other lists, or are rare."""
 
 
 def defaulted(domain: Domain) -> Object:
@@ -61,7 +61,7 @@ def defaulted(domain: Domain) -> Object:
 def differing(one: Domain, other: Domain, path: Path) -> list[Path]:
     """Return the fields that differ between the hardware of two domains. Defaults count, and ``1024Mi`` equals ``1Gi``.
 
-    A default that follows from another field differs with it and is not listed. ``path`` is the domain's.
+    A default that follows from another field is not listed. ``path`` is the domain's.
     """
     places = _differing(compared(one), compared(other))
     said = [each for each in places if _is_said(one, each) or _is_said(other, each)]
@@ -105,7 +105,7 @@ def _path(place: _Place, path: Path) -> Path:
 def compared(domain: Domain) -> Object:
     """Return a domain with its defaults and with amounts in one way of writing: for comparisons."""
     found: Object = {
-        **given.said(domain.get("devices") or {}),  # fields without defaults, and unknown ones, are compared as they are
+        **given.said(domain.get("devices") or {}),  # fields without defaults and unknown fields
         **defaulted(domain),
         "disks": disks.compared(domain),
         "autoattachMemBalloon": memory.has_balloon(domain),

@@ -1,4 +1,4 @@
-"""Phases: a summary of status for people, and which phase may follow which.
+"""Phases: a summary of a status for users, and the allowed transitions.
 
 ::
 
@@ -6,8 +6,8 @@
        ▲            ▲            └──────────┴───▶ Unknown (the node does not report) ──▶ back, or an end
        └────────────┴──── a new attempt ◀──── Stopped | Succeeded | Failed
 
-The tables are for the writers (virt-controller, virt-handler) and their tests. virt-api enforces of them only what a lock hangs on:
-a Migration that reached a final phase stays there. What a writer saw too late is stopped by its resourceVersion, not by a phase.
+virt-controller, virt-handler and their tests use these tables. virt-api enforces only that a Migration's final phase stays, because a lock
+depends on it. An outdated write fails by its resourceVersion.
 """
 
 from __future__ import annotations
@@ -21,34 +21,36 @@ from apiserver.apis.meta import objects, times
 from apiserver.apis.virt.lifecycle import conditions
 
 PENDING: Final = "Pending"
-"""Nothing runs because something is missing: a claim, a slot."""
+"""Something is missing, such as a claim or a place in the queue."""
 SCHEDULING: Final = "Scheduling"
 """The attempt's pod was created."""
 SCHEDULED: Final = "Scheduled"
-"""The pod runs on ``status.nodeName``; from here on virt-handler of that node writes the phase."""
+"""The pod runs on ``status.nodeName``; from now on that node's virt-handler writes the phase."""
 RUNNING: Final = "Running"
 STOPPING: Final = "Stopping"
 STOPPED: Final = "Stopped"
-"""Off because it was asked to be."""
+"""Off on request."""
 SUCCEEDED: Final = "Succeeded"
-"""The guest powered off by itself."""
+"""The guest powered itself off."""
 FAILED: Final = "Failed"
 UNKNOWN: Final = "Unknown"
 """Neither kubelet nor virt-handler of the node reports."""
 
 ENDED: Final = frozenset({STOPPED, SUCCEEDED, FAILED})
-"""No domain and no pod of the last attempt; a new attempt may follow."""
+"""The last attempt has neither domain nor pod; a new attempt may follow."""
 OWNED_BY_HANDLER: Final = frozenset({SCHEDULED, RUNNING, STOPPING})
-"""virt-handler of ``status.nodeName`` decides what comes next."""
+"""Phases in which virt-handler of ``status.nodeName`` decides the next one."""
 HANDLED: Final = OWNED_BY_HANDLER | {UNKNOWN}
-"""virt-handler of ``status.nodeName`` may follow them with another phase: its own, and what virt-controller wrote of a silent node."""
+"""Phases that virt-handler of ``status.nodeName`` may replace: its own, and virt-controller's for a silent node."""
 OF_A_PLACE: Final = ("nodeName", "podIP", "domain", "interfaces", "guest", "graphics", "vsock", "imports", "devices", "running")
-"""Fields of a VirtualMachine's status that say where and as what its guest runs: an end takes them away. ``podName`` stays, because the
-log of a failed attempt's pod says why, and ``podUID``, because no further attempt begins before this very pod is over; where earlier
-attempts were is in ``attempts``."""
+"""Status fields of a VirtualMachine about the place and state of its guest, removed at its end.
+
+``podName`` stays for the log of a failed attempt's pod, and ``podUID`` because no attempt begins before that pod is over. ``attempts`` has
+earlier pods.
+"""
 WITH_POD: Final = frozenset({SCHEDULING, SCHEDULED, RUNNING, STOPPING, UNKNOWN})
 WITH_GUEST: Final = WITH_POD - {SCHEDULING}
-"""A guest may have been started; while there is none, the spec is as free as that of a machine that is off."""
+"""Phases in which a guest may have started; in others the spec may change as if the machine were off."""
 
 PREPARING_TARGET: Final = "PreparingTarget"
 TARGET_READY: Final = "TargetReady"
@@ -68,7 +70,7 @@ VM_TRANSITIONS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
         FAILED: frozenset({PENDING, SCHEDULING, STOPPED}),
     }
 )
-"""VirtualMachine. ``""`` is an object without a status; staying in a phase is always allowed."""
+"""Transitions of a VirtualMachine. ``""``: no status. Staying in a phase is always allowed."""
 
 MIGRATION_TRANSITIONS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
@@ -83,8 +85,10 @@ MIGRATION_TRANSITIONS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
         CANCELLED: frozenset(),
     }
 )
-"""Migration. A final phase is kept for ever: its lock on the virtual machine was given back. ``Pending`` after a later phase begins
-another attempt (:mod:`apiserver.apis.virt.lifecycle.migration_attempts`)."""
+"""Transitions of a Migration. A final phase stays, because its lock on the virtual machine was released.
+
+``Pending`` after a later phase begins another attempt (:mod:`apiserver.apis.virt.lifecycle.migration_attempts`).
+"""
 
 MIGRATION_FINAL: Final = frozenset({SUCCEEDED, FAILED, CANCELLED})
 
@@ -95,19 +99,19 @@ MAX_TIMESTAMPS: Final = 20
 
 
 def phase_of(obj: Mapping[str, Any]) -> str:
-    """Return ``status.phase``, or the empty string."""
+    """Return ``status.phase``, or an empty string."""
     return str(objects.dig(obj, "status", "phase") or "")
 
 
 def is_unfinished(migration: Mapping[str, Any]) -> bool:
-    """Return whether a Migration may still move its virtual machine."""
+    """Return True if a Migration may still move its virtual machine."""
     return phase_of(migration) not in MIGRATION_FINAL
 
 
 def without_guest(status: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the status of a machine without what it says of a guest that is gone: fields of its place, and conditions.
+    """Return a machine's status without the fields and conditions of a guest that is gone.
 
-    Of ``DisksReady`` that is what was waited for: nobody looks for it any more. A disk that failed is still told of.
+    ``DisksReady`` is removed if it was a wait, which is over, and kept for a failed disk.
     """
     waits_for_disks = conditions.waits_for({"status": status}) & conditions.WAITS_FOR_DISKS
     gone = (*conditions.OF_A_GUEST, conditions.RESTART_REQUIRED, *((conditions.DISKS_READY,) if waits_for_disks else ()))
@@ -116,9 +120,9 @@ def without_guest(status: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def enter(status: Mapping[str, Any], phase: str, now: datetime) -> dict[str, Any]:
-    """Return ``status`` in ``phase``, with the moment it was entered; the same content when it already is.
+    """Return ``status`` in ``phase`` with the time of entry; unchanged if it is in that phase.
 
-    ``phaseTransitionTimestamps`` tells of one attempt: ``Pending`` or ``Scheduling`` after an end begins it anew.
+    ``phaseTransitionTimestamps`` is about one attempt: ``Pending`` or ``Scheduling`` after an end restarts it.
     """
     old = str(status.get("phase") or "")
     if old == phase:

@@ -1,7 +1,6 @@
-"""Forms of values in a status: uids, addresses, one line or word of text. Pure.
+"""Validates uids, addresses and texts in a status. Pure.
 
-Each function returns what is wrong, or an empty list. As in :mod:`apiserver.apis.meta.names`, a text of excessive length gets only that
-error.
+Each function returns a list of errors. As in :mod:`apiserver.apis.meta.names`, a text that is too long gets only that error.
 """
 
 from __future__ import annotations
@@ -14,15 +13,15 @@ from apiserver.apis.virt.places import network
 
 MAX_UID: Final = 63
 MAX_MESSAGE: Final = 8 << 10
-"""Bytes of a message for users: the names of all claims of a machine fit."""
+"""Maximum bytes of a message for users: the names of all claims of a machine fit."""
 MAX_REASON: Final = 256
 MAX_WORDS: Final = 256
 MAX_DEVICE: Final = 64
 MAX_MOMENT: Final = 40
-"""For an RFC 3339 time, whose fraction of a second may have any number of digits."""
+"""Maximum bytes of an RFC 3339 time, with fractions of any length."""
 MAX_PORT: Final = 65535
 _MAX_ADDRESS: Final = 45
-"""For an IPv6 address as text (RFC 4291, 2.2)."""
+"""Maximum bytes of an IPv6 address as text (RFC 4291, 2.2)."""
 _MAX_HOST_PORT: Final = _MAX_ADDRESS + len("[]:65535")
 
 _NOBODYS: Final = tuple(
@@ -30,11 +29,11 @@ _NOBODYS: Final = tuple(
         ipaddress.ip_network,
         (
             "0.0.0.0/8",
-            "100.100.100.200/32",  # metadata of Alibaba Cloud
-            "168.63.129.16/32",  # of Azure
-            "192.0.0.192/32",  # of Oracle Cloud
-            "fd00:ec2::/32",  # of AWS, with further services for each machine
-            "fd20:ce::/32",  # of Google Cloud
+            "100.100.100.200/32",  # Alibaba Cloud's metadata service
+            "168.63.129.16/32",  # Azure's
+            "192.0.0.192/32",  # Oracle Cloud's
+            "fd00:ec2::/32",  # AWS's, and further services for each machine
+            "fd20:ce::/32",  # Google Cloud's
             "64:ff9b::/96",  # the rest are mapped IPv4 addresses
             "64:ff9b:1::/48",
             "2002::/16",
@@ -56,7 +55,7 @@ _HOST_PORT: Final = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<four>[0-9.]+
 
 
 def uid_errors(text: str) -> list[str]:
-    """Check a uid as given by Kubernetes, which becomes part of paths on nodes: a UUID, or the hash of a static pod's manifest."""
+    """Check a Kubernetes uid, which becomes part of paths on nodes: a UUID, or the hash of a static pod's manifest."""
     if len(text) > MAX_UID:
         return [f"must be no more than {MAX_UID} bytes"]
     return [] if _UID.fullmatch(text) else ["must be a uid: alphanumeric characters and '-', beginning with an alphanumeric character"]
@@ -94,12 +93,12 @@ def reason_errors(text: str) -> list[str]:
 
 
 def message_errors(text: str) -> list[str]:
-    """Check the limits of a text for users, because it may contain text from hypervisors and guests, and terminals show it."""
+    """Check a text for users, which may contain text from hypervisors and guests and is shown in terminals."""
     return _text_errors(text, MAX_MESSAGE, "\n\t")
 
 
 def words_errors(text: str) -> list[str]:
-    """Check the limits of a few words from a hypervisor."""
+    """Check a few words from a hypervisor."""
     return _text_errors(text, MAX_WORDS, "")
 
 
@@ -111,7 +110,7 @@ def device_errors(text: str) -> list[str]:
 
 
 def moment_errors(text: str) -> list[str]:
-    """Check the length of an RFC 3339 time; the schema has checked its form."""
+    """Check the length of an RFC 3339 time; the schema checks its form."""
     return [f"must be no more than {MAX_MOMENT} bytes"] if len(text) > MAX_MOMENT else []
 
 
@@ -126,9 +125,9 @@ def ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def pod_ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Return the IP address in a text if it can be a pod's; None for those of nodes, links, groups and cloud metadata.
+    """Return the IP address in a text if it can be a pod's; None for addresses of nodes, links, groups and cloud metadata.
 
-    The text comes from a kubelet or a guest, and either may be compromised.
+    The text is from a kubelet or a guest, which may be compromised.
     """
     found = ip(text)
     if found is None or (isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None):
@@ -138,7 +137,7 @@ def pod_ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def host_port(text: str) -> tuple[ipaddress.IPv4Address | ipaddress.IPv6Address, int] | None:
-    """Return the host and port in a text; None if it has neither or a host name."""
+    """Return the host and port in a text; None if it has neither, or a host name."""
     match = _HOST_PORT.fullmatch(text) if len(text) <= _MAX_HOST_PORT else None
     if match is None:
         return None

@@ -1,10 +1,10 @@
-"""Rights of a pod to be named in a status as the one in which a machine's guest runs. Pure.
+"""Checks a pod before its uid may be written into a status as the pod of a machine's guest. Pure.
 
-virt-handler puts a guest into the pod whose uid the status of its VirtualMachine, or of a Migration, says, and shows the guest what is
-mounted there. Whoever writes that status therefore chooses what the guest sees. So the pod has to be of the machine's namespace, be
-controlled by the machine, and mount no claim, image, Secret, ConfigMap or token that the machine does not name. None of what is looked at
-here but the owner and the annotation of networks can be changed in a pod that exists, and a uid is never given again: what was true when
-the uid was written stays true. The nodes read that annotation when a pod starts, which whoever writes it later comes too late for.
+virt-handler starts a guest in the pod with the uid in the status of a VirtualMachine or Migration, with the pod's volumes. So a user who
+can write that status could choose what the guest sees. Therefore the pod must be in the machine's namespace, controlled by the machine, and
+mount only claims, images, Secrets, ConfigMaps and tokens of the machine. All fields checked here are immutable except the owner and the
+annotation of networks, and uids are not reused, so the result stays true. Nodes read that annotation when a pod starts, so a later change
+has no effect.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from apiserver.apis.virt.spec.described import domain_of
 Object = Mapping[str, Any]
 
 _PROJECTED: Final[Mapping[str, str]] = {"secret": cloud_init.SECRET, "configMap": cloud_init.CONFIG_MAP}
-"""Kinds by the field of a source of a projected volume."""
+"""Kinds by the field of a projected volume's source."""
 _NO_SUCH_VOLUME: Final = "no pod of a virtual machine has such a volume"
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """Something with bytes of somebody's that a pod mounts."""
+    """Mounted data that belongs to a user."""
 
     kind: str
     """``PersistentVolumeClaim``, ``Image``, ``Secret``, ``ConfigMap``, ``ServiceAccount`` or ``DownwardAPI``."""
     name: str
-    """Of the object in the pod's namespace; of an image its reference; of a DownwardAPI empty."""
+    """Name of the object in the pod's namespace, or reference of an image; empty for a DownwardAPI."""
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name}"
@@ -92,13 +92,13 @@ def _of_filesystem(filesystem: Object) -> Content:
 
 
 def objections(vm: Object, pod: Object | None, name: str, uid: str) -> list[str]:
-    """Return why the machine's status may not name this pod; none: it may.
+    """Return why the machine's status may not contain this pod; empty if it may.
 
     Args:
         vm: the machine.
-        pod: the one with this name in the machine's namespace, as of now; None where there is none.
-        name: of the pod, as the status says.
-        uid: of the pod, as the status says.
+        pod: the current pod of this name in the machine's namespace, or None.
+        name: name of the pod in the status.
+        uid: uid of the pod in the status.
     """
     if pod is None or (namespace_of(pod), name_of(pod), uid_of(pod)) != (namespace_of(vm), name, uid):
         return [f'no pod "{name}" in namespace "{namespace_of(vm)}" has this uid']
@@ -113,14 +113,14 @@ def objections(vm: Object, pod: Object | None, name: str, uid: str) -> list[str]
 
 
 def strange_addresses(pod: Object | None, uid: str, addresses: Collection[str]) -> list[str]:
-    """Return why a Migration may not name these addresses as those of its target; none: it may.
+    """Return why a Migration may not contain these target addresses; empty if it may.
 
-    The source's pod passes connections on to them.
+    The source's pod forwards connections to them.
 
     Args:
-        pod: the target, as of now; None where there is none.
-        uid: of the target, as the status says.
-        addresses: as the status says.
+        pod: the current target, or None.
+        uid: uid of the target in the status.
+        addresses: addresses in the status.
     """
     if pod is None or uid_of(pod) != uid:
         return ["the pod whose addresses they should be is not there"]
@@ -130,15 +130,15 @@ def strange_addresses(pod: Object | None, uid: str, addresses: Collection[str]) 
 
 
 def brings(migration: Object, vm: Object, pod_uid: str) -> bool:
-    """Return whether the machine comes into this pod by an unfinished Migration of its own, which was judged with it.
+    """Return True if an unfinished Migration brings the machine into this pod, which was checked with the Migration.
 
-    One that was made before the machine was of another machine of that name, with other disks. (By the clocks of two servers it may seem
-    so of its own, too: then the pod is looked at again.)
+    A Migration that was created before the machine belongs to an earlier machine of the same name with other disks. If clocks of two
+    servers differ this may be wrong, and the pod is checked again.
 
     Args:
-        migration: as it is stored.
+        migration: the stored Migration.
         vm: the machine.
-        pod_uid: as the machine's status says.
+        pod_uid: uid in the machine's status.
     """
     return (
         phases.is_unfinished(migration)
@@ -149,7 +149,7 @@ def brings(migration: Object, vm: Object, pod_uid: str) -> bool:
 
 
 def _excess(volume: Object, account: str, allowed: Collection[Content]) -> Iterator[tuple[str, str]]:
-    """Yield what is mounted and not the machine's, and why it is not."""
+    """Yield the mounted data that does not belong to the machine, and why."""
     for kind, source in volume.items():
         match kind:
             case "name" | "emptyDir":

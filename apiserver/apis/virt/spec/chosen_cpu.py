@@ -1,7 +1,7 @@
 """The CPU that virt-controller chose for a KVM machine without one: ``status.cpu``.
 
-virt-controller writes it with the start, virt-handler passes it on like a specified CPU, and virt-launcher reports its domain's model. Only
-that report (``status.domain.cpuModel``) shows what a running guest has: a guest started by an older virt-handler has the node's processor.
+virt-controller writes it at the start, virt-handler passes it on like a specified CPU, and virt-launcher reports the domain's model. Only
+that report (``status.domain.cpuModel``) shows the CPU of a running guest, because an older virt-handler starts guests with the node's CPU.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class Chosen:
 
 
 def is_to_choose(vm: Mapping[str, Any]) -> bool:
-    """Return whether the machine has no CPU model: with KVM, one is chosen."""
+    """Return True if the machine has no CPU model, so that one is chosen with KVM."""
     spec = running_form.spec_of(vm)
     return not spec.get("domainXML") and not dig(spec, "domain", "cpu", "model")
 
 
 def chosen(vm: Mapping[str, Any]) -> Chosen | None:
-    """Return the CPU chosen for the newest attempt; None: none, or the node's own processor."""
+    """Return the CPU chosen for the newest attempt; None if none was, or it is the node's."""
     model = dig(vm, "status", "cpu", "model") or ""
     if not model or model in cpu.OF_THE_NODE or not is_to_choose(vm):
         return None

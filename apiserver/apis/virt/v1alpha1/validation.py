@@ -1,7 +1,6 @@
-"""Validation of VirtualMachines and Migrations. Sees defaulted objects; returns everything that is wrong at once.
+"""Validation of VirtualMachines and Migrations after defaulting; returns all errors.
 
-Of an object of wrong shape the rest is judged, too, so that its author mends everything at once; then what the schema requires may be
-absent.
+It also runs if the schema found errors, so that the author sees all of them. Required fields may be missing then.
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ MAX_NAME: Final = 63
 MAX_GRACE_SECONDS: Final = 7 * 24 * 3600
 MAX_START_TIMEOUT_SECONDS: Final = 24 * 3600
 MAX_PRIORITY: Final = 100
-"""Of a Migration; the lowest is as far below 0."""
+"""Maximum priority of a Migration; the minimum is its negative."""
 
 
 def validate_virtual_machine(obj: Object, allowed: Allowed = NOTHING) -> list[FieldError]:
-    """Return the errors of a VirtualMachine; its metadata beyond the name is the machinery's."""
+    """Return the errors of a VirtualMachine; the API machinery checks its metadata except for the name."""
     return size.validate(obj) + _validate_outside_domain(obj) + _validate_domain(obj, allowed)
 
 
@@ -94,7 +93,7 @@ def _validate_migration(obj: Object) -> list[FieldError]:
 
 
 def validate_migration_update(obj: Object, old: Object) -> list[FieldError]:
-    """Return the errors of an update: the spec says what was asked for and stays."""
+    """Return the errors of an updated Migration. Its spec must not change."""
     found = size.validate(obj, old) + _validate_migration(obj)
     if obj["spec"] != old["spec"]:
         found.append(
@@ -104,7 +103,7 @@ def validate_migration_update(obj: Object, old: Object) -> list[FieldError]:
 
 
 def _validate_held(obj: Object, old: Object) -> list[FieldError]:
-    """Return that nobody may let an unfinished Migration go: it alone says which two pods may have the guest, and keeps another away."""
+    """Return an error if the finalizer of an unfinished Migration is removed: only this object has the two pods that may have the guest."""
     held, holds = (virt_names.MIGRATION_FINALIZER in objects.finalizers_of(each) for each in (old, obj))
     if not held or holds or not phases.is_unfinished(old):
         return []
