@@ -1,4 +1,4 @@
-"""Whether a pod may still run is one module's verdict: no other code of the product reads the evidence for itself."""
+"""Only one module decides whether a pod may still run; no other code reads the evidence."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.architecture.test_structure import ROOT, modules
 
 JUDGE = "controller/reconcilers/pods/liveness.py"
 EVIDENCE = {"is_over": "pod_state", "whole": "silence", "of_kubelet": "silence"}
-"""Evidence that decides, and what it is an attribute of."""
+"""Attributes with evidence, and the objects that have them."""
 
 
 def read(tree: ast.Module) -> Iterator[str]:

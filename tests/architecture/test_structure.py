@@ -80,7 +80,7 @@ def test_processes_do_not_load_what_they_do_not_need(module: str, heavy: tuple[s
 
 
 def test_one_module_fills_what_plug_ins_are_asked() -> None:
-    """``Attributes`` hold objects of the stored version: who else made them could show a guard those of another one."""
+    """``Attributes`` must hold objects of the stored version, so other modules may not make them."""
     makers = {str(path.relative_to(ROOT)) for path in modules() if re.search(r"(?<!\w)Attributes\(", path.read_text(encoding="utf-8"))}
 
     assert makers == {"apiserver/registry/generic/admitting.py"}

@@ -1,4 +1,4 @@
-"""mypy knows the fields of typed objects, also through ``dig`` and ``get``; so a field that was renamed is found without a test."""
+"""mypy reports unknown fields of typed objects, also in ``dig`` and ``get``."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ FOUND: Final = {
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """Return what mypy says of the module, by line."""
+    """Return mypy's errors in the module, by line."""
     file = tmp_path_factory.mktemp("typed") / "reader.py"
     file.write_text(MODULE.lstrip())
     output, problems, _ = api.run(["--config-file", str(ROOT / "pyproject.toml"), "--cache-dir", str(ROOT / ".mypy_cache"), str(file)])

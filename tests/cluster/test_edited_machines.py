@@ -1,4 +1,4 @@
-"""An edit of a running machine's hardware: the guest keeps what it has, over a live migration, too, and a restart applies the edit."""
+"""After an edit of a running VM's hardware, the guest keeps its hardware, also over a migration; a restart applies the edit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VM = "edited"
 
 
 def boot_of(kubectl: Kubectl) -> str:
-    """Return the guest's own word for its boot: another one after each."""
+    """Return the guest's identifier of its boot."""
     with console(kubectl, VM) as guest:
         answers(guest)
         guest.type("uptime\n")
@@ -30,7 +30,7 @@ def boot_of(kubectl: Kubectl) -> str:
 
 
 def mebibytes(kubectl: Kubectl) -> int:
-    """Return how much memory the guest can fill when it is told to fill 140 MiB."""
+    """Return the MiB that the guest fills when the command requests 140."""
     with console(kubectl, VM) as guest:
         answers(guest)
         guest.type("fill 140\n")
@@ -38,7 +38,7 @@ def mebibytes(kubectl: Kubectl) -> int:
 
 
 def pod_of(kubectl: Kubectl, vm: dict[str, Any]) -> tuple[Any, set[str]]:
-    """Return the resources and the names of the volumes of a machine's pod."""
+    """Return the resources and volume names of a VM's pod."""
     spec = kubectl.api.get("pod", vm["status"]["podName"])["spec"]
     return spec["containers"][0]["resources"], {each["name"] for each in spec["volumes"]}
 
@@ -51,7 +51,7 @@ def test_an_edit_is_applied_by_a_restart_and_by_nothing_before(kubectl: Kubectl)
 
     desired = with_disks(copy.deepcopy(manifest), {"name": "scratch", "type": "EmptyDisk", "source": {"size": "8Mi"}})
     desired["spec"]["domain"]["memory"]["guest"] = "192Mi"
-    for _ in range(2):  # a GitOps tool applies again and again, and finds no difference
+    for _ in range(2):  # a GitOps tool applies repeatedly, and finds no difference
         kubectl.apply(desired)
         assert kubectl.try_run("diff", "-f", "-", stdin=json.dumps(desired)).returncode == 0
     vm = kubectl.api.until("vm", VM, is_true("RestartRequired"), timeout=30, what="RestartRequired")

@@ -1,7 +1,7 @@
-"""The contract of a served version: verbs, streams, reads, guards and field selectors do through it what they do through the stored one.
+"""Verbs, streams, reads, guards and field selectors have the same effect through each served version.
 
-Tests speak of objects as the stored version has them. ``Version`` writes them as the version under test does, and reads its answers
-back, so that the expectations are the same for all. A new version of ours joins ``VERSIONS``.
+Tests use objects in the stored version. ``Version`` converts requests to the version under test, and answers back, so that all versions
+have the same expectations. A new version of ours joins ``VERSIONS``.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ MERGE: Final = "merge-patch+json"
 
 @dataclass
 class Version:
-    """A cluster with two served versions, and one of them as its clients use it."""
+    """A cluster with two served versions, used through one of them."""
 
     name: str
     cluster: Cluster
@@ -92,11 +92,11 @@ class Version:
         return self.strategy(resource).resource.path(namespace, name, subresource)
 
     def written(self, resource: Resource, obj: Json) -> Json:
-        """Return an object, or a part of one, as this version has it."""
+        """Return an object, or a part of one, in this version."""
         return self.strategy(resource).from_hub(HubObject(deepcopy(obj)))
 
     async def ask(self, method: str, resource: Resource, *place: str, body: Any = None, by: Any = ADMINISTRATOR, **more: Any) -> Answer:
-        """Send a request about one object or (without a name) to the collection; ``place`` is its name, a subresource and a query."""
+        """Send a request for an object or (without a name) the collection; ``place`` is its name, a subresource and a query."""
         name, subresource, query = (*place, *("",) * (3 - len(place)))
         path = self.path(resource, name or None, subresource or None, more.pop("namespace", "acc"))
         given = self.written(resource, body) if isinstance(body, dict) and subresource in ("", "status") else body
@@ -132,25 +132,25 @@ class Version:
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer; objects of the kind that was asked for are as the stored version has them."""
+    """An answer; objects of the requested kind are in the stored version."""
 
     code: int
     body: Any
 
     @property
     def refused(self) -> tuple[int, str]:
-        """The code, and the first field that a refusal names."""
+        """The code, and the first field of a refusal's causes."""
         causes = (self.body.get("details") or {}).get("causes") or [{}]
         return self.code, str(causes[0].get("field", ""))
 
 
 @dataclass
 class Handler:
-    """virt-handler of node1, as far as virt-api sees it: streams answer in capitals, reads with a constant."""
+    """virt-handler of node1: streams answer in capitals, reads with a constant."""
 
     port: int = 0
     asked: list[str] = field(default_factory=list)
-    """What it was asked for, by whom it was to come from: the uid of the machine and the last part of the path."""
+    """The last part of each request's path."""
 
     async def serve(self, request: web.BaseRequest) -> web.StreamResponse:
         what = request.path.rpartition("/")[2]
@@ -183,7 +183,7 @@ async def handling(authority: Authority) -> AsyncIterator[Handler]:
 
 
 def kinds(options: Options, client: Client | None, tls: ClientTls, handler: Handler) -> Kinds:
-    """Return the kinds that virt-api serves in two versions, its streams and reads with the way to this virt-handler."""
+    """Return virt-api's kinds in two versions; their streams and reads lead to this virt-handler."""
     assert client is not None
     real = virt_api.kinds(options, client, tls)
     config = trust_config(client, options.namespace)
@@ -208,7 +208,7 @@ def kinds(options: Options, client: Client | None, tls: ClientTls, handler: Hand
 
 @pytest_asyncio.fixture(params=VERSIONS, scope="module", loop_scope="module")
 async def served(request: pytest.FixtureRequest, pki: Pki, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Version]:
-    """Serve both versions, for the tests of one of them: a server takes a second of processor time to begin."""
+    """Serve both versions for the tests of one of them, because a server takes a second to start."""
     directory, known, storage = tmp_path_factory.mktemp("versions"), list[Kinds](), MemoryStorage()
     authority = Authority(directory / "certs")
     tls = ClientTls(authority.virt_api())
@@ -227,7 +227,7 @@ async def served(request: pytest.FixtureRequest, pki: Pki, tmp_path_factory: pyt
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def version(served: Version) -> Version:
-    """Return a version in a cluster that has but machine ``vm1``, Scheduled on node1, in pod p1."""
+    """Return a version in a cluster with only VM ``vm1``, Scheduled on node1, in pod p1."""
     stored = (await served.storage.range("/registry/")).entries
     await served.storage.commit([], [Delete(each.key) for each in stored])
     for pod in served.cluster.kube.all(PODS):
@@ -245,7 +245,7 @@ FLAGS: Final = (f"--enable-admission-plugins={plugins.RESOURCE_QUOTA}",)
 
 
 async def prepare(cluster: Cluster) -> None:
-    """Put the chart's policies about our kinds into the cluster, a namespace that ends, and one whose quota is used up."""
+    """Put the chart's policies about our kinds into the cluster, a terminating namespace, and one with an exhausted quota."""
     for resource in (VALIDATING_POLICIES, VALIDATING_POLICY_BINDINGS):
         for each in policies(resource.kind):
             await cluster.kube.put(resource.path(), each)
@@ -259,7 +259,7 @@ async def prepare(cluster: Cluster) -> None:
 
     def admit(path: str, obj: Json) -> None:
         grant(path, obj)
-        if path == REVIEWS and obj["spec"].get("user") == "tenant":  # who may write our kinds, and nothing of the cluster's
+        if path == REVIEWS and obj["spec"].get("user") == "tenant":  # may write our kinds only
             obj["status"] = {"allowed": obj["spec"]["resourceAttributes"].get("group") == names.GROUP}
 
     cluster.kube.admit = admit
@@ -295,7 +295,7 @@ VERBS: Final[Mapping[str, tuple[Json | None, int]]] = {
     "unpause": (running(**PAUSED), 200),
     "migrate": (RUNNING, 201),
 }
-"""The status in which each verb is called (None: of a machine that was never started), and the code of the answer."""
+"""Status before each verb (None: never started), and the answer's code."""
 
 
 async def test_every_verb_does_to_the_stored_object_what_it_says(version: Version) -> None:
@@ -407,7 +407,7 @@ async def test_every_field_selector_selects_what_is_stored(version: Version) -> 
 
 
 async def found(version: Version, resource: Resource, selector: str) -> list[str]:
-    """Return the names of what a selector selects."""
+    """Return the names of the selected objects."""
     answer = await version.ask("GET", resource, "", "", f"fieldSelector={selector.replace('=', '%3D')}")
     assert answer.code == 200, answer
     return [each["metadata"]["name"] for each in answer.body]
@@ -427,7 +427,7 @@ async def test_a_watch_with_a_field_selector_tells_what_joins_it(version: Versio
 
 
 def changes(version: Version, resource: Resource, name: str, status: Json) -> list[tuple[str, str, Any]]:
-    """Return the writes that give an object these fields of a status: method, media type and body, as this version has them."""
+    """Return the writes of these status fields: method, media type and body, in this version."""
     part = version.written(resource, {"status": status})["status"]
     applied = {"apiVersion": f"{names.GROUP}/{version.name}", "kind": resource.kind, "metadata": {"name": name}, "status": part}
     return [
@@ -444,7 +444,7 @@ def leaves(part: Json, path: str) -> Iterator[tuple[str, Any]]:
 
 
 async def refused(version: Version, resource: Resource, name: str, status: Json, by: Any) -> set[tuple[int, str]]:
-    """Try to write these fields of a status in every way; return the code and the first field of each refusal."""
+    """Try each write of these status fields; return code and first field of each refusal."""
     path, seen = version.path(resource, name, "status"), set()
     for method, kind, body in changes(version, resource, name, status):
         for dry in ("", "dryRun=All&"):
@@ -520,31 +520,31 @@ async def test_namespace_lifecycle_and_quotas_refuse_a_machine(version: Version)
 
 
 async def moving(version: Version) -> Answer:
-    """A Migration that goes before those of others."""
+    """Create a Migration with a priority."""
     return await version.ask("POST", MIGRATIONS, body={**MIGRATION, "spec": {**MIGRATION["spec"], "priority": 1}}, by=TENANT)
 
 
 async def taking_an_account(version: Version) -> Answer:
-    """A machine that is shown the token of a service account."""
+    """Create a VM with a service account's token."""
     disks = [{"type": "ServiceAccount", "source": {"name": "robot"}}]
     spec = {"domain": {**MACHINE["spec"]["domain"], "devices": {"disks": disks}}}
     return await version.ask("POST", VIRTUAL_MACHINES, body={**MACHINE, "metadata": {"name": "vm2"}, "spec": spec}, by=TENANT)
 
 
 async def editing(version: Version) -> Answer:
-    """virt-controller gives a machine another guest."""
+    """Change a VM's spec as virt-controller."""
     return await version.ask("PATCH", VIRTUAL_MACHINES, "vm1", body={"spec": {"runStrategy": "Halted"}}, by=CONTROLLER, kind=MERGE)
 
 
 async def deleting(version: Version) -> Answer:
-    """virt-controller deletes a Migration that is not over, of whose phase the policy knows."""
+    """Delete an unfinished Migration as virt-controller; the policy reads its phase."""
     await version.make(MIGRATIONS, MIGRATION)
     await version.put_status(PREPARING, MIGRATIONS, "move")
     return await version.ask("DELETE", MIGRATIONS, "move", by=CONTROLLER)
 
 
 async def marking(version: Version) -> Answer:
-    """A tenant's Migration that counts as one of an eviction."""
+    """Create a Migration with the label of an eviction, as a tenant."""
     labels = {"kubevirt.io/evicted-pod": "x"}
     return await version.ask("POST", MIGRATIONS, body={**MIGRATION, "metadata": {"name": "move", "labels": labels}}, by=TENANT)
 
@@ -555,7 +555,7 @@ JUDGED: Final[Mapping[str, tuple[Callable[[Version], Any], str]]] = {
     "virt-controller-machines.kubevirt.io": (editing, "and nothing else"),
     "evictions.kubevirt.io": (marking, "is virt-controller's"),
 }
-"""A write for each of the chart's policies about our kinds, and how it is refused."""
+"""A write that each of the chart's policies about our kinds refuses, and a part of its message."""
 
 
 async def test_every_policy_of_the_chart_sees_the_fields_that_it_names(version: Version) -> None:

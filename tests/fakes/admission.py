@@ -1,4 +1,4 @@
-"""Questions to admission plug-ins, in tests whose plain objects stand for those of the stored version."""
+"""Requests to admission plug-ins, with plain objects in the stored version."""
 
 from __future__ import annotations
 

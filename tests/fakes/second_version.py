@@ -1,6 +1,6 @@
-"""A second served version of our kinds, for tests alone: it renames and moves fields that guards, verbs, streams and selectors read.
+"""A second served version of our kinds, only for tests: it renames and moves fields that guards, verbs, streams and selectors read.
 
-Its models follow from those of the stored version, so that a new field needs nothing here.
+Its models are derived from the stored version's, so a new field needs no change here.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MACHINES: Final[Moves] = {
     ("status", "attempts"): ("status", "starts"),
     ("status", "migration"): ("status", "move"),
 }
-"""Fields of a machine, and where the second version has them."""
+"""Fields of a VM, and their places in the second version."""
 MOVES: Final[Moves] = {
     ("spec", "selector", "name"): ("spec", "machine"),
     ("spec", "priority"): ("spec", "rank"),
@@ -49,13 +49,13 @@ MOVES: Final[Moves] = {
     ("status", "targetPodIPs"): ("status", "target", "ips"),
     ("status", "targetAddress"): ("status", "target", "address"),
 }
-"""Fields of a Migration, likewise."""
+"""The same for a Migration."""
 
 _ABSENT: Final = object()
 
 
 def moved(obj: Object, moves: Moves) -> Object:
-    """Return ``obj``, changed in place, with its fields moved; a group that a move leaves empty goes."""
+    """Move fields of ``obj`` in place, and return it; emptied groups are removed."""
     taken = [(there, _take(obj, here)) for here, there in moves.items()]
     for path, value in taken:
         if value is not _ABSENT:
@@ -121,7 +121,7 @@ def _annotation(field: FieldInfo) -> Any:
 
 
 def _field(field: FieldInfo, alias: str | None = None) -> Any:
-    """Return the field as it is written, without the name that its model gave it."""
+    """Return a copy of the field with this alias, or none."""
     default = ... if field.is_required() else field.default
     return Field(default, alias=alias, description=field.description, json_schema_extra=cast("Any", field.json_schema_extra))
 

@@ -1,4 +1,4 @@
-"""The versions of a cluster that serves one of each kind: nothing is ever converted."""
+"""The versions of a cluster with one version per kind: nothing is converted."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A plugin of mypy that follows ``dig`` and ``get`` into TypedDicts: a field that the models do not have is an error.
+"""A mypy plugin for ``dig`` and ``get`` of TypedDicts: a field that the models lack is an error.
 
-mypy knows no paths, and takes ``get`` of an unknown key for an ``object``, which most code can live with. Here the result of
+mypy itself knows no paths, and accepts ``get`` of an unknown key as an ``object``. With the plugin, the result of
 :func:`apiserver.apis.meta.objects.dig` has the type of the field, or is None. A path into a plain dictionary stays ``Any``.
 """
 
@@ -20,14 +20,12 @@ _SCALARS = frozenset({"builtins.str", "builtins.int", "builtins.bool", "builtins
 
 
 class TypedObjects(Plugin):
-    """See the module."""
-
     def get_function_hook(self, fullname: str) -> Callable[[FunctionContext], Type] | None:
-        """Return what knows the type of a call of ``dig``."""
+        """Return the function for the type of a call of ``dig``."""
         return _dug if fullname == DIG else None
 
     def get_method_hook(self, fullname: str) -> Callable[[MethodContext], Type] | None:
-        """Return what judges the key of a call of ``get``."""
+        """Return the function that checks the key in a call of ``get``."""
         return _got if fullname == GET else None
 
 
@@ -53,7 +51,7 @@ def _dug(context: FunctionContext) -> Type:
 
 
 def _step(of: ProperType, context: FunctionContext, step: StrExpr) -> list[Type] | None:
-    """Return the types of what is at a key; None: it may be anything."""
+    """Return the types at a key; None: any type."""
     key = step.value
     if isinstance(of, UnionType):
         found: list[Type] = []
@@ -78,7 +76,7 @@ def _step(of: ProperType, context: FunctionContext, step: StrExpr) -> list[Type]
 
 
 def _scalar(of: ProperType) -> str | None:
-    """Return the name of a type that is no mapping at all."""
+    """Return the type's name if it is a scalar or a list."""
     instance = of.fallback if isinstance(of, LiteralType) else of
     return instance.type.name if isinstance(instance, Instance) and instance.type.fullname in _SCALARS else None
 
@@ -89,6 +87,6 @@ def _unknown(of: TypedDictType, key: str) -> str:
 
 
 def plugin(version: str) -> type[Plugin]:
-    """Return the plugin, for any version of mypy."""
+    """Return the plugin; mypy calls this."""
     del version
     return TypedObjects

@@ -1,4 +1,4 @@
-"""The text of ``apis/virt/typed.py``: the models as TypedDicts, by which mypy knows the fields of plain JSON objects."""
+"""The text of ``apis/virt/typed.py``: the models as TypedDicts, for mypy's checks of plain JSON objects."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ _TYPES: Final = {
     "int32": "int",
     "int64": "int",
 }
-"""Python's types by the words of ``schema.scalar``."""
+"""By the words of ``schema.scalar``."""
 
 
 def text() -> str:
-    """Return what the file has to hold, as ruff formats it."""
+    """Return the file's content, as ruff formats it."""
     classes = "\n\n".join(written(name, model, known) for name, (model, known) in sorted(models().items()))
     command = [sys.executable, "-m", "ruff", "format", "--stdin-filename", str(FILE), "-"]
     return subprocess.run(command, input=f"{HEAD}\n\n{classes}", check=True, capture_output=True, text=True).stdout
 
 
 def models() -> dict[str, tuple[Schema, Schema]]:
-    """Return the model of each structure by its name, and the models that it may refer to."""
+    """Return each structure's model by name, and the models that it may refer to."""
     found: dict[str, tuple[Schema, Schema]] = {}
     for kind in KINDS:
         known = definitions(kind)
@@ -61,7 +61,7 @@ def models() -> dict[str, tuple[Schema, Schema]]:
 
 
 def _reached(name: str, known: Schema, seen: set[str]) -> set[str]:
-    """Return the names of the structures of a model and of what is in it."""
+    """Return the names of a model's structure and of those inside it."""
     if name not in seen and name not in COPIED:
         seen.add(name)
         for schema in known[name]["properties"].values():
@@ -83,7 +83,7 @@ def _referred(schema: Any) -> Iterator[str]:
 
 
 def written(name: str, model: Schema, known: Schema) -> str:
-    """Return the class of a structure."""
+    """Return a structure's class."""
     required = {*model.get("required", ()), *(("metadata",) if "metadata" in model["properties"] else ())}
     fields = {field: _member(schema, known, is_required=field in required) for field, schema in model["properties"].items()}
     if any(map(keyword.iskeyword, fields)):
@@ -103,7 +103,6 @@ def _sentence(description: str) -> str:
 
 
 def annotation(schema: Schema, known: Schema) -> str:
-    """Return the type of a field."""
     schema, model = resolved(schema, known)
     if schema.get("type") == "array":
         return f"list[{annotation(schema['items'], known)}]"

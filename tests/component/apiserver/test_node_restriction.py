@@ -95,7 +95,7 @@ class Cluster:
             obj["status"] = {"authenticated": user is not None, "user": user or {}}
 
     def tls(self, by: str | None) -> ssl.SSLContext:
-        """Return the context of a client, made once: a certificate takes longer than a request."""
+        """Return a client's context, made once, because a certificate takes longer than a request."""
         if by not in self.contexts:
             self.contexts[by] = self.pki.client(by, self.proxies if by == "front-proxy-client" else None)
         return self.contexts[by]
@@ -133,7 +133,7 @@ def without_streams(given: options.Options, client: Client | None) -> running.Ki
 
 
 async def nothing_more(cluster: Cluster) -> None:
-    """The cluster has all that it needs."""
+    """Prepare nothing."""
 
 
 @asynccontextmanager

@@ -72,7 +72,7 @@ async def test_a_kind_of_ones_own_is_served_with_all_that_kubectl_wants(kubeconf
         assert ran["status"]["phase"] == "Running"
         with pytest.raises(Conflict, match="runs already"):
             await client.request("POST", BACKUPS.path("default", "shop", "run"), body={})
-        with pytest.raises(Conflict, match="runs already"):  # the older version has the verb, too
+        with pytest.raises(Conflict, match="runs already"):  # the older version also has the verb
             await client.request("POST", OLD.path("default", "shop", "run"), body={})
         assert (await client.get(OLD, "shop", "default"))["apiVersion"] == "store.example.com/v1beta1"
 

@@ -83,7 +83,7 @@ async def test_a_validation_says_its_reason_and_its_message(world: World, reason
 
 
 async def test_warn_and_audit_let_the_request_pass(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    """ADM-04, AUD: validationActions Warn and Audit, auditAnnotations: they are in the log."""
+    """ADM-04, AUD: validationActions Warn and Audit; auditAnnotations are in the log."""
     caplog.set_level(logging.INFO)
     spec = {
         "validations": [{"expression": "object.spec.size < 5", "message": "large"}],

@@ -312,7 +312,7 @@ async def test_equivalent_versions_match_and_are_converted(world: World) -> None
 
 
 async def test_what_a_webhook_makes_has_the_shape_of_the_version_that_it_was_shown(world: World) -> None:
-    """ADM-03: before it is converted, on which the conversion relies. A Scale has one shape."""
+    """ADM-03: validation before the conversion, which relies on it. A Scale has one version."""
     old = RULE | {"apiVersions": [OLD_WIDGETS.version], "resources": ["widgets", "widgets/scale"]}
     operations: list[Json] = [{"op": "add", "path": "/spec/extent", "value": "x"}]
     await world.mutating(world.hook("m", lambda review: patch(review, *operations), rules=[old]))
@@ -592,13 +592,13 @@ async def test_match_conditions_leave_requests_out(world: World) -> None:
 
 
 def answered(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
-    """Return the lines of the log about requests that were written, in order."""
+    """Return the log's lines about writes, in order."""
     lines = [vars(each) for each in caplog.records if each.name == "apiserver.endpoints.filters.accounting"]
     return [each for each in lines if each["verb"] in ("create", "update")]
 
 
 async def test_what_webhooks_annotate_is_in_the_log(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    """ADM-03, AUD: webhooks' annotations, and failures that were ignored; no line about other requests."""
+    """ADM-03, AUD: webhooks' annotations, and ignored failures; no line about other requests."""
     caplog.set_level(logging.INFO)
 
     def speak(review: Json) -> Json:

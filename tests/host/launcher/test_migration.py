@@ -75,7 +75,7 @@ def state_of(status: messages.Status) -> str:
 
 
 def runs(launcher: Launcher) -> bool:
-    """Return whether the guest runs now, as a new connection is told."""
+    """Return whether the guest runs, by a new connection."""
     with launcher.client() as client:
         return client.status.domain is not None and client.status.domain.state == "running"
 

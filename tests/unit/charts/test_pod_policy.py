@@ -209,7 +209,7 @@ async def test_nobody_elses_pods_are_judged(policies: ValidatingPolicies) -> Non
 
 
 def expressions() -> list[str]:
-    """Return all expressions of the policy, in one line each."""
+    """Return the policy's expressions, one per line."""
     (policy,) = (each for each in objects(NODE) if each["kind"] == "ValidatingAdmissionPolicy" and each["metadata"]["name"] == POLICY)
     spec = policy["spec"]
     return [" ".join(each["expression"].split()) for each in (*spec["variables"], *spec["validations"])]

@@ -1,4 +1,4 @@
-"""The table of the loops: the rights are those that the chart grants, and the informers those that the code reads."""
+"""The table of loops has the rights of the chart, and the informers that the code reads."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def of_loop(loop: Loop) -> tuple[Right, ...]:
 
 
 def test_the_chart_grants_the_rights_of_the_table_and_no_others() -> None:
-    """The component tests run the process with what the chart grants, so it suffices, too."""
+    """The rights are sufficient as well: component tests run the process with them."""
     needed = {*granted(right for loop in LOOPS for right in of_loop(loop)), *granted(right for part in PARTS.values() for right in part)}
     assert needed == set(rbac.permissions("virt-controller"))
     assert not set(granted([EVICTING])) & needed  # only with workloadUpdate.strategy Evict
@@ -52,7 +52,7 @@ def test_every_informer_has_a_source_and_a_reader() -> None:
 
 
 def fields_of_methods() -> Mapping[str, set[str]]:
-    """Return by method of ``Informers`` which of its fields it reads; a field stands for itself."""
+    """Return the fields that each method of ``Informers`` reads, by method; a field stands for itself."""
     fields = {each.name for each in dataclasses.fields(indexes.Informers)}
     (of_class,) = (each for each in ast.walk(ast.parse(inspect.getsource(indexes.Informers))) if isinstance(each, ast.ClassDef))
     methods = [each for each in of_class.body if isinstance(each, ast.FunctionDef)]
@@ -63,7 +63,7 @@ def fields_of_methods() -> Mapping[str, set[str]]:
 
 
 def read_by(package: str) -> set[str]:
-    """Return the informers that the modules of a package read."""
+    """Return the informers that a package's modules read."""
     meaning, found = fields_of_methods(), set()
     for path in (RECONCILERS / package).glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

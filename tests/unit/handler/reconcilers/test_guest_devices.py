@@ -1,4 +1,4 @@
-"""``status.devices``: what of a launcher's word is believed, and the names that a migration's target keeps."""
+"""``status.devices``: validation of a launcher's report, and names that a migration's target keeps."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_the_target_of_a_migration_is_told_the_names_that_disks_have() -> None:
 
 
 def test_a_launcher_is_told_of_the_hardware_that_runs() -> None:
-    """Of an edited machine: when virt-handler starts it after a restart, and as the target of a migration."""
+    """Of an edited VM, at a restart and as a migration's target."""
     runs = {"cpu": {"cores": 1}, "devices": {"disks": DISKS[:1]}}
     vm = a_vm(running={"generation": 1, "domain": runs, "domainXML": "<domain/>"})
     before = {**a_vm(), "spec": {"domain": runs, "domainXML": "<domain/>"}}

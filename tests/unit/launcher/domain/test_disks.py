@@ -1,4 +1,4 @@
-"""Names that libvirt has for disks: each stays with its disk while others come and go."""
+"""libvirt's names for disks: each disk keeps its name while others change."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def a_domain(**buses: str) -> dict[str, Any]:
     [
         ({}, {"a": "virtio", "b": "sata", "c": "virtio", "d": "scsi"}, {"a": "vda", "b": "sda", "c": "vdb", "d": "sdb"}),
         ({"a": "vda", "b": "vdb", "c": "vdc"}, {"a": "virtio", "c": "virtio"}, {"a": "vda", "c": "vdc"}),
-        ({"a": "vda", "b": "vdb"}, {"new": "virtio", "b": "virtio"}, {"new": "vdc", "b": "vdb"}),  # vda only becomes free
-        ({"b": "vdb"}, {"new": "virtio", "b": "virtio"}, {"new": "vda", "b": "vdb"}),  # and is free for the next one
+        ({"a": "vda", "b": "vdb"}, {"new": "virtio", "b": "virtio"}, {"new": "vdc", "b": "vdb"}),  # vda is freed by this change
+        ({"b": "vdb"}, {"new": "virtio", "b": "virtio"}, {"new": "vda", "b": "vdb"}),  # and may be used by the next one
         ({"a": "vda"}, {"a": "sata", "b": "virtio"}, {"a": "sda", "b": "vdb"}),  # the disk changed its bus
         ({"a": "vda", "b": "vda"}, {"a": "virtio", "b": "virtio"}, {"a": "vda", "b": "vdb"}),
         (

@@ -1,4 +1,4 @@
-"""What a machine waits for, read from its conditions."""
+"""A VM's waits, read from its conditions."""
 
 from __future__ import annotations
 

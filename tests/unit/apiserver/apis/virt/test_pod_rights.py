@@ -65,7 +65,7 @@ def objections(vm: Object, pod: Object | None, name: str = "", uid: str = "uid-1
 
 
 def test_an_edit_of_a_running_machine_gives_its_pods_nothing_more() -> None:
-    """The target of a migration mounts what runs: a Secret that the edit names would be shown to the guest before its restart."""
+    """A migration's target mounts the running disks; a Secret of the edit must not appear before the restart."""
     desired = copy.deepcopy(VM)
     desired["spec"]["domain"]["devices"]["disks"] = [{"type": "Secret", "source": {"name": "new"}}]
     desired["spec"]["accessCredentials"] = []

@@ -1,4 +1,4 @@
-"""Desired and running hardware: the copy that virt-api keeps of what runs, and the differences that people are told."""
+"""Desired and running hardware: virt-api's copy of the running one, and the differences in messages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def a_vm(phase: str = "Running", *disks: dict[str, Any], **spec: Any) -> dict[st
 
 
 def edited(vm: dict[str, Any], edit: Edit) -> dict[str, Any]:
-    """Return what the strategy stores of an edit: the next generation, with the status of before."""
+    """Return an edited VM as the strategy stores it: the next generation, with the old status."""
     new = copy.deepcopy(vm)
     edit(new["spec"])
     defaults.default_virtual_machine(new)
@@ -38,7 +38,7 @@ def edited(vm: dict[str, Any], edit: Edit) -> dict[str, Any]:
 
 
 def with_status(vm: dict[str, Any], **status: Any) -> dict[str, Any]:
-    """Return what the strategy stores of a new status."""
+    """Return a VM with a new status as the strategy stores it."""
     new = {**copy.deepcopy(vm), "status": {**copy.deepcopy(vm["status"]), **status}}
     VirtualMachineStrategy().prepare_for_status_update(new, vm)
     return new

@@ -30,7 +30,7 @@ COPIED = (
 )
 """Only copied into the pod; kube-apiserver validates them."""
 AS_THE_SPEC = "status.running"
-"""Judged by the same checks as the spec, and left out of the full object, whose ``spec.domain`` the loops would not read beside it."""
+"""It has the same checks as the spec; the full object lacks it, because the loops would read it instead of ``spec.domain``."""
 JUDGED = [case for case in CASES if not case.path.startswith((*COPIED, "metadata"))]
 
 

@@ -1,5 +1,3 @@
-"""Limits on requests in flight."""
-
 from __future__ import annotations
 
 import pytest
@@ -19,7 +17,7 @@ def test_beyond_the_limit_a_request_is_refused_until_another_leaves(writes: bool
     with pytest.raises(TooManyRequests) as refused:
         limits.enter(ALICE, writes=writes)
     assert refused.value.details.retry_after_seconds == 1
-    limits.enter(ALICE, writes=not writes)  # reads and writes count apart
+    limits.enter(ALICE, writes=not writes)  # reads and writes are counted separately
     limits.leave(writes=writes)
     limits.enter(ALICE, writes=writes)
 

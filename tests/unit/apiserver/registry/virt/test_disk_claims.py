@@ -76,7 +76,7 @@ class Virt:
         return await self._replace(name, new)
 
     async def edit(self, name: str, *disks: dict[str, Any]) -> bool:
-        """Give a machine other disks; return whether that was taken."""
+        """Change a VM's disks; return whether virt-api accepted that."""
         old = self.items[name].object
         new = copy.deepcopy(old)
         new["spec"]["domain"]["devices"]["disks"] = list(disks)

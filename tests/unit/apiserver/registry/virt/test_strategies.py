@@ -561,7 +561,7 @@ def test_whoever_edits_the_hardware_of_a_machine_with_a_guest_is_told_when_that_
 
 @pytest.mark.parametrize("has_status", [False, True])
 def test_an_edit_and_an_end_go_through_the_machinery_with_what_runs(*, has_status: bool) -> None:
-    """A client sends no status, or one that says something else: what runs is virt-api's to write."""
+    """A client sends no status or another one; only virt-api writes the running hardware."""
     vm = _stored(memory="1Gi")
     bigger = copy.deepcopy(vm)
     bigger["spec"]["domain"]["memory"]["guest"] = "2Gi"
@@ -583,7 +583,7 @@ def test_an_edit_and_an_end_go_through_the_machinery_with_what_runs(*, has_statu
 
 
 def test_an_edit_between_the_pod_and_the_hand_over_is_no_copy_and_makes_the_hand_over_a_conflict() -> None:
-    """virt-controller then plans anew, and replaces the pod: it was made of the spec from before."""
+    """virt-controller then plans again, and replaces the pod, which has the old spec."""
     vm = _stored(memory="1Gi")
     vm["status"]["phase"] = "Scheduling"
     bigger = copy.deepcopy(vm)
@@ -598,13 +598,13 @@ def test_an_edit_between_the_pod_and_the_hand_over_is_no_copy_and_makes_the_hand
 
 
 def test_a_status_from_a_stale_cache_takes_nothing_from_what_runs() -> None:
-    """A stale revision is a conflict. A writer that knows no copy leaves it out with the newest revision, too."""
+    """A stale revision is a conflict; with the newest one, an older writer's status without the copy keeps it."""
     vm = _stored(memory="1Gi")
     bigger = copy.deepcopy(vm)
     bigger["spec"]["domain"]["memory"]["guest"] = "2Gi"
     edited = _updated(bigger, vm)
     edited["metadata"]["resourceVersion"] = "8"
-    moved = copy.deepcopy(vm)  # the target of a migration takes the machine over, with the status that it knew
+    moved = copy.deepcopy(vm)  # a migration's target takes over, with an old status
     moved["status"] |= {"nodeName": "node2", "podName": "target"}
     moved["metadata"]["resourceVersion"] = "8"
     taken = _updated(moved, edited, "status")
@@ -616,7 +616,7 @@ def test_a_status_from_a_stale_cache_takes_nothing_from_what_runs() -> None:
 
 
 def _updated(wanted: dict[str, Any], old: dict[str, Any], part: Part = "") -> dict[str, Any]:
-    """Return what the machinery stores of an update."""
+    """Return an updated object as stored."""
     return Planner(VirtualMachineStrategy()).update(HubObject(wanted), HubObject(old), part).obj
 
 

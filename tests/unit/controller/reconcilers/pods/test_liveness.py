@@ -1,4 +1,4 @@
-"""One verdict a pod: never over while something of it may run, and the same decision as the rules that it replaced."""
+"""A pod has one verdict: never over while a part of it may run, and equal to the rules that it replaced."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ ABSENT = st.builds(Absent, st.just("pod"), st.just("uid"), NODES, st.sampled_fro
 
 
 def has_ended(pod: dict[str, Any]) -> bool:
-    """The rule for a pod that is there, as it was before there were verdicts: its status alone."""
+    """The old rule for an existing pod, by its status alone."""
     runs = any(each["state"].get("running") is not None for each in pod["status"]["containerStatuses"])
     return pod["status"]["phase"] in ("Succeeded", "Failed") and not runs
 
 
 def seconds_left(pod: Absent, silence: Silence) -> float:
-    """The rule for a pod that is gone, as it was before there were verdicts."""
+    """The old rule for a deleted pod."""
     return 0.0 if pod.node in silence.whole else silence.of_kubelet.get(pod.node, pod.lingers)
 
 
@@ -88,7 +88,7 @@ def test_a_pod_that_no_status_names_and_that_is_not_there_is_over() -> None:
 
 @dataclass
 class World:
-    """One pod, its containers, and the kubelet of its node: what is true, and what virt-controller can see of it."""
+    """A pod, its containers and its node's kubelet, and what virt-controller sees of them."""
 
     now: float = 0.0
     runs: bool = True
@@ -96,7 +96,7 @@ class World:
     is_silent: bool = False
     grace: float = 30.0
     must_end_at: float | None = None
-    """The last moment at which the kubelet, which knows of the deletion, ends the containers."""
+    """Latest time at which the kubelet, after it saw the deletion, ends the containers."""
     absences: Absences = field(init=False)
     vm: dict[str, Any] = field(default_factory=a_vm)
     pod: dict[str, Any] = field(default_factory=a_pod)
@@ -125,12 +125,12 @@ class World:
         self.runs = False
 
     def report_end(self) -> None:
-        """The kubelet writes what it has seen."""
+        """Write the container's end to the status, as the kubelet does."""
         if self.is_there and not self.is_silent and not self.runs:
             self.pod["status"] = {"phase": "Failed", "containerStatuses": [{"name": "compute", "state": {"terminated": {"exitCode": 1}}}]}
 
     def call_failed(self) -> None:
-        """kube-controller-manager gives a pod up whose node is silent."""
+        """Fail the pod of a silent node, as kube-controller-manager does."""
         if self.is_there and self.is_silent:
             self.pod["status"]["phase"] = "Failed"
 
@@ -143,16 +143,16 @@ class World:
         self.is_silent = not self.is_silent
         if not self.is_there:
             self._hear()
-        self.look()  # a change of a Node makes virt-controller look
+        self.look()  # a change of a Node triggers a pass
 
     def _hear(self) -> None:
-        """A kubelet that reports ends the containers of a pod that is gone, within their grace period; a silent one hears of nothing."""
+        """Let a reporting kubelet end a deleted pod's containers within the grace period; a silent one does not see the deletion."""
         self.must_end_at = None if self.is_silent else self.now + self.grace + KUBELET_SECONDS
 
 
 @pytest.mark.parametrize("seed", range(300))
 def test_no_pod_that_runs_is_ever_over(seed: int) -> None:
-    """The kubelet takes all the time that it has; passes come at any moment, and after each change of the kubelet's silence."""
+    """The kubelet ends containers as late as possible; passes come at any time, and after each change of its silence."""
     choose, world = random.Random(seed), World()
     events = (world.end_container, world.report_end, world.call_failed, world.delete_by_force, world.change_silence)
     for _ in range(60):
@@ -164,4 +164,4 @@ def test_no_pod_that_runs_is_ever_over(seed: int) -> None:
         assert not (world.runs and isinstance(found, Over)), (seed, world)
     world.look()
     world.let_time_pass(KUBELET_SECONDS + world.grace)
-    assert isinstance(world.look(), Over) or world.is_there or world.is_silent  # it does not stay unknown for ever
+    assert isinstance(world.look(), Over) or world.is_there or world.is_silent  # it does not stay unknown

@@ -1,4 +1,4 @@
-"""The condition RestartRequired: when a machine has it, and what it says."""
+"""The condition RestartRequired, and its message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules of a start: each finds its own obstacle, and a machine with several reports the first one in the order of the table."""
+"""Each rule of a start finds its obstacle; of several, a VM reports the first in the table's order."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.unit.controller.reconcilers.builders import a_pod, a_vm, an_attempt
 NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
 GHOST = Evidence(Silence(whole=frozenset({"ghost"}), missing=frozenset({"ghost"})))
 SHORT = [an_attempt(number, result="Failed", endTime="2026-01-01T00:00:59Z") for number in (1, 2)]
-"""Two attempts that ended soon: a pause follows."""
+"""Two attempts that ended soon, which cause a pause."""
 
 
 def a_claim(mode: str = "Filesystem", **metadata: Any) -> dict[str, Any]:

@@ -20,7 +20,7 @@ NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
 ENDED = "2026-01-01T00:00:30Z"
 MOVED = "migrated: the guest runs on in another pod"
 LINGERS = Evidence(absent=(Absent(names.launcher_pod_name("testvm", UID, 1), "uid-of-own", "", 50.0),))
-"""The machine's own pod is gone, and its containers may run for 50 s."""
+"""The VM's own pod was deleted, and its containers may run for 50 s."""
 
 
 def seen(vm: dict[str, Any], *pods: dict[str, Any], **rest: Any) -> Observed:
