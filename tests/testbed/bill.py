@@ -1,9 +1,8 @@
-"""Bills of materials: what is in an image, as CycloneDX 1.6 in JSON (ECMA-424), one file beside the image's archive.
+"""Bills of materials: the contents of an image, as CycloneDX 1.6 in JSON (ECMA-424), one file next to the image's archive.
 
-Read from the image's own file system, so that it says what is there and not what was asked for: Debian packages from dpkg's
-database (or from ``usr/share/kubevirt/packages.list`` where an image has none), Python distributions from their metadata, Go modules
-from the binaries.
-Components are named by package URLs (purl); equal contents give an equal file.
+They are read from the image's file system, so they list what is there: Debian packages from dpkg's database (or from
+``usr/share/kubevirt/packages.list`` in images without one), Python distributions from their metadata, Go modules from the binaries.
+Components are named by package URLs (purl). Equal contents give an equal file.
 """
 
 import importlib.metadata
@@ -18,7 +17,7 @@ from tests.testbed import progress
 
 SUFFIX = ".cdx.json"
 PACKAGES_LIST = "usr/share/kubevirt/packages.list"
-"""``name=version`` a line, in images that are made of unpacked packages."""
+"""One ``name=version`` per line, in images made of unpacked packages."""
 _DPKG_STATUS = "var/lib/dpkg/status"
 _PYTHON_PATHS = "usr/local/lib/python3*/dist-packages"
 _PROGRAMS = "usr/local/bin"
@@ -28,12 +27,12 @@ Component = dict[str, Any]
 
 
 def path_of(archive: pathlib.Path) -> pathlib.Path:
-    """Return where the bill of the image in ``archive`` is."""
+    """Return the path of the bill for the image in ``archive``."""
     return archive.with_suffix(SUFFIX)
 
 
 def write(name: str, version: str, root: pathlib.Path, path: pathlib.Path) -> None:
-    """Write the bill of the image ``name``, whose file system is at ``root``, to ``path``."""
+    """Write the bill of the image ``name`` with its file system at ``root`` to ``path``."""
     components = sorted((*_debian(root), *_python(root), *_go(root)), key=lambda each: str(each["purl"]))
     document = {
         "bomFormat": "CycloneDX",
@@ -47,7 +46,7 @@ def write(name: str, version: str, root: pathlib.Path, path: pathlib.Path) -> No
 
 
 def debian_packages(path: pathlib.Path) -> list[str]:
-    """Return the Debian packages of a bill, ``name=version`` each, sorted."""
+    """Return the Debian packages of a bill as sorted ``name=version``."""
     components = json.loads(path.read_text())["components"]
     return sorted(f"{each['name']}={each['version']}" for each in components if each["purl"].startswith("pkg:deb/"))
 
@@ -97,5 +96,5 @@ def _component(kind: str, name: str, version: str, qualifiers: str = "") -> Comp
 
 
 def _quoted(word: str) -> str:
-    # The purl specification: percent-encoding of everything but these, and `/` parts the segments of a name.
+    # The purl specification percent-encodes everything but these, and `/` separates the segments of a name.
     return re.sub(r"[^A-Za-z0-9._~:/-]", lambda found: f"%{ord(found[0]):02X}", word)

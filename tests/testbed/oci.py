@@ -1,8 +1,8 @@
 """Writes a container image of a few files as an OCI archive, without a container engine.
 
-For images that are nothing but a static program: the sandbox, DNS, the tests' busybox; and for those that are another image and one more
-layer, in an archive that leaves out the layers of the other one. The OCI image specification says what the
-archive holds; ``org.opencontainers.image.ref.name`` and ``io.containerd.image.name`` are the annotations by which an importer names it.
+For images of one static program (the sandbox, DNS, the tests' busybox), and for images that add one layer to another image and leave out
+its layers. The OCI image specification defines the archive. Importers take the name from the annotations
+``org.opencontainers.image.ref.name`` and ``io.containerd.image.name``.
 """
 
 import gzip
@@ -20,7 +20,7 @@ _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _CONFIG = "application/vnd.oci.image.config.v1+json"
 _LAYER = "application/vnd.oci.image.layer.v1.tar"
 _COMPRESSED_LAYER = f"{_LAYER}+gzip"
-_QUICKEST = 1  # of the levels of gzip
+_QUICKEST = 1  # gzip's lowest level
 
 
 def write(
@@ -47,10 +47,10 @@ def write(
 def write_over(archive: pathlib.Path, reference: str, below: pathlib.Path, layer: bytes) -> None:
     """Write ``archive``: the image of the archive ``below`` with one more layer, a tar file.
 
-    The layers of ``below`` are named in it and not contained: a node gets them by that archive.
+    It names the layers of ``below`` without containing them; a node gets them from that archive.
 
     Raises:
-        progress.StepFailed: ``below`` is no archive of an image.
+        progress.StepFailed: ``below`` is not an image's archive.
     """
     manifest = manifest_of(below)
     configuration = blob_of(below, manifest["config"]["digest"])
@@ -62,7 +62,7 @@ def write_over(archive: pathlib.Path, reference: str, below: pathlib.Path, layer
 
 
 def lies_on(archive: pathlib.Path, below: pathlib.Path) -> bool:
-    """Return whether ``archive``, as :func:`write_over` wrote it, leaves out just the layers that the archive ``below`` has."""
+    """Return whether ``archive``, written by :func:`write_over`, leaves out exactly the layers of ``below``."""
     return bool(manifest_of(archive)["layers"][:-1] == manifest_of(below)["layers"])
 
 
@@ -70,7 +70,7 @@ def manifest_of(archive: pathlib.Path) -> dict[str, Any]:
     """Return the manifest of the image in an archive.
 
     Raises:
-        progress.StepFailed: it is no archive of an image.
+        progress.StepFailed: it is not an image's archive.
     """
     return blob_of(archive, digest_of(archive))
 
@@ -79,7 +79,7 @@ def digest_of(archive: pathlib.Path) -> str:
     """Return the digest of the manifest of the image in an archive.
 
     Raises:
-        progress.StepFailed: it is no archive of an image.
+        progress.StepFailed: it is not an image's archive.
     """
     return str(_member(archive, "index.json")["manifests"][0]["digest"])
 
@@ -88,7 +88,7 @@ def blob_of(archive: pathlib.Path, digest: str) -> dict[str, Any]:
     """Return a manifest or a configuration of an archive.
 
     Raises:
-        progress.StepFailed: it is no archive of an image.
+        progress.StepFailed: it is not an image's archive.
     """
     return _member(archive, f"blobs/sha256/{digest.partition(':')[2]}")
 
@@ -125,7 +125,7 @@ def _descriptor(kind: str, blob: bytes) -> dict[str, Any]:
 
 
 def _write(archive: pathlib.Path, reference: str, configuration: bytes, layers: Sequence[Mapping[str, Any]], layer: bytes) -> None:
-    """Write an archive with the last one of its ``layers``."""
+    """Write an archive that contains only the last of its ``layers``."""
     content = {"schemaVersion": 2, "mediaType": _MANIFEST, "config": _descriptor(_CONFIG, configuration), "layers": layers}
     manifest = json.dumps(content).encode()
     names = {"org.opencontainers.image.ref.name": reference.rpartition(":")[2], "io.containerd.image.name": reference}

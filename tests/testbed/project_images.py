@@ -1,9 +1,9 @@
 """The project's own images, built from ``images/*/Containerfile`` by buildah, which needs neither a daemon nor a registry.
 
-The base is Debian 13, made by mmdebstrap from the mirror that this machine's apt already uses. Python dependencies are wheels for the
-image's Python, fetched here by uv: those of the process' extra in ``pyproject.toml``, as ``images/<name>/requirements.txt`` pins
-them with their hashes. Debian packages are those of ``packages.lock`` as long as the mirror has them; what differs is said. The
-project's source is the last layer, apart from the others (:mod:`.source_layer`), so a change of code costs a second or two.
+The base is Debian 13, made by mmdebstrap from this machine's apt mirror. uv fetches Python dependencies as wheels for the image's Python:
+those of the process' extra in ``pyproject.toml``, pinned with hashes in ``images/<name>/requirements.txt``. Debian packages have the
+versions of ``packages.lock`` while the mirror offers them; differences are reported. The project's source is a separate last layer
+(:mod:`.source_layer`), so a change of code costs a second or two.
 """
 
 import dataclasses
@@ -30,7 +30,7 @@ _INSTALL_PACKAGES = layout.REPOSITORY / "images" / "install-packages.sh"
 
 @dataclasses.dataclass(frozen=True)
 class Process:
-    """Contents of one image of ours: an extra's wheels, a few packages of the source, and a command."""
+    """Contents of one of our images: an extra's wheels, some packages of the source, and a command."""
 
     name: str
     extra: str | None
@@ -42,7 +42,7 @@ PROCESSES = (
     Process("virt-api", "api", ("apiserver", "storage", "certs"), "apiserver.server.__main__"),
     Process("virt-controller", "controller", ("controller", "apiserver", "certs"), "controller.manager.__main__"),
     Process("virt-handler", "handler", ("handler", "controller", "apiserver", "launcher", "certs"), "handler.__main__"),
-    # Beside the guest there is only what the launcher itself imports; its libvirt binding is Debian's.
+    # Next to the guest there are only the launcher's own imports; its libvirt binding is Debian's.
     Process(
         "virt-launcher",
         None,
@@ -52,11 +52,11 @@ PROCESSES = (
 )
 NAMES = (*(process.name for process in PROCESSES), "etcd", "testguest")
 ON_REQUEST = ("debian",)
-"""Built, and given to the nodes, only where somebody names them: large, and most clusters do without."""
+"""Large images that most clusters do not need: built and imported only on request."""
 
 
 def reference_of(name: str) -> str:
-    """Return the name under which Kubernetes finds the image."""
+    """Return the image's reference in Kubernetes."""
     return f"localhost/kubevirt/{name}:dev"
 
 
@@ -66,12 +66,12 @@ def name_of(image: images.Image) -> str:
 
 
 def all_images() -> list[images.Image]:
-    """Return the images of ``NAMES`` as they would be built from the present source."""
+    """Return the images of ``NAMES`` for the current source."""
     return [image_of(name) for name in NAMES]
 
 
 def image_of(name: str) -> images.Image:
-    """Return one of the project's images as it would be built from the present source."""
+    """Return one of the project's images for the current source."""
     process = next((process for process in PROCESSES if process.name == name), None)
     if process is not None:
         return _image_of_process(process)
@@ -99,7 +99,7 @@ def _image_of_process(process: Process) -> images.Image:
         with tempfile.TemporaryDirectory(prefix=f"image-{process.name}-", dir=layout.cache()) as scratch:
             _write_source(process, pathlib.Path(scratch))
             source_layer.write(archive, reference, lower.archive, pathlib.Path(scratch), base_archive() / "base.tar")
-        shutil.copyfile(bill.path_of(lower.archive), bill.path_of(archive))  # what the source is made of has no version of its own
+        shutil.copyfile(bill.path_of(lower.archive), bill.path_of(archive))  # the source adds no component with a version
 
     code = [pathlib.Path(source_layer.__file__), pathlib.Path(oci.__file__)]
     parts: list[str | bytes | pathlib.Path] = [
@@ -130,7 +130,7 @@ def _build(name: str, reference: str, archive: pathlib.Path, *options: str) -> N
 
 
 def copy_out(image: images.Image, inside: str, target: pathlib.Path) -> None:
-    """Copy one file of an image that was built, at the path ``inside``, to ``target``.
+    """Copy the file at ``inside`` in a built image to ``target``.
 
     Raises:
         progress.StepFailed: the archive cannot be unpacked.
@@ -144,7 +144,7 @@ def copy_out(image: images.Image, inside: str, target: pathlib.Path) -> None:
 
 
 def _write_bill(name: str, reference: str, path: pathlib.Path) -> None:
-    """Write the bill of materials of an image that was built, and say where its packages are not those of ``packages.lock``."""
+    """Write the bill of materials of a built image, and report packages that differ from ``packages.lock``."""
     container = _buildah_output("from", "--pull=never", reference).strip()
     try:
         root = pathlib.Path(_buildah_output("mount", container).strip())
@@ -159,13 +159,13 @@ def _write_bill(name: str, reference: str, path: pathlib.Path) -> None:
 
 
 def write_context(name: str, context: pathlib.Path) -> None:
-    """Write everything that the image's Containerfile copies, and the Containerfile, into the directory ``context``."""
+    """Write the image's Containerfile, and everything that it copies, into the directory ``context``."""
     shutil.copytree(layout.REPOSITORY / "images" / name, context, dirs_exist_ok=True)
     process = next((process for process in PROCESSES if process.name == name), None)
     if process is not None:
         shutil.copy2(_INSTALL_PACKAGES, context / _INSTALL_PACKAGES.name)
         if not (context / "packages.lock").exists():
-            (context / "packages.lock").touch()  # of an image that is new: `make pins` writes it
+            (context / "packages.lock").touch()  # for a new image: `make pins` writes it
         _write_source(process, context / "source")
         if process.extra is not None:
             shutil.copytree(wheels(process), context / "dependencies")
@@ -216,7 +216,7 @@ def _write_source(process: Process, target: pathlib.Path) -> None:
             shutil.copy2(origin, packages / source)
     command = target / "usr" / "local" / "bin" / process.name
     command.parent.mkdir(parents=True)
-    # -I: no PYTHON* variable and no current directory decides what is imported.
+    # -I: neither a PYTHON* variable nor the current directory affects imports.
     command.write_text(f"#!/usr/bin/python3 -Iu\nimport sys\n\nfrom {process.module} import main\n\nsys.exit(main())\n")
     command.chmod(0o755)
 
@@ -228,17 +228,16 @@ def requirements(extra: str) -> list[str]:
 
 
 def pins_path(process: Process) -> pathlib.Path:
-    """Return the file that pins what a process' image gets, with hashes: ``images/<name>/requirements.txt``."""
+    """Return the file with the pins and hashes of a process' image: ``images/<name>/requirements.txt``."""
     return layout.REPOSITORY / "images" / process.name / "requirements.txt"
 
 
 def wheels_path(process: Process) -> pathlib.Path:
-    """Return where :func:`wheels` puts them; they need not be there."""
+    """Return the path of :func:`wheels`, fetched or not."""
     return layout.cache() / f"wheels-{process.extra}-{images.digest_of([pins_path(process), PYTHON])}"
 
 
 def wheels_title(process: Process) -> str:
-    """Return the title of the step that fetches them."""
     return f"Fetch Python dependencies of {process.name}"
 
 
@@ -246,11 +245,11 @@ def wheels(process: Process) -> pathlib.Path:
     """Return a directory with the extra's dependencies, installed for the image's Python.
 
     Raises:
-        progress.StepFailed: one could not be fetched, or is not the file that was pinned.
+        progress.StepFailed: one could not be fetched, or has another hash.
     """
 
     def install(directory: pathlib.Path) -> None:
-        # The oldest C library that all of them are built for; the image's is newer.
+        # The oldest C library that all of them support; the image's is newer.
         options = ("--python-version", PYTHON, "--python-platform", "x86_64-manylinux_2_28", "--only-binary", ":all:")
         installing.install(directory, pins_path(process), *options)
         shutil.rmtree(directory / "bin", ignore_errors=True)
@@ -265,7 +264,7 @@ def _base_digest() -> str:
 
 
 def base_archive_path() -> pathlib.Path:
-    """Return where :func:`base_archive` puts it; it need not be there."""
+    """Return the path of :func:`base_archive`, made or not."""
     return layout.cache() / f"debian-13-{_base_digest()}"
 
 
@@ -286,7 +285,7 @@ def base_archive() -> pathlib.Path:
 
 
 def mirror() -> str:
-    """Return the Debian mirror that this machine's apt uses: the first URI of a source with the component main."""
+    """Return this machine's Debian mirror: the first URI of an apt source with the component main."""
     candidates = [pathlib.Path("/etc/apt/sources.list"), *sorted(pathlib.Path("/etc/apt/sources.list.d").glob("*"))]
     text = "\n".join(path.read_text() for path in candidates if path.is_file())
     found = [
@@ -309,7 +308,7 @@ def _ensure_base() -> None:
 
 
 def _apt_cache(name: str) -> pathlib.Path:
-    """Return a directory that keeps lists and packages between builds of one image: apt does not share them with another apt at work."""
+    """Return a directory for apt's lists and packages between builds of one image; concurrent apt processes cannot share one."""
     directory = layout.cache() / "apt" / name
     for name in ("lists/partial", "archives/partial"):
         (directory / name).mkdir(parents=True, exist_ok=True)
@@ -325,7 +324,7 @@ def _environment() -> dict[str, str]:
 
 
 def _driver() -> str:
-    """Return the quicker of buildah's storage drivers that works here: overlay copies nothing, vfs copies every layer."""
+    """Return buildah's fastest storage driver that works here: overlay copies nothing, vfs copies every layer."""
     chosen = layout.cache() / "buildah-driver"
     if not chosen.exists():
         with tempfile.TemporaryDirectory(dir=layout.cache()) as scratch:

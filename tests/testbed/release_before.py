@@ -1,9 +1,9 @@
-"""virt-launcher's image of the release before, for tests of upgrades: an earlier commit of this repository builds it.
+"""virt-launcher's image of the previous release, for tests of upgrades, built from an earlier commit of this repository.
 
-There is no release yet, so a commit stands for one: the last one whose virt-launcher does not know ``PauseForMigration`` and the options
-of ``Migrate``. Its own ``image-context`` writes what its Containerfile copies, so nothing of today is in the image but Debian's packages.
-Where today's image has all of them, and the same configuration, the old source is laid on it (:mod:`.source_layer`), and no package is
-installed again. A node has the image under the digest by which the chart's value ``image.digests`` names it.
+There is no release yet, so a commit stands for one: the last one whose virt-launcher lacks ``PauseForMigration`` and the options of
+``Migrate``. Its own ``image-context`` writes the files for its Containerfile, so only Debian's packages are of today. If today's image has
+all of its packages and the same configuration, the old source becomes a layer on it (:mod:`.source_layer`). A node has the image under the
+digest in the chart's value ``image.digests``.
 """
 
 import pathlib
@@ -19,10 +19,10 @@ _REFERENCE = f"localhost/kubevirt/{LAUNCHER}-before:{COMMIT[:12]}"
 
 
 def give_launcher() -> str:
-    """Build the image, and give it to the nodes; return its digest, for ``image.digests.virt-launcher``.
+    """Build the image, import it into the nodes, and return its digest for ``image.digests.virt-launcher``.
 
     Raises:
-        progress.StepFailed: the commit is not in this clone, a build failed, or the cluster does not run.
+        progress.StepFailed: this clone lacks the commit, a build failed, or the cluster does not run.
     """
     (image,) = images.ensure([launcher()])
     with cluster._alone():
@@ -35,7 +35,7 @@ def give_launcher() -> str:
 
 
 def launcher() -> images.Image:
-    """Return the image; it need not have been built."""
+    """Return the image, built or not."""
     parts: list[str | bytes | pathlib.Path] = [COMMIT, project_images._base_digest(), pathlib.Path(__file__)]
     if not may_lie_on(_containerfile_before(), (layout.REPOSITORY / "images" / LAUNCHER / "Containerfile").read_text()):
         return images.Image(_REFERENCE, images.digest_of(parts), _build)
@@ -45,18 +45,18 @@ def launcher() -> images.Image:
 
 
 def may_lie_on(before: str, today: str) -> bool:
-    """Return whether the image of one Containerfile, but for its source, is that of another one with packages left out."""
+    """Return whether one Containerfile's image, without its source, equals another one's minus some packages."""
     return _packages(before) <= _packages(today) and _configuration(before) == _configuration(today)
 
 
 def _packages(containerfile: str) -> set[str]:
-    """Return the Debian packages that a Containerfile asks for."""
+    """Return the Debian packages of a Containerfile."""
     found = re.search(r"^RUN .*install-packages\.sh ([^&]*)", containerfile.replace("\\\n", " "), re.MULTILINE)
     return set(found[1].split()) if found else set()
 
 
 def _configuration(containerfile: str) -> set[str]:
-    """Return the lines of a Containerfile that say how its image runs; the last user counts."""
+    """Return a Containerfile's lines about how its image runs; the last user counts."""
     lines = [line for line in containerfile.splitlines() if line.startswith(("ENV ", "ENTRYPOINT ", "USER "))]
     users = [line for line in lines if line.startswith("USER ")]
     return {line for line in lines if line not in users} | set(users[-1:])
@@ -98,10 +98,10 @@ def _build(archive: pathlib.Path) -> None:
 
 
 def check_out(target: pathlib.Path, repository: pathlib.Path = layout.REPOSITORY, commit: str = COMMIT) -> None:
-    """Write the source of a commit, that of the release before, into a new directory.
+    """Write the source of a commit, by default the previous release's, into a new directory.
 
     Raises:
-        progress.StepFailed: the commit is not in this clone.
+        progress.StepFailed: this clone lacks the commit.
     """
     _refuse_short_history(repository, commit)
     target.mkdir(parents=True)
