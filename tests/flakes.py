@@ -170,7 +170,7 @@ def _reports(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.Tes
 
 
 def _torn_down(item: pytest.Item) -> pytest.TestReport:
-    """End all fixtures except session ones."""
+    """End all fixtures except session ones, so that the second run has new ones."""
     _set_timer(item)
     end = item.session._setupstate.teardown_exact
     call = pytest.CallInfo.from_call(lambda: end(item.session), when="teardown")  # type: ignore[arg-type]  # it only asks for what it is in

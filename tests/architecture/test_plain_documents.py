@@ -13,6 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 RATE: Final = 6.0
+"""Allowed hits per 1,000 words."""
 FEW: Final = 3
 """Allowed hits in a document of any length."""
 CEILINGS: Final = {

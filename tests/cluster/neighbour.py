@@ -25,9 +25,11 @@ _ETH_P_ALL = 3
 @dataclass(frozen=True, slots=True)
 class Said:
     at: float
+    """Monotonic, in seconds."""
     port: str
     """The receiving device."""
     kind: int
+    """EtherType."""
 
 
 class Neighbour:

@@ -46,7 +46,7 @@ def controllers(system: Kubectl) -> list[Object]:
 
 
 def is_obeyed(strategy: str) -> Callable[[list[Object]], bool]:
-    """Return a check that no virt-controller uses another strategy."""
+    """Return a check that no virt-controller has another strategy, because it would still review evictions."""
     flag = f"--eviction-strategy={strategy}"
     return lambda pods: bool(pods) and all(flag in pod["spec"]["containers"][0]["args"] for pod in pods)
 

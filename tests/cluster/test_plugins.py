@@ -1,6 +1,6 @@
 """The example plugins, installed as their READMEs say, and plugins that hang, lie or disappear.
 
-One upgrade of the release names both plugins and allows files of nodes as disks.
+One upgrade of the release names both plugins and allows files of nodes as disks, because they do not conflict.
 """
 
 from __future__ import annotations

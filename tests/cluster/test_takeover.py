@@ -1,4 +1,4 @@
-"""A lost certificate is reissued, and another virt-controller takes over."""
+"""A lost certificate is reissued, and another virt-controller takes over. Our processes end for it, so the tests run alone."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class Cell:
 
     @property
     def is_undisturbed(self) -> bool:
-        """True if clients may only see the documented interruption."""
+        """True if nothing is cut, so that clients may only see the documented interruption."""
         return self.cut.name == NOTHING
 
 

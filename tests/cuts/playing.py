@@ -69,7 +69,7 @@ class Player:
         """Play a cell.
 
         Raises:
-            Late: nothing was cut.
+            Late: the step did not come, or the cluster is not ready.
         """
         guests = (MOVER, OTHER) if cell.step.operation == "drain" else (MOVER,)
         self.prepare(*guests)

@@ -83,7 +83,7 @@ class EtcdServer:
             self._process = None
 
     def pause(self) -> None:
-        """Stop it with open connections; return when all threads are stopped."""
+        """Stop it with open connections; return when all threads are stopped, because a signal only requests it."""
         self._signal(signal.SIGSTOP)
         assert self._process is not None
         tasks = Path(f"/proc/{self._process.pid}/task")

@@ -401,6 +401,7 @@ def _with_conditions(old: Object, patch: Object) -> Object:
 
 
 def _merged(old: Any, patch: Any) -> Any:
+    """Return the result of a merge patch (RFC 7386)."""
     if not isinstance(patch, dict):
         return patch
     result = copied(old) if isinstance(old, dict) else {}

@@ -67,7 +67,7 @@ class Summary:
 
 
 class Scenario:
-    """An odd seed compacts to the present, without client-go's detector, which that breaks."""
+    """An odd seed compacts to the present, which breaks client-go's detector, so it is off then."""
 
     def __init__(self, directory: Path, seed: int) -> None:
         self._directory = directory

@@ -76,6 +76,8 @@ class GoProgram:
 
 @dataclasses.dataclass(frozen=True)
 class HelmProgram:
+    """Helm from a wheel, because building it would take minutes."""
+
     tool: str = "helm"
     version: str = HELM
     main: str = "helm"

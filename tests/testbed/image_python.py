@@ -34,7 +34,7 @@ exec unshare --mount sh -ec '
 def ensure() -> pathlib.Path:
     """Return a program that takes Python's arguments and runs in the image's file system.
 
-    It uses the sources of the working directory (``-m``). Signals reach Python itself.
+    It uses the sources of the working directory (``-m``), because the image lacks its own. Signals reach Python itself.
     """
     base, wheels = project_images.base_archive_path(), project_images.wheels_path(_PROCESS)
     wanted = layout.cache() / f"image-python-{images.digest_of([base.name, wheels.name, _PROGRAM])}"

@@ -55,6 +55,7 @@ def encode(kind: int, serial: int, fields: dict[int, str | int], body: bytes = b
 
 
 def decode(head: bytes, fields: bytes) -> Message:
+    """Return the message with these first 16 bytes and these fields."""
     _, kind, flags, _, _, serial, _ = struct.unpack("<cBBBIII", head)
     at, member = 0, ""
     while at < len(fields):

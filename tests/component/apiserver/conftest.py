@@ -30,7 +30,7 @@ NAMESPACE = "acc"
 
 @pytest.fixture(autouse=True)
 def nobody_changes_what_the_cache_holds(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Check that no request changed a cached object, or a replaced one: requests share them and their parts."""
+    """Check that no request changed a cached object, which requests share, or the object that a write replaced."""
     monkeypatch.setattr(changes.Record, "cool", lambda _: None)
     items._warm.clear()
     yield

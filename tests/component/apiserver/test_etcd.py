@@ -81,7 +81,7 @@ UNANSWERABLE = ("w1", "absent", "", "?limit=1", "?fieldSelector=metadata.name=w1
 
 @pytest.mark.parametrize("how", ["pause", "kill"])
 async def test_a_read_that_cannot_be_answered_says_so_and_asks_no_second_time(pki: Pki, tmp_path: Path, how: str) -> None:
-    """Otherwise each of three ways (fast path, cache, etcd) would try for up to 5 s."""
+    """Otherwise the fast path, the cache and etcd would each try, for up to 3, 3 and 5 s."""
     etcd = EtcdServer(tmp_path / "etcd", durable=True)
     etcd.start()
     try:

@@ -281,7 +281,7 @@ async def test_no_frame_gets_out_before_the_filter_is_there_or_while_it_is_renew
 
 
 def broken_nft(directory: Path, monkeypatch: pytest.MonkeyPatch, said: str) -> None:
-    """Replace ``nft`` by a program that refuses rules."""
+    """Replace ``nft`` by a program that refuses rules and otherwise works."""
     program = directory / "nft"
     program.write_text(
         f'#!/bin/sh\n[ "$1" = -f ] || exec /usr/sbin/nft "$@"\ncat >/dev/null\necho "Error: Could not process rule: {said}" >&2\nexit 1\n'

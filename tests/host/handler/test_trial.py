@@ -1,4 +1,4 @@
-"""The trial guest in QEMU's emulation, which supports all its instructions."""
+"""The trial guest in QEMU's emulation, which supports all its instructions: KVM may not work here."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The tiny Linux guest with the real qemu-ga, in a second archive over the first initramfs.
 
-Typing ``agent`` starts qemu-ga. dpkg-query, which it may run, is a script.
+Typing ``agent`` starts qemu-ga. dpkg-query, which it may run, is a script, because the guest is a busybox.
 """
 
 from __future__ import annotations
