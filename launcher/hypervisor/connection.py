@@ -245,6 +245,19 @@ class LibvirtHypervisor:
 
         await self._call(f"suspend domain {name}", suspend)
 
+    async def reset(self, name: str) -> None:
+        """See the port."""
+
+        def reset(connection: libvirt.virConnect) -> None:
+            domain = connection.lookupByName(name)
+            if _active_state(domain) is State.PMSUSPENDED:
+                raise OperationInvalid(f"reset domain {name}: the guest suspended itself to memory")
+            self._reboots.expect(name, time.monotonic())
+            domain.reset()
+            self._reboots.expect(name, time.monotonic())  # the event comes about now, and the call may have waited
+
+        await self._call(f"reset domain {name}", reset)
+
     async def press_power_button(self, name: str, *, agent: bool = False) -> None:
         """See the port."""
         flag = libvirt.VIR_DOMAIN_SHUTDOWN_GUEST_AGENT if agent else libvirt.VIR_DOMAIN_SHUTDOWN_ACPI_POWER_BTN

@@ -25,6 +25,11 @@ class Occurrences:
         if now - since >= TOGETHER_SECONDS:
             self._counted[domain] = (count + 1, now)
 
+    def expect(self, domain: str, now: float) -> None:
+        """Leave out what is seen from now on that belongs together: it is known, and nothing to tell."""
+        count, _ = self._counted.get(domain, (0, 0.0))
+        self._counted[domain] = (count, now)
+
     def of(self, domain: str) -> int:
         """Return the count of a domain."""
         return self._counted.get(domain, (0, 0.0))[0]

@@ -13,7 +13,9 @@
 7. ``migrate`` returns when the domain is complete and paused on the target, even if it ran before, and should be gone here. If it raises,
    the target's copy, if any, is paused as well; only ``observe`` tells where the domain is. Its terms apply to this migration only. Copied
    disks have the content of the moment when the domain stopped here. A domain that stays continues with its own disks.
-8. Methods may be called concurrently. During ``migrate``, ``observe``, ``progress``, ``abort_job`` and ``suspend`` answer at once. A domain
+8. ``reset`` returns after the machine's reset. It leaves the processors as they were: running or paused. Observations do not count it as a
+   reboot. It raises ``OperationInvalid`` if the guest suspended itself to memory.
+9. Methods may be called concurrently. During ``migrate``, ``observe``, ``progress``, ``abort_job`` and ``suspend`` answer at once. A domain
    that is then suspended arrives as any other; if it stays, it is resumed or remains paused.
 """
 
@@ -220,6 +222,9 @@ class Hypervisor(Protocol):
 
     async def suspend(self, name: str) -> None:
         """Stop the processors."""
+
+    async def reset(self, name: str) -> None:
+        """Reset the machine at once, as by its reset button."""
 
     async def press_power_button(self, name: str, *, agent: bool = False) -> None:
         """Send the guest a power-off request, by ACPI or its agent. The guest decides."""

@@ -22,6 +22,7 @@ from launcher.main.lifecycle.free_space import FreeSpace, Measure, free_bytes
 from launcher.main.lifecycle.imports import Imports
 from launcher.main.lifecycle.making import Making
 from launcher.main.lifecycle.migrations import Migrations
+from launcher.main.lifecycle.operating import Operations
 from launcher.main.lifecycle.preparation import Preparation
 from launcher.main.lifecycle.record import Record
 from launcher.main.lifecycle.starting import Start
@@ -92,6 +93,7 @@ class ManagedDomain:
         self._imports = Imports(children, self._record, times=times)
         self._start = Start(hypervisor, self._watch, self.console, self.ports, self._making, times)
         self._suspension = Suspension(hypervisor, self._watch, times)
+        self._operations = Operations(hypervisor, self._record, self._suspension)
         self._disk_servers = DiskServerWatch(self._watch, self._suspension, network, times)
         self._free_space = FreeSpace(self._watch, times, measure)
         self._migrations = Migrations(hypervisor, self._watch, self._making, times, memory)
@@ -157,6 +159,8 @@ class ManagedDomain:
                 await self._suspension.suspend()
             case messages.Resume():
                 await self._suspension.resume()
+            case messages.Operate():
+                await self._operations.operate(request)
             case _:
                 await self._migrate(request)
 

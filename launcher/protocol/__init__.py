@@ -10,7 +10,7 @@ socket ``layout.LAUNCHER_SOCKET``. virt-handler is the client. Any number of con
    ``Content``, without a status.
 3. virt-launcher sends ``StatusChanged`` on each connection after each change. A slow reader misses intermediate ones, never the last. Each
    status is complete; the sequence carries no further information.
-4. Every request is idempotent.
+4. Every request is idempotent; an ``Operate`` is carried out once for each id.
 5. virt-handler disconnects a launcher that sends too much. The next ``Hello`` has the newest status.
 6. The sides do not trust each other: a violation of these rules raises ``ProtocolError``, and the connection ends.
 7. Unknown members of a known message are ignored, so a release may add some; other changes raise ``messages.PROTOCOL``. Known members are

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 from apiserver.apis.virt.lifecycle.domainstates import DomainState
 
@@ -25,6 +25,17 @@ EndingKind = Literal["shutdown", "shutdown-requested", "destroyed", "crashed", "
 * ``migrated``: it runs in another pod (``Ending.migration_uid``);
 * ``start-failed``: it never ran.
 """
+
+OperationAction = Literal["Reset", "Resume"]
+"""``Reset``: as by the machine's reset button; the guest loses what it has not written, and a paused one stays paused. ``Resume``: as the
+request of that name."""
+OPERATIONS: Final[tuple[OperationAction, ...]] = get_args(OperationAction)
+"""``Hello.operations`` of this release."""
+
+OperationState = Literal["running", "succeeded", "failed"]
+
+MAX_OPERATIONS: Final = 16
+"""Operations that a launcher remembers: more than a machine lists."""
 
 PropagationMethod = Literal["noCloud", "configDrive", "qemuGuestAgent"]
 """How public keys get into the guest: meta data of a cloud-init disk, or the guest agent."""
@@ -171,6 +182,21 @@ class Resume:
 
 
 @dataclass(frozen=True, slots=True)
+class Operate:
+    """Carries an operation out, once in the life of a pod: sent again, it is answered by what came of it.
+
+    Answered when it is over; ``Status.operation_of(id)`` says how it went. Refused with ``Conflict`` when no guest stays in this pod now:
+    nothing was done. Refused with ``Invalid`` when a later number was carried out, and this id is not remembered any more: it may have been
+    carried out. A launcher whose ``Hello.operations`` does not name the action was born before it, and may not be asked.
+    """
+
+    id: str
+    number: int
+    """Grows from one operation of a machine to the next."""
+    action: OperationAction
+
+
+@dataclass(frozen=True, slots=True)
 class PrepareMigrationTarget:
     """Prepares an empty pod for the domain: libvirtd runs, directories and overlays exist.
 
@@ -252,7 +278,17 @@ class Read:
 
 
 Action = (
-    Import | Sync | Shutdown | Suspend | Resume | PrepareMigrationTarget | Migrate | PauseForMigration | AbortMigration | ReleaseMigration
+    Import
+    | Sync
+    | Shutdown
+    | Suspend
+    | Resume
+    | Operate
+    | PrepareMigrationTarget
+    | Migrate
+    | PauseForMigration
+    | AbortMigration
+    | ReleaseMigration
 )
 Request = Action | Read
 
@@ -334,6 +370,17 @@ class MigrationStatus:
     bytes_per_second: int = 0
     dirty_bytes_per_second: int = 0
     """Rate at which the guest writes to its memory; 0 before the second iteration."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperationStatus:
+    """An operation that this pod was asked for."""
+
+    id: str
+    number: int
+    state: OperationState = "running"
+    message: str = ""
+    """Of ``failed``: the reason, for people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -438,6 +485,8 @@ class Status:
     """Why passt does not run, partly its own text; empty while it runs, and without such an interface."""
     migrations: tuple[MigrationStatus, ...] = ()
     """Newest last, at most four."""
+    operations: tuple[OperationStatus, ...] = ()
+    """Newest last; the newest :data:`MAX_OPERATIONS`."""
     imports: tuple[ImportStatus, ...] = ()
     """Imports of ``Import``, in the machine's order, except for images that existed."""
     servers_silent: tuple[str, ...] = ()
@@ -453,6 +502,10 @@ class Status:
         """Return this pod's migration with this uid, or None."""
         return next((migration for migration in self.migrations if migration.uid == uid), None)
 
+    def operation_of(self, operation_id: str) -> OperationStatus | None:
+        """Return the operation with this id if this pod was asked for it, and it is one of the newest."""
+        return next((each for each in self.operations if each.id == operation_id), None)
+
 
 @dataclass(frozen=True, slots=True)
 class Hello:
@@ -465,6 +518,8 @@ class Hello:
     """Texts that ``Read`` may request."""
     actions: tuple[str, ...] = ()
     """Supported requests beyond those of the first release."""
+    operations: tuple[str, ...] = ()
+    """Supported actions of ``Operate``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -189,7 +189,7 @@ async def test_destroy_can_be_repeated_and_says_why_the_domain_is_off(hypervisor
 
 
 async def test_an_absent_domain_cannot_change(hypervisor: Hypervisor) -> None:
-    for call in (hypervisor.resume, hypervisor.suspend, hypervisor.press_power_button):
+    for call in (hypervisor.resume, hypervisor.suspend, hypervisor.reset, hypervisor.press_power_button):
         with pytest.raises(DomainNotFound):
             await call(NAME)
     with pytest.raises(DomainNotFound):
@@ -227,6 +227,26 @@ async def test_a_domain_that_is_off_cannot_be_resumed(hypervisor: Hypervisor, ki
     await hypervisor.destroy(NAME)
     with pytest.raises(OperationInvalid):
         await hypervisor.resume(NAME)
+
+
+async def test_a_reset_leaves_the_processors_as_they_were_and_counts_as_no_reboot(hypervisor: Hypervisor, kind: str) -> None:
+    if kind == "test":  # libvirt's double resets no domain
+        pytest.skip("libvirt's test driver has no virDomainReset")
+    await hypervisor.create(NAME, xml_for(kind))
+    for call, state in ((hypervisor.suspend, State.PAUSED), (hypervisor.resume, State.RUNNING)):
+        await call(NAME)
+        await hypervisor.reset(NAME)
+        await asyncio.sleep(0.3)  # the event that tells of it comes later
+        domain = await hypervisor.observe(NAME)
+        assert domain is not None
+        assert (domain.state, domain.reboots) == (state, 0)
+
+
+async def test_a_domain_that_is_off_cannot_be_reset(hypervisor: Hypervisor, kind: str) -> None:
+    await hypervisor.create(NAME, xml_for(kind))
+    await hypervisor.destroy(NAME)
+    with pytest.raises(OperationInvalid):
+        await hypervisor.reset(NAME)
 
 
 async def test_the_power_button_can_be_pressed(hypervisor: Hypervisor, kind: str) -> None:
@@ -294,7 +314,7 @@ async def test_calls_may_overlap(hypervisor: Hypervisor, kind: str) -> None:
 
 @pytest.mark.parametrize("made", [FakeHypervisor(connected=False), LibvirtHypervisor("test:///default")], ids=["fake", "libvirt"])
 async def test_without_a_connection_everything_is_unavailable(made: Hypervisor) -> None:
-    for call in (made.observe, made.resume, made.suspend, made.destroy, made.abort_job, made.press_power_button):
+    for call in (made.observe, made.resume, made.suspend, made.destroy, made.reset, made.abort_job, made.press_power_button):
         with pytest.raises(Unavailable):
             await call(NAME)
 

@@ -53,7 +53,7 @@ class FakeHypervisor:
         self.disks: list[Disks] = []
         """Disks of all migrations."""
         self.fail_next: HypervisorError | None = None
-        """Raised by the next ``create``, ``migrate``, ``abort_job`` or ``destroy``."""
+        """Raised by the next ``create``, ``reset``, ``migrate``, ``abort_job`` or ``destroy``."""
         self.took: Progress | None = None
         """Figures of the migration that brought a domain here."""
         self._callbacks: list[Callable[[], None]] = []
@@ -106,6 +106,13 @@ class FakeHypervisor:
     async def suspend(self, name: str) -> None:
         await self._step("suspend")
         self._change(name, State.PAUSED, "user")
+
+    async def reset(self, name: str) -> None:
+        await self._step("reset")
+        self._fail()
+        if self._active(name).state is State.PMSUSPENDED:
+            raise OperationInvalid(f"reset domain {name}: the guest suspended itself to memory")
+        self._changed()
 
     async def press_power_button(self, name: str, *, agent: bool = False) -> None:
         await self._step("ask agent" if agent else "press power button")

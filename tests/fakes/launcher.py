@@ -54,6 +54,9 @@ class FakeLauncher:
         self.instead: Callable[[messages.Action], tuple[messages.RefusalReason, str] | None] | None = None
         """Replaces the handling of a request."""
         self.later_actions: tuple[str, ...] = messages.LATER_ACTIONS
+        self.operations: tuple[str, ...] = messages.OPERATIONS
+        """Actions of ``Operate`` that it knows."""
+        self.resets = 0
         self.hellos = 0
         self._writers: set[asyncio.StreamWriter] = set()
         self._alive: tuple[int, int] = os.pipe()
@@ -103,7 +106,9 @@ class FakeLauncher:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         receiver = codec.requests()
         self.hellos += 1
-        writer.write(codec.encode(messages.Hello(self.protocol, "fake", self.status, tuple(self.texts), self.later_actions)))
+        writer.write(
+            codec.encode(messages.Hello(self.protocol, "fake", self.status, tuple(self.texts), self.later_actions, self.operations))
+        )
         self._writers.add(writer)
         try:
             while data := await reader.read(1 << 16):
@@ -161,6 +166,23 @@ class FakeLauncher:
                 return "Failed", f"the guest stopped again at once: {self.relapse}"
             case messages.Resume():
                 self.change(domain=replace(domain, state="running", reason="unpaused"))
+            case messages.Operate():
+                return self._operate(request, domain)
+        return None
+
+    def _operate(self, request: messages.Operate, domain: messages.DomainStatus) -> tuple[messages.RefusalReason, str] | None:
+        if self.status.operation_of(request.id) is not None:
+            return None
+        if any(each.number >= request.number for each in self.status.operations):
+            return "Invalid", "a later operation was carried out"
+        done = messages.OperationStatus(request.id, request.number, "succeeded")
+        if request.action == "Reset":
+            self.resets += 1
+        elif self.relapse:
+            done = replace(done, state="failed", message=f"the guest stopped again at once: {self.relapse}")
+        else:
+            domain = replace(domain, state="running", reason="unpaused")
+        self.change(domain=domain, operations=(*self.status.operations, done)[-messages.MAX_OPERATIONS :])
         return None
 
     def _migrate(

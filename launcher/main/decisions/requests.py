@@ -59,6 +59,23 @@ def require_guest_that_stays(known: Known, doing: str) -> None:
         raise RequestRefused("Conflict", f"cannot {doing}: the guest is being migrated")
 
 
+def is_to_operate(known: Known, request: messages.Operate) -> bool:
+    """True if an operation is to be carried out; False if it was, whatever came of it.
+
+    Raises:
+        RequestRefused: no guest stays here, or it may have been carried out long ago.
+    """
+    if known.status.operation_of(request.id) is not None:
+        return False
+    if any(each.number >= request.number for each in known.status.operations):
+        raise RequestRefused("Invalid", "a later operation was carried out, and this one may have been before it")
+    doing = request.action.lower()
+    require_guest_that_stays(known, doing)
+    if known.stopping is not None:
+        raise RequestRefused("Conflict", f"cannot {doing}: the guest is being shut down")
+    return True
+
+
 def may_stop_again(before: Observation | None) -> bool:
     """True if what stopped a guest may do so again at its next access: nobody asked for that pause."""
     return before is not None and before.state is State.PAUSED and before.reason != "user"

@@ -1,4 +1,4 @@
-"""Suspending and resuming the guest's processors."""
+"""Suspending and resuming the guest's processors, and resetting its machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from launcher.main.lifecycle.watching import Watch
 
 
 class Suspension:
-    """Changes whether the guest's processors run."""
+    """Changes whether the guest's processors run, and where they begin."""
 
     def __init__(self, hypervisor: Hypervisor, watch: Watch, times: Times = TIMES) -> None:
         self._hypervisor = hypervisor
@@ -29,6 +29,20 @@ class Suspension:
             requests.require_guest_that_stays(self._record.known, "suspend")
             try:
                 await self._hypervisor.suspend(self._record.known.name)
+            except HypervisorError as error:
+                raise requests.refusal_of(error) from error
+        await self._watch.look()
+
+    async def reset(self) -> None:
+        """Reset the machine; processors that stand still do so afterwards.
+
+        Raises:
+            RequestRefused: as ``suspend``.
+        """
+        async with self._record.operation:
+            requests.require_guest_that_stays(self._record.known, "reset")
+            try:
+                await self._hypervisor.reset(self._record.known.name)
             except HypervisorError as error:
                 raise requests.refusal_of(error) from error
         await self._watch.look()

@@ -90,7 +90,10 @@ class Server:
         connection = _Connection(writer, self._status, self._send_seconds)
         self._connections[connection] = None
         self._deserted.clear()
-        connection.send(messages.Hello(messages.PROTOCOL, self._version, self._status(), tuple(self._reads), messages.LATER_ACTIONS))
+        hello = messages.Hello(
+            messages.PROTOCOL, self._version, self._status(), tuple(self._reads), messages.LATER_ACTIONS, messages.OPERATIONS
+        )
+        connection.send(hello)
         try:
             async with asyncio.TaskGroup() as group:
                 sending = group.create_task(connection.run())

@@ -27,3 +27,16 @@ def test_the_first_reset_counts_on_a_clock_that_has_just_begun() -> None:
     reboots = Occurrences()
     reboots.take("a", 0.0)
     assert reboots.of("a") == 1
+
+
+def test_a_reset_that_was_asked_for_is_not_counted_and_a_later_one_is() -> None:
+    reboots = Occurrences()
+    reboots.take("a", 1.0)
+    reboots.expect("a", 10.0)
+    for now in (10.1, 10.4):
+        reboots.take("a", now)
+    assert reboots.of("a") == 1
+    reboots.take("a", 13.0)
+    assert reboots.of("a") == 2
+    reboots.expect("b", 0.0)
+    assert reboots.of("b") == 0

@@ -37,6 +37,7 @@ statuses = st.builds(
     migrations=st.lists(st.builds(messages.MigrationStatus, text, message=text, iteration=integers, start_time=seconds), max_size=4).map(
         tuple
     ),
+    operations=st.lists(st.builds(messages.OperationStatus, text, integers, message=text), max_size=3).map(tuple),
     imports=st.lists(st.builds(messages.ImportStatus, text, transferred_bytes=integers, message=text), max_size=3).map(tuple),
     not_migratable=text,
 )
@@ -46,6 +47,7 @@ requests = st.one_of(
     st.builds(messages.Shutdown, seconds),
     st.just(messages.Suspend()),
     st.just(messages.Resume()),
+    st.builds(messages.Operate, text, integers),
     st.builds(messages.PrepareMigrationTarget, text, machines, st.booleans()),
     st.builds(messages.Migrate, text, integers, integers, integers, st.booleans(), st.booleans()),
     st.builds(messages.PauseForMigration, text),
@@ -56,7 +58,7 @@ requests = st.one_of(
 calls = st.builds(messages.Call, integers, requests)
 names = st.lists(text, max_size=3).map(tuple)
 answers = st.one_of(
-    st.builds(messages.Hello, st.sampled_from(sorted(messages.SPOKEN)), text, statuses, names, names),
+    st.builds(messages.Hello, st.sampled_from(sorted(messages.SPOKEN)), text, statuses, names, names, names),
     st.builds(messages.Content, integers, text),
     st.builds(messages.StatusChanged, statuses),
     st.builds(messages.Reply, integers, statuses),
@@ -92,7 +94,7 @@ def test_answers_survive_any_chunking(sent: list[messages.FromLauncher], cuts: l
 
 
 def test_every_message_has_a_strategy_here() -> None:
-    assert len(get_args(messages.Request)) == 11
+    assert len(get_args(messages.Request)) == 12
     assert len(get_args(messages.FromLauncher)) == 5
 
 

@@ -1,0 +1,62 @@
+"""Operations on the guest, each of which is carried out once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final, assert_never
+
+from launcher.hypervisor.port import Hypervisor
+from launcher.main.decisions import known, requests
+from launcher.main.decisions.refusal import RequestRefused
+from launcher.main.lifecycle.record import Record
+from launcher.main.lifecycle.suspension import Suspension
+from launcher.protocol import messages
+
+UNEXPECTED: Final = "virt-launcher failed on the way; its log has more"
+UNKNOWN: Final = "it may have been carried out"
+
+
+class Operations:
+    """Carries operations out, one at a time, and remembers what came of each.
+
+    The record says that an operation has begun before libvirt is asked, so it is never begun again. The guest ends with virt-launcher.
+    """
+
+    def __init__(self, hypervisor: Hypervisor, record: Record, suspension: Suspension) -> None:
+        self._hypervisor = hypervisor
+        self._record = record
+        self._suspension = suspension
+        self._one = asyncio.Lock()
+
+    async def operate(self, request: messages.Operate) -> None:
+        """Carry an operation out, unless that was done before. While libvirtd is away, nothing has begun.
+
+        Raises:
+            RequestRefused: it was not carried out, or may have been long ago.
+        """
+        async with self._one:
+            if not requests.is_to_operate(self._record.known, request):
+                return
+            await self._hypervisor.ready()
+            if not requests.is_to_operate(self._record.known, request):
+                return
+            self._record.take(known.operating, request.id, request.number)
+            problem = UNEXPECTED
+            try:
+                problem = await self._carry_out(request.action)
+            finally:
+                self._record.take(known.operated, request.id, problem)
+
+    async def _carry_out(self, action: messages.OperationAction) -> str:
+        """Do it, and return why it failed; empty: it did not."""
+        try:
+            match action:
+                case "Reset":
+                    await self._suspension.reset()
+                case "Resume":
+                    await self._suspension.resume()
+                case _:
+                    assert_never(action)
+        except RequestRefused as refused:
+            return f"{refused}; {UNKNOWN}" if refused.reason == "Timeout" else str(refused)
+        return ""

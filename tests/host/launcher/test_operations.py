@@ -1,0 +1,101 @@
+"""Resets as a guest sees them: once for each id, whatever is asked again, paused and while libvirtd is away."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from collections.abc import Callable
+
+import pytest
+
+from launcher.hypervisor.occurrences import TOGETHER_SECONDS
+from launcher.protocol import messages
+from tests.host.launcher.sandbox import READY, Launcher, Viewer, a_tiny_machine
+
+pytestmark = [pytest.mark.host, pytest.mark.timeout(300)]
+Start = Callable[[], Launcher]
+SYNC = messages.Sync(a_tiny_machine())
+
+
+def boot_of(viewer: Viewer) -> tuple[str, int]:
+    """Return the guest's word for this boot, and how many commands it has been given since."""
+    found = re.search(r"uptime=\d+ boot=(\w+) commands=(\d+)", viewer.ask("uptime"))
+    assert found is not None
+    return found[1], int(found[2])
+
+
+def over(operation_id: str) -> Callable[[messages.Status], bool]:
+    def is_over(status: messages.Status) -> bool:
+        found = status.operation_of(operation_id)
+        return found is not None and found.state != "running"
+
+    return is_over
+
+
+def test_a_guest_is_reset_once_for_each_id_and_counts_from_zero(start: Start) -> None:
+    pod = start()
+    with pod.client() as client, pod.console() as viewer:
+        client.ask(SYNC)
+        viewer.expect(READY)
+        viewer.ask("echo one")
+        first, commands = boot_of(viewer)
+        for _ in range(3):
+            client.ask(messages.Operate("a", 1, "Reset"))
+        viewer.expect(READY)
+        second, again = boot_of(viewer)
+        assert second != first
+        assert again < commands
+        time.sleep(1)
+        client.ask(messages.Operate("a", 1, "Reset"))
+        time.sleep(1)
+        assert boot_of(viewer)[0] == second
+        client.ask(messages.Operate("b", 2, "Reset"))
+        viewer.expect(READY)
+        assert boot_of(viewer)[0] != second
+        assert client.status.operations == (messages.OperationStatus("a", 1, "succeeded"), messages.OperationStatus("b", 2, "succeeded"))
+        assert client.status.reboots == 0
+        time.sleep(TOGETHER_SECONDS)
+        viewer.type("reboot\n")
+        client.until(lambda status: status.reboots == 1)
+        assert len(pod.qemu()) == 1
+
+
+def test_a_paused_guest_stays_paused_after_a_reset_and_boots_once_it_goes_on(start: Start) -> None:
+    pod = start()
+    with pod.client() as client, pod.console() as viewer:
+        client.ask(SYNC)
+        viewer.expect(READY)
+        first, _ = boot_of(viewer)
+        client.ask(messages.Suspend())
+        status = client.ask(messages.Operate("a", 1, "Reset"))
+        assert status.domain is not None
+        assert (status.domain.state, status.domain.reason) == ("paused", "user")
+        time.sleep(1)
+        assert (client.status.domain and client.status.domain.state) == "paused"
+        client.ask(messages.Resume())
+        viewer.expect(READY)
+        assert boot_of(viewer)[0] != first
+        assert client.status.reboots == 0
+
+
+def test_a_reset_that_comes_while_libvirtd_is_away_is_carried_out_once_it_is_back(start: Start) -> None:
+    pod = start()
+    with pod.client() as client, pod.console() as viewer:
+        client.ask(SYNC)
+        viewer.expect(READY)
+        first, _ = boot_of(viewer)
+        os.kill(pod.libvirtd(), signal.SIGKILL)
+        client.call(messages.Operate("a", 1, "Reset"))
+        found = client.until(over("a")).operation_of("a")
+        assert found is not None
+        if found.state == "failed":  # libvirt had taken the request when it ended
+            assert "it may have been carried out" in found.message
+        else:
+            viewer.expect(READY)
+            assert boot_of(viewer)[0] != first
+        client.call(messages.Operate("a", 1, "Reset"))
+        boot = boot_of(viewer)[0]
+        time.sleep(1)
+        assert boot_of(viewer)[0] == boot
