@@ -119,7 +119,11 @@ STATUS: Final[Object] = {
         "startTime": T,
         "endTime": T,
     },
-    "request": {"action": "Unpause", "time": T, "runStrategy": "Always", "generation": 1, "attempt": 2},
+    "request": {"action": "Start", "time": T, "runStrategy": "Always", "generation": 1, "attempt": 2},
+    "pause": {"wanted": False, "attempt": 2, "generation": 1, "time": T},
+    "operations": [
+        {"id": "op", "number": 1, "action": "Reset", "attempt": 2, "time": T, "result": "Failed", "message": "m", "completionTime": T}
+    ],
     "runStrategyGeneration": 1,
     "phaseTransitionTimestamps": [STAMP],
 }

@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from apiserver.apis.meta import errors
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
-from apiserver.kubectl import access, console, domainxml, etcd_move, flags, guestinfo, migrations, outdated, usbredir, verbs, vnc
+from apiserver.kubectl import access, console, domainxml, etcd_move, flags, guestinfo, migrations, operating, outdated, usbredir, verbs, vnc
 from apiserver.kubectl.access import Access
 from apiserver.kubectl.messages import Failure, describe, first
 
@@ -132,5 +132,9 @@ async def _act(parsed: argparse.Namespace, load: migrations.Load) -> int:
     if parsed.command == "migrate":
         waiting = migrations.Waiting(wait=parsed.wait, seconds=parsed.timeout)
         return await migrations.migrate(parsed.name, load, waiting, priority=parsed.priority)
+    if parsed.command == "reset":
+        return await operating.operate(
+            await load(), parsed.name, parsed.command, migrations.Waiting(wait=parsed.wait, seconds=parsed.timeout)
+        )
     print(await verbs.act(await load(), parsed.name, parsed.command))
     return 0

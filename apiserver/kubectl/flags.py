@@ -86,7 +86,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     _add_guestinfo(commands)
     commands.add_for_machine("domainxml", "print the XML that libvirt was given", "The machine has to be on.")
     _add_administration(commands)
-    waiting = {"migrate": _add_verbs(commands), "cancel-migration": _add_cancel_migration(commands)}
+    waiting = {**_add_verbs(commands), "cancel-migration": _add_cancel_migration(commands)}
     parsed = program.parse_args(arguments)
     if parsed.command == "cancel-migration":
         _settle_name(waiting[parsed.command], parsed)
@@ -164,9 +164,10 @@ def _add_administration(commands: Commands) -> None:
     listing.set_defaults(name="")
 
 
-def _add_verbs(commands: Commands) -> CommandParser:
-    """Add the verbs; return the parser of ``migrate``, for more flags."""
-    migrate = {verb: commands.add_for_machine(verb, text) for verb, text in VERBS.items()}["migrate"]
+def _add_verbs(commands: Commands) -> dict[str, CommandParser]:
+    """Add the verbs; return the parsers of those that can wait."""
+    parsers = {verb: commands.add_for_machine(verb, text) for verb, text in VERBS.items()}
+    migrate, reset = parsers["migrate"], parsers["reset"]
     _add_waiting(migrate, "show how it goes until it is over: 0 when the guest has moved, else 1. Ctrl-C leaves it going on")
     migrate.add_argument(
         "--priority",
@@ -174,7 +175,8 @@ def _add_verbs(commands: Commands) -> CommandParser:
         metavar="NUMBER",
         help="which of the migrations that wait goes first: from 100 to -100 (default 0); above 0 takes the right to patch nodes",
     )
-    return migrate
+    _add_waiting(reset, "wait until the guest was reset: 0 when it was, else 1")
+    return {"migrate": migrate, "reset": reset}
 
 
 def _add_cancel_migration(commands: Commands) -> CommandParser:

@@ -19,6 +19,7 @@ VERBS: Final = {
     "restart": "stop it and start it again",
     "pause": "stop its processors, keep its memory",
     "unpause": "let its processors go on",
+    "reset": "reset the guest at once, as by a reset button; what it has not written to its disks is lost",
     "migrate": "move the running guest to another node",
 }
 TIMEOUT: Final = aiohttp.ClientTimeout(total=60, connect=15)

@@ -81,6 +81,8 @@ class Connection:
         self._status: messages.Status | None = None
         self._reads: frozenset[str] = frozenset()
         self._actions: frozenset[str] = frozenset()
+        self.operations: frozenset[str] = frozenset()
+        """Actions that :class:`messages.Operate` may ask for."""
         self._gone = False
 
     @property
@@ -202,7 +204,7 @@ class Connection:
         if self._status is None and not isinstance(message, messages.Hello):
             raise Disconnected("virt-launcher spoke before its hello")
         if isinstance(message, messages.Hello):
-            self._reads, self._actions = frozenset(message.reads), frozenset(message.actions)
+            self._reads, self._actions, self.operations = map(frozenset, (message.reads, message.actions, message.operations))
         if not isinstance(message, messages.Content) and (self._status is None or message.status.revision > self._status.revision):
             self._status = message.status
             self._on_status(message.status)

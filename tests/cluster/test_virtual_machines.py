@@ -95,7 +95,23 @@ def test_a_guest_that_powers_off_has_succeeded(kubectl: Kubectl) -> None:
     kubectl.api.until("vm", "poweroff", in_phase("Succeeded"), timeout=90, what="phase Succeeded")
 
 
-def test_stop_start_restart_pause_and_unpause(kubectl: Kubectl) -> None:
+def reset_while_paused(kubectl: Kubectl, name: str) -> str:
+    """Reset the guest of a machine, and return how many commands it has been given since."""
+    with console(kubectl, name) as guest:
+        guest.skip_replay()
+        kubectl("virt", "pause", name)
+        kubectl("virt", "reset", name, "--wait")
+        vm = kubectl.api.get("vm", name)
+        assert (vm["status"]["domain"]["state"], vm["status"]["pause"]["wanted"]) == ("paused", True)
+        kubectl("virt", "unpause", name)
+        guest.expect("GUEST-READY", timeout=60)
+        guest.type("uptime\n")
+        count: str = guest.expect(r"boot=\w+ commands=(\d+)", timeout=60)[1]
+    assert kubectl.api.events("Reset", of=name, timeout=60)
+    return count
+
+
+def test_stop_start_restart_pause_reset_and_unpause(kubectl: Kubectl) -> None:
     first = start(kubectl, tiny_vm("verbs"))
     wait_for_prompt(kubectl, "verbs")
 
@@ -105,6 +121,7 @@ def test_stop_start_restart_pause_and_unpause(kubectl: Kubectl) -> None:
         guest.expect('Warning: virtual machine "verbs" is paused on request', timeout=60)
     kubectl("virt", "unpause", "verbs")
     kubectl.api.until("vm", "verbs", lambda found: found["status"]["domain"]["state"] == "running", timeout=60, what="running")
+    assert reset_while_paused(kubectl, "verbs") == "0"
     kubectl("virt", "stop", "verbs")
     kubectl.api.until("vm", "verbs", in_phase("Stopped"), timeout=90, what="phase Stopped")
     kubectl("virt", "start", "verbs")

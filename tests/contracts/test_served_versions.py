@@ -293,6 +293,7 @@ VERBS: Final[Mapping[str, tuple[Json | None, int]]] = {
     "restart": (RUNNING, 200),
     "pause": (RUNNING, 200),
     "unpause": (running(**PAUSED), 200),
+    "reset": (RUNNING, 200),
     "migrate": (RUNNING, 201),
 }
 """Status before each verb (None: never started), and the answer's code."""
@@ -320,7 +321,7 @@ async def test_every_verb_does_to_the_stored_object_what_it_says(version: Versio
 
 
 async def test_a_verb_is_refused_in_the_state_that_does_not_allow_it(version: Version) -> None:
-    for verb in ("start", "pause", "unpause", "migrate"):
+    for verb in ("start", "pause", "unpause", "reset", "migrate"):
         answer = await version.ask("PUT", VIRTUAL_MACHINES, "vm1", verb, body={})
         assert (answer.code, answer.body["reason"]) == (409, "Conflict"), (verb, answer)
     assert (await version.ask("PUT", VIRTUAL_MACHINES, "vm1", "stop", body={})).code == 200

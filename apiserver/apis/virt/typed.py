@@ -786,6 +786,19 @@ class ObjectSelectorRequirement(TypedDict, total=False):
     values: list[str]
 
 
+class Operation(TypedDict, total=False):
+    """One operation on the running guest, which is carried out at most once."""
+
+    id: Required[str]
+    number: Required[int]
+    action: Required[Literal["Reset", "Resume"]]
+    attempt: int
+    time: str
+    result: Literal["Succeeded", "Failed"]
+    message: str
+    completionTime: str
+
+
 class PITTimer(TypedDict, total=False):
     """The programmable interval timer."""
 
@@ -796,6 +809,15 @@ class Panic(TypedDict, total=False):
     """The device through which the guest's kernel tells that it panicked, which ends the attempt."""
 
     model: Literal["isa", "none"]
+
+
+class Pause(TypedDict, total=False):
+    """Whether the guest's processors should stand still."""
+
+    wanted: Required[bool]
+    attempt: int
+    generation: int
+    time: str
 
 
 class PersistentState(TypedDict, total=False):
@@ -867,7 +889,7 @@ class RegistryImport(TypedDict, total=False):
 
 
 class Request(TypedDict, total=False):
-    """The last verb that was called."""
+    """The last verb that turned the machine on or off."""
 
     action: Required[Literal["Start", "Stop", "Restart", "Pause", "Unpause"]]
     time: str
@@ -1079,6 +1101,8 @@ class VirtualMachineStatus(TypedDict, total=False):
     running: RunningHardware
     migration: MigrationState
     request: Request
+    pause: Pause
+    operations: list[Operation]
     runStrategyGeneration: int
     phaseTransitionTimestamps: list[PhaseTransitionTimestamp]
 

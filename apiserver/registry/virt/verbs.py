@@ -1,29 +1,38 @@
-"""The verbs ``start``, ``stop``, ``restart``, ``pause``, ``unpause``, ``migrate``: requests and refusals.
+"""The verbs ``start``, ``stop``, ``restart``, ``pause``, ``unpause``, ``reset``, ``migrate``: requests and refusals.
 
-A verb writes ``status.request``, read through :mod:`apiserver.apis.virt.lifecycle.power`. One without effect is a Conflict,
-because silence would look like a lost request.
+``start``, ``stop`` and ``restart`` write ``status.request``, ``pause`` and ``unpause`` write ``status.pause``
+(:mod:`apiserver.apis.virt.lifecycle.power`). ``reset`` appends to ``status.operations``
+(:mod:`apiserver.apis.virt.lifecycle.operations`), and so does ``unpause`` of a guest that a fault stopped. A verb without effect
+is a Conflict, because silence would look like a lost request.
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
 from apiserver.apis.meta import errors, objectmeta, objects, times, validation
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt.lifecycle import conditions, phases, power
-from apiserver.apis.virt.places import names
+from apiserver.apis.virt.lifecycle import conditions, operations, phases, power
+from apiserver.apis.virt.places import forms, names
 from apiserver.apis.virt.places.resources import MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.apis.virt.v1alpha1.validation import MAX_PRIORITY
 from apiserver.registry.generic.strategy import CreatingVerb, Verb
 
 Refusal = str | None
 """Why the verb is refused now; completes ``Operation cannot be fulfilled on … "vm1": …``."""
+NewId = Callable[[], str]
 
 
-class RequestVerb(Verb):
-    """A verb recorded in ``status.request``."""
+def new_id() -> str:
+    """Return the id of an operation for which the caller gave none."""
+    return str(uuid.uuid4())
+
+
+class PowerVerb(Verb):
+    """A verb that turns the machine on or off, recorded in ``status.request``."""
 
     def __init__(self, action: str, refuse: Callable[[Object], Refusal]) -> None:
         self._action = action
@@ -32,9 +41,8 @@ class RequestVerb(Verb):
     def apply(self, obj: Object, body: Object, now: datetime) -> Object:
         """Record the request for its attempt (Start, Restart: the next one)."""
         _require_fields(obj, body, frozenset())
-        reason = _refuse_deleting(obj) or self._refuse(obj)
-        if reason is not None:
-            raise conflict(obj, reason)
+        _raise_if_refused(obj, self._refuse)
+        power.keep_pause(obj)
         current = power.current_attempt(obj)
         status = obj.setdefault("status", {})
         status["request"] = {
@@ -47,6 +55,54 @@ class RequestVerb(Verb):
         return obj
 
 
+class Pause(Verb):
+    """Sets the pause of the current attempt."""
+
+    def apply(self, obj: Object, body: Object, now: datetime) -> Object:
+        """Note that the guest's processors should stand still."""
+        _require_fields(obj, body, frozenset())
+        _raise_if_refused(obj, refuse_pause)
+        power.set_pause(obj, times.to_rfc3339_micro(now), wanted=True)
+        return obj
+
+
+class Unpause(Verb):
+    """Ends the pause of the current attempt; a guest that something else stopped is resumed once, by an operation."""
+
+    def __init__(self, new: NewId = new_id) -> None:
+        self._new_id = new
+
+    def apply(self, obj: Object, body: Object, now: datetime) -> Object:
+        """Note that the guest's processors should run."""
+        _require_fields(obj, body, frozenset())
+        _raise_if_refused(obj, refuse_unpause)
+        power.set_pause(obj, times.to_rfc3339_micro(now), wanted=False)
+        if conditions.was_stopped_by_a_fault(_conditions(obj)):
+            _append(obj, operations.RESUME, self._new_id(), now)
+        return obj
+
+
+class OperationVerb(Verb):
+    """A verb that is carried out once: it appends to ``status.operations``. The body may hold the ``id``, so that a client can retry."""
+
+    def __init__(self, action: operations.Action, refuse: Callable[[Object], Refusal], new: NewId = new_id) -> None:
+        self._action = action
+        self._refuse = refuse
+        self._new_id = new
+
+    def apply(self, obj: Object, body: Object, now: datetime) -> Object:
+        """Append the operation; one with this id that is listed already is a success, and nothing is added."""
+        _require_fields(obj, body, frozenset({"id"}))
+        given = body.get("id")
+        if given and (known := operations.find(obj, given)) is not None:
+            if known.get("action") != self._action:
+                raise conflict(obj, f"the id {given} is that of another operation: {known.get('action')}")
+            return obj
+        _raise_if_refused(obj, self._refuse)
+        _append(obj, self._action, given or self._new_id(), now)
+        return obj
+
+
 class Migrate(CreatingVerb):
     """Creates a Migration of this virtual machine; the body may have its ``nodeSelector`` and ``priority``."""
 
@@ -56,9 +112,7 @@ class Migrate(CreatingVerb):
         """Return the Migration; its write takes the machine's lock."""
         del now
         _require_fields(obj, body, frozenset({"nodeSelector", "priority"}))
-        reason = _refuse_deleting(obj) or refuse_migrate(obj)
-        if reason is not None:
-            raise conflict(obj, reason)
+        _raise_if_refused(obj, refuse_migrate)
         metadata = obj["metadata"]
         spec: Object = {"selector": {"name": metadata["name"]}}
         if body.get("nodeSelector"):
@@ -118,6 +172,17 @@ def refuse_unpause(vm: Object) -> Refusal:
     return None if power.wants_paused(vm) or objects.is_true(_conditions(vm), conditions.PAUSED) else "the virtual machine is not paused"
 
 
+def refuse_reset(vm: Object) -> Refusal:
+    """Say why the guest of this machine cannot be reset."""
+    busy = _refuse_busy(vm, "reset")
+    if busy is not None:
+        return busy
+    paused = objects.condition(_conditions(vm), conditions.PAUSED) or {}
+    if (paused.get("status"), paused.get("reason")) == ("True", conditions.GUEST_SUSPENDED):
+        return "the guest suspended itself to memory; unpause wakes it, and then it can be reset"
+    return None
+
+
 def refuse_migrate(vm: Object) -> Refusal:
     """Return why this machine cannot be migrated."""
     busy = _refuse_busy(vm, "migrate")
@@ -137,13 +202,27 @@ def conflict(vm: Object, reason: str) -> errors.Conflict:
 
 
 VERBS: Final[Mapping[str, Verb | CreatingVerb]] = {
-    "start": RequestVerb(power.START, refuse_start),
-    "stop": RequestVerb(power.STOP, refuse_stop),
-    "restart": RequestVerb(power.RESTART, refuse_restart),
-    "pause": RequestVerb(power.PAUSE, refuse_pause),
-    "unpause": RequestVerb(power.UNPAUSE, refuse_unpause),
+    "start": PowerVerb(power.START, refuse_start),
+    "stop": PowerVerb(power.STOP, refuse_stop),
+    "restart": PowerVerb(power.RESTART, refuse_restart),
+    "pause": Pause(),
+    "unpause": Unpause(),
+    "reset": OperationVerb(operations.RESET, refuse_reset),
     "migrate": Migrate(),
 }
+
+
+def _raise_if_refused(vm: Object, refuse: Callable[[Object], Refusal]) -> None:
+    reason = _refuse_deleting(vm) or refuse(vm)
+    if reason is not None:
+        raise conflict(vm, reason)
+
+
+def _append(vm: Object, action: operations.Action, operation_id: str, now: datetime) -> None:
+    found = operations.appended(vm, action, operation_id, now)
+    if found is None:
+        raise conflict(vm, f"{operations.MAX_KEPT} operations of the virtual machine have no result yet; wait for one: status.operations")
+    vm["status"]["operations"] = found
 
 
 def _refuse_deleting(vm: Object) -> Refusal:
@@ -186,6 +265,8 @@ def _require_fields(vm: Object, body: Object, allowed: frozenset[str]) -> None:
             found.append(validation.type_invalid(path, selector, "must be an object whose values are strings"))
         else:
             found += objectmeta.validate_labels(selector, path)
+    if "id" in allowed:
+        found += _wrong_id(body.get("id"))
     priority = body.get("priority")
     if "priority" in allowed and priority is not None:
         path = validation.Path("priority")
@@ -194,3 +275,12 @@ def _require_fields(vm: Object, body: Object, allowed: frozenset[str]) -> None:
         elif abs(priority) > MAX_PRIORITY:
             found.append(validation.invalid(path, priority, f"must be between -{MAX_PRIORITY} and {MAX_PRIORITY}, inclusive"))
     validation.raise_if_any(found, group=names.GROUP, kind="Options", name=objects.name_of(vm))
+
+
+def _wrong_id(given: object) -> list[validation.FieldError]:
+    path = validation.Path("id")
+    if given is None:
+        return []
+    if not isinstance(given, str):
+        return [validation.type_invalid(path, given, "must be a string")]
+    return [validation.invalid(path, given, each) for each in forms.uid_errors(given)]

@@ -10,7 +10,7 @@ from apiserver.apis.meta import objects, quantity
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.validation import FieldError
 from apiserver.apis.virt.hardware import cpu, firmware, host_disks, memory
-from apiserver.apis.virt.lifecycle import conditions, phases, power, summary
+from apiserver.apis.virt.lifecycle import conditions, operations, phases, power, summary
 from apiserver.apis.virt.places import names
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from apiserver.apis.virt.spec import disk_uses, running
@@ -71,8 +71,9 @@ class VirtualMachineStrategy(Strategy):
         running.note_edit(obj, old, has_guest=phases.phase_of(old) in phases.WITH_GUEST)
 
     def prepare_for_status_update(self, obj: Object, old: Object) -> None:
-        """Let no writer of a status change which hardware runs."""
+        """Let no writer of a status change which hardware runs, and end the operations of an attempt in the write that ends it."""
         running.keep(obj, old, has_guest=phases.phase_of(obj) in phases.WITH_GUEST)
+        operations.end_with_attempts(obj.get("status") or {})
 
     def validate(self, obj: Object) -> list[FieldError]:
         """Validate a new machine."""

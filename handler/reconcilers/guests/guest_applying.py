@@ -9,12 +9,12 @@ from typing import assert_never
 
 from apiserver.apis.meta import objects
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt.lifecycle import conditions
+from apiserver.apis.virt.lifecycle import conditions, operations
 from controller.runtime.reconciling import Result
 from handler.network.binding import Interface
 from handler.pods.launcher import Connection, LauncherRefused
 from handler.pods.links import Link
-from handler.reconcilers.guests import guest_plan, guest_report, guest_status, passt_faults, reboot_loops
+from handler.reconcilers.guests import guest_operations, guest_plan, guest_report, guest_status, passt_faults, reboot_loops
 from handler.reconcilers.guests.guest_plan import Action
 from handler.reconcilers.guests.guest_ports import Ports
 from handler.reconcilers.guests.guest_start import GuestStart
@@ -36,21 +36,11 @@ class Applier:
         than this process."""
         self._reboots: dict[str, reboot_loops.Reboots] = {}
         """By uid of the pod: the newest reboots of its guest."""
-        self._answered: dict[str, str] = {}
-        """By uid of the pod whose guest stands still: the time of the request that was answered (``guest_plan.Observed``)."""
-
-    def answered(self, vm: Object, link: Link) -> str:
-        """Return which request is no reason any more to resume a guest that was stopped by a fault."""
-        if not guest_plan.stands_still(link.status):
-            self._answered.pop(link.pod_uid, None)
-            return ""
-        return self._answered.setdefault(link.pod_uid, guest_plan.answered_before(vm))
 
     def forget(self, is_alive: Callable[[str], bool]) -> None:
         """Drop what is known of pods that are gone."""
         self._counts = {uid: counts for uid, counts in self._counts.items() if is_alive(uid)}
         self._reboots = {uid: reboots for uid, reboots in self._reboots.items() if is_alive(uid)}
-        self._answered = {uid: time for uid, time in self._answered.items() if is_alive(uid)}
 
     async def apply(self, vm: Object, link: Link, actions: Sequence[Action]) -> Result | None:
         """Return when to look again, or None where there may be more to do at once."""
@@ -61,12 +51,16 @@ class Applier:
                     rest = await self._start.start(vm, link, paused=action.paused)
                 case guest_plan.SendRequest():
                     rest = await self._send(vm, link, action.request)
+                case guest_operations.Fail():
+                    rest = await self._end_operation(vm, action.id, operations.FAILED, action.message)
+                case guest_operations.ResumeByRequest():
+                    rest = await self._resume_by_request(vm, link, action.id)
                 case guest_plan.ReportGuest():
                     rest = await self._report(vm, link)
                 case guest_plan.ReportNotUnderstood():
                     rest = await self._report_not_understood(vm, action.message)
                 case guest_plan.EndAttempt():
-                    await self._writer.write_end(vm, action.end)
+                    await self._writer.write_end(vm, action.end, action.operations)
                 case _:
                     assert_never(action)
         return rest
@@ -79,18 +73,39 @@ class Applier:
             self._ports.emit(vm, "Warning", conditions.LAUNCHER_NOT_UNDERSTOOD, str(found.get("message")))
         return Result(requeue_after=self._ports.limits.not_understood_seconds)
 
-    async def _send(self, vm: Object, link: Link, request: messages.Shutdown | messages.Suspend | messages.Resume) -> Result | None:
-        if isinstance(request, messages.Resume):
-            self._answered[link.pod_uid] = str(objects.dig(vm, "status", "request", "time") or "")
+    async def _resume_by_request(self, vm: Object, link: Link, operation_id: str) -> Result | None:
+        try:
+            await link.connected().call(messages.Resume())
+        except LauncherRefused as refused:
+            if refused.reason == "Conflict":  # the status that says why is here or coming
+                return Result()
+            return await self._end_operation(vm, operation_id, operations.FAILED, str(refused))
+        return await self._end_operation(vm, operation_id, operations.SUCCEEDED)
+
+    async def _end_operation(self, vm: Object, operation_id: str, result: operations.Result, message: str = "") -> Result | None:
+        """Write the result of an operation that the launcher's status does not have, with an Event, when it is the machine's turn."""
+        found = operations.with_result(vm, operation_id, result, guest_status.printable(message), self._ports.clock.now())
+        status = {**(vm.get("status") or {}), "operations": found}
+        if not await self._writer.write(vm, status):
+            return Result(self._writer.delay(vm))
+        for event in guest_operations.events(vm, status):
+            self._ports.emit(vm, *event)
+        return None
+
+    async def _send(
+        self, vm: Object, link: Link, request: messages.Shutdown | messages.Suspend | messages.Resume | messages.Operate
+    ) -> Result | None:
         try:
             await link.connected().call(request)
         except LauncherRefused as refused:
             if refused.reason == "Conflict":  # the domain changed its state meanwhile: the status that says so is here or coming
                 logger.debug("launcher refused %s: %s", type(request).__name__, refused)
                 return Result()
+            if isinstance(request, messages.Operate):
+                return await self._end_operation(vm, request.id, operations.FAILED, str(refused))
             self._ports.emit(vm, "Warning", f"{type(request).__name__}Failed", guest_status.printable(str(refused)))
             if isinstance(request, messages.Resume) and refused.reason == "Failed":
-                return None  # what stopped the guest does so still: it is asked for again by the next unpause
+                return None  # what stopped the guest does so still
             raise
         match request:
             case messages.Shutdown():
@@ -100,6 +115,8 @@ class Applier:
                 self._ports.emit(vm, "Normal", "Paused", "the guest was paused")
             case messages.Resume():
                 self._ports.emit(vm, "Normal", "Unpaused", "the guest goes on")
+            case messages.Operate():
+                pass  # the launcher's status says how it went
         return None
 
     async def _report(self, vm: Object, link: Link) -> Result | None:

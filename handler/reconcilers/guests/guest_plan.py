@@ -1,7 +1,7 @@
 """Decides about one virtual machine of this node: from what is known to the next actions. Pure.
 
 The order of the rules is the order of what may never go wrong: an end is an end whatever is wished, a guest that shall be off is not
-started, a guest is started once, and only then come pause and status.
+started, a guest is started once, and only then come the pause, operations and the status.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from apiserver.apis.meta import objects, times
+from apiserver.apis.meta import objects
 from apiserver.apis.virt.lifecycle import conditions, phases, power
-from handler.reconcilers.guests import ending_causes, guest_status
+from handler.reconcilers.guests import ending_causes, guest_operations, guest_status
 from handler.reconcilers.guests.guest_status import End
 from launcher.protocol import messages
 
 RESUMABLE: Final = frozenset({"user", "starting up", "unknown"})
-"""libvirt's reasons for a pause that was asked for. The others (an I/O error, say) end when somebody asks for it, once for each time."""
+"""libvirt's reasons for a pause that was asked for. The others (an I/O error, say) end by an operation, which ``unpause`` asks for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +32,8 @@ class Observed:
     """The launcher's process has ended."""
     starting: bool = False
     """The launcher was asked to start the guest, and has not answered yet."""
-    answered: str = ""
-    """Time of the request that was there when the guest stopped by a fault, or that a Resume was sent for since: it asks for no more."""
+    operations: frozenset[str] = frozenset()
+    """Operations that the launcher knows."""
     not_understood: str = ""
     """Part of a launcher of another release that this process does not understand; empty: there is none."""
 
@@ -49,7 +49,7 @@ class StartGuest:
 class SendRequest:
     """Ask the launcher for something about its running domain."""
 
-    request: messages.Shutdown | messages.Suspend | messages.Resume
+    request: messages.Shutdown | messages.Suspend | messages.Resume | messages.Operate
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +69,13 @@ class EndAttempt:
     """Write the end of the attempt."""
 
     end: End
+    operations: tuple[messages.OperationStatus, ...] = ()
+    """The launcher's last word of those that it was asked for."""
 
 
-Action = StartGuest | SendRequest | ReportGuest | ReportNotUnderstood | EndAttempt
+Action = (
+    StartGuest | SendRequest | guest_operations.Fail | guest_operations.ResumeByRequest | ReportGuest | ReportNotUnderstood | EndAttempt
+)
 
 
 def plan(seen: Observed) -> tuple[Action, ...]:
@@ -84,10 +88,11 @@ def plan(seen: Observed) -> tuple[Action, ...]:
     launcher = seen.launcher
     if launcher is not None and launcher.ending is not None:
         end = guest_status.end_of(launcher.ending)
-        return (EndAttempt(ending_causes.of_end(seen.vm, launcher, end)),) if end is not None else ()
+        return (EndAttempt(ending_causes.of_end(seen.vm, launcher, end), launcher.operations),) if end is not None else ()
     if seen.gone:
         # Of one that was leaving the last word may be lost: its pod has it, and virt-controller reads it there.
-        return () if _left(launcher) or _is_leaving(launcher) else (EndAttempt(_vanished()),)
+        told = launcher.operations if launcher is not None else ()
+        return () if _left(launcher) or _is_leaving(launcher) else (EndAttempt(_vanished(), told),)
     if launcher is None or not seen.connected or _left(launcher):
         return ()
     return _alive(seen, seen.vm, launcher)
@@ -122,40 +127,36 @@ def _alive(seen: Observed, vm: Mapping[str, Any], launcher: messages.Status) -> 
         # What libvirt pauses and resumes on the way is nobody's business, and the outcome is reported. A guest that was paused in order to
         # arrive stands still for longer: nobody is to be sent to it by a Service.
         return (ReportGuest(),) if _stands_to_arrive(launcher) else ()
-    if not launcher.stopping:
-        pause = power.wants_paused(vm)
-        if pause and launcher.domain.state in ("running", "blocked"):
-            return (SendRequest(messages.Suspend()),)
-        if not pause and launcher.domain.state == "paused" and launcher.domain.reason in RESUMABLE:
-            # Until libvirt has started it, a guest is paused by libvirt, which lets it go on itself.
-            return (SendRequest(messages.Resume()),) if launcher.started else ()
-        may_go_on = launcher.has_room and not pause  # nobody but whoever paused a machine ends that
-        if stands_still(launcher) and (may_go_on or _asks_to_go_on(vm, seen.answered)):
-            return (SendRequest(messages.Resume()),)
-    return (ReportGuest(),)
+    return (ReportGuest(),) if launcher.stopping else _settled(seen, vm, launcher)
+
+
+def _settled(seen: Observed, vm: Mapping[str, Any], launcher: messages.Status) -> tuple[Action, ...]:
+    """Return what is done about a guest that stays, and is to go on: its pause first, then its operations."""
+    domain, pause = launcher.domain, power.wants_paused(vm)
+    if pause and domain is not None and domain.state in ("running", "blocked"):
+        return (SendRequest(messages.Suspend()),)
+    if not pause and domain is not None and domain.state == "paused" and domain.reason in RESUMABLE:
+        # Until libvirt has started it, a guest is paused by libvirt, which lets it go on itself.
+        return (SendRequest(messages.Resume()),) if launcher.started else ()
+    if stands_still(launcher) and launcher.has_room and not pause:  # nobody but whoever paused a machine ends that
+        return (SendRequest(messages.Resume()),)
+    return _operate(seen, launcher) if phases.phase_of(vm) == phases.RUNNING else (ReportGuest(),)
+
+
+def _operate(seen: Observed, launcher: messages.Status) -> tuple[Action, ...]:
+    match guest_operations.next_step(seen.vm, launcher, seen.operations):
+        case None:
+            return (ReportGuest(),)
+        case messages.Operate() as request:
+            return (SendRequest(request),)
+        case step:
+            return (step,)
 
 
 def stands_still(launcher: messages.Status | None) -> bool:
     """Return whether the guest was stopped, by a fault or by itself, without anybody having asked for it."""
     domain = launcher.domain if launcher is not None else None
     return domain is not None and (domain.state == "pmsuspended" or (domain.state == "paused" and domain.reason not in RESUMABLE))
-
-
-def answered_before(vm: Mapping[str, Any]) -> str:
-    """Return the time of the last request if it is older than the stop of the guest that is seen for the first time.
-
-    One that came while this process was not there is younger than the condition that its predecessor wrote.
-    """
-    asked = str(objects.dig(vm, "status", "request", "time") or "")
-    known = objects.condition(objects.dig(vm, "status", "conditions"), conditions.PAUSED) or {}
-    since = known.get("lastTransitionTime") if known.get("status") == "True" else None
-    return asked if not asked or not since or times.parse(asked) < times.parse(str(since)) else ""
-
-
-def _asks_to_go_on(vm: Mapping[str, Any], answered: str) -> bool:
-    request = objects.dig(vm, "status", "request") or {}
-    current = int(request.get("attempt") or 0) == power.current_attempt(vm)
-    return request.get("action") == power.UNPAUSE and current and request.get("time") != answered
 
 
 def grace_seconds(vm: Mapping[str, Any]) -> float:

@@ -9,7 +9,7 @@ from typing import Final
 
 from apiserver.apis.meta import objects
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt.lifecycle import conditions, phases, power
+from apiserver.apis.virt.lifecycle import conditions, operations, phases, power
 from controller.runtime.recorder import EventType
 from handler.network.binding import Interface
 from handler.probes.tally import Verdict
@@ -17,6 +17,7 @@ from handler.reconcilers.guests import (
     access_credentials,
     disk_faults,
     guest_agent,
+    guest_operations,
     guest_probes,
     guest_status,
     passt_faults,
@@ -89,6 +90,7 @@ def _seen_now(seen: Observed) -> tuple[Object, float | None]:
 def events(seen: Observed, status: Object) -> Iterator[Event]:
     """Yield what the status, once it is written, says that the stored machine's did not."""
     vm = seen.vm
+    yield from guest_operations.events(vm, status)
     if seen.is_dead:
         yield "Warning", conditions.LIVENESS_FAILED, str((objects.condition(status["conditions"], conditions.READY) or {}).get("message"))
         return
@@ -109,4 +111,7 @@ def events(seen: Observed, status: Object) -> Iterator[Event]:
 def _running(seen: Observed) -> Object:
     vm, launcher = seen.vm, seen.launcher
     fault = seen.network or passt_faults.fault(vm, launcher)
-    return guest_status.with_network(vm, guest_status.running(vm, launcher, seen.interfaces, seen.now, seen.verdict), fault, seen.now)
+    status = guest_status.running(vm, launcher, seen.interfaces, seen.now, seen.verdict)
+    if operations.of(vm):
+        status["operations"] = guest_operations.with_results(vm, launcher.operations, seen.now)
+    return guest_status.with_network(vm, status, fault, seen.now)

@@ -13,13 +13,13 @@ from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.hardware import disks, graphics, network_disks, plugin_disks, vsock
 from apiserver.apis.virt.hardware import interfaces as hardware_interfaces
-from apiserver.apis.virt.lifecycle import conditions, phases, power
+from apiserver.apis.virt.lifecycle import conditions, operations, phases, power
 from apiserver.apis.virt.places import forms, layout
 from apiserver.apis.virt.spec import chosen_cpu
 from apiserver.apis.virt.spec.described import domain_of
 from handler.network.binding import Interface
 from handler.probes.tally import UNKNOWN, Verdict
-from handler.reconcilers.guests import disk_faults, guest_devices, guest_probes
+from handler.reconcilers.guests import disk_faults, guest_devices, guest_operations, guest_probes
 from launcher.protocol import messages
 
 MAX_MESSAGE: Final = 1024
@@ -47,7 +47,7 @@ POWERED_OFF: Final = "PoweredOff"
 DISK_FULL: Final = "I/O error: no room"
 """In place of libvirt's reason, which is an I/O error whatever it was."""
 PAUSES: Final[Mapping[str, tuple[str, str]]] = {
-    "user": ("User", conditions.PAUSED_ON_REQUEST),
+    "user": (conditions.USER, conditions.PAUSED_ON_REQUEST),
     "I/O error": ("IOError", "a disk could not be read or written; unpause lets the guest try again once it can"),
     DISK_FULL: (
         conditions.DISK_FULL,
@@ -207,14 +207,14 @@ def _conditions(vm: Object, observed: messages.Status, domain: messages.DomainSt
 def _pause(domain: messages.DomainStatus) -> tuple[str, str]:
     """Return reason and message of the condition Paused=True."""
     if domain.state == "pmsuspended":
-        return "GuestSuspended", "the guest suspended itself to memory; unpause wakes it"
+        return conditions.GUEST_SUSPENDED, "the guest suspended itself to memory; unpause wakes it"
     kind = DISK_FULL if domain.full and domain.reason == "I/O error" else domain.reason
     reason, message = PAUSES.get(kind, ("Paused", f"libvirt's reason: {one_line(domain.reason, MAX_REASON)}"))
     return reason, f"{message} ({one_line(domain.detail, MAX_DETAIL)})" if domain.detail else message
 
 
-def ended(vm: Object, end: End, now: datetime) -> Object:
-    """Return the status after the current attempt ended."""
+def ended(vm: Object, end: End, now: datetime, told: Sequence[messages.OperationStatus] = ()) -> Object:
+    """Return the status after the current attempt ended; ``told`` is the launcher's last word of its operations."""
     old = vm.get("status") or {}
     stamp = times.to_rfc3339(now)
     status = phases.without_guest(phases.enter(old, power.PHASES[end.result], now))
@@ -226,6 +226,9 @@ def ended(vm: Object, end: End, now: datetime) -> Object:
         else dict(each)
         for each in old.get("attempts") or ()
     ]
+    if operations.of(vm):
+        status["operations"] = guest_operations.with_results(vm, told, now)
+        operations.end_with_attempts(status)
     ready = objects.new_condition(vm, conditions.READY, "False", end.reason, end.message)
     return objects.with_status_condition(status, ready, now=stamp)
 

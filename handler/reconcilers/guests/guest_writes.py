@@ -7,16 +7,17 @@ A launcher changes its mind as often as its guest likes. What is written of that
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from apiserver.apis.meta import objects
 from apiserver.apis.meta.objects import NamespacedName, Object
 from apiserver.apis.virt.lifecycle import phases
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from controller.runtime.flowcontrol import TokenBucket
-from handler.reconcilers.guests import ending_causes, guest_status
+from handler.reconcilers.guests import ending_causes, guest_operations, guest_status
 from handler.reconcilers.guests.guest_ports import Ports
 from handler.reconcilers.guests.guest_status import End
+from launcher.protocol import messages
 
 
 class StatusWriter:
@@ -46,10 +47,13 @@ class StatusWriter:
         self._agreed[objects.dig(vm, "status", "podUID")] = (written.get("status") or {}, status)
         return True
 
-    async def write_end(self, vm: Object, end: End) -> None:
-        """Write the end of the attempt."""
-        await self.write(vm, guest_status.ended(vm, end, self._ports.clock.now()))
+    async def write_end(self, vm: Object, end: End, told: Sequence[messages.OperationStatus] = ()) -> None:
+        """Write the end of the attempt, and of its operations."""
+        status = guest_status.ended(vm, end, self._ports.clock.now(), told)
+        await self.write(vm, status)
         self._ports.emit(vm, ending_causes.event_type(vm, end), end.reason, end.message)
+        for event in guest_operations.events(vm, status):
+            self._ports.emit(vm, *event)
 
     def is_written(self, vm: Object, status: Object) -> bool:
         """Return whether the status stands there already, if in the server's spelling."""

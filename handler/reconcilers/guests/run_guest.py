@@ -70,7 +70,7 @@ class RunGuest:
             connected=link.connection is not None,
             gone=link.gone,
             starting=self._start.is_starting(link.pod_uid),
-            answered=self._applier.answered(vm, link),
+            operations=link.connection.operations if link.connection is not None else frozenset(),
             not_understood=link.not_understood,
         )
 

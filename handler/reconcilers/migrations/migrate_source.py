@@ -13,7 +13,8 @@ from typing import assert_never
 
 from apiserver.apis.meta import errors, objects, times
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt.lifecycle import migration_attempts, phases, power, release
+from apiserver.apis.virt import structure
+from apiserver.apis.virt.lifecycle import migration_attempts, operations, phases, power, release
 from apiserver.apis.virt.places.resources import MIGRATIONS
 from controller.runtime.reconciling import Request, Result
 from handler.network.namespaces import CommandFailed
@@ -47,6 +48,7 @@ class MigrateSource(migration_side.Side[side_plan.SourceAction]):
 
     def _plan(self, migration: Object, link: Link | None) -> side_plan.SourcePlan:
         uid, connection = migration_attempts.uid_of(migration), link.connection if link is not None else None
+        vm = self._ports.machines.get(objects.namespace_of(migration), migration_side.vm_name(migration))
         seen = side_plan.Observed(
             migration=migration,
             launcher=link.status if link is not None else None,
@@ -54,10 +56,11 @@ class MigrateSource(migration_side.Side[side_plan.SourceAction]):
             gone=link is not None and link.gone,
             released=uid in self._released,
             forwarded=uid in self._forwarded,
-            stop=migration_causes.stop_of(self._ports.machines.get(objects.namespace_of(migration), migration_side.vm_name(migration))),
+            stop=migration_causes.stop_of(vm),
             now=self._ports.clock.now(),
             stalled_seconds=self._stalled(uid, link),
             can_pause=connection is not None and connection.knows(messages.PauseForMigration),
+            operating=_may_operate(vm, migration),
             ending=self.ending,
         )
         return side_plan.plan_source(seen)
@@ -193,6 +196,18 @@ class MigrateSource(migration_side.Side[side_plan.SourceAction]):
         """End it before the launcher began: the domain has not moved."""
         await self._write(migration, phases.FAILED, message=guest_status.printable(message))
         self._emit(migration, "Warning", "MigrationFailed", guest_status.printable(message))
+
+
+def _may_operate(vm: Object | None, migration: Object) -> bool:
+    """Return whether an operation of the machine has no result, or one may have been asked for that this process has not heard of.
+
+    virt-api takes no operation once the machine's status names the Migration, so a copy of the machine that names it has all of them.
+    """
+    if vm is None:
+        return True
+    if structure.of_virtual_machine(vm):
+        return False  # it cannot be judged, and no operation of it is carried out
+    return bool(operations.unfinished(vm)) or objects.dig(vm, "status", "migration", "uid") != objects.uid_of(migration)
 
 
 def _destination(migration: Object) -> Destination:

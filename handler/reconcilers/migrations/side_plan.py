@@ -7,7 +7,8 @@ writes ``Succeeded``; ``Failed`` and ``Cancelled`` are the source's to write, wh
 Source
   ============================== ==========================================================
   ``TargetReady``, to be deleted  never began: ``Cancelled``; it began anyway: abort
-  ``TargetReady``                 ``Running`` is written first: from then on it counts as begun
+  ``TargetReady``                 ``Running`` is written first: from then on it counts as begun; not before the guest's operations
+                                  have their results, so that no two launchers are asked for one
   ``Running``, launcher never heard of it: relays, then Migrate (safe to repeat)
   ``Running``, under way          keep the relays; to be deleted: abort; it takes too long (``migration_limits``): pause, or abort
   ``Running``, failed, cancelled  ``Failed``, ``Cancelled``: the domain runs here
@@ -75,6 +76,8 @@ class Observed:
     """Source: how long nothing of the guest has moved."""
     can_pause: bool = False
     """Source: the launcher knows ``PauseForMigration``."""
+    operating: bool = False
+    """Source: an operation of the guest has no result yet, or another one may be asked for: it is finished first."""
     ending: bool = False
     """This virt-handler ends soon, and its relays with it: nothing begins."""
 
@@ -319,7 +322,7 @@ def _not_begun(seen: Observed, launcher: messages.Status, phase: str, *, unwante
 
 
 def _begin(seen: Observed) -> SourcePlan:
-    return () if seen.ending else (BeginMigration(),)
+    return () if seen.ending or seen.operating else (BeginMigration(),)
 
 
 def plan_target(seen: Observed) -> TargetPlan:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from apiserver.apis.meta import objects
+from apiserver.apis.meta import errors, objects
 from apiserver.apis.virt.lifecycle import power
 from handler.devices.ownership import NotTheDevice
 from handler.network.binding import Unsupported
@@ -20,7 +19,7 @@ from handler.plugins.records import Record
 from handler.reconcilers.guests import guest_status
 from launcher.protocol import messages
 from tests.component.handler.world import EVENTS, VMS, World, eventually, phase_is
-from tests.unit.handler.reconcilers.builders import NOW, a_request, a_vm
+from tests.unit.handler.reconcilers.builders import NOW, a_pause, a_request, a_vm, an_operation
 
 
 async def test_a_start_writes_the_machine_once(world: World) -> None:
@@ -207,16 +206,22 @@ def paused_reason(world: World) -> str:
     return str(found.get("reason"))
 
 
-def asked_at(action: str, time: str) -> Callable[[dict[str, Any]], None]:
-    return lambda vm: vm["status"].update(request={**a_request(action), "time": time})
+async def ask(world: World, *found: dict[str, Any], **status: Any) -> None:
+    """Have the machine list these operations, and more in its status, as a verb does."""
+    await world.api.edit(VMS, "default", "testvm", lambda vm: vm["status"].update(operations=list(found), **status))
+
+
+def result_of(world: World, operation_id: str = "a") -> tuple[str, str]:
+    found: dict[str, str] = next((each for each in world.status().get("operations") or () if each["id"] == operation_id), {})
+    return str(found.get("result") or ""), str(found.get("message") or "")
 
 
 async def test_unpause_resumes_a_guest_that_a_fault_stopped_once_for_each_time_it_is_asked_for(world: World) -> None:
-    await world.vm(request={**a_request("Unpause"), "time": "2026-01-01T00:00:00Z"})  # an old one
+    await world.vm(request=a_request("Unpause"))  # of an earlier release
     launcher = await world.launcher("pod-1")
 
     def resumes() -> int:
-        return sum(isinstance(each, messages.Resume) for each in launcher.received)
+        return sum(isinstance(each, messages.Operate | messages.Resume) for each in launcher.received)
 
     async with world.handler():
         await eventually(lambda: phase_is(world, "Running"))
@@ -229,20 +234,23 @@ async def test_unpause_resumes_a_guest_that_a_fault_stopped_once_for_each_time_i
         assert "disk 'disk0': no space left" in found["message"]
         assert resumes() == 0
 
-        await world.api.edit(VMS, "default", "testvm", asked_at("Unpause", "2026-01-01T00:00:01Z"))  # from a slow clock
+        failed = an_operation("a", 1, "Resume")
+        await ask(world, failed, pause=a_pause(wanted=False))
         await eventually(lambda: "ResumeFailed" in world.events())
+        assert result_of(world) == ("Failed", "the guest stopped again at once: disk 'disk0': no space left")
         await asyncio.sleep(0.2)
         assert resumes() == 1
         assert paused_reason(world) == "IOError"
 
         launcher.relapse = ""
-        await world.api.edit(VMS, "default", "testvm", asked_at("Unpause", "2026-01-01T00:00:02Z"))
-        await eventually(lambda: world.status()["domain"]["state"] == "running")
+        await ask(world, {**failed, "result": "Failed"}, an_operation("b", 2, "Resume"))
+        await eventually(lambda: world.status()["domain"]["state"] == "running" and result_of(world, "b") == ("Succeeded", ""))
+        await eventually(lambda: "Unpaused" in world.events())
     assert resumes() == 2
     assert paused_reason(world) == "Running"
 
 
-async def test_an_unpause_that_came_while_virt_handler_was_away_is_heeded_and_an_older_one_is_not(world: World) -> None:
+async def test_an_unpause_that_came_while_virt_handler_was_away_is_heeded_once(world: World) -> None:
     await world.vm()
     launcher = await world.launcher("pod-1")
     async with world.handler():
@@ -250,14 +258,165 @@ async def test_an_unpause_that_came_while_virt_handler_was_away_is_heeded_and_an
         assert launcher.status.domain is not None
         launcher.change(domain=replace(launcher.status.domain, state="pmsuspended", reason="unknown"))
         await eventually(lambda: paused_reason(world) == "GuestSuspended")
-    await world.api.edit(VMS, "default", "testvm", asked_at("Unpause", "2026-01-01T00:00:00Z"))
+    await ask(world, an_operation("a", 1, "Resume"))
+    async with world.handler():
+        await eventually(lambda: world.status()["domain"]["state"] == "running")
+        launcher.change(domain=replace(launcher.status.domain, state="pmsuspended", reason="unknown"))
+        await eventually(lambda: paused_reason(world) == "GuestSuspended")
     async with world.handler() as handler:
         await eventually(lambda: handler.node.wired == 1)
         await asyncio.sleep(0.2)
-        assert launcher.status.domain.state == "pmsuspended"
-    await world.api.edit(VMS, "default", "testvm", asked_at("Unpause", "2126-01-01T00:00:00Z"))
+    assert launcher.status.domain.state == "pmsuspended"
+
+
+@pytest.mark.parametrize("relapse", ["", "disk 'disk0': no space left"])
+async def test_a_launcher_of_an_earlier_release_resumes_by_a_plain_request(world: World, relapse: str) -> None:
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    launcher.operations = ()
     async with world.handler():
-        await eventually(lambda: world.status()["domain"]["state"] == "running")
+        await eventually(lambda: phase_is(world, "Running"))
+        assert launcher.status.domain is not None
+        launcher.relapse = relapse
+        launcher.change(domain=replace(launcher.status.domain, state="paused", reason="I/O error"))
+        await eventually(lambda: paused_reason(world) == "IOError")
+        await ask(world, an_operation("a", 1, "Resume"))
+        await eventually(lambda: bool(result_of(world)[0]))
+        assert result_of(world)[0] == ("Failed" if relapse else "Succeeded")
+        await eventually(lambda: ("ResumeFailed" if relapse else "Unpaused") in world.events())
+        await asyncio.sleep(0.2)
+    assert sum(isinstance(each, messages.Resume) for each in launcher.received) == 1
+
+
+async def test_a_reset_is_carried_out_once_and_its_result_is_written_and_told(world: World) -> None:
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    async with world.handler():
+        await eventually(lambda: phase_is(world, "Running"))
+        await ask(world, an_operation("a", 1))
+        await eventually(lambda: result_of(world) == ("Succeeded", ""))
+        assert world.status()["operations"][0]["completionTime"]
+        await eventually(lambda: "Reset" in world.events())
+        await asyncio.sleep(0.2)
+    async with world.handler() as again:
+        await eventually(lambda: again.node.wired == 1)
+        await asyncio.sleep(0.2)
+    assert launcher.resets == 1
+    assert [each["count"] for each in world.api.all(EVENTS) if each["reason"] == "Reset"] == [1]
+    assert "Rebooted" not in world.events()
+
+
+async def test_a_reset_of_a_paused_guest_leaves_it_paused(world: World) -> None:
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    async with world.handler():
+        await eventually(lambda: phase_is(world, "Running"))
+        await ask(world, an_operation("a", 1), pause=a_pause())
+        await eventually(lambda: result_of(world) == ("Succeeded", "") and paused_reason(world) == "User")
+        await asyncio.sleep(0.1)
+    sent = [type(each) for each in launcher.received]
+    assert sent == [messages.Sync, messages.Suspend, messages.Operate]
+
+
+async def test_a_reset_that_came_while_virt_handler_was_away_is_not_lost(world: World) -> None:
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    async with world.handler():
+        await eventually(lambda: phase_is(world, "Running"))
+    await ask(world, an_operation("a", 1))
+    async with world.handler():
+        await eventually(lambda: result_of(world) == ("Succeeded", ""))
+    assert launcher.resets == 1
+
+
+@pytest.mark.parametrize("answered", [False, True], ids=["before the answer", "after the answer"])
+async def test_a_virt_handler_that_is_killed_before_it_wrote_the_result_repeats_nothing(world: World, *, answered: bool) -> None:
+    """The launcher carried the reset out. Its answer is lost, or the API takes no result, and then virt-handler is killed."""
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    judge = world.api.judge
+
+    def away(*_write: object) -> None:
+        raise errors.ServiceUnavailable("etcd is away")
+
+    def unanswered(request: messages.Action) -> tuple[messages.RefusalReason, str] | None:
+        found = launcher._carry_out(request)
+        launcher.hang_up()
+        return found
+
+    async with world.handler():
+        await eventually(lambda: phase_is(world, "Running"))
+        await ask(world)
+        world.api.judge = away
+        launcher.instead = None if answered else unanswered
+        await ask(world, an_operation("a", 1))
+        await eventually(lambda: launcher.resets == 1)
+        await asyncio.sleep(0.1)
+    assert result_of(world) == ("", "")
+    world.api.judge, launcher.instead = judge, None
+    async with world.handler():
+        await eventually(lambda: result_of(world) == ("Succeeded", ""))
+        await eventually(lambda: "Reset" in world.events())
+        await asyncio.sleep(0.2)
+    assert launcher.resets == 1
+
+
+async def test_a_successor_waits_for_a_reset_that_is_still_carried_out(world: World) -> None:
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    async with world.handler():
+        await eventually(lambda: phase_is(world, "Running"))
+    await ask(world, an_operation("a", 1))
+    launcher.change(operations=(messages.OperationStatus("a", 1, "running"),))
+    async with world.handler() as again:
+        await eventually(lambda: again.node.wired == 1)
+        await asyncio.sleep(0.2)
+        assert result_of(world) == ("", "")
+        launcher.change(operations=(messages.OperationStatus("a", 1, "failed", "nobody knows"),))
+        await eventually(lambda: result_of(world) == ("Failed", "nobody knows"))
+        await eventually(lambda: "ResetFailed" in world.events())
+    assert launcher.resets == 0
+
+
+async def test_a_reset_that_the_launcher_does_not_remember_fails_and_is_not_asked_for_again(world: World) -> None:
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    launcher.change(operations=(messages.OperationStatus("b", 2, "succeeded"),))
+    async with world.handler():
+        await eventually(lambda: phase_is(world, "Running"))
+        await ask(world, an_operation("a", 1))
+        await eventually(lambda: result_of(world) == ("Failed", "a later operation was carried out"))
+    assert launcher.resets == 0
+
+
+async def test_a_launcher_of_an_earlier_release_resets_nothing_and_the_operation_says_what_to_do(world: World) -> None:
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    launcher.operations = ()
+    async with world.handler():
+        await eventually(lambda: phase_is(world, "Running"))
+        await ask(world, an_operation("a", 1))
+        await eventually(lambda: result_of(world)[0] == "Failed")
+        assert "restart or migrate the machine" in result_of(world)[1]
+        await eventually(lambda: "ResetFailed" in world.events())
+    assert not any(isinstance(each, messages.Operate) for each in launcher.received)
+
+
+@pytest.mark.parametrize("told", [True, False])
+async def test_an_operation_of_a_guest_that_ends_gets_its_result_with_the_end(world: World, *, told: bool) -> None:
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    async with world.handler():
+        await eventually(lambda: phase_is(world, "Running"))
+    await ask(world, an_operation("a", 1))
+    if told:  # it was carried out for a virt-handler that was killed before it wrote that
+        launcher.change(operations=(messages.OperationStatus("a", 1, "succeeded"),))
+    launcher.end("shutdown")
+    async with world.handler():
+        await eventually(lambda: phase_is(world, "Succeeded"))
+        assert result_of(world) == (("Succeeded", "") if told else ("Failed", "the attempt ended before a result was known"))
+        await eventually(lambda: ("Reset" if told else "ResetFailed") in world.events())
+    assert launcher.resets == 0
 
 
 async def test_a_panic_ends_the_attempt_as_a_failure_and_is_told(world: World) -> None:
@@ -313,20 +472,20 @@ async def test_what_a_plugin_does_not_do_for_a_running_guests_disk_is_told_once(
     world.records.write(Record("storage", "pod-1", "data", "absent", {"pod": {"uid": "pod-1"}, "disk": {"name": "data"}}))
     disk = {"name": "data", "type": "Plugin", "source": {"plugin": "absent", "options": {}}}
 
-    async def ask(action: str, state: str) -> None:
+    async def pause(state: str) -> None:
         """Cause a write of the VM's status for another reason."""
-        await world.api.edit(VMS, "default", "testvm", lambda vm: vm["status"].update(request=a_request(action)))
+        await ask(world, pause=a_pause(wanted=state == "paused"))
         await eventually(lambda: world.status()["domain"]["state"] == state)
 
     async with world.handler():
         await eventually(lambda: phase_is(world, "Running"))
         await world.api.edit(VMS, "default", "testvm", lambda vm: vm["spec"]["domain"]["devices"]["disks"].append(disk))
         await eventually(lambda: "PluginNotFound" in world.events())
-        await ask("Pause", "paused")
-        await ask("Unpause", "running")
+        await pause("paused")
+        await pause("running")
         found = objects.condition(world.status()["conditions"], "DisksReady") or {}
         assert (found["status"], found["reason"]) == ("False", "PluginNotFound")
-        await ask("Pause", "paused")
+        await pause("paused")
     assert [each.get("count", 1) for each in world.api.all(EVENTS) if each["reason"] == "PluginNotFound"] == [1]
 
 
@@ -387,12 +546,13 @@ async def test_pause_and_unpause_reach_the_guest(world: World) -> None:
     launcher = await world.launcher("pod-1")
     async with world.handler():
         await eventually(lambda: phase_is(world, "Running"))
-        await world.api.edit(VMS, "default", "testvm", lambda vm: vm["status"].update(request=a_request("Pause")))
-        await eventually(lambda: world.status()["domain"]["state"] == "paused")
-        await world.api.edit(VMS, "default", "testvm", lambda vm: vm["status"].update(request=a_request("Unpause")))
-        await eventually(lambda: world.status()["domain"]["state"] == "running")
+        for earlier in (False, True):
+            for wanted, action, state in ((True, "Pause", "paused"), (False, "Unpause", "running")):
+                told = {"request": a_request(action)} if earlier else {"pause": a_pause(wanted=wanted)}
+                await ask(world, **told)
+                await eventually(lambda state=state: world.status()["domain"]["state"] == state)  # type: ignore[misc]  # a default binds it
 
-    assert [type(each) for each in launcher.received] == [messages.Sync, messages.Suspend, messages.Resume]
+    assert [type(each) for each in launcher.received] == [messages.Sync, *[messages.Suspend, messages.Resume] * 2]
 
 
 async def test_a_domain_that_cannot_start_fails_the_attempt_with_libvirts_words(world: World) -> None:
@@ -422,8 +582,6 @@ async def test_a_disk_that_is_no_device_gives_a_condition_and_an_event(world: Wo
 
 
 async def test_the_guest_goes_on_while_the_api_is_away_and_its_end_is_written_later(world: World) -> None:
-    from apiserver.apis.meta import errors
-
     await world.vm()
     launcher = await world.launcher("pod-1")
     async with world.handler():

@@ -21,7 +21,7 @@ from handler.relays.outgoing import Destination
 from launcher.protocol import messages
 from tests.component.handler.world import EVENTS, MIGS, VMS, Handler, World, a_world, eventually, relay
 from tests.fakes.launcher import FakeLauncher
-from tests.unit.handler.reconcilers.builders import a_migration, a_request
+from tests.unit.handler.reconcilers.builders import a_migration, a_request, an_operation
 
 
 class Scene:
@@ -39,6 +39,7 @@ class Scene:
         migration = a_migration("PreparingTarget", **status)
         del migration["metadata"]["resourceVersion"]
         migration["metadata"]["finalizers"] = ["kubevirt.io/migration"]
+        await self.world.record(migration)
         await self.world.api.put(MIGS, {"apiVersion": "kubevirt.io/v1alpha1", "kind": "Migration", **migration})
 
     def guest(self) -> tuple[str, str]:
@@ -671,3 +672,37 @@ async def test_a_target_that_forgets_that_it_was_ready_moves_no_phase_back(scene
         scene.target.change(migrations=())
         await eventually(lambda: len(scene.target.received) > asked + 1)
         assert scene.phase() == "Running"
+
+
+async def test_a_guest_leaves_only_after_its_operations_have_results(scene: Scene) -> None:
+    """Or the target's launcher, which knows nothing of a reset, would be asked for it again."""
+    reset = an_operation("a", 1)
+    await scene.world.api.edit(VMS, "default", "testvm", lambda vm: vm["status"].update(operations=[reset]))
+    scene.source.change(operations=(messages.OperationStatus("a", 1, "running"),))
+    async with AsyncExitStack() as stack:
+        await both(stack, scene)
+        await scene.begin()
+        await eventually(lambda: scene.phase() == "TargetReady")
+        await asyncio.sleep(0.2)
+        assert (scene.phase(), scene.state()) == ("TargetReady", "")
+        scene.source.change(operations=(messages.OperationStatus("a", 1, "succeeded"),))
+        await eventually(lambda: scene.state() == "running")
+        scene.move()
+        await eventually(lambda: scene.phase() == "Succeeded")
+        (over,) = scene.world.status()["operations"]
+        await asyncio.sleep(0.2)
+    assert over["result"] == "Succeeded"
+    assert (scene.source.resets, scene.target.resets) == (0, 0)
+
+
+async def test_a_guest_leaves_only_after_its_machine_names_the_migration(scene: Scene) -> None:
+    """Until then virt-api takes operations, of which this copy of the machine may not have heard."""
+    async with AsyncExitStack() as stack:
+        await both(stack, scene)
+        await scene.begin()
+        await scene.world.api.edit(VMS, "default", "testvm", lambda vm: vm["status"]["migration"].update(uid="mig-0"))
+        await eventually(lambda: scene.phase() == "TargetReady")
+        await asyncio.sleep(0.2)
+        assert (scene.phase(), scene.state()) == ("TargetReady", "")
+        await scene.world.api.edit(VMS, "default", "testvm", lambda vm: vm["status"]["migration"].update(uid="mig-1"))
+        await eventually(lambda: scene.state() == "running")

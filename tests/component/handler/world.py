@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from apiserver.apis.meta.errors import Forbidden
-from apiserver.apis.meta.objects import Object, dig, key_of, namespace_of
+from apiserver.apis.meta.objects import Object, dig, key_of, name_of, namespace_of
 from apiserver.apis.meta.validation import raise_if_any
 from apiserver.apis.virt.places.resources import MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.apis.virt.rights.node_rights import machines, migrations
@@ -229,9 +229,15 @@ class Handler:
         ]
         for name, informer in (("vm", self.machines), ("source", leaving), ("target", coming), ("progress", leaving)):
             informer.subscribe(lambda old, new, name=name: self._enqueue(name, new or old))  # type: ignore[misc]  # a default binds the name
+        self.machines.subscribe(lambda _, vm: self._machine_changed(leaving, vm))
 
     def _enqueue(self, loop: str, obj: Object) -> None:
         self.loops[loop].enqueue(key_of(obj))
+
+    def _machine_changed(self, leaving: Informer, vm: Object | None) -> None:
+        for migration in leaving.list(namespace_of(vm)) if vm is not None else ():
+            if dig(migration, "spec", "selector", "name") == name_of(vm or {}):
+                self._enqueue("source", migration)
 
     def reconciled(self, name: str, _outcome: Outcome, _seconds: float) -> None:
         self.passes[name] += 1
@@ -318,6 +324,11 @@ class World:
         vm = a_vm(**changes)
         del vm["metadata"]["resourceVersion"]
         return await self.api.put(VMS, vm)
+
+    async def record(self, migration: Object, namespace: str = "default", name: str = "testvm") -> None:
+        """Have the machine name a Migration that has begun to move it, as virt-controller does."""
+        told = {"name": name_of(migration), "uid": migration["metadata"]["uid"], "phase": migration["status"]["phase"]}
+        await self.api.edit(VMS, namespace, name, lambda vm: vm["status"].update(migration=told))
 
     def status(self) -> Any:
         return self.api.get(VMS, "default", "testvm")["status"]

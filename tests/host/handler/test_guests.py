@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.rights.trust import Revocations
 from certs import peers
@@ -28,7 +29,7 @@ from handler.relays.running import Relays
 from tests.component.handler.tls import Authority
 from tests.component.handler.world import MIGS, VMS, Way, World, a_world, eventually
 from tests.host.launcher import guest, sandbox
-from tests.unit.handler.reconcilers.builders import a_migration, a_request, a_vm
+from tests.unit.handler.reconcilers.builders import a_migration, a_request, a_vm, an_operation
 
 pytestmark = [pytest.mark.host, pytest.mark.timeout(150)]
 
@@ -153,6 +154,41 @@ async def test_a_guest_runs_and_stops(world: World, pods: Pods, tmp_path: Path) 
     assert pods.running[pod_uid].wait() == 0
 
 
+async def test_a_guest_is_reset_once_though_virt_handler_is_killed_before_it_wrote_that(world: World, pods: Pods, tmp_path: Path) -> None:
+    pod_uid = pods.start()
+    await world.api.put(VMS, machine(pod_uid))
+    judge, authority = world.api.judge, Authority(tmp_path / "certs")
+
+    def away(*_write: object) -> None:
+        raise errors.ServiceUnavailable("etcd is away")
+
+    def is_over() -> bool:
+        (operation,) = world.status()["operations"]
+        return bool(operation.get("result") == "Succeeded")
+
+    async with Node(pods, authority, "n").running() as way:
+        async with world.handler(way=way):
+            await eventually(lambda: world.status()["phase"] in ("Running", "Failed"), seconds=30)
+            assert await asyncio.to_thread(ask, pods.running[pod_uid])
+            world.api.judge = away
+            reset = an_operation("a", 1)
+            await world.api.edit(VMS, "default", "testvm", lambda vm: vm["status"].update(operations=[reset]))
+            await asyncio.to_thread(booted, pods.running[pod_uid], 2)
+        assert not is_over()
+        world.api.judge = judge
+        async with world.handler(way=way):
+            await eventually(is_over, seconds=30)
+            await asyncio.sleep(1)
+    assert booted(pods.running[pod_uid], 2) == 2
+
+
+def booted(launcher: sandbox.Launcher, times: int) -> int:
+    """Return how often the guest has booted, once it has so often and answers."""
+    with launcher.console() as console:
+        seen = "".join(console.expect(sandbox.READY) for _ in range(times))
+        return (seen + console.ask("echo here")).count("GUEST-READY")
+
+
 async def test_a_guest_migrates_through_the_relays_of_two_nodes(world: World, pods: Pods, tmp_path: Path) -> None:
     source, target = pods.start(), pods.start()
     await world.api.put(VMS, machine(source))
@@ -167,6 +203,7 @@ async def test_a_guest_migrates_through_the_relays_of_two_nodes(world: World, po
         assert world.status()["phase"] == "Running", world.status()
         migration = a_migration("PreparingTarget", targetPodUID=target)
         del migration["metadata"]["resourceVersion"]
+        await world.record(migration)
         await world.api.put(MIGS, {"apiVersion": "kubevirt.io/v1alpha1", "kind": "Migration", **migration})
         await eventually(lambda: world.api.get(MIGS, "default", "m")["status"]["phase"] in ("Succeeded", "Failed"), seconds=60)
         found = world.api.get(MIGS, "default", "m")["status"]

@@ -18,6 +18,10 @@ GUEST_PANICKED: Final = "GuestPanicked"
 PAUSED: Final = "Paused"
 PAUSED_ON_REQUEST: Final = "paused on request"
 """Message of Paused=True, by virt-handler, where the verb was called and nothing else stands in the way of the guest."""
+USER: Final = "User"
+"""Reason of the same."""
+GUEST_SUSPENDED: Final = "GuestSuspended"
+"""Reason of Paused=True, by virt-handler: the guest suspended itself to memory."""
 MIGRATABLE: Final = "Migratable"
 DISKS_NOT_SHARED: Final = "DisksNotShared"
 """Reason of Migratable=False, by virt-controller at the start of an attempt: a PersistentVolumeClaim is not ReadWriteMany."""
@@ -180,6 +184,12 @@ def found_false(vm: Mapping[str, Any], kind: str) -> Mapping[str, Any] | None:
     """Return the condition of this type of a machine if it is False."""
     found = objects.condition(objects.dig(vm, "status", "conditions"), kind)
     return found if found is not None and found.get("status") == "False" else None
+
+
+def was_stopped_by_a_fault(found: list[dict[str, Any]] | None) -> bool:
+    """Return whether the guest stands still for another reason than the verb ``pause``."""
+    paused = objects.condition(found, PAUSED) or {}
+    return paused.get("status") == "True" and paused.get("reason") != USER
 
 
 def waits_for(vm: Mapping[str, Any]) -> frozenset[Wait]:

@@ -1,13 +1,17 @@
 """Power state that a virtual machine should have: one pure function of its run strategy, the last verb and the attempts so far.
 
-An *attempt* is one launcher pod and at most one run of the guest, numbered from 1. A *request* is the last verb
-(``status.request``). It counts until the strategy is edited, for good: its ``generation`` is that of the spec when it was called, and
-``status.runStrategyGeneration`` that of the last edit of the strategy since.
+An *attempt* is one launcher pod and at most one run of the guest, numbered from 1. A *request* is the last verb that turned the machine
+on or off (``status.request``). It counts until the strategy is edited, for good: its ``generation`` is that of the spec when it was called,
+and ``status.runStrategyGeneration`` that of the last edit of the strategy since.
 
 - ``Stop`` keeps the machine off.
-- Every other verb names in ``request.attempt`` the attempt that it wants (``Start``, ``Restart``: the next one) or found running
-  (``Pause``, ``Unpause``), and opens a series there: the machine is on until that attempt ended, whatever the strategy, and the
-  strategy then looks at this series alone. So ``Restart`` means that the attempt before has to end first.
+- ``Start`` and ``Restart`` name in ``request.attempt`` the attempt that they want, the next one, and open a series there: the machine is
+  on until that attempt ended, whatever the strategy, and the strategy then looks at this series alone. So ``Restart`` means that the
+  attempt before has to end first.
+
+The *pause* is a level of its own (``status.pause``), which belongs to one attempt: no verb but ``pause`` and ``unpause`` changes it. An
+earlier release wrote ``Pause`` and ``Unpause`` into ``status.request``, for the attempt that it found running. They are still read, and
+mean what they meant: the pause, and a series that begins at that attempt. The next verb writes the present form.
 
 Without a request the series is everything in ``status.attempts``. An attempt that has not ended goes on under every strategy but
 ``Halted``: editing the strategy of a running machine is no way to pull its plug by accident. A *failed start* is an attempt that
@@ -44,13 +48,14 @@ HALTED: Final[RunStrategy] = "Halted"
 RUN_STRATEGIES: Final[tuple[RunStrategy, ...]] = get_args(RunStrategy)
 
 Action = Literal["Start", "Stop", "Restart", "Pause", "Unpause"]
-"""The verb of a request."""
+"""The verb of a request; ``Pause`` and ``Unpause`` only in objects that an earlier release wrote."""
 START: Final[Action] = "Start"
 STOP: Final[Action] = "Stop"
 RESTART: Final[Action] = "Restart"
 PAUSE: Final[Action] = "Pause"
 UNPAUSE: Final[Action] = "Unpause"
 ACTIONS: Final[tuple[Action, ...]] = get_args(Action)
+_PAUSES: Final = frozenset({PAUSE, UNPAUSE})
 
 Result = Literal["Succeeded", "Failed", "Stopped"]
 """The end of an attempt."""
@@ -209,10 +214,38 @@ def strategy_of(vm: Mapping[str, Any]) -> str:
 
 
 def wants_paused(vm: Mapping[str, Any]) -> bool:
-    """Return whether the guest's CPUs should stand still: the last verb is a Pause of this very attempt, whatever the strategy."""
+    """Return whether the guest's CPUs should stand still: ``pause`` was called in this very attempt, whatever the strategy."""
+    level = _pause_of(vm.get("status") or {})
+    return bool(level.get("wanted")) and int(level.get("attempt") or 0) == current_attempt(vm)
+
+
+def set_pause(vm: dict[str, Any], moment: str, *, wanted: bool) -> None:
+    """Set the pause of the current attempt, in place; ``moment`` is the time of the call."""
+    keep_pause(vm)
+    vm.setdefault("status", {})["pause"] = {
+        "wanted": wanted,
+        "attempt": current_attempt(vm),
+        "generation": int((vm.get("metadata") or {}).get("generation") or 0),
+        "time": moment,
+    }
+
+
+def keep_pause(vm: dict[str, Any]) -> None:
+    """Give a pause of an earlier release its present form, in place: its request becomes the ``Start`` of the attempt that it found."""
     status = vm.get("status") or {}
     request = status.get("request") or {}
-    return request.get("action") == PAUSE and int(request.get("attempt") or 0) == current_attempt(vm)
+    if request.get("action") in _PAUSES:
+        status["pause"] = _pause_of(status)
+        status["request"] = {**request, "action": START}
+
+
+def _pause_of(status: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the pause; where there are both forms, an earlier release wrote its own later."""
+    request = status.get("request") or {}
+    if request.get("action") in _PAUSES:
+        told = {key: request[key] for key in ("attempt", "generation", "time") if request.get(key) is not None}
+        return {"wanted": request["action"] == PAUSE, **told}
+    return status.get("pause") or {}
 
 
 def current_attempt(vm: Mapping[str, Any]) -> int:

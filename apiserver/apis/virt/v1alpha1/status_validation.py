@@ -16,7 +16,7 @@ from typing import Any, Final
 from apiserver.apis.meta import names
 from apiserver.apis.meta.validation import FieldError, Path, duplicate, forbidden, invalid, not_supported, too_many
 from apiserver.apis.virt.hardware import disks, graphics, interfaces, vsock
-from apiserver.apis.virt.lifecycle import migration_attempts, migration_policies, phases, power, progress
+from apiserver.apis.virt.lifecycle import migration_attempts, migration_policies, operations, phases, power, progress
 from apiserver.apis.virt.lifecycle.domainstates import DOMAIN_STATES
 from apiserver.apis.virt.places import forms
 from apiserver.apis.virt.v1alpha1.migration_policy import validate_bandwidth
@@ -150,13 +150,13 @@ def _all(*given: Form) -> Form:
 
 
 def _growing(value: Any, old: Any, place: Place) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
-    """The newest attempt is the last."""
+    """The newest attempt, or operation, is the last."""
     numbers = [each["number"] for each in value]
     if numbers == [each.get("number") for each in old or ()]:
         return
     for position, (earlier, later) in enumerate(itertools.pairwise(numbers), 1):
         if later < earlier:
-            yield invalid(_path(((place, position), "number")), later, "must be greater than the number before: the newest attempt is last")
+            yield invalid(_path(((place, position), "number")), later, "must be greater than the number before: the newest is last")
 
 
 _NAME: Final = _text(names.subdomain_errors)
@@ -200,6 +200,9 @@ _ATTEMPT: Final = _record(
         "endTime": _MOMENT,
         "message": _MESSAGE,
     }
+)
+_OPERATION: Final = _record(
+    {"id": _UID, "number": _number(1), "attempt": _COUNT, "time": _MOMENT, "message": _MESSAGE, "completionTime": _MOMENT}
 )
 _INTERFACE: Final = _record(
     {
@@ -289,6 +292,8 @@ _MACHINE: Final = _record(
             }
         ),
         "request": _record({"time": _MOMENT, "attempt": _COUNT, "generation": _COUNT}),
+        "pause": _record({"time": _MOMENT, "attempt": _COUNT, "generation": _COUNT}),
+        "operations": _all(_keyed_list(operations.MAX_KEPT, "id", _OPERATION), _growing),
         "runStrategyGeneration": _COUNT,
         "phaseTransitionTimestamps": _timestamps(phases.VM_PHASES),
     }

@@ -14,7 +14,7 @@ from typing import Literal
 from pydantic import Field
 
 from apiserver.apis.meta.schema import ATOMIC, Int32, Int64, Kind, Model, Time, keyed_by
-from apiserver.apis.virt.lifecycle import migration_attempts
+from apiserver.apis.virt.lifecycle import migration_attempts, operations
 from apiserver.apis.virt.lifecycle.conditions import TYPES as CONDITION_TYPES
 from apiserver.apis.virt.lifecycle.evictions import Strategy
 from apiserver.apis.virt.lifecycle.power import Action, Result, RunStrategy
@@ -241,13 +241,37 @@ class MigrationState(Model):
 
 
 class Request(Model):
-    """The last verb that was called."""
+    """The last verb that turned the machine on or off."""
 
-    action: Action = Field(description="The verb.")
+    action: Action = Field(description="The verb. Pause and Unpause are of an earlier release; status.pause takes their place.")
     time: Time | None = Field(None, description="The time of the call.")
     run_strategy: RunStrategy | None = Field(None, description="The run strategy then; editing it supersedes the verb.")
     generation: Int64 | None = Field(None, description="The generation of the spec then.")
     attempt: Int32 | None = Field(None, description="The attempt that the verb asks for, or is about.")
+
+
+class Pause(Model):
+    """Whether the guest's processors should stand still."""
+
+    wanted: bool = Field(description="True after pause, false after unpause.")
+    attempt: Int32 | None = Field(None, description="The attempt that it is about: no later one inherits a pause.")
+    generation: Int64 | None = Field(None, description="The generation of the spec when the verb was called.")
+    time: Time | None = Field(None, description="The time of the call.")
+
+
+class Operation(Model):
+    """One operation on the running guest, which is carried out at most once."""
+
+    id: str = Field(description="Its id. Who calls a verb may give one, and call the verb again with the same id: that adds nothing.")
+    number: Int32 = Field(description="Counted from 1; they are carried out in this order.")
+    action: operations.Action = Field(
+        description="What is done to the guest. Reset: the machine is reset at once. Resume: its processors run again that a fault stopped."
+    )
+    attempt: Int32 | None = Field(None, description="The attempt that it is about; it fails when that ends first.")
+    time: Time | None = Field(None, description="The time of the call.")
+    result: operations.Result | None = Field(None, description="Its end. Absent: not yet.")
+    message: str | None = Field(None, description="The reason of a failure, for people.")
+    completion_time: Time | None = Field(None, description="Time at which virt-handler learned of its end.")
 
 
 class PhaseTransitionTimestamp(Model):
@@ -322,7 +346,13 @@ class VirtualMachineStatus(Model):
         "spec's.",
     )
     migration: MigrationState | None = Field(None, description="The live migration that is going on, or the last one.")
-    request: Request | None = Field(None, description="The last verb that was called.")
+    request: Request | None = Field(None, description="The last verb that turned the machine on or off.")
+    pause: Pause | None = Field(None, description="Whether the guest's processors should stand still, as pause and unpause said last.")
+    operations: list[Operation] | None = Field(
+        None,
+        description="The last ten operations on the running guest, the newest last: those that verbs such as reset asked for.",
+        json_schema_extra=keyed_by("id"),
+    )
     run_strategy_generation: Int64 | None = Field(
         None, description="The generation in which the run strategy was last edited after a verb: older verbs do not count any more."
     )

@@ -39,13 +39,21 @@ def a_vm(phase: str = "Scheduled", *, deleting: bool = False, request: dict[str,
             "podName": "p",
             "podUID": "pod-1",
             **({"request": request} if request else {}),
-            **status,
+            **{key: value for key, value in status.items() if value is not None},
         },
     }
 
 
 def a_request(action: str, attempt: int = 1) -> dict[str, Any]:
     return {"action": action, "attempt": attempt, "runStrategy": "RerunOnFailure", "time": "2026-11-21T07:59:30Z"}
+
+
+def a_pause(*, wanted: bool = True, attempt: int = 1) -> dict[str, Any]:
+    return {"wanted": wanted, "attempt": attempt, "time": "2026-11-21T07:59:30Z"}
+
+
+def an_operation(operation_id: str, number: int, action: str = "Reset", *, attempt: int = 1, **more: Any) -> dict[str, Any]:
+    return {"id": operation_id, "number": number, "action": action, "attempt": attempt, "time": "2026-11-21T07:59:30Z", **more}
 
 
 EMPTY = messages.Status(1)

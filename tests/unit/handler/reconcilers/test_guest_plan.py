@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from apiserver.apis.virt.lifecycle import phases
+from apiserver.apis.virt.lifecycle import operations, phases
 from apiserver.apis.virt.lifecycle.domainstates import DomainState
-from handler.reconcilers.guests import guest_plan, guest_status
+from handler.reconcilers.guests import guest_operations, guest_plan, guest_status
 from handler.reconcilers.guests.guest_plan import (
     Action,
     EndAttempt,
@@ -19,7 +19,7 @@ from handler.reconcilers.guests.guest_plan import (
     plan,
 )
 from launcher.protocol import messages
-from tests.unit.handler.reconcilers.builders import EMPTY, NOW, a_migrating, a_request, a_running, a_vm, an_ended
+from tests.unit.handler.reconcilers.builders import EMPTY, NOW, a_migrating, a_pause, a_request, a_running, a_vm, an_ended, an_operation
 
 START = (StartGuest(paused=False),)
 REPORT = (ReportGuest(),)
@@ -128,12 +128,14 @@ def test_why_a_guest_has_to_shut_down_is_never_why_it_should_be_on() -> None:
     assert guest_plan.why_down(vm) == "stop was requested"
 
 
-def test_pause_and_unpause_follow_the_last_verb() -> None:
+def test_pause_and_unpause_follow_the_level() -> None:
     paused, running = a_running("paused", "user"), a_running()
+    earlier = a_vm("Running", request=a_request("Pause")), a_vm("Running", request=a_request("Unpause"))
 
-    assert plan(observed(a_vm("Running", request=a_request("Pause")), running)) == SUSPEND
-    assert plan(observed(a_vm("Running", request=a_request("Pause")), paused)) == REPORT
-    assert plan(observed(a_vm("Running", request=a_request("Unpause")), paused)) == RESUME
+    for pause, unpause in ((a_vm("Running", pause=a_pause()), a_vm("Running", pause=a_pause(wanted=False))), earlier):
+        assert plan(observed(pause, running)) == SUSPEND
+        assert plan(observed(pause, paused)) == REPORT
+        assert plan(observed(unpause, paused)) == RESUME
     assert plan(observed(a_vm("Running"), a_running("paused", "I/O error"))) == REPORT
 
 
@@ -159,33 +161,119 @@ FAULTS: list[tuple[DomainState, str]] = [("paused", "I/O error"), ("paused", "wa
 
 
 @pytest.mark.parametrize(("state", "reason"), FAULTS)
+@pytest.mark.parametrize("request_", [None, a_request("Unpause"), a_request("Start"), a_request("Pause")])
+def test_no_level_resumes_a_guest_that_a_fault_stopped(state: DomainState, reason: str, request_: dict[str, Any] | None) -> None:
+    """The disk is as full as it was: each look would resume it in vain."""
+    assert plan(observed(a_vm("Running", request=request_, pause=a_pause(wanted=False)), a_running(state, reason))) == REPORT
+
+
 @pytest.mark.parametrize(
-    ("request_", "answered", "goes_on"),
+    ("pause", "goes_on"), [(None, True), (a_pause(wanted=False), True), (a_pause(), False), (a_pause(attempt=0), True)]
+)
+def test_a_guest_goes_on_by_itself_when_there_is_room_unless_somebody_paused_it(pause: dict[str, Any] | None, *, goes_on: bool) -> None:
+    roomy = a_running("paused", "I/O error", has_room=True)
+    assert plan(observed(a_vm("Running", pause=pause), roomy)) == (RESUME if goes_on else REPORT)
+
+
+KNOWN = frozenset(messages.OPERATIONS)
+
+
+def operating(vm: dict[str, Any], launcher: messages.Status, known: frozenset[str] = KNOWN) -> tuple[Action, ...]:
+    return plan(replace(observed(vm, launcher), operations=known))
+
+
+@pytest.mark.parametrize("action", operations.ACTIONS)
+@pytest.mark.parametrize(("state", "reason"), [("running", "booted"), *FAULTS])
+def test_an_operation_without_a_result_is_sent_with_its_id_and_number(action: operations.Action, state: DomainState, reason: str) -> None:
+    vm = a_vm("Running", operations=[an_operation("a", 7, action)])
+    assert operating(vm, a_running(state, reason)) == (SendRequest(messages.Operate("a", 7, action)),)
+
+
+@pytest.mark.parametrize(
+    ("told", "sent"),
     [
-        (a_request("Unpause"), "", True),
-        (a_request("Unpause"), "2026-11-21T07:59:00Z", True),
-        (a_request("Unpause"), "2026-11-21T08:10:00Z", True),  # the other virt-api's clock is behind
-        (a_request("Unpause"), "2026-11-21T07:59:30Z", False),  # it was tried, and the disk is still full
-        (a_request("Unpause", 0), "", False),  # of an earlier attempt
-        (a_request("Start"), "", False),
-        (a_request("Pause"), "", False),
-        (None, "", False),
+        ((), "a"),
+        ((messages.OperationStatus("a", 1, "running"),), None),
+        ((messages.OperationStatus("a", 1, "succeeded"),), "b"),
+        ((messages.OperationStatus("a", 1, "failed"),), "b"),
+        ((messages.OperationStatus("a", 1, "failed"), messages.OperationStatus("b", 2, "succeeded")), None),
+        ((messages.OperationStatus("b", 2, "succeeded"),), "a"),
     ],
 )
-def test_a_guest_that_was_stopped_by_a_fault_goes_on_once_for_each_unpause_of_it(
-    state: DomainState, reason: str, request_: dict[str, Any] | None, answered: str, goes_on: bool
+def test_operations_are_sent_one_after_the_other_and_none_that_the_launcher_tells_of(
+    told: tuple[messages.OperationStatus, ...], sent: str | None
 ) -> None:
-    seen = Observed(a_vm("Running", request=request_), a_running(state, reason), connected=True, gone=False, answered=answered)
-    assert plan(seen) == (RESUME if goes_on else REPORT)
+    """What is not written yet was told by the launcher, to a virt-handler that was restarted, too."""
+    vm = a_vm("Running", operations=[an_operation("a", 1), an_operation("b", 2)])
+    expected = REPORT if sent is None else (SendRequest(messages.Operate(sent, 1 if sent == "a" else 2, "Reset")),)
+    assert operating(vm, a_running(operations=told)) == expected
 
 
 @pytest.mark.parametrize(
-    ("request_", "goes_on"), [(None, True), (a_request("Unpause"), True), (a_request("Pause"), False), (a_request("Pause", 0), True)]
+    "vm",
+    [
+        a_vm("Running", operations=[an_operation("a", 1, result="Succeeded")]),
+        a_vm("Running", operations=[an_operation("a", 1, result="Failed")]),
+        a_vm("Running", operations=[an_operation("a", 1, attempt=0)]),
+        a_vm("Scheduled", operations=[an_operation("a", 1)]),
+        a_vm("Unknown", operations=[an_operation("a", 1)]),
+    ],
 )
-def test_a_guest_goes_on_by_itself_when_there_is_room_unless_somebody_paused_it(request_: dict[str, Any] | None, goes_on: bool) -> None:
-    answered = (request_ or {}).get("time", "")
-    vm, roomy = a_vm("Running", request=request_), a_running("paused", "I/O error", has_room=True)
-    assert plan(Observed(vm, roomy, connected=True, gone=False, answered=answered)) == (RESUME if goes_on else REPORT)
+def test_an_operation_is_not_sent_once_it_is_over_and_not_before_the_guest_is_said_to_run(vm: dict[str, Any]) -> None:
+    assert operating(vm, a_running()) == REPORT
+
+
+@pytest.mark.parametrize(
+    "launcher",
+    [
+        a_running(stopping=True),
+        a_migrating("running"),
+        a_migrating("succeeded"),
+        a_migrating("arrived", "incoming"),
+        replace(EMPTY, started=True),
+    ],
+)
+def test_an_operation_is_not_sent_to_a_guest_that_does_not_stay(launcher: messages.Status) -> None:
+    sent = operating(a_vm("Running", operations=[an_operation("a", 1)]), launcher)
+    assert not any(isinstance(each, SendRequest) for each in sent)
+
+
+@pytest.mark.parametrize("request_", [a_request("Stop"), a_request("Restart", 2)])
+def test_a_guest_that_is_to_be_off_is_shut_down_and_not_reset(request_: dict[str, Any]) -> None:
+    assert operating(a_vm("Running", request=request_, operations=[an_operation("a", 1)]), a_running()) == shut_down(30.0)
+
+
+def test_a_pause_comes_before_an_operation_and_is_no_obstacle_to_a_reset() -> None:
+    vm = a_vm("Running", pause=a_pause(), operations=[an_operation("a", 1)])
+    assert operating(vm, a_running()) == SUSPEND
+    assert operating(vm, a_running("paused", "user")) == (SendRequest(messages.Operate("a", 1, "Reset")),)
+
+
+def test_a_resume_that_a_later_pause_overtook_is_not_sent() -> None:
+    vm = a_vm("Running", pause=a_pause(), operations=[an_operation("a", 1, "Resume")])
+    assert operating(vm, a_running("paused", "I/O error")) == (guest_operations.Fail("a", guest_operations.PAUSED_SINCE),)
+
+
+def test_a_launcher_of_an_earlier_release_is_asked_to_resume_and_for_no_reset() -> None:
+    resume, reset = ([an_operation("a", 1, action)] for action in ("Resume", "Reset"))
+    stopped = a_running("paused", "I/O error")
+    assert operating(a_vm("Running", operations=resume), stopped, frozenset()) == (guest_operations.ResumeByRequest("a"),)
+    failed = only(operating(a_vm("Running", operations=reset), stopped, frozenset()))
+    assert isinstance(failed, guest_operations.Fail)
+    assert "restart or migrate" in failed.message
+
+
+def test_an_end_tells_what_came_of_operations() -> None:
+    told = (messages.OperationStatus("a", 1, "succeeded"),)
+    vm = a_vm("Running", operations=[an_operation("a", 1), an_operation("b", 2)])
+    for launcher, gone in ((replace(an_ended("shutdown"), operations=told), False), (a_running(operations=told), True)):
+        action = only(plan(observed(vm, launcher, gone=gone)))
+        assert isinstance(action, EndAttempt)
+        over = guest_status.ended(vm, action.end, NOW, action.operations)["operations"]
+        assert [(each["id"], each["result"], each.get("message")) for each in over] == [
+            ("a", "Succeeded", None),
+            ("b", "Failed", operations.ATTEMPT_ENDED),
+        ]
 
 
 def test_room_is_no_reason_to_resume_a_guest_that_does_not_stand_still() -> None:
@@ -209,27 +297,6 @@ def test_a_guest_that_runs_is_not_resumed_by_an_unpause() -> None:
 )
 def test_what_stands_still_is_what_nobody_paused(launcher: messages.Status | None, stands: bool) -> None:
     assert guest_plan.stands_still(launcher) is stands
-
-
-@pytest.mark.parametrize(
-    ("asked", "paused", "since", "is_answered"),
-    [
-        ("2026-11-21T07:59:30Z", None, "", True),
-        ("2026-11-21T07:59:30Z", "True", "2026-11-21T07:59:31Z", True),
-        ("2026-11-21T07:59:30Z", "True", "2026-11-21T07:59:30Z", False),  # in the same second: resuming twice is better than never
-        ("2026-11-21T07:59:30Z", "True", "2026-11-21T07:59:29Z", False),
-        ("2026-11-21T07:59:30Z", "False", "2026-11-21T07:59:29Z", True),  # it had resumed; this stop was noticed later
-        ("2026-11-21T07:59:30Z", "True", None, True),
-        ("", "True", "2026-11-21T07:59:31Z", True),
-    ],
-)
-def test_a_virt_handler_that_was_away_heeds_an_unpause_that_is_younger_than_the_stop(
-    asked: str, paused: str | None, since: str | None, is_answered: bool
-) -> None:
-    """Otherwise each restart would resume a guest with a full disk, or would miss an unpause request."""
-    conditions = [] if paused is None else [{"type": "Paused", "status": paused, "lastTransitionTime": since}]
-    vm = a_vm("Running", request={"action": "Unpause", "attempt": 1, "time": asked} if asked else None, conditions=conditions)
-    assert guest_plan.answered_before(vm) == (asked if is_answered else "")
 
 
 def test_what_libvirt_pauses_during_a_migration_is_left_alone_and_not_reported() -> None:
@@ -333,6 +400,11 @@ def simulate(
             return vm, a_running("paused", "user")
         case SendRequest(messages.Resume()):
             return vm, a_running()
+        case SendRequest(messages.Operate() as operate) if launcher is not None:
+            done = messages.OperationStatus(operate.id, operate.number, "succeeded")
+            return vm, replace(launcher, operations=(*launcher.operations, done))
+        case guest_operations.Fail(id=operation_id):
+            return {**vm, "status": {**vm["status"], "operations": operations.with_result(vm, operation_id, "Failed", "", NOW)}}, launcher
         case ReportGuest() if launcher is not None:
             return {**vm, "status": guest_status.running(vm, launcher, None, NOW)}, launcher
         case EndAttempt(end=end):
@@ -341,11 +413,20 @@ def simulate(
             return vm, launcher
 
 
+def operating_on(state: tuple[dict[str, Any], messages.Status | None]) -> tuple[Action, ...]:
+    return plan(replace(observed(*state), operations=KNOWN))
+
+
 VMS = [
     a_vm(phase, deleting=deleting, request=request)
     for phase in ("Scheduled", "Running", "Stopping", "Unknown")
     for deleting in (False, True)
     for request in (None, *(a_request(action) for action in ("Stop", "Start", "Pause", "Unpause")), a_request("Restart", 2))
+] + [
+    a_vm(phase, request=request, pause=a_pause(wanted=wanted), operations=[an_operation("a", 1), an_operation("b", 2, "Resume")])
+    for phase in ("Scheduled", "Running", "Stopping", "Unknown")
+    for request in (None, a_request("Stop"), a_request("Restart", 2))
+    for wanted in (True, False)
 ]
 LAUNCHERS = [
     None,
@@ -361,9 +442,9 @@ LAUNCHERS = [
 def test_from_every_state_the_plan_comes_to_rest(launcher: messages.Status | None) -> None:
     for vm in VMS:
         state = vm, launcher
-        for _ in range(6):
-            actions = plan(observed(*state))
-            assert actions == plan(observed(*state))
+        for _ in range(8):
+            actions = operating_on(state)
+            assert actions == operating_on(state)
             after = simulate(*state, actions)
             before, now = phases.phase_of(state[0]), phases.phase_of(after[0])
             assert now == before or now in phases.VM_TRANSITIONS[before]

@@ -41,6 +41,15 @@ def test_the_source_writes_running_before_it_begins() -> None:
     assert source(a_migration("Running"), a_running()) == (plan.MigrateGuest(),)
 
 
+def test_the_source_begins_only_after_the_operations_of_its_guest() -> None:
+    """The target's launcher would not know of them; one that is under way goes on."""
+    waiting = Observed(a_migration("TargetReady"), a_running(), connected=True, gone=False, operating=True)
+    assert plan.plan_source(waiting) == ()
+    assert plan.plan_source(replace(waiting, migration=a_migration("Running"))) == (plan.MigrateGuest(),)
+    cancelled = replace(waiting, migration=a_migration("TargetReady", deleting=True))
+    assert plan.plan_source(cancelled) == (plan.EndMigration("Cancelled", "deleted before the migration began"),)
+
+
 @pytest.mark.parametrize("phase", ["", "Pending", "Scheduling", "PreparingTarget"])
 def test_the_source_does_nothing_before_the_target_is_ready(phase: str) -> None:
     """The target does not expect the guest yet, so the Migration would fail; until then virt-controller handles its deletion."""

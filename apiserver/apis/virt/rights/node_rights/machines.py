@@ -1,7 +1,8 @@
 """Rights of one node's virt-handler to write the status of a VirtualMachine. Pure.
 
 The machine has to be on the node, and in a phase that is virt-handler's. The phase after the write says which fields may change
-(:data:`BY_PHASE`), of the attempts only the current one, and of that only what says that the guest began to run or how it ended.
+(:data:`BY_PHASE`), of the attempts only the current one, and of that only what says that the guest began to run or how it ended. Of an
+operation it writes the result, once; a node neither adds nor drops one.
 
 One write comes from another node: the target of a live migration makes the machine its own (``_taken_over``). Then the Migration, as it is
 stored, has to name this node, pod and uid, and to be ``Running``: the source's virt-handler wrote that before it let libvirt begin.
@@ -18,7 +19,7 @@ from typing import Any, Final
 from apiserver.apis.meta.objects import dig, name_of, uid_of
 from apiserver.apis.meta.validation import FieldError, forbidden
 from apiserver.apis.virt.hardware import interfaces
-from apiserver.apis.virt.lifecycle import conditions, migration_attempts, phases, power
+from apiserver.apis.virt.lifecycle import conditions, migration_attempts, operations, phases, power
 from apiserver.apis.virt.rights.node_rights import differences
 from apiserver.apis.virt.rights.node_rights.differences import PHASE_FIELDS, STATUS, shown
 from apiserver.apis.virt.spec.described import domain_of
@@ -51,12 +52,13 @@ _WAITING: Final = Rights(
 )
 _REPORTING: Final = Rights(
     PHASE_FIELDS
-    | {"conditions", "observedGeneration", "attempts", "domain", "interfaces", "guest", "graphics", "vsock", "devices", "imports", "podIP"},
+    | {"conditions", "observedGeneration", "attempts", "domain", "interfaces", "guest", "graphics", "vsock", "devices", "imports", "podIP"}
+    | {"operations"},
     _OF_A_GUEST | {conditions.READY},
     attempt=frozenset({"runningTime"}),
 )
 _ENDING: Final = Rights(
-    PHASE_FIELDS | {"conditions", "observedGeneration", "attempts", *phases.OF_A_PLACE},
+    PHASE_FIELDS | {"conditions", "observedGeneration", "attempts", "operations", *phases.OF_A_PLACE},
     frozenset({conditions.READY}),
     _OF_A_GUEST | {conditions.RESTART_REQUIRED},
     frozenset({"endTime", "result", "message"}),
@@ -73,6 +75,8 @@ BY_PHASE: Final[Mapping[str, Rights]] = MappingProxyType(
     }
 )
 """By the phase after the write."""
+OF_A_RESULT: Final = frozenset({"result", "message", "completionTime"})
+"""Fields of an operation that say how it ended."""
 TAKEN_OVER: Final = frozenset({"nodeName", "podName", "podUID", "migration"})
 """Fields that the target's virt-handler writes besides when it takes a machine over."""
 
@@ -132,6 +136,8 @@ def _validate_fields(write: MachineWrite, rights: Rights, *, moves: bool) -> Ite
         yield forbidden(STATUS.child("observedGeneration"), "must be metadata.generation")
     if "attempts" in changed and "attempts" in allowed:
         yield from _attempts(write, rights)
+    if "operations" in changed and "operations" in allowed:
+        yield from _operations(write)
     if new.get("phase") in phases.ENDED:
         yield from _end(write)
     elif "podIP" in changed and new.get("podIP") != _address_on_pods_network(write):
@@ -165,6 +171,23 @@ def _attempts(write: MachineWrite, rights: Rights) -> Iterator[FieldError]:
                 yield forbidden(place.child(field), "is written once")
             elif field == "runningTime":
                 yield from differences.moment(place.child(field), later.get(field), write.now)
+
+
+def _operations(write: MachineWrite) -> Iterator[FieldError]:
+    before, after = (_status(each).get("operations") or [] for each in (write.old, write.new))
+    path = STATUS.child("operations")
+    if [each["id"] for each in before] != [each["id"] for each in after]:
+        yield forbidden(path, "only verbs add operations and forget them")
+        return
+    for earlier, later in zip(before, after, strict=True):
+        place = path.key(shown(earlier["id"]))
+        for field in differences.changed(earlier, later):
+            if field not in OF_A_RESULT:
+                yield forbidden(place.child(field), "is not virt-handler's to write")
+            elif operations.is_finished(earlier):
+                yield forbidden(place.child(field), "is written once")
+        if earlier != later and not operations.is_finished(later):
+            yield forbidden(place.child("result"), "is missing")
 
 
 def _end(write: MachineWrite) -> Iterator[FieldError]:

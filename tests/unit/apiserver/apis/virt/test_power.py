@@ -207,6 +207,43 @@ def test_a_restart_wants_the_attempt_after_the_one_that_runs() -> None:
     assert _brief(_vm(attempt=2, request=_request("Restart", 2), a1="Stopped")) == (True, 2, "Requested")
 
 
+LEVELS: list[tuple[dict[str, Any], bool]] = [
+    ({}, False),
+    ({"pause": {"wanted": True, "attempt": 1}}, True),
+    ({"pause": {"wanted": False, "attempt": 1}}, False),
+    ({"pause": {"wanted": True, "attempt": 2}}, False),
+    ({"pause": {"wanted": True}}, False),
+]
+
+
+@pytest.mark.parametrize(("level", "paused"), LEVELS)
+@pytest.mark.parametrize("action", ["Start", "Stop", "Restart"])
+def test_the_pause_and_the_request_for_power_say_nothing_of_each_other(action: str, level: dict[str, Any], *, paused: bool) -> None:
+    vm = _vm(attempt=1, request=_request(action, 1))
+    without = power.decide(vm)
+    vm["status"] |= level
+    assert power.wants_paused(vm) is paused
+    assert power.decide(vm) == without
+
+
+def test_an_earlier_release_that_wrote_its_own_form_later_is_heeded() -> None:
+    """Its virt-api may be there while the chart is upgraded."""
+    vm = _vm(attempt=1, request=_request("Unpause", 1))
+    vm["status"]["pause"] = {"wanted": True, "attempt": 1}
+    assert not power.wants_paused(vm)
+    power.keep_pause(vm)
+    assert vm["status"]["pause"]["wanted"] is False
+    assert vm["status"]["request"] == {**_request("Unpause", 1), "action": "Start"}
+    power.set_pause(vm, "2026-01-01T00:00:00Z", wanted=True)
+    assert power.wants_paused(vm)
+
+
+def test_setting_the_pause_of_a_machine_without_a_status() -> None:
+    vm: dict[str, Any] = {"metadata": {"generation": 3}}
+    power.set_pause(vm, "2026-01-01T00:00:00Z", wanted=True)
+    assert vm["status"] == {"pause": {"wanted": True, "attempt": 0, "generation": 3, "time": "2026-01-01T00:00:00Z"}}
+
+
 def test_pausing_a_manually_started_machine_leaves_it_on() -> None:
     vm = _vm("Manual", attempt=1, request=_request("Pause", 1, "Manual"))
     assert power.decide(vm).on

@@ -299,7 +299,139 @@ def test_pause_and_unpause_take_turns() -> None:
     assert _refusal("pause", paused) == "the virtual machine is already paused"
     assert not power.wants_paused(_call("unpause", paused))
     assert _refusal("unpause", _vm()) == "the virtual machine is not paused"
-    assert _call("unpause", _vm(conditions=[{"type": "Paused", "status": "True"}]))["status"]["request"]["action"] == "Unpause"
+
+
+FAULT = [{"type": "Paused", "status": "True", "reason": "DiskFull"}]
+NO_LEVEL = {"action": "Start", "time": "2026-01-01T00:00:00Z", "runStrategy": "RerunOnFailure", "generation": 0, "attempt": 1}
+MOMENT = "2026-01-02T03:04:05.000000Z"
+
+
+def test_unpause_of_a_guest_that_a_fault_stopped_asks_for_one_resume() -> None:
+    status = _call("unpause", _vm(conditions=FAULT))["status"]
+    (operation,) = status["operations"]
+    assert operation.pop("id")
+    assert operation == {"number": 1, "action": "Resume", "attempt": 1, "time": MOMENT}
+    assert "request" not in status
+    assert status["pause"]["wanted"] is False
+
+
+@pytest.mark.parametrize("paused", [[], [{"type": "Paused", "status": "True", "reason": "User"}], [{**FAULT[0], "status": "False"}]])
+def test_unpause_of_a_guest_that_a_user_paused_sets_the_level_alone(paused: list[dict[str, Any]]) -> None:
+    status = _call("unpause", _vm(pause={"wanted": True, "attempt": 1}, conditions=paused))["status"]
+    assert status["pause"] == {"wanted": False, "attempt": 1, "generation": 0, "time": MOMENT}
+    assert "operations" not in status
+
+
+@pytest.mark.parametrize("verb", ["stop", "restart", "reset"])
+def test_a_pause_outlives_every_other_verb_and_no_attempt_inherits_it(verb: str) -> None:
+    paused = _call("pause", _vm())
+    after = _call(verb, paused)
+    assert after["status"]["pause"] == paused["status"]["pause"]
+    assert power.wants_paused(after)
+    after["status"] |= {"attempt": 2}
+    assert not power.wants_paused(after)
+
+
+@pytest.mark.parametrize("verb", ["pause", "unpause", "reset"])
+def test_what_is_done_to_a_running_guest_leaves_the_request_for_power(verb: str) -> None:
+    vm = _vm(request=NO_LEVEL, conditions=FAULT)
+    assert _call(verb, vm)["status"]["request"] == NO_LEVEL
+
+
+@pytest.mark.parametrize("strategy", power.RUN_STRATEGIES)
+def test_a_pause_of_an_earlier_release_goes_on_and_the_next_verb_writes_the_present_form(strategy: str) -> None:
+    old = {"action": "Pause", "time": "2026-01-01T00:00:00Z", "runStrategy": strategy, "generation": 0, "attempt": 1}
+    vm = _vm(strategy=strategy, request=old)
+    assert power.wants_paused(vm)
+    assert _refusal("pause", vm) == "the virtual machine is already paused"
+    assert power.decide(vm).on
+    restarted = _call("restart", vm)
+    assert restarted["status"]["pause"] == {"wanted": True, "attempt": 1, "generation": 0, "time": "2026-01-01T00:00:00Z"}
+    assert restarted["status"]["request"]["action"] == "Restart"
+    unpaused = _call("unpause", vm)
+    assert not power.wants_paused(unpaused)
+    assert unpaused["status"]["request"] == {**old, "action": "Start"}
+    assert (power.decide(unpaused).on, power.decide(unpaused).attempt) == (power.decide(vm).on, power.decide(vm).attempt)
+    assert power.wants_paused(_call("reset", vm)), "virt-handler of the earlier release reads its own form"
+    assert _call("reset", vm)["status"]["request"] == old
+
+
+def _reset(vm: dict[str, Any], body: dict[str, Any] | None = None) -> dict[str, Any]:
+    verb = verbs.VERBS["reset"]
+    assert isinstance(verb, Verb)
+    return verb.apply(copy.deepcopy(vm), body or {}, NOW)
+
+
+def test_a_reset_is_one_operation_with_an_id_of_its_own() -> None:
+    once = _reset(_vm())
+    twice = _reset(once)
+    first, second = twice["status"]["operations"]
+    assert once["status"]["operations"] == [first]
+    assert (first["number"], second["number"]) == (1, 2)
+    assert first["id"] != second["id"]
+    assert second == {"id": second["id"], "number": 2, "action": "Reset", "attempt": 1, "time": MOMENT}
+
+
+def test_a_reset_with_the_same_id_is_a_success_without_a_second_one() -> None:
+    once = _reset(_vm(), {"id": "my-reset"})
+    assert once["status"]["operations"][0]["id"] == "my-reset"
+    assert _reset(once, {"id": "my-reset"}) == once
+    once["status"]["phase"] = "Stopping"
+    assert _reset(once, {"id": "my-reset"}) == once, "what was asked for may be over by now"
+    assert _refusal("reset", once).startswith("only a running virtual machine can reset")
+    resumed = _vm(operations=[{"id": "r", "number": 1, "action": "Resume", "attempt": 1}])
+    with pytest.raises(errors.Conflict, match="the id r is that of another operation: Resume"):
+        _reset(resumed, {"id": "r"})
+
+
+@pytest.mark.parametrize("given", ["", "../x", "a b", "x" * 64, 5, ["a"]])
+def test_an_id_that_is_none_is_refused(given: Any) -> None:
+    with pytest.raises(errors.Invalid) as caught:
+        _reset(_vm(), {"id": given})
+    assert [each["field"] for each in caught.value.to_json()["details"]["causes"]] == ["id"]
+
+
+def _operations(*results: str) -> list[dict[str, Any]]:
+    return [
+        {"id": f"o{number}", "number": number, "action": "Reset", "attempt": 1, **({"result": result} if result else {})}
+        for number, result in enumerate(results, 1)
+    ]
+
+
+def test_the_oldest_operation_that_is_over_makes_room_and_its_number_is_not_used_again() -> None:
+    full = _vm(operations=_operations("", "Failed", "Succeeded", *[""] * 7))
+    kept = _reset(full)["status"]["operations"]
+    assert [each["number"] for each in kept] == [1, 3, 4, 5, 6, 7, 8, 9, 10, 11]
+
+
+def test_no_operation_is_taken_while_ten_have_no_result() -> None:
+    full = _vm(operations=_operations(*[""] * 10))
+    assert _refusal("reset", full) == "10 operations of the virtual machine have no result yet; wait for one: status.operations"
+    assert _reset(full, {"id": "o3"}) == full
+    full["status"]["conditions"] = FAULT
+    assert "10 operations" in _refusal("unpause", full)
+
+
+@pytest.mark.parametrize("phase", ["Failed", "Stopped", "Succeeded"])
+def test_the_write_that_ends_an_attempt_ends_its_operations(phase: str) -> None:
+    """Whichever process and release writes it: virt-controller of an earlier one knows no operations."""
+    old = _vm(operations=_operations("Succeeded", ""))
+    new = copy.deepcopy(old)
+    new["status"] |= {"phase": phase, "attempts": [{"number": 1, "result": "Failed", "endTime": "2026-01-02T00:00:00Z"}]}
+    VirtualMachineStrategy().prepare_for_status_update(new, old)
+    first, second = new["status"]["operations"]
+    assert first == old["status"]["operations"][0]
+    assert (second["result"], second["completionTime"]) == ("Failed", "2026-01-02T00:00:00Z")
+    assert second["message"] == "the attempt ended before a result was known"
+    going_on = copy.deepcopy(old)
+    VirtualMachineStrategy().prepare_for_status_update(going_on, old)
+    assert going_on == old
+
+
+def test_operations_of_an_attempt_that_is_not_listed_any_more_end_with_the_next_one() -> None:
+    old = _vm(attempt=2, operations=_operations(""))
+    VirtualMachineStrategy().prepare_for_status_update(old, old)
+    assert old["status"]["operations"][0]["result"] == "Failed"
 
 
 @pytest.mark.parametrize(
@@ -316,6 +448,23 @@ def test_pause_and_unpause_take_turns() -> None:
         ("restart", _off(), "the virtual machine is off; start it instead"),
         ("restart", _vm("Pending", attempt=0), "the virtual machine has not been started yet"),
         ("pause", _off(), "only a running virtual machine can pause; this one is Succeeded"),
+        ("reset", _off(), "only a running virtual machine can reset; this one is Succeeded"),
+        ("reset", _vm("Stopping"), "only a running virtual machine can reset; this one is Stopping"),
+        (
+            "reset",
+            _vm(request={"action": "Stop", "attempt": 1, "runStrategy": "RerunOnFailure"}),
+            "the virtual machine is being shut down",
+        ),
+        (
+            "reset",
+            _vm(request={"action": "Restart", "attempt": 2, "runStrategy": "RerunOnFailure"}),
+            "the virtual machine is being restarted",
+        ),
+        (
+            "reset",
+            _vm(conditions=[{"type": "Paused", "status": "True", "reason": "GuestSuspended"}]),
+            "the guest suspended itself to memory; unpause wakes it, and then it can be reset",
+        ),
         ("unpause", _vm("Scheduled"), "only a running virtual machine can unpause; this one is Scheduled"),
         ("migrate", _vm("Pending"), "only a running virtual machine can migrate; this one is Pending"),
         *(
@@ -325,7 +474,7 @@ def test_pause_and_unpause_take_turns() -> None:
                 'the virtual machine is being migrated (migration "m1"): wait for its end; '
                 "see kubectl get migrations/m1, deleting it cancels it",
             )
-            for verb in ("pause", "unpause", "migrate")
+            for verb in ("pause", "unpause", "reset", "migrate")
             for phase in ("Scheduling", "PreparingTarget", "TargetReady", "Running")
         ),
         (

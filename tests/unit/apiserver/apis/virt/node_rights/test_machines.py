@@ -35,7 +35,7 @@ MAY: dict[str, set[str]] = {
     "Succeeded": {"observedGeneration", "conditions"},
     "Failed": {"observedGeneration", "conditions"},
 }
-"""Fields that may take the value below, by the phase after the write. Attempts and podIP have their own tests."""
+"""Fields that may take the value below, by the phase after the write. Attempts, operations and podIP have their own tests."""
 SAMPLES: dict[str, Any] = {
     "attempt": 2,
     "attempts": [{"number": 1, "podName": "p", "nodeName": "n"}, {"number": 2}],
@@ -49,6 +49,8 @@ SAMPLES: dict[str, Any] = {
     "migration": {"name": "m", "uid": "mig-1"},
     "nodeName": "n2",
     "observedGeneration": 3,
+    "operations": [{"id": "o", "number": 1, "action": "Reset"}],
+    "pause": {"wanted": True, "attempt": 1},
     "phase": "Pending",
     "phaseTransitionTimestamps": [{"phase": "Failed", "time": MOMENT}],
     "podIP": "10.0.0.66",
@@ -205,6 +207,48 @@ def test_an_attempt_that_has_ended_before_its_machine_keeps_its_result() -> None
     old["status"]["attempts"][-1] |= {"endTime": MOMENT, "result": "Failed"}
     new = written(old, "Stopped", attempts=copy.deepcopy(old["status"]["attempts"]))
     assert paths(a_write(old["status"]["nodeName"], old, new)) == set()
+
+
+def operated(old: dict[str, Any], after: str, *changes: dict[str, Any]) -> set[str]:
+    """Return what is wrong with a write that changes the operations so, one after the other; None takes a field away."""
+    new = written(old, after)
+    for number, change in enumerate(changes):
+        new["status"]["operations"][number] |= change
+    return paths(a_write("n", old, new))
+
+
+FINISHED = {"id": "a", "number": 1, "action": "Reset", "attempt": 1, "result": "Failed", "message": "m", "completionTime": MOMENT}
+WAITING = {"id": "b", "number": 2, "action": "Reset", "attempt": 1}
+
+
+@pytest.mark.parametrize("after", sorted(MAY))
+def test_a_node_writes_the_result_of_an_operation_where_its_guest_runs_or_ends(after: str) -> None:
+    old = stored("Unknown", operations=[FINISHED, WAITING])
+    done = {"result": "Succeeded", "completionTime": MOMENT}
+    found = operated(old, after, {}, done)
+    assert found == (set() if after not in ("Scheduled", "Unknown") else {"status.operations"})
+
+
+@pytest.mark.parametrize("field", sorted(each.alias or name for name, each in types.Operation.model_fields.items()))
+def test_of_an_operation_only_its_result_is_written_and_once(field: str) -> None:
+    old = stored("Running", operations=[FINISHED, WAITING])
+    value = 7 if field in ("number", "attempt") else "Succeeded" if field == "result" else "Resume" if field == "action" else "x"
+    done = {"result": "Succeeded", "completionTime": MOMENT}
+    place = "status.operations" if field == "id" else "status.operations[{}].{}"
+    ofresult = field in ("result", "message", "completionTime")
+    assert operated(old, "Running", {field: value}, {}) == {place.format("a", field)}
+    assert operated(old, "Running", {}, {**done, field: value}) == (set() if ofresult else {place.format("b", field)})
+
+
+def test_a_node_neither_adds_nor_drops_an_operation_nor_says_half_of_a_result() -> None:
+    old = stored("Running", operations=[FINISHED, WAITING])
+    for told in ([], [FINISHED], [WAITING, FINISHED], [FINISHED, WAITING, {**WAITING, "id": "c"}], None):
+        assert paths(a_write("n", old, written(old, "Running", operations=told))) == {"status.operations"}
+    assert operated(old, "Running", {}, {"message": "m"}) == {"status.operations[b].result"}
+    assert operated(old, "Running", {"result": None}, {}) == {"status.operations[a].result"}
+    long = stored("Running", operations=[{**FINISHED, "id": "x" * 200}])
+    new = written(long, "Running", operations=[{**FINISHED, "id": "x" * 200, "number": 3}])
+    assert all(len(str(each)) < 200 for each in validate(a_write("n", long, new)))
 
 
 @pytest.mark.parametrize("field", PLACE)
@@ -392,7 +436,7 @@ def test_what_the_machine_remembers_of_its_migration_is_true(field: str) -> None
     assert found == {"endTime": set(), "uid": {"status.nodeName"}}.get(field, {f"status.migration.{field}"})
 
 
-@pytest.mark.parametrize("field", ["request", "attempt", "attempts", "phaseTransitionTimestamps"])
+@pytest.mark.parametrize("field", ["request", "pause", "operations", "attempt", "attempts", "phaseTransitionTimestamps"])
 def test_the_target_forges_nothing_else_on_the_way(field: str) -> None:
     old, migration = stored("Running"), a_migration("Running")
     assert paths(a_write("n2", old, taken_over(old, migration, **{field: SAMPLES[field]}), migration)) == {f"status.{field}"}

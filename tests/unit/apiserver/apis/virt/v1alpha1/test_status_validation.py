@@ -46,6 +46,12 @@ MACHINE: Json = {
     "migration": {"name": "m", "uid": UID, "sourceNode": "node1", "sourcePod": "p1", "targetNode": "node2", "targetPod": "p2",
                   "startTime": MOMENT, "endTime": MOMENT, "phase": "Succeeded"},
     "request": {"action": "Start", "time": MOMENT, "runStrategy": "Always", "generation": 3, "attempt": 2},
+    "pause": {"wanted": True, "attempt": 2, "generation": 3, "time": MOMENT},
+    "operations": [
+        {"id": UID, "number": 1, "action": "Reset", "attempt": 2, "time": MOMENT, "result": "Failed", "message": "why",
+         "completionTime": MOMENT},
+        {"id": "my-reset", "number": 4, "action": "Resume", "attempt": 2, "time": MOMENT},
+    ],
     "runStrategyGeneration": 2,
     "phaseTransitionTimestamps": [{"phase": "Running", "time": "2026-11-22T00:00:00.123456Z"}],
 }  # fmt: skip
@@ -164,6 +170,15 @@ MACHINE_CASES: dict[tuple[Any, ...], list[Any]] = {
     ("request", "time"): HOSTILE_TIMES,
     ("request", "attempt"): [-1],
     ("request", "generation"): [-1],
+    ("pause", "time"): HOSTILE_TIMES,
+    ("pause", "attempt"): [-1],
+    ("pause", "generation"): [-1],
+    ("operations", 0, "id"): HOSTILE_UIDS,
+    ("operations", 0, "number"): [0, -1],
+    ("operations", 0, "attempt"): [-1],
+    ("operations", 0, "time"): HOSTILE_TIMES,
+    ("operations", 0, "message"): HOSTILE_WORDS,
+    ("operations", 0, "completionTime"): HOSTILE_TIMES,
     ("runStrategyGeneration",): [-1],
     ("phaseTransitionTimestamps", 0, "phase"): ["Done", "x" * 999],
     ("phaseTransitionTimestamps", 0, "time"): HOSTILE_TIMES,
@@ -200,8 +215,20 @@ MIGRATION_CASES: dict[tuple[Any, ...], list[Any]] = {
     ("phaseTransitionTimestamps", 0, "phase"): ["Scheduled"],
     ("phaseTransitionTimestamps", 0, "time"): HOSTILE_TIMES,
 }
-ENUMERATED = {"allowAutoConverge", "allowPause", "connected", "kind", "phase", "status", "result", "action", "runStrategy", "type"}
-"""Fields with an enum in the schema. (A condition's and a domain's ``type`` have cases above.)"""
+ENUMERATED = {
+    "allowAutoConverge",
+    "allowPause",
+    "connected",
+    "kind",
+    "phase",
+    "status",
+    "result",
+    "action",
+    "runStrategy",
+    "type",
+    "wanted",
+}
+"""Fields with an enum in the schema, or true and false. (A condition's and a domain's ``type`` have cases above.)"""
 
 
 def errors(kind: str, new: Json, old: Json | None = None) -> list[tuple[str, str]]:

@@ -1,0 +1,105 @@
+"""Operations on a running guest: what ``status.operations`` says of each, and how the list changes. Pure.
+
+An operation is carried out at most once, while a level (power, pause) may be set again without harm. A verb appends an operation.
+virt-handler sends it to virt-launcher with its id and number, and writes its result. The write that ends an attempt ends its operations.
+
+``number`` grows with each operation of a machine. virt-launcher carries operations out in this order, so it needs to remember only the
+newest number to refuse an old one, whatever it has forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, Literal, get_args
+
+from apiserver.apis.meta import times
+from apiserver.apis.virt.lifecycle import power
+
+Action = Literal["Reset", "Resume"]
+"""What is done to the guest: a hard reset, or its processors run again after a fault had stopped them."""
+RESET: Final[Action] = "Reset"
+RESUME: Final[Action] = "Resume"
+ACTIONS: Final[tuple[Action, ...]] = get_args(Action)
+
+Result = Literal["Succeeded", "Failed"]
+SUCCEEDED: Final[Result] = "Succeeded"
+FAILED: Final[Result] = "Failed"
+
+MAX_KEPT: Final = 10
+"""``status.operations`` keeps this many; the oldest finished one goes first."""
+ATTEMPT_ENDED: Final = "the attempt ended before a result was known"
+
+Operation = Mapping[str, Any]
+
+
+def of(vm: Mapping[str, Any]) -> Sequence[Operation]:
+    """Return the operations of a machine, the oldest first."""
+    found: Sequence[Operation] = (vm.get("status") or {}).get("operations") or ()
+    return found
+
+
+def find(vm: Mapping[str, Any], operation_id: str) -> Operation | None:
+    """Return the operation with this id, if the machine still lists it."""
+    return next((each for each in of(vm) if each.get("id") == operation_id), None)
+
+
+def is_finished(operation: Operation) -> bool:
+    """Return whether an operation has a result."""
+    return bool(operation.get("result"))
+
+
+def unfinished(vm: Mapping[str, Any]) -> tuple[Operation, ...]:
+    """Return the operations of the current attempt that have no result, the oldest first."""
+    current = power.current_attempt(vm)
+    return tuple(each for each in of(vm) if not is_finished(each) and int(each.get("attempt") or 0) == current)
+
+
+def appended(vm: Mapping[str, Any], action: Action, operation_id: str, now: datetime) -> list[dict[str, Any]] | None:
+    """Return the list with another operation; None: it is full of operations that have no result yet."""
+    kept = [dict(each) for each in of(vm)]
+    number = max((int(each.get("number") or 0) for each in kept), default=0) + 1
+    while len(kept) >= MAX_KEPT:
+        oldest = next((each for each in kept if is_finished(each)), None)
+        if oldest is None:
+            return None
+        kept.remove(oldest)
+    added = {
+        "id": operation_id,
+        "number": number,
+        "action": action,
+        "attempt": power.current_attempt(vm),
+        "time": times.to_rfc3339_micro(now),
+    }
+    return [*kept, added]
+
+
+def with_result(vm: Mapping[str, Any], operation_id: str, result: Result, message: str, now: datetime) -> list[dict[str, Any]]:
+    """Return the list in which this operation has a result; the first result counts."""
+    return [
+        finished(each, result, message, times.to_rfc3339(now)) if each.get("id") == operation_id and not is_finished(each) else dict(each)
+        for each in of(vm)
+    ]
+
+
+def finished(operation: Operation, result: Result, message: str, moment: str) -> dict[str, Any]:
+    """Return an operation with its result."""
+    return {**operation, "result": result, **({"message": message} if message else {}), "completionTime": moment}
+
+
+def end_with_attempts(status: dict[str, Any]) -> None:
+    """Fail, in place, the operations of attempts that have ended: their virt-launcher has ended."""
+    if not status.get("operations"):
+        return
+    current = power.current_attempt({"status": status})
+    ends = {int(each["number"]): each for each in status.get("attempts") or () if power.has_ended(each)}
+    status["operations"] = [_ended(each, ends, current) for each in status["operations"]]
+
+
+def _ended(operation: Operation, ends: Mapping[int, Mapping[str, Any]], current: int) -> dict[str, Any]:
+    attempt = int(operation.get("attempt") or 0)
+    if is_finished(operation) or (attempt not in ends and attempt >= current):
+        return dict(operation)
+    moment = ends.get(attempt, {}).get("endTime") or operation.get("time")
+    failed = {**operation, "result": FAILED, "message": ATTEMPT_ENDED}
+    return {**failed, "completionTime": moment} if moment else failed

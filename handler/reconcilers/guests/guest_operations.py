@@ -1,0 +1,94 @@
+"""Operations of a running guest: which one virt-launcher is asked for next, and what the machine says of them. Pure.
+
+The launcher's status says what came of each operation that it was asked for, so a virt-handler that has just started asks for none again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from apiserver.apis.meta import times
+from apiserver.apis.meta.lines import one_line
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt.lifecycle import operations, power
+from controller.runtime.recorder import EventType
+from launcher.protocol import messages
+
+MAX_MESSAGE: Final = 1024
+LAUNCHER_TOO_OLD: Final = "virt-launcher of the machine's pod is of an earlier release; restart or migrate the machine and try again"
+PAUSED_SINCE: Final = "the virtual machine was paused after that"
+RESULTS: Final[Mapping[messages.OperationState, operations.Result]] = {"succeeded": operations.SUCCEEDED, "failed": operations.FAILED}
+_DONE: Final[Mapping[str, tuple[str, str]]] = {
+    operations.RESET: ("Reset", "the guest was reset"),
+    operations.RESUME: ("Unpaused", "the guest goes on"),
+}
+"""Reason and message of the Event by action."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """Write that an operation failed: it cannot be carried out."""
+
+    id: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeByRequest:
+    """Have a launcher resume that knows no operations, and write the result; that does no harm if repeated."""
+
+    id: str
+
+
+Step = messages.Operate | ResumeByRequest | Fail
+
+
+def next_step(vm: Mapping[str, Any], launcher: messages.Status, known: frozenset[str]) -> Step | None:
+    """Return what is done about the first operation without a result; None: nothing, or not before the launcher has finished one.
+
+    ``known`` are the actions that the launcher knows: one of an earlier release knows none.
+    """
+    for operation in operations.unfinished(vm):
+        told = launcher.operation_of(str(operation["id"]))
+        if told is not None and told.state in RESULTS:
+            continue
+        if told is not None:
+            return None
+        action = operation["action"]
+        if action == operations.RESUME and power.wants_paused(vm):
+            return Fail(operation["id"], PAUSED_SINCE)
+        if action == operations.RESUME and action not in known:
+            return ResumeByRequest(operation["id"])
+        if action not in known:
+            return Fail(operation["id"], LAUNCHER_TOO_OLD)
+        return messages.Operate(operation["id"], int(operation["number"]), action)
+    return None
+
+
+def with_results(vm: Mapping[str, Any], told: Sequence[messages.OperationStatus], now: datetime) -> list[Object]:
+    """Return the operations of a machine with the results that its launcher tells; the first result counts."""
+    known = {each.id: each for each in told if each.state in RESULTS}
+    moment, waiting = times.to_rfc3339(now), {each["id"] for each in operations.unfinished(vm)}
+    found = []
+    for operation in operations.of(vm):
+        over = known.get(operation["id"]) if operation["id"] in waiting else None
+        if over is None:
+            found.append(dict(operation))
+        else:
+            found.append(operations.finished(operation, RESULTS[over.state], one_line(over.message, MAX_MESSAGE), moment))
+    return found
+
+
+def events(vm: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[tuple[EventType, str, str]]:
+    """Yield the Events of the operations that have a result in a status and had none in the machine."""
+    waiting = {each["id"] for each in operations.of(vm) if not operations.is_finished(each)}
+    for operation in status.get("operations") or ():
+        if operation["id"] not in waiting or not operations.is_finished(operation):
+            continue
+        if operation["result"] == operations.SUCCEEDED:
+            yield "Normal", *_DONE[operation["action"]]
+        else:
+            yield "Warning", f"{operation['action']}Failed", str(operation.get("message") or "")

@@ -1,0 +1,121 @@
+"""``kubectl virt reset`` against the real virt-api; the tests write what virt-handler would."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apiserver.apis.meta import errors
+from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
+from apiserver.client.rest import Client
+from apiserver.kubectl import access, flags, operating
+from apiserver.kubectl.access import Access, Selection
+from apiserver.kubectl.messages import Failure
+from apiserver.kubectl.migrations import Waiting
+from tests.fakes.aggregating import AggregatingAPI
+
+VM = {
+    "apiVersion": "kubevirt.io/v1alpha1",
+    "kind": "VirtualMachine",
+    "metadata": {"name": "web"},
+    "spec": {"domain": {"memory": {"guest": "64Mi"}}},
+}
+
+
+@dataclass
+class World:
+    """virt-api with a machine that runs."""
+
+    client: Client
+    way: Access
+
+    async def status(self) -> dict[str, Any]:
+        found: dict[str, Any] = (await self.client.get(VIRTUAL_MACHINES, "web", "ns"))["status"]
+        return found
+
+    async def write(self, **changes: Any) -> None:
+        found = await self.client.get(VIRTUAL_MACHINES, "web", "ns")
+        await self.client.update(VIRTUAL_MACHINES, {**found, "status": {**(found.get("status") or {}), **changes}}, subresource="status")
+
+    async def answer(self, **result: str) -> None:
+        """Write the result of the one operation, once there is one."""
+        async with asyncio.timeout(30):
+            while not (found := (await self.status()).get("operations")):
+                await asyncio.sleep(0.02)
+        await self.write(operations=[{**found[0], **result}])
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    async with AggregatingAPI().aggregating(tmp_path) as ours, Client(ours, user_agent="test") as client:
+        await client.create(VIRTUAL_MACHINES, VM, "ns")
+        made = World(client, await access.load(Selection(kubeconfig=str(tmp_path / "kubeconfig"), namespace="ns")))
+        await made.write(phase="Running", attempt=1, nodeName="a", podName="p", attempts=[{"number": 1}])
+        yield made
+
+
+async def test_a_reset_is_asked_for_once_and_without_waiting(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    assert await operating.operate(world.way, "web", "reset", Waiting()) == 0
+    (operation,) = (await world.status())["operations"]
+    assert (operation["action"], operation["number"], operation["attempt"]) == ("Reset", 1, 1)
+    assert capsys.readouterr().out == "virtualmachine.kubevirt.io/web: reset requested\n"
+
+
+@pytest.mark.parametrize("result", ["Succeeded", "Failed"])
+async def test_a_reset_is_waited_for(world: World, capsys: pytest.CaptureFixture[str], result: str) -> None:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(world.answer(result=result, message="libvirt could not"))
+        if result == "Failed":
+            with pytest.raises(Failure, match="error: reset virtual machine ns/web: libvirt could not"):
+                await operating.operate(world.way, "web", "reset", Waiting(wait=True, seconds=30))
+        else:
+            assert await operating.operate(world.way, "web", "reset", Waiting(wait=True, seconds=30)) == 0
+            assert capsys.readouterr().out.splitlines()[-1] == "virtualmachine.kubevirt.io/web: reset done"
+
+
+async def test_a_reset_that_has_no_result_in_time_or_is_not_listed_any_more_is_a_failure(world: World) -> None:
+    with pytest.raises(Failure, match="timed out waiting for the reset of virtual machine ns/web, which goes on"):
+        await operating.operate(world.way, "web", "reset", Waiting(wait=True, seconds=0.1))
+
+    async def forget() -> None:
+        async with asyncio.timeout(30):
+            while len((await world.status())["operations"]) < 2:
+                await asyncio.sleep(0.02)
+        await world.write(operations=[])
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(forget())
+        with pytest.raises(Failure, match="does not list it any more"):
+            await operating.operate(world.way, "web", "reset", Waiting(wait=True, seconds=30))
+
+
+async def test_the_same_id_adds_nothing_and_a_dry_run_neither(world: World) -> None:
+    path = VIRTUAL_MACHINES.path("ns", "web", "reset")
+    made = await world.client.request("PUT", path, body={"id": "mine"})
+    again = await world.client.request("POST", path, body={"id": "mine"})
+    assert made["metadata"]["resourceVersion"] == again["metadata"]["resourceVersion"]
+    dry = await world.client.request("PUT", path, body={"id": "other"}, params={"dryRun": "All"})
+    assert [each["id"] for each in dry["status"]["operations"]] == ["mine", "other"]
+    assert [each["id"] for each in (await world.status())["operations"]] == ["mine"]
+    with pytest.raises(errors.Invalid, match="id"):
+        await world.client.request("PUT", path, body={"id": "../x"})
+
+
+async def test_the_write_that_ends_the_attempt_ends_the_operation_in_the_same_transaction(world: World) -> None:
+    """virt-controller of an earlier release knows nothing of operations."""
+    await world.client.request("PUT", VIRTUAL_MACHINES.path("ns", "web", "reset"), body={"id": "mine"})
+    await world.write(phase="Failed", attempts=[{"number": 1, "result": "Failed", "endTime": "2026-01-02T00:00:00Z"}])
+    (operation,) = (await world.status())["operations"]
+    assert (operation["result"], operation["completionTime"]) == ("Failed", "2026-01-02T00:00:00Z")
+
+
+def test_waiting_has_a_limit() -> None:
+    assert flags.parse(["reset", "vm/web", "--wait"]).timeout == 600
+    assert flags.parse(["reset", "web", "--wait", "--timeout", "5s"]).timeout == 5
+    with pytest.raises(SystemExit):
+        flags.parse(["reset", "web", "--timeout", "5s"])
