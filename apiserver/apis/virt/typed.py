@@ -18,7 +18,7 @@ class AccessCredential(TypedDict, total=False):
 
 
 class AccessCredentialSource(TypedDict, total=False):
-    """The place of the public keys."""
+    """The source of the public keys."""
 
     secret: Required[SecretSource]
 
@@ -45,14 +45,14 @@ class BIOS(TypedDict, total=False):
 
 
 class BlockSize(TypedDict, total=False):
-    """Sizes of a disk's blocks, as the guest is told."""
+    """Block sizes of a disk, as reported to the guest."""
 
     logical: int
     physical: int
 
 
 class Bootloader(TypedDict, total=False):
-    """The firmware's kind; one of its members."""
+    """The kind of firmware; at most one field is set."""
 
     bios: BIOS
     efi: EFI
@@ -106,7 +106,7 @@ class Clock(TypedDict, total=False):
 
 
 class ClockOffsetUTC(TypedDict, total=False):
-    """A clock that shows the Coordinated Universal Time, or so many seconds more."""
+    """A clock that shows Coordinated Universal Time plus an offset in seconds."""
 
     offsetSeconds: int
 
@@ -204,13 +204,13 @@ class Disk(TypedDict, total=False):
 
 
 class DiskCreation(TypedDict, total=False):
-    """The blank disk that is created where a claim holds none."""
+    """The blank disk to create in a claim without one."""
 
     size: Required[str]
 
 
 class DiskDriver(TypedDict, total=False):
-    """The way in which QEMU reads and writes a disk: libvirt's ``<driver>``."""
+    """How QEMU reads and writes a disk: libvirt's ``<driver>``."""
 
     cache: Literal["none", "directsync", "writethrough", "writeback", "unsafe"]
     io: Literal["threads", "native"]
@@ -220,7 +220,7 @@ class DiskDriver(TypedDict, total=False):
 
 
 class DiskImport(TypedDict, total=False):
-    """The image that is downloaded into a claim without one."""
+    """The image to download into a claim without one."""
 
     http: HTTPImport
     s3: S3Import
@@ -275,7 +275,7 @@ DiskSource = TypedDict(
     },
     total=False,
 )
-"""The place of a disk's content; its fields depend on the disk's type."""
+"""The source of a disk's content; its fields depend on the disk's type."""
 
 
 class DiskTarget(TypedDict, total=False):
@@ -330,7 +330,7 @@ class FeatureAPIC(TypedDict, total=False):
 
 
 class FeatureHyperv(TypedDict, total=False):
-    """Enlightenments: what makes a Windows guest run faster on KVM, as on Hyper-V."""
+    """Enlightenments, which make a Windows guest faster on KVM, as on Hyper-V."""
 
     relaxed: FeatureState
     vapic: FeatureState
@@ -355,20 +355,20 @@ class FeatureKVM(TypedDict, total=False):
 
 
 class FeatureSpinlocks(TypedDict, total=False):
-    """Spin locks of which the guest tells the hypervisor."""
+    """Spin locks that the guest reports to the hypervisor."""
 
     enabled: bool
     spinlocks: int
 
 
 class FeatureState(TypedDict, total=False):
-    """A feature that is there or is not."""
+    """A feature that is on or off."""
 
     enabled: bool
 
 
 class FeatureVendorID(TypedDict, total=False):
-    """The name of the hypervisor that the guest is told."""
+    """The name of the hypervisor for the guest."""
 
     enabled: bool
     vendorid: str
@@ -401,7 +401,7 @@ class Filesystem(TypedDict, total=False):
 
 
 class FilesystemSource(TypedDict, total=False):
-    """The place of a file system's content."""
+    """The source of a file system's content."""
 
     name: Required[str]
 
@@ -418,7 +418,7 @@ class Firmware(TypedDict, total=False):
 
 
 class GPU(TypedDict, total=False):
-    """A graphics processor of the node, or a part of one, that the guest gets for itself."""
+    """A graphics processor of the node, or a part of one, assigned to the guest."""
 
     name: Required[str]
     deviceName: Required[str]
@@ -438,7 +438,7 @@ class GuestAgent(TypedDict, total=False):
 
 
 class GuestAgentPropagation(TypedDict, total=False):
-    """The guest's agent sets the keys while the guest runs."""
+    """Sets the keys with the guest agent while the guest runs."""
 
     users: Required[list[str]]
 
@@ -478,7 +478,7 @@ class HPETTimer(TypedDict, total=False):
 
 
 class HTTPGetAction(TypedDict, total=False):
-    """A request by HTTP; every answer from 200 to 399 is a success, and none is followed."""
+    """An HTTP request."""
 
     port: Required[int]
     path: str
@@ -502,32 +502,32 @@ class HTTPImport(TypedDict, total=False):
 
 
 class HostDevice(TypedDict, total=False):
-    """A PCI or mediated device of the node that the guest gets for itself."""
+    """A PCI or mediated device of the node, assigned to the guest."""
 
     name: Required[str]
     deviceName: Required[str]
 
 
 class Hugepages(TypedDict, total=False):
-    """Huge pages of the node, of which the guest's memory consists."""
+    """Huge pages of the node for the guest's memory."""
 
     pageSize: Required[Literal["2Mi", "1Gi"]]
 
 
 class HyperVTimer(TypedDict, total=False):
-    """Hyper-V's reference time, which a Windows guest prefers."""
+    """Hyper-V's reference time, preferred by Windows guests."""
 
     present: bool
 
 
 class IOThreads(TypedDict, total=False):
-    """Threads of QEMU that serve disks of bus virtio, so that its main thread need not."""
+    """Threads of QEMU that serve disks of bus virtio instead of its main thread."""
 
     count: int
 
 
 class Identity(TypedDict, total=False):
-    """The user as whom an NFS server is asked."""
+    """The user for requests to an NFS server."""
 
     user: Required[int]
     group: Required[int]
@@ -545,7 +545,7 @@ class ImportStatus(TypedDict, total=False):
 
 
 class Input(TypedDict, total=False):
-    """One keyboard or pointer, beside the PS/2 ones that every PC has."""
+    """One keyboard or pointer, in addition to the PS/2 ones of every PC."""
 
     type: Required[Literal["tablet", "keyboard", "mouse"]]
     bus: Literal["usb", "virtio"]
@@ -576,7 +576,7 @@ class InterfaceStatus(TypedDict, total=False):
 
 
 class IoTune(TypedDict, total=False):
-    """Limits of what the guest may read from and write to a disk: libvirt's ``<iotune>``."""
+    """Limits of a guest's reads and writes of a disk: libvirt's ``<iotune>``."""
 
     totalBytesSec: str
     readBytesSec: str
@@ -593,7 +593,7 @@ class IoTune(TypedDict, total=False):
 
 
 class KVMTimer(TypedDict, total=False):
-    """KVM's own clock, which a Linux guest prefers."""
+    """KVM's own clock, preferred by Linux guests."""
 
     present: bool
 
@@ -615,7 +615,7 @@ class KernelBootContainer(TypedDict, total=False):
 
 
 class Machine(TypedDict, total=False):
-    """The machine that is emulated."""
+    """The emulated machine."""
 
     type: str
 
@@ -650,7 +650,7 @@ class MigrationAttempt(TypedDict, total=False):
 
 
 class MigrationOptions(TypedDict, total=False):
-    """Limits of one migration: those of its policy and the cluster's defaults, as they were when it began."""
+    """Limits of one migration, from its policy and the cluster's defaults when it began."""
 
     bandwidth: str
     maxDowntimeMilliseconds: int
@@ -661,7 +661,7 @@ class MigrationOptions(TypedDict, total=False):
 
 
 class MigrationPolicy(TypedDict, total=False):
-    """Limits of the live migrations of the machines that it selects: bandwidth, downtime, time-out, and what follows the time-out."""
+    """Limits for live migrations of selected machines: bandwidth, downtime, time-out, and the action after the time-out."""
 
     apiVersion: str
     kind: str
@@ -670,14 +670,14 @@ class MigrationPolicy(TypedDict, total=False):
 
 
 class MigrationPolicySelectors(TypedDict, total=False):
-    """The machines that a policy is for."""
+    """The machines of a policy."""
 
     namespaceSelector: ObjectSelector
     virtualMachineSelector: ObjectSelector
 
 
 class MigrationPolicySpec(TypedDict, total=False):
-    """Limits of the migrations of the chosen machines."""
+    """Limits for migrations of the selected machines."""
 
     selectors: MigrationPolicySelectors
     bandwidth: str
@@ -765,14 +765,14 @@ class NUMA(TypedDict, total=False):
 
 
 class NUMACell(TypedDict, total=False):
-    """A node of the guest's NUMA topology: processors, and memory that is near to them."""
+    """A node of the guest's NUMA topology: processors and their local memory."""
 
     cpus: Required[str]
     memory: Required[str]
 
 
 class ObjectSelector(TypedDict, total=False):
-    """Conditions on labels, all of which have to hold; none of them holds for every object."""
+    """Conditions on labels, which all must hold."""
 
     matchLabels: dict[str, str]
     matchExpressions: list[ObjectSelectorRequirement]
@@ -806,7 +806,7 @@ class PITTimer(TypedDict, total=False):
 
 
 class Panic(TypedDict, total=False):
-    """The device through which the guest's kernel tells that it panicked, which ends the attempt."""
+    """The device through which the guest's kernel reports a panic, which ends the attempt."""
 
     model: Literal["isa", "none"]
 
@@ -821,7 +821,7 @@ class Pause(TypedDict, total=False):
 
 
 class PersistentState(TypedDict, total=False):
-    """The place for the state of UEFI and TPM that outlasts a machine's stop."""
+    """Storage for the state of UEFI and TPM that is kept while the machine is off."""
 
     claimName: Required[str]
 
@@ -834,7 +834,7 @@ class PhaseTransitionTimestamp(TypedDict, total=False):
 
 
 class Port(TypedDict, total=False):
-    """A port of the guest that others reach."""
+    """A reachable port of the guest."""
 
     name: str
     port: Required[int]
@@ -842,7 +842,7 @@ class Port(TypedDict, total=False):
 
 
 class Probe(TypedDict, total=False):
-    """A question to the guest, asked again and again while it runs: one of httpGet, tcpSocket and guestAgentPing."""
+    """A periodic check of the running guest: one of httpGet, tcpSocket and guestAgentPing."""
 
     httpGet: HTTPGetAction
     tcpSocket: TCPSocketAction
@@ -855,7 +855,7 @@ class Probe(TypedDict, total=False):
 
 
 class PropagationMethod(TypedDict, total=False):
-    """The way in which public keys come to the guest: one of its fields is set."""
+    """How public keys get into the guest; exactly one field is set."""
 
     noCloud: dict[str, Any]
     configDrive: dict[str, Any]
@@ -870,18 +870,18 @@ class RTCTimer(TypedDict, total=False):
 
 
 class RedirectedDevices(TypedDict, total=False):
-    """Room for USB devices of clients, which they connect through the subresource usbredir."""
+    """Slots for USB devices that clients connect through the subresource usbredir."""
 
     slots: int
     filter: list[RedirectionRule]
 
 
 RedirectionRule = TypedDict("RedirectionRule", {"class": "str", "vendor": "str", "product": "str", "allow": "bool"}, total=False)
-"""USB devices that this rule is about: those that have all that it names."""
+"""Selects USB devices that match all given fields."""
 
 
 class RegistryImport(TypedDict, total=False):
-    """An image in a registry of containers: a file below disk/ of a container image, as container disks have it."""
+    """An image in a container registry: a file below disk/ of a container image, as in container disks."""
 
     reference: Required[str]
     secretRef: SecretReference
@@ -906,14 +906,14 @@ class Rerun(TypedDict, total=False):
 
 
 class ResourceLimits(TypedDict, total=False):
-    """Shares of a node that the machine uses at most."""
+    """Maximum resources of a node that the machine may use."""
 
     cpu: str
     memory: str
 
 
 class ResourceReference(TypedDict, total=False):
-    """A resource of the container in which the machine runs, as of any container."""
+    """A resource of the machine's container, as for any container."""
 
     resource: Required[
         Literal["limits.cpu", "limits.memory", "limits.ephemeral-storage", "requests.cpu", "requests.memory", "requests.ephemeral-storage"]
@@ -922,7 +922,7 @@ class ResourceReference(TypedDict, total=False):
 
 
 class ResourceRequests(TypedDict, total=False):
-    """Shares of a node that are kept for the machine."""
+    """Resources of a node reserved for the machine."""
 
     cpu: str
     memory: str
@@ -943,7 +943,7 @@ class Rng(TypedDict, total=False):
 
 
 class RngRate(TypedDict, total=False):
-    """The most that the guest may take of the node's random numbers."""
+    """The maximum rate at which the guest may read random numbers."""
 
     bytes: Required[int]
     period: int
@@ -959,7 +959,7 @@ class RunningHardware(TypedDict, total=False):
 
 
 class S3Import(TypedDict, total=False):
-    """An image in an object store that speaks as Amazon S3 does."""
+    """An image in an object store compatible with Amazon S3."""
 
     endpoint: Required[str]
     bucket: Required[str]
@@ -970,7 +970,7 @@ class S3Import(TypedDict, total=False):
 
 
 class SSHPublicKey(TypedDict, total=False):
-    """Public keys, and the way in which they come to the guest."""
+    """Public keys, and how they get into the guest."""
 
     source: Required[AccessCredentialSource]
     propagationMethod: Required[PropagationMethod]
@@ -996,13 +996,13 @@ class SecretReference(TypedDict, total=False):
 
 
 class SecretSource(TypedDict, total=False):
-    """A Secret of which every value is a list of public keys."""
+    """A Secret with lists of public keys as values."""
 
     secretName: Required[str]
 
 
 class Sound(TypedDict, total=False):
-    """A sound card, for guests and programs that want one: of the displays only spice carries what it plays."""
+    """A sound card, for guests and programs that need one."""
 
     model: Literal["ich9", "ac97"]
 
@@ -1018,13 +1018,13 @@ class System(TypedDict, total=False):
 
 
 class TCPSocketAction(TypedDict, total=False):
-    """A connection, closed as soon as the guest took it."""
+    """A connection, closed once the guest accepted it."""
 
     port: Required[int]
 
 
 class TPM(TypedDict, total=False):
-    """A Trusted Platform Module, version 2.0, emulated."""
+    """An emulated Trusted Platform Module, version 2.0."""
 
     persistent: bool
 
@@ -1040,7 +1040,7 @@ class Timer(TypedDict, total=False):
 
 
 class Video(TypedDict, total=False):
-    """The card that the displays show."""
+    """The graphics card of the displays."""
 
     type: Literal["vga", "bochs", "virtio", "none"]
     vram: str
@@ -1108,7 +1108,7 @@ class VirtualMachineStatus(TypedDict, total=False):
 
 
 class Vsock(TypedDict, total=False):
-    """Sockets of the family AF_VSOCK between the guest and its node, where every process reaches the guest by its CID."""
+    """AF_VSOCK sockets between the guest and its node."""
 
     model: Literal["virtio"]
 
@@ -1120,7 +1120,7 @@ class VsockStatus(TypedDict, total=False):
 
 
 class Watchdog(TypedDict, total=False):
-    """A timer that the guest has to set anew again and again, and what is done when it does not."""
+    """A timer that the guest must reset regularly, and the action if it does not."""
 
     model: Literal["i6300esb"]
     action: Literal["reset", "shutdown", "poweroff", "pause", "none"]

@@ -22,27 +22,27 @@ _USER: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.$-]{0,63}")
 
 
 class SecretSource(Model):
-    """A Secret of which every value is a list of public keys."""
+    """A Secret with lists of public keys as values."""
 
     secret_name: str = Field(description="The Secret's name in the same namespace; each line of each value is a public key.")
 
 
 class AccessCredentialSource(Model):
-    """The place of the public keys."""
+    """The source of the public keys."""
 
     secret: SecretSource = Field(description="A Secret.")
 
 
 class NoCloudPropagation(Model):
-    """The keys stand in the meta data of the disk of type CloudInitNoCloud."""
+    """Puts the keys into the meta data of the disk of type CloudInitNoCloud."""
 
 
 class ConfigDrivePropagation(Model):
-    """The keys stand in the meta data of the disk of type CloudInitConfigDrive."""
+    """Puts the keys into the meta data of the disk of type CloudInitConfigDrive."""
 
 
 class GuestAgentPropagation(Model):
-    """The guest's agent sets the keys while the guest runs."""
+    """Sets the keys with the guest agent while the guest runs."""
 
     users: list[str] = Field(
         description="The guest's users who get the keys; the keys of the Secrets that name a user are all that this user has.",
@@ -51,7 +51,7 @@ class GuestAgentPropagation(Model):
 
 
 class PropagationMethod(Model):
-    """The way in which public keys come to the guest: one of its fields is set."""
+    """How public keys get into the guest; exactly one field is set."""
 
     no_cloud: NoCloudPropagation | None = Field(
         None, description="In the meta data of the disk of type CloudInitNoCloud: the guest takes them at its first boot."
@@ -66,7 +66,7 @@ class PropagationMethod(Model):
 
 
 class SSHPublicKey(Model):
-    """Public keys, and the way in which they come to the guest."""
+    """Public keys, and how they get into the guest."""
 
     source: AccessCredentialSource = Field(description="Source of the keys.")
     propagation_method: PropagationMethod = Field(description="Way in which they come to the guest.")

@@ -8,7 +8,7 @@ from apiserver.apis.meta.schema import Kind
 
 
 class VirtualMachineDomainXML(Kind):
-    """The domain XML that libvirt was given for a running machine."""
+    """The domain XML of a running machine, as passed to libvirt."""
 
     xml: str | None = Field(
         None,

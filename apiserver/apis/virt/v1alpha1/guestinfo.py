@@ -35,7 +35,7 @@ class GuestInfoTimezone(Model):
 
 
 class GuestInfoUser(Model):
-    """Somebody who is logged in."""
+    """A logged-in user."""
 
     user_name: str | None = Field(None, description="Their name in the guest.")
     domain: str | None = Field(None, description="Its domain, in Windows.")
@@ -43,7 +43,7 @@ class GuestInfoUser(Model):
 
 
 class GuestInfoDisk(Model):
-    """A disk that a file system lies on."""
+    """A disk of a file system."""
 
     device: str | None = Field(None, description="The guest's name for it, such as /dev/vda1.")
     serial: str | None = Field(None, description="Its serial number.")
@@ -51,7 +51,7 @@ class GuestInfoDisk(Model):
 
 
 class GuestInfoFilesystem(Model):
-    """A file system that is mounted."""
+    """A mounted file system."""
 
     name: str | None = Field(None, description="The guest's name for it.")
     mount_point: str | None = Field(None, description="Directory at which it is mounted.")
@@ -62,7 +62,7 @@ class GuestInfoFilesystem(Model):
 
 
 class GuestInfoInterface(Model):
-    """A network interface as the guest has it."""
+    """A network interface as the guest sees it."""
 
     name: str | None = Field(None, description="Its name in the spec, where its address stands there.")
     mac: str | None = Field(None, description="The card's address, as the guest says.")
@@ -71,23 +71,23 @@ class GuestInfoInterface(Model):
 
 
 class GuestInfoApplication(Model):
-    """A package that is installed."""
+    """An installed package."""
 
     name: str | None = Field(None, description="Its name.")
     version: str | None = Field(None, description="Its version.")
 
 
 class GuestInfoUnavailable(Model):
-    """A field that the guest did not tell."""
+    """A field that the guest did not report."""
 
     field: str | None = Field(None, description="Name of the field.")
     reason: str | None = Field(None, description="The reason, for people.")
 
 
 class VirtualMachineGuestInfo(Kind):
-    """Facts that the QEMU guest agent in a virtual machine tells at the time of the read.
+    """Data that the QEMU guest agent in a virtual machine reports at the time of the read.
 
-    All of it is the guest's word, which may be false.
+    It comes from the guest and may be false.
     """
 
     time: Time | None = Field(None, description="Time at which the guest said it.")

@@ -43,7 +43,7 @@ class ObjectSelectorRequirement(Model):
 
 
 class ObjectSelector(Model):
-    """Conditions on labels, all of which have to hold; none of them holds for every object."""
+    """Conditions on labels, which all must hold. Without conditions it selects every object."""
 
     match_labels: dict[str, str] | None = Field(None, description="Labels that an object must have with exactly these values.")
     match_expressions: list[ObjectSelectorRequirement] | None = Field(
@@ -52,7 +52,7 @@ class ObjectSelector(Model):
 
 
 class MigrationPolicySelectors(Model):
-    """The machines that a policy is for. Both selectors have to hold."""
+    """The machines of a policy. Both selectors must match."""
 
     namespace_selector: ObjectSelector | None = Field(
         None, description="Conditions on the labels of the machine's namespace. Default: every namespace.", json_schema_extra=ATOMIC_MAP
@@ -63,7 +63,7 @@ class MigrationPolicySelectors(Model):
 
 
 class MigrationPolicySpec(Model):
-    """Limits of the migrations of the chosen machines. A field that is absent has the cluster's default, which the chart's values set."""
+    """Limits for migrations of the selected machines. An absent field has the cluster's default from the chart's values."""
 
     selectors: MigrationPolicySelectors | None = Field(
         None,
@@ -99,13 +99,13 @@ class MigrationPolicySpec(Model):
 
 
 class MigrationPolicy(Kind):
-    """Limits of the live migrations of the machines that it selects: bandwidth, downtime, time-out, and what follows the time-out."""
+    """Limits for live migrations of selected machines: bandwidth, downtime, time-out, and the action after the time-out."""
 
     spec: MigrationPolicySpec = Field(description="The machines, and the limits of their migrations.")
 
 
 class MigrationOptions(Model):
-    """Limits of one migration: those of its policy and the cluster's defaults, as they were when it began."""
+    """Limits of one migration, from its policy and the cluster's defaults when it began."""
 
     bandwidth: Quantity | None = Field(None, description="Bytes per second at most. 0: no limit.")
     max_downtime_milliseconds: Int64 | None = Field(None, description="Time that the guest may stand still at the end.")

@@ -34,7 +34,7 @@ class HTTPHeader(Model):
 
 
 class HTTPGetAction(Model):
-    """A request by HTTP; every answer from 200 to 399 is a success, and none is followed."""
+    """An HTTP request. Status codes from 200 to 399 are a success; redirects are not followed."""
 
     port: Int32 = Field(description="The guest's TCP port, 1 to 65535.")
     path: str | None = Field(None, description="The path that is asked for. Default /.")
@@ -47,7 +47,7 @@ class HTTPGetAction(Model):
 
 
 class TCPSocketAction(Model):
-    """A connection, closed as soon as the guest took it. Not with an interface of type passt, which takes connections before the guest."""
+    """A connection, closed once the guest accepted it. Not for interfaces of type passt, which accepts connections before the guest."""
 
     port: Int32 = Field(description="The guest's TCP port, 1 to 65535.")
 
@@ -57,10 +57,10 @@ class GuestAgentPing(Model):
 
 
 class Probe(Model):
-    """A question to the guest, asked again and again while it runs: one of httpGet, tcpSocket and guestAgentPing.
+    """A periodic check of the running guest: one of httpGet, tcpSocket and guestAgentPing.
 
-    It comes from the guest's node, as the kubelet's do, to the address of the pod. While the guest is paused, is being migrated or shuts
-    down nobody asks.
+    The guest's node sends it to the pod's address, like the kubelet's probes. It is suspended while the guest is paused, migrates or shuts
+    down.
     """
 
     http_get: HTTPGetAction | None = Field(None, alias="httpGet", description="A request by HTTP.")

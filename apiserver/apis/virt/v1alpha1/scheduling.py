@@ -22,7 +22,7 @@ class LabelSelectorRequirement(Model):
 
 
 class LabelSelector(Model):
-    """Selects objects by their labels; all conditions have to hold, and none of them selects everything."""
+    """Selects objects by their labels. All conditions must hold; without conditions it selects everything."""
 
     match_labels: dict[str, str] | None = Field(None, description="Labels that an object must have with exactly these values.")
     match_expressions: list[LabelSelectorRequirement] | None = Field(
@@ -43,7 +43,7 @@ class NodeSelectorRequirement(Model):
 
 
 class NodeSelectorTerm(Model):
-    """Conditions on a node that all have to hold."""
+    """Conditions on a node, which all must hold."""
 
     match_expressions: list[NodeSelectorRequirement] | None = Field(
         None, description="Conditions on the node's labels.", json_schema_extra=ATOMIC
@@ -54,7 +54,7 @@ class NodeSelectorTerm(Model):
 
 
 class NodeSelector(Model):
-    """Selects nodes: one of the terms has to hold."""
+    """Selects nodes that match one of the terms."""
 
     node_selector_terms: list[NodeSelectorTerm] = Field(description="The alternatives.", json_schema_extra=ATOMIC)
 
@@ -78,7 +78,7 @@ class NodeAffinity(Model):
 
 
 class PodAffinityTerm(Model):
-    """Pods to be near to, or far from."""
+    """Selects pods to be close to, or apart from."""
 
     label_selector: LabelSelector | None = Field(None, description="The pods, by their labels.", json_schema_extra=ATOMIC_MAP)
     namespaces: list[str] | None = Field(
@@ -97,14 +97,14 @@ class PodAffinityTerm(Model):
 
 
 class WeightedPodAffinityTerm(Model):
-    """A preference to be near to, or far from, some pods."""
+    """A preference to be close to, or apart from, some pods."""
 
     weight: Int32 = Field(description="Strength of the preference: 1 to 100.")
     pod_affinity_term: PodAffinityTerm = Field(description="The pods that it is about.")
 
 
 class PodAffinity(Model):
-    """Pods that the virtual machine has to, or would like to, run beside."""
+    """Pods that the virtual machine must or should run close to."""
 
     required_during_scheduling_ignored_during_execution: list[PodAffinityTerm] | None = Field(
         None, description="Places without such a pod are out of the question.", json_schema_extra=ATOMIC
@@ -115,7 +115,7 @@ class PodAffinity(Model):
 
 
 class PodAntiAffinity(Model):
-    """Pods that the virtual machine must not, or would rather not, run beside."""
+    """Pods that the virtual machine must not or should not run close to."""
 
     required_during_scheduling_ignored_during_execution: list[PodAffinityTerm] | None = Field(
         None, description="Places with such a pod are out of the question.", json_schema_extra=ATOMIC
@@ -126,7 +126,7 @@ class PodAntiAffinity(Model):
 
 
 class Affinity(Model):
-    """Attraction to nodes, attraction to pods, and aversion to pods."""
+    """Affinity to nodes, affinity to pods, and anti-affinity to pods."""
 
     node_affinity: NodeAffinity | None = Field(None, description="Attraction to nodes.")
     pod_affinity: PodAffinity | None = Field(None, description="Attraction to pods.")
@@ -134,7 +134,7 @@ class Affinity(Model):
 
 
 class Toleration(Model):
-    """A taint of nodes that does not keep the virtual machine away."""
+    """A taint of nodes that the virtual machine tolerates."""
 
     key: str | None = Field(None, description="The taint's key; nothing, with Exists, tolerates every taint.")
     operator: Literal["Exists", "Equal", "Gt", "Lt"] | None = Field(
@@ -151,7 +151,7 @@ class Toleration(Model):
 
 
 class TopologySpreadConstraint(Model):
-    """Evenness with which the matching pods are spread over the places of a topology."""
+    """How evenly the matching pods are spread over the domains of a topology."""
 
     max_skew: Int32 = Field(description="By how many pods two places may differ; at least 1.")
     topology_key: str = Field(description="The node label whose value tells places apart.")

@@ -17,7 +17,7 @@ _PRESENT: Final = "Whether the guest has it. Default true."
 
 
 class ClockOffsetUTC(Model):
-    """A clock that shows the Coordinated Universal Time, or so many seconds more."""
+    """A clock that shows Coordinated Universal Time plus an offset in seconds."""
 
     offset_seconds: Int32 | None = Field(None, description="Seconds that the clock is ahead of UTC, a day at most either way. Default 0.")
 
@@ -29,13 +29,13 @@ class HPETTimer(Model):
 
 
 class KVMTimer(Model):
-    """KVM's own clock, which a Linux guest prefers."""
+    """KVM's own clock, preferred by Linux guests."""
 
     present: bool | None = Field(None, description=_PRESENT)
 
 
 class HyperVTimer(Model):
-    """Hyper-V's reference time, which a Windows guest prefers."""
+    """Hyper-V's reference time, preferred by Windows guests."""
 
     present: bool | None = Field(None, description=_PRESENT)
 
@@ -65,7 +65,7 @@ class RTCTimer(Model):
 
 
 class Timer(Model):
-    """The timers of the machine. An emulated one is made without kvm, hyperv and the tick policies, which mean nothing to it."""
+    """The timers of the machine. An emulated machine ignores kvm, hyperv and the tick policies."""
 
     hpet: HPETTimer | None = Field(None, description="The high precision event timer.")
     hyperv: HyperVTimer | None = Field(None, description="Hyper-V's reference time. Default: none.")

@@ -19,7 +19,7 @@ MIN_CELL: Final = quantity.parse("16Mi")
 
 
 class NUMACell(Model):
-    """A node of the guest's NUMA topology: processors, and memory that is near to them."""
+    """A node of the guest's NUMA topology: processors and their local memory."""
 
     cpus: str = Field(
         description="Numbers of its processors, such as 0-3,8: counted from 0, threads of a core and cores of a socket beside each other. "
@@ -31,11 +31,11 @@ class NUMACell(Model):
 
 
 class NUMAGuestMappingPassthrough(Model):
-    """The nodes of the processors that the machine has for itself."""
+    """The NUMA nodes of the machine's dedicated processors."""
 
 
 class NUMA(Model):
-    """The guest's NUMA topology. Linux and Windows keep a process near to its memory where they see several nodes."""
+    """The guest's NUMA topology. With several nodes, Linux and Windows keep a process close to its memory."""
 
     cells: list[NUMACell] | None = Field(
         None,

@@ -18,7 +18,7 @@ LARGEST_BLOCK: Final = 2 << 20
 
 
 class DiskDriver(Model):
-    """The way in which QEMU reads and writes a disk: libvirt's ``<driver>``."""
+    """How QEMU reads and writes a disk: libvirt's ``<driver>``."""
 
     cache: disk_driver.Cache | None = Field(
         None,
@@ -46,7 +46,7 @@ class DiskDriver(Model):
 
 
 class BlockSize(Model):
-    """Sizes of a disk's blocks, as the guest is told."""
+    """Block sizes of a disk, as reported to the guest."""
 
     logical: Int32 | None = Field(None, description="Bytes of the smallest block that can be read and written. Default 512.")
     physical: Int32 | None = Field(

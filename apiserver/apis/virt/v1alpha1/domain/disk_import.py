@@ -58,7 +58,7 @@ class HTTPImport(Model):
 
 
 class S3Import(Model):
-    """An image in an object store that speaks as Amazon S3 does."""
+    """An image in an object store compatible with Amazon S3."""
 
     endpoint: str = Field(description="The address of the store, http or https. The bucket is asked for by path, not by host.")
     bucket: str = Field(description="The bucket.")
@@ -76,7 +76,7 @@ class S3Import(Model):
 
 
 class RegistryImport(Model):
-    """An image in a registry of containers: a file below disk/ of a container image, as container disks have it."""
+    """An image in a container registry: a file below disk/ of a container image, as in container disks."""
 
     reference: str = Field(description="The reference of the container image. The registry is spoken to by https alone.")
     secret_ref: SecretReference | None = Field(
@@ -89,7 +89,7 @@ class RegistryImport(Model):
 
 
 class DiskImport(Model):
-    """The image that is downloaded into a claim without one."""
+    """The image to download into a claim without one."""
 
     http: HTTPImport | None = Field(None, description="From a web server. One of http, s3 and registry is required.")
     s3: S3Import | None = Field(None, description="From an object store.")

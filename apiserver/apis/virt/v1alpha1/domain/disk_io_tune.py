@@ -19,7 +19,7 @@ _MOST_BYTES: Final = quantity.parse(str(MOST))
 
 
 class IoTune(Model):
-    """Limits of what the guest may read from and write to a disk: libvirt's ``<iotune>``."""
+    """Limits of a guest's reads and writes of a disk: libvirt's ``<iotune>``."""
 
     total_bytes_sec: Quantity | None = Field(None, description="Bytes a second that are read and written together.")
     read_bytes_sec: Quantity | None = Field(None, description="Bytes a second that are read.")

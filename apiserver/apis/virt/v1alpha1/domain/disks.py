@@ -75,13 +75,13 @@ _FIELDS_OF_SOURCES: Final = {
 
 
 class DiskCreation(Model):
-    """The blank disk that is created where a claim holds none."""
+    """The blank disk to create in a claim without one."""
 
     size: Quantity = Field(description="Its size, rounded up to whole MiB.")
 
 
 class DiskSource(NetworkSource, TokenSource, PluginSource):
-    """The place of a disk's content; its fields depend on the disk's type."""
+    """The source of a disk's content; its fields depend on the disk's type."""
 
     name: str | None = Field(
         None,

@@ -31,7 +31,7 @@ class FieldReference(Model):
 
 
 class ResourceReference(Model):
-    """A resource of the container in which the machine runs, as of any container."""
+    """A resource of the machine's container, as for any container."""
 
     resource: Literal[
         "limits.cpu",

@@ -26,7 +26,7 @@ _NEEDED: Final = {
 
 
 class FeatureState(Model):
-    """A feature that is there or is not."""
+    """A feature that is on or off."""
 
     enabled: bool | None = Field(None, description="True if it is there. Default true.")
 
@@ -46,21 +46,21 @@ class FeatureKVM(Model):
 
 
 class FeatureSpinlocks(Model):
-    """Spin locks of which the guest tells the hypervisor."""
+    """Spin locks that the guest reports to the hypervisor."""
 
     enabled: bool | None = Field(None, description="True if it is there. Default true.")
     spinlocks: Int32 | None = Field(None, description="Attempts before the guest tells, 4095 at least. Default 4096.")
 
 
 class FeatureVendorID(Model):
-    """The name of the hypervisor that the guest is told."""
+    """The name of the hypervisor for the guest."""
 
     enabled: bool | None = Field(None, description="True if it is there. Default true.")
     vendorid: str | None = Field(None, description="The name, of at most 12 letters, digits, blanks, dots, dashes and underscores.")
 
 
 class FeatureHyperv(Model):
-    """Enlightenments: what makes a Windows guest run faster on KVM, as on Hyper-V. An emulated machine has none of them."""
+    """Enlightenments, which make a Windows guest faster on KVM, as on Hyper-V. An emulated machine has none."""
 
     relaxed: FeatureState | None = Field(None, description="Watchdogs of the guest that tolerate processors which stand still for a while.")
     vapic: FeatureState | None = Field(None, description="A paravirtual interrupt controller.")

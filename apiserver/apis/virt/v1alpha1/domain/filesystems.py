@@ -19,13 +19,13 @@ MAX_TAG: Final = 36
 
 
 class FilesystemSource(Model):
-    """The place of a file system's content."""
+    """The source of a file system's content."""
 
     name: str = Field(description="The name of the claim, ConfigMap or Secret in the same namespace. A claim's is looked up in lower case.")
 
 
 class Filesystem(Model):
-    """A file system that the guest shares with others, by virtiofs. Such a machine does not move to another node."""
+    """A file system that the guest shares with others, by virtiofs. Such a machine cannot migrate."""
 
     name: str = Field(
         description="Its name, unique in the machine, at most 36 characters, and the tag by which the guest mounts it: mount -t virtiofs "

@@ -57,14 +57,14 @@ class EFI(Model):
 
 
 class Bootloader(Model):
-    """The firmware's kind; one of its members."""
+    """The kind of firmware; at most one field is set."""
 
     bios: BIOS | None = Field(None, description="A BIOS. Default, where nothing is said.")
     efi: EFI | None = Field(None, description="UEFI.")
 
 
 class PersistentState(Model):
-    """The place for the state of UEFI and TPM that outlasts a machine's stop."""
+    """Storage for the state of UEFI and TPM that is kept while the machine is off."""
 
     claim_name: str = Field(
         description="Name of a PersistentVolumeClaim of volume mode Filesystem in the same namespace. The machine uses a directory of it "

@@ -11,7 +11,7 @@ from apiserver.apis.virt.v1alpha1.domain.rules import MAX_HOST_DEVICES, Object, 
 
 
 class GPU(Model):
-    """A graphics processor of the node, or a part of one, that the guest gets for itself."""
+    """A graphics processor of the node, or a part of one, assigned to the guest."""
 
     name: str = Field(description="Its name, unique among the devices of the node that the machine has.")
     device_name: str = Field(

@@ -12,7 +12,7 @@ from apiserver.apis.virt.v1alpha1.domain.rules import MAX_HOST_DEVICES, Object, 
 
 
 class HostDevice(Model):
-    """A PCI or mediated device of the node that the guest gets for itself."""
+    """A PCI or mediated device of the node, assigned to the guest."""
 
     name: str = Field(description="Its name, unique among the devices of the node that the machine has.")
     device_name: str = Field(

@@ -15,7 +15,7 @@ MAX_INPUTS: Final = 8
 
 
 class Input(Model):
-    """One keyboard or pointer, beside the PS/2 ones that every PC has."""
+    """One keyboard or pointer, in addition to the PS/2 ones of every PC."""
 
     type: hardware.Type = Field(
         description="Kind of device that the guest sees. A tablet tells where the viewer's pointer is, a mouse only how it moved."

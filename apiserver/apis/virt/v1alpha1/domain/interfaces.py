@@ -32,7 +32,7 @@ _PORT_NAME: Final = re.compile(r"(?=.{1,15}$)(?=[^a-z]*[a-z])(?!.*--)[a-z0-9]([a
 
 
 class Port(Model):
-    """A port of the guest that others reach."""
+    """A reachable port of the guest."""
 
     name: str | None = Field(None, description="Its name in the pod, by which a Service can mean it: at most 15 of a-z, 0-9 and -.")
     port: Int32 = Field(description="The number, 1 to 65535: the same at the pod's address and in the guest.")

@@ -11,7 +11,7 @@ from apiserver.apis.virt.v1alpha1.domain.rules import Object
 
 
 class Machine(Model):
-    """The machine that is emulated."""
+    """The emulated machine."""
 
     type: str | None = Field(None, description=f"The machine type: {hardware.TYPES_IN_WORDS}. Default {hardware.TYPE}.")
 

@@ -18,7 +18,7 @@ MAX_ROOM: Final = quantity.parse("512Gi")
 
 
 class Hugepages(Model):
-    """Huge pages of the node, of which the guest's memory consists."""
+    """Huge pages of the node for the guest's memory."""
 
     page_size: Literal["2Mi", "1Gi"] = Field(
         description="The size of a page. The machine runs on a node that keeps enough of them free, and has them for itself."

@@ -32,14 +32,14 @@ class SecretName(Model):
 
 
 class Identity(Model):
-    """The user as whom an NFS server is asked."""
+    """The user for requests to an NFS server."""
 
     user: Int32 = Field(description="His number, which the server believes.")
     group: Int32 = Field(description="His group's.")
 
 
 class NetworkSource(Model):
-    """The fields of a disk's source that name a server. QEMU connects to it from the pod: what may be reached is what the pod may reach."""
+    """The fields of a disk's source for a server. QEMU connects to it from the pod, so the pod must be able to reach it."""
 
     host: str | None = Field(None, description="NBD, NFS: name or address of the server.")
     port: Int32 | None = Field(None, description="NBD: its port. Default 10809.")

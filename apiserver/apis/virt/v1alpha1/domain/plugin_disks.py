@@ -16,7 +16,7 @@ FIELDS: Final = frozenset({"plugin", "options", "sizeLimit"})
 
 
 class PluginSource(Model):
-    """The word to a plugin."""
+    """The request to a plugin."""
 
     plugin: str | None = Field(None, description="Plugin: its name, one of those that the administrator of the cluster allows.")
     options: dict[str, str] | None = Field(

@@ -22,7 +22,7 @@ _BOUNDS: Final = {"cpu": (validate_amount, MIN_CPU, MAX_CPU), "memory": (validat
 
 
 class ResourceRequests(Model):
-    """Shares of a node that are kept for the machine."""
+    """Resources of a node reserved for the machine."""
 
     cpu: Quantity | None = Field(None, description="Processors of the node. Default: 100m for each virtual processor.")
     memory: Quantity | None = Field(
@@ -33,7 +33,7 @@ class ResourceRequests(Model):
 
 
 class ResourceLimits(Model):
-    """Shares of a node that the machine uses at most."""
+    """Maximum resources of a node that the machine may use."""
 
     cpu: Quantity | None = Field(
         None, description="Processors of the node, for the guest's and for QEMU's own threads together. Default: no limit."

@@ -11,7 +11,7 @@ from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_between
 
 
 class RngRate(Model):
-    """The most that the guest may take of the node's random numbers."""
+    """The maximum rate at which the guest may read random numbers."""
 
     bytes: Int32 = Field(description="So many bytes in each period.")
     period: Int32 | None = Field(None, description="The period in milliseconds. Default 1000.")

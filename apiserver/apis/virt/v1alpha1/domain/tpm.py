@@ -10,7 +10,7 @@ from apiserver.apis.virt.v1alpha1.domain.rules import Object
 
 
 class TPM(Model):
-    """A Trusted Platform Module, version 2.0, emulated. It has endorsement keys, and no certificate of a manufacturer for them."""
+    """An emulated Trusted Platform Module, version 2.0. Its endorsement keys have no certificate of a manufacturer."""
 
     persistent: bool | None = Field(
         None,

@@ -13,7 +13,7 @@ from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_between, 
 
 
 class Video(Model):
-    """The card that the displays show."""
+    """The graphics card of the displays."""
 
     type: hardware.Type | None = Field(
         None,
