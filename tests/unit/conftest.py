@@ -1,5 +1,3 @@
-"""Settings of all unit tests."""
-
 from __future__ import annotations
 
 from hypothesis import HealthCheck, settings

@@ -15,7 +15,6 @@ KEY = ec.generate_private_key(ec.SECP256R1())
 
 
 def request(profile: Profile) -> bytes:
-    """Return a request for exactly this profile."""
     builder = x509.CertificateSigningRequestBuilder().subject_name(
         x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, profile.common_name)])
     )

@@ -326,7 +326,6 @@ UNTOLD: Final = MappingProxyType[str, Change](
 
 
 def changed(change: Change, pod: Pod | None = None) -> Pod:
-    """Return a launcher pod after one change."""
     found = copy.deepcopy(pod if pod is not None else launcher_pod(TINY, 1, {}, SETTINGS, Placement()))
     change(found)
     return found

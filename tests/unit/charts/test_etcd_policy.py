@@ -59,7 +59,6 @@ FORBIDDEN: Final = MappingProxyType[str, Change](
 
 
 def etcd() -> StatefulSet:
-    """Return etcd's StatefulSet from the chart."""
     [found] = forbidden_pods.of_the_chart("StatefulSet")
     return copy.deepcopy(found)
 
@@ -82,7 +81,6 @@ def world() -> World:
 
 
 async def refusal(world: World, old: StatefulSet | None, new: StatefulSet | None, *, user: str = ACCOUNT, **more: Any) -> str:
-    """Return why a request is refused, or an empty string."""
     given = {
         "operation": "UPDATE",
         "namespace": "kubevirt",

@@ -84,7 +84,6 @@ def policies_of(chart: Sequence[dict[str, Any]]) -> ValidatingPolicies:
 
 
 async def refusal(policies: ValidatingPolicies, **attributes: Any) -> str:
-    """Return why a request is refused, or an empty string."""
     obj = attributes.get("obj") or attributes.get("old") or {}
     given = {"operation": "CREATE", "namespace": "default", "name": name_of(obj), "user": User(ACCOUNT, ()), **attributes}
     said = ""
@@ -209,7 +208,6 @@ async def test_nobody_elses_pods_are_judged(policies: ValidatingPolicies) -> Non
 
 
 def expressions() -> list[str]:
-    """Return the policy's expressions, one per line."""
     (policy,) = (each for each in objects(NODE) if each["kind"] == "ValidatingAdmissionPolicy" and each["metadata"]["name"] == POLICY)
     spec = policy["spec"]
     return [" ".join(each["expression"].split()) for each in (*spec["variables"], *spec["validations"])]

@@ -66,7 +66,6 @@ def policies() -> ValidatingPolicies:
 
 
 async def refusal(policies: ValidatingPolicies, obj: Json | None, old: Json | None = None, **more: Any) -> str:
-    """Return why a write is refused, or an empty string."""
     operation: Any = "DELETE" if obj is None else "UPDATE" if old else "CREATE"
     given: Any = {"operation": operation, "namespace": "open", "user": MAKER, **more}
     said = ""

@@ -53,7 +53,6 @@ def test_a_kind_that_is_not_served_is_an_error_that_says_why(tmp_path: Path) -> 
 
 @pytest.fixture
 def terminal() -> Iterator[tuple[Console, int]]:
-    """Yield a console and the other end of its terminal."""
     controller, other = os.openpty()
     with subprocess.Popen(["sleep", "60"]) as process:
         yield Console(process, controller), other

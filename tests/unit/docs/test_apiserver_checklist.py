@@ -83,7 +83,6 @@ def _functions(file: str) -> dict[str, set[str]]:
 
 
 def _attributes(node: ast.AST) -> set[str]:
-    """Return the names looked up in ``pytest`` or ``pytest.mark``."""
     return {
         each.attr
         for each in ast.walk(node)

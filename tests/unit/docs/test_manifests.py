@@ -25,7 +25,6 @@ ROOT = Path(__file__).parents[3]
 
 
 def blocks(document: str) -> list[Any]:
-    """Return the document's YAML blocks."""
     return [yaml.safe_load(each) for each in re.findall(r"^```yaml\n(.*?)^```", (ROOT / document).read_text(), re.DOTALL | re.MULTILINE)]
 
 
@@ -80,7 +79,6 @@ def test_the_texts_name_every_type(document: str, model: type[BaseModel]) -> Non
 
 
 def literals(annotation: Any) -> Iterator[str]:
-    """Yield the texts of all literals in an annotation."""
     for each in get_args(annotation):
         if isinstance(each, str):
             yield each

@@ -1,5 +1,3 @@
-"""Programs of ``examples``, loaded as modules."""
-
 from __future__ import annotations
 
 import importlib.util

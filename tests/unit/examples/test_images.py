@@ -14,8 +14,6 @@ from tests.unit.examples.programs import load
 
 
 class Daemons:
-    """Daemons of one node, one after the other."""
-
     def __init__(self, directory: Path) -> None:
         self.images = directory / "images"
         self.state = self.images / ".served"

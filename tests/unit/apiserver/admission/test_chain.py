@@ -107,8 +107,6 @@ async def test_what_is_counted() -> None:
 
 
 class Choosy(Plugin):
-    """Counts the calls of ``handles``."""
-
     asked = 0
     wants = False
 

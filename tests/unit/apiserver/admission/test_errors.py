@@ -1,5 +1,3 @@
-"""Refusals with Go's messages."""
-
 from __future__ import annotations
 
 from apiserver.admission import errors

@@ -21,8 +21,6 @@ SECONDS, MOST = 0.004, 128
 
 
 class Clock:
-    """A clock that the test sets."""
-
     def __init__(self) -> None:
         self.now = 100.0
 

@@ -1,5 +1,3 @@
-"""``kubectl virt domainxml``: its command line and its output."""
-
 from __future__ import annotations
 
 import pytest

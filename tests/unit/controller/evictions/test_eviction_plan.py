@@ -27,8 +27,6 @@ def a_cordoned_node() -> dict[str, Any]:
 
 
 class Noon:
-    """A clock that stands still."""
-
     def now(self) -> datetime:
         return NOW
 

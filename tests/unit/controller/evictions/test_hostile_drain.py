@@ -72,7 +72,6 @@ class Cluster:
             self.outcomes.note(None, made)
 
     def tick(self) -> None:
-        """Finish evacuations whose time is over."""
         self.at += TICK_SECONDS
         for key, (old, began) in list(self.migrations.items()):
             is_tenants = namespace_of(old).startswith("tenant")

@@ -63,7 +63,6 @@ def fields_of_methods() -> Mapping[str, set[str]]:
 
 
 def read_by(package: str) -> set[str]:
-    """Return the informers that a package's modules read."""
     meaning, found = fields_of_methods(), set()
     for path in (RECONCILERS / package).glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -146,8 +146,6 @@ def test_a_leader_that_is_cut_off_stops_before_another_starts() -> None:
 
 
 class Refusing(View):
-    """Refuses immediately."""
-
     async def _hop(self) -> None:
         await asyncio.sleep(0.01)
         if self.is_cut_off():

@@ -13,8 +13,6 @@ OBJECTS: dict[str, Any] = {name: {"metadata": {"name": name}, "says": name} for 
 
 
 class World:
-    """An informer, a recorder and a reconciler."""
-
     def __init__(self) -> None:
         self.looked_at: list[str] = []
         self.events: list[tuple[str, str, str]] = []

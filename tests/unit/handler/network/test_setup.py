@@ -17,8 +17,6 @@ THEIRS = {"name": "lan", "type": interfaces.PLUGIN, "plugin": "san", "mac": "52:
 
 
 class Failing(Plugins):
-    """Plugins that all fail."""
-
     def __init__(self, fault: Fault) -> None:
         super().__init__(Path(), {})
         self._fault = fault

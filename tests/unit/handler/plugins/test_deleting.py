@@ -18,8 +18,6 @@ MACHINE = {"machine": {"namespace": "default", "name": "vm", "uid": "u-1"}}
 
 
 class World:
-    """Plugins with state, and pods."""
-
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.records = Records(directory)

@@ -134,7 +134,6 @@ async def test_a_single_turn_is_everybodys() -> None:
 
 
 async def hang(turns: Turns, namespace: str, began: asyncio.Event | None = None) -> None:
-    """Make a call that gets no answer."""
     with contextlib.suppress(TimeoutError):
         async with turns.turn(namespace, PATIENCE_SECONDS), asyncio.timeout(SECONDS):
             if began is not None:

@@ -25,8 +25,6 @@ NOW = datetime(2026, 11, 21, 8, 0, 0, tzinfo=UTC)
 
 
 class Noon:
-    """A wall clock that stands still."""
-
     def now(self) -> datetime:
         return NOW
 
@@ -43,9 +41,7 @@ class Guests:
     changed: list[tuple[float, str]] = field(default_factory=list)
     """Time and pod of each changed verdict."""
     seconds: float = 0.0
-    """Duration of an answer."""
     meanwhile: Callable[[], None] = lambda: None
-    """Runs during each probe."""
 
     def prober(self) -> Prober:
         return Prober(self._question, Noon(), may_be_asked=guest_plan.may_be_asked, changed=self._changed)

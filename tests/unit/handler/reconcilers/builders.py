@@ -1,4 +1,4 @@
-"""Objects and launcher states for the tests of this folder; each sets only the fields under test."""
+"""Objects and launcher states with only the fields under test."""
 
 from __future__ import annotations
 

@@ -14,7 +14,6 @@ URL = "https://images.example/a.img"
 
 
 def importing(*told: ImportStatus, vm: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Return the VM with these imports in its status."""
     machine = vm or a_vm()
     disk = {"name": "root", "type": "PersistentVolumeClaim", "source": {"name": "c", "import": {"http": {"url": f"{URL}?sig=s#f"}}}}
     machine["spec"]["domain"]["devices"]["disks"] = [disk]

@@ -18,7 +18,6 @@ def ended(kind: messages.EndingKind, message: str = "") -> messages.Status:
 
 
 def restarted(attempt: int) -> dict[str, Any]:
-    """Return a VM in its first attempt with a restart request for this attempt."""
     request = {"action": "Restart", "time": "2026-01-01T00:00:00.000000Z", "runStrategy": "Always", "attempt": attempt}
     status = {"attempt": 1, "attempts": [{"number": 1}], "request": request}
     return {"metadata": {"name": "a", "namespace": "b"}, "spec": {"domain": {}, "runStrategy": "Always"}, "status": status}

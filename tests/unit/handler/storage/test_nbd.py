@@ -22,8 +22,6 @@ def info(size: int, flags: int = 1, kind: int = 0) -> bytes:
 
 
 class Said:
-    """A writer that keeps the bytes."""
-
     def __init__(self) -> None:
         self.bytes = b""
 

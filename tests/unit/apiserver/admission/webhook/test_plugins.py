@@ -75,8 +75,6 @@ def _nothing(request: Object) -> Object:
 
 
 class _Caller:
-    """Returns the test's answers and records the calls."""
-
     def __init__(self, replies: dict[str, Reply]) -> None:
         self.replies = replies
         self.asked: list[str] = []

@@ -28,7 +28,6 @@ def a_vm(phase: str = "Running", *disks: dict[str, Any], **spec: Any) -> dict[st
 
 
 def edited(vm: dict[str, Any], edit: Edit) -> dict[str, Any]:
-    """Return an edited VM as the strategy stores it: the next generation, with the old status."""
     new = copy.deepcopy(vm)
     edit(new["spec"])
     defaults.default_virtual_machine(new)
@@ -38,7 +37,6 @@ def edited(vm: dict[str, Any], edit: Edit) -> dict[str, Any]:
 
 
 def with_status(vm: dict[str, Any], **status: Any) -> dict[str, Any]:
-    """Return a VM with a new status as the strategy stores it."""
     new = {**copy.deepcopy(vm), "status": {**copy.deepcopy(vm["status"]), **status}}
     VirtualMachineStrategy().prepare_for_status_update(new, vm)
     return new

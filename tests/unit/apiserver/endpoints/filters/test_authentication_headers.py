@@ -49,7 +49,6 @@ def offering(*protocols: str) -> tuple[tuple[str, str], ...]:
 
 
 def hidden(token: str | bytes) -> str:
-    """Return the protocol that carries this token."""
     data = token.encode() if isinstance(token, str) else token
     return f"base64url.bearer.authorization.k8s.io.{base64.urlsafe_b64encode(data).decode().rstrip('=')}"
 
@@ -211,8 +210,6 @@ def test_a_token_that_is_offered_wrongly_is_nobody_not_anonymous(protocols: tupl
 
 
 class Reviewing:
-    """Accepts every token but one, and records the tokens."""
-
     def __init__(self) -> None:
         self.reviewed: list[str] = []
         never: Any = None

@@ -20,8 +20,6 @@ GET = requestinfo.parse("GET", f"{PATH}/x", {})
 
 @dataclass
 class Kube:
-    """Answers reviews."""
-
     allowed: Any = True
     failures: list[Exception] = field(default_factory=list)
     asked: list[dict[str, Any]] = field(default_factory=list)
@@ -35,8 +33,6 @@ class Kube:
 
 @dataclass
 class World:
-    """A clock and counters."""
-
     now: float = 100.0
     codes: list[str] = field(default_factory=list)
 

@@ -89,7 +89,6 @@ class Handshake:
         return certificates.of(self.connect(leaf, *others))
 
     def connect(self, leaf: Signed, *others: Signed) -> ssl.SSLObject:
-        """Return the server's end."""
         key = leaf[1].private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
         (self.directory / "client.pem").write_text(key + pem(leaf, *others))
         client = ssl.create_default_context(cadata=self.authority)

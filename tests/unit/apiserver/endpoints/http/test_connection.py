@@ -1,5 +1,3 @@
-"""One HTTP connection over a transport in memory."""
-
 from __future__ import annotations
 
 import asyncio

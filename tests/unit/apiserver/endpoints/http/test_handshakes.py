@@ -71,7 +71,6 @@ class Client:
         return bool(self.transport.written)
 
     def finish(self) -> None:
-        """Answer the server's flight."""
         self.incoming.write(self.transport.written)
         self.transport.written.clear()
         self.object.do_handshake()
@@ -93,8 +92,6 @@ class Client:
 
 
 class Listener:
-    """A server and its clients."""
-
     def __init__(
         self, contexts: Contexts, *, handshakes: Caps = PLENTY, unverified: Caps = PLENTY, verified: Caps = PLENTY, seconds: float = 5
     ) -> None:

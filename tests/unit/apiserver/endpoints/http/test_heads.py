@@ -112,8 +112,6 @@ LINES = st.tuples(
 
 
 class Told:
-    """httptools' result."""
-
     def __init__(self) -> None:
         self.url = b""
         self.headers: list[tuple[bytes, bytes]] = []

@@ -58,11 +58,8 @@ async def answer(request: Request) -> Response:
 
 
 class Peer:
-    """The client's end."""
-
     def __init__(self, contexts: Contexts, size: int = 1 << 20, seconds: float = 5, beside: Peer | None = None) -> None:
         self.size = size
-        """How many bytes arrive at once."""
         self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self.object = contexts.client.wrap_bio(self.incoming, self.outgoing, server_hostname="localhost")
         self.server: Server = beside.server if beside else Server(answer, QUICK)
@@ -74,7 +71,6 @@ class Peer:
         self.tls.connection_made(self.transport)
 
     def arrive(self, data: bytes) -> None:
-        """Deliver bytes from the socket."""
         for start in range(0, len(data), self.size):
             piece = data[start : start + self.size]
             while piece and not self.transport.closed:
@@ -126,8 +122,6 @@ class Peer:
 
 
 class Socket(FakeTransport):
-    """The socket's transport."""
-
     tls: Tls
 
     def write(self, data: bytes | bytearray | memoryview) -> None:

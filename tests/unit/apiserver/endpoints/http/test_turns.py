@@ -7,8 +7,6 @@ from apiserver.endpoints.http.turns import Turns
 
 
 class Done:
-    """Records the work."""
-
     def __init__(self) -> None:
         self.names: list[str] = []
 

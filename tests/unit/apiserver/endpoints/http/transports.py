@@ -107,7 +107,6 @@ class Line:
         return self.take()
 
     def take(self) -> bytes:
-        """Return and clear the response bytes."""
         taken = bytes(self.transport.written)
         self.transport.written.clear()
         return taken

@@ -37,7 +37,6 @@ class Hearer:
         self.is_full = False
         self.waits = 0
         self.meanwhile: Callable[[], None] = lambda: None
-        """Runs during each delivery."""
         self._emptied = asyncio.Event()
 
     @property
@@ -62,7 +61,6 @@ class Hearer:
 
 @asynccontextmanager
 async def telling(made: Window, *pairs: tuple[Watch, Hearer]) -> AsyncIterator[list[asyncio.Task[None]]]:
-    """Deliver to the receivers; close the window at the end."""
     async with asyncio.TaskGroup() as tasks:
         yield [tasks.create_task(watch.tell(hearer)) for watch, hearer in pairs]
         made.close()

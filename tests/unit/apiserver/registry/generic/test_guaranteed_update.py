@@ -30,13 +30,11 @@ class World:
         _, self.other = self.made_with(AdmitAll())
 
     def made_with(self, admission: Admission) -> tuple[WatchCache, Store]:
-        """Return another store over the same storage, and its cache."""
         strategy = flunders.strategies("wardle.example.com")[0]
         cache = WatchCache(self.storage, codec.collection("/registry", strategy.resource), partial(codec.decode, strategy))
         return cache, Store(self.storage, cache, strategy, root="/registry", admission=admission, now=lambda: datetime.now(UTC))
 
     async def stored(self) -> dict[str, str]:
-        """Return the stored labels."""
         entry = await self.storage.get(self.other.key("n", "a"))
         assert entry is not None
         return dict(self.other.decode(entry).labels)

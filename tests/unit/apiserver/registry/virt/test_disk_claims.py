@@ -50,8 +50,6 @@ def with_state(vm: dict[str, Any], claim: str, uuid: str = "") -> dict[str, Any]
 
 
 class Virt:
-    """virt-apis on one storage."""
-
     def __init__(self, storage: MemoryStorage | None = None) -> None:
         self.storage = storage or MemoryStorage()
         self.items: dict[str, Item] = {}
@@ -169,8 +167,6 @@ async def test_a_machine_that_never_got_a_lock_does_not_give_up_that_of_another_
 
 
 class Noting(MemoryStorage):
-    """A storage that records keys read singly."""
-
     def __init__(self) -> None:
         super().__init__()
         self.read: list[str] = []

@@ -24,7 +24,6 @@ def a_handler(address: str | None, *, phase: str = "Running") -> dict[str, Any]:
 
 
 async def located(pod: dict[str, Any]) -> HandlerLocator:
-    """Return a locator with this pod."""
     api = FakeAPI()
     await api.put(PODS, pod)
     async with api.serving() as config, Client(config, user_agent="test") as client:

@@ -676,7 +676,6 @@ def test_the_table_names_a_pod_only_while_there_is_one(phase: str) -> None:
 
 
 def _moved(vm: dict[str, Any], **spec: Any) -> list[str]:
-    """Return the warnings for this edit of the spec."""
     return list(VirtualMachineStrategy().warnings_on_update({**vm, "spec": {**vm["spec"], **spec}}, vm))
 
 
@@ -765,7 +764,6 @@ def test_a_status_from_a_stale_cache_takes_nothing_from_what_runs() -> None:
 
 
 def _updated(wanted: dict[str, Any], old: dict[str, Any], part: Part = "") -> dict[str, Any]:
-    """Return an updated object as stored."""
     return Planner(VirtualMachineStrategy()).update(HubObject(wanted), HubObject(old), part).obj
 
 

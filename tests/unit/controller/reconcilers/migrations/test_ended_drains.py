@@ -25,7 +25,6 @@ def ago(seconds: float) -> str:
 
 
 def drained(*, phase: str = "Running", made: float = 60, node: str = "node1", **status: Any) -> dict[str, Any]:
-    """Return a Migration that a drain caused ``made`` seconds ago."""
     migration = a_migration(phase=phase, **status)
     marks = {evictions.POD_LABEL: "some-pod", evictions.DRAIN_LABEL: "true"}
     migration["metadata"] |= {"labels": marks, "annotations": {evictions.NODE_ANNOTATION: node}, "creationTimestamp": ago(made)}
@@ -33,7 +32,6 @@ def drained(*, phase: str = "Running", made: float = 60, node: str = "node1", **
 
 
 def there(since: float | None = 3600) -> dict[str, Any]:
-    """Return a pod on node1, created ``since`` seconds ago."""
     pod = a_pod()
     if since is not None:
         pod["metadata"]["creationTimestamp"] = ago(since)

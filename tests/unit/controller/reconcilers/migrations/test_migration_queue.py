@@ -64,7 +64,6 @@ class World:
         return turns(Observed(self.migrations, self.machines, now=NOW, limits=self.limits, **given))
 
     def begin(self) -> list[str]:
-        """Return the sorted names of those that may begin."""
         return sorted(name for (_, name), turn in self.turns().items() if turn.may_begin)
 
     def said(self, name: str, namespace: str = "ns") -> str:

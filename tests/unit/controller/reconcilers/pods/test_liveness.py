@@ -106,7 +106,6 @@ class World:
         self.pod["spec"]["terminationGracePeriodSeconds"] = self.grace
 
     def look(self) -> liveness.Verdict:
-        """Judge the pod as a pass of virt-controller does."""
         silence = Silence(of_kubelet={"node1": 17.0}) if self.is_silent else Silence()
         if self.is_there:
             self.absences.present(self.vm, self.pod)

@@ -1,5 +1,3 @@
-"""The condition RestartRequired, and its message."""
-
 from __future__ import annotations
 
 from collections.abc import Mapping

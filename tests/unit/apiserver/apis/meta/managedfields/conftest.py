@@ -38,7 +38,6 @@ SPEC: Json = {
 
 
 def document(spec: Json, *versions: str) -> Json:
-    """Return an OpenAPI document with the kind ``Thing``."""
     schemas: Json = {
         "Pair": {"type": "object", "properties": {"a": _STRING, "b": _STRING}},
         "Item": {
@@ -86,7 +85,6 @@ class World:
         self.serve(spec, versions)
 
     def serve(self, spec: Json, versions: tuple[str, ...]) -> None:
-        """Serve the kind with this schema in these versions."""
         types = openapi.types(document(spec, *versions))
         schemas = {f"g/{version}": types[f"g/{version}", "Thing"] for version in versions}
 

@@ -28,7 +28,6 @@ def document(
     attributes: str = "type='qemu'",
     before: str = "",
 ) -> str:
-    """Return a domain with these parts."""
     return (
         f"{before}<domain {attributes}><name>@name@</name><uuid>@uuid@</uuid>{memory}{vcpu}"
         f"<os>{system}</os>{inside}<devices>{devices}</devices></domain>"

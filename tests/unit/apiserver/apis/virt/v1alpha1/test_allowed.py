@@ -1,5 +1,3 @@
-"""Fields that VMs may use only if the cluster's administrator allows them."""
-
 from __future__ import annotations
 
 import copy

@@ -15,7 +15,6 @@ from apiserver.apis.virt.v1alpha1.domain import cpu_names, rules
 
 
 def errors(domain: dict[str, Any], allowed: Allowed = NOTHING) -> list[str]:
-    """Return the errors of a VM with this domain."""
     obj: dict[str, Any] = {"kind": "VirtualMachine", "metadata": {"name": "vm1", "namespace": "acc"}, "spec": {"domain": domain}}
     _, found = decoding.read(types.VirtualMachine, copy.deepcopy(obj))
     assert not list(found)
@@ -28,7 +27,6 @@ def disk(**fields: Any) -> dict[str, Any]:
 
 
 def created(size: str, **fields: Any) -> dict[str, Any]:
-    """Return a disk that is created in its claim."""
     of_source = {key: fields.pop(key) for key in ("ephemeral", "sizeLimit") if key in fields}
     return disk(type="PersistentVolumeClaim", source={"name": "a", "create": {"size": size}, **of_source}, **fields)
 
@@ -40,13 +38,11 @@ def imported(url: str = "https://h/i", **fields: Any) -> dict[str, Any]:
 
 
 def stored(**fields: Any) -> dict[str, Any]:
-    """Return a disk with an image from an object store."""
     s3 = {"endpoint": "https://h", "bucket": "abc", "key": "k", **fields}
     return disk(type="PersistentVolumeClaim", source={"name": "a", "import": {"s3": s3}})
 
 
 def contained(reference: str, **fields: Any) -> dict[str, Any]:
-    """Return a disk with an image from a registry."""
     return disk(type="PersistentVolumeClaim", source={"name": "a", "import": {"registry": {"reference": reference, **fields}}})
 
 
@@ -55,7 +51,6 @@ SHA256 = "0123456789abcdefABCDEF" + "0" * 42
 
 
 def shareable(**fields: Any) -> dict[str, Any]:
-    """Return a disk that several VMs share."""
     return {"type": "PersistentVolumeClaim", "source": {"name": "a"}, "shareable": True, **fields}
 
 

@@ -1,5 +1,3 @@
-"""``spec.domainXML`` together with ``spec.domain``."""
-
 from __future__ import annotations
 
 import copy
@@ -77,7 +75,6 @@ def test_everything_wrong_is_told_with_its_place() -> None:
 
 
 def of_elements(count: int, mebibytes: int = 256) -> str:
-    """Return a document with this number of elements."""
     size = f"<memory unit='MiB'>{mebibytes}</memory>"
     others = parsing.element_count(document(inside="<metadata xmlns:x='u'></metadata>"))
     return document(inside=f"<metadata xmlns:x='u'>{'<x:a/>' * (count - others)}</metadata>", memory=size)

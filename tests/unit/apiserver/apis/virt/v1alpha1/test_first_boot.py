@@ -1,5 +1,3 @@
-"""Rules of disks that virt-launcher makes in the pod, and of ``spec.accessCredentials``."""
-
 from __future__ import annotations
 
 import base64

@@ -1,5 +1,3 @@
-"""Rules of UEFI, TPM, their state, and SMBIOS identities."""
-
 from __future__ import annotations
 
 import copy
