@@ -1,4 +1,4 @@
-"""The one domain that virt-launcher manages: its parts, and which of them carries out which request."""
+"""The pod's only domain: its parts, and which of them handles each request."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from launcher.protocol import messages
 
 
 class ManagedDomain:
-    """The pod's domain. ``run`` works until the guest is off for good; ``handle`` and ``terminate`` may be called meanwhile."""
+    """The pod's domain. ``run`` returns when the guest is off for good; ``handle`` and ``terminate`` may be called meanwhile."""
 
     def __init__(
         self,
@@ -58,20 +58,20 @@ class ManagedDomain:
         memory: Available = pod_memory.available,
         times: Times = TIMES,
     ) -> None:
-        """Do nothing yet.
+        """Only create the parts.
 
         Args:
-            hypervisor: where the domain lives.
-            console: makes the console, given what to call when the number of viewers changed.
-            ports: makes those of further serial ports, given the same.
+            hypervisor: has the domain.
+            console: creates the console, with a callback for changes of the number of viewers.
+            ports: creates further serial ports, with the same callback.
             children: runs commands.
             qemu_log: the file with QEMU's output, by name of the domain.
-            serve_addresses: answers the guest's DHCP from then on; OSError where that cannot be.
-            status_changed: called whenever ``status`` is another one.
-            network: by which the servers of disks are reached.
+            serve_addresses: starts to answer the guest's DHCP; raises OSError if that is impossible.
+            status_changed: called when ``status`` changes.
+            network: connects to the servers of disks.
             measure: returns the free space of disks.
-            memory: returns how much memory the pod may still take.
-            times: how long its parts wait for what.
+            memory: returns how much memory the pod may still use.
+            times: all time limits.
         """
         self._record = Record(qemu_log=qemu_log, status_changed=status_changed)
         self.console = console(self._viewers_changed)
@@ -103,11 +103,11 @@ class ManagedDomain:
             subresource.NAME: self._domain_xml,
             probes.PING: self._agent.ping,
         }
-        """Reads of the domain, by the name that ``messages.Read`` has for it."""
+        """Functions that read the domain, by their names in ``messages.Read``."""
 
     @property
     def status(self) -> messages.Status:
-        """Return what virt-handler is told."""
+        """Return the status for virt-handler."""
         return self._record.known.status
 
     async def run(self) -> None:
@@ -131,7 +131,7 @@ class ManagedDomain:
                 task.cancel()
 
     def terminate(self) -> None:
-        """Power the guest off within its grace period and end: SIGTERM. A guest that never ran has nothing to lose: end at once."""
+        """Handle SIGTERM: power the guest off within its grace period and end; at once if it never ran."""
         now = self._record.known
         match power_off.termination(now):
             case Termination.ABANDON:
@@ -142,7 +142,7 @@ class ManagedDomain:
                 self._stop.request(now.machine.grace_seconds if now.machine is not None else 0.0)
 
     async def handle(self, request: messages.Action) -> None:
-        """Carry a request out.
+        """Carry out a request.
 
         Raises:
             RequestRefused: with the reason.
@@ -204,7 +204,7 @@ class ManagedDomain:
         return await self._agent.read(agent_status.names_of(self._record.known.machine))
 
     def _own_machine(self) -> messages.Machine | None:
-        """Return the machine whose guest runs here and is not on its way."""
+        """Return the machine if its guest runs here and is not migrating."""
         now = self._record.known
         return None if now.arriving is not None or now.leaving is not None else now.machine
 

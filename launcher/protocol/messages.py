@@ -67,7 +67,7 @@ class Lease:
     address: str
     """With prefix length: 10.244.1.7/24."""
     server: str
-    """The address of the DHCP server."""
+    """The DHCP server's address."""
     routes: tuple[Route, ...] = ()
 
 
@@ -97,7 +97,7 @@ class Interface:
     """Its tap device; empty for an interface that passt serves."""
     model: str = "virtio"
     lease: Lease | None = None
-    """None: it is behind the pod's address, or on a network that gives the pod no address."""
+    """None: it is behind the pod's address, or on a network without an address for the pod."""
     lease6: Lease6 | None = None
     """None: it gets no IPv6 address from us."""
     ipv4: bool = True
@@ -110,7 +110,7 @@ class AccessCredential:
 
     method: PropagationMethod
     users: tuple[str, ...] = ()
-    """For ``qemuGuestAgent``: the guest's users who get the keys."""
+    """For ``qemuGuestAgent``: users of the guest that get the keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,9 +228,9 @@ class Migrate:
     parallel_connections: int = 1
     """Connections for the memory."""
     auto_converge: bool = False
-    """QEMU may slow the guest's processors down."""
+    """QEMU may slow down the guest's processors."""
     relays_disks: bool = False
-    """As of ``PrepareMigrationTarget``."""
+    """The same as in ``PrepareMigrationTarget``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,7 +334,7 @@ class Ending:
 
     kind: EndingKind
     message: str = ""
-    """For users: libvirt's error, or what was done."""
+    """For users: libvirt's error, or our action."""
     migration_uid: str = ""
     log: tuple[str, ...] = ()
     """The last lines of QEMU's log, if it failed or crashed. Untrusted."""
@@ -407,7 +407,7 @@ class AgentStatus:
     kernel_release: str = ""
     timezone: str = ""
     version: str = ""
-    """Of the agent."""
+    """Version of the agent."""
     problem: str = ""
     """Why a connected agent does not answer; its last answers remain."""
 
@@ -434,7 +434,7 @@ class ImportStatus:
     transferred_bytes: int = 0
     """Bytes of the file at its source."""
     total_bytes: int = 0
-    """Of the same file; 0: unknown."""
+    """Total bytes of that file; 0: unknown."""
     failures: int = 0
     message: str = ""
     """Why the last attempt failed."""
@@ -463,7 +463,7 @@ class Status:
     started: bool = False
     """True once the domain ran in this pod, booted or migrated and released here. Stays true."""
     ending: Ending | None = None
-    """Set once the run is over. Nothing will ever run in this pod again, and virt-launcher is about to exit."""
+    """Set when the run is over. Nothing will run in this pod again, and virt-launcher is about to exit."""
     stopping: bool = False
     """The guest was requested to shut down, by ``Shutdown`` or SIGTERM."""
     grace_seconds: float | None = None
@@ -478,7 +478,7 @@ class Status:
     agent: AgentStatus = field(default_factory=AgentStatus)
     authorized_keys: AuthorizedKeysStatus = field(default_factory=AuthorizedKeysStatus)
     lost_filesystems: tuple[str, ...] = ()
-    """File systems that no process serves any more. Their files are unusable until the machine is restarted."""
+    """File systems that are not served any more. Their files are unusable until the machine is restarted."""
     passt_ends: int = 0
     """Number of times that passt, which relays the guest's connections, ended in this pod. A new process replaces it."""
     passt_problem: str = ""
@@ -490,11 +490,11 @@ class Status:
     imports: tuple[ImportStatus, ...] = ()
     """Imports of ``Import``, in the machine's order, except for images that existed."""
     servers_silent: tuple[str, ...] = ()
-    """Disks without a connection to their server, to which none can be made."""
+    """Disks without a connection to their server, which cannot be reached either."""
     disk_faults: tuple[DiskFault, ...] = ()
     """Disks that failed, or are full, while the guest continues."""
     has_room: bool = False
-    """The guest stands still because the storage of a disk was full, and a ``Resume`` is worth a try."""
+    """The guest is paused because a disk's storage was full, and a ``Resume`` may succeed."""
     not_migratable: str = ""
     """Why a migration would be refused; empty if no reason is known."""
 
@@ -545,7 +545,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The request was carried out, or begun where it says so, with this status."""
+    """The request was carried out, or begun if it says so, with this status."""
 
     id: int
     status: Status

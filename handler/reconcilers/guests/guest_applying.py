@@ -1,4 +1,4 @@
-"""The execution of what ``guest_plan`` decides."""
+"""Executes the actions of ``guest_plan``."""
 
 from __future__ import annotations
 
@@ -25,25 +25,24 @@ logger = logging.getLogger(__name__)
 
 
 class Applier:
-    """Applies actions on behalf of one machine at a time."""
+    """Applies actions for one machine at a time."""
 
     def __init__(self, ports: Ports, writer: StatusWriter, start: GuestStart) -> None:
         self._ports = ports
         self._writer = writer
         self._start = start
         self._counts: dict[str, tuple[int, int, int]] = {}
-        """By uid of the pod: how many of its guest's reboots, firings of its watchdog and ends of passt had their Event, or are older
-        than this process."""
+        """By uid of the pod: reboots, watchdog firings and passt failures that had their Event, or happened before this process started."""
         self._reboots: dict[str, reboot_loops.Reboots] = {}
         """By uid of the pod: the newest reboots of its guest."""
 
     def forget(self, is_alive: Callable[[str], bool]) -> None:
-        """Drop what is known of pods that are gone."""
+        """Remove pods that are gone."""
         self._counts = {uid: counts for uid, counts in self._counts.items() if is_alive(uid)}
         self._reboots = {uid: reboots for uid, reboots in self._reboots.items() if is_alive(uid)}
 
     async def apply(self, vm: Object, link: Link, actions: Sequence[Action]) -> Result | None:
-        """Return when to look again, or None where there may be more to do at once."""
+        """Return when to check again, or None if more can be done at once."""
         rest: Result | None = Result()
         for action in actions:
             match action:
@@ -66,7 +65,7 @@ class Applier:
         return rest
 
     async def _report_not_understood(self, vm: Object, message: str) -> Result:
-        """Write it, with an Event, once while it lasts."""
+        """Write the condition, with an Event the first time."""
         status = guest_status.not_understood(vm, message, self._ports.clock.now())
         if await self._writer.write(vm, status):
             found = objects.condition(status["conditions"], conditions.READY) or {}
@@ -98,7 +97,7 @@ class Applier:
         try:
             await link.connected().call(request)
         except LauncherRefused as refused:
-            if refused.reason == "Conflict":  # the domain changed its state meanwhile: the status that says so is here or coming
+            if refused.reason == "Conflict":  # the domain changed its state meanwhile; the new status is here or will arrive
                 logger.debug("launcher refused %s: %s", type(request).__name__, refused)
                 return Result()
             if isinstance(request, messages.Operate):
@@ -125,7 +124,7 @@ class Applier:
         self._emit_counts(vm, link.pod_uid, link.status)
         seen = await self._observe(vm, link, link.connection, link.status)
         status, again = guest_report.status_of(seen)
-        # A fault of a program may be gone at the next look; whether it is has no event.
+        # A fault of a program may be fixed without an event.
         if self._ports.networks.may_heal(link.pod_uid) or self._ports.disks.is_wrong(link.pod_uid):
             again = self._ports.limits.network_seconds
         if not seen.is_dead and self._writer.is_written(vm, status):
@@ -134,7 +133,7 @@ class Applier:
             return Result(self._writer.delay(vm))
         for event in guest_report.events(seen, status):
             self._ports.emit(vm, *event)
-        # What is to be done about a guest that is not alive follows from what was written of it.
+        # The handling of a dead guest follows from the written status.
         return None if seen.is_dead else Result(again)
 
     async def _observe(self, vm: Object, link: Link, connection: Connection, launcher: messages.Status) -> guest_report.Observed:
@@ -149,7 +148,7 @@ class Applier:
         return dataclasses.replace(seen, disks=await self._ports.disks.check(vm, link.pod_uid, launcher.servers_silent))
 
     def _emit_counts(self, vm: Object, pod_uid: str, launcher: messages.Status) -> None:
-        """Tell what happened to the guest since this was called last."""
+        """Emit an Event for what happened to the guest since the last call."""
         counts = (launcher.reboots, launcher.watchdogs, launcher.passt_ends)
         reboots, watchdogs, passt_ends = self._counts.setdefault(pod_uid, counts)
         if launcher.watchdogs > watchdogs:
@@ -162,9 +161,9 @@ class Applier:
 
 
 def _address_of(interfaces: Sequence[Interface] | None) -> str | None:
-    """Return the address in the pod's network by which others reach the guest; empty where there is none.
+    """Return the guest's address in the pod's network; empty if there is none.
 
-    None: this process has not set up the pod's network yet. What the status has then may be a former pod's, and somebody else's by now.
+    None: this process has not set up the pod's network yet, so the address in the status may be of an earlier pod.
     """
     if interfaces is None:
         return None

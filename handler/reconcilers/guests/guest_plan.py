@@ -22,7 +22,7 @@ RESUMABLE: Final = frozenset({"user", "starting up", "unknown"})
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Everything the decision needs."""
+    """Input of the decision."""
 
     vm: Mapping[str, Any]
     launcher: messages.Status | None
@@ -31,23 +31,23 @@ class Observed:
     gone: bool
     """The launcher's process has ended."""
     starting: bool = False
-    """The launcher was asked to start the guest, and has not answered yet."""
+    """The launcher has not answered the request to start the guest yet."""
     operations: frozenset[str] = frozenset()
     """Operations that the launcher knows."""
     not_understood: str = ""
-    """Part of a launcher of another release that this process does not understand; empty: there is none."""
+    """The part of another release's launcher that this process does not support; empty if none."""
 
 
 @dataclass(frozen=True, slots=True)
 class StartGuest:
-    """Prepare devices and network and have the launcher define and start the domain."""
+    """Prepare devices and network, then have the launcher define and start the domain."""
 
     paused: bool
 
 
 @dataclass(frozen=True, slots=True)
 class SendRequest:
-    """Ask the launcher for something about its running domain."""
+    """Send the launcher a request about its running domain."""
 
     request: messages.Shutdown | messages.Suspend | messages.Resume | messages.Operate
 
@@ -59,7 +59,7 @@ class ReportGuest:
 
 @dataclass(frozen=True, slots=True)
 class ReportNotUnderstood:
-    """Write that the launcher is not understood; the guest goes on."""
+    """Write that the launcher is not supported; the guest continues."""
 
     message: str
 
@@ -79,7 +79,7 @@ Action = (
 
 
 def plan(seen: Observed) -> tuple[Action, ...]:
-    """Return the next actions; after them, look again. None at all: nothing can be done until something changes."""
+    """Return the next actions, after which to check again. Empty: wait for a change."""
     phase = phases.phase_of(seen.vm)
     if phase not in phases.HANDLED:
         return ()
@@ -90,7 +90,7 @@ def plan(seen: Observed) -> tuple[Action, ...]:
         end = guest_status.end_of(launcher.ending)
         return (EndAttempt(ending_causes.of_end(seen.vm, launcher, end), launcher.operations),) if end is not None else ()
     if seen.gone:
-        # Of one that was leaving the last word may be lost: its pod has it, and virt-controller reads it there.
+        # The final status of an outgoing migration may be lost: virt-controller reads it from the pod.
         told = launcher.operations if launcher is not None else ()
         return () if _left(launcher) or _is_leaving(launcher) else (EndAttempt(_vanished(), told),)
     if launcher is None or not seen.connected or _left(launcher):
@@ -99,7 +99,7 @@ def plan(seen: Observed) -> tuple[Action, ...]:
 
 
 def why_down(vm: Mapping[str, Any]) -> str:
-    """Return why a guest has to shut down: the decision that it is off, or what began its end while it should be on."""
+    """Return why a guest must shut down: the decision to be off, or the reason for its end."""
     decision = power.decide(vm)
     if not decision.on or decision.attempt > power.current_attempt(vm):
         return decision.message
@@ -109,7 +109,7 @@ def why_down(vm: Mapping[str, Any]) -> str:
 
 def _alive(seen: Observed, vm: Mapping[str, Any], launcher: messages.Status) -> tuple[Action, ...]:
     decision = power.decide(vm)
-    # What has begun to stop stops: an attempt has no way back from there.
+    # An attempt that is stopping cannot continue.
     off = not decision.on or decision.attempt > power.current_attempt(vm) or phases.phase_of(vm) == phases.STOPPING
     if launcher.domain is None:
         if launcher.started or launcher.stopping:
@@ -120,12 +120,12 @@ def _alive(seen: Observed, vm: Mapping[str, Any], launcher: messages.Status) -> 
     if off and (not launcher.stopping or _is_too_patient(launcher, vm)):
         return (SendRequest(messages.Shutdown(grace_seconds(vm))),)
     if seen.starting and not launcher.stopping:
-        return (StartGuest(paused=power.wants_paused(vm)),)  # until it is answered: on its way nobody has asked for a guest's pause
+        return (StartGuest(paused=power.wants_paused(vm)),)  # until it is answered; a pause is not requested during the start
     if phases.phase_of(vm) == phases.STOPPING:
-        return ()  # the states a guest goes through on its way down are worth no write; its end is
+        return ()  # only the end is written, not the states of a shutdown
     if is_migrating(launcher):
-        # What libvirt pauses and resumes on the way is nobody's business, and the outcome is reported. A guest that was paused in order to
-        # arrive stands still for longer: nobody is to be sent to it by a Service.
+        # libvirt pauses and resumes the guest during a migration, which is not reported; the result is. A guest that was paused in order to
+        # arrive is stopped for longer, so Services must not use it.
         return (ReportGuest(),) if _stands_to_arrive(launcher) else ()
     return (ReportGuest(),) if launcher.stopping else _settled(seen, vm, launcher)
 
@@ -136,9 +136,9 @@ def _settled(seen: Observed, vm: Mapping[str, Any], launcher: messages.Status) -
     if pause and domain is not None and domain.state in ("running", "blocked"):
         return (SendRequest(messages.Suspend()),)
     if not pause and domain is not None and domain.state == "paused" and domain.reason in RESUMABLE:
-        # Until libvirt has started it, a guest is paused by libvirt, which lets it go on itself.
+        # Before libvirt has started it, libvirt itself pauses and resumes the guest.
         return (SendRequest(messages.Resume()),) if launcher.started else ()
-    if stands_still(launcher) and launcher.has_room and not pause:  # nobody but whoever paused a machine ends that
+    if stands_still(launcher) and launcher.has_room and not pause:  # a user's pause ends only by a user
         return (SendRequest(messages.Resume()),)
     return _operate(seen, launcher) if phases.phase_of(vm) == phases.RUNNING else (ReportGuest(),)
 
@@ -154,27 +154,27 @@ def _operate(seen: Observed, launcher: messages.Status) -> tuple[Action, ...]:
 
 
 def stands_still(launcher: messages.Status | None) -> bool:
-    """Return whether the guest was stopped, by a fault or by itself, without anybody having asked for it."""
+    """Return True if a fault or the guest itself stopped the guest, without a request."""
     domain = launcher.domain if launcher is not None else None
     return domain is not None and (domain.state == "pmsuspended" or (domain.state == "paused" and domain.reason not in RESUMABLE))
 
 
 def grace_seconds(vm: Mapping[str, Any]) -> float:
-    """Return how long the guest may take to shut down: its spec says so, its deletion does not (virt-api gives that no time)."""
+    """Return the guest's grace period from its spec; a deletion has none (virt-api sets no time for it)."""
     given = objects.dig(vm, "spec", "terminationGracePeriodSeconds")
     return 30.0 if given is None else float(given)
 
 
 def _is_too_patient(launcher: messages.Status, vm: Mapping[str, Any]) -> bool:
-    """Return whether the grace period was shortened after the guest was asked to shut down.
+    """Return True if the grace period was shortened after the request to shut down.
 
-    A launcher that was born before it could say which one it has is not asked again: it would be at every look.
+    An older launcher that does not report its grace period gets no second request, because it would get one at every check.
     """
     return launcher.grace_seconds is not None and grace_seconds(vm) < launcher.grace_seconds
 
 
 def _left(launcher: messages.Status | None) -> bool:
-    """Return whether the guest runs on in another pod: its handler reports it from now on."""
+    """Return True if the guest continues in another pod, whose handler reports it from now on."""
     migrations = launcher.migrations if launcher is not None else ()
     return any(each.direction == "outgoing" and each.state == "succeeded" for each in migrations)
 
@@ -185,17 +185,17 @@ def _is_leaving(launcher: messages.Status | None) -> bool:
 
 
 def _stands_to_arrive(launcher: messages.Status) -> bool:
-    """Return whether a guest that leaves was paused by request, as a MigrationPolicy may allow; libvirt's own reason is ``migrating``."""
+    """Return True if a migrating guest was paused by request, as a MigrationPolicy may allow (libvirt's own reason is ``migrating``)."""
     return _is_leaving(launcher) and launcher.domain is not None and (launcher.domain.state, launcher.domain.reason) == ("paused", "user")
 
 
 def is_migrating(launcher: messages.Status) -> bool:
-    """Return whether the guest is on its way to another pod, or to this one."""
+    """Return True if the guest is migrating to or from this pod."""
     return any(each.state in ("prepared", "running", "arrived") for each in launcher.migrations)
 
 
 def may_be_asked(launcher: messages.Status | None) -> bool:
-    """Return whether a guest runs, stays in its pod and is to go on: only then it can answer a probe."""
+    """Return True if the guest can answer a probe: it runs, and is neither migrating nor stopping."""
     if launcher is None or launcher.domain is None or launcher.stopping or launcher.ending is not None:
         return False
     return launcher.domain.state == "running" and not is_migrating(launcher) and not _left(launcher)

@@ -1,4 +1,4 @@
-"""The status of a machine whose guest runs, from everything that is seen of it, and the Events about what is new. Pure."""
+"""Computes the status of a machine with a running guest, and the Events for changes. Pure."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ _JUDGED: Final = frozenset(
         conditions.AGENT_CONNECTED, conditions.REBOOT_LOOP, conditions.ACCESS_CREDENTIALS, conditions.FILESYSTEMS_READY,
     }
 )  # fmt: skip
-"""Types of the conditions that each look at a running guest judges, those of a machine's claims and networks included: they last."""
+"""Types of the conditions that each check of a running guest updates; those about claims and networks stay."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Everything that is said of a guest that runs."""
+    """Observations of a running guest."""
 
     vm: Object
     launcher: messages.Status
@@ -52,21 +52,21 @@ class Observed:
     """None: this process has not set up the pod's network yet."""
     verdict: Verdict
     network: NetworkFault | None
-    """Of the pod's network."""
+    """Fault of the pod's network."""
     disks: DisksFault | None
-    """Of the disks that plugins set up."""
+    """Fault of disks that plugins set up."""
     now: datetime
     reboots: Reboots | None = None
-    """None: nothing is known of them."""
+    """None: unknown."""
 
     @property
     def is_dead(self) -> bool:
-        """True if the guest has to end, by its liveness probe."""
+        """True if the guest must end because of its liveness probe."""
         return bool(self.verdict.dead) and not self.launcher.stopping
 
 
 def status_of(seen: Observed) -> tuple[Object, float | None]:
-    """Return the status, and after how many seconds there is more to write; None: there is not."""
+    """Return the status, and in how many seconds it changes; None: it does not."""
     status, again = _seen_now(seen)
     return objects.with_conditions_judged(seen.vm, status, _JUDGED), again
 
@@ -88,7 +88,7 @@ def _seen_now(seen: Observed) -> tuple[Object, float | None]:
 
 
 def events(seen: Observed, status: Object) -> Iterator[Event]:
-    """Yield what the status, once it is written, says that the stored machine's did not."""
+    """Yield the Events for the differences between this status and the stored machine."""
     vm = seen.vm
     yield from guest_operations.events(vm, status)
     if seen.is_dead:
@@ -102,7 +102,7 @@ def events(seen: Observed, status: Object) -> Iterator[Event]:
         yield "Warning", conditions.REBOOT_LOOP, reboot_loops.MESSAGE
     if lost := shared_filesystems.loss(vm, status):
         yield "Warning", conditions.FILESYSTEM_LOST, lost
-    if phases.phase_of(vm) == phases.SCHEDULED and not power.has_run(vm):  # it may be in that phase again by an edit of the status
+    if phases.phase_of(vm) == phases.SCHEDULED and not power.has_run(vm):  # an edit of the status can cause this phase again
         domain = seen.launcher.domain
         kind = "KVM" if domain is not None and domain.type == "kvm" else "emulation"
         yield "Normal", "Started", f"the guest runs ({kind})"

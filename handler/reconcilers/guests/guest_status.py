@@ -1,4 +1,4 @@
-"""Translation of a launcher's report into the words of ``VirtualMachine.status``. Pure."""
+"""Converts a launcher's report to ``VirtualMachine.status``. Pure."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from handler.reconcilers.guests import disk_faults, guest_devices, guest_operati
 from launcher.protocol import messages
 
 MAX_MESSAGE: Final = 1024
-"""Characters of a message that came from QEMU or libvirt: enough for their last lines."""
+"""Maximum characters of a message from QEMU or libvirt: enough for their last lines."""
 MAX_REASON: Final = 64
-"""Of what should be one word of libvirt's, but comes from the pod."""
+"""Maximum characters of a word from libvirt, which the pod may have changed."""
 MAX_DETAIL: Final = 256
 _ROOM: Final = re.compile(r"has room for [0-9]+(?:[KMGTPE]i| bytes)?")
-"""Of launchers of older releases, too, which count to the byte."""
+"""Also matches older launchers, which give the exact bytes."""
 
 RESULTS: Final[Mapping[messages.EndingKind, str]] = {
     "shutdown": power.RESULT_SUCCEEDED,
@@ -37,15 +37,15 @@ RESULTS: Final[Mapping[messages.EndingKind, str]] = {
     "crashed": power.RESULT_FAILED,
     "start-failed": power.RESULT_FAILED,
 }
-"""``migrated`` is no end: the guest runs on elsewhere."""
+"""``migrated`` is missing because the guest continues elsewhere."""
 
 WATCHDOG_FIRED: Final = "WatchdogFired"
-"""Reason of an Event, and of Ready where that ended the attempt."""
+"""Reason of an Event, and of Ready if it ended the attempt."""
 
 POWERED_OFF: Final = "PoweredOff"
-"""Reason where the domain was destroyed: the guest had no time to write what it had in memory."""
+"""Reason if the domain was destroyed, so the guest could not write data in its memory."""
 DISK_FULL: Final = "I/O error: no room"
-"""In place of libvirt's reason, which is an I/O error whatever it was."""
+"""Replaces libvirt's reason, which is the same for every I/O error."""
 PAUSES: Final[Mapping[str, tuple[str, str]]] = {
     "user": (conditions.USER, conditions.PAUSED_ON_REQUEST),
     "I/O error": ("IOError", "a disk could not be read or written; unpause lets the guest try again once it can"),
@@ -72,7 +72,7 @@ class End:
 
 
 def end_of(ending: messages.Ending) -> End | None:
-    """Return what an ending means for the attempt; None for ``migrated``."""
+    """Return the result of an ending for the attempt; None for ``migrated``."""
     result = RESULTS.get(ending.kind)
     if result is None:
         return None
@@ -88,23 +88,22 @@ def end_of(ending: messages.Ending) -> End | None:
     message = ending.message or {"shutdown": "the guest powered itself off", "shutdown-requested": "the guest shut down"}.get(
         ending.kind, reason
     )
-    if result == power.RESULT_FAILED and ending.log and ending.log[-1] not in message:  # libvirt's error may have them already
+    if result == power.RESULT_FAILED and ending.log and ending.log[-1] not in message:  # libvirt's error may contain them
         message = f"{message}; QEMU's last words: {' | '.join(ending.log[-3:])}"
     return End(result, reason, printable(message))
 
 
 def printable(text: str) -> str:
-    """Return text of the hypervisor as one bounded line without control characters."""
+    """Return the hypervisor's text as one limited line without control characters."""
     return one_line(text, MAX_MESSAGE)
 
 
 def running(
     vm: Object, observed: messages.Status, interfaces: Sequence[Interface] | None, now: datetime, verdict: Verdict = UNKNOWN
 ) -> Object:
-    """Return the status of a machine whose domain exists; the same content as before when nothing changed.
+    """Return the status of a machine with an existing domain; equal to the old one if nothing changed.
 
-    ``interfaces`` is None where the network was not looked at in this pass: what the status says then stays.
-    ``verdict`` is that of the probes.
+    ``interfaces`` is None if the network was not checked in this pass; then the old value stays. ``verdict`` is that of the probes.
     """
     old = vm.get("status") or {}
     domain = observed.domain
@@ -121,7 +120,7 @@ def running(
     if interfaces is not None:
         status["interfaces"] = [_interface(each) for each in interfaces]
         own = next((each.addresses for each in interfaces if each.addresses and each.is_own), None)
-        if own and forms.pod_ip(own[0]) is not None:  # the guest may say any, and virt-api takes no status with one that no pod has
+        if own and forms.pod_ip(own[0]) is not None:  # the guest may report any address, and virt-api refuses invalid ones
             status["podIP"] = own[0]
     status["graphics"] = [{"type": each["type"]} for each in graphics.defaulted(domain_of(vm))]
     for field in ("vsock", "imports"):
@@ -134,7 +133,7 @@ def running(
     barrier = observed.not_migratable or _plugin_barrier(vm, interfaces)
     for condition in _conditions(vm, observed, domain, barrier, guest_probes.unready(vm, verdict)):
         if condition["type"] == conditions.MIGRATABLE and not barrier and _is_held_by_claims(old):
-            continue  # this side knows nothing of claims
+            continue  # claims are known only to virt-controller
         status = objects.with_status_condition(status, condition, now=stamp)
     if silent := _silent_servers(vm, observed.servers_silent):
         message = printable(f"{silent}; what the guest reads and writes there waits, or fails, until it does")
@@ -146,7 +145,7 @@ def running(
 
 
 def _with_disks_found(vm: Object, status: Object, stamp: str) -> Object:
-    """Take back that a disk was in the way."""
+    """Set DisksReady to True if it was False."""
     known = objects.condition(status.get("conditions"), conditions.DISKS_READY)
     if known is None or known.get("status") == "True":
         return status
@@ -170,7 +169,7 @@ def _with_running_time(vm: Object, old: Mapping[str, Any], stamp: str) -> list[O
 
 
 def _plugin_barrier(vm: Object, interfaces: Sequence[Interface] | None) -> str:
-    """Return why a plugin of the node keeps the machine from migrating live, or an empty string."""
+    """Return why a plugin of the node prevents live migration, or an empty string."""
     made = {each.name: each for each in interfaces or ()}
     for each in hardware_interfaces.defaulted(domain_of(vm)):
         if each["type"] != hardware_interfaces.PLUGIN:
@@ -183,7 +182,7 @@ def _plugin_barrier(vm: Object, interfaces: Sequence[Interface] | None) -> str:
 
 
 def _is_held_by_claims(status: Object) -> bool:
-    """Return whether virt-controller has said that the machine's claims keep it where it is."""
+    """Return True if virt-controller wrote that the machine's claims prevent migration."""
     found = objects.condition(status.get("conditions"), conditions.MIGRATABLE)
     return found is not None and (found.get("status"), found.get("reason")) == ("False", conditions.DISKS_NOT_SHARED)
 
@@ -192,7 +191,7 @@ def _conditions(vm: Object, observed: messages.Status, domain: messages.DomainSt
     paused = domain.state in ("paused", "pmsuspended")
     if observed.stopping:
         ready = ("False", "Stopping", "the guest was asked to shut down")
-    elif unready:  # before the pause, which has a condition of its own: guest_probes.unready goes on from this one
+    elif unready:  # before the pause, which has its own condition; guest_probes.unready continues from this one
         ready = ("False", conditions.NOT_PROBED, unready)
     elif paused:
         ready = ("False", conditions.PAUSED, f"the guest is {conditions.paused(_pause(domain)[1])}")
@@ -234,7 +233,7 @@ def ended(vm: Object, end: End, now: datetime, told: Sequence[messages.Operation
 
 
 def not_understood(vm: Object, why: str, now: datetime) -> Object:
-    """Return the status of a machine whose launcher is not understood here; the same content as before when it already says so."""
+    """Return the status of a machine with an unsupported launcher; equal to the old one if that is written already."""
     rest = "no guest can be started there" if phases.phase_of(vm) == phases.SCHEDULED else "its guest goes on, and a restart ends that"
     message = f"nothing is known of the machine: {printable(why)}; {rest}"
     told = objects.new_condition(vm, conditions.READY, "Unknown", conditions.LAUNCHER_NOT_UNDERSTOOD, message)
@@ -243,14 +242,14 @@ def not_understood(vm: Object, why: str, now: datetime) -> Object:
 
 @dataclass(frozen=True, slots=True)
 class NetworkFault:
-    """Reason why the network of the guest's pod is not set up."""
+    """Why the network of the guest's pod is not set up."""
 
     reason: str
     message: str
 
 
 def with_network(vm: Object, status: Object, fault: NetworkFault | None, now: datetime) -> Object:
-    """Return the status with the fault of the network, or with the end of the one that it tells of."""
+    """Return the status with this fault of the network, or without the old one."""
     known = objects.condition(status.get("conditions"), conditions.NETWORK_READY)
     if fault is None and (known is None or known.get("status") == "True"):
         return status
@@ -259,43 +258,43 @@ def with_network(vm: Object, status: Object, fault: NetworkFault | None, now: da
 
 
 def with_disks_fault(vm: Object, status: Object, reason: str, message: str, now: datetime) -> Object:
-    """Return the status with what is wrong with a disk, whether its guest runs or cannot start on this node yet."""
+    """Return the status with a fault of a disk, for a running guest or one that cannot start here yet."""
     told = objects.new_condition(vm, conditions.DISKS_READY, "False", reason, printable(message))
     return objects.with_status_condition(status, told, now=times.to_rfc3339(now))
 
 
 def waiting_for_disks(vm: Object, names: Sequence[str], message: str, now: datetime, *, full: bool) -> Object:
-    """Return the status while a launcher says with this message that a disk is not ready, for want of room, of a server or of an image."""
+    """Return the status while a launcher waits for a disk, for lack of room, a server or an image."""
     if full:
         return waiting_for_room(vm, message, now)
     return waiting_for_servers(vm, names, now) or waiting_for_images(vm, names, now)
 
 
 def waiting_for_images(vm: Object, names: Sequence[str], now: datetime) -> Object:
-    """Return the status while the pod waits for images in claims; the same content as before when it already says so.
+    """Return the status while the pod waits for images in claims; equal to the old one if that is written already.
 
-    ``names`` are the disks as the launcher names them: only those that the machine has are believed.
+    ``names`` are from the launcher; only the machine's disks are used.
     """
     return waiting(vm, conditions.DISK_IMAGE_NOT_FOUND, printable(f"{_missing_images(vm, names)}; the guest starts when it appears"), now)
 
 
 def waiting_for_servers(vm: Object, names: Sequence[str], now: datetime) -> Object | None:
-    """Return the status while the pod waits for the servers of disks; None where the launcher waits for none of those.
+    """Return the status while the pod waits for disk servers; None if the launcher waits for none.
 
-    ``names`` are the disks as the launcher names them: only those that the machine has are believed.
+    ``names`` are from the launcher; only the machine's disks are used.
     """
     silent = _silent_servers(vm, names)
     return waiting(vm, conditions.DISK_SERVER_SILENT, printable(f"{silent}; the guest starts when it does"), now) if silent else None
 
 
 def _silent_servers(vm: Object, names: Sequence[str]) -> str:
-    told = frozenset(names)  # of unknown length: only the machine's own disks are gone through
+    told = frozenset(names)  # of unknown length: iterate over the machine's own disks
     named = ((each["name"], _server(each)) for each in disks.defaulted(domain_of(vm)) if each["name"] in told)
     return "; ".join(f"disk {name!r}: {server} does not answer" for name, server in named if server)
 
 
 def _server(disk: Object) -> str:
-    """Return the words for the server of a disk; empty for a disk without one."""
+    """Return a description of a disk's server; empty for a disk without one."""
     if plugin_disks.is_plugin(disk):
         return f"the NBD server of plugin {plugin_disks.plugin_of(disk)}"
     places = ", ".join(f"{host} port {port}" for host, port in network_disks.endpoints(disk))
@@ -303,19 +302,19 @@ def _server(disk: Object) -> str:
 
 
 def waiting_for_room(vm: Object, message: str, now: datetime) -> Object:
-    """Return the status while the pod waits for room in claims; the same content as before when it already says so."""
+    """Return the status while the pod waits for room in claims; equal to the old one if that is written already."""
     return waiting(vm, conditions.CLAIM_TOO_SMALL, printable(message), now)
 
 
 def is_news_of_disks(vm: Object, status: Object) -> bool:
-    """Return whether DisksReady says more than that the room in claims is another one, which changes all the time."""
+    """Return True if DisksReady changed in more than the amount of room, which changes all the time."""
     before, after = (objects.condition(each.get("conditions"), conditions.DISKS_READY) or {} for each in (vm.get("status") or {}, status))
     texts = [_ROOM.sub("", str(each.get("message"))) for each in (before, after)]
     return before.get("reason") != after.get("reason") or texts[0] != texts[1]
 
 
 def waiting(vm: Object, reason: str, message: str, now: datetime) -> Object:
-    """Return the status while the start waits for a disk, for this reason of DisksReady=False."""
+    """Return the status while the start waits for a disk, with this reason of DisksReady=False."""
     old = vm.get("status") or {}
     stamp = times.to_rfc3339(now)
     status = phases.enter(old, phases.SCHEDULED, now) if phases.phase_of(vm) == phases.UNKNOWN else dict(old)
@@ -330,7 +329,7 @@ def _missing_images(vm: Object, names: Sequence[str]) -> str:
         for disk in disks.defaulted(domain_of(vm))
         if disk.get("type") == "PersistentVolumeClaim"
     }
-    told = frozenset(names)  # of unknown length: only the machine's own disks are gone through
+    told = frozenset(names)  # of unknown length: iterate over the machine's own disks
     missing = [
         f"disk {name!r} has no image yet: no {layout.DISK_IMAGE} in PersistentVolumeClaim {claim}"
         for name, claim in claims.items()
@@ -340,5 +339,5 @@ def _missing_images(vm: Object, names: Sequence[str]) -> str:
 
 
 def with_disks_found(vm: Object, now: datetime) -> Object:
-    """Return the status once the images are there and the guest is not yet: from now on the start has a time limit again."""
+    """Return the status after the images exist and before the guest does: from now on the start has a time limit."""
     return _with_disks_found(vm, dict(vm.get("status") or {}), times.to_rfc3339(now))

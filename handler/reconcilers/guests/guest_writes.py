@@ -1,7 +1,7 @@
-"""Writes of machines' statuses: each when something changed and its turn has come, and on the resourceVersion that it was decided on.
+"""Writes machines' statuses when they changed, at a limited rate, with the resourceVersion that they are based on.
 
-A launcher changes its mind as often as its guest likes. What is written of that is a burst of ``Limits.writes_burst`` and then one every
-``write_seconds`` a machine, always of the newest state; changes of the phase, of which an attempt has three, are written at once.
+A guest can change its state at any rate. Per machine, a burst of ``Limits.writes_burst`` writes is allowed, then one every
+``write_seconds``, always with the newest state. Changes of the phase, three per attempt, are written at once.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ class StatusWriter:
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
         self._agreed: dict[str, tuple[Object, Object]] = {}
-        """By uid of the pod: (what the server made of our last write, what we had sent). A server that stores some value in another
-        spelling must not be told again and again."""
+        """By uid of the pod: the status the server stored at our last write, and the one we sent. Without this a server that normalizes a
+        value would cause endless writes."""
         self._buckets: dict[NamespacedName, TokenBucket] = {}
-        """Writes that are left to each machine of this node."""
+        """Remaining writes of each machine of this node."""
 
     async def write(self, vm: Object, status: Object) -> bool:
-        """Write the status if it is another one and its turn has come; return whether it was written.
+        """Write the status if it differs and the rate limit allows it; return True if it was written.
 
-        What does not change the phase waits for its turn: who calls this looks again later, and then writes the newest.
+        The limit does not apply to a change of the phase. The caller checks again later and then writes the newest status.
         """
         if status == vm.get("status"):
             return False
@@ -56,19 +56,19 @@ class StatusWriter:
             self._ports.emit(vm, *event)
 
     def is_written(self, vm: Object, status: Object) -> bool:
-        """Return whether the status stands there already, if in the server's spelling."""
+        """Return True if the status is stored, perhaps in the server's normalized form."""
         return status == vm.get("status") or self._agreed.get(objects.dig(vm, "status", "podUID")) == (vm.get("status"), status)
 
     def delay(self, vm: Object) -> float:
-        """Return after how many seconds it is the machine's turn."""
+        """Return in how many seconds the machine's status may be written."""
         return self._bucket(vm).delay(asyncio.get_running_loop().time())
 
     def forget_machine(self, key: NamespacedName) -> None:
-        """Drop what is known of a machine that is gone."""
+        """Remove a machine that is gone."""
         self._buckets.pop(key, None)
 
     def forget_pods(self, is_alive: Callable[[str], bool]) -> None:
-        """Drop what is known of pods that are gone."""
+        """Remove pods that are gone."""
         self._agreed = {uid: agreed for uid, agreed in self._agreed.items() if is_alive(uid)}
 
     def _bucket(self, vm: Object) -> TokenBucket:

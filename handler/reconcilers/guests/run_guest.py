@@ -1,10 +1,10 @@
-"""Drive the guests whose ``status.nodeName`` is this node: gather, plan, apply.
+"""The loop for guests with this node in ``status.nodeName``: gather, plan, apply.
 
-A start writes the VM once: phase, conditions, domain, interfaces, graphics and times together. Afterwards it is written when something
-changed and never on a timer. Every write carries the resourceVersion it was decided on; Conflict means that the loop looks again.
+A start writes the machine once: phase, conditions, domain, interfaces, graphics and times. Afterwards it is written only after changes,
+never periodically. Every write carries the resourceVersion it is based on; after a Conflict the loop runs again.
 
-Nothing is remembered across restarts. What virt-launcher says (``Hello`` carries everything) and what the API holds are enough, and
-virt-launcher starts a domain once in the life of a pod, whatever it is told.
+No state is kept across restarts. virt-launcher's report (``Hello`` is complete) and the API objects are sufficient, and virt-launcher
+starts a domain only once per pod.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ class RunGuest:
         self._applier = Applier(ports, self._writer, self._start)
 
     async def reconcile(self, request: Request) -> Result:
-        """Bring the guest closer to what its virtual machine asks for."""
+        """Reconcile one guest with its virtual machine."""
         before: tuple[guest_plan.Action, ...] = ()
         for _ in range(MAX_STEPS):
             vm = self._ports.machines.get(request.namespace, request.name)
             link = self._link(request, vm)
-            self._forget()  # only now: of a guest that has just come here, the target of its migration may want nothing any more
+            self._forget()  # only now, because the target of a guest's migration may need nothing any more
             if vm is None or link is None:
                 return Result()
             actions = guest_plan.plan(self._observe(vm, link))
             if actions and actions == before:
-                break  # the launcher did what it was asked to, and nothing came of it
+                break  # the launcher did what was requested, without effect
             rest, before = await self._applier.apply(vm, link, actions), actions
             if rest is not None:
                 return rest
@@ -54,7 +54,7 @@ class RunGuest:
         return Result(requeue_after=self._ports.limits.disagree_seconds)
 
     def _link(self, request: Request, vm: Object | None) -> Link | None:
-        """Return the link to the machine's pod, while the machine is virt-handler's."""
+        """Return the link to the machine's pod, while virt-handler owns the machine."""
         holder = Holder("vm", request)
         pod_uid = objects.dig(vm, "status", "podUID") or ""
         concerned = phases.phase_of(vm or {}) in phases.HANDLED
@@ -75,7 +75,7 @@ class RunGuest:
         )
 
     def _forget(self) -> None:
-        """Drop what is known of pods that are gone."""
+        """Remove pods that are gone."""
         for part in (self._ports.networks, self._ports.probes, self._ports.disks, self._start, self._applier):
             part.forget(self._ports.links.is_alive)
         self._writer.forget_pods(self._ports.links.is_alive)

@@ -1,7 +1,7 @@
-"""This node's side of live migrations, as source.
+"""The source side of live migrations from this node.
 
-``migration_plan`` decides; here its actions meet launcher, relays and API. Everything may be repeated: the launcher tries a migration
-once whatever it is told, relays that are open stay open, writes carry the resourceVersion that they were decided on.
+This executes the actions of ``side_plan`` with launcher, relays and API. All of them can be repeated: the launcher tries each migration
+once, open relays stay open, and writes carry the resourceVersion that they are based on.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class MigrateSource(migration_side.Side[side_plan.SourceAction]):
         super().__init__(ports)
         self._relays = relays
         self._pods: dict[Request, str] = {}
-        """The source's pod of each migration: the VM names the target's as soon as the guest is there."""
+        """The source's pod of each migration, because the machine's status has the target's pod after the arrival."""
         self._released: set[str] = set()
-        """uids of the migrations whose target has answered that it released the domain."""
+        """uids of the migrations with a domain that the target reported as released."""
         self._forwarded: set[str] = set()
-        """uids of the migrations whose source's connections are forwarded, or cannot be."""
+        """uids of the migrations with forwarded connections, or a failed attempt to do so."""
         self._paused: set[str] = set()
-        """uids of the migrations of which was said that their guest is paused."""
+        """uids of the migrations with a reported pause of their guest."""
         self._stalls = Stalls()
 
     def _plan(self, migration: Object, link: Link | None) -> side_plan.SourcePlan:
@@ -66,7 +66,7 @@ class MigrateSource(migration_side.Side[side_plan.SourceAction]):
         return side_plan.plan_source(seen)
 
     def _link(self, request: Request, migration: Object) -> Link | None:
-        """Return the link to the source's pod; it was known before the guest moved, or this process was restarted since."""
+        """Return the link to the source's pod, if it was known before the guest moved."""
         vm = self._ports.machines.get(request.namespace, migration_side.vm_name(migration))
         if pod_uid := side_plan.source_pod(vm, migration):
             self._pods[request] = pod_uid
@@ -74,7 +74,7 @@ class MigrateSource(migration_side.Side[side_plan.SourceAction]):
         return self._ports.links.acquire(known, Holder("source", request)) if known else None
 
     def _stalled(self, uid: str, link: Link | None) -> float:
-        """Return for how many seconds nothing of the guest has moved: what a launcher said that is away now is not so any more."""
+        """Return how many seconds no data of the guest has moved, ignoring reports of a disconnected launcher."""
         status = link.status if link is not None and link.connection is not None else None
         known = status.migration_of(uid) if status is not None else None
         return self._stalls.seconds(uid, known, asyncio.get_running_loop().time())
@@ -102,7 +102,7 @@ class MigrateSource(migration_side.Side[side_plan.SourceAction]):
                 return Result()
             case side_plan.AbortMigration():
                 await migration_side.live(link).call(messages.AbortMigration(uid))
-                return Result()  # the launcher's next status says what became of it
+                return Result()  # the launcher's next status has the result
             case side_plan.PauseGuest():
                 await self._pause(migration, migration_side.live(link))
                 return Result()
@@ -130,7 +130,7 @@ class MigrateSource(migration_side.Side[side_plan.SourceAction]):
             await connection.call(migration_limits.request(migration))
         except LauncherRefused as refused:
             if refused.status.migration_of(uid) is not None or refused.reason == "Timeout":
-                return  # its status says more
+                return  # its status has the details
             await self._fail(migration, f"the launcher refused: {refused}")
         except (OSError, TimeoutError, ValueError) as error:
             await self._fail(
@@ -147,7 +147,7 @@ class MigrateSource(migration_side.Side[side_plan.SourceAction]):
             self._emit(migration, "Normal", "MigrationPaused", message)
 
     async def _forward(self, migration: Object, connection: Connection, addresses: Sequence[str]) -> None:
-        """Forward connections that still come to the pod. Where that fails they wait for nobody, as without it: once is enough."""
+        """Forward connections that still come to the pod. It is not retried, because without it connections only fail."""
         self._forwarded.add(migration_attempts.uid_of(migration))
         try:
             await self._ports.node.forward(connection, addresses)
@@ -155,9 +155,9 @@ class MigrateSource(migration_side.Side[side_plan.SourceAction]):
             logger.warning("forward connections to the target of migration %s: %s", objects.uid_of(migration), error)
 
     async def _request_release(self, migration: Object, link: Link | None) -> Result | None:
-        """The domain left: have it released. Without the target's answer the word goes into the Migration, too, and is said again.
+        """Request the release of the domain that left. Without the target's answer it is also written into the Migration, and repeated.
 
-        Return when to look again; None: it was released.
+        Return when to check again; None: it was released.
         """
         uid, destination = migration_attempts.uid_of(migration), _destination(migration)
         vm = self._ports.machines.get(objects.namespace_of(migration), migration_side.vm_name(migration))
@@ -177,7 +177,7 @@ class MigrateSource(migration_side.Side[side_plan.SourceAction]):
         return Result(requeue_after=self._ports.limits.release_again_seconds)
 
     async def _fail_attempt(self, migration: Object, message: str) -> None:
-        """Say that the attempt failed; of a virt-api or a policy that takes no such word, that the Migration did."""
+        """Write that the attempt failed; if virt-api or a policy refuses that, write that the Migration failed."""
         found = migration_attempts.failed(migration, migration_attempts.CONNECTION_BROKEN, message, self._ports.clock.now())
         try:
             await self._write(migration, phases.phase_of(migration), attempts=found)
@@ -193,7 +193,7 @@ class MigrateSource(migration_side.Side[side_plan.SourceAction]):
             self._emit(migration, "Warning", f"Migration{end.phase}", f"the guest stays on its node: {message}")
 
     async def _fail(self, migration: Object, message: str) -> None:
-        """End it before the launcher began: the domain has not moved."""
+        """Fail a migration before the launcher began; the domain has not moved."""
         await self._write(migration, phases.FAILED, message=guest_status.printable(message))
         self._emit(migration, "Warning", "MigrationFailed", guest_status.printable(message))
 

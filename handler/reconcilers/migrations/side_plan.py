@@ -1,32 +1,31 @@
-"""Decides about one Migration for virt-handler, as its source or as its target: from what is known to the next actions. Pure.
+"""Decides the next actions of virt-handler for one Migration, as its source or target. Pure.
 
-The source's launcher has the truth: it alone can say that the domain stayed, and it alone that it left. The domain arrives on the target
-paused, and runs there once the target was told that the source's launcher said so (``apis.virt.release``). Then the target's handler
-writes ``Succeeded``; ``Failed`` and ``Cancelled`` are the source's to write, whichever of them restarts in between.
+Only the source's launcher determines whether the domain stayed or left. The domain arrives on the target paused. It runs there after the
+target learned that the source's launcher reported its departure (``apis.virt.release``). Then the target's handler writes ``Succeeded``.
+Only the source's handler writes ``Failed`` and ``Cancelled``. Both hold across restarts.
 
 Source
   ============================== ==========================================================
-  ``TargetReady``, to be deleted  never began: ``Cancelled``; it began anyway: abort
-  ``TargetReady``                 ``Running`` is written first: from then on it counts as begun; not before the guest's operations
-                                  have their results, so that no two launchers are asked for one
-  ``Running``, launcher never heard of it: relays, then Migrate (safe to repeat)
-  ``Running``, under way          keep the relays; to be deleted: abort; it takes too long (``migration_limits``): pause, or abort
+  ``TargetReady``, being deleted  not begun: ``Cancelled``; begun: abort
+  ``TargetReady``                 write ``Running`` first: from then on it counts as begun
+  ``Running``, new to launcher    relays, then Migrate (safe to repeat)
+  ``Running``, in progress        keep the relays; being deleted: abort; over a limit (``migration_limits``): pause or abort
   ``Running``, failed, cancelled  ``Failed``, ``Cancelled``: the domain runs here
-  ``Running``, a connection broke in ``attempts``: virt-controller decides whether there is another one
-  the attempt has failed          relays end, and nothing of it begins
-  ``Running``, succeeded          tell the target, until it has heard; then the target writes
-  the target has heard            forward connections that still come to the source's pod, while its launcher stays for that
-  final, launcher still at it     nothing, for two minutes: libvirt needs the relays to learn the outcome
+  ``Running``, connection broke   write it to ``attempts``: virt-controller decides about another attempt
+  attempt has failed              end the relays; nothing of the attempt begins
+  ``Running``, succeeded          tell the target until it answers; then the target writes
+  target has answered             forward connections that still come to the source's pod, while its launcher stays for that
+  final, launcher still busy      wait for two minutes: libvirt needs the relays to learn the result
   ============================== ==========================================================
 
 Target
   ============================== ==========================================================================
   ``PreparingTarget``             devices, disks of plugins, network, PrepareMigrationTarget, listen: ``TargetReady``
-  ``TargetReady``, ``Running``    go on listening; the address changed: write it
-  the domain arrived              wait for the source's word, by a relay or in the Migration; then let it run
-  the domain was released         the VM's ``nodeName`` and pod, then ``Succeeded``
-  the attempt has failed          listening ends: what arrived is never released
-  ``Succeeded``                   what it took, which only this side's launcher knows, if it did not say so before
+  ``TargetReady``, ``Running``    keep listening; write the address if it changed
+  domain arrived                  wait for the source's report, by a relay or in the Migration; then resume it
+  domain was released             write the machine's ``nodeName`` and pod, then ``Succeeded``
+  attempt has failed              stop listening: the copy is never released
+  ``Succeeded``                   write the statistics that only this side's launcher has, if missing
   ============================== ==========================================================================
 """
 
@@ -44,47 +43,47 @@ from handler.reconcilers.migrations import migration_causes, migration_limits
 from launcher.protocol import messages
 
 MEASURE_SECONDS: Final = 30.0
-"""After its end a launcher may yet say what a migration took: it looks at its domain every ten."""
+"""How long a launcher may take to report statistics after the end: it checks its domain every ten seconds."""
 LOOK_AGAIN_SECONDS: Final = 10.0
-"""Between two looks at what has begun, or has yet to say what it took."""
+"""Interval of checks of a migration in progress, or without statistics."""
 CONFIRM_SECONDS: Final = 120.0
-"""After its end the source's libvirt may yet learn that: at once, or when a node that is gone has not answered for a minute."""
+"""How long the source's libvirt may take to notice the end; a minute if the other node is gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Everything the decision needs, of one side."""
+    """Input of the decision of one side."""
 
     migration: Mapping[str, Any]
     launcher: messages.Status | None
-    """Of the pod on this side; None before the first status."""
+    """Status of the pod on this side; None before the first."""
     connected: bool
     gone: bool
     relaying: bool = False
     """Target: connections of this migration's source are accepted."""
     released: bool = False
-    """Source: the target's handler answered that it released the domain."""
+    """Source: the target's handler reported the release of the domain."""
     forwarded: bool = False
-    """Source: connections to its pod are forwarded to the target's, or that was tried in vain."""
+    """Source: connections to its pod are forwarded to the target's, or that failed."""
     address: str = ""
-    """Target: where other handlers reach this one's relay now."""
+    """Target: current address of this handler's relay for other handlers."""
     stop: str = ""
-    """Source: why the guest should end; empty: it should go on, or nobody knows."""
+    """Source: why the guest should end; empty if it should not, or unknown."""
     now: datetime | None = None
     """By the clock that writes ``Running`` and the end; None: time does not matter."""
     stalled_seconds: float = 0.0
-    """Source: how long nothing of the guest has moved."""
+    """Source: how long no data of the guest has moved."""
     can_pause: bool = False
-    """Source: the launcher knows ``PauseForMigration``."""
+    """Source: the launcher supports ``PauseForMigration``."""
     operating: bool = False
     """Source: an operation of the guest has no result yet, or another one may be asked for: it is finished first."""
     ending: bool = False
-    """This virt-handler ends soon, and its relays with it: nothing begins."""
+    """This virt-handler ends soon with its relays, so no migration begins."""
 
 
 @dataclass(frozen=True, slots=True)
 class Requeue:
-    """Look again after so many seconds: time alone changes something, or an event may be missed."""
+    """Check again after this time: a time limit may pass, or an event be missed."""
 
     seconds: float
 
@@ -96,27 +95,27 @@ class BeginMigration:
 
 @dataclass(frozen=True, slots=True)
 class MigrateGuest:
-    """Source: open the relays and have the launcher migrate."""
+    """Source: open the relays and start the launcher's migration."""
 
 
 @dataclass(frozen=True, slots=True)
 class AbortMigration:
-    """Source: have the launcher abort."""
+    """Source: abort the launcher's migration."""
 
 
 @dataclass(frozen=True, slots=True)
 class PauseGuest:
-    """Source: have the launcher pause the guest, so that it arrives."""
+    """Source: pause the guest so that it arrives."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestRelease:
-    """Source: say that the domain left, to the target's handler; where that fails, in the Migration."""
+    """Source: report to the target's handler that the domain left; if that fails, write it into the Migration."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForwardConnections:
-    """Source: forward connections that come to its pod to the target's, which has these addresses."""
+    """Source: forward connections to the target's pod, which has these addresses."""
 
     addresses: tuple[str, ...]
 
@@ -128,24 +127,24 @@ class EndMigration:
     phase: str
     message: str
     stays: bool = True
-    """The guest goes on here: else it has ended, or is to end, and virt-controller alone tells of that."""
+    """True if the guest continues here. Otherwise it ended or will end, and virt-controller reports that."""
 
 
 @dataclass(frozen=True, slots=True)
 class FailAttempt:
-    """Source: write that the present attempt failed, for a cause that may be gone at the next one."""
+    """Source: write that the current attempt failed, for a possibly temporary cause."""
 
     message: str
 
 
 @dataclass(frozen=True, slots=True)
 class PrepareTarget:
-    """Target: make its pod ready."""
+    """Target: prepare its pod."""
 
 
 @dataclass(frozen=True, slots=True)
 class AcceptRelays:
-    """Target: begin to accept the source's connections."""
+    """Target: accept the source's connections."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,27 +156,27 @@ class OfferAddress:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseGuest:
-    """Target: let the domain that arrived run."""
+    """Target: resume the domain that arrived."""
 
 
 @dataclass(frozen=True, slots=True)
 class TakeOverMachine:
-    """Target: write the VM, then ``Succeeded``."""
+    """Target: write the machine, then ``Succeeded``."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriteFigures:
-    """Target: write what it took: virt-controller was the first to write ``Succeeded``, or the launcher knew it later."""
+    """Target: write the statistics, if virt-controller wrote ``Succeeded`` first or the launcher had them later."""
 
 
 @dataclass(frozen=True, slots=True)
 class CloseRelays:
-    """End the relays of this side, which accepts no more; the link stays, and with it the pod of a guest that has left."""
+    """End this side's relays and accept no more. The link stays, and with it the pod of a guest that has left."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetMigration:
-    """It is over for this side: relays and link go."""
+    """End this side's relays and link."""
 
 
 SourceAction: TypeAlias = (
@@ -201,12 +200,12 @@ TargetPlan: TypeAlias = tuple[TargetAction, ...]
 
 
 def is_under_way(migration: Mapping[str, Any]) -> bool:
-    """Return whether bytes of the guest may be moving, or the word that it left be on its way: virt-handler is not to end in the middle."""
+    """Return True if data of the guest, or the report that it left, may be on its way, so that virt-handler should not end now."""
     return phases.phase_of(migration) == phases.RUNNING and not migration_attempts.is_reported(migration)
 
 
 def source_pod(vm: Mapping[str, Any] | None, migration: Mapping[str, Any]) -> str:
-    """Return the uid of the source's pod by its machine; empty once the machine names another pod, or what it names is no uid."""
+    """Return the uid of the source's pod from its machine; empty if the machine has another pod or an invalid uid."""
     pod_uid = objects.dig(vm, "status", "podUID") or ""
     if places.is_uid(pod_uid) and objects.dig(vm, "status", "podName") == objects.dig(migration, "status", "sourcePod"):
         return str(pod_uid)
@@ -214,7 +213,7 @@ def source_pod(vm: Mapping[str, Any] | None, migration: Mapping[str, Any]) -> st
 
 
 def plan_source(seen: Observed) -> SourcePlan:
-    """Return what the source's handler does next. Nothing: relays stay as they are until something changes."""
+    """Return the next actions of the source's handler. Empty: keep the relays until something changes."""
     migration, launcher = seen.migration, seen.launcher
     phase = phases.phase_of(migration)
     if phase in phases.MIGRATION_FINAL:
@@ -226,7 +225,7 @@ def plan_source(seen: Observed) -> SourcePlan:
     if migration_attempts.is_reported(migration):
         return (ForgetMigration(), *_wait(seen))
     if phase == phases.TARGET_READY and migration_attempts.failure_of(migration) is not None:
-        return ()  # its target ended, and virt-controller knows that nothing has begun
+        return ()  # its target ended; virt-controller knows that nothing has begun
     known = launcher.migration_of(migration_attempts.uid_of(migration))
     unwanted = objects.is_deleting(migration)
     match known.state if known is not None else "":
@@ -245,7 +244,7 @@ def plan_source(seen: Observed) -> SourcePlan:
 
 
 def _wait(seen: Observed) -> tuple[Requeue, ...]:
-    """Wait until something changes; while the guest may move, for some seconds at most."""
+    """Wait for a change; while the guest may move, check again after some seconds."""
     return (Requeue(LOOK_AGAIN_SECONDS),) if phases.phase_of(seen.migration) == phases.RUNNING else ()
 
 
@@ -257,7 +256,7 @@ def _source_over(seen: Observed, phase: str) -> SourcePlan:
 
 
 def _stayed(seen: Observed, known: messages.MigrationStatus, launcher: messages.Status) -> EndMigration | FailAttempt:
-    """The attempt is over, and the domain runs here or has ended here."""
+    """Handle the end of an attempt after which the domain runs here or has ended here."""
     migration, unwanted = seen.migration, objects.is_deleting(seen.migration)
     stays = not migration_causes.is_off(launcher, seen.stop)
     if known.state == "cancelled":
@@ -285,12 +284,12 @@ def _under_way(seen: Observed, launcher: messages.Status) -> SourcePlan:
 
 
 def _limit_of(seen: Observed, known: messages.MigrationStatus) -> str:
-    """Return the limit for which a migration was aborted; empty: for another reason."""
+    """Return the limit that caused the abort of a migration; empty for another cause."""
     return migration_limits.cause(seen.migration, known, seen.now, seen.stalled_seconds) if seen.now is not None else ""
 
 
 def _stays(seen: Observed) -> bool:
-    """Return whether the pod is there that the guest has left: its launcher stays some seconds, while this process is connected to it."""
+    """Return True if the pod that the guest left still exists: its launcher stays for some seconds while this process is connected."""
     launcher = seen.launcher
     known = launcher.migration_of(migration_attempts.uid_of(seen.migration)) if launcher is not None and seen.connected else None
     return known is not None and (known.direction, known.state) == ("outgoing", "succeeded")
@@ -302,9 +301,9 @@ def _forward(seen: Observed) -> tuple[ForwardConnections, ...]:
 
 
 def _is_confirming(seen: Observed) -> bool:
-    """Return whether libvirt still works on the source although the Migration is over (the target's pod ended): it learns it by the relays.
+    """Return True if libvirt still migrates on the source although the Migration is over because the target's pod ended.
 
-    A launcher that its guest has taken over says so for ever, so it has :data:`CONFIRM_SECONDS`.
+    It learns this through the relays. A compromised launcher could report it forever, so it has :data:`CONFIRM_SECONDS`.
     """
     launcher = seen.launcher
     known = launcher.migration_of(migration_attempts.uid_of(seen.migration)) if launcher is not None and seen.connected else None
@@ -326,13 +325,13 @@ def _begin(seen: Observed) -> SourcePlan:
 
 
 def plan_target(seen: Observed) -> TargetPlan:
-    """Return what the target's handler does next. Nothing: the listener stays as it is until something changes."""
+    """Return the next actions of the target's handler. Empty: keep the listener until something changes."""
     migration, launcher = seen.migration, seen.launcher
     phase = phases.phase_of(migration)
     if phase in phases.MIGRATION_FINAL:
         return _target_over(seen)
     if migration_attempts.is_reported(migration):
-        return (ForgetMigration(),)  # the guest stayed: whatever arrived here is never released
+        return (ForgetMigration(),)  # the guest stayed: the copy here is never released
     if phase not in (phases.PREPARING_TARGET, phases.TARGET_READY, phases.RUNNING) or launcher is None:
         return ()
     known = launcher.migration_of(migration_attempts.uid_of(migration))
@@ -341,13 +340,13 @@ def plan_target(seen: Observed) -> TargetPlan:
     if not seen.connected or launcher.ending is not None:
         return ()
     if known is None:
-        # A pod that is going, or of a Migration that is being deleted, is not prepared any more; who may say so already does.
+        # A pod that is being deleted, or of a deleted Migration, is not prepared any more.
         is_vain = objects.is_deleting(migration) or migration_attempts.failure_of(migration) is not None
         return () if is_vain else (PrepareTarget(),)
     if known.state in ("arrived", "failed") and release.is_released(migration):
-        return (ReleaseGuest(),)  # where the domain is gone, the launcher learns by this that it is gone for good
+        return (ReleaseGuest(),)  # if the domain is gone, this makes the launcher end
     if known.state not in ("prepared", "running", "arrived"):
-        return ()  # it did not arrive: the source knows what became of the guest
+        return ()  # it did not arrive; the source decides
     if not seen.relaying:
         return (AcceptRelays(),)
     is_new = phase == phases.PREPARING_TARGET
@@ -357,7 +356,7 @@ def plan_target(seen: Observed) -> TargetPlan:
 
 
 def _target_over(seen: Observed) -> TargetPlan:
-    """Return what is done until the Migration says how long the guest stood still: this side's launcher may know it a moment later."""
+    """Return the actions until the Migration has the guest's downtime, which this side's launcher may report a moment later."""
     is_told = objects.dig(seen.migration, "status", "progress", "downtimeMilliseconds") is not None
     if phases.phase_of(seen.migration) != phases.SUCCEEDED or is_told or seen.gone:
         return (ForgetMigration(),)
@@ -371,11 +370,11 @@ def _target_over(seen: Observed) -> TargetPlan:
         return (ForgetMigration(),)
     if known.downtime_milliseconds > 0:
         return (WriteFigures(), ForgetMigration())
-    return later if known.elapsed_milliseconds == 0 else (ForgetMigration(),)  # it has said all: the guest was paused all the way
+    return later if known.elapsed_milliseconds == 0 else (ForgetMigration(),)  # complete: the guest was paused all the time
 
 
 def _left(seen: Observed, seconds: float) -> float:
-    """Return what is left of so many seconds since the Migration ended, by whoever's clock; 0 where nothing is."""
+    """Return how much is left of this time since the Migration ended, by any clock; 0 if none."""
     try:
         ended = times.parse(str(objects.dig(seen.migration, "status", "endTime") or ""))
     except ValueError:

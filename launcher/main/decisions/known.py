@@ -1,10 +1,9 @@
-"""All that is known of the pod's one domain, and what each fact makes of it.
+"""The state of the pod's only domain, and how each fact changes it.
 
-``Known`` is frozen; every function takes one, and a fact: an observation, a request that was admitted, the outcome of a migration. It
-returns the next one. Nothing here waits, reads a clock or asks libvirt: ``record`` holds the newest one, and
-the modules that do things tell it facts.
+``Known`` is frozen. Each function takes a state and a fact (an observation, an accepted request, the result of a migration) and returns the
+new state. No function waits, reads a clock or calls libvirt. ``record`` holds the newest state, and other modules pass facts to it.
 
-Times called ``now`` are Unix time where they end up in the status, and the event loop's seconds where they are held against a deadline.
+Times called ``now`` are Unix time if they become part of the status, and the event loop's seconds if they are compared with a deadline.
 """
 
 from __future__ import annotations
@@ -28,84 +27,84 @@ MEASURE_SECONDS: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """All that is known of the pod's one domain."""
+    """The state of the pod's only domain."""
 
     status: messages.Status = field(default_factory=partial(messages.Status, revision=0))
-    """The status that virt-handler is told. Once it says ``started``, a domain that is not active any more is a run that is over."""
+    """The status for virt-handler. After ``started``, an inactive domain is a run that is over."""
     machine: messages.Machine | None = None
-    """The machine that the pod belongs to, once its start or a place for its guest was asked for."""
+    """The pod's machine, after a request to start it or to prepare for its guest."""
     domain: Observation | None = None
-    """The domain when it was last seen, which may be as old as the last event."""
+    """The domain when it was last observed, which may be as old as the last event."""
     run: life.Run = field(default_factory=life.Run)
     xml: str = ""
-    """The XML that libvirt was given, or would have been were the domain not to come from another pod."""
+    """The XML passed to libvirt, or its equivalent if the domain comes from another pod."""
     stopping: life.Stopping | None = None
-    """Since the guest has to power off."""
+    """Set after a request to power off."""
     releasing: bool = False
-    """libvirt was asked to let a domain that arrived run."""
+    """libvirt was called to resume a domain that arrived."""
     making: bool = False
-    """A domain is being made, or the place for one that comes: that can be abandoned."""
+    """A domain, or the place for an incoming one, is being made and can be abandoned."""
     abandoned: bool = False
-    """It was, but may not have noticed yet."""
+    """The making was abandoned, but may still run."""
     over: bool = False
-    """The pod has to end. ``status.ending`` says how the domain's run ended, if there was one."""
+    """The pod must end. ``status.ending`` has the end of the domain's run, if there was one."""
 
     @property
     def name(self) -> str:
-        """Return the domain's name; empty while nobody asked for one."""
+        """Return the domain's name; empty before a request for it."""
         return document.domain_name(self.machine.namespace, self.machine.name) if self.machine is not None else ""
 
     @property
     def ended(self) -> bool:
-        """True once the domain's run is over."""
+        """True after the domain's run."""
         return self.status.ending is not None
 
     @property
     def arriving(self) -> messages.MigrationStatus | None:
-        """Return the migration by which the domain is to come here, until it was released."""
+        """Return the migration by which the domain will arrive, until it is released."""
         return incoming_migration.expected(self.status)
 
     @property
     def leaving(self) -> messages.MigrationStatus | None:
-        """Return the outgoing migration that runs."""
+        """Return the running outgoing migration."""
         return next((each for each in self.status.migrations if each.direction == "outgoing" and each.state == "running"), None)
 
     @property
     def serial_ports(self) -> int:
-        """Return how many serial ports the machine has."""
+        """Return the number of serial ports."""
         return len(consoles.defaulted(self.machine.domain)) if self.machine is not None else 0
 
 
-# --- the start -------------------------------------------------------------------------------------------------------------------
+# --- start -----------------------------------------------------------------------------------------------------------------------
 
 
 def adopted(known: Known, machine: messages.Machine) -> Known:
-    """Return what is known once the pod is this machine's."""
+    """Set the pod's machine."""
     return dataclasses.replace(known, machine=machine)
 
 
 def importing(known: Known, imports: tuple[messages.ImportStatus, ...]) -> Known:
-    """Return what is known once imports are so far."""
+    """Set the progress of imports."""
     return with_status(known, imports=imports)
 
 
 def disowned(known: Known) -> Known:
-    """Return what is known after a start for which nothing was made: the pod is as if it had not been asked."""
+    """Undo ``adopted`` after a start that made nothing."""
     return dataclasses.replace(known, machine=None)
 
 
 def making(known: Known, *, begun: bool) -> Known:
-    """Return what is known once the making of a domain, or of a place for one, has begun or is over."""
+    """Record that making a domain, or the place for one, has begun or is over."""
     return dataclasses.replace(known, making=begun)
 
 
 def abandoned(known: Known) -> Known:
-    """Return what is known once what is being made has to be abandoned."""
+    """Record that the making must be abandoned."""
     return dataclasses.replace(known, abandoned=True)
 
 
 def prepared(known: Known, xml: str = "") -> Known:
-    """Return what is known once all that the domain needs is there; ``xml`` is the domain's."""
+    """Record that everything the domain needs exists; ``xml`` is the domain's."""
     known = dataclasses.replace(known, xml=xml)
     if known.machine is None:
         return known
@@ -113,25 +112,25 @@ def prepared(known: Known, xml: str = "") -> Known:
 
 
 def created(known: Known) -> Known:
-    """Return what is known once the domain is there, before its first instruction."""
+    """Record that the domain exists, before its first instruction."""
     return with_status(known, started=True)
 
 
 def set_running(known: Known) -> Known:
-    """Return what is known from the moment at which libvirt is asked to let the processors run: from then on they may have."""
+    """Record that libvirt is about to start the processors: from now on they may have run."""
     return with_status(dataclasses.replace(known, run=dataclasses.replace(known.run, ran=True)), has_room=False)
 
 
-# --- the end ---------------------------------------------------------------------------------------------------------------------
+# --- end -------------------------------------------------------------------------------------------------------------------------
 
 
 def destroying(known: Known) -> Known:
-    """Return what is known from the moment at which libvirt is asked to destroy the domain."""
+    """Record that libvirt is about to destroy the domain."""
     return dataclasses.replace(known, run=dataclasses.replace(known.run, destroyed=True))
 
 
 def ended(known: Known, kind: messages.EndingKind, message: str, now: float) -> Known:
-    """Return what is known once the domain's run is over; the first ending counts. ``now`` is Unix time."""
+    """Record the end of the domain's run; the first end counts. ``now`` is Unix time."""
     if not known.ended:
         ending = messages.Ending(kind, message, known.run.migrated_to, (), now, panicked=message == life.PANICKED)
         ending = dataclasses.replace(ending, watchdog=message == life.WATCHDOG_FIRED)
@@ -140,16 +139,16 @@ def ended(known: Known, kind: messages.EndingKind, message: str, now: float) -> 
 
 
 def with_log(known: Known, log: tuple[str, ...]) -> Known:
-    """Return what is known with QEMU's last words in the ending."""
+    """Add the end of QEMU's log to the ending."""
     ending = known.status.ending
     return with_status(known, ending=dataclasses.replace(ending, log=log)) if ending is not None else known
 
 
-# --- looks at the domain ---------------------------------------------------------------------------------------------------------
+# --- observations ----------------------------------------------------------------------------------------------------------------
 
 
 def observed(known: Known, seen: Observation | None, now: float) -> Known:
-    """Return what is known after a look at the domain, None if there is none; ``now`` is Unix time."""
+    """Record an observation of the domain, None if it does not exist; ``now`` is Unix time."""
     if known.ended:
         return known
     known = dataclasses.replace(known, domain=seen)
@@ -175,66 +174,66 @@ def _observed_inactive(known: Known, seen: Observation | None, now: float) -> Kn
         gone = incoming_migration.lost(known.arriving, now)
         over = known.over or (gone is not known.arriving and known.stopping is not None)
         return dataclasses.replace(with_migration(known, gone), over=over)
-    if not known.status.started or known.leaving is not None:  # one that leaves: whoever carries that out finds out where it is
+    if not known.status.started or known.leaving is not None:  # while it migrates away, the outgoing migration determines where it is
         return known
     return ended(known, *life.ending_of(known.run, seen), now)
 
 
 def agent_answered(known: Known, agent: messages.AgentStatus, interfaces: tuple[messages.InterfaceStatus, ...]) -> Known:
-    """Return what is known after an answer of the guest's agent."""
+    """Record an answer of the guest agent."""
     return with_status(known, agent=agent, interfaces=interfaces)
 
 
 def servers_silent(known: Known, names: tuple[str, ...]) -> Known:
-    """Return what is known after a look at the servers of disks: those whose server does not answer."""
+    """Record the disks with unresponsive servers."""
     return with_status(known, servers_silent=names)
 
 
 def disks_failed(known: Known, faults: tuple[messages.DiskFault, ...]) -> Known:
-    """Return what is known after a look at disks: those that fail while the guest goes on."""
+    """Record the disks that fail while the guest continues."""
     return with_status(known, disk_faults=faults)
 
 
 def room_found(known: Known) -> Known:
-    """Return what is known once it is worth a try to let a guest go on that stands still for want of room."""
+    """Record that resuming a guest that a full disk paused may succeed."""
     return with_status(known, has_room=True)
 
 
 def keys_reported(known: Known, status: messages.AuthorizedKeysStatus) -> Known:
-    """Return what is known once it was tried to set public keys in the guest."""
+    """Record the result of setting public keys in the guest."""
     return with_status(known, authorized_keys=status)
 
 
 def agent_silent(known: Known, problem: str) -> Known:
-    """Return what is known while an agent is connected that does not answer: what it said last stays."""
+    """Record that the connected agent does not answer; its last answers stay."""
     return with_status(known, agent=dataclasses.replace(known.status.agent, connected=True, problem=one_line(problem, MAX_PROBLEM)))
 
 
 def agent_gone(known: Known) -> Known:
-    """Return what is known while no agent is connected: what it said last stays."""
+    """Record that no agent is connected; its last answers stay."""
     return with_status(known, agent=dataclasses.replace(known.status.agent, connected=False, problem=""))
 
 
 def filesystem_lost(known: Known, name: str) -> Known:
-    """Return what is known once nobody serves a file system of the guest any more."""
+    """Record that a file system of the guest is not served any more."""
     told = known.status.lost_filesystems
     return known if known.ended or known.over or name in told else with_status(known, lost_filesystems=(*told, name))
 
 
 def passt_ended(known: Known, problem: str) -> Known:
-    """Return what is known once passt, which makes the connections of the guest, has ended."""
+    """Record that passt, which relays the guest's connections, ended."""
     if known.ended or known.over:
         return known
     return with_status(known, passt_ends=known.status.passt_ends + 1, passt_problem=one_line(problem, MAX_PROBLEM))
 
 
 def passt_works_again(known: Known) -> Known:
-    """Return what is known once another one has taken its place."""
+    """Record that a new passt process replaced it."""
     return known if known.ended or known.over else with_status(known, passt_problem="")
 
 
 def viewed(known: Known, consoles: int) -> Known:
-    """Return what is known with this number of viewers of the console."""
+    """Record the number of the console's viewers."""
     return with_status(known, consoles=consoles)
 
 
@@ -261,27 +260,27 @@ def operated(known: Known, operation_id: str, problem: str = "") -> Known:
 
 
 def with_migration(known: Known, changed: messages.MigrationStatus) -> Known:
-    """Return what is known after a migration changed; a domain that was released here is the pod's own from then on."""
+    """Record a change of a migration; a domain that was released here belongs to the pod."""
     known = with_status(known, migrations=life.with_migration(known.status.migrations, changed))
     return set_running(created(known)) if (changed.direction, changed.state) == ("incoming", "succeeded") else known
 
 
 def releasing(known: Known) -> Known:
-    """Return what is known from the moment at which libvirt is asked to let a domain that arrived run."""
+    """Record that libvirt is about to resume a domain that arrived."""
     return dataclasses.replace(known, releasing=True)
 
 
 def released(known: Known, uid: str, now: float) -> Known:
-    """Return what is known once the domain that arrived was released; ``now`` is Unix time."""
+    """Record that the domain that arrived was released; ``now`` is Unix time."""
     migration = known.status.migration_of(uid)
     return with_migration(known, dataclasses.replace(migration, state="succeeded", end_time=now)) if migration is not None else known
 
 
 def unmeasured(known: Known, now: float) -> str:
-    """Return the uid of the migration that brought the domain here and of which is not known what it took; empty when there is none.
+    """Return the uid of the migration that brought the domain here if its statistics are missing, or an empty string.
 
-    libvirt tells of the arrival before it has the figures, and may forget them when it is restarted: one that was released is asked
-    about for :data:`MEASURE_SECONDS`. ``now`` is Unix time.
+    libvirt reports the arrival before it has the statistics, and may lose them at a restart, so they are requested for
+    :data:`MEASURE_SECONDS` after the release. ``now`` is Unix time.
     """
     for each in known.status.migrations:
         is_fresh = each.state == "arrived" or (each.state == "succeeded" and 0 <= now - each.end_time < MEASURE_SECONDS)
@@ -291,13 +290,13 @@ def unmeasured(known: Known, now: float) -> str:
 
 
 def measured(known: Known, uid: str, figures: Progress) -> Known:
-    """Return what is known once libvirt said what a migration took."""
+    """Record a migration's statistics."""
     migration = known.status.migration_of(uid)
     return with_migration(known, dataclasses.replace(migration, **dataclasses.asdict(figures))) if migration is not None else known
 
 
 def withdrawn(known: Known, uid: str, now: float) -> Known:
-    """Return what is known once a target need not wait any more: of a domain that is on its way already the source decides."""
+    """Record that a target stops waiting; if the domain is already on its way, the source decides."""
     migration = known.status.migration_of(uid)
     if migration is None or (migration.direction, migration.state) != ("incoming", "prepared"):
         return known
@@ -305,7 +304,7 @@ def withdrawn(known: Known, uid: str, now: float) -> Known:
 
 
 def outgoing_ended(known: Known, outcome: messages.MigrationStatus, now: float) -> Known:
-    """Return what is known once it is certain what became of an outgoing migration; ``now`` is Unix time."""
+    """Record the certain result of an outgoing migration; ``now`` is Unix time."""
     if outcome.state != "succeeded":
         return with_migration(known, outcome)
     known = dataclasses.replace(known, run=dataclasses.replace(known.run, migrated_to=outcome.uid))
@@ -313,7 +312,7 @@ def outgoing_ended(known: Known, outcome: messages.MigrationStatus, now: float) 
 
 
 def with_status(known: Known, **changes: Any) -> Known:  # noqa: ANN401  # members of Status
-    """Return what is known with these members of the status changed: another revision, unless nothing is another one."""
+    """Change members of the status; the revision increases if any differs."""
     changed = dataclasses.replace(known.status, **changes)
     if changed == known.status:
         return known

@@ -1,4 +1,4 @@
-"""The judgement of requests: what each asks for in the light of what is known, or why it is refused."""
+"""Decides for each request, in the current state, what to do or why to refuse it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ LOST: Final = "QEMU ended after the guest had left the source, and before it ran
 
 
 def is_to_start(known: Known, machine: messages.Machine) -> bool:
-    """True if a domain is to be made; False if that was done before.
+    """True if a domain must be made; False if that was done before.
 
     Raises:
-        RequestRefused: none may be made here.
+        RequestRefused: no domain may be made here.
     """
     if known.machine is not None and known.machine.uid != machine.uid:
         raise RequestRefused("Invalid", f"this pod belongs to the virtual machine {known.machine.uid}")
@@ -35,10 +35,10 @@ def is_to_start(known: Known, machine: messages.Machine) -> bool:
 
 
 def has_guest(known: Known, doing: str) -> bool:
-    """True if there is a guest; False when it is off already.
+    """True if there is a guest; False if it is off.
 
     Raises:
-        RequestRefused: there has been none.
+        RequestRefused: there was no guest yet.
     """
     if known.ended:
         return False
@@ -48,7 +48,7 @@ def has_guest(known: Known, doing: str) -> bool:
 
 
 def require_guest_that_stays(known: Known, doing: str) -> None:
-    """Do nothing if there is a guest whose state is this pod's to change.
+    """Check that there is a guest that this pod may change.
 
     Raises:
         RequestRefused: there is none.
@@ -77,15 +77,15 @@ def is_to_operate(known: Known, request: messages.Operate) -> bool:
 
 
 def may_stop_again(before: Observation | None) -> bool:
-    """True if what stopped a guest may do so again at its next access: nobody asked for that pause."""
+    """True if the cause of a pause may pause the guest again at its next access, because no user paused it."""
     return before is not None and before.state is State.PAUSED and before.reason != "user"
 
 
 def require_that_it_runs(known: Known, before: Observation | None) -> None:
-    """Do nothing if a guest that was resumed goes on.
+    """Check that a resumed guest continues.
 
     Raises:
-        RequestRefused: it stopped again as it had stopped ``before``.
+        RequestRefused: it was paused again for the same reason as ``before``.
     """
     now = known.status.domain
     if before is not None and now is not None and (now.state, now.reason) == ("paused", before.reason):
@@ -93,7 +93,7 @@ def require_that_it_runs(known: Known, before: Observation | None) -> None:
 
 
 def is_to_prepare(known: Known, request: messages.PrepareMigrationTarget) -> bool:
-    """True if the pod is to become the target of a migration; False if it is, or was.
+    """True if the pod must become the target of a migration; False if it is, or was.
 
     Raises:
         RequestRefused: it cannot.
@@ -109,13 +109,13 @@ def is_to_prepare(known: Known, request: messages.PrepareMigrationTarget) -> boo
 
 
 def is_lost(known: Known, uid: str) -> bool:
-    """True if the domain that is to be released has ended here: whoever asks knows that it left the source, so there is none any more."""
+    """True if the domain to release has ended here. The caller knows that it left the source, so it is lost."""
     migration = known.status.migration_of(uid)
     return migration is not None and (migration.direction, migration.state) == ("incoming", "failed")
 
 
 def is_to_release(known: Known, uid: str) -> bool:
-    """True if the domain arrived and is to be released; False if it was before.
+    """True if the domain arrived and must be released; False if it was released before.
 
     Raises:
         RequestRefused: nothing arrived.
@@ -127,10 +127,10 @@ def is_to_release(known: Known, uid: str) -> bool:
 
 
 def is_to_migrate(known: Known, request: messages.Migrate) -> bool:
-    """True if a migration is to begin; False if one of that uid began before, whatever became of it.
+    """True if a migration must begin; False if one with this uid began before.
 
     Raises:
-        RequestRefused: the guest cannot leave, or not now.
+        RequestRefused: the guest cannot migrate, or not now.
     """
     if known.status.migration_of(request.migration_uid) is not None:
         return False
@@ -150,7 +150,7 @@ def _require_relay_of_disks(machine: messages.Machine, doing: str, *, relays_dis
 
 
 def is_to_abort(known: Known, uid: str) -> bool:
-    """True if libvirt is to be asked to abort a migration: an outgoing one that runs.
+    """True if libvirt must abort a migration: a running outgoing one.
 
     Raises:
         RequestRefused: the pod has no such migration.
@@ -161,7 +161,7 @@ def is_to_abort(known: Known, uid: str) -> bool:
 
 
 def is_to_pause(known: Known, uid: str) -> bool:
-    """True if the guest of an outgoing migration is to be paused: of one that runs; False once it is over.
+    """True if the guest of a running outgoing migration must be paused; False after the migration.
 
     Raises:
         RequestRefused: the pod has no such migration, or is its target.
@@ -173,10 +173,10 @@ def is_to_pause(known: Known, uid: str) -> bool:
 
 
 def given_xml(known: Known) -> str:
-    """Return the XML that libvirt was given.
+    """Return the XML passed to libvirt.
 
     Raises:
-        RequestRefused: it was given none yet.
+        RequestRefused: there is none yet.
     """
     if not known.xml:
         raise RequestRefused("Conflict", "no domain was made yet")
@@ -184,7 +184,7 @@ def given_xml(known: Known) -> str:
 
 
 def refusal_of(error: HypervisorError) -> RequestRefused:
-    """Return the refusal of a request that the hypervisor could not carry out."""
+    """Return the refusal for a hypervisor error."""
     match error:
         case OperationInvalid():
             return RequestRefused("Conflict", str(error))

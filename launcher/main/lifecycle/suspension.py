@@ -20,10 +20,10 @@ class Suspension:
         self._record = watch.record
 
     async def suspend(self) -> None:
-        """Stop the processors.
+        """Pause the processors.
 
         Raises:
-            RequestRefused: there is no guest, it is leaving, or libvirt could not.
+            RequestRefused: there is no guest, it is migrating away, or libvirt failed.
         """
         async with self._record.operation:
             requests.require_guest_that_stays(self._record.known, "suspend")
@@ -48,10 +48,10 @@ class Suspension:
         await self._watch.look()
 
     async def resume(self) -> None:
-        """Let the processors run, and see whether they go on: what stopped them may do so again at the guest's next access.
+        """Resume the processors, and check that they continue: the cause of a pause may recur at the guest's next access.
 
         Raises:
-            RequestRefused: as ``suspend``, or they stopped again.
+            RequestRefused: as for ``suspend``, or they were paused again.
         """
         before = self._record.known.domain
         async with self._record.operation:

@@ -66,36 +66,35 @@ RESULTS: Final[tuple[Result, ...]] = get_args(Result)
 PHASES: Final[Mapping[str, str]] = MappingProxyType(
     {RESULT_SUCCEEDED: phases.SUCCEEDED, RESULT_STOPPED: phases.STOPPED, RESULT_FAILED: phases.FAILED}
 )
-"""The phase of a machine whose attempt ended so."""
+"""The phase of a machine after an attempt with this result."""
 
 DEFAULT_RERUN_LIMIT: Final = 2
 MAX_RERUN_LIMIT: Final = 9
 MAX_ATTEMPTS_KEPT: Final = 10
-"""``status.attempts`` keeps this many: enough to count ``1 + MAX_RERUN_LIMIT`` failed starts."""
+"""Maximum length of ``status.attempts``: enough to count ``1 + MAX_RERUN_LIMIT`` failed starts."""
 GOOD_RUN: Final = timedelta(minutes=10)
-"""A guest that ran for so long ends no row of failures, it begins none: the time after which a kubelet forgets its back-off, too."""
+"""A run of this length ends a row of failures; a kubelet resets its back-off after the same time."""
 
 
 ASKED_TO_BE_OFF: Final = frozenset({"StopRequested", "Halted", "NotRequested"})
-"""Reasons of a :class:`Power` that is off because somebody wants it so, and not because of how attempts ended."""
+"""Reasons of a :class:`Power` that a user wants to be off."""
 OFF_REASONS: Final = ASKED_TO_BE_OFF | {"Succeeded", "RerunLimitReached", "AttemptEnded"}
-"""All reasons of a :class:`Power` that is off, but for a deletion."""
+"""All reasons of a :class:`Power` that is off, except deletion."""
 
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """Decision about a machine's power, and its reason."""
+    """True if a machine should be on, and why."""
 
     on: bool
     attempt: int
-    """On: the attempt that should run; one more than the current one means: end the current one if it has not ended, then start.
-    Off: the current attempt, 0 when there never was one."""
+    """On: the attempt that should run. If it is greater than the current one, that must end first. Off: the current attempt, 0 if none."""
     reason: str
     """For programs and conditions: Deleting, StopRequested, Requested, Always, FirstAttempt, Rerun, Running, Interrupted, Succeeded,
     RerunLimitReached, AttemptEnded, NotRequested, Halted."""
     message: str
     failures: int = 0
-    """Attempts in a row at the end of the series that ended by themselves before :data:`GOOD_RUN`: what a back-off is computed from."""
+    """Consecutive attempts at the end of the series that ended by themselves before :data:`GOOD_RUN`, for the back-off."""
 
 
 def decide(vm: Mapping[str, Any]) -> Power:
@@ -130,7 +129,7 @@ def decide(vm: Mapping[str, Any]) -> Power:
 
 
 def has_given_up(vm: Mapping[str, Any], decision: Power) -> bool:
-    """Return whether a machine is off because its last start of the present spec failed, and no further one begins by itself."""
+    """Return True if a machine is off because its last start with the current spec failed, and no further one follows."""
     newest = newest_attempt(vm)
     generation = int((vm.get("metadata") or {}).get("generation") or 0)
     failed = newest.get("result") == RESULT_FAILED and not is_older(newest, generation)
@@ -138,9 +137,9 @@ def has_given_up(vm: Mapping[str, Any], decision: Power) -> bool:
 
 
 def is_off_by_its_spec(vm: Mapping[str, Any], decision: Power) -> bool:
-    """Return whether a machine is off as its spec says: it asks for no guest, or for no further one.
+    """Return True if a machine is off according to its spec: it wants no guest, or no further one.
 
-    One that ``stop`` turned off is not, unless its strategy leaves starts to its users.
+    A machine that was stopped is not, unless its strategy leaves starts to users.
     """
     if decision.on or decision.reason == "Deleting" or has_given_up(vm, decision):
         return False
@@ -148,16 +147,16 @@ def is_off_by_its_spec(vm: Mapping[str, Any], decision: Power) -> bool:
 
 
 def end_asked_for(vm: Mapping[str, Any]) -> str:
-    """Return why the present attempt should end, because the machine should be off or is to be restarted; empty: it should not."""
+    """Return why the current attempt should end, for off or restart; empty if it should not."""
     wanted = decide(vm)
     is_restart = wanted.reason == "Requested" and wanted.attempt > current_attempt(vm)
     return wanted.message if not wanted.on or is_restart else ""
 
 
 def was_interrupted(vm: Mapping[str, Any]) -> bool:
-    """Return whether the newest attempt is over because something in the cluster ended its pod, not because anybody wanted it to end.
+    """Return True if the cluster ended the newest attempt's pod and nobody requested that.
 
-    A guest that powered off by itself at that moment wanted it. What is said of the cluster counts until the next attempt begins.
+    False if the guest powered itself off at that time. The condition counts until the next attempt begins.
     """
     newest = newest_attempt(vm)
     if not has_ended(newest) or newest.get("stopTime") or newest.get("result") == RESULT_SUCCEEDED:
@@ -197,9 +196,9 @@ def _by_strategy(
 
 
 def effective_request(vm: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return ``status.request`` while it counts: nobody edited the run strategy since, not even back to what it was.
+    """Return ``status.request`` if it applies: the run strategy was not edited since, not even back and forth.
 
-    A request of a release that knew no ``generation`` counts while the strategy is the same.
+    A request of an older release without ``generation`` applies while the strategy is the same.
     """
     status = vm.get("status") or {}
     request = status.get("request")
@@ -249,29 +248,29 @@ def _pause_of(status: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def current_attempt(vm: Mapping[str, Any]) -> int:
-    """Return the number of the newest attempt; 0 before the first."""
+    """Return the number of the newest attempt; 0 if none."""
     status = vm.get("status") or {}
     return _current(status, status.get("attempts") or [])
 
 
 def newest_attempt(vm: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the current attempt's entry of ``status.attempts``; empty where there is none."""
+    """Return the newest attempt's entry of ``status.attempts``; empty if none."""
     current = current_attempt(vm)
     return next((each for each in (vm.get("status") or {}).get("attempts") or () if int(each["number"]) == current), {})
 
 
 def has_run(vm: Mapping[str, Any]) -> bool:
-    """Return whether the guest was seen to run in the current attempt."""
+    """Return True if the guest was seen running in the current attempt."""
     return bool(newest_attempt(vm).get("runningTime"))
 
 
 def has_ended(attempt: Mapping[str, Any]) -> bool:
-    """Return whether an entry of ``status.attempts`` tells of something over."""
+    """Return True if this entry of ``status.attempts`` has ended."""
     return bool(attempt.get("result"))
 
 
 def is_older(attempt: Mapping[str, Any], generation: int) -> bool:
-    """Return whether the spec was edited since an attempt was begun; one of a release that did not write that down was not."""
+    """Return True if the spec was edited since the attempt began; False if an older release did not record it."""
     return 0 < int(attempt.get("generation") or 0) < generation
 
 
@@ -299,9 +298,9 @@ def _failed_starts(ended: Sequence[Mapping[str, Any]]) -> int:
 
 
 def _trailing_failures(ended: Sequence[Mapping[str, Any]]) -> int:
-    """Count guests that powered off by themselves, too: of what is to run always, that is as useless.
+    """Count trailing failures, including guests that powered themselves off, which is as useless for a machine that should always run.
 
-    An end that was asked for ends the row, if virt-controller asked: a launcher that says so may be its guest's.
+    A requested end stops the count only if virt-controller requested it, because a guest may control its launcher.
     """
     count = 0
     for each in reversed(ended):

@@ -27,23 +27,23 @@ from apiserver.apis.virt.spec.described import domain_of
 Object = Mapping[str, Any]
 
 RESULTS: Final[Mapping[str, str]] = MappingProxyType({phase: result for result, phase in power.PHASES.items()})
-"""The result of the attempt that ended, by the phase that says so."""
+"""The result of an ended attempt, by the phase for it."""
 RECORD: Final = ("sourceNode", "sourcePod", "targetNode", "targetPod", "startTime")
-"""Fields of ``status.migration`` that are the Migration's own."""
+"""Fields of ``status.migration`` copied from the Migration."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """The parts of a status that a write may change."""
+    """Fields that a write may change."""
 
     fields: frozenset[str]
-    """Of the status."""
+    """Fields of the status."""
     settable: frozenset[str]
-    """Types of conditions."""
+    """Condition types."""
     removable: frozenset[str] = frozenset()
-    """Types of conditions."""
+    """Condition types."""
     attempt: frozenset[str] = frozenset()
-    """Of the current attempt, each once."""
+    """Fields of the current attempt, each only once."""
 
 
 _OF_A_GUEST: Final = frozenset({*conditions.OF_A_GUEST, conditions.DISKS_READY})
@@ -78,27 +78,27 @@ BY_PHASE: Final[Mapping[str, Rights]] = MappingProxyType(
 OF_A_RESULT: Final = frozenset({"result", "message", "completionTime"})
 """Fields of an operation that say how it ended."""
 TAKEN_OVER: Final = frozenset({"nodeName", "podName", "podUID", "migration"})
-"""Fields that the target's virt-handler writes besides when it takes a machine over."""
+"""Additional fields that the target's virt-handler writes at a takeover."""
 
 
 @dataclass(frozen=True, slots=True)
 class MachineWrite:
-    """One write of a machine's status, and what it has to be held against."""
+    """A write of a machine's status, with the data to check it."""
 
     node: str
-    """Of the virt-handler that writes."""
+    """Node of the virt-handler that writes."""
     old: Object
-    """The machine as it is stored."""
+    """The stored machine."""
     new: Object
-    """The machine as it shall be."""
+    """The new machine."""
     now: datetime
-    """By virt-api's clock."""
+    """Time of virt-api's clock."""
     migration: Object | None = None
-    """The Migration that the new ``status.migration`` names, as it is stored; looked at when the machine is not on the node."""
+    """The stored Migration of the new ``status.migration``; used if the machine is not on the node."""
 
 
 def validate(write: MachineWrite) -> list[FieldError]:
-    """Return the fields that virt-handler of the node may not write so; none: it may."""
+    """Return an error for each field that the node's virt-handler may not write."""
     old, new = _status(write.old), _status(write.new)
     here = old.get("nodeName")
     if here != write.node and new.get("nodeName") != write.node:
@@ -116,7 +116,7 @@ def validate(write: MachineWrite) -> list[FieldError]:
 
 
 def followers(before: str, *, moves: bool) -> frozenset[str]:
-    """Return the phases that virt-handler may write after ``before``; ``moves``: as it takes the machine over."""
+    """Return the phases that virt-handler may write after ``before``; ``moves``: at a takeover."""
     if moves:
         return phases.OWNED_BY_HANDLER & phases.VM_TRANSITIONS[before] | {before, phases.RUNNING}
     return phases.VM_TRANSITIONS[before] - {phases.UNKNOWN} | {before}
@@ -145,7 +145,7 @@ def _validate_fields(write: MachineWrite, rights: Rights, *, moves: bool) -> Ite
 
 
 def _address_on_pods_network(write: MachineWrite) -> object:
-    """Return ``ipAddress`` of the interface on the pod's own network, which may stand anywhere in the list; None: it has none."""
+    """Return ``ipAddress`` of the interface on the pod's own network, at any position of the list; None if there is none."""
     names = {each.get("name") for each in interfaces.defaulted(domain_of(write.old)) if interfaces.is_on_pods_network(each)}
     return next((each.get("ipAddress") for each in _status(write.new).get("interfaces") or () if each.get("name") in names), None)
 
@@ -191,7 +191,7 @@ def _operations(write: MachineWrite) -> Iterator[FieldError]:
 
 
 def _end(write: MachineWrite) -> Iterator[FieldError]:
-    """The machine is nowhere any more, and its attempt says how it ended."""
+    """Check the end of an attempt: its place is removed, and its result is recorded."""
     new, phase = _status(write.new), phases.phase_of(write.new)
     for field in phases.OF_A_PLACE:
         if new.get(field) is not None:
