@@ -27,8 +27,8 @@ EndingKind = Literal["shutdown", "shutdown-requested", "destroyed", "crashed", "
 """
 
 OperationAction = Literal["Reset", "Resume"]
-"""``Reset``: as by the machine's reset button; the guest loses what it has not written, and a paused one stays paused. ``Resume``: as the
-request of that name."""
+"""``Reset``: like the machine's reset button; the guest loses unwritten data, and a paused one stays paused. ``Resume``: like that request.
+"""
 OPERATIONS: Final[tuple[OperationAction, ...]] = get_args(OperationAction)
 """``Hello.operations`` of this release."""
 
@@ -192,7 +192,7 @@ class Operate:
 
     id: str
     number: int
-    """Grows from one operation of a machine to the next."""
+    """Increases with each operation of a machine."""
     action: OperationAction
 
 
@@ -374,7 +374,7 @@ class MigrationStatus:
 
 @dataclass(frozen=True, slots=True)
 class OperationStatus:
-    """An operation that this pod was asked for."""
+    """An operation that was requested from this pod."""
 
     id: str
     number: int
@@ -503,7 +503,7 @@ class Status:
         return next((migration for migration in self.migrations if migration.uid == uid), None)
 
     def operation_of(self, operation_id: str) -> OperationStatus | None:
-        """Return the operation with this id if this pod was asked for it, and it is one of the newest."""
+        """Return the operation with this id if it was requested from this pod and is one of the newest."""
         return next((each for each in self.operations if each.id == operation_id), None)
 
 

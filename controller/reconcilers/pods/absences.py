@@ -1,9 +1,9 @@
-"""The time for which containers may outlive the object of their pod. No I/O.
+"""How long containers may outlive their deleted pod. No I/O.
 
-A pod that a user deletes by force is gone from the API at once, but its kubelet ends its containers within the pod's grace period. Until
-then a second pod would be a second QEMU. virt-handler of the node writes the end of the guest as soon as it sees it; this module says how
-long to wait for that. A migration's target has no such writer, and the guest may have arrived there. This module measures times, and reads
-no clock. A process that has just begun waits for the whole time. The time starts again when a kubelet that was silent reports.
+A pod deleted by force leaves the API at once, but its kubelet takes up to the grace period to end its containers. A second pod before that
+would be a second QEMU. The node's virt-handler reports the end of the guest; this is how long to wait for that. Nobody reports it for the
+target of a migration, where the guest may have arrived. Times are measured, not read from clocks. A new process waits for the whole time,
+which restarts when a silent kubelet reports again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Decides about one virtual machine of this node: from what is known to the next actions. Pure.
+"""Decides the next actions for a virtual machine of this node. Pure.
 
-The order of the rules is the order of what may never go wrong: an end is an end whatever is wished, a guest that shall be off is not
-started, a guest is started once, and only then come the pause, operations and the status.
+The rules are ordered by importance: an end is final; a guest that should be off is not started; a guest is started once; then pause,
+operations and status.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from handler.reconcilers.guests.guest_status import End
 from launcher.protocol import messages
 
 RESUMABLE: Final = frozenset({"user", "starting up", "unknown"})
-"""libvirt's reasons for a pause that was asked for. The others (an I/O error, say) end by an operation, which ``unpause`` asks for."""
+"""libvirt's reasons for a requested pause. Other pauses, such as an I/O error, end by an operation from ``unpause``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Observed:
     starting: bool = False
     """The launcher has not answered the request to start the guest yet."""
     operations: frozenset[str] = frozenset()
-    """Operations that the launcher knows."""
+    """Operations that the launcher supports."""
     not_understood: str = ""
     """The part of another release's launcher that this process does not support; empty if none."""
 
@@ -70,7 +70,7 @@ class EndAttempt:
 
     end: End
     operations: tuple[messages.OperationStatus, ...] = ()
-    """The launcher's last word of those that it was asked for."""
+    """The launcher's last report of the requested operations."""
 
 
 Action = (
@@ -131,7 +131,7 @@ def _alive(seen: Observed, vm: Mapping[str, Any], launcher: messages.Status) -> 
 
 
 def _settled(seen: Observed, vm: Mapping[str, Any], launcher: messages.Status) -> tuple[Action, ...]:
-    """Return what is done about a guest that stays, and is to go on: its pause first, then its operations."""
+    """Return the actions for a guest that stays and continues: first its pause, then its operations."""
     domain, pause = launcher.domain, power.wants_paused(vm)
     if pause and domain is not None and domain.state in ("running", "blocked"):
         return (SendRequest(messages.Suspend()),)

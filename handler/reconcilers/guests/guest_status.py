@@ -213,7 +213,7 @@ def _pause(domain: messages.DomainStatus) -> tuple[str, str]:
 
 
 def ended(vm: Object, end: End, now: datetime, told: Sequence[messages.OperationStatus] = ()) -> Object:
-    """Return the status after the current attempt ended; ``told`` is the launcher's last word of its operations."""
+    """Return the status after the current attempt ended; ``told`` is the launcher's last report of its operations."""
     old = vm.get("status") or {}
     stamp = times.to_rfc3339(now)
     status = phases.without_guest(phases.enter(old, power.PHASES[end.result], now))

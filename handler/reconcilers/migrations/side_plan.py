@@ -76,7 +76,7 @@ class Observed:
     can_pause: bool = False
     """Source: the launcher supports ``PauseForMigration``."""
     operating: bool = False
-    """Source: an operation of the guest has no result yet, or another one may be asked for: it is finished first."""
+    """Source: an operation of the guest is unfinished or may be requested; it is finished first."""
     ending: bool = False
     """This virt-handler ends soon with its relays, so no migration begins."""
 

@@ -241,13 +241,13 @@ def viewed(known: Known, consoles: int) -> Known:
 
 
 def operating(known: Known, operation_id: str, number: int) -> Known:
-    """Return what is known from the moment at which an operation is carried out: from then on it may have been."""
+    """Record that an operation is about to be carried out: from now on it may have been."""
     begun = messages.OperationStatus(operation_id, number)
     return with_status(known, operations=(*known.status.operations, begun)[-messages.MAX_OPERATIONS :])
 
 
 def operated(known: Known, operation_id: str, problem: str = "") -> Known:
-    """Return what is known once an operation is over; ``problem``: why it failed."""
+    """Record the end of an operation; ``problem``: why it failed."""
     state: messages.OperationState = "failed" if problem else "succeeded"
     over = tuple(
         dataclasses.replace(each, state=state, message=one_line(problem, MAX_PROBLEM)) if each.id == operation_id else each

@@ -24,12 +24,12 @@ logger = logging.getLogger(__name__)
 
 
 def may_go_on(seen: Observation | None, names: Mapping[str, str], answering: Set[str]) -> bool:
-    """Return whether what stopped the guest was the servers of disks, and all of them answer.
+    """Return True if only unavailable disk servers paused the guest, and all of them answer.
 
     Args:
-        seen: the domain as it is.
-        names: those of disks, by libvirt's.
-        answering: the names of those whose server answers.
+        seen: the current domain.
+        names: names of disks, by libvirt's.
+        answering: names of the disks with an answering server.
     """
     if seen is None or seen.state is not State.PAUSED or not seen.disk_errors:
         return False

@@ -143,16 +143,16 @@ def paused(message: str) -> str:
 
 
 class Wait(enum.Enum):
-    """What a machine, or its pod, waits for. Conditions that are False say it with their reasons."""
+    """What a machine or its pod waits for, according to its conditions."""
 
     IMAGE = "image"
-    """A disk's image has to appear or to be imported, or a claim lacks room for it, or the disk's server or plugin does not answer."""
+    """A disk's image must appear or be imported, its claim lacks room, or its server or plugin does not answer."""
     SOURCE = "source"
     """The kubelet does not find a Secret or ConfigMap."""
     STORAGE = "storage"
     """Another machine uses a claim, or another kind of storage."""
     VOLUME = "volume"
-    """A claim has no volume."""
+    """A claim is not bound."""
     NETWORK = "network"
     """A NetworkAttachmentDefinition does not exist or is not usable, or the node's plugins refuse the network."""
     NETWORK_PLUGIN = "network plugin"
@@ -177,7 +177,7 @@ _WAITS: Final[Mapping[str, Mapping[str, Wait]]] = MappingProxyType(
         ),
     }
 )
-"""By the type and the reason of a condition that is False. A machine that waits for another reason has no pod yet."""
+"""By type and reason of a False condition. With other reasons the machine has no pod yet."""
 
 
 def found_false(vm: Mapping[str, Any], kind: str) -> Mapping[str, Any] | None:
@@ -187,7 +187,7 @@ def found_false(vm: Mapping[str, Any], kind: str) -> Mapping[str, Any] | None:
 
 
 def was_stopped_by_a_fault(found: list[dict[str, Any]] | None) -> bool:
-    """Return whether the guest stands still for another reason than the verb ``pause``."""
+    """Return True if the guest is paused for another reason than the verb ``pause``."""
     paused = objects.condition(found, PAUSED) or {}
     return paused.get("status") == "True" and paused.get("reason") != USER
 

@@ -1,10 +1,10 @@
-"""Operations on a running guest: what ``status.operations`` says of each, and how the list changes. Pure.
+"""Operations on a running guest: reading and changing ``status.operations``. Pure.
 
-An operation is carried out at most once, while a level (power, pause) may be set again without harm. A verb appends an operation.
-virt-handler sends it to virt-launcher with its id and number, and writes its result. The write that ends an attempt ends its operations.
+An operation is carried out at most once, while a level (power, pause) may be set repeatedly. A verb appends an operation. virt-handler
+sends it to virt-launcher with its id and number, and writes its result. The end of an attempt ends its operations in the same write.
 
-``number`` grows with each operation of a machine. virt-launcher carries operations out in this order, so it needs to remember only the
-newest number to refuse an old one, whatever it has forgotten.
+``number`` increases with each operation of a machine. virt-launcher carries operations out in this order, so the newest number is enough to
+refuse an old one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from apiserver.apis.meta import times
 from apiserver.apis.virt.lifecycle import power
 
 Action = Literal["Reset", "Resume"]
-"""What is done to the guest: a hard reset, or its processors run again after a fault had stopped them."""
+"""A hard reset of the guest, or resuming its processors after a fault."""
 RESET: Final[Action] = "Reset"
 RESUME: Final[Action] = "Resume"
 ACTIONS: Final[tuple[Action, ...]] = get_args(Action)
@@ -27,7 +27,7 @@ SUCCEEDED: Final[Result] = "Succeeded"
 FAILED: Final[Result] = "Failed"
 
 MAX_KEPT: Final = 10
-"""``status.operations`` keeps this many; the oldest finished one goes first."""
+"""Maximum length of ``status.operations``; the oldest finished ones are dropped."""
 ATTEMPT_ENDED: Final = "the attempt ended before a result was known"
 
 Operation = Mapping[str, Any]
@@ -50,13 +50,13 @@ def is_finished(operation: Operation) -> bool:
 
 
 def unfinished(vm: Mapping[str, Any]) -> tuple[Operation, ...]:
-    """Return the operations of the current attempt that have no result, the oldest first."""
+    """Return the unfinished operations of the current attempt, the oldest first."""
     current = power.current_attempt(vm)
     return tuple(each for each in of(vm) if not is_finished(each) and int(each.get("attempt") or 0) == current)
 
 
 def appended(vm: Mapping[str, Any], action: Action, operation_id: str, now: datetime) -> list[dict[str, Any]] | None:
-    """Return the list with another operation; None: it is full of operations that have no result yet."""
+    """Return the list with another operation; None if it is full of unfinished ones."""
     kept = [dict(each) for each in of(vm)]
     number = max((int(each.get("number") or 0) for each in kept), default=0) + 1
     while len(kept) >= MAX_KEPT:
@@ -75,7 +75,7 @@ def appended(vm: Mapping[str, Any], action: Action, operation_id: str, now: date
 
 
 def with_result(vm: Mapping[str, Any], operation_id: str, result: Result, message: str, now: datetime) -> list[dict[str, Any]]:
-    """Return the list in which this operation has a result; the first result counts."""
+    """Return the list with the result of this operation; the first result counts."""
     return [
         finished(each, result, message, times.to_rfc3339(now)) if each.get("id") == operation_id and not is_finished(each) else dict(each)
         for each in of(vm)

@@ -1,30 +1,28 @@
-"""Power state that a virtual machine should have: one pure function of its run strategy, the last verb and the attempts so far.
+"""Computes whether a virtual machine should be on, from its run strategy, the last request and the attempts. Pure.
 
-An *attempt* is one launcher pod and at most one run of the guest, numbered from 1. A *request* is the last verb that turned the machine
-on or off (``status.request``). It counts until the strategy is edited, for good: its ``generation`` is that of the spec when it was called,
-and ``status.runStrategyGeneration`` that of the last edit of the strategy since.
+An *attempt* is one launcher pod with at most one run of the guest, numbered from 1. A *request* is the last verb that turned the machine on
+or off (``status.request``). It applies until the strategy is edited: its ``generation`` is that of the spec at the call, and
+``status.runStrategyGeneration`` is that of the last edit of the strategy.
 
 - ``Stop`` keeps the machine off.
-- ``Start`` and ``Restart`` name in ``request.attempt`` the attempt that they want, the next one, and open a series there: the machine is
-  on until that attempt ended, whatever the strategy, and the strategy then looks at this series alone. So ``Restart`` means that the
-  attempt before has to end first.
+- ``Start`` and ``Restart`` want the next attempt, which is in ``request.attempt``, and start a series there: the machine is on until that
+  attempt ends, whatever the strategy, and then the strategy considers only this series. So ``Restart`` first ends the attempt before.
 
-The *pause* is a level of its own (``status.pause``), which belongs to one attempt: no verb but ``pause`` and ``unpause`` changes it. An
-earlier release wrote ``Pause`` and ``Unpause`` into ``status.request``, for the attempt that it found running. They are still read, and
-mean what they meant: the pause, and a series that begins at that attempt. The next verb writes the present form.
+The *pause* is separate (``status.pause``) and belongs to one attempt. Only the verbs ``pause`` and ``unpause`` change it. An earlier
+release wrote ``Pause`` and ``Unpause`` into ``status.request``, for the attempt that it found running. They are still read with the same
+meaning: the pause, and a series that starts at that attempt. The next verb writes the present form.
 
-Without a request the series is everything in ``status.attempts``. An attempt that has not ended goes on under every strategy but
-``Halted``: editing the strategy of a running machine is no way to pull its plug by accident. A *failed start* is an attempt that
-ended ``Failed``, has a ``nodeName`` (its container ran there) and no ``runningTime``. An attempt whose guest ran resets the count,
-because ``rerun.limit`` bounds useless starts, not the life of a guest; one whose container never ran does not count, because an
-absent registry, volume or node says nothing of the machine.
+Without a request the series is all of ``status.attempts``. A running attempt continues under every strategy except ``Halted``, so that an
+edit does not stop a machine by accident. A *failed start* is an attempt that ended ``Failed``, has a ``nodeName`` (its container ran there)
+and no ``runningTime``. An attempt with a guest that ran resets the count, because ``rerun.limit`` limits useless starts and not the life of
+a guest. One without a running container does not count, because a missing registry, volume or node is not the machine's fault.
 
-What the cluster ended is not what the strategy counts as an end: when the newest attempt was *interrupted* (the machine has the condition
-``DisruptionTarget``: its pod was evicted, preempted, not admitted, …), nobody had asked for its end, and the guest did not power off by
-itself, the machine is on, under ``Once`` and ``Manual``, too. A pod that somebody deleted has no such condition.
+An *interrupted* attempt does not count as an end for the strategy: the machine has the condition ``DisruptionTarget`` (its pod was evicted,
+preempted, not admitted, …), its end was not requested, and the guest did not power itself off. Then the machine is on, also under ``Once``
+and ``Manual``. Deleting a pod does not set this condition.
 
-An edit of the spec asks anew: attempts of an older ``generation`` in which no guest ran are as if they had not been, unless one
-succeeded, and so are failures that a back-off would count.
+After an edit of the spec, attempts of an older ``generation`` in which no guest ran do not count, unless one succeeded; nor do older
+failures for the back-off.
 """
 
 from __future__ import annotations
@@ -84,7 +82,7 @@ OFF_REASONS: Final = ASKED_TO_BE_OFF | {"Succeeded", "RerunLimitReached", "Attem
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """True if a machine should be on, and why."""
+    """The decision whether a machine should be on, with its reason."""
 
     on: bool
     attempt: int
@@ -213,7 +211,7 @@ def strategy_of(vm: Mapping[str, Any]) -> str:
 
 
 def wants_paused(vm: Mapping[str, Any]) -> bool:
-    """Return whether the guest's CPUs should stand still: ``pause`` was called in this very attempt, whatever the strategy."""
+    """Return True if the guest should be paused: ``pause`` was called in this attempt, whatever the strategy."""
     level = _pause_of(vm.get("status") or {})
     return bool(level.get("wanted")) and int(level.get("attempt") or 0) == current_attempt(vm)
 
@@ -230,7 +228,7 @@ def set_pause(vm: dict[str, Any], moment: str, *, wanted: bool) -> None:
 
 
 def keep_pause(vm: dict[str, Any]) -> None:
-    """Give a pause of an earlier release its present form, in place: its request becomes the ``Start`` of the attempt that it found."""
+    """Convert a pause of an earlier release to the present form, in place: its request becomes the ``Start`` of its attempt."""
     status = vm.get("status") or {}
     request = status.get("request") or {}
     if request.get("action") in _PAUSES:
@@ -239,7 +237,7 @@ def keep_pause(vm: dict[str, Any]) -> None:
 
 
 def _pause_of(status: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the pause; where there are both forms, an earlier release wrote its own later."""
+    """Return the pause. If both forms exist, an earlier release wrote the old form later."""
     request = status.get("request") or {}
     if request.get("action") in _PAUSES:
         told = {key: request[key] for key in ("attempt", "generation", "time") if request.get(key) is not None}
