@@ -43,7 +43,7 @@ class Expected(Enum):
 
     MOVES = "it moves"
     MOVES_OR_STAYS = "it moves, or the Migration fails and it stays"
-    BEGINS_ANEW = "the cut may end the guest itself, which begins anew from its disk"
+    RESTARTS = "the cut may end the guest itself, which restarts from its disk"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +70,8 @@ CUTS: Final = (
     Cut(NOTHING, "nothing is cut"),
     Cut("handler-source", "virt-handler of the source, with its relays: SIGKILL"),
     Cut("handler-target", "virt-handler of the target, with its relays: SIGKILL"),
-    Cut("relay-source", "the process that carries the bytes at the source: SIGKILL"),
-    Cut("relay-target", "the process that carries the bytes at the target: SIGKILL"),
+    Cut("relay-source", "the relay process at the source: SIGKILL"),
+    Cut("relay-target", "the relay process at the target: SIGKILL"),
     Cut("libvirtd-source", "libvirtd of the source's pod: SIGKILL"),
     Cut("libvirtd-target", "libvirtd of the target's pod: SIGKILL"),
     Cut("launcher-target", "virt-launcher of the target's pod, and so all of the pod: SIGKILL"),
@@ -83,33 +83,33 @@ CUTS: Final = (
     Cut("kubelet-source", f"the source's kubelet: SIGKILL, started again after {KUBELET_SECONDS:.0f} s"),
     Cut("kubelet-target", f"the target's kubelet: SIGKILL, started again after {KUBELET_SECONDS:.0f} s"),
     Cut("nodes-apart", f"the nodes do not reach each other for {OFF_SECONDS:.0f} s; both reach kube-apiserver"),
-    Cut("source-off", f"the source reaches nobody, and nobody it, for {OFF_SECONDS:.0f} s"),
-    Cut("target-off", f"the target reaches nobody, and nobody it, for {OFF_SECONDS:.0f} s"),
+    Cut("source-off", f"the source is cut off from the network for {OFF_SECONDS:.0f} s"),
+    Cut("target-off", f"the target is cut off from the network for {OFF_SECONDS:.0f} s"),
 )
 
 STEPS: Final = (
     Step(
         "migration",
         "Pending",
-        "the Migration exists and nobody did anything about it: both virt-controllers are stopped (SIGSTOP) meanwhile",
+        "the Migration exists and is unhandled, because both virt-controllers are stopped (SIGSTOP)",
     ),
-    Step("migration", "Scheduling", "the target pod has no node: the target is cordoned meanwhile"),
-    Step("migration", "PreparingTarget", "virt-handler of the target prepares the pod, and is stopped as soon as the phase is seen"),
-    Step("migration", "TargetReady", "the target expects bytes, and virt-handler of the source, which is stopped meanwhile, has not begun"),
-    Step("migration", "Running", "memory moves, slowed by a MigrationPolicy: two MiB of it have left the source"),
+    Step("migration", "Scheduling", "the target pod is unscheduled, because the target is cordoned"),
+    Step("migration", "PreparingTarget", "virt-handler of the target prepares the pod; it is stopped when the test sees the phase"),
+    Step("migration", "TargetReady", "the target expects bytes; virt-handler of the source has not begun, because it is stopped"),
+    Step("migration", "Running", "memory moves, slowed by a MigrationPolicy; 2 MiB have left the source"),
     Step(
         "migration",
         "hand-over",
-        "QEMU is gone from the source, and the guest is paused at the target: virt-handler of the source, which has to say so, is stopped",
+        "QEMU has left the source and the guest is paused at the target; virt-handler of the source is stopped before it reports this",
     ),
-    Step("migration", "Succeeded", "the phase has just been seen"),
+    Step("migration", "Succeeded", "the test has just seen the phase"),
     Step("drain", "first", "kubectl drain runs, the first Migration exists and no guest has moved"),
-    Step("drain", "middle", "one of the two guests has moved, the other, which is slowed, has not"),
+    Step("drain", "middle", "one of the two guests has moved; the other is slowed and has not"),
     Step("drain", "last", "the last guest has just moved, and kubectl drain still runs"),
     Step(
         "upgrade",
         "begin",
-        "virt-api, virt-controller and virt-handler are told to restart (kubectl rollout restart) while a guest's memory moves",
+        "kubectl rollout restart restarts virt-api, virt-controller and virt-handler while a guest's memory moves",
     ),
     Step("upgrade", "middle", "the first virt-handler has been replaced"),
 )
@@ -171,7 +171,7 @@ _MAY_FAIL_THE_MOVE: Final = _ENDS_THE_GUEST | {"nodes-apart", "source-off", "tar
 
 def expected(cut: str, step: Step) -> Expected:
     if step.name in ("hand-over", "Succeeded") and cut in _ENDS_THE_GUEST:
-        return Expected.BEGINS_ANEW
+        return Expected.RESTARTS
     if cut in _MAY_FAIL_THE_MOVE:
         return Expected.MOVES_OR_STAYS
     return Expected.MOVES

@@ -113,8 +113,8 @@ def _of_guest(guest: Guest, seen: Seen) -> Iterator[str]:
         yield "hung: it does not count any more"
     if guest.phase and guest.seconds is None:
         yield f"hung: its Migration is still {guest.phase}"
-    if guest.boots > 1 and seen.expected is not Expected.BEGINS_ANEW:
-        yield "began anew"
+    if guest.boots > 1 and seen.expected is not Expected.RESTARTS:
+        yield "restarted"
     if guest.phase and guest.phase != "Succeeded" and seen.expected is Expected.MOVES:
         yield f"did not move: its Migration is {guest.phase} ({guest.message})"
 

@@ -16,26 +16,30 @@ NOT_RUN: Final = "not run"
 NOTHING: Final = "–"
 
 HEAD: Final = """\
-# What is cut, and what comes of it
+# Faults during migrations, drains and upgrades
 
-Written by `make test-faults`, which cuts one process or link of the test cluster at one step of a live migration, of a drain or of an
-upgrade, and looks at what comes of it; `make test-faults FAULTS="handler-source drain"` plays the cells in whose names one of the words
-occurs. Do not edit it. {made}
+`make test-faults` cuts one process or link of the test cluster at one step of a live migration, drain or upgrade, and writes the result
+to this page. Do not edit it. `make test-faults FAULTS="handler-source drain"` plays the cells with one of these words in their names.
+{made}
 
-A guest counts five times a second at most: it writes each number to its disk with fsync, and then to its console. A client on node1 asks
-it through a Service ten times a second. No cell may have **lost data** (a number that was written is gone, or the counter went back),
-**ran two** (the vCPUs of two QEMUs of the guest had processor time within {window} s, by the process table of both nodes, looked at five
-times a second), or have **hung** (Migration, drain or upgrade are over within {end:.0f} s, and then the guest counts on its disk and on its
-console, and the Service answers). In none may the client hear **another's answer**. Where nothing is cut, none of its connections may be
-refused or lead to no host, as those to an empty pod do, and its longest time without an answer is that of the guest's own stop and
-{passing:.0f} s at most. A cell that does otherwise, or ends otherwise than it should, has its fault in bold letters, and
-`make test-faults` fails.
+The guest counts up to five times per second: it writes each number to its disk with fsync, then to its console. A client on node1
+queries it ten times per second through a Service. `make test-faults` fails, and the cell shows the fault in bold letters, after:
 
-In a cell: what became of the Migration, and after how many seconds from the cut (drain, upgrade: the end of all of it); then the longest
-times in seconds for which the guest did not count, and for which the client had no answer. `Failed`: the guest goes on where it was, and
-who wants it moved asks again, as drains do. `(attempt 2)`: the first attempt broke off, and the same Migration had another. `the guest
-began anew`: the cut ended the guest itself; what it wrote is there. The seconds are those of a machine of two cores where guests are
-emulated. `{nothing}`: there is nothing to cut at that step.
+- **lost data**: a written number is missing, or the counter went back.
+- **ran two**: the vCPUs of two QEMU processes of the guest used processor time within {window} s, by the process tables of both nodes,
+  which are read five times per second.
+- **hung**: {end:.0f} s after the cut, the Migration, drain or upgrade is not over, the guest does not count on its disk and its console, or the
+  Service does not answer.
+- **another's answer**: the client got an answer of another server.
+- A failure without a cut: a connection of the client was refused or had no route to host, as for an empty pod, or the client waited
+  more than {passing:.0f} s longer than the guest itself stood still.
+- Any other end than the expected one.
+
+A cell has the result of the Migration and the seconds from the cut to it (drain, upgrade: to the end of the whole operation), then the
+longest times in seconds without a count of the guest and without an answer to the client. `Failed`: the guest continues on its node, and
+the requester asks again, as drains do. `(attempt 2)`: the first attempt failed and the same Migration made another. `the guest
+restarted`: the cut ended the guest itself, and its written numbers are intact. The machine has two cores and emulates the guests'
+processors. `{nothing}`: nothing to cut at that step.
 """
 
 

@@ -80,8 +80,8 @@ def test_what_has_to_become_of_the_guest_is_the_cells() -> None:
     failed, anew = replace(GOOD, phase="Failed", message="it broke"), replace(GOOD, boots=2)
     assert of(failed) == ["mover: did not move: its Migration is Failed (it broke)"]
     assert of(failed, Expected.MOVES_OR_STAYS) == []
-    assert of(anew) == of(anew, Expected.MOVES_OR_STAYS) == ["mover: began anew"]
-    assert of(replace(anew, phase="Failed"), Expected.BEGINS_ANEW) == []
+    assert of(anew) == of(anew, Expected.MOVES_OR_STAYS) == ["mover: restarted"]
+    assert of(replace(anew, phase="Failed"), Expected.RESTARTS) == []
 
 
 @pytest.mark.parametrize("is_undisturbed", [True, False])

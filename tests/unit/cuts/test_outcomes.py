@@ -32,7 +32,7 @@ def test_a_cell_says_what_became_of_the_migration_and_how_long_nobody_counted_or
 
 def test_a_cell_says_what_was_unusual() -> None:
     anew = replace(MOVED, boots=2, phase="Failed", attempts=3)
-    assert text(replace(SEEN, guests=[anew])) == "Failed (attempt 3), the guest began anew 4 s; 0.2/2.5"
+    assert text(replace(SEEN, guests=[anew])) == "Failed (attempt 3), the guest restarted 4 s; 0.2/2.5"
     assert text(replace(SEEN, guests=[MOVED, MOVED], repeated=1)) == "2 Succeeded, kubectl drain called 2 times 4 s; 0.2/2.5"
     assert text(replace(SEEN, operation_seconds=None)) == "Succeeded hung; 0.2/2.5"
 

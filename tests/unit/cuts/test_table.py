@@ -25,7 +25,7 @@ def test_cells_of_which_nothing_is_kept_keep_their_text() -> None:
 
 
 def test_a_fault_is_in_bold_letters() -> None:
-    assert "2 Succeeded 20 s; 0.8/1.2 **other: began anew; hung** |" in table.written({NAME: outcome("other: began anew", "hung")}, {}, "d")
+    assert "2 Succeeded 20 s; 0.8/1.2 **other: restarted; hung** |" in table.written({NAME: outcome("other: restarted", "hung")}, {}, "d")
 
 
 def test_the_axes_are_those_of_the_description() -> None:
@@ -51,7 +51,7 @@ def test_cells_are_chosen_by_words_in_their_names() -> None:
 
 
 def test_only_what_ends_the_guest_itself_may_have_it_begin_anew() -> None:
-    anew = {each.name for each in cells() if each.expected is Expected.BEGINS_ANEW}
+    anew = {each.name for each in cells() if each.expected is Expected.RESTARTS}
     assert anew == {
         f"migration.{cut}.{step}" for cut in ("launcher-target", "qemu-target", "pod-target") for step in ("hand-over", "Succeeded")
     }
