@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -12,13 +13,17 @@ from tests.fields.schema import OUTSIDE, Field
 FILE: Final = Path(__file__).parents[2] / "docs/fields.md"
 _HEAD: Final = """# Fields of a VirtualMachine
 
-Every field of `spec`, with the test that saw it. Written by `make fields` from the models, which have the texts that
-`kubectl explain` prints in full, and from `tests/fields/*.toml`, which names the tests: do not edit this page.
+Every field of `spec`, with the test that saw it. `make fields` writes this page from the models, which have the full texts of
+`kubectl explain`, and from `tests/fields/*.toml`, which names the tests. Do not edit it.
 
-In the last column is a test that saw the field from inside a guest (or at the outer end of a device that has one: a display, a
-console; or in the QEMU that runs a guest: its threads, its pages); or the golden files that have what it becomes, with the
-reason why no guest can see it; or, for what is not of `spec.domain`, a test that saw its effect. An object that has fields is
-seen by them.
+The last column names one of these:
+
+- a test that saw the field in a guest, at the outer end of a device (a display, a console), or in a running QEMU (threads, memory pages);
+- golden files with the field's result, and the reason why no guest shows it;
+- outside `spec.domain`, a test that saw the field's effect.
+
+An object with an empty last column is covered by its fields below. A `…` in a path stands for the fields of Kubernetes' type, which are
+copied unchanged into the pod and documented by `kubectl explain`.
 """
 _COLUMNS: Final = "| field | type | default | what it is | seen by |\n|---|---|---|---|---|\n"
 
@@ -30,9 +35,25 @@ def text(fields: Sequence[Field], entries: Sequence[Seen]) -> str:
 
 
 def _table(family: str, fields: Iterable[Field], entries: Sequence[Seen]) -> str:
-    rows = [_row(each, about(each, entries)) for each in fields if each.family == family]
+    rows = [_row(each, entry) for each, entry in _shown(fields, entries) if each.family == family]
     title = "The machine as an object" if family == OUTSIDE else f"`{family}`"
     return f"\n## {title}\n\n{_COLUMNS}" + "\n".join(rows) + "\n"
+
+
+def _shown(fields: Iterable[Field], entries: Sequence[Seen]) -> Iterator[tuple[Field, Seen | None]]:
+    """Yield each row's field and entry. One row stands for all fields of a type that is copied into the pod, if they have one entry."""
+    given = list(fields)
+    top = ""
+    for each in given:
+        if top and each.path.startswith((f"{top}.", f"{top}[")):
+            continue
+        below = [other for other in given if other.is_leaf and other.path.startswith((f"{each.path}.", f"{each.path}["))]
+        of_below = {entry.key: entry for entry in (about(other, entries) for other in below) if entry}
+        if each.is_copied and len(of_below) == 1 and all(about(other, entries) for other in below):
+            top = each.path
+            yield replace(each, path=f"{each.path}…"), next(iter(of_below.values()))
+        else:
+            yield each, about(each, entries)
 
 
 def _row(field: Field, entry: Seen | None) -> str:
@@ -42,7 +63,7 @@ def _row(field: Field, entry: Seen | None) -> str:
         words,
         field.default,
         field.summary,
-        _seen_by(entry) if entry else "**nobody**" if field.is_leaf else "see its fields",
+        _seen_by(entry) if entry else "**no test**" if field.is_leaf else "",
     )
     return f"| {' | '.join(_escaped(each) for each in cells)} |"
 

@@ -45,7 +45,7 @@ class GuestAgentPropagation(Model):
     """Sets the keys with the guest agent while the guest runs."""
 
     users: list[str] = Field(
-        description="The guest's users who get the keys; the keys of the Secrets that name a user are all that this user has.",
+        description="Users of the guest that get the keys. The guest agent removes all other keys of a user.",
         json_schema_extra=ATOMIC,
     )
 
@@ -61,7 +61,7 @@ class PropagationMethod(Model):
     )
     qemu_guest_agent: GuestAgentPropagation | None = Field(
         None,
-        description="By the QEMU guest agent, in place of all public keys of these users; changes of the Secret reach a guest that runs.",
+        description="The QEMU guest agent replaces all public keys of these users. A running guest follows changes of the Secret.",
     )
 
 
@@ -69,13 +69,13 @@ class SSHPublicKey(Model):
     """Public keys, and how they get into the guest."""
 
     source: AccessCredentialSource = Field(description="Source of the keys.")
-    propagation_method: PropagationMethod = Field(description="Way in which they come to the guest.")
+    propagation_method: PropagationMethod = Field(description="How the guest gets the keys.")
 
 
 class AccessCredential(Model):
     """A right to log in to the guest."""
 
-    ssh_public_key: SSHPublicKey = Field(description="Public keys of those who may log in by SSH.")
+    ssh_public_key: SSHPublicKey = Field(description="Public keys for SSH.")
 
 
 def validate(spec: Object, path: Path) -> list[FieldError]:

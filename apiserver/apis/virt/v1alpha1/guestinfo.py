@@ -91,7 +91,7 @@ class VirtualMachineGuestInfo(Kind):
     """
 
     time: Time | None = Field(None, description="Time at which the guest said it.")
-    agent: GuestInfoAgent | None = Field(None, description="The agent that said it.")
+    agent: GuestInfoAgent | None = Field(None, description="The agent that reported this.")
     os: GuestInfoOS | None = Field(None, description="The operating system.")
     hostname: str | None = Field(None, description="The host name.")
     timezone: GuestInfoTimezone | None = Field(None, description="The time zone.")

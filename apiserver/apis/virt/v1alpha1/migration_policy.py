@@ -108,12 +108,12 @@ class MigrationOptions(Model):
     """Limits of one migration, from its policy and the cluster's defaults when it began."""
 
     bandwidth: Quantity | None = Field(None, description="Bytes per second at most. 0: no limit.")
-    max_downtime_milliseconds: Int64 | None = Field(None, description="Time that the guest may stand still at the end.")
-    parallel_connections: Int32 | None = Field(None, description="Connections that carry the memory.")
-    allow_auto_converge: bool | None = Field(None, description="True if QEMU may slow the guest's processors down.")
-    allow_pause: bool | None = Field(None, description="True if the guest is paused when the time is over.")
+    max_downtime_milliseconds: Int64 | None = Field(None, description="Longest pause of the guest at the end, in milliseconds.")
+    parallel_connections: Int32 | None = Field(None, description="Number of connections for the memory.")
+    allow_auto_converge: bool | None = Field(None, description="Whether QEMU may slow down the guest's processors.")
+    allow_pause: bool | None = Field(None, description="Whether the guest is paused at the timeout.")
     completion_timeout_seconds: Int64 | None = Field(
-        None, description="Seconds after which the guest is paused, or the migration fails, from the phase Running on."
+        None, description="Seconds from the phase Running until the guest is paused or the migration fails."
     )
 
 

@@ -29,7 +29,7 @@ _OURS: Final = frozenset({"connection", "content-length", "transfer-encoding"})
 class HTTPHeader(Model):
     """A header field of the request."""
 
-    name: str = Field(description="Its name. Host in place of the pod's address.")
+    name: str = Field(description="The field's name. Host replaces the pod's address.")
     value: str = Field(description="Its value.")
 
 
@@ -37,9 +37,9 @@ class HTTPGetAction(Model):
     """An HTTP request. Status codes from 200 to 399 are a success; redirects are not followed."""
 
     port: Int32 = Field(description="The guest's TCP port, 1 to 65535.")
-    path: str | None = Field(None, description="The path that is asked for. Default /.")
+    path: str | None = Field(None, description="The path of the request. Default /.")
     scheme: Literal["HTTP"] | None = Field(
-        None, description="Default HTTP. There is no other: virt-handler has all rights on its node, and does not speak TLS with guests."
+        None, description="Default HTTP, the only value: virt-handler has all rights on its node, and opens no TLS connections to guests."
     )
     http_headers: list[HTTPHeader] | None = Field(
         None, alias="httpHeaders", description="Further header fields of the request.", json_schema_extra=ATOMIC
@@ -63,18 +63,18 @@ class Probe(Model):
     down.
     """
 
-    http_get: HTTPGetAction | None = Field(None, alias="httpGet", description="A request by HTTP.")
+    http_get: HTTPGetAction | None = Field(None, alias="httpGet", description="An HTTP request.")
     tcp_socket: TCPSocketAction | None = Field(None, alias="tcpSocket", description="A TCP connection.")
-    guest_agent_ping: GuestAgentPing | None = Field(None, alias="guestAgentPing", description="A question to the QEMU guest agent.")
+    guest_agent_ping: GuestAgentPing | None = Field(None, alias="guestAgentPing", description="A ping of the QEMU guest agent.")
     initial_delay_seconds: Int32 | None = Field(
-        None, description="The time between the guest's start and the first question: what it needs to boot. Default 0."
+        None, description="Seconds between the guest's start and the first probe, for its boot. Default 0."
     )
-    period_seconds: Int32 | None = Field(None, description="The time between two questions. Default 10.")
-    timeout_seconds: Int32 | None = Field(None, description="Seconds that the guest has for its answer. Default 1.")
+    period_seconds: Int32 | None = Field(None, description="Seconds between two probes. Default 10.")
+    timeout_seconds: Int32 | None = Field(None, description="Seconds that the guest may take to answer. Default 1.")
     success_threshold: Int32 | None = Field(
-        None, description="So many successes in a row after a failure count as one; of a livenessProbe 1. Default 1."
+        None, description="Consecutive successes after a failure that count as success; 1 for a livenessProbe. Default 1."
     )
-    failure_threshold: Int32 | None = Field(None, description="So many failures in a row after a success count as one. Default 3.")
+    failure_threshold: Int32 | None = Field(None, description="Consecutive failures after a success that count as failure. Default 3.")
 
 
 def validate(spec: Object, path: Path) -> list[FieldError]:

@@ -34,10 +34,10 @@ class NodeSelectorRequirement(Model):
     """A condition on one label or field of a node."""
 
     key: str = Field(description="The label's key, or the field's path.")
-    operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"] = Field(description="Its comparison with the values.")
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"] = Field(description="Comparison with the values.")
     values: list[str] | None = Field(
         None,
-        description="Values that are compared with: any number for In and NotIn, one integer for Gt and Lt, none for the others.",
+        description="Values to compare with: any number for In and NotIn, one integer for Gt and Lt, none for the others.",
         json_schema_extra=ATOMIC,
     )
 
@@ -56,24 +56,26 @@ class NodeSelectorTerm(Model):
 class NodeSelector(Model):
     """Selects nodes that match one of the terms."""
 
-    node_selector_terms: list[NodeSelectorTerm] = Field(description="The alternatives.", json_schema_extra=ATOMIC)
+    node_selector_terms: list[NodeSelectorTerm] = Field(
+        description="Alternatives: a node must match one of them.", json_schema_extra=ATOMIC
+    )
 
 
 class PreferredSchedulingTerm(Model):
     """A preference for some nodes."""
 
     weight: Int32 = Field(description="Strength of the preference: 1 to 100.")
-    preference: NodeSelectorTerm = Field(description="Nodes that are preferred.")
+    preference: NodeSelectorTerm = Field(description="The preferred nodes.")
 
 
 class NodeAffinity(Model):
     """Nodes that a virtual machine needs or prefers."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = Field(
-        None, description="Nodes outside of this selection are out of the question.", json_schema_extra=ATOMIC_MAP
+        None, description="The pod is scheduled only to selected nodes.", json_schema_extra=ATOMIC_MAP
     )
     preferred_during_scheduling_ignored_during_execution: list[PreferredSchedulingTerm] | None = Field(
-        None, description="Of the possible nodes, those with the largest sum of weights are tried first.", json_schema_extra=ATOMIC
+        None, description="Possible nodes with the largest sum of weights are preferred.", json_schema_extra=ATOMIC
     )
 
 
@@ -81,18 +83,16 @@ class PodAffinityTerm(Model):
     """Selects pods to be close to, or apart from."""
 
     label_selector: LabelSelector | None = Field(None, description="The pods, by their labels.", json_schema_extra=ATOMIC_MAP)
-    namespaces: list[str] | None = Field(
-        None, description="The pods' namespaces; this object's own when nothing is said.", json_schema_extra=ATOMIC
-    )
+    namespaces: list[str] | None = Field(None, description="The pods' namespaces; this object's own if unset.", json_schema_extra=ATOMIC)
     namespace_selector: LabelSelector | None = Field(
         None, description="The pods' namespaces, by labels; an empty selector means all of them.", json_schema_extra=ATOMIC_MAP
     )
-    topology_key: str = Field(description="The node label whose value tells places apart: kubernetes.io/hostname, say.")
+    topology_key: str = Field(description="Node label that defines places, one for each value, such as kubernetes.io/hostname.")
     match_label_keys: list[str] | None = Field(
-        None, description="Labels whose values on the pod to be placed are added to the selector.", json_schema_extra=ATOMIC
+        None, description="Labels of the new pod; their values are added to the selector.", json_schema_extra=ATOMIC
     )
     mismatch_label_keys: list[str] | None = Field(
-        None, description="Labels whose values on the pod to be placed are excluded by the selector.", json_schema_extra=ATOMIC
+        None, description="Labels of the new pod; the selector excludes their values.", json_schema_extra=ATOMIC
     )
 
 
@@ -100,17 +100,17 @@ class WeightedPodAffinityTerm(Model):
     """A preference to be close to, or apart from, some pods."""
 
     weight: Int32 = Field(description="Strength of the preference: 1 to 100.")
-    pod_affinity_term: PodAffinityTerm = Field(description="The pods that it is about.")
+    pod_affinity_term: PodAffinityTerm = Field(description="The pods, and how they define places.")
 
 
 class PodAffinity(Model):
     """Pods that the virtual machine must or should run close to."""
 
     required_during_scheduling_ignored_during_execution: list[PodAffinityTerm] | None = Field(
-        None, description="Places without such a pod are out of the question.", json_schema_extra=ATOMIC
+        None, description="The pod is scheduled only to places with such a pod.", json_schema_extra=ATOMIC
     )
     preferred_during_scheduling_ignored_during_execution: list[WeightedPodAffinityTerm] | None = Field(
-        None, description="Places with such pods are tried first.", json_schema_extra=ATOMIC
+        None, description="Places with such pods are preferred.", json_schema_extra=ATOMIC
     )
 
 
@@ -118,55 +118,54 @@ class PodAntiAffinity(Model):
     """Pods that the virtual machine must not or should not run close to."""
 
     required_during_scheduling_ignored_during_execution: list[PodAffinityTerm] | None = Field(
-        None, description="Places with such a pod are out of the question.", json_schema_extra=ATOMIC
+        None, description="The pod is never scheduled to places with such a pod.", json_schema_extra=ATOMIC
     )
     preferred_during_scheduling_ignored_during_execution: list[WeightedPodAffinityTerm] | None = Field(
-        None, description="Places with such pods are tried last.", json_schema_extra=ATOMIC
+        None, description="Places without such pods are preferred.", json_schema_extra=ATOMIC
     )
 
 
 class Affinity(Model):
     """Affinity to nodes, affinity to pods, and anti-affinity to pods."""
 
-    node_affinity: NodeAffinity | None = Field(None, description="Attraction to nodes.")
-    pod_affinity: PodAffinity | None = Field(None, description="Attraction to pods.")
-    pod_anti_affinity: PodAntiAffinity | None = Field(None, description="Aversion to pods.")
+    node_affinity: NodeAffinity | None = Field(None, description="Affinity to nodes.")
+    pod_affinity: PodAffinity | None = Field(None, description="Affinity to pods.")
+    pod_anti_affinity: PodAntiAffinity | None = Field(None, description="Anti-affinity to pods.")
 
 
 class Toleration(Model):
     """A taint of nodes that the virtual machine tolerates."""
 
-    key: str | None = Field(None, description="The taint's key; nothing, with Exists, tolerates every taint.")
+    key: str | None = Field(None, description="The taint's key; unset, with Exists, tolerates every taint.")
     operator: Literal["Exists", "Equal", "Gt", "Lt"] | None = Field(
         None,
-        description="Comparison of the value; Equal when nothing is said. Gt and Lt are refused: they have a feature gate.",
+        description="Comparison of the value; Equal if unset. Gt and Lt are rejected, because they need a feature gate.",
     )
-    value: str | None = Field(None, description="The taint's value; nothing for Exists.")
+    value: str | None = Field(None, description="The taint's value; unset for Exists.")
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = Field(
-        None, description="The taint's effect; nothing tolerates all effects."
+        None, description="The taint's effect; unset tolerates all effects."
     )
-    toleration_seconds: Int64 | None = Field(
-        None, description="For how long a NoExecute taint is tolerated; for ever when nothing is said."
-    )
+    toleration_seconds: Int64 | None = Field(None, description="How long a NoExecute taint is tolerated; forever if unset.")
 
 
 class TopologySpreadConstraint(Model):
     """How evenly the matching pods are spread over the domains of a topology."""
 
-    max_skew: Int32 = Field(description="By how many pods two places may differ; at least 1.")
-    topology_key: str = Field(description="The node label whose value tells places apart.")
-    when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"] = Field(description="Wait, or merely prefer less crowded places.")
-    label_selector: LabelSelector | None = Field(None, description="The pods that are counted.", json_schema_extra=ATOMIC_MAP)
-    min_domains: Int32 | None = Field(None, description="Number of places that there have to be at least, with DoNotSchedule.")
+    max_skew: Int32 = Field(description="Largest allowed difference between the numbers of pods in two places; at least 1.")
+    topology_key: str = Field(description="Node label that defines places, one for each value.")
+    when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"] = Field(
+        description="DoNotSchedule: the pod waits. ScheduleAnyway: places with fewer pods are preferred."
+    )
+    label_selector: LabelSelector | None = Field(None, description="The pods to count.", json_schema_extra=ATOMIC_MAP)
+    min_domains: Int32 | None = Field(None, description="Minimum number of places, with DoNotSchedule.")
     node_affinity_policy: Literal["Honor", "Ignore"] | None = Field(
         None,
-        description="Honor leaves out nodes that nodeSelector and affinity rule out, Ignore counts them as places; Honor when nothing is "
-        "said.",
+        description="Honor excludes nodes that nodeSelector and affinity exclude; Ignore counts them as places. Honor if unset.",
     )
     node_taints_policy: Literal["Honor", "Ignore"] | None = Field(
         None,
-        description="Honor leaves out nodes whose taints are not tolerated, Ignore counts them as places; Ignore when nothing is said.",
+        description="Honor excludes nodes with taints that are not tolerated; Ignore counts them as places. Ignore if unset.",
     )
     match_label_keys: list[str] | None = Field(
-        None, description="Labels whose values on the pod to be placed are added to the selector.", json_schema_extra=ATOMIC
+        None, description="Labels of the new pod; their values are added to the selector.", json_schema_extra=ATOMIC
     )

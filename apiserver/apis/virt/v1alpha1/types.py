@@ -31,12 +31,12 @@ class Rerun(Model):
 
     limit: Int32 | None = Field(
         None,
-        description="Number of further starts that are tried after a failed one, on other nodes where possible. Default 2, at most 9. An "
-        "attempt whose container never ran, for want of an image, a volume or a node, is none of them.",
+        description="Number of restarts after a failed start, on other nodes where possible. Default 2, at most 9. Attempts without a "
+        "running container, because an image, volume or node was missing, do not count.",
     )
     start_timeout_seconds: Int32 | None = Field(
         None,
-        description="A start that has not led to a running guest this many seconds after its container ran counts as failed. Default 180.",
+        description="Seconds from the start of the container to a running guest; after that, the start counts as failed. Default 180.",
     )
 
 
@@ -45,61 +45,60 @@ class VirtualMachineSpec(Model):
 
     run_strategy: RunStrategy | None = Field(
         None,
-        description="Times at which the machine is on. Always: started again whenever it is off. RerunOnFailure (the default): started, "
-        "and again when it failed, until the guest powers off by itself. Once: started one time. Manual: only by the start verb. A guest "
-        "that the cluster ended, as by an eviction, is started again under these two, too. Halted: off, and shut down when it is on. The "
-        "verbs start and stop count until the strategy is edited. An edit of the spec forgets failed starts.",
+        description="When the machine runs. Always: it starts again whenever it is off. RerunOnFailure (the default): it starts, and "
+        "again after a failure, until the guest powers off. Once: it starts one time. Manual: it starts by the verb start. Under Once and "
+        "Manual, a guest that the cluster ended, for example by an eviction, starts again. Halted: off; a running guest is shut down. "
+        "The verbs start and stop override the strategy until it is edited. An edit of the spec resets the count of failed starts.",
     )
-    rerun: Rerun | None = Field(None, description="Further starts after a failed one.")
+    rerun: Rerun | None = Field(None, description="Restarts after a failed start.")
     termination_grace_period_seconds: Int64 | None = Field(
-        None, description="Seconds that the guest has to shut down after it was asked to, before its power is cut. Default 30."
+        None, description="Seconds between the request to shut down and a forced power-off. Default 30."
     )
     eviction_strategy: Strategy | None = Field(
         None,
-        description="Effect of an eviction of the machine's pod, as by kubectl drain. LiveMigrate: the guest moves to another node first, "
-        "and one that cannot stays, so that the drain waits. LiveMigrateIfPossible: one that cannot is shut down. Shutdown: every guest "
-        "is. External: it stays, and another program moves it. Default: the cluster's, of the chart's value evictionStrategy.",
+        description="Effect of an eviction of the machine's pod, for example by kubectl drain. LiveMigrate: the guest migrates to another "
+        "node first; the drain waits for a guest that cannot migrate. LiveMigrateIfPossible: a guest that cannot migrate is shut down. "
+        "Shutdown: the guest is shut down. External: the guest stays, and another program moves it. Default: the cluster's, the chart's "
+        "value evictionStrategy.",
     )
     node_selector: dict[str, str] | None = Field(
         None,
         description="Labels that the node must have. kubevirt.io/hostname stands for kubernetes.io/hostname.",
         json_schema_extra={"x-kubernetes-map-type": "atomic"},
     )
-    affinity: Affinity | None = Field(None, description="Attraction to nodes and pods, and aversion to pods, as in a Pod.")
-    tolerations: list[Toleration] | None = Field(
-        None, description="Taints of nodes that do not keep the machine away, as in a Pod.", json_schema_extra=ATOMIC
-    )
+    affinity: Affinity | None = Field(None, description="Affinity to nodes and pods, and anti-affinity to pods, as in a Pod.")
+    tolerations: list[Toleration] | None = Field(None, description="Tolerated taints of nodes, as in a Pod.", json_schema_extra=ATOMIC)
     topology_spread_constraints: list[TopologySpreadConstraint] | None = Field(
         None,
         description="Spread of machines over nodes or zones, as in a Pod.",
         json_schema_extra=keyed_by("topologyKey", "whenUnsatisfiable"),
     )
     priority_class_name: str | None = Field(None, description="The PriorityClass of the machine's pod.")
-    scheduler_name: str | None = Field(None, description="The scheduler that places the machine's pod, if not the default one.")
-    node_name: str | None = Field(None, description="The one node that the machine runs on, past every scheduler. Rather use nodeSelector.")
+    scheduler_name: str | None = Field(None, description="The scheduler of the machine's pod, if not the default one.")
+    node_name: str | None = Field(None, description="The node that the machine runs on; no scheduler takes part. Prefer nodeSelector.")
     access_credentials: list[AccessCredential] | None = Field(
-        None, description="Keys with which people may log in to the guest, and the way in which it hears of them.", json_schema_extra=ATOMIC
+        None, description="Keys for logging in to the guest, and how the guest gets them.", json_schema_extra=ATOMIC
     )
     readiness_probe: Probe | None = Field(
         None,
-        description="Test that the guest is ready: until it succeeds, and while it fails, the machine is not Ready, and no Service sends "
-        "anything to the guest.",
+        description="Test of whether the guest is ready. Until it succeeds, and while it fails, the machine is not Ready and Services "
+        "send no traffic to it.",
     )
     liveness_probe: Probe | None = Field(
         None,
-        description="Test that the guest is alive: once it fails, the guest has the grace period to shut down, the attempt has failed, and "
-        "runStrategy says what follows.",
+        description="Test of whether the guest is alive. After it fails, the guest is shut down within the grace period, the attempt "
+        "counts as failed, and runStrategy applies.",
     )
     domain: Domain | None = Field(
         None,
-        description="The machine itself: processors, memory, firmware, devices. Required unless there is domainXML; beside it, what has "
-        "the disks and networks that its placeholders name, and processors and memory that win over those in it.",
+        description="The machine itself: processors, memory, firmware, devices. Required without domainXML. Together with domainXML, it "
+        "has the disks and networks that the XML's placeholders name; its processors and memory override those of the XML.",
     )
     domain_xml: str | None = Field(
         None,
         alias="domainXML",
-        description="The machine itself as libvirt's domain XML, of at most 64 KiB. libvirt is given it byte for byte, but for the "
-        "placeholders and values that docs/domain-xml.md names. What would reach out of the machine's pod is refused.",
+        description="The machine itself as libvirt's domain XML, at most 64 KiB. libvirt gets it byte for byte, except for the "
+        "placeholders and values that docs/domain-xml.md names. XML that reaches outside the machine's pod is rejected.",
     )
 
 
@@ -111,22 +110,24 @@ class Condition(Model):
     reason: str | None = Field(None, description="The reason, in one CamelCase word.")
     message: str | None = Field(None, description="The reason, for people.")
     last_transition_time: Time | None = Field(None, description="Time of the last change of the status.")
-    observed_generation: Int64 | None = Field(None, description="The generation of the spec that this was seen with.")
+    observed_generation: Int64 | None = Field(None, description="The generation of the spec that this is about.")
 
 
 class Attempt(Model):
     """One start of the machine, and what became of it."""
 
     number: Int32 = Field(description="Counted from 1.")
-    generation: Int64 | None = Field(None, description="The generation of the spec that it was begun with.")
+    generation: Int64 | None = Field(None, description="The generation of the spec at its start.")
     pod_name: str | None = Field(None, description="The pod that it ran in.")
     node_name: str | None = Field(None, description="The node that it ran on.")
     start_time: Time | None = Field(None, description="Time at which the pod was created.")
-    running_time: Time | None = Field(None, description="Time at which the guest began to run; absent when it never did.")
-    stop_time: Time | None = Field(None, description="Time at which virt-controller asked for its end; absent when nobody did.")
+    running_time: Time | None = Field(None, description="Time at which the guest began to run; absent if it never ran.")
+    stop_time: Time | None = Field(
+        None, description="Time at which virt-controller asked the guest to shut down; absent without such a request."
+    )
     end_time: Time | None = Field(None, description="Time of its end.")
     result: Result | None = Field(
-        None, description="Its end: the guest powered off by itself, something failed, or it was asked to stop. Absent: not yet."
+        None, description="How it ended: the guest powered off, something failed, or a stop was requested. Absent while it runs."
     )
     message: str | None = Field(None, description="The reason of its end, for people.")
 
@@ -138,27 +139,24 @@ class DomainStatus(Model):
     reason: str | None = Field(None, description="libvirt's reason for the state: booted, migrated, user…")
     type: str | None = Field(None, description="kvm: the processor runs the guest. qemu: it is emulated, and slower.")
     cpu_model: str | None = Field(
-        None, description="The model of status.cpu, where the guest runs with it. Its migration asks of a node no more than that."
+        None, description="The model of status.cpu, if the guest runs with it. A migration then requires only this model of its target."
     )
 
 
 class CPUStatus(Model):
     """The CPU of a machine with KVM that names none."""
 
-    model: str = Field(
-        description="The best of libvirt's models that all nodes had which the machine might run on when it was started, or "
-        "host-passthrough."
-    )
-    features: list[str] | None = Field(
-        None, description="Features beside those of the model, which all of these nodes had, too.", json_schema_extra=ATOMIC
-    )
+    model: str = Field(description="The best libvirt model that all possible nodes of the machine had at its start, or host-passthrough.")
+    features: list[str] | None = Field(None, description="Further features that all of these nodes had.", json_schema_extra=ATOMIC)
     message: str | None = Field(None, description="The reason why it is host-passthrough, for people.")
 
 
 class VsockStatus(Model):
     """Sockets between the guest and its node."""
 
-    cid: Int64 | None = Field(None, description="The guest's address on its node (AF_VSOCK), as its pod tells it: no proof of who calls.")
+    cid: Int64 | None = Field(
+        None, description="The guest's address on its node (AF_VSOCK), as reported by its pod; it does not authenticate a caller."
+    )
 
 
 class InterfaceStatus(Model):
@@ -166,7 +164,7 @@ class InterfaceStatus(Model):
 
     name: str = Field(description="Its name in the spec.")
     mac: str | None = Field(None, description="The card's address.")
-    ip_address: str | None = Field(None, alias="ipAddress", description="The address under which the guest can be reached.")
+    ip_address: str | None = Field(None, alias="ipAddress", description="An address of the guest that others can reach.")
     ip_addresses: list[str] | None = Field(None, alias="ipAddresses", description="All of its addresses.", json_schema_extra=ATOMIC)
 
 
@@ -176,19 +174,19 @@ class ImportStatus(Model):
     disk: str = Field(description="The disk's name in the spec.")
     phase: Literal["Pending", "Downloading", "Converting", "Retrying", "Succeeded"] | None = Field(
         None,
-        description="Its state. Pending: another one comes first. Converting: it was downloaded, and is made a raw disk. Retrying: it "
-        "failed, and is tried again, at most five minutes later each time.",
+        description="Its state. Pending: another import runs first. Converting: the downloaded image is converted to a raw disk. "
+        "Retrying: it failed and is retried within five minutes.",
     )
-    transferred_bytes: Int64 | None = Field(None, description="Bytes that were downloaded, of the file as it is at its source.")
-    total_bytes: Int64 | None = Field(None, description="Bytes of that file; absent where the server does not say.")
-    failures: Int32 | None = Field(None, description="Number of tries in vain.")
+    transferred_bytes: Int64 | None = Field(None, description="Downloaded bytes of the file at its source.")
+    total_bytes: Int64 | None = Field(None, description="Bytes of that file; absent if the server does not report it.")
+    failures: Int32 | None = Field(None, description="Number of failed tries.")
     message: str | None = Field(None, description="The reason of the last failure, for people.")
 
 
 class GuestAgent(Model):
     """The QEMU guest agent."""
 
-    connected: bool | None = Field(None, description="True if it runs in the guest, as far as its channel tells.")
+    connected: bool | None = Field(None, description="Whether the agent runs in the guest, according to its channel.")
     version: str | None = Field(None, description="Its version.")
 
 
@@ -207,14 +205,14 @@ class GuestInterface(Model):
     name: str = Field(description="Its name in the spec.")
     device: str | None = Field(None, description="The guest's name for it, such as eth0.")
     ip_addresses: list[str] | None = Field(
-        None, alias="ipAddresses", description="The addresses that the guest gave it, without link-local ones.", json_schema_extra=ATOMIC
+        None, alias="ipAddresses", description="The interface's addresses, without link-local ones.", json_schema_extra=ATOMIC
     )
 
 
 class GuestStatus(Model):
     """Facts that the QEMU guest agent tells: the guest's word, which may be false. No part of us relies on it."""
 
-    agent: GuestAgent | None = Field(None, description="The agent that said it.")
+    agent: GuestAgent | None = Field(None, description="The agent that reported this.")
     os: GuestOS | None = Field(None, description="The guest's operating system.")
     hostname: str | None = Field(None, description="The guest's host name.")
     timezone: str | None = Field(None, description="The guest's time zone.")
@@ -222,7 +220,7 @@ class GuestStatus(Model):
         None, description="The network interfaces of the spec, as the guest has them.", json_schema_extra=ATOMIC
     )
     time: Time | None = Field(
-        None, description="Time at which this was written: at most once a minute. What was said last stays when the agent goes."
+        None, description="Time of the last update, at most once a minute. The last values stay when the agent disconnects."
     )
 
 
@@ -231,10 +229,10 @@ class MigrationState(Model):
 
     name: str | None = Field(None, description="The Migration's name.")
     uid: str | None = Field(None, description="The Migration's uid.")
-    source_node: str | None = Field(None, description="The node it comes from.")
-    source_pod: str | None = Field(None, description="The pod it comes from.")
-    target_node: str | None = Field(None, description="The node it goes to.")
-    target_pod: str | None = Field(None, description="The pod it goes to.")
+    source_node: str | None = Field(None, description="The source node.")
+    source_pod: str | None = Field(None, description="The source pod.")
+    target_node: str | None = Field(None, description="The target node.")
+    target_pod: str | None = Field(None, description="The target pod.")
     start_time: Time | None = Field(None, description="Time at which the guest's memory began to move.")
     end_time: Time | None = Field(None, description="Time of its end.")
     phase: str | None = Field(None, description="The Migration's phase.")
@@ -245,9 +243,9 @@ class Request(Model):
 
     action: Action = Field(description="The verb. Pause and Unpause are of an earlier release; status.pause takes their place.")
     time: Time | None = Field(None, description="The time of the call.")
-    run_strategy: RunStrategy | None = Field(None, description="The run strategy then; editing it supersedes the verb.")
-    generation: Int64 | None = Field(None, description="The generation of the spec then.")
-    attempt: Int32 | None = Field(None, description="The attempt that the verb asks for, or is about.")
+    run_strategy: RunStrategy | None = Field(None, description="The run strategy at that time; an edit overrides the verb.")
+    generation: Int64 | None = Field(None, description="The generation of the spec at that time.")
+    attempt: Int32 | None = Field(None, description="The attempt that the verb starts or affects.")
 
 
 class Pause(Model):
@@ -304,12 +302,12 @@ class DeviceStatus(Model):
 class VirtualMachineStatus(Model):
     """The virtual machine as it is. Written by the system."""
 
-    observed_generation: Int64 | None = Field(None, description="The generation of the spec that this tells of.")
+    observed_generation: Int64 | None = Field(None, description="The generation of the spec that this is about.")
     phase: Literal["Pending", "Scheduling", "Scheduled", "Running", "Stopping", "Stopped", "Succeeded", "Failed", "Unknown"] | None = Field(
         None,
         description="A summary. Pending: something is missing. Scheduling: its pod was created. Scheduled: the pod runs on nodeName. "
-        "Running: the guest runs. Stopping: it was asked to shut down. Stopped: off as asked. Succeeded: the guest powered off by itself. "
-        "Failed: see the conditions. Unknown: the node does not report.",
+        "Running: the guest runs. Stopping: the guest was asked to shut down. Stopped: off, as requested. Succeeded: the guest powered "
+        "off by itself. Failed: see the conditions. Unknown: the node does not report.",
     )
     conditions: list[Condition] | None = Field(
         None,
@@ -318,24 +316,22 @@ class VirtualMachineStatus(Model):
     )
     attempt: Int32 | None = Field(None, description="The number of the current start, part of the pod's name.")
     attempts: list[Attempt] | None = Field(
-        None, description="The last ten starts and what became of them, the newest last.", json_schema_extra=keyed_by("number")
+        None, description="The last ten starts with their results, the newest last.", json_schema_extra=keyed_by("number")
     )
     node_name: str | None = Field(None, description="The node that the machine is on.")
     pod_name: str | None = Field(None, description="The pod that the machine is in.")
-    pod_uid: str | None = Field(None, alias="podUID", description="The uid of that pod: no other pod of its name is meant.")
+    pod_uid: str | None = Field(None, alias="podUID", description="The uid of that pod, because pod names are reused.")
     pod_ip: str | None = Field(None, alias="podIP", description="The address of that pod.")
-    cpu: CPUStatus | None = Field(
-        None, description="The CPU that was chosen at the start, with KVM, because spec.domain.cpu.model names none."
-    )
+    cpu: CPUStatus | None = Field(None, description="With KVM, the CPU that was chosen at the start, if spec.domain.cpu.model is empty.")
     domain: DomainStatus | None = Field(None, description="The domain as libvirt sees it.")
     interfaces: list[InterfaceStatus] | None = Field(None, description="Network interfaces as they are.", json_schema_extra=ATOMIC)
     imports: list[ImportStatus] | None = Field(
         None, description="Images that are downloaded into claims before the first start, until the guest runs.", json_schema_extra=ATOMIC
     )
     guest: GuestStatus | None = Field(
-        None, description="The guest's own word of itself, while its agent has said something; guestinfo, a subresource, has more."
+        None, description="Information from the guest's agent, if it reported any; the subresource guestinfo has more."
     )
-    graphics: list[Graphics] | None = Field(None, description="Displays that can be connected to.", json_schema_extra=ATOMIC)
+    graphics: list[Graphics] | None = Field(None, description="Displays for viewers.", json_schema_extra=ATOMIC)
     vsock: VsockStatus | None = Field(None, description="Sockets between the guest and its node, as they are.")
     devices: list[DeviceStatus] | None = Field(
         None, description="Disks and network interfaces that the guest has, as libvirt reports them.", json_schema_extra=ATOMIC
@@ -345,7 +341,7 @@ class VirtualMachineStatus(Model):
         description="The hardware that the guest runs with, while an edit of the spec waits for the next start. Absent: it runs with the "
         "spec's.",
     )
-    migration: MigrationState | None = Field(None, description="The live migration that is going on, or the last one.")
+    migration: MigrationState | None = Field(None, description="The current or last live migration.")
     request: Request | None = Field(None, description="The last verb that turned the machine on or off.")
     pause: Pause | None = Field(None, description="Whether the guest's processors should stand still, as pause and unpause said last.")
     operations: list[Operation] | None = Field(
@@ -354,18 +350,18 @@ class VirtualMachineStatus(Model):
         json_schema_extra=keyed_by("id"),
     )
     run_strategy_generation: Int64 | None = Field(
-        None, description="The generation in which the run strategy was last edited after a verb: older verbs do not count any more."
+        None, description="The generation of the last edit of the run strategy after a verb; older verbs no longer apply."
     )
     phase_transition_timestamps: list[PhaseTransitionTimestamp] | None = Field(
-        None, description="Times at which the phases of this attempt were entered.", json_schema_extra=ATOMIC
+        None, description="Times at which this attempt entered its phases.", json_schema_extra=ATOMIC
     )
 
 
 class VirtualMachine(Kind):
     """A machine with its own processors, memory, disks and kernel, run by libvirt and QEMU inside a pod."""
 
-    spec: VirtualMachineSpec = Field(description="The machine as it should be; yours to write.")
-    status: VirtualMachineStatus | None = Field(None, description="The machine as it is; the system writes it.")
+    spec: VirtualMachineSpec = Field(description="The desired machine, written by users.")
+    status: VirtualMachineStatus | None = Field(None, description="The actual machine, written by the system.")
 
 
 class MigrationSelector(Model):
@@ -380,14 +376,14 @@ class MigrationSpec(Model):
     selector: MigrationSelector = Field(description="The virtual machine.")
     node_selector: dict[str, str] | None = Field(
         None,
-        description="Labels that the node it goes to must have, beside those that the machine asks for. kubevirt.io/hostname stands for "
+        description="Labels that the target node must have, in addition to those in the machine's spec. kubevirt.io/hostname stands for "
         "kubernetes.io/hostname.",
         json_schema_extra={"x-kubernetes-map-type": "atomic"},
     )
     priority: Int32 | None = Field(
         None,
-        description="Rank among those that wait for their turn: the one with the highest number begins first, from -100 to 100. Default 0. "
-        "Above 0 takes the right to patch Nodes, as cordoning one does.",
+        description="Priority among waiting migrations, from -100 to 100; the highest starts first. Default 0. A value above 0 requires "
+        "the right to patch Nodes, as cordon does.",
     )
 
 
@@ -397,43 +393,43 @@ class MigrationProgress(Model):
     total_bytes: Int64 | None = Field(None, description="Bytes of the memory and the disks (data_total).")
     processed_bytes: Int64 | None = Field(
         None,
-        description="Bytes that were sent (data_processed). What the guest writes meanwhile is sent again, so this may exceed totalBytes.",
+        description="Bytes sent (data_processed). Memory that the guest writes during the migration is sent again, so this may exceed "
+        "totalBytes.",
     )
-    remaining_bytes: Int64 | None = Field(None, description="Bytes that are still to be sent (data_remaining).")
-    bytes_per_second: Int64 | None = Field(None, description="Bytes that the network moves in a second (memory_bps and disk_bps).")
+    remaining_bytes: Int64 | None = Field(None, description="Bytes not sent yet (data_remaining).")
+    bytes_per_second: Int64 | None = Field(None, description="Bytes per second on the network (memory_bps and disk_bps).")
     dirty_bytes_per_second: Int64 | None = Field(
         None,
-        description="Bytes that the guest writes to its memory in a second (memory_dirty_rate times memory_page_size); 0 before the "
-        "second iteration.",
+        description="Bytes per second that the guest writes to its memory (memory_dirty_rate times memory_page_size); 0 before the second "
+        "iteration.",
     )
-    iteration: Int64 | None = Field(None, description="Number of the present pass over the guest's memory, from 1 (memory_iteration).")
+    iteration: Int64 | None = Field(None, description="Number of the current pass over the guest's memory, from 1 (memory_iteration).")
     expected_remaining_seconds: Int64 | None = Field(
         None,
-        description="Seconds that it still takes at these rates. Absent where the guest writes as fast as its memory is moved, and at the "
-        "end.",
+        description="Remaining seconds at these rates. Absent if the guest writes as fast as its memory is sent, and at the end.",
     )
-    elapsed_milliseconds: Int64 | None = Field(None, description="Time that it has taken, or took in the end (time_elapsed).")
+    elapsed_milliseconds: Int64 | None = Field(None, description="Milliseconds since its start, or until its end (time_elapsed).")
     downtime_milliseconds: Int64 | None = Field(
         None,
-        description="At the end: how long the guest stood still until it was complete on the target (downtime). There it goes on as soon "
-        "as the source is known to have ended, which is not counted.",
+        description="At the end: milliseconds that the guest was paused until it was complete on the target (downtime). The time from "
+        "then until the source is known to have ended is not included.",
     )
-    last_update_time: Time | None = Field(None, description="Time at which this was written, at most every five seconds.")
+    last_update_time: Time | None = Field(None, description="Time of the last update, at most every five seconds.")
 
 
 class MigrationAttempt(Model):
     """One attempt to move the guest that failed; the guest went on at the source."""
 
     number: Int32 = Field(description="Counted from 1.")
-    target_node: str | None = Field(None, description="The node it should have gone to; absent when none was found yet.")
-    target_pod: str | None = Field(None, description="The pod it should have gone to.")
+    target_node: str | None = Field(None, description="The intended target node; absent if none was found.")
+    target_pod: str | None = Field(None, description="The intended target pod.")
     reason: str | None = Field(
         None,
-        description=f"Why it failed, one of {', '.join(migration_attempts.REASONS)}: causes that have nothing to do with the machine, and "
-        "may be gone at the next attempt.",
+        description=f"Why it failed, one of {', '.join(migration_attempts.REASONS)}: causes outside the machine, so another attempt "
+        "may succeed.",
     )
     message: str | None = Field(None, description="The reason of its failure, for people.")
-    end_time: Time | None = Field(None, description="Time at which that was noticed.")
+    end_time: Time | None = Field(None, description="Time at which the failure was noticed.")
 
 
 class MigrationStatus(Model):
@@ -441,48 +437,46 @@ class MigrationStatus(Model):
 
     phase: Literal["Pending", "Scheduling", "PreparingTarget", "TargetReady", "Running", "Succeeded", "Failed", "Cancelled"] | None = Field(
         None,
-        description="A summary. Pending: not begun. Scheduling: the target pod was created. PreparingTarget: that pod runs. TargetReady: "
-        "it can receive. Running: the guest's memory moves. Succeeded: the guest runs on the target. Failed, Cancelled: it goes on at the "
-        "source. The last three are final.",
+        description="A summary. Pending: not started. Scheduling: the target pod was created. PreparingTarget: that pod runs. "
+        "TargetReady: it can receive. Running: the guest's memory is sent. Succeeded: the guest runs on the target. Failed, Cancelled: "
+        "the guest continues on the source. The last three are final.",
     )
     conditions: list[Condition] | None = Field(None, description="Details, each with its reason.", json_schema_extra=keyed_by("type"))
-    observed_generation: Int64 | None = Field(None, description="The generation of the spec that this tells of.")
-    source_node: str | None = Field(None, description="The node it comes from.")
-    source_pod: str | None = Field(None, description="The pod it comes from.")
+    observed_generation: Int64 | None = Field(None, description="The generation of the spec that this is about.")
+    source_node: str | None = Field(None, description="The source node.")
+    source_pod: str | None = Field(None, description="The source pod.")
     source_pod_uid: str | None = Field(None, alias="sourcePodUID", description="The uid of that pod.")
-    target_node: str | None = Field(None, description="The node it goes to.")
-    target_pod: str | None = Field(None, description="The pod it goes to.")
+    target_node: str | None = Field(None, description="The target node.")
+    target_pod: str | None = Field(None, description="The target pod.")
     target_pod_uid: str | None = Field(None, alias="targetPodUID", description="The uid of that pod.")
     target_pod_ips: list[str] | None = Field(
         None,
         alias="targetPodIPs",
-        description="Addresses of the target pod, to which connections to the source pod are passed on once the guest has moved.",
+        description="Addresses of the target pod. After the move, connections to the source pod are forwarded to them.",
         json_schema_extra=ATOMIC,
     )
-    target_address: str | None = Field(None, description="Address at which the target's virt-handler receives, as host:port.")
-    policy: str | None = Field(None, description="The MigrationPolicy that holds for it; absent: none does.")
-    options: MigrationOptions | None = Field(
-        None, description="Limits that it keeps: as that policy, and the cluster's defaults, said when it began."
-    )
+    target_address: str | None = Field(None, description="Listening address of the target's virt-handler, as host:port.")
+    policy: str | None = Field(None, description="The MigrationPolicy that applies; absent if none does.")
+    options: MigrationOptions | None = Field(None, description="Limits, from the policy and the cluster's defaults at its start.")
     attempt: Int32 | None = Field(
         None,
-        description="The number of the present attempt, counted from 1. One that fails because a connection broke, or the target's pod "
-        f"ended, is followed by another, with another target pod; there are {migration_attempts.MAX_ATTEMPTS} at most.",
+        description="The number of the current attempt, from 1. After a broken connection or the end of the target pod, another attempt "
+        f"follows with another target pod; at most {migration_attempts.MAX_ATTEMPTS} in all.",
     )
     attempts: list[MigrationAttempt] | None = Field(
-        None, description="The attempts that failed, the newest last.", json_schema_extra=keyed_by("number")
+        None, description="The failed attempts, the newest last.", json_schema_extra=keyed_by("number")
     )
-    start_time: Time | None = Field(None, description="Time at which work on it began.")
+    start_time: Time | None = Field(None, description="Time of its start.")
     end_time: Time | None = Field(None, description="Time of its end.")
     message: str | None = Field(None, description="The reason of its end, for people.")
     progress: MigrationProgress | None = Field(None, description="Progress of the guest's memory; absent before it moves.")
     phase_transition_timestamps: list[PhaseTransitionTimestamp] | None = Field(
-        None, description="Times at which the phases were entered.", json_schema_extra=ATOMIC
+        None, description="Times at which it entered its phases.", json_schema_extra=ATOMIC
     )
 
 
 class Migration(Kind):
     """Moves a running virtual machine to another node without stopping it. Deleting an unfinished one cancels it."""
 
-    spec: MigrationSpec = Field(description="The machine that is moved, and the nodes it may go to; yours to write, once.")
-    status: MigrationStatus | None = Field(None, description="The migration as it is; the system writes it.")
+    spec: MigrationSpec = Field(description="The machine to migrate and its possible nodes. Immutable.")
+    status: MigrationStatus | None = Field(None, description="The state of the migration, written by the system.")

@@ -19,13 +19,15 @@ _PRESENT: Final = "Whether the guest has it. Default true."
 class ClockOffsetUTC(Model):
     """A clock that shows Coordinated Universal Time plus an offset in seconds."""
 
-    offset_seconds: Int32 | None = Field(None, description="Seconds that the clock is ahead of UTC, a day at most either way. Default 0.")
+    offset_seconds: Int32 | None = Field(
+        None, description="Seconds that the clock is ahead of UTC, at most a day in either direction. Default 0."
+    )
 
 
 class HPETTimer(Model):
     """The high precision event timer."""
 
-    present: bool | None = Field(None, description="True if the guest has it. Default false.")
+    present: bool | None = Field(None, description="Whether the guest has it. Default false.")
 
 
 class KVMTimer(Model):
@@ -45,8 +47,7 @@ class PITTimer(Model):
 
     tick_policy: Literal["delay", "discard"] | None = Field(
         None,
-        description="Treatment of ticks that the guest missed. delay: they come later, at the usual rate; discard: they are lost. "
-        "Default delay.",
+        description="Treatment of missed ticks. delay: they come later, at the usual rate. discard: they are lost. Default delay.",
     )
 
 
@@ -55,12 +56,13 @@ class RTCTimer(Model):
 
     tick_policy: Literal["delay", "catchup"] | None = Field(
         None,
-        description="Treatment of ticks that the guest missed. delay: they come later, at the usual rate; catchup: faster, until the "
-        "guest is in time. Default catchup.",
+        description="Treatment of missed ticks. delay: they come later, at the usual rate. catchup: at a higher rate, until the clock is "
+        "right. Default catchup.",
     )
     track: Literal["guest", "wall"] | None = Field(
         None,
-        description="The time it follows: wall, the node's, goes on while the guest is paused; guest stands still with it. Default wall.",
+        description="Time that it follows. wall: the node's time, also while the guest is paused. guest: stops while the guest is paused. "
+        "Default wall.",
     )
 
 
@@ -77,10 +79,10 @@ class Timer(Model):
 class Clock(Model):
     """The clock that the guest reads when it starts, and its timers."""
 
-    utc: ClockOffsetUTC | None = Field(None, description="The clock shows UTC. Default: it does, unless a timezone is given.")
+    utc: ClockOffsetUTC | None = Field(None, description="The clock shows UTC. Default: UTC, unless timezone is set.")
     timezone: str | None = Field(
         None,
-        description="The clock shows the time of this zone, such as Europe/Berlin; for a guest that takes its clock for local time.",
+        description="The clock shows the time of this zone, such as Europe/Berlin; for guests that expect local time.",
     )
     timer: Timer | None = Field(None, description="Timers.")
 

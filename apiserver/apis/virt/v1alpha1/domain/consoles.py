@@ -16,7 +16,7 @@ from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_count
 class Console(Model):
     """One serial port."""
 
-    type: Literal["pty"] = Field(description="Its connection; pty is the only way.")
+    type: Literal["pty"] = Field(description="The port's backend; pty is the only one.")
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:

@@ -24,10 +24,10 @@ class CPUFeature(Model):
     name: str = Field(description="Its name in libvirt, such as avx2.")
     policy: hardware.Policy | None = Field(
         None,
-        description="Rule by which the guest has it. force: whatever the node's processors have; require: with KVM, the machine starts on "
-        "no node without it; optional: where the node has it; disable: never; forbid: never, and with KVM the machine starts on no node "
-        "that has it. Without KVM there is no node to ask: force, require and optional turn it on as far as the emulator has it. Default "
-        "require.",
+        description="Rule for the feature. force: the guest has it on every node. require: with KVM, the machine starts only on nodes "
+        "with the feature. optional: the guest has it if the node has it. disable: the guest lacks it. forbid: the guest lacks it, and "
+        "with KVM the machine starts only on nodes without the feature. Without KVM the node does not matter: force, require and optional "
+        "turn it on if the emulator has it. Default require.",
     )
 
 
@@ -38,24 +38,24 @@ class CPU(Model):
     cores: Int32 | None = Field(None, description="Cores of each socket. Default 1.")
     threads: Int32 | None = Field(None, description="Threads of each core. Default 1.")
     max_sockets: Int32 | None = Field(
-        None, description="Number of sockets that there is room for; those beyond sockets are empty. Default: as many as sockets."
+        None, description="Maximum number of sockets; those beyond sockets are empty. Default: as many as sockets."
     )
     model: str | None = Field(
         None,
-        description="A CPU model that libvirt knows, host-model or host-passthrough. Empty: with KVM, the best model that all nodes have "
-        "which the machine may run on, so that it can move between them (status.cpu says which), or the node's own processor where they "
-        "have none in common; the emulator's best without KVM. With KVM, a machine that has a model starts only on nodes that can do it.",
+        description="A CPU model that libvirt knows, host-model or host-passthrough. Empty, with KVM: the best model that all possible "
+        "nodes of the machine support, so that it can migrate between them (see status.cpu), or the node's own processor if they have no "
+        "model in common. Empty, without KVM: the emulator's best. With KVM, a machine with a model starts only on nodes that support it.",
     )
     features: list[CPUFeature] | None = Field(
-        None, description="Features that the processors have, or have not, beside those of their model.", json_schema_extra=ATOMIC
+        None, description="Features that the processors have or lack, different from their model.", json_schema_extra=ATOMIC
     )
     dedicated_cpu_placement: bool | None = Field(
         None,
-        description="Each virtual processor runs on one of the node's that nobody else uses. Needs a kubelet with the static policy of its "
-        "CPU manager; on another node the start fails and says so. The machine cannot be migrated live. Default false.",
+        description="Each virtual processor has an exclusive processor of the node. Needs a kubelet with the static CPU manager policy; "
+        "on other nodes the start fails with a message. The machine cannot migrate live. Default false.",
     )
     isolate_emulator_thread: bool | None = Field(
-        None, description="One more of the node's processors is for QEMU's own threads; with dedicatedCpuPlacement only. Default false."
+        None, description="One more processor of the node runs QEMU's own threads; only with dedicatedCpuPlacement. Default false."
     )
     numa: NUMA | None = Field(None, description="The guest's NUMA topology. Default: one node.")
 

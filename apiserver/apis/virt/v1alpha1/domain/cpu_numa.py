@@ -22,11 +22,11 @@ class NUMACell(Model):
     """A node of the guest's NUMA topology: processors and their local memory."""
 
     cpus: str = Field(
-        description="Numbers of its processors, such as 0-3,8: counted from 0, threads of a core and cores of a socket beside each other. "
-        "Each processor is in one node, those that maxSockets leaves room for included."
+        description="Numbers of its processors, such as 0-3,8: counted from 0; threads of a core and cores of a socket have successive "
+        "numbers. Each processor is in one NUMA node, including those of the empty sockets up to maxSockets."
     )
     memory: Quantity = Field(
-        description="Its memory, 16Mi at least and whole Mi, or whole huge pages where there are any. All nodes together have memory.guest."
+        description="Its memory, 16Mi at least and whole Mi, or whole huge pages with hugepages. The sum is memory.guest."
     )
 
 
@@ -39,15 +39,15 @@ class NUMA(Model):
 
     cells: list[NUMACell] | None = Field(
         None,
-        description="Nodes that the guest sees, numbered in their order, whatever the host has. Default: one, with all "
-        "processors and all memory.",
+        description="NUMA nodes of the guest, numbered in this order, independent of the host's. Default: one, with all processors and "
+        "all memory.",
         json_schema_extra=ATOMIC,
     )
     guest_mapping_passthrough: NUMAGuestMappingPassthrough | None = Field(
         None,
-        description="In place of cells: the guest sees the nodes that its processors run on, each with memory in proportion to them. Needs "
-        "dedicatedCpuPlacement and ordinary pages of memory, which the kernel takes from the node of the processor that first touches "
-        "them. Default: no.",
+        description="Replaces cells: the guest sees the host's NUMA nodes that its processors run on, each with memory in proportion to "
+        "its processors. Needs dedicatedCpuPlacement and ordinary memory pages, because the kernel takes these from the node of the first "
+        "processor that accesses them. Default: no.",
     )
 
 

@@ -22,35 +22,33 @@ class DiskDriver(Model):
 
     cache: disk_driver.Cache | None = Field(
         None,
-        description="Caches between the guest and the storage, in libvirt's words. none and directsync keep out of the node's page cache, "
-        "and are the only ones with which a machine can be migrated live. unsafe ignores the guest's flushes: a power failure damages its "
-        "file systems. Default none, where the file system can do without its page cache.",
+        description="Caches between the guest and the storage, in libvirt's terms. none and directsync bypass the node's page cache; live "
+        "migration requires one of them. unsafe ignores the guest's flushes: a power failure damages its file systems. Default none, if "
+        "the file system supports O_DIRECT.",
     )
     io: disk_driver.IO | None = Field(
         None,
-        description="Way in which QEMU waits for the storage: in threads, or by Linux's asynchronous I/O, which needs cache none or "
+        description="How QEMU waits for the storage: in threads, or by Linux's asynchronous I/O (native), which needs cache none or "
         "directsync. Default native for a block device, else threads.",
     )
-    discard: disk_driver.Discard | None = Field(
-        None, description="With unmap the storage is told of blocks that the guest discards. Default unmap."
-    )
+    discard: disk_driver.Discard | None = Field(None, description="unmap passes the guest's discards to the storage. Default unmap.")
     detect_zeroes: disk_driver.DetectZeroes | None = Field(
         None,
-        description="on makes zeroes that the guest writes a command to the storage, which may free the blocks (unmap). Default off.",
+        description="on turns writes of zeroes into a command to the storage; unmap also lets it free the blocks. Default off.",
     )
     error_policy: disk_driver.ErrorPolicy | None = Field(
         None,
-        description="Effect of an error of the storage. stop: the guest is paused, and has lost nothing; report: the guest is told; "
-        "ignore: neither; enospace: stop where the storage is full, else report. Default stop.",
+        description="Effect of a storage error. stop: the guest is paused and loses no data. report: the guest gets the error. ignore: "
+        "the error is ignored. enospace: stop if the storage is full, otherwise report. Default stop.",
     )
 
 
 class BlockSize(Model):
     """Block sizes of a disk, as reported to the guest."""
 
-    logical: Int32 | None = Field(None, description="Bytes of the smallest block that can be read and written. Default 512.")
+    logical: Int32 | None = Field(None, description="Bytes of the smallest block to read or write. Default 512.")
     physical: Int32 | None = Field(
-        None, description="Bytes of a block that is written at once, at least those of a logical one. Default logical."
+        None, description="Bytes of a block that is written at once, at least those of a logical block. Default logical."
     )
 
 

@@ -43,48 +43,48 @@ class HTTPImport(Model):
     """An image on a web server."""
 
     url: str = Field(
-        description="The address, http or https. It may redirect, five times, and not from https to http. Credentials belong into "
+        description="The address, http or https. Up to five redirects are followed, but not from https to http. Put credentials into "
         "secretRef."
     )
     secret_ref: SecretReference | None = Field(
         None,
-        description="The Secret with credentials: username and password, or token, which is sent as a bearer token. Servers that the "
-        "address redirects to are not sent them.",
+        description="The Secret with credentials: username and password, or token, a bearer token. They are not sent to servers of "
+        "redirects.",
     )
     ca_config_map_ref: ConfigMapKey | None = Field(
         None,
-        description="The certificates (PEM) of the authorities by which the server is verified. Default: those of virt-launcher's image.",
+        description="Certificates (PEM) of the authorities that verify the server. Default: those of virt-launcher's image.",
     )
 
 
 class S3Import(Model):
     """An image in an object store compatible with Amazon S3."""
 
-    endpoint: str = Field(description="The address of the store, http or https. The bucket is asked for by path, not by host.")
+    endpoint: str = Field(description="The address of the store, http or https. Requests name the bucket in the path, not in the host.")
     bucket: str = Field(description="The bucket.")
     key: str = Field(description="The key of the object.")
-    region: str | None = Field(None, description="The region that requests are signed for. Default us-east-1.")
+    region: str | None = Field(None, description="The region in signatures of requests. Default us-east-1.")
     secret_ref: SecretReference | None = Field(
         None,
-        description="The Secret with credentials: accessKeyId, secretKey and, where there is one, sessionToken. Default: requests are not "
-        "signed, as for a public bucket.",
+        description="The Secret with credentials: accessKeyId, secretKey and, optionally, sessionToken. Default: unsigned requests, as "
+        "for a public bucket.",
     )
     ca_config_map_ref: ConfigMapKey | None = Field(
         None,
-        description="The certificates (PEM) of the authorities by which the store is verified. Default: those of virt-launcher's image.",
+        description="Certificates (PEM) of the authorities that verify the store. Default: those of virt-launcher's image.",
     )
 
 
 class RegistryImport(Model):
     """An image in a container registry: a file below disk/ of a container image, as in container disks."""
 
-    reference: str = Field(description="The reference of the container image. The registry is spoken to by https alone.")
+    reference: str = Field(description="The reference of the container image. The registry must use https.")
     secret_ref: SecretReference | None = Field(
-        None, description="The Secret with credentials: username and password, or .dockerconfigjson as a pod's pull secret has it."
+        None, description="The Secret with credentials: username and password, or .dockerconfigjson as in a pod's pull secret."
     )
     ca_config_map_ref: ConfigMapKey | None = Field(
         None,
-        description="The certificates (PEM) of the authorities by which the registry is verified. Default: those of virt-launcher's image.",
+        description="Certificates (PEM) of the authorities that verify the registry. Default: those of virt-launcher's image.",
     )
 
 
@@ -95,22 +95,21 @@ class DiskImport(Model):
     s3: S3Import | None = Field(None, description="From an object store.")
     registry: RegistryImport | None = Field(
         None,
-        description="From a registry of containers. The checksum is of the disk image then; layers are verified by their digests anyway.",
+        description="From a container registry. The checksum is that of the disk image; layers are always verified by their digests.",
     )
     format: Literal["raw", "qcow2"] | None = Field(
         None,
-        description="The format of the image, when it is decompressed. Default: found by its first bytes; what is neither qcow2 nor begins "
-        "as a disk with a partition table or a file system is refused. With raw the disk is what came, whatever it looks like.",
+        description="Format of the decompressed image. Default: detected by its first bytes; an image is rejected unless it is qcow2 or "
+        "begins with a partition table or file system. With raw, every content is accepted.",
     )
     checksum: str | None = Field(
         None,
-        description="Checksum that the downloaded file must have: sha256: or sha512: and the digest in hexadecimal. Default: it is not "
-        "looked at.",
+        description="Checksum that the downloaded file must have: sha256: or sha512: and the digest in hexadecimal. Default: not checked.",
     )
     size: Quantity | None = Field(
         None,
-        description="The size of the disk: one of a smaller image is grown to it, and one of a larger image refused. "
-        "A block device is as large as it is, so that there only the latter counts. Default: the image's.",
+        description="Size of the disk: a smaller image grows to it, and a larger one is rejected. A block device keeps its own size, so "
+        "there it is only a maximum. Default: the image's.",
     )
 
 

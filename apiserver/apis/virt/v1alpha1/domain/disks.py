@@ -85,71 +85,72 @@ class DiskSource(NetworkSource, TokenSource, PluginSource):
 
     name: str | None = Field(
         None,
-        description="PersistentVolumeClaim: the claim's name in the same namespace. Looked up in lower case, the only one claims have. "
-        "Secret, ConfigMap, ServiceAccount: its name in the same namespace.",
+        description="PersistentVolumeClaim: the claim's name in the same namespace. It is looked up in lower case, because claims have "
+        "lower-case names. Secret, ConfigMap, ServiceAccount: its name in the same namespace.",
     )
     reference: str | None = Field(None, description="Image: the reference of a container image with a disk image in it.")
     path: str | None = Field(
         None,
-        description="NFS: path of the file on the server, from /, whose directory the server exports. Image: path of the disk image within "
-        "the container image. Default disk/disk.img. HostDisk: path of a raw image on the node, without links in it, below a directory "
-        "that the administrator of the cluster allows; virt-launcher's user, 107, has to have the right to read and write it. "
-        "spec.nodeName or spec.nodeSelector says which node.",
+        description="NFS: absolute path of the file on the server, which exports its directory. Image: path of the disk image within the "
+        "container image. Default disk/disk.img. HostDisk: path of a raw image on the node, without symbolic links, below a directory "
+        "that the cluster's administrator allows. virt-launcher's user, 107, must be able to read and write it. spec.nodeName or "
+        "spec.nodeSelector selects the node.",
     )
     pull_policy: PullPolicy | None = Field(None, description="Image: when the container image is pulled, as for a container.")
     size_limit: Quantity | None = Field(
         None,
-        description="Image, ephemeral claim: the largest disk that it may hold when the guest writes to it. What it writes lies on the "
-        "node's disk, of which so much is requested for the pod; a larger one does not start. Default 4Gi. Plugin: the largest image file "
-        "that the plugin may put into the pod, requested likewise; unsaid, it serves the disk from elsewhere.",
+        description="Image, ephemeral claim: largest allowed size of the disk, if the guest writes to it. The overlay is on the node's "
+        "disk, where the pod requests this amount; a larger disk does not start. Default 4Gi. Plugin: the largest image file that the "
+        "plugin may put into the pod, which requests this amount; if unset, the plugin serves the disk from elsewhere.",
     )
     ephemeral: bool | None = Field(
         None,
-        description="PersistentVolumeClaim: what the guest writes goes to an overlay that is gone when the machine is off, never to the "
-        "claim, which several machines may have so at once. Default false.",
+        description="PersistentVolumeClaim: the guest's writes go to an overlay that is deleted when the machine is off, never to the "
+        "claim. Several machines can use the claim this way at once. Default false.",
     )
     create: DiskCreation | None = Field(
         None,
-        description="PersistentVolumeClaim: a blank disk is created in a claim that holds none, before the first start: a sparse file "
-        "disk.img. A smaller disk that is there grows to this size before a start; nothing is overwritten or shrinks. Of a block "
-        "device it says the least size. HostDisk: the file is made where there is none, and belongs to uid 107. Default: the start waits "
-        "for an image; a HostDisk has to be there.",
+        description="PersistentVolumeClaim: before the first start, a blank disk is created in an empty claim: a sparse file disk.img. An "
+        "existing smaller disk grows to this size before a start; nothing is overwritten or shrunk. For a block device, this is the "
+        "minimum size. HostDisk: a missing file is created for uid 107. Default: the start waits for an image; a HostDisk must exist.",
     )
     import_: DiskImport | None = Field(
         None,
         alias="import",
-        description="PersistentVolumeClaim: the image of the disk is downloaded into a claim that holds none, before the first start, and "
-        "becomes its file disk.img: raw or qcow2, as it is or compressed with gzip, xz or bzip2. What is there already is used as it is. "
-        "A claim of volume mode Block takes raw images alone, and a qcow2 image needs room beside the disk. status.imports tells how "
-        "far it is. Default: the start waits for an image.",
+        description="PersistentVolumeClaim: before the first start, an image is downloaded into an empty claim as its file disk.img: raw "
+        "or qcow2, optionally compressed with gzip, xz or bzip2. Existing content is used unchanged. A claim of volume mode Block takes "
+        "only raw images; a qcow2 image needs additional space next to the disk. status.imports shows the progress. Default: the start "
+        "waits for an image.",
     )
-    size: Quantity | None = Field(None, description="EmptyDisk: its size, of which all is requested of the node's disk for the pod.")
+    size: Quantity | None = Field(None, description="EmptyDisk: its size; the pod requests all of it from the node's disk.")
     volume_label: str | None = Field(
-        None, description="All whose files are those of a file system but cloud-init's: its name, at most 16 characters. Default cfgdata."
+        None,
+        description="Secret, ConfigMap, DownwardAPI, ServiceAccount: label of the file system, at most 16 characters. Default cfgdata.",
     )
-    items: list[DownwardItem] | None = Field(None, description="DownwardAPI: its files, as they are when the machine starts.")
+    items: list[DownwardItem] | None = Field(None, description="DownwardAPI: its files, with their content at the machine's start.")
     user_data: str | None = Field(
         None,
-        description="CloudInit…: user data as text; passwords and keys belong into userDataSecretRef, because whoever may read machines "
-        "reads this. At most one of userData, userDataBase64 and userDataSecretRef; the others alike.",
+        description="CloudInit…: user data as text. Put passwords and keys into userDataSecretRef, because all users with read access to "
+        "machines can read this field. Set at most one of userData, userDataBase64 and userDataSecretRef; the same holds for the other "
+        "data.",
     )
     user_data_base64: str | None = Field(None, description="CloudInit…: user data in base64.")
     user_data_secret_ref: SecretKey | None = Field(
-        None, description="CloudInit…: the Secret that holds user data, under the key userdata unless another is named."
+        None, description="CloudInit…: the Secret that holds user data, under the key userdata by default."
     )
-    network_data: str | None = Field(None, description="CloudInit…: network configuration as text. Default: the guest asks by DHCP.")
+    network_data: str | None = Field(None, description="CloudInit…: network configuration as text. Default: the guest uses DHCP.")
     network_data_base64: str | None = Field(None, description="CloudInit…: network configuration in base64.")
     network_data_secret_ref: SecretKey | None = Field(
-        None, description="CloudInit…: the Secret that holds network configuration, under the key networkdata unless another is named."
+        None, description="CloudInit…: the Secret that holds network configuration, under the key networkdata by default."
     )
     meta_data: str | None = Field(
         None,
-        description="CloudInit…: meta data as text, in place of what is made. Default: an instance id that follows from the object's uid, "
+        description="CloudInit…: meta data as text, which replaces the default. Default: an instance id computed from the object's uid, "
         "the machine's name as the local hostname, and the public keys of accessCredentials.",
     )
     meta_data_base64: str | None = Field(None, description="CloudInit…: meta data in base64.")
     meta_data_secret_ref: SecretKey | None = Field(
-        None, description="CloudInit…: the Secret that holds meta data, under the key metadata unless another is named."
+        None, description="CloudInit…: the Secret that holds meta data, under the key metadata by default."
     )
 
 
@@ -157,7 +158,7 @@ class DiskTarget(Model):
     """The side of a disk that the guest sees."""
 
     bus: Literal["virtio", "sata", "scsi", "usb"] | None = Field(
-        None, description="The bus it hangs on. Default virtio, for a cdrom sata, for a lun scsi."
+        None, description="The disk's bus. Default virtio, for a cdrom sata, for a lun scsi."
     )
 
 
@@ -186,47 +187,46 @@ class Disk(Model):
         | None
     ) = Field(
         None,
-        description="Source of the content. PersistentVolumeClaim: a claim, as a block device or as a file disk.img; lasts. Image: a "
-        "container image; what the guest writes goes to an overlay that is gone when the machine is off. EmptyDisk: blank, and gone when "
-        "the machine is off. CloudInitNoCloud, CloudInitConfigDrive: what cloud-init reads at the first boot, as a file system cidata or "
-        "config-2. Secret, ConfigMap: its keys as files of an ISO 9660 file system. DownwardAPI: fields of the machine, and resources of "
-        "its pod, as files of one. ServiceAccount: files token, ca.crt and namespace, with which the guest is that service account to "
-        "kube-apiserver, in a namespace that allows it; see docs/first-boot.md. These six are made anew at every start, and are read-only. "
-        "ISCSI: a logical unit of a target; NBD: an export of a server; NFS: a file of a server, by version 3 of that protocol; "
-        "RBD: an image of a Ceph cluster; QEMU connects to them itself, and takes their content as raw. "
-        "Plugin: what a plugin on the node sets up, raw, too. HostDisk: a file of the node, where the "
-        "cluster's administrator allows that. A cdrom with neither type nor source is a drive without a medium.",
+        description="Source of the content. PersistentVolumeClaim: a claim, as a block device or a file disk.img; persistent. Image: a "
+        "container image; the guest's writes go to an overlay that is deleted when the machine is off. EmptyDisk: blank, deleted when the "
+        "machine is off. CloudInitNoCloud, CloudInitConfigDrive: data for cloud-init's first boot, as a file system cidata or config-2. "
+        "Secret, ConfigMap: its keys as files of an ISO 9660 file system. DownwardAPI: fields of the machine and resources of its pod, as "
+        "files of such a file system. ServiceAccount: files token, ca.crt and namespace, so that the guest can authenticate to "
+        "kube-apiserver as that service account, in a namespace that allows it; see docs/first-boot.md. These six are created at every "
+        "start and are read-only. ISCSI: a logical unit of a target. NBD: an export of a server. NFS: a file of a server, by NFS version "
+        "3. RBD: an image of a Ceph cluster. QEMU connects to these four itself and reads their content as raw. Plugin: a disk that a "
+        "plugin on the node sets up, also raw. HostDisk: a file of the node, if the cluster's administrator allows it. A cdrom without "
+        "type and source is an empty drive.",
     )
     device: Literal["disk", "cdrom", "lun"] | None = Field(
         None,
-        description="Kind of device that the guest sees. lun: the SCSI device of the node that a claim of volume mode Block is, or the "
-        "logical unit of an iSCSI target; the guest's own SCSI commands go to it. Default disk, for a Secret, ConfigMap, DownwardAPI or "
+        description="Kind of device that the guest sees. lun: the node's SCSI device behind a claim of volume mode Block, or the logical "
+        "unit of an iSCSI target; it gets the guest's own SCSI commands. Default disk, for a Secret, ConfigMap, DownwardAPI or "
         "ServiceAccount cdrom.",
     )
-    source: DiskSource | None = Field(None, description="Name of the content. Only a drive without a medium has none.")
+    source: DiskSource | None = Field(None, description="Where the content is. Required, except for an empty drive.")
     target: DiskTarget | None = Field(None, description="The disk as the guest sees it.")
     read_only: bool | None = Field(
-        None, description="The guest cannot write to it. Default false, for a cdrom and for what is made at the start true."
+        None, description="The guest cannot write to it. Default false, true for a cdrom and for disks created at the start."
     )
-    boot_order: Int32 | None = Field(
-        None, description="Place in the order of devices to start from, from 1; devices without one come last."
-    )
+    boot_order: Int32 | None = Field(None, description="Position in the boot order, from 1; devices without a position come last.")
     shareable: bool | None = Field(
         None,
-        description="Machines that all say so may have it at once, and their guests write to it side by side: for file systems and "
-        "databases of clusters, since every other file system is destroyed by that. Of a claim that is not ephemeral, or a disk over the "
-        "network. Needs driver.cache none or directsync. Default false: a machine whose guest writes has the disk alone.",
+        description="Several machines may use the disk at once, if all set this, and their guests write to it concurrently. Only for "
+        "cluster file systems and databases, because concurrent writes destroy other file systems. Only for a claim that is not "
+        "ephemeral, or a network disk. Needs driver.cache none or directsync. Default false: a machine that writes uses the disk "
+        "exclusively.",
     )
     serial: str | None = Field(
         None,
-        description="The serial number that the guest reads from it, unique in the machine: at most 20 characters, 36 of bus scsi or usb.",
+        description="The serial number that the guest reads from it, unique in the machine: at most 20 characters, 36 for bus scsi or usb.",
     )
-    wwn: str | None = Field(None, description="The World Wide Name that the guest reads from it, 16 hexadecimal digits. Of bus scsi only.")
-    driver: DiskDriver | None = Field(None, description="The way in which QEMU reads and writes it.")
-    block_size: BlockSize | None = Field(None, description="Sizes of its blocks, as the guest is told.")
-    io_tune: IoTune | None = Field(None, description="Limits of what the guest may read from it and write to it. Default none.")
+    wwn: str | None = Field(None, description="The World Wide Name that the guest reads from it, 16 hexadecimal digits. Only for bus scsi.")
+    driver: DiskDriver | None = Field(None, description="How QEMU reads and writes the disk.")
+    block_size: BlockSize | None = Field(None, description="Block sizes that the guest sees.")
+    io_tune: IoTune | None = Field(None, description="Limits of the guest's reads and writes. Default none.")
     dedicated_io_thread: bool | None = Field(
-        None, alias="dedicatedIOThread", description="A thread of QEMU serves it alone. Of bus virtio only. Default false."
+        None, alias="dedicatedIOThread", description="A QEMU thread serves only this disk. Only for bus virtio. Default false."
     )
 
 

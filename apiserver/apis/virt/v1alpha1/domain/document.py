@@ -95,7 +95,7 @@ class Devices(Model):
 
     disks: list[Disk] | None = Field(None, description="Disks and CD-ROM drives.", json_schema_extra=ATOMIC)
     filesystems: list[Filesystem] | None = Field(
-        None, description="File systems that the guest shares with others, by virtiofs. Default: none.", json_schema_extra=ATOMIC
+        None, description="File systems shared with the guest by virtiofs. Default: none.", json_schema_extra=ATOMIC
     )
     interfaces: list[Interface] | None = Field(
         None, description="Network interfaces. Default: one of type masquerade; [] means none.", json_schema_extra=ATOMIC
@@ -108,11 +108,10 @@ class Devices(Model):
         description="Serial ports. The console subresource shows the first, and with ?port=1 the second. Default: one.",
         json_schema_extra=ATOMIC,
     )
-    video: Video | None = Field(None, description="The video card. Default: one of type vga where there are displays.")
+    video: Video | None = Field(None, description="The video card. Default: one of type vga if there are displays.")
     inputs: list[Input] | None = Field(
         None,
-        description="Keyboards and pointers, beside the PS/2 ones that every machine has. Default: a tablet where there are displays; [] "
-        "means none.",
+        description="Keyboards and pointers; every machine also has PS/2 ones. Default: a tablet if there are displays; [] means none.",
         json_schema_extra=ATOMIC,
     )
     sound: Sound | None = Field(None, description="A sound card. Default: none.")
@@ -121,28 +120,27 @@ class Devices(Model):
     panic: Panic | None = Field(None, description="The panic device. Default: an isa one.")
     tpm: TPM | None = Field(None, description="A Trusted Platform Module. Default: none.")
     vsock: Vsock | None = Field(
-        None, description="Sockets between the guest and its node, where the administrator of the cluster allows them. Default: none."
+        None, description="Sockets between the guest and its node, if the cluster's administrator allows them. Default: none."
     )
     block_multi_queue: bool | None = Field(
         None,
-        description=f"Each disk of bus virtio or scsi has as many queues as there are processors, {MAX_QUEUES} at most; false: it has one. "
+        description=f"Each disk of bus virtio or scsi has one queue for each processor, at most {MAX_QUEUES}; false: one queue. "
         "Default: QEMU's choice for the machine type, one for each processor on newer ones.",
     )
     network_interface_multiqueue: bool | None = Field(
         None,
-        description=f"Each card of model virtio has as many pairs of queues as there are processors, {MAX_QUEUES} at most. Default false.",
+        description=f"Each card of model virtio has one pair of queues for each processor, at most {MAX_QUEUES}. Default false.",
     )
     autoattach_mem_balloon: bool | None = Field(
-        None, description="There is a balloon, through which the guest gives memory back that it does not use. Default true."
+        None, description="Whether the machine has a balloon device, which returns unused memory of the guest. Default true."
     )
     gpus: list[GPU] | None = Field(None, description="Graphics processors of the node. Default: none.", json_schema_extra=ATOMIC)
     host_devices: list[HostDevice] | None = Field(
         None,
-        description="Other devices of the node. A machine with one, or with a graphics processor, does not move to another node. "
-        "Default: none.",
+        description="Other devices of the node. A machine with such a device, or a graphics processor, cannot migrate live. Default: none.",
         json_schema_extra=ATOMIC,
     )
-    redirected_devices: RedirectedDevices | None = Field(None, description="Room for USB devices of clients. Default: none.")
+    redirected_devices: RedirectedDevices | None = Field(None, description="Slots for USB devices of clients. Default: none.")
 
 
 class Domain(Model):
@@ -150,13 +148,13 @@ class Domain(Model):
 
     cpu: CPU | None = Field(None, description="Virtual processors.")
     memory: Memory | None = Field(None, description="Memory.")
-    resources: Resources | None = Field(None, description="Amounts that the machine requests of its node, and may use of it at most.")
+    resources: Resources | None = Field(None, description="Requests and limits for resources of the node.")
     machine: Machine | None = Field(None, description="The emulated machine.")
     io_threads: IOThreads | None = Field(None, alias="ioThreads", description="Threads of QEMU that serve disks.")
     clock: Clock | None = Field(None, description="The clock that the guest reads, and its timers.")
     features: Features | None = Field(None, description="Features of the hypervisor and the machine.")
-    firmware: Firmware | None = Field(None, description="Firmware that the guest starts from.")
-    chassis: Chassis | None = Field(None, description="The chassis that the machine says it is in.")
+    firmware: Firmware | None = Field(None, description="The guest's firmware.")
+    chassis: Chassis | None = Field(None, description="The machine's chassis in SMBIOS.")
     devices: Devices | None = Field(None, description="Disks, network interfaces, displays, serial ports and further devices.")
 
 

@@ -25,8 +25,8 @@ class FieldReference(Model):
     """A field of the machine."""
 
     field_path: str = Field(
-        description="metadata.name, metadata.namespace, metadata.uid, metadata.labels, metadata.annotations, or of the last two one by its "
-        "key: metadata.labels['key']."
+        description="metadata.name, metadata.namespace, metadata.uid, metadata.labels, metadata.annotations, or one label or annotation "
+        "by its key: metadata.labels['key']."
     )
 
 
@@ -40,16 +40,16 @@ class ResourceReference(Model):
         "requests.cpu",
         "requests.memory",
         "requests.ephemeral-storage",
-    ] = Field(description="Its name. What is not limited is as much as the node has.")
-    divisor: Quantity | None = Field(None, description="The unit in which it is given, rounded up. Default 1.")
+    ] = Field(description="The resource's name. Without a limit, the value is the node's amount.")
+    divisor: Quantity | None = Field(None, description="Unit of the value, which is rounded up. Default 1.")
 
 
 class DownwardItem(Model):
     """One file of a disk of type DownwardAPI."""
 
     path: str = Field(description="The file's name.")
-    field_ref: FieldReference | None = Field(None, description="The field that it holds. Exactly one of fieldRef and resourceFieldRef.")
-    resource_field_ref: ResourceReference | None = Field(None, description="The resource that it holds.")
+    field_ref: FieldReference | None = Field(None, description="The source field. Exactly one of fieldRef and resourceFieldRef.")
+    resource_field_ref: ResourceReference | None = Field(None, description="The source resource.")
 
 
 def validate_items(items: Sequence[Object] | None, path: Path) -> list[FieldError]:

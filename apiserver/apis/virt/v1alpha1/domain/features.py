@@ -28,54 +28,54 @@ _NEEDED: Final = {
 class FeatureState(Model):
     """A feature that is on or off."""
 
-    enabled: bool | None = Field(None, description="True if it is there. Default true.")
+    enabled: bool | None = Field(None, description="Whether it is enabled. Default true.")
 
 
 class FeatureAPIC(Model):
     """The interrupt controllers of the processors."""
 
     end_of_interrupt: bool | None = Field(
-        None, description="The guest may end an interrupt without leaving to the hypervisor. With KVM only. Default: QEMU's choice."
+        None, description="The guest may end an interrupt without an exit to the hypervisor. With KVM only. Default: QEMU's choice."
     )
 
 
 class FeatureKVM(Model):
     """KVM, as the guest sees it."""
 
-    hidden: bool | None = Field(None, description="The guest is not told that it runs on KVM. With KVM only. Default false.")
+    hidden: bool | None = Field(None, description="Hides KVM from the guest. With KVM only. Default false.")
 
 
 class FeatureSpinlocks(Model):
     """Spin locks that the guest reports to the hypervisor."""
 
-    enabled: bool | None = Field(None, description="True if it is there. Default true.")
-    spinlocks: Int32 | None = Field(None, description="Attempts before the guest tells, 4095 at least. Default 4096.")
+    enabled: bool | None = Field(None, description="Whether it is enabled. Default true.")
+    spinlocks: Int32 | None = Field(None, description="Attempts before the report, at least 4095. Default 4096.")
 
 
 class FeatureVendorID(Model):
     """The name of the hypervisor for the guest."""
 
-    enabled: bool | None = Field(None, description="True if it is there. Default true.")
+    enabled: bool | None = Field(None, description="Whether it is enabled. Default true.")
     vendorid: str | None = Field(None, description="The name, of at most 12 letters, digits, blanks, dots, dashes and underscores.")
 
 
 class FeatureHyperv(Model):
     """Enlightenments, which make a Windows guest faster on KVM, as on Hyper-V. An emulated machine has none."""
 
-    relaxed: FeatureState | None = Field(None, description="Watchdogs of the guest that tolerate processors which stand still for a while.")
+    relaxed: FeatureState | None = Field(None, description="The guest's watchdogs tolerate processors that pause for a while.")
     vapic: FeatureState | None = Field(None, description="A paravirtual interrupt controller.")
-    spinlocks: FeatureSpinlocks | None = Field(None, description="Spin locks of which the guest tells the hypervisor.")
+    spinlocks: FeatureSpinlocks | None = Field(None, description="Spin locks that the guest reports to the hypervisor.")
     vpindex: FeatureState | None = Field(None, description="The number of the processor in a register.")
     runtime: FeatureState | None = Field(None, description="The time that the processor ran in a register.")
     synic: FeatureState | None = Field(None, description="The synthetic interrupt controller. Needs vpindex.")
     synictimer: FeatureState | None = Field(None, description="Synthetic timers. Needs synic and clock.timer.hyperv.")
-    reset: FeatureState | None = Field(None, description="A register by which the guest resets the machine.")
-    vendorid: FeatureVendorID | None = Field(None, description="The name of the hypervisor that the guest is told.")
+    reset: FeatureState | None = Field(None, description="A register for resetting the machine.")
+    vendorid: FeatureVendorID | None = Field(None, description="The hypervisor's name, as the guest sees it.")
     frequencies: FeatureState | None = Field(None, description="The frequencies of the processors' clocks in registers.")
-    reenlightenment: FeatureState | None = Field(None, description="The guest is told when the frequency of its clock changes.")
+    reenlightenment: FeatureState | None = Field(None, description="The guest gets a notification when the frequency of its clock changes.")
     tlbflush: FeatureState | None = Field(None, description="A paravirtual flush of address translations. Needs vpindex.")
     ipi: FeatureState | None = Field(None, description="Paravirtual interrupts between processors. Needs vpindex.")
-    evmcs: FeatureState | None = Field(None, description="Nested guests on processors of Intel run faster. Needs vapic.")
+    evmcs: FeatureState | None = Field(None, description="Faster nested guests on Intel processors. Needs vapic.")
 
 
 class Features(Model):
@@ -83,15 +83,13 @@ class Features(Model):
 
     acpi: FeatureState | None = Field(
         None,
-        description="QEMU's ACPI, by which the guest finds its devices, and learns that it is to power off; without it a BIOS shows tables "
-        "of its own. Default: there is ACPI.",
+        description="QEMU's ACPI, for the guest's list of devices and the power button. Without it, a BIOS shows its own tables. Default: "
+        "enabled.",
     )
     apic: FeatureAPIC | None = Field(None, description="The interrupt controllers of the processors.")
     hyperv: FeatureHyperv | None = Field(None, description="Enlightenments for Windows. Default: none.")
     kvm: FeatureKVM | None = Field(None, description="KVM, as the guest sees it.")
-    pvspinlock: FeatureState | None = Field(
-        None, description="Spin locks in which a guest's processor gives way. With KVM only. Default: QEMU's choice."
-    )
+    pvspinlock: FeatureState | None = Field(None, description="Spin locks that yield the processor. With KVM only. Default: QEMU's choice.")
     smm: FeatureState | None = Field(None, description="System Management Mode. Default: where the firmware needs it, for Secure Boot.")
 
 

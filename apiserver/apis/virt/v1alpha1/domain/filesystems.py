@@ -21,26 +21,27 @@ MAX_TAG: Final = 36
 class FilesystemSource(Model):
     """The source of a file system's content."""
 
-    name: str = Field(description="The name of the claim, ConfigMap or Secret in the same namespace. A claim's is looked up in lower case.")
+    name: str = Field(
+        description="The name of the claim, ConfigMap or Secret in the same namespace. A claim's name is looked up in lower case."
+    )
 
 
 class Filesystem(Model):
     """A file system that the guest shares with others, by virtiofs. Such a machine cannot migrate."""
 
     name: str = Field(
-        description="Its name, unique in the machine, at most 36 characters, and the tag by which the guest mounts it: mount -t virtiofs "
-        "<name> /mnt."
+        description="Its name, unique in the machine, at most 36 characters. It is the tag for mounting: mount -t virtiofs <name> /mnt."
     )
     type: Literal["PersistentVolumeClaim", "ConfigMap", "Secret"] = Field(
-        description="Source of the content. PersistentVolumeClaim: a claim with a file system, all of which the guest has; other pods and "
-        "machines may use it at the same time, but none as a disk that one of them writes to. Whoever in the guest is at work, "
-        "its files are read and written as user and group 107 of the pod (its fsGroup, too), which seem to be root in the "
-        "guest: what another user of the guest makes becomes root's, and a chown changes nothing. The guest can know 65536 "
-        "files at a time. ConfigMap, Secret: its keys as files, read-only; they follow changes of the object within minutes."
+        description="Source of the content. PersistentVolumeClaim: the whole file system of a claim. Other pods and machines can use it "
+        "at the same time, but not as a writable disk. All users of the guest read and write its files as user and group 107 of the pod "
+        "(also its fsGroup), which appear as root in the guest: files of other users become root's, and chown has no effect. The guest "
+        "can have 65536 files in use at a time. ConfigMap, Secret: its keys as files, read-only; they follow changes of the object within "
+        "minutes."
     )
-    source: FilesystemSource = Field(description="Name of the content.")
+    source: FilesystemSource = Field(description="Where the content is.")
     read_only: bool | None = Field(
-        None, description="The guest cannot write to it. Default false, for a ConfigMap or Secret true, the only value they may have."
+        None, description="The guest cannot write to it. Default false, true for a ConfigMap or Secret, the only value there."
     )
 
 

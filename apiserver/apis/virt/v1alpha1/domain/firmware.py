@@ -25,7 +25,7 @@ class KernelBootContainer(Model):
     """A container image with a kernel in it."""
 
     image: str = Field(description="The image's reference.")
-    image_pull_policy: PullPolicy | None = Field(None, description="Rule by which the image is pulled, as for a container.")
+    image_pull_policy: PullPolicy | None = Field(None, description="When the image is pulled, as for a container.")
     kernel_path: str = Field(description="Absolute path of the kernel within the image.")
     initrd_path: str | None = Field(None, description="Absolute path of the initial RAM disk within the image.")
 
@@ -33,33 +33,33 @@ class KernelBootContainer(Model):
 class KernelBoot(Model):
     """Starts a kernel directly, without boot loader."""
 
-    container: KernelBootContainer = Field(description="Image that the kernel comes from.")
+    container: KernelBootContainer = Field(description="Container image with the kernel.")
     kernel_args: str | None = Field(None, description="The kernel's command line.")
 
 
 class BIOS(Model):
     """The BIOS that machines have by default."""
 
-    use_serial: bool | None = Field(None, description="It shows its messages on the first serial port, too. Default false.")
+    use_serial: bool | None = Field(None, description="The BIOS also shows its messages on the first serial port. Default false.")
 
 
 class EFI(Model):
     """UEFI firmware. Needs machine type q35, and 128Mi of memory; to start Linux by kernelBoot about 256Mi."""
 
     secure_boot: bool | None = Field(
-        None, description="It starts nothing that is not signed with a key it knows: Microsoft's are enrolled. Default true."
+        None, description="Starts only programs signed with an enrolled key; Microsoft's keys are enrolled. Default true."
     )
     persistent: bool | None = Field(
         None,
-        description="Its variables, such as boot entries, are kept in the claim of persistentState; else they are gone when the machine "
-        "is off. Default false.",
+        description="Keeps UEFI variables, such as boot entries, in the claim of persistentState; otherwise they are lost when the "
+        "machine is off. Default false.",
     )
 
 
 class Bootloader(Model):
     """The kind of firmware; at most one field is set."""
 
-    bios: BIOS | None = Field(None, description="A BIOS. Default, where nothing is said.")
+    bios: BIOS | None = Field(None, description="A BIOS, the default.")
     efi: EFI | None = Field(None, description="UEFI.")
 
 
@@ -67,9 +67,9 @@ class PersistentState(Model):
     """Storage for the state of UEFI and TPM that is kept while the machine is off."""
 
     claim_name: str = Field(
-        description="Name of a PersistentVolumeClaim of volume mode Filesystem in the same namespace. The machine uses a directory of it "
-        "named by firmware.uuid or, where none is given, by the object's uid, so that machines can share a claim. A few MiB are enough. A "
-        "machine whose state is kept so cannot migrate live."
+        description="Name of a PersistentVolumeClaim of volume mode Filesystem in the same namespace. The machine uses a directory named "
+        "by firmware.uuid, or by the object's uid if unset, so machines can share a claim. A few MiB are enough. A machine with "
+        "persistent state cannot migrate live."
     )
 
 
@@ -91,10 +91,8 @@ class Firmware(Model):
     )
     serial: str | None = Field(None, description="The machine's serial number as the guest reads it in its SMBIOS tables.")
     system: System | None = Field(None, description="Data of the machine in SMBIOS.")
-    bootloader: Bootloader | None = Field(None, description="Program that the machine starts with. Default bios.")
-    persistent_state: PersistentState | None = Field(
-        None, description="Place of UEFI variables and the state of the TPM that are to be persistent."
-    )
+    bootloader: Bootloader | None = Field(None, description="The machine's first program. Default bios.")
+    persistent_state: PersistentState | None = Field(None, description="Claim for persistent UEFI variables and TPM state.")
     kernel_boot: KernelBoot | None = Field(None, description="A kernel to start instead of a boot loader from a disk.")
 
 

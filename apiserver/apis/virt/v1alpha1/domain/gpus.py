@@ -13,9 +13,9 @@ from apiserver.apis.virt.v1alpha1.domain.rules import MAX_HOST_DEVICES, Object, 
 class GPU(Model):
     """A graphics processor of the node, or a part of one, assigned to the guest."""
 
-    name: str = Field(description="Its name, unique among the devices of the node that the machine has.")
+    name: str = Field(description="Its name, unique among the machine's devices of the node.")
     device_name: str = Field(
-        description="The resource that a device plugin offers on nodes, such as nvidia.com/GA102GL_A10; the machine runs where one is free."
+        description="The resource of a device plugin, such as nvidia.com/GA102GL_A10. The machine runs on a node with a free one."
     )
 
 

@@ -15,7 +15,7 @@ from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_count, va
 class Graphics(Model):
     """One graphical display."""
 
-    type: Literal["vnc", "spice"] = Field(description="The protocol that shows it.")
+    type: Literal["vnc", "spice"] = Field(description="The display's protocol.")
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:

@@ -14,10 +14,10 @@ from apiserver.apis.virt.v1alpha1.domain.rules import MAX_HOST_DEVICES, Object, 
 class HostDevice(Model):
     """A PCI or mediated device of the node, assigned to the guest."""
 
-    name: str = Field(description="Its name, unique among the devices of the node that the machine has.")
+    name: str = Field(description="Its name, unique among the machine's devices of the node.")
     device_name: str = Field(
-        description="The resource that a device plugin offers on nodes, such as intel.com/qat; the machine runs where one is free. The "
-        "plugin names the device in the variable PCI_RESOURCE_INTEL_COM_QAT of the container, or MDEV_PCI_RESOURCE_INTEL_COM_QAT."
+        description="The resource of a device plugin, such as intel.com/qat. The machine runs on a node with a free one. The plugin names "
+        "the device in the variable PCI_RESOURCE_INTEL_COM_QAT of the container, or MDEV_PCI_RESOURCE_INTEL_COM_QAT."
     )
 
 

@@ -18,9 +18,9 @@ class Input(Model):
     """One keyboard or pointer, in addition to the PS/2 ones of every PC."""
 
     type: hardware.Type = Field(
-        description="Kind of device that the guest sees. A tablet tells where the viewer's pointer is, a mouse only how it moved."
+        description="Kind of device that the guest sees. A tablet reports the viewer's pointer position, a mouse only movements."
     )
-    bus: hardware.Bus | None = Field(None, description="Its connection. Default usb; virtio is for guests with its driver.")
+    bus: hardware.Bus | None = Field(None, description="The device's bus. Default usb; virtio is for guests with its driver.")
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:

@@ -34,7 +34,7 @@ _PORT_NAME: Final = re.compile(r"(?=.{1,15}$)(?=[^a-z]*[a-z])(?!.*--)[a-z0-9]([a
 class Port(Model):
     """A reachable port of the guest."""
 
-    name: str | None = Field(None, description="Its name in the pod, by which a Service can mean it: at most 15 of a-z, 0-9 and -.")
+    name: str | None = Field(None, description="The port's name in the pod, for Services: at most 15 of a-z, 0-9 and -.")
     port: Int32 = Field(description="The number, 1 to 65535: the same at the pod's address and in the guest.")
     protocol: Literal["TCP", "UDP"] | None = Field(None, description="Default TCP.")
 
@@ -45,16 +45,15 @@ class Interface(Model):
     name: str = Field(description="Its name, unique in the machine.")
     type: Literal["masquerade", "bridge", "macvtap", "sriov", "plugin", "passt"] | None = Field(
         None,
-        description="Way in which it is joined to its network. masquerade (the default on the pod's own): the guest has a private address "
-        "behind the pod's, of IPv4, IPv6 or both as the pod has them, and what reaches the pod's address reaches the guest. bridge (the "
-        "default on further networks): the guest is on the network's own layer 2, with its MAC address; an IPv4 address that IPAM gave to "
-        "the pod there it is told by DHCP (such a machine does not migrate live), and which others it has is its own business. bridge on "
-        "the pod's own: the guest has the pod's IP addresses and MAC address, and the pod has none; such a machine does not migrate live. "
-        "passt, on the pod's own: the guest is told the pod's addresses, IPv4 and IPv6, and each of its connections is one that a process "
-        "of the pod makes, or takes; ports has to be said, and such a machine does not migrate live. macvtap, on a further network: as "
-        "bridge, without a bridge in the pod, so that the pod's link may be a macvlan of the node's card; the network may have no IPAM, "
-        "and the administrator of the cluster has to allow macvtaps. sriov: the guest has a card of the node, on a further network. "
-        "plugin: a plugin of the node joins it.",
+        description="How the guest is connected. masquerade (the default on the pod's own): the guest has a private address behind the "
+        "pod's, for IPv4, IPv6 or both, as the pod has; traffic to the pod's address reaches the guest. bridge (the default on further "
+        "networks): the guest is on the network's own layer 2, with its MAC address. DHCP gives it the IPv4 address that IPAM gave to the "
+        "pod (such a machine does not migrate live); the guest may add other addresses. bridge on the pod's own: the guest takes over "
+        "the pod's IP addresses and MAC address; such a machine does not migrate live. passt, on the pod's own: the guest gets the pod's "
+        "IPv4 and IPv6 addresses, and a process of the pod makes or accepts each connection; it needs ports, and such a machine does not "
+        "migrate live. macvtap, on a further network: like bridge, but without a bridge in the pod, so the pod's link may be a macvlan of "
+        "the node's card. The network must have no IPAM, and the cluster's administrator must allow macvtap. sriov: the guest has a card "
+        "of the node, on a further network. plugin: a plugin on the node connects it.",
     )
     network: str | None = Field(
         None,
@@ -63,28 +62,27 @@ class Interface(Model):
     )
     device_name: str | None = Field(
         None,
-        description="Of type sriov: the resource that an SR-IOV device plugin offers on nodes, such as intel.com/sriov, the same that the "
-        "NetworkAttachmentDefinition names; the machine runs where one is free, and does not migrate. The plugin names the card in the "
-        "variable PCIDEVICE_INTEL_COM_SRIOV of the container.",
+        description="Type sriov: the resource of an SR-IOV device plugin, such as intel.com/sriov; the NetworkAttachmentDefinition names "
+        "the same one. The machine runs on a node with a free card, and does not migrate. The plugin names the card in the variable "
+        "PCIDEVICE_INTEL_COM_SRIOV of the container.",
     )
     plugin: str | None = Field(
         None,
-        description="Of type plugin: which. The cluster's administrator says which plugins there are; what one does, and whether a machine "
-        "with it migrates live, it says itself.",
+        description="Type plugin: the plugin's name. The cluster's administrator lists the plugins. The plugin's documentation says what "
+        "it does and whether the machine can migrate live.",
     )
     options: dict[str, str] | None = Field(
-        None, description="Of type plugin: what the plugin is told, at most 32 options of at most 1024 bytes. What it knows it says itself."
+        None, description="Type plugin: options for the plugin, at most 32 of at most 1024 bytes; see the plugin's documentation."
     )
     model: Literal["virtio", "e1000", "e1000e", "rtl8139"] | None = Field(None, description="The emulated card. Default virtio.")
-    mac: str | None = Field(None, description=f"The card's address, like {EXAMPLE_MAC}. Default: one that follows from the machine's uid.")
+    mac: str | None = Field(None, description=f"The card's address, like {EXAMPLE_MAC}. Default: computed from the machine's uid.")
     ports: list[Port] | None = Field(
         None,
-        description="Of types masquerade and passt: the ports at the pod's address by which others reach the guest; everything else that "
-        "comes to the pod stays outside of it. They are the ports of the pod's container, too. Required of type passt. "
-        "Default: all ports; [] means none.",
+        description="Types masquerade and passt: ports of the pod's address that lead to the guest; no other traffic reaches it. They are "
+        "also ports of the pod's container. Required for type passt. Default: all ports; [] means none.",
         json_schema_extra=ATOMIC,
     )
-    state: Literal["up", "down"] | None = Field(None, description="State of the card's link, up or down, as the guest sees it. Default up.")
+    state: Literal["up", "down"] | None = Field(None, description="Link state of the card, as the guest sees it. Default up.")
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:

@@ -15,8 +15,8 @@ class IOThreads(Model):
 
     count: Int32 | None = Field(
         None,
-        description="Number of threads that the disks without dedicatedIOThread share, which take them in turn: 1 serves all of them. "
-        "Default 0: QEMU's main thread serves them.",
+        description="Number of shared threads. Disks without dedicatedIOThread are assigned to them in turn. Default 0: QEMU's main "
+        "thread serves them.",
     )
 
 

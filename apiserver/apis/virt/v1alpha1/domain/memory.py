@@ -21,20 +21,19 @@ class Hugepages(Model):
     """Huge pages of the node for the guest's memory."""
 
     page_size: Literal["2Mi", "1Gi"] = Field(
-        description="The size of a page. The machine runs on a node that keeps enough of them free, and has them for itself."
+        description="Size of a page. The machine runs on a node with enough free pages of this size, and uses them exclusively."
     )
 
 
 class Memory(Model):
     """The guest's memory."""
 
-    guest: Quantity | None = Field(None, description="Memory that the guest gets to see, 16Mi at least. Default 512Mi.")
+    guest: Quantity | None = Field(None, description="Memory of the guest, at least 16Mi. Default 512Mi.")
     max_guest: Quantity | None = Field(
         None,
-        description="Memory that there is room for, guest included; Linux needs 64Mi more to start with such room. Default: as much as "
-        "guest.",
+        description="Maximum memory, including guest. To start with such room, Linux needs 64Mi more. Default: as much as guest.",
     )
-    hugepages: Hugepages | None = Field(None, description="Have the guest's memory consist of huge pages. Default: it does not.")
+    hugepages: Hugepages | None = Field(None, description="Huge pages for the guest's memory. Default: ordinary pages.")
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:

@@ -34,26 +34,25 @@ class SecretName(Model):
 class Identity(Model):
     """The user for requests to an NFS server."""
 
-    user: Int32 = Field(description="His number, which the server believes.")
-    group: Int32 = Field(description="His group's.")
+    user: Int32 = Field(description="The uid, which the server trusts.")
+    group: Int32 = Field(description="The gid.")
 
 
 class NetworkSource(Model):
     """The fields of a disk's source for a server. QEMU connects to it from the pod, so the pod must be able to reach it."""
 
     host: str | None = Field(None, description="NBD, NFS: name or address of the server.")
-    port: Int32 | None = Field(None, description="NBD: its port. Default 10809.")
+    port: Int32 | None = Field(None, description="NBD: the server's port. Default 10809.")
     export: str | None = Field(
-        None, description="NBD: the name of what it exports: letters, digits and _.:/@+=~-. Default: what it exports under no name."
+        None, description="NBD: the export's name: letters, digits and _.:/@+=~-. Default: the export with an empty name."
     )
     tls_secret_ref: SecretName | None = Field(
         None,
-        description="NBD: the Secret for TLS with the server, with the key ca.crt, the authorities that may have signed the server's "
-        "certificate, and, where the server asks for the machine's own, tls.crt and tls.key. All disks of a machine name the same one. "
-        "Default: no TLS.",
+        description="NBD: the Secret for TLS with the server. Its key ca.crt has the authorities for the server's certificate; tls.crt "
+        "and tls.key have a client certificate, if the server requires one. All disks of a machine name the same Secret. Default: no TLS.",
     )
     tls_hostname: str | None = Field(
-        None, description="NBD: the name or address that the server's certificate has to be of, beside tlsSecretRef. Default that of host."
+        None, description="NBD: the name or address that the server's certificate must have, with tlsSecretRef. Default that of host."
     )
     monitors: list[str] | None = Field(
         None,
@@ -62,8 +61,8 @@ class NetworkSource(Model):
         json_schema_extra=ATOMIC,
     )
     pool: str | None = Field(None, description="RBD: the pool of the image. Default rbd.")
-    image: str | None = Field(None, description="RBD: the image, which has to be there.")
-    user: str | None = Field(None, description="RBD: the user of Ceph's whose key secretRef has, without client. Default admin.")
+    image: str | None = Field(None, description="RBD: the image, which must exist.")
+    user: str | None = Field(None, description="RBD: the Ceph user of the key in secretRef, without the prefix client. Default admin.")
     target_portal: str | None = Field(
         None,
         description="ISCSI: name or address of the target's portal, an IPv6 address in brackets, and its port after a colon unless 3260.",
@@ -71,16 +70,16 @@ class NetworkSource(Model):
     iqn: str | None = Field(None, description="ISCSI: the target's name, of the form iqn., eui. or naa.")
     lun: Int32 | None = Field(None, description="ISCSI: number of the logical unit, at most 255. Default 0.")
     initiator_name: str | None = Field(
-        None, description="ISCSI: the name by which the machine logs in. Default iqn.2008-11.org.linux-kvm: and the UUID of its firmware."
+        None, description="ISCSI: the initiator name for the login. Default iqn.2008-11.org.linux-kvm: and the UUID of its firmware."
     )
     identity: Identity | None = Field(
-        None, description="NFS: the user as whom the file is read and written. Default that of the pod's processes, user and group 107."
+        None, description="NFS: the user that reads and writes the file. Default that of the pod's processes, user and group 107."
     )
     secret_ref: SecretName | None = Field(
         None,
-        description="ISCSI: the Secret by which the machine logs in with CHAP, with the keys node.session.auth.username and "
-        "node.session.auth.password, as of type kubernetes.io/iscsi-chap. RBD: the Secret with the user's key, under the key key, as of "
-        "type kubernetes.io/rbd. Default: it logs in without.",
+        description="ISCSI: the Secret for CHAP, with the keys node.session.auth.username and node.session.auth.password, as in type "
+        "kubernetes.io/iscsi-chap. RBD: the Secret with the user's key under the key `key`, as in type kubernetes.io/rbd. Default: no "
+        "authentication.",
     )
 
 

@@ -15,8 +15,8 @@ class Panic(Model):
 
     model: hardware.Model | None = Field(
         None,
-        description="The device. Default isa, QEMU's pvpanic on ISA and PCI. none: nobody hears of a panic; a kernel that reboots after "
-        "one (panic=) does so in its pod.",
+        description="The device. Default isa, QEMU's pvpanic on ISA and PCI. none: panics are not reported; a kernel that reboots after a "
+        "panic (panic=) does so in its pod.",
     )
 
 

@@ -18,10 +18,10 @@ FIELDS: Final = frozenset({"plugin", "options", "sizeLimit"})
 class PluginSource(Model):
     """The request to a plugin."""
 
-    plugin: str | None = Field(None, description="Plugin: its name, one of those that the administrator of the cluster allows.")
+    plugin: str | None = Field(None, description="Plugin: the plugin's name, which the cluster's administrator must allow.")
     options: dict[str, str] | None = Field(
         None,
-        description="Plugin: what it is told of the disk, in the words of its own documentation. Whoever may read machines reads this. "
+        description="Plugin: options of the disk; see the plugin's documentation. All users with read access to machines can read them. "
         "Default none.",
     )
 

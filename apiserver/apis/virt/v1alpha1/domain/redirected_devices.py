@@ -27,7 +27,7 @@ class RedirectionRule(Model):
     )
     vendor: str | None = Field(None, description="The vendor's number, such as 0x1050. Unset: any.")
     product: str | None = Field(None, description="The vendor's number of the product, such as 0x0407. Unset: any.")
-    allow: bool | None = Field(None, description="True if the guest may have them. Default true.")
+    allow: bool | None = Field(None, description="Whether matching devices are allowed. Default true.")
 
 
 class RedirectedDevices(Model):
@@ -35,13 +35,13 @@ class RedirectedDevices(Model):
 
     slots: Int32 | None = Field(
         None,
-        description=f"How many devices there can be at a time, 1 to {layout.REDIRECTED_DEVICES}. The subresource usbredir takes the first "
-        "slot that is free, and with ?slot=1 the second. Default 1.",
+        description=f"Maximum number of devices at a time, 1 to {layout.REDIRECTED_DEVICES}. The subresource usbredir takes the first "
+        "free slot, and with ?slot=1 the second. Default 1.",
     )
     filter: list[RedirectionRule] | None = Field(
         None,
-        description="Rules for the devices that the guest may have. The first rule that is about a device counts, for its own class and "
-        "again for that of each of its interfaces; what none is about is refused. Unset: all devices.",
+        description="Rules for allowed devices. The first matching rule applies, to the device's own class and to the class of each of "
+        "its interfaces. Devices without a matching rule are rejected. Unset: all devices.",
         json_schema_extra=ATOMIC,
     )
 

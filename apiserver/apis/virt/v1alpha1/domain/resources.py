@@ -27,8 +27,9 @@ class ResourceRequests(Model):
     cpu: Quantity | None = Field(None, description="Processors of the node. Default: 100m for each virtual processor.")
     memory: Quantity | None = Field(
         None,
-        description="Memory of the node for the guest's; what QEMU needs is added. Less than the guest's is over-commit: the guest may use "
-        "all of its memory all the same, and a node that runs out of its own evicts such machines first. Default: the guest's memory.",
+        description="Memory of the node for the guest's memory; QEMU's own is added. A smaller value than the guest's memory is "
+        "overcommit: the guest may still use all of it, and a node without free memory evicts such machines first. Default: the guest's "
+        "memory.",
     )
 
 
@@ -36,20 +37,18 @@ class ResourceLimits(Model):
     """Maximum resources of a node that the machine may use."""
 
     cpu: Quantity | None = Field(
-        None, description="Processors of the node, for the guest's and for QEMU's own threads together. Default: no limit."
+        None, description="Processors of the node for the guest and QEMU's own threads together. Default: no limit."
     )
     memory: Quantity | None = Field(
-        None, description="Memory of the node for the guest's; what QEMU needs is added. Default: the guest's memory."
+        None, description="Memory of the node for the guest's memory; QEMU's own is added. Default: the guest's memory."
     )
 
 
 class Resources(Model):
     """Requests and limits of the machine's pod, as a container's."""
 
-    requests: ResourceRequests | None = Field(
-        None, description="Amounts that are kept for the machine; it runs on a node that has so much left."
-    )
-    limits: ResourceLimits | None = Field(None, description="Amounts that the machine may use at most.")
+    requests: ResourceRequests | None = Field(None, description="Reserved amounts; the machine runs on a node with that much unreserved.")
+    limits: ResourceLimits | None = Field(None, description="Maximum amounts.")
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:

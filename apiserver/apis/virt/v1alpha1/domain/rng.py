@@ -13,7 +13,7 @@ from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_between
 class RngRate(Model):
     """The maximum rate at which the guest may read random numbers."""
 
-    bytes: Int32 = Field(description="So many bytes in each period.")
+    bytes: Int32 = Field(description="Bytes in each period.")
     period: Int32 | None = Field(None, description="The period in milliseconds. Default 1000.")
 
 
@@ -21,9 +21,9 @@ class Rng(Model):
     """The source of random numbers, from the node's kernel."""
 
     model: hardware.Model | None = Field(
-        None, description="The device. Default virtio. none: the machine has no such device, and its guest gathers chance by itself."
+        None, description="The device. Default virtio. none: no device; the guest must collect entropy itself."
     )
-    rate: RngRate | None = Field(None, description="The most that the guest may take. Unset: as much as it can.")
+    rate: RngRate | None = Field(None, description="Limit of the guest's reads. Unset: unlimited.")
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:

@@ -21,12 +21,12 @@ MAX_AUDIENCE: Final = 253
 class TokenSource(Model):
     """Fields of a token's source."""
 
-    audience: str | None = Field(None, description="ServiceAccount: for whom the token is. Default: kube-apiserver.")
+    audience: str | None = Field(None, description="ServiceAccount: the token's audience. Default: kube-apiserver.")
     expiration_seconds: Int64 | None = Field(
         None,
-        description="ServiceAccount: how long the token is good, at least 600, and at most what kube-apiserver grants. The disk has the "
-        "token of the machine's start, and is not made anew while the machine runs; the token ends with the machine's pod in any case. "
-        "Default 31536000, a year.",
+        description="ServiceAccount: seconds that the token is valid, from 600 to the maximum that kube-apiserver grants. The disk has "
+        "the token of the machine's start and is not updated while the machine runs. The token expires with the machine's pod. Default "
+        "31536000, a year.",
     )
 
 

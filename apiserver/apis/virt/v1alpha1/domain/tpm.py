@@ -14,7 +14,8 @@ class TPM(Model):
 
     persistent: bool | None = Field(
         None,
-        description="Its state is kept in the claim of firmware.persistentState; else it is gone when the machine is off. Default false.",
+        description="Keeps the state in the claim of firmware.persistentState; otherwise it is lost when the machine is off. Default "
+        "false.",
     )
 
 

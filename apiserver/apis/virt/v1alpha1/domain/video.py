@@ -17,13 +17,13 @@ class Video(Model):
 
     type: hardware.Type | None = Field(
         None,
-        description="The emulated card. Default vga, which every guest knows, and none where there are no displays. bochs: as vga, without "
-        "its text modes. virtio: larger pictures and several heads, for guests with its driver.",
+        description="The emulated card. Default vga, which every guest supports; none without displays. bochs: like vga, without its text "
+        "modes. virtio: higher resolutions and several heads, for guests with its driver.",
     )
     vram: Quantity | None = Field(
         None, description="vga and bochs: the card's memory, a power of two from 4Mi to 256Mi. Default 16Mi, enough for 2560x1440 points."
     )
-    heads: Int32 | None = Field(None, description="virtio: how many screens the card has, at most 4. Default 1, the one that vnc shows.")
+    heads: Int32 | None = Field(None, description="virtio: number of screens, at most 4. Default 1, the screen that vnc shows.")
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:

@@ -15,8 +15,8 @@ class Vsock(Model):
 
     model: hardware.Model | None = Field(
         None,
-        description="The device. Default virtio. Its CID is the lowest that is free on the node, and status.vsock tells it; it may be "
-        "another one after each start, and after a migration, which ends connections.",
+        description="The device. Default virtio. status.vsock has its CID, the lowest free one on the node. It may change at each start "
+        "and at each migration, which ends connections.",
     )
 
 

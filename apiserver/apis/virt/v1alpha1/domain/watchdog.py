@@ -16,10 +16,9 @@ class Watchdog(Model):
     model: hardware.Model | None = Field(None, description="The emulated device. Default i6300esb, a card on the PCI bus.")
     action: hardware.Action | None = Field(
         None,
-        description="Action when the timer runs out. Default reset. reset: the machine starts from its firmware again, in the same "
-        "pod. shutdown: the power button is pressed, which a guest that hangs does not notice. poweroff: the attempt ends at once and has "
-        "failed, so that the run strategy decides whether another begins. pause: the guest stands still until it is unpaused. none: only "
-        "an Event tells of it.",
+        description="Action when the timer runs out. Default reset. reset: the machine resets, in the same pod. shutdown: the power "
+        "button is pressed, which a hanging guest ignores. poweroff: the attempt ends at once as failed, and the run strategy decides "
+        "about another one. pause: the guest is paused until the verb unpause. none: only an Event reports it.",
     )
 
 
