@@ -38,13 +38,13 @@ def _validate_beside(xml: str, typed: Object, path: Path) -> list[FieldError]:
         return found
     whole = copy.deepcopy(dict(described.domain_of({"spec": {DOMAIN: typed, XML: xml}})))
     if reading.problems_of(xml) and whole.get("firmware"):
-        whole["firmware"].pop("persistentState", None)  # with invalid XML it is unknown what it is for
+        whole["firmware"].pop("persistentState", None)  # with invalid XML its purpose is unknown
     defaults.default_domain(whole)
     return [_placed(each, typed, path) for each in document.validate(whole, path.child(DOMAIN))]
 
 
 def _placed(error: FieldError, typed: Object, path: Path) -> FieldError:
-    """Return an error about memory with its path in the XML if the amount is from there."""
+    """Return a memory error with its path in the XML if the XML sets the amount."""
     if error.path != str(path.child(DOMAIN, "memory", "guest")) or (typed.get("memory") or {}).get("guest") is not None:
         return error
     return forbidden(path.child(XML), f"/domain/memory: {error.detail}")

@@ -1,4 +1,4 @@
-"""Fields of KubeVirt's manifests, and their names here: hints for errors about fields and values that the schema does not have."""
+"""Fields of KubeVirt's manifests with their names here, for hints in errors about unknown fields and values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _VOLUMES: Final = {
     "serviceAccount": "type: ServiceAccount, with source.name",
     "downwardAPI": "type: DownwardAPI, with source.items",
 }
-"""Sources of volumes, and what a disk says instead."""
+"""Sources of KubeVirt's volumes, with the source of a disk that replaces each."""
 _NAMES: Final = {
     "spec.running": "spec.runStrategy",
     "spec.template": "its fields in spec itself, such as spec.domain",
@@ -49,12 +49,12 @@ _NAMES: Final = {
     "spec.domain.devices.interfaces.multus": "network",
     **{f"spec.{each}.exec": "httpGet, tcpSocket or guestAgentPing" for each in ("livenessProbe", "readinessProbe")},
 }
-"""Paths of fields without indexes, and what is written instead."""
+"""Paths of fields without indexes, with their replacements."""
 _VALUES: Final = {("spec.evictionStrategy", "None"): "Shutdown"}
 
 
 def hint(field: str, value: object = None) -> str:
-    """Return what to write in place of a field, or a value, of KubeVirt; empty: it is neither."""
+    """Return the replacement of a KubeVirt field or value, or an empty text for others."""
     path = _SELECTOR.sub("", field)
     instead = _NAMES.get(path) or (_VALUES.get((path, value), "") if isinstance(value, str) else "")
     return f"KubeVirt's; here it is {instead} ({PAGE})" if instead else ""

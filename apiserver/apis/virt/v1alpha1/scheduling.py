@@ -69,7 +69,7 @@ class PreferredSchedulingTerm(Model):
 
 
 class NodeAffinity(Model):
-    """Nodes that a virtual machine needs or prefers."""
+    """Required and preferred nodes of a virtual machine."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = Field(
         None, description="The pod is scheduled only to selected nodes.", json_schema_extra=ATOMIC_MAP

@@ -1,4 +1,4 @@
-"""The bound of an object's size: virt-controller keeps every machine and Migration decoded. Pure."""
+"""The maximum size of an object, because virt-controller keeps every machine and Migration decoded. Pure."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from apiserver.apis.virt.spec.downward_api import MANIFEST
 Object = Mapping[str, Any]
 
 MAX_BYTES: Final = 128 << 10
-"""Most bytes of an object without its status, as JSON. Decoded, an object takes up to ten times as much memory."""
+"""Maximum bytes of an object's JSON without its status. Decoded, an object needs up to ten times as much memory."""
 _LARGE: Final = MAX_BYTES // 4
-"""A text of so many bytes is what to shorten; else it is all together."""
+"""A text of this many bytes is reported by itself; otherwise the error is about the whole object."""
 _NOT_KEPT: Final = "managedFields"
 
 
 def validate(obj: Object, old: Object | None = None) -> list[FieldError]:
-    """Return the errors of an object that is too long, as the field that takes most; an old one may stay, and get shorter.
+    """Return an error for the largest field of an object that is too large. An existing object may stay, and shrink.
 
-    Counted are bytes of UTF-8, without what no process of ours keeps: managedFields, and kubectl's copy of what was applied.
+    It counts bytes of UTF-8, without the data that our processes drop: managedFields, and kubectl's last-applied annotation.
     """
     size = _bytes(obj)
     if size <= MAX_BYTES or (old is not None and size <= _bytes(old)):
@@ -56,7 +56,7 @@ def _length(value: object) -> int:
 
 
 def _texts(value: object, path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the length and the path of each text."""
+    """Yield length and path of each text."""
     if isinstance(value, str):
         yield _length(value), str(path)
     elif isinstance(value, dict):

@@ -1,10 +1,10 @@
-"""Validate the status of a VirtualMachine or Migration of right shape, whoever writes it: forms, lengths and numbers.
+"""Validates formats, lengths and numbers in the status of a VirtualMachine or Migration, for every writer.
 
-virt-handler makes paths of uids, dials addresses, and people read messages in terminals; what hypervisors and guests said is in some of
-them. A value that does not change is not judged again (ratcheting, as Kubernetes does: KEP-4008), so that an object that is older than a
-rule can still be written. Elements of lists are held against their predecessor by key, or, in a list without keys, against their equals.
+virt-handler builds paths from uids and dials addresses, and users read messages in terminals; some contain words of hypervisors and guests.
+Unchanged values are not validated again (ratcheting as in Kubernetes, KEP-4008), so objects older than a rule can still be written. A
+list's elements are compared with their predecessors by key, or in a list without keys with equal elements.
 
-Who may write which field is another question (:mod:`apiserver.apis.virt.rights.node_rights`).
+:mod:`apiserver.apis.virt.rights.node_rights` decides who may write which field.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from apiserver.apis.virt.v1alpha1.migration_policy import validate_bandwidth
 
 Object = Mapping[str, Any]
 Place = tuple[Any, str | int]
-"""The place of a value: (place of what holds it, field or position); a path is made of it when something is wrong there."""
+"""A value's place: (place of its parent, field or position). Only an error turns it into a path."""
 Form = Callable[[Any, Any, Place], Iterable[FieldError]]
-"""Called with (value, value before or None, place); yields what is wrong."""
+"""Called with (value, previous value or None, place); yields errors."""
 
 STATUS: Final = Path("status")
 _STATUS: Final[Place] = (None, "status")
@@ -37,12 +37,12 @@ DOMAIN_TYPES: Final = ("kvm", "qemu")
 
 
 def validate_virtual_machine_status(obj: Object, old: Object) -> list[FieldError]:
-    """Return the errors of the new status of a VirtualMachine, but for what was so before."""
+    """Return the errors of a VirtualMachine's new status, except for unchanged values."""
     return list(_MACHINE(obj.get("status") or {}, old.get("status") or {}, _STATUS))
 
 
 def validate_migration_status(obj: Object, old: Object) -> list[FieldError]:
-    """Return the errors of the new status of a Migration: a final phase is kept, because the claim was given back."""
+    """Return the errors of a Migration's new status. A final phase must stay, because the migration has released its claim."""
     found = list(_MIGRATION(obj.get("status") or {}, old.get("status") or {}, _STATUS))
     before = phases.phase_of(old)
     if before in phases.MIGRATION_FINAL and phases.phase_of(obj) != before:
@@ -59,7 +59,7 @@ def _path(place: Place) -> Path:
 
 
 def _text(errors: Callable[[str], list[str]]) -> Form:
-    """Validate a text; an empty one says nothing."""
+    """Validate a text; an empty one counts as absent."""
 
     def validate(value: Any, old: Any, place: Place) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
         if value and value != old:
@@ -120,7 +120,7 @@ def _list(limit: int, form: Form) -> Form:
 
 
 def _keyed_list(limit: int, key: str, form: Form) -> Form:
-    """Validate a list whose elements ``key`` tells apart."""
+    """Validate a list with elements identified by ``key``."""
 
     def validate(value: Any, old: Any, place: Place) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
         before = old or ()
@@ -150,7 +150,7 @@ def _all(*given: Form) -> Form:
 
 
 def _growing(value: Any, old: Any, place: Place) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
-    """The newest attempt, or operation, is the last."""
+    """Return an error unless the newest attempt or operation is the last."""
     numbers = [each["number"] for each in value]
     if numbers == [each.get("number") for each in old or ()]:
         return
@@ -248,7 +248,7 @@ _IMPORT: Final = _record(
 
 
 def _anything(_value: Any, _old: Any, _place: Place) -> Iterable[FieldError]:  # noqa: ANN401 - any JSON value
-    """Accept every value: the schema has judged it."""
+    """Accept every value, because the schema validates it."""
     return ()
 
 

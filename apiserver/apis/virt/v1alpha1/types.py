@@ -1,10 +1,10 @@
-"""``VirtualMachine`` and ``Migration``: their shape, and the texts that ``kubectl explain`` prints.
+"""``VirtualMachine`` and ``Migration``: their fields, with the texts for ``kubectl explain``.
 
-Only shape: defaults are in ``defaults``, rules in ``validation``. Field names are snake_case here and camelCase in JSON.
+``defaults`` has the defaults and ``validation`` the rules. Field names are snake_case here and camelCase in JSON.
 
-The lists of devices are atomic: whoever applies a manifest says which devices there are, all of them. Keyed by name they would keep what
-defaulting once added (the interface ``default`` beside the user's own), and kubectl refuses to merge a keyed list when an element lacks
-its key, as the disk of the project's first manifest does. Price: two appliers cannot own a device each.
+The lists of devices are atomic: an applied manifest has all devices. Lists keyed by name would keep entries from earlier defaulting (the
+interface ``default`` next to the user's own), and kubectl refuses to merge a keyed list if an element lacks its key, like the disk of the
+project's first manifest. Price: two field managers cannot each own a device.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from apiserver.apis.virt.v1alpha1.scheduling import Affinity, Toleration, Topolo
 
 
 class Rerun(Model):
-    """Further starts after a failed one."""
+    """Restarts after a failed start."""
 
     limit: Int32 | None = Field(
         None,
@@ -41,7 +41,7 @@ class Rerun(Model):
 
 
 class VirtualMachineSpec(Model):
-    """The virtual machine as it should be."""
+    """The desired virtual machine."""
 
     run_strategy: RunStrategy | None = Field(
         None,
@@ -103,7 +103,7 @@ class VirtualMachineSpec(Model):
 
 
 class Condition(Model):
-    """One aspect of the present state."""
+    """One aspect of the current state."""
 
     type: str = Field(description="The aspect, in CamelCase.")
     status: Literal["True", "False", "Unknown"] = Field(description="True if it holds.")
@@ -114,7 +114,7 @@ class Condition(Model):
 
 
 class Attempt(Model):
-    """One start of the machine, and what became of it."""
+    """One start of the machine, with its result."""
 
     number: Int32 = Field(description="Counted from 1.")
     generation: Int64 | None = Field(None, description="The generation of the spec at its start.")
@@ -144,7 +144,7 @@ class DomainStatus(Model):
 
 
 class CPUStatus(Model):
-    """The CPU of a machine with KVM that names none."""
+    """The CPU of a machine with KVM and without a model in its spec."""
 
     model: str = Field(description="The best libvirt model that all possible nodes of the machine had at its start, or host-passthrough.")
     features: list[str] | None = Field(None, description="Further features that all of these nodes had.", json_schema_extra=ATOMIC)
@@ -160,7 +160,7 @@ class VsockStatus(Model):
 
 
 class InterfaceStatus(Model):
-    """A network interface as it is."""
+    """The state of a network interface."""
 
     name: str = Field(description="Its name in the spec.")
     mac: str | None = Field(None, description="The card's address.")
@@ -200,7 +200,7 @@ class GuestOS(Model):
 
 
 class GuestInterface(Model):
-    """A network interface of the spec as the guest has it."""
+    """A network interface of the spec as the guest sees it."""
 
     name: str = Field(description="Its name in the spec.")
     device: str | None = Field(None, description="The guest's name for it, such as eth0.")
@@ -210,7 +210,7 @@ class GuestInterface(Model):
 
 
 class GuestStatus(Model):
-    """Facts that the QEMU guest agent tells: the guest's word, which may be false. No part of us relies on it."""
+    """Facts from the QEMU guest agent, which may be false. None of our processes relies on them."""
 
     agent: GuestAgent | None = Field(None, description="The agent that reported this.")
     os: GuestOS | None = Field(None, description="The guest's operating system.")
@@ -225,7 +225,7 @@ class GuestStatus(Model):
 
 
 class MigrationState(Model):
-    """The live migration that is going on, or the last one."""
+    """The current or last live migration."""
 
     name: str | None = Field(None, description="The Migration's name.")
     uid: str | None = Field(None, description="The Migration's uid.")
@@ -273,7 +273,7 @@ class Operation(Model):
 
 
 class PhaseTransitionTimestamp(Model):
-    """The moment at which a phase was entered."""
+    """The time at which a phase was entered."""
 
     phase: str = Field(description="The phase.")
     time: Time = Field(description="The moment, with microseconds.")
@@ -300,7 +300,7 @@ class DeviceStatus(Model):
 
 
 class VirtualMachineStatus(Model):
-    """The virtual machine as it is. Written by the system."""
+    """The actual virtual machine, written by the system."""
 
     observed_generation: Int64 | None = Field(None, description="The generation of the spec that this is about.")
     phase: Literal["Pending", "Scheduling", "Scheduled", "Running", "Stopping", "Stopped", "Succeeded", "Failed", "Unknown"] | None = Field(
@@ -365,13 +365,13 @@ class VirtualMachine(Kind):
 
 
 class MigrationSelector(Model):
-    """The virtual machine that is moved."""
+    """The virtual machine to migrate."""
 
     name: str = Field(description="The name of a VirtualMachine in the same namespace.")
 
 
 class MigrationSpec(Model):
-    """The machine that is moved, and the nodes it may go to. Cannot be changed."""
+    """The machine to migrate and its possible nodes. Immutable."""
 
     selector: MigrationSelector = Field(description="The virtual machine.")
     node_selector: dict[str, str] | None = Field(
@@ -388,7 +388,7 @@ class MigrationSpec(Model):
 
 
 class MigrationProgress(Model):
-    """The progress of a live migration, of the guest's memory and of disks that are copied along: figures of virDomainGetJobStats."""
+    """Progress of a live migration, of memory and of copied disks: figures of virDomainGetJobStats."""
 
     total_bytes: Int64 | None = Field(None, description="Bytes of the memory and the disks (data_total).")
     processed_bytes: Int64 | None = Field(
@@ -418,7 +418,7 @@ class MigrationProgress(Model):
 
 
 class MigrationAttempt(Model):
-    """One attempt to move the guest that failed; the guest went on at the source."""
+    """A failed attempt to move the guest; the guest continued on the source."""
 
     number: Int32 = Field(description="Counted from 1.")
     target_node: str | None = Field(None, description="The intended target node; absent if none was found.")
@@ -433,7 +433,7 @@ class MigrationAttempt(Model):
 
 
 class MigrationStatus(Model):
-    """The migration as it is. Written by the system."""
+    """The state of the migration, written by the system."""
 
     phase: Literal["Pending", "Scheduling", "PreparingTarget", "TargetReady", "Running", "Succeeded", "Failed", "Cancelled"] | None = Field(
         None,

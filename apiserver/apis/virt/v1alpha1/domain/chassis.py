@@ -1,4 +1,4 @@
-"""The chassis that the machine says it is in: ``chassis``."""
+"""The machine's chassis in SMBIOS: ``chassis``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_smbios
 
 
 class Chassis(Model):
-    """The chassis as the guest reads it in its SMBIOS tables."""
+    """The chassis in the guest's SMBIOS tables."""
 
     manufacturer: str | None = Field(None, description="Its maker. Default QEMU.")
     version: str | None = Field(None, description="Its version. Default the machine type.")

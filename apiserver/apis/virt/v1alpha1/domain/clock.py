@@ -77,7 +77,7 @@ class Timer(Model):
 
 
 class Clock(Model):
-    """The clock that the guest reads when it starts, and its timers."""
+    """The clock that the guest reads at its start, and its timers."""
 
     utc: ClockOffsetUTC | None = Field(None, description="The clock shows UTC. Default: UTC, unless timezone is set.")
     timezone: str | None = Field(

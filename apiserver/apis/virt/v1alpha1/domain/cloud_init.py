@@ -1,4 +1,4 @@
-"""Sources of disks whose image is made in the pod: cloud-init data, files of a Secret or ConfigMap.
+"""Disks with an image that the pod creates: cloud-init data, files of a Secret or ConfigMap.
 
 Errors do not repeat the data.
 """
@@ -23,7 +23,7 @@ MAX_KEY: Final = 253
 
 _KEY: Final = re.compile(r"[A-Za-z0-9_.-]+")
 _LABEL: Final = re.compile(r"[A-Za-z0-9_.-]{1,16}")
-"""Joliet, which Linux and Windows prefer to read, has room for 16 characters."""
+"""Joliet, which Linux and Windows prefer, has room for 16 characters."""
 _HIDDEN: Final = "…"
 
 
@@ -35,17 +35,17 @@ class SecretKey(Model):
 
 
 def validate_source(kind: str, source: Object, path: Path) -> list[FieldError]:
-    """Return the errors of the source of a disk for cloud-init."""
+    """Return the errors of the source of a cloud-init disk."""
     return [error for datum in cloud_init.DATA for error in _validate_datum(kind, source, datum, path)]
 
 
 def validate_files(kind: str, source: Object, path: Path) -> list[FieldError]:
-    """Return the errors of the source of a disk made of a Secret or ConfigMap."""
+    """Return the errors of the source of a disk with files of a Secret or ConfigMap."""
     return validate_object_name(kind, source.get("name") or "", path.child("name")) + validate_label(source, path)
 
 
 def validate_label(source: Object, path: Path) -> list[FieldError]:
-    """Return the errors of the name of the file system of such a disk."""
+    """Return the errors of the file system label of such a disk."""
     label = source.get("volumeLabel")
     if label is None or _LABEL.fullmatch(label):
         return []
@@ -53,7 +53,7 @@ def validate_label(source: Object, path: Path) -> list[FieldError]:
 
 
 def validate_single(disks: Sequence[Object], path: Path) -> list[FieldError]:
-    """Return the disks for cloud-init beyond the first, because cloud-init reads an arbitrary one of them."""
+    """Return the cloud-init disks after the first, because cloud-init reads an arbitrary one."""
     places = [position for position, disk in enumerate(disks) if disk.get("type") in cloud_init.TYPES]
     text = "a machine has at most one disk for cloud-init"
     return [forbidden(path.index(position).child("type"), text) for position in places[1:]]

@@ -14,7 +14,7 @@ from apiserver.apis.virt.v1alpha1.domain.cpu_numa import NUMA
 from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_between, validate_count, validate_unique
 
 MAX_CPUS: Final = 255
-"""More need an interrupt controller (x2APIC behind an IOMMU) that the pc machine types and the older ones of q35 do not have."""
+"""Maximum virtual processors. More need x2APIC behind an IOMMU, which pc machine types and older q35 versions lack."""
 MAX_FEATURES: Final = 128
 
 
@@ -32,7 +32,7 @@ class CPUFeature(Model):
 
 
 class CPU(Model):
-    """The virtual processors that the guest sees: sockets x cores x threads of them."""
+    """The guest's virtual processors: sockets x cores x threads."""
 
     sockets: Int32 | None = Field(None, description="Number of sockets. Default 1.")
     cores: Int32 | None = Field(None, description="Cores of each socket. Default 1.")

@@ -1,7 +1,7 @@
-"""Names of CPU models and features that virt-launcher's libvirt and QEMU have.
+"""Names of CPU models and features in virt-launcher's libvirt and QEMU.
 
-Those of libvirt 11.3 (``cpu_map``) that QEMU 10.0 has, too (``qemu-system-x86_64 -cpu help``): any other one would only be refused by
-libvirt, when the machine starts.
+These are the names of libvirt 11.3 (``cpu_map``) that QEMU 10.0 also has (``qemu-system-x86_64 -cpu help``). libvirt would refuse all
+others when the machine starts.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_bytes, va
 MIN_SIZE: Final = quantity.parse("1Mi")
 MAX_SIZE: Final = quantity.parse("64Ti")
 MAX_OBJECT_KEY: Final = 1024
-"""Bytes of an object's key: S3 has no longer ones."""
+"""Maximum bytes of an object's key in S3."""
 _HIDDEN: Final = "…"
 _BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _REGION: Final = re.compile(r"[a-z0-9-]{1,63}")
@@ -168,14 +168,14 @@ def _validate_references(given: Object, url: str, path: Path) -> list[FieldError
 
 
 def validate_url(url: str, path: Path) -> list[FieldError]:
-    """Return the errors of an address; it is not repeated, because it may hold what is secret."""
+    """Return the errors of an address. They do not repeat it, because it may contain a secret."""
     if not url:
         return [required(path)]
     if len(url) > disk_imports.MAX_URL:
         return [too_long(path, disk_imports.MAX_URL)]
     try:
         parts, wrong = urlsplit(url), ""
-        parts.port  # noqa: B018  # raises what is no port
+        parts.port  # noqa: B018  # raises for an invalid port
     except ValueError:
         parts, wrong = urlsplit(""), "must be a URL"
     if not wrong and (not _URL.fullmatch(url) or parts.scheme not in ("http", "https") or not parts.hostname):

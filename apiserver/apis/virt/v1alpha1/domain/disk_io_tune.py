@@ -1,4 +1,4 @@
-"""Limits of what a guest may read and write: ``ioTune`` of a disk."""
+"""Limits of a guest's reads and writes: ``ioTune`` of a disk."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from apiserver.apis.virt.hardware import disk_io_tune as hardware
 from apiserver.apis.virt.v1alpha1.domain.rules import Object, validate_between, validate_bytes
 
 MOST: Final = 10**15
-"""QEMU's limit of limits (THROTTLE_VALUE_MAX)."""
+"""QEMU's maximum for all limits (THROTTLE_VALUE_MAX)."""
 _LEAST_BYTES: Final = quantity.parse("1")
 _MOST_BYTES: Final = quantity.parse(str(MOST))
 
@@ -36,7 +36,7 @@ class IoTune(Model):
 
 
 def validate(disk: Object, path: Path) -> list[FieldError]:
-    """Return the errors of ``ioTune`` of a disk: QEMU knows limits of both directions together or of each, and bursts above them."""
+    """Return the errors of ``ioTune``: QEMU limits both directions together or each alone, with bursts above these limits."""
     said = disk.get("ioTune") or {}
     found: list[FieldError] = []
     for name, value in said.items():

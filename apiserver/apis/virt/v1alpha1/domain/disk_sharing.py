@@ -1,4 +1,4 @@
-"""Disks that several machines have at once: ``shareable`` of a disk."""
+"""Disks that several machines use at once: ``shareable`` of a disk."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from apiserver.apis.virt.v1alpha1.domain.rules import Object
 
 
 def validate(disk: Object, path: Path) -> list[FieldError]:
-    """Return the errors of ``shareable`` of a disk; ``disk`` is of what ``hardware.disks.defaulted`` returns."""
+    """Return the errors of ``shareable`` of a disk from ``hardware.disks.defaulted``."""
     if not disk.get("shareable"):
         return []
     found = []
     if why := _why_not(disk):
         found.append(forbidden(path.child("shareable"), why))
-    if hardware.is_cached(disk):  # libvirt refuses: one node's page cache knows nothing of what another node writes
+    if hardware.is_cached(disk):  # libvirt refuses it, because a node's page cache misses writes of other nodes
         found.append(invalid(path.child("driver", "cache"), disk["driver"]["cache"], "must be none or directsync for a shareable disk"))
     return found
 

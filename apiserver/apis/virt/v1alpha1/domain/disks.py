@@ -155,7 +155,7 @@ class DiskSource(NetworkSource, TokenSource, PluginSource):
 
 
 class DiskTarget(Model):
-    """The side of a disk that the guest sees."""
+    """The disk as the guest sees it."""
 
     bus: Literal["virtio", "sata", "scsi", "usb"] | None = Field(
         None, description="The disk's bus. Default virtio, for a cdrom sata, for a lun scsi."

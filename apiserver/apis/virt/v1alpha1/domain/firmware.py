@@ -1,4 +1,4 @@
-"""Firmware, and a kernel to start from: ``firmware``."""
+"""Firmware, and direct boot of a kernel: ``firmware``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MIN_MEMORY: Final = quantity.parse("128Mi")
 
 
 class KernelBootContainer(Model):
-    """A container image with a kernel in it."""
+    """A container image with a kernel."""
 
     image: str = Field(description="The image's reference.")
     image_pull_policy: PullPolicy | None = Field(None, description="When the image is pulled, as for a container.")
@@ -31,20 +31,20 @@ class KernelBootContainer(Model):
 
 
 class KernelBoot(Model):
-    """Starts a kernel directly, without boot loader."""
+    """Starts a kernel directly, without a boot loader."""
 
     container: KernelBootContainer = Field(description="Container image with the kernel.")
     kernel_args: str | None = Field(None, description="The kernel's command line.")
 
 
 class BIOS(Model):
-    """The BIOS that machines have by default."""
+    """A BIOS, the default."""
 
     use_serial: bool | None = Field(None, description="The BIOS also shows its messages on the first serial port. Default false.")
 
 
 class EFI(Model):
-    """UEFI firmware. Needs machine type q35, and 128Mi of memory; to start Linux by kernelBoot about 256Mi."""
+    """UEFI firmware. Needs machine type q35 and 128Mi of memory; starting Linux by kernelBoot needs about 256Mi."""
 
     secure_boot: bool | None = Field(
         None, description="Starts only programs signed with an enrolled key; Microsoft's keys are enrolled. Default true."
@@ -74,7 +74,7 @@ class PersistentState(Model):
 
 
 class System(Model):
-    """The machine as the guest reads it in its SMBIOS tables."""
+    """The machine's data in the guest's SMBIOS tables."""
 
     manufacturer: str | None = Field(None, description="Its maker. Default QEMU.")
     product: str | None = Field(None, description="Its name. Default the chipset's.")
@@ -84,7 +84,7 @@ class System(Model):
 
 
 class Firmware(Model):
-    """Firmware of the machine, and a kernel to start from."""
+    """Firmware of the machine, and direct boot of a kernel."""
 
     uuid: str | None = Field(
         None, description="The machine's UUID as the guest sees it. Default: one computed from the object's uid, the same at every start."

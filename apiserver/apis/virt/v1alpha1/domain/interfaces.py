@@ -112,7 +112,7 @@ def _validate_interface(interface: Object, path: Path) -> list[FieldError]:
 
 
 def _validate_device_names(domain: Object, path: Path) -> list[FieldError]:
-    """Return the errors of cards' resources. Two cards may not share one, because their networks could not be told apart."""
+    """Return the errors of cards' resources. Two cards may not share one, because nothing would tell their networks apart."""
     found: list[FieldError] = []
     others = {each.get("deviceName") for place, each in host_devices.passed_through(domain).items() if ".interfaces[" not in place}
     for position, each in enumerate(hardware.defaulted(domain)):

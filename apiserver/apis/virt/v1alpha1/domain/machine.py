@@ -1,4 +1,4 @@
-"""The machine that is emulated: ``machine``."""
+"""The emulated machine: ``machine``."""
 
 from __future__ import annotations
 

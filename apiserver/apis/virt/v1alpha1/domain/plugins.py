@@ -1,4 +1,4 @@
-"""A machine's word to a plugin of its node: its name and options. The plugins that there are stand in ``v1alpha1.allowed``."""
+"""Names and options of plugins on nodes. ``v1alpha1.allowed`` has the allowed plugins."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from apiserver.apis.virt.v1alpha1.domain.rules import Object
 
 
 def validate_plugin(device: Object, path: Path, *, of_type: str) -> list[FieldError]:
-    """Return the errors of ``plugin`` and ``options`` of a device, which only those of one type have."""
+    """Return the errors of ``plugin`` and ``options`` of a device; only devices of one type have them."""
     if device["type"] != of_type:
         given = (each for each in ("plugin", "options") if device.get(each) is not None)
         return [forbidden(path.child(each), f"may be set for type {of_type} only") for each in given]

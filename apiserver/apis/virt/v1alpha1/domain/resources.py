@@ -45,7 +45,7 @@ class ResourceLimits(Model):
 
 
 class Resources(Model):
-    """Requests and limits of the machine's pod, as a container's."""
+    """Requests and limits of the machine's pod, as for a container."""
 
     requests: ResourceRequests | None = Field(None, description="Reserved amounts; the machine runs on a node with that much unreserved.")
     limits: ResourceLimits | None = Field(None, description="Maximum amounts.")

@@ -20,6 +20,6 @@ class TPM(Model):
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
-    """Return nothing: what is wrong about a claim for its state is told for ``firmware``."""
+    """Return no errors: ``firmware`` validates the claim for its state."""
     del domain, path
     return []

@@ -21,6 +21,6 @@ class Vsock(Model):
 
 
 def validate(domain: Object, path: Path) -> list[FieldError]:
-    """Return nothing: what the schema admits is right, and :mod:`apiserver.apis.virt.v1alpha1.allowed` says whether there may be one."""
+    """Return no errors: the schema checks everything. :mod:`apiserver.apis.virt.v1alpha1.allowed` decides whether it may be used."""
     del domain, path
     return []
