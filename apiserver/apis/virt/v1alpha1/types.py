@@ -241,7 +241,7 @@ class MigrationState(Model):
 class Request(Model):
     """The last verb that turned the machine on or off."""
 
-    action: Action = Field(description="The verb. Pause and Unpause are of an earlier release; status.pause takes their place.")
+    action: Action = Field(description="The verb. Pause and Unpause are from an earlier release; status.pause replaces them.")
     time: Time | None = Field(None, description="The time of the call.")
     run_strategy: RunStrategy | None = Field(None, description="The run strategy at that time; an edit overrides the verb.")
     generation: Int64 | None = Field(None, description="The generation of the spec at that time.")
@@ -249,25 +249,25 @@ class Request(Model):
 
 
 class Pause(Model):
-    """Whether the guest's processors should stand still."""
+    """The pause that users requested for the guest."""
 
     wanted: bool = Field(description="True after pause, false after unpause.")
-    attempt: Int32 | None = Field(None, description="The attempt that it is about: no later one inherits a pause.")
+    attempt: Int32 | None = Field(None, description="The attempt that it is about; a later attempt starts unpaused.")
     generation: Int64 | None = Field(None, description="The generation of the spec when the verb was called.")
     time: Time | None = Field(None, description="The time of the call.")
 
 
 class Operation(Model):
-    """One operation on the running guest, which is carried out at most once."""
+    """One operation on the running guest, executed at most once."""
 
-    id: str = Field(description="Its id. Who calls a verb may give one, and call the verb again with the same id: that adds nothing.")
-    number: Int32 = Field(description="Counted from 1; they are carried out in this order.")
+    id: str = Field(description="Its id. The caller of a verb may set it; another call with the same id has no effect.")
+    number: Int32 = Field(description="Counted from 1, the order of execution.")
     action: operations.Action = Field(
-        description="What is done to the guest. Reset: the machine is reset at once. Resume: its processors run again that a fault stopped."
+        description="The operation. Reset: the machine is reset at once. Resume: processors that a fault stopped run again."
     )
-    attempt: Int32 | None = Field(None, description="The attempt that it is about; it fails when that ends first.")
+    attempt: Int32 | None = Field(None, description="The attempt that it is about; it fails if the attempt ends first.")
     time: Time | None = Field(None, description="The time of the call.")
-    result: operations.Result | None = Field(None, description="Its end. Absent: not yet.")
+    result: operations.Result | None = Field(None, description="Its result. Absent until it ends.")
     message: str | None = Field(None, description="The reason of a failure, for people.")
     completion_time: Time | None = Field(None, description="Time at which virt-handler learned of its end.")
 
@@ -334,19 +334,18 @@ class VirtualMachineStatus(Model):
     graphics: list[Graphics] | None = Field(None, description="Displays for viewers.", json_schema_extra=ATOMIC)
     vsock: VsockStatus | None = Field(None, description="Sockets between the guest and its node, as they are.")
     devices: list[DeviceStatus] | None = Field(
-        None, description="Disks and network interfaces that the guest has, as libvirt reports them.", json_schema_extra=ATOMIC
+        None, description="Disks and network interfaces of the guest, as libvirt reports them.", json_schema_extra=ATOMIC
     )
     running: RunningHardware | None = Field(
         None,
-        description="The hardware that the guest runs with, while an edit of the spec waits for the next start. Absent: it runs with the "
-        "spec's.",
+        description="The hardware of the running guest, while an edit of the spec waits for the next start. Absent if it equals the spec's.",
     )
     migration: MigrationState | None = Field(None, description="The current or last live migration.")
     request: Request | None = Field(None, description="The last verb that turned the machine on or off.")
-    pause: Pause | None = Field(None, description="Whether the guest's processors should stand still, as pause and unpause said last.")
+    pause: Pause | None = Field(None, description="The pause that the last call of pause or unpause requested.")
     operations: list[Operation] | None = Field(
         None,
-        description="The last ten operations on the running guest, the newest last: those that verbs such as reset asked for.",
+        description="The last ten operations on the running guest, from verbs such as reset, the newest last.",
         json_schema_extra=keyed_by("id"),
     )
     run_strategy_generation: Int64 | None = Field(
