@@ -28,8 +28,8 @@ queries it ten times per second through a Service. `make test-faults` fails, and
 - **lost data**: a written number is missing, or the counter went back.
 - **ran two**: the vCPUs of two QEMU processes of the guest used processor time within {window} s, by the process tables of both nodes,
   which are read five times per second.
-- **hung**: {end:.0f} s after the cut, the Migration, drain or upgrade is not over, the guest does not count on its disk and its console, or the
-  Service does not answer.
+- **hung**: {end:.0f} s after the cut, the Migration, drain or upgrade is not over, the guest does not count on its disk and its console,
+  or the Service does not answer.
 - **another's answer**: the client got an answer of another server.
 - A failure without a cut: a connection of the client was refused or had no route to host, as for an empty pod, or the client waited
   more than {passing:.0f} s longer than the guest itself stood still.

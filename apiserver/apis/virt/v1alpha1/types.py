@@ -338,7 +338,7 @@ class VirtualMachineStatus(Model):
     )
     running: RunningHardware | None = Field(
         None,
-        description="The hardware of the running guest, while an edit of the spec waits for the next start. Absent if it equals the spec's.",
+        description="The running guest's hardware, while an edit of the spec waits for the next start. Absent if it equals the spec's.",
     )
     migration: MigrationState | None = Field(None, description="The current or last live migration.")
     request: Request | None = Field(None, description="The last verb that turned the machine on or off.")
