@@ -24,7 +24,7 @@ class AccessCredentialSource(TypedDict, total=False):
 
 
 class Attempt(TypedDict, total=False):
-    """One start of the machine, and what became of it."""
+    """One start of the machine, with its result."""
 
     number: Required[int]
     generation: int
@@ -39,7 +39,7 @@ class Attempt(TypedDict, total=False):
 
 
 class BIOS(TypedDict, total=False):
-    """The BIOS that machines have by default."""
+    """A BIOS, the default."""
 
     useSerial: bool
 
@@ -59,7 +59,7 @@ class Bootloader(TypedDict, total=False):
 
 
 class CPU(TypedDict, total=False):
-    """The virtual processors that the guest sees: sockets x cores x threads of them."""
+    """The guest's virtual processors: sockets x cores x threads."""
 
     sockets: int
     cores: int
@@ -80,7 +80,7 @@ class CPUFeature(TypedDict, total=False):
 
 
 class CPUStatus(TypedDict, total=False):
-    """The CPU of a machine with KVM that names none."""
+    """The CPU of a machine with KVM and without a model in its spec."""
 
     model: Required[str]
     features: list[str]
@@ -88,7 +88,7 @@ class CPUStatus(TypedDict, total=False):
 
 
 class Chassis(TypedDict, total=False):
-    """The chassis as the guest reads it in its SMBIOS tables."""
+    """The chassis in the guest's SMBIOS tables."""
 
     manufacturer: str
     version: str
@@ -98,7 +98,7 @@ class Chassis(TypedDict, total=False):
 
 
 class Clock(TypedDict, total=False):
-    """The clock that the guest reads when it starts, and its timers."""
+    """The clock that the guest reads at its start, and its timers."""
 
     utc: ClockOffsetUTC
     timezone: str
@@ -112,7 +112,7 @@ class ClockOffsetUTC(TypedDict, total=False):
 
 
 class Condition(TypedDict, total=False):
-    """One aspect of the present state."""
+    """One aspect of the current state."""
 
     type: Required[str]
     status: Required[Literal["True", "False", "Unknown"]]
@@ -279,7 +279,7 @@ DiskSource = TypedDict(
 
 
 class DiskTarget(TypedDict, total=False):
-    """The side of a disk that the guest sees."""
+    """The disk as the guest sees it."""
 
     bus: Literal["virtio", "sata", "scsi", "usb"]
 
@@ -407,7 +407,7 @@ class FilesystemSource(TypedDict, total=False):
 
 
 class Firmware(TypedDict, total=False):
-    """Firmware of the machine, and a kernel to start from."""
+    """Firmware of the machine, and direct boot of a kernel."""
 
     uuid: str
     serial: str
@@ -444,7 +444,7 @@ class GuestAgentPropagation(TypedDict, total=False):
 
 
 class GuestInterface(TypedDict, total=False):
-    """A network interface of the spec as the guest has it."""
+    """A network interface of the spec as the guest sees it."""
 
     name: Required[str]
     device: str
@@ -461,7 +461,7 @@ class GuestOS(TypedDict, total=False):
 
 
 class GuestStatus(TypedDict, total=False):
-    """Facts that the QEMU guest agent tells: the guest's word, which may be false."""
+    """Facts from the QEMU guest agent, which may be false."""
 
     agent: GuestAgent
     os: GuestOS
@@ -567,7 +567,7 @@ class Interface(TypedDict, total=False):
 
 
 class InterfaceStatus(TypedDict, total=False):
-    """A network interface as it is."""
+    """The state of a network interface."""
 
     name: Required[str]
     mac: str
@@ -599,14 +599,14 @@ class KVMTimer(TypedDict, total=False):
 
 
 class KernelBoot(TypedDict, total=False):
-    """Starts a kernel directly, without boot loader."""
+    """Starts a kernel directly, without a boot loader."""
 
     container: Required[KernelBootContainer]
     kernelArgs: str
 
 
 class KernelBootContainer(TypedDict, total=False):
-    """A container image with a kernel in it."""
+    """A container image with a kernel."""
 
     image: Required[str]
     imagePullPolicy: Literal["Always", "IfNotPresent", "Never"]
@@ -639,7 +639,7 @@ class Migration(TypedDict, total=False):
 
 
 class MigrationAttempt(TypedDict, total=False):
-    """One attempt to move the guest that failed; the guest went on at the source."""
+    """A failed attempt to move the guest; the guest continued on the source."""
 
     number: Required[int]
     targetNode: str
@@ -690,7 +690,7 @@ class MigrationPolicySpec(TypedDict, total=False):
 
 
 class MigrationProgress(TypedDict, total=False):
-    """The progress of a live migration, of the guest's memory and of disks that are copied along: figures of virDomainGetJobStats."""
+    """Progress of a live migration, of memory and of copied disks: figures of virDomainGetJobStats."""
 
     totalBytes: int
     processedBytes: int
@@ -705,13 +705,13 @@ class MigrationProgress(TypedDict, total=False):
 
 
 class MigrationSelector(TypedDict, total=False):
-    """The virtual machine that is moved."""
+    """The virtual machine to migrate."""
 
     name: Required[str]
 
 
 class MigrationSpec(TypedDict, total=False):
-    """The machine that is moved, and the nodes it may go to."""
+    """The machine to migrate and its possible nodes."""
 
     selector: Required[MigrationSelector]
     nodeSelector: dict[str, str]
@@ -719,7 +719,7 @@ class MigrationSpec(TypedDict, total=False):
 
 
 class MigrationState(TypedDict, total=False):
-    """The live migration that is going on, or the last one."""
+    """The current or last live migration."""
 
     name: str
     uid: str
@@ -733,7 +733,7 @@ class MigrationState(TypedDict, total=False):
 
 
 class MigrationStatus(TypedDict, total=False):
-    """The migration as it is."""
+    """The state of the migration, written by the system."""
 
     phase: Literal["Pending", "Scheduling", "PreparingTarget", "TargetReady", "Running", "Succeeded", "Failed", "Cancelled"]
     conditions: list[Condition]
@@ -787,7 +787,7 @@ class ObjectSelectorRequirement(TypedDict, total=False):
 
 
 class Operation(TypedDict, total=False):
-    """One operation on the running guest, which is carried out at most once."""
+    """One operation on the running guest, executed at most once."""
 
     id: Required[str]
     number: Required[int]
@@ -812,7 +812,7 @@ class Panic(TypedDict, total=False):
 
 
 class Pause(TypedDict, total=False):
-    """Whether the guest's processors should stand still."""
+    """The pause that users requested for the guest."""
 
     wanted: Required[bool]
     attempt: int
@@ -827,7 +827,7 @@ class PersistentState(TypedDict, total=False):
 
 
 class PhaseTransitionTimestamp(TypedDict, total=False):
-    """The moment at which a phase was entered."""
+    """The time at which a phase was entered."""
 
     phase: Required[str]
     time: Required[str]
@@ -899,7 +899,7 @@ class Request(TypedDict, total=False):
 
 
 class Rerun(TypedDict, total=False):
-    """Further starts after a failed one."""
+    """Restarts after a failed start."""
 
     limit: int
     startTimeoutSeconds: int
@@ -929,7 +929,7 @@ class ResourceRequests(TypedDict, total=False):
 
 
 class Resources(TypedDict, total=False):
-    """Requests and limits of the machine's pod, as a container's."""
+    """Requests and limits of the machine's pod, as for a container."""
 
     requests: ResourceRequests
     limits: ResourceLimits
@@ -1008,7 +1008,7 @@ class Sound(TypedDict, total=False):
 
 
 class System(TypedDict, total=False):
-    """The machine as the guest reads it in its SMBIOS tables."""
+    """The machine's data in the guest's SMBIOS tables."""
 
     manufacturer: str
     product: str
@@ -1058,7 +1058,7 @@ class VirtualMachine(TypedDict, total=False):
 
 
 class VirtualMachineSpec(TypedDict, total=False):
-    """The virtual machine as it should be."""
+    """The desired virtual machine."""
 
     runStrategy: Literal["Always", "RerunOnFailure", "Once", "Manual", "Halted"]
     rerun: Rerun
@@ -1079,7 +1079,7 @@ class VirtualMachineSpec(TypedDict, total=False):
 
 
 class VirtualMachineStatus(TypedDict, total=False):
-    """The virtual machine as it is."""
+    """The actual virtual machine, written by the system."""
 
     observedGeneration: int
     phase: Literal["Pending", "Scheduling", "Scheduled", "Running", "Stopping", "Stopped", "Succeeded", "Failed", "Unknown"]
