@@ -14,9 +14,9 @@ from apiserver.client.rest import Client, TransportError
 from controller.evictions.webhook import NAME, secret_of
 
 FRESH_SECONDS: Final = 60.0
-"""How long the secret is used before it is read again."""
+"""Seconds until the secret is read again."""
 PREVIOUS_SECONDS: Final = 60.0
-"""How long the previous secret stays valid after a new one is read; a kube-apiserver may get the new one later."""
+"""Seconds that the previous secret stays valid after a new one is read; a kube-apiserver may get the new one later."""
 LOOKUP_SECONDS: Final = 2.0
 """Minimum time between two reads."""
 

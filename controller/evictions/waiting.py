@@ -1,4 +1,4 @@
-"""Namespaces whose guests wait for one of the limited migrations, in memory.
+"""Namespaces with guests that wait for one of the limited migrations, in memory.
 
 Only evictions from a node that is being drained count: evicting pods elsewhere must not delay other namespaces.
 """
@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 SECONDS: Final = 30
-"""How long a namespace counts as waiting after an eviction that found the limit reached. ``kubectl drain`` retries every 5 s."""
+"""Seconds that a namespace counts as waiting after an eviction that found the limit reached. ``kubectl drain`` retries every 5 s."""
 
 
 class Wait(NamedTuple):

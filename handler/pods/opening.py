@@ -53,7 +53,7 @@ def _encoded(path: str) -> bytes:
 
 
 def open_directory(path: str) -> int:
-    """Return an O_PATH descriptor of a directory whose path no pod controls."""
+    """Return an O_PATH descriptor of a directory with a path outside of pods' control."""
     return os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
 
 

@@ -164,7 +164,7 @@ class Carrier:
                 theirs.settimeout(None)
                 try:
                     await self._give(link, theirs)
-                except BaseException:  # on cancellation too, close our descriptor
+                except BaseException:  # also on cancellation, close our descriptor
                     ours.close()
                     raise
         with ours:
@@ -209,7 +209,7 @@ class Carrier:
                     cwd="/",
                     env={},
                 )
-            except BaseException:  # on cancellation too, close our descriptor
+            except BaseException:  # also on cancellation, close our descriptor
                 ours.close()
                 raise
         self._control, self.pid = ours, self._process.pid

@@ -173,7 +173,7 @@ class Outgoing:
         reader, writer = await asyncio.open_connection(self._host, self._port, ssl=self._tls.context, server_hostname=self._server_name)
         try:
             self._verify(writer.transport)
-        except BaseException:  # on cancellation too, close our descriptor
+        except BaseException:  # also on cancellation, close our descriptor
             writer.transport.abort()
             raise
         return reader, writer
@@ -223,7 +223,7 @@ class Outgoing:
         link = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         try:
             await asyncio.get_running_loop().sock_connect(link, (self._host, self._port))
-        except BaseException:  # on cancellation too, close our descriptor
+        except BaseException:  # also on cancellation, close our descriptor
             link.close()
             raise
         return link

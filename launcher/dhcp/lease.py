@@ -21,7 +21,7 @@ RESOLV_CONF: Final = Path("/etc/resolv.conf")
 _RESOLV_CONF_BYTES: Final = 16 << 10
 _MAX_DNS: Final = 3
 _MAX_SEARCH: Final = 32
-"""As in a pod's dnsConfig."""
+"""The same limits as in a pod's dnsConfig."""
 _LABEL: Final = r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _DOMAIN: Final = re.compile(rf"(?=.{{1,253}}$){_LABEL}(\.{_LABEL})*")
 _HOST: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
@@ -43,7 +43,7 @@ def not_migratable(machine: messages.Machine) -> str:
 
 
 def bridge_of(interface: messages.Interface) -> str:
-    """Return the bridge on which the guest sends requests."""
+    """Return the bridge for the guest's requests."""
     return network.BRIDGE if interface.tap == network.TAP else attachments.bridge(interface.name)
 
 

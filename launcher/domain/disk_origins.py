@@ -30,7 +30,7 @@ class Origin:
     limit: int = 0
     """Maximum bytes of the disk below an overlay; the size of a blank disk."""
     blank: bool = False
-    """True if the overlay has no backing file."""
+    """True if the overlay lacks a backing file."""
     created: int = 0
     """Bytes of the blank disk that is created in an empty claim; 0: none is created."""
     made: bool = False
@@ -55,7 +55,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the caller found at an origin."""
+    """Properties of an existing origin."""
 
     block: bool = False
     """True if a claim is a block device; else its path is a directory with ``layout.DISK_IMAGE``, or the file of an image."""

@@ -24,9 +24,9 @@ from controller.runtime.clock import Clock
 from controller.runtime.reconciling import Controller
 
 FRESH_SECONDS: Final = 1.0
-"""Time for which a decision is reused if nothing changes."""
+"""Seconds until a decision is repeated if nothing changes."""
 IN_VAIN_SECONDS: Final = 60.0
-"""Time for which a Migration that failed to begin comes last."""
+"""Seconds until a Migration that failed to begin stops coming last."""
 _UNKNOWN: Final = Turn(may_begin=False, message="it waits for its turn")
 
 

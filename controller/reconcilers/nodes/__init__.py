@@ -4,5 +4,5 @@
 - ``emptied_nodes``: which nodes are being drained.
 - ``baseline_cpu``: the best CPU model that all nodes of a pool have.
 
-virt-controller only reads Nodes. It has no right to write them (``controller/rbac.md``), and does not talk to them.
+virt-controller only reads Nodes. It may not write them (``controller/rbac.md``), and does not talk to them.
 """

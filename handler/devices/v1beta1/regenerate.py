@@ -1,4 +1,4 @@
-"""Write ``api_pb2.py`` and its types anew from ``api.proto``: ``python -m handler.devices.v1beta1.regenerate``.
+"""Regenerate ``api_pb2.py`` and its types from ``api.proto``: ``python -m handler.devices.v1beta1.regenerate``.
 
 Needs ``grpcio-tools`` (development only). gRPC's stubs are not generated: the plugin speaks through generic handlers.
 """

@@ -25,15 +25,15 @@ class Reboots:
     """Reboots of the guest in one pod, as this process saw them."""
 
     count: int
-    """As virt-launcher counts."""
+    """Reboots counted by virt-launcher."""
     since: datetime
     """Time of the first look."""
     times: tuple[datetime, ...] = ()
-    """Of the newest :data:`MANY`, as far as this process saw them; the oldest first."""
+    """Times of the newest :data:`MANY` that this process saw; the oldest first."""
 
 
 def noted(before: Reboots | None, count: int, now: datetime) -> Reboots:
-    """Return what is known after virt-launcher told this count; the first look says nothing about times."""
+    """Return the state after virt-launcher reported this count; the first report gives no times."""
     if before is None:
         return Reboots(count, now)
     more = min(max(count - before.count, 0), MANY)

@@ -42,7 +42,7 @@ class MigrateTarget(migration_side.Side[side_plan.TargetAction]):
         self._server = server
         self._address = address
         self._expected: set[str] = set()
-        """uids of the migrations whose source relays are accepted."""
+        """uids of the migrations with accepted source relays."""
         self._faults: dict[str, TokenBucket] = {}
         """By uid: limits the reports of target faults, whose text the launcher chooses."""
 

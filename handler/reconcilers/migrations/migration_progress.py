@@ -28,7 +28,7 @@ KEEPS_UP: Final = 0.8
 """Share of the transfer rate: below it, each iteration is at least a fifth shorter than the last one."""
 OFTEN: Final = 3
 MAX_NUMBER: Final = (1 << 63) - 1
-"""Of an int64."""
+"""Maximum of an int64."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +36,13 @@ class Course:
     """State between two reports. Restarting without it costs an additional write and a later condition."""
 
     tried: float | None = None
-    """When a write was last begun, in monotonic seconds; None: never."""
+    """Start of the last write, in monotonic seconds; None: none yet."""
     elapsed: int = -1
     """``elapsed_milliseconds`` of the newest report, which identifies it."""
     row: int = 0
-    """Consecutive reports in which the guest keeps up with the transfer; negative: in which it does not."""
+    """Number of consecutive reports of a guest that keeps up with the transfer; negative: of one that does not."""
     recent: tuple[tuple[int, int], ...] = ()
-    """Of the latest reports: milliseconds, and bytes processed by then."""
+    """Milliseconds and processed bytes of the latest reports."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ Ask = Callable[[str, Mapping[str, Any]], Awaitable[object]]
 
 
 class NotListed(Exception):
-    """There is no list; the text says why."""
+    """The list is not available; the text says why."""
 
 
 async def listed(ask: Ask, times: Times = TIMES) -> list[Object]:

@@ -116,7 +116,7 @@ class Failing:
     faults: Mapping[str, DiskFault]
     """Last errors that did not pause the guest."""
     stopping: frozenset[str]
-    """Disks whose errors paused the guest."""
+    """Disks with errors that paused the guest."""
 
     @property
     def names(self) -> frozenset[str]:

@@ -60,7 +60,7 @@ def require_guest_that_stays(known: Known, doing: str) -> None:
 
 
 def is_to_operate(known: Known, request: messages.Operate) -> bool:
-    """True if an operation is to be carried out; False if it was, whatever came of it.
+    """True if an operation must be carried out; False if it was, with any result.
 
     Raises:
         RequestRefused: no guest stays here, or it may have been carried out long ago.

@@ -28,9 +28,9 @@ POLL_SECONDS: Final = 0.02
 WAITS: Final = b"Waiting for vhost-user socket connection"
 """virtiofsd's message when it waits for QEMU. Its socket exists slightly earlier, when it can still fail."""
 SILENT_SECONDS: Final = 2.0
-"""How long to wait for the message, because another version may use other words."""
+"""Time limit for the message, because another version may use other words."""
 SETTLE_SECONDS: Final = 2.0
-"""How long to wait for QEMU's end, which also ends virtiofsd."""
+"""Time limit for QEMU's end, which also ends virtiofsd."""
 SPARE_FILES: Final = 64
 """Descriptors of virtiofsd itself."""
 _ENVIRONMENT: Final = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "MALLOC_ARENA_MAX": "1"}

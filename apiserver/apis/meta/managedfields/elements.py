@@ -42,13 +42,13 @@ _ESCAPES: Final = {
 _GO_ESCAPES: Final = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v", "\\": "\\\\", '"': '\\"'}
 _EXACT: Final = 2**53
 _CACHED: Final = 8192
-"""Steps whose meaning is remembered; those of conditions, disks and the like come back with every object."""
+"""Number of cached steps; those of conditions, disks and so on recur in every object."""
 _LONGEST: Final = 256
-"""Characters of such a step; others may be as long as an object."""
+"""Maximum characters of a cached step; others may be as long as an object."""
 
 
 class ElementError(ValueError):
-    """A text is no step of a path."""
+    """The text is not a step of a path."""
 
 
 def value(item: Any) -> str:  # noqa: ANN401 - any scalar
@@ -84,10 +84,10 @@ def to_json(item: Any) -> str:  # noqa: ANN401 - any JSON value
 
 
 def canonical(text: str) -> str | None:
-    """Return the canonical text of a step that somebody else wrote; None for a kind of step that nobody knows yet.
+    """Return the canonical text of a step from another writer; None for an unknown kind of step.
 
     Raises:
-        ElementError: it is none.
+        ElementError: it is not a step.
     """
     if text[:2] == "f:":
         return text

@@ -24,7 +24,7 @@ class Element:
     text: Rule | None = None
     """None: it has no text."""
     required: frozenset[str] = frozenset()
-    """Attributes without which it has no meaning, or another one."""
+    """Attributes that it needs for its meaning."""
     required_children: frozenset[str] = frozenset()
     """The same for children, because an attribute and a child may share a name (``<controller model=''><model/>``)."""
     most: int = 1
@@ -35,7 +35,7 @@ class Element:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """An element whose content depends on one of its attributes."""
+    """An element with content that depends on one of its attributes."""
 
     attribute: str
     elements: Mapping[str, Element]

@@ -52,4 +52,4 @@ class Sizes:
 
 
 SIZES: Final = Sizes()
-"""Of this process."""
+"""The cache of this process."""

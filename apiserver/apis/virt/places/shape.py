@@ -1,4 +1,4 @@
-"""The shape of a launcher pod: what all of them have in common, and nobody can change in a pod that exists. Pure.
+"""The common, immutable shape of all launcher pods. Pure.
 
 virt-controller makes its pods of this shape (``controller.reconcilers.launcher_pods``) and takes no other pod for a machine's
 (``controller.reconcilers.pods.ownership``). virt-api admits no other volumes in a machine's pod (``apis.virt.rights.pod_rights``). The

@@ -28,9 +28,9 @@ RUNNING: Final = "running"
 OF_A_GUEST: Final = (RUNNING, "devices")
 """Fields of the status that virt-api removes in each write that leaves a machine without a guest."""
 MAX_TOLD: Final = 8
-"""Differences that a message names."""
+"""Maximum differences in a message."""
 MAX_WORDS: Final = 700
-"""Characters of them."""
+"""Maximum characters of these."""
 _SPEC: Final = Path("spec")
 _DEVICES: Final = "spec.domain.devices"
 
@@ -39,10 +39,10 @@ Kind = Literal["added", "removed", "changed"]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One setting or device in which the desired hardware differs from the running one."""
+    """A setting or device with different desired and running hardware."""
 
     path: str
-    """Of the setting; of a device, its list and its name: ``spec.domain.devices.disks[data]``."""
+    """Path of the setting, or list and name of the device: ``spec.domain.devices.disks[data]``."""
     kind: Kind = "changed"
 
     def __str__(self) -> str:
@@ -146,7 +146,7 @@ def _of_devices(path: str, wanted: Mapping[str, object], there: Mapping[str, obj
 
 
 def _by_name(found: object) -> dict[str, object] | None:
-    """Return the devices of a list by name; None unless each has a name of its own."""
+    """Return the devices of a list by name; None unless each has a unique name."""
     if not isinstance(found, list) or not all(isinstance(each, dict) and isinstance(each.get("name"), str) for each in found):
         return None
     named: dict[str, object] = {each["name"]: each for each in found}
