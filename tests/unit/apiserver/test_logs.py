@@ -42,7 +42,7 @@ def test_a_traceback_stays_on_the_line() -> None:
     assert json.loads(line)["exception"].endswith("ValueError: no socket")
 
 
-def test_what_another_formatter_left_behind_is_not_said() -> None:
+def test_other_formatters_attributes_are_not_logged() -> None:
     made = record()
     logging.Formatter("%(asctime)s %(message)s").format(made)
     assert "asctime" not in json.loads(logs.JSONFormatter().format(made))

@@ -93,7 +93,7 @@ async def test_only_those_who_handle_it_are_asked() -> None:
     assert (lone.handles("DELETE", THINGS, ""), lone.handles("CREATE", THINGS, "")) == (True, False)
 
 
-async def test_what_is_counted() -> None:
+async def test_admission_steps_and_rejections_are_counted() -> None:
     metrics, registry = AdmissionMetrics(), Registry()
     metrics.register(registry)
     chain = Chain(mutating=[Plugin("a", []), Plugin("b", [], refuse)], validating=(), metrics=metrics, changes=Changes())
@@ -115,7 +115,7 @@ class Choosy(Plugin):
         return self.wants
 
 
-async def test_who_wants_to_see_what_is_asked_once_for_every_change() -> None:
+async def test_plugins_are_asked_once_per_change_whether_they_handle() -> None:
     changes, known = Changes(), asyncio.Event()
     changes.wait_for(known)
     plugin = Choosy("a", [])

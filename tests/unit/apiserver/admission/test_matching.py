@@ -74,7 +74,7 @@ ABSENT, UNKNOWN = NotFound('namespaces "ns" not found'), ServiceUnavailable("loo
 
 @pytest.mark.parametrize("read", [webhook, policy])
 @pytest.mark.parametrize(("selector", "error"), [(TEAM_A, ABSENT), (TEAM_A, UNKNOWN), (BROKEN, None)])
-async def test_what_the_objects_labels_leave_out_hears_nothing_of_a_namespace(read: Any, selector: Object, error: StatusError) -> None:
+async def test_object_selector_mismatch_hides_namespace_errors(read: Any, selector: Object, error: StatusError) -> None:
     """Go returns the namespace's error only after the object selector matches, so a webhook cannot block unrelated objects."""
     matching = read(namespaceSelector=selector, objectSelector=TEAM_B)
 
@@ -86,7 +86,7 @@ async def test_what_the_objects_labels_leave_out_hears_nothing_of_a_namespace(re
 @pytest.mark.parametrize(
     ("selector", "error", "told"), [(TEAM_A, ABSENT, NotFound), (TEAM_A, UNKNOWN, InternalError), (BROKEN, None, InternalError)]
 )
-async def test_what_is_wrong_is_told_of_what_matches_otherwise(read: Any, selector: Object, error: StatusError, told: type) -> None:
+async def test_namespace_errors_are_raised_when_the_rest_matches(read: Any, selector: Object, error: StatusError, told: type) -> None:
     matching = read(namespaceSelector=selector, objectSelector=TEAM_B)
 
     with pytest.raises(told):
@@ -123,7 +123,7 @@ async def test_the_new_object_or_the_old_one_has_to_match(labels: Any, old: Any,
     assert await selects(webhook(objectSelector=TEAM_A), request(labels=labels, old=old), namespaces()) is expected
 
 
-async def test_a_namespaces_labels_decide_and_objects_of_the_cluster_are_in_none() -> None:
+async def test_namespace_labels_decide_except_for_cluster_objects() -> None:
     assert await selects(webhook(namespaceSelector=TEAM_A), request(), namespaces())
     assert not await selects(webhook(namespaceSelector=TEAM_B), request(), namespaces())
     assert await selects(webhook(namespaceSelector=TEAM_B), request(RACKS), namespaces(ABSENT))
@@ -153,7 +153,7 @@ async def test_equivalent_versions_count_unless_exact_ones_are_wanted(given: Obj
     assert await found(other, request()) == wanted
 
 
-async def test_without_rules_a_policy_is_about_everything_and_a_webhook_about_nothing() -> None:
+async def test_policy_without_rules_matches_all_and_webhook_none() -> None:
     assert Matching.of_webhook({}).named("UPDATE", V1, "", (V1, V2)) is None
     assert Matching.of_resources(None).named("UPDATE", V1, "", (V1, V2)) == V1
     assert await found(Matching.of_resources({}), request()) == V1
@@ -177,5 +177,5 @@ async def test_a_rule_may_be_for_some_names_and_an_index_asks_for_any() -> None:
         (NEW, {"matchPolicy": "Exact"}, V1),
     ],
 )
-async def test_what_is_left_out_is_so_in_its_equivalent_versions_too(excluded: Object, given: Object, expected: Resource | None) -> None:
+async def test_excluded_rules_apply_to_equivalent_versions(excluded: Object, given: Object, expected: Resource | None) -> None:
     assert await found(policy(excludeResourceRules=[excluded], **given), request()) == expected

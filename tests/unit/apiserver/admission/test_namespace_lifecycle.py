@@ -93,13 +93,13 @@ async def test_nothing_is_made_in_a_namespace_that_goes(namespace: Object) -> No
     ]
 
 
-async def test_what_has_no_name_yet_is_called_by_its_prefix() -> None:
+async def test_object_without_name_is_reported_by_generate_name() -> None:
     attributes = asking("CREATE", THINGS, namespace="ending", obj={"metadata": {"generateName": "t-"}})
     with pytest.raises(Forbidden, match=r'^things\.g\.test "t-" is forbidden: unable to create new content'):
         await guard(_Copy(TERMINATING), _Cluster()).mutate(attributes)
 
 
-async def test_when_nobody_can_say_the_client_is_asked_to_try_again() -> None:
+async def test_unreadable_namespace_asks_the_client_to_retry() -> None:
     with pytest.raises(ServiceUnavailable) as caught:
         await guard(_Copy(), _Cluster(answers=False)).mutate(created("here"))
     assert caught.value.details.retry_after_seconds == 1

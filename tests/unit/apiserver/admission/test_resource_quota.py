@@ -26,7 +26,7 @@ def test_the_name_that_objects_are_counted_under() -> None:
     assert count_name(Resource("", "v1", "pods", "Pod")) == "count/pods"
 
 
-def test_only_quotas_that_count_the_resource_matter_and_none_with_scopes() -> None:
+def test_only_unscoped_quotas_of_the_resource_count() -> None:
     assert counts(quota(), COUNTED)
     assert not counts(quota(), "count/others.g.test")
     assert not counts(quota(scopes=["BestEffort"]), COUNTED)
@@ -47,7 +47,7 @@ def test_as_many_as_fit_are_taken_and_every_quota_is_charged() -> None:
     assert [each["status"]["used"] for each in usage.charged()] == [{"pods": "1", COUNTED: "2"}, {"pods": "1", COUNTED: "7"}]
 
 
-def test_what_is_not_taken_is_not_written() -> None:
+def test_quota_without_charges_is_not_written() -> None:
     assert Usage.of([quota()], COUNTED).charged() == []
 
 

@@ -154,7 +154,7 @@ def test_the_cost_of_a_typical_policy_is_go_s() -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(st.text(alphabet="()[]{}.?:+-*/%!&|<>=,'\"\\ abx01uobject_spec \n", max_size=40))
-def test_whatever_is_written_compiles_or_is_refused(text: str) -> None:
+def test_any_text_compiles_or_is_refused(text: str) -> None:
     try:
         program = compile_expression(ENVIRONMENT, text)
     except CompileError:

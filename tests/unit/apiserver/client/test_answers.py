@@ -78,12 +78,12 @@ def test_a_head_is_its_line_and_its_fields() -> None:
     ],
 )
 @pytest.mark.parametrize("cut", [False, True], ids=["whole", "byte by byte"])
-def test_what_is_refused(said: bytes, *, cut: bool) -> None:
+def test_malformed_responses_are_refused(said: bytes, *, cut: bool) -> None:
     with pytest.raises(NotHTTP):
         read(*(bytes((each,)) for each in said)) if cut else read(said)
 
 
-def test_what_is_no_http_is_refused_before_its_head_ends() -> None:
+def test_non_http_is_refused_before_its_head_ends() -> None:
     for said in (b"\x15\x03\x01\x00\x02", b"SSH-2.0-OpenSSH_9.2\r\n", b"HTTP/2"):
         with pytest.raises(NotHTTP, match="no HTTP"):
             read(said)
@@ -96,7 +96,7 @@ def test_a_head_has_a_longest_length(size: int) -> None:
         read(LINE, *[b"X: " + b"x" * 100 + b"\r\n"] * (MAX_HEAD_BYTES // 100))
 
 
-def test_what_came_before_garbage_is_there() -> None:
+def test_data_before_garbage_is_kept() -> None:
     answer = Answer(has_body=True)
     with pytest.raises(NotHTTP):
         answer.take(memoryview(CHUNKED + b"2\r\nok\r\nzz\r\n"))
@@ -120,7 +120,7 @@ def test_what_came_before_garbage_is_there() -> None:
         (b"HTTP/1.1 103 Early Hints\r\nContent-Length: 5\r\nConnection: close\r\n\r\n" + LINE + TWO, False),
     ],
 )
-def test_whatever_follows_an_answer_is_noticed(said: bytes, *, is_last: bool) -> None:
+def test_bytes_after_an_answer_are_noticed(said: bytes, *, is_last: bool) -> None:
     answer = read(said)
     assert (b"".join(answer.parts), answer.is_whole, answer.is_last) == (b"ok", True, is_last)
     assert answer.head is not None

@@ -37,7 +37,7 @@ def test_a_kubeconfig_names_server_certificates_and_namespace(kubeconfig: Path) 
     assert "cert" not in repr(config)
 
 
-def test_a_user_with_a_credential_plugin_is_refused_with_the_reason(kubeconfig: Path) -> None:
+def test_credential_plugin_user_is_refused_with_the_reason(kubeconfig: Path) -> None:
     with pytest.raises(ConfigError, match="credential plugin"):
         Config.from_kubeconfig(kubeconfig, context="plugin")
 

@@ -21,7 +21,7 @@ def an_authority(path: Path) -> None:
     path.write_bytes(new_authority("test", timedelta(days=1), datetime.now(UTC)).certificate)
 
 
-def test_a_token_file_is_read_again_after_a_minute_and_an_unreadable_one_keeps_the_last(tmp_path: Path) -> None:
+def test_token_file_is_reread_each_minute_and_kept_if_unreadable(tmp_path: Path) -> None:
     path, clock = tmp_path / "token", Clock()
     path.write_text("one\n")
     token = Token(Config(server="https://x", token_file=str(path)), clock)
@@ -40,7 +40,7 @@ def test_a_token_file_that_was_never_there_is_named(tmp_path: Path) -> None:
         Token(Config(server="https://x", token_file=str(tmp_path / "no-such-token")), Clock()).value()
 
 
-def test_new_connections_trust_an_authority_that_was_replaced_and_half_a_file_changes_nothing(tmp_path: Path) -> None:
+def test_new_connections_trust_a_replaced_authority(tmp_path: Path) -> None:
     path, clock = tmp_path / "ca.crt", Clock()
     an_authority(path)
     certificates = Certificates(Config(server="https://x", ca_file=str(path)), clock)

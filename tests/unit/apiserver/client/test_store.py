@@ -98,7 +98,7 @@ class Following(RuleBasedStateMachine):
 TestFollowing = Following.TestCase
 
 
-def test_what_callbacks_and_indexers_raise_about_one_object_ends_there() -> None:
+def test_errors_of_callbacks_and_indexers_affect_one_object_only() -> None:
     def of_colour(obj: Object) -> list[Any]:
         return [obj["spec"]["colour"]]
 
@@ -132,7 +132,7 @@ def numbered(number: int, version: int = 1) -> Object:
     return {"metadata": {"name": f"{number:03}", "namespace": "n", "uid": str(number), "resourceVersion": str(version)}, "data": number}
 
 
-def test_a_limit_gives_those_that_came_first_and_looks_at_no_others() -> None:
+def test_index_limit_returns_the_first_and_reads_no_others() -> None:
     store = Store({"all": lambda _: ["all"]})
     for number in (3, 1, 2, 0):
         store.apply(numbered(number))
@@ -142,7 +142,7 @@ def test_a_limit_gives_those_that_came_first_and_looks_at_no_others() -> None:
     assert [each["data"] for each in store.by_index("all", "all", 2)] == [1, 2]
 
 
-def test_indexers_are_asked_once_about_what_was_prepared_and_again_about_what_changed_meanwhile() -> None:
+def test_indexers_run_once_for_prepared_and_again_for_changed() -> None:
     asked: list[int] = []
 
     def parity(obj: Object) -> list[int]:

@@ -64,22 +64,22 @@ async def made_in_turns(count: int, seconds: float, most: float = MOST, *, asked
         (2 * MOST + 1, 0, [MOST, MOST, 1]),
     ],
 )
-async def test_a_turn_is_over_when_enough_is_made_or_its_time_has_passed(count: int, seconds: float, made: list[int]) -> None:
+async def test_turn_ends_at_its_count_or_time_limit(count: int, seconds: float, made: list[int]) -> None:
     assert await made_in_turns(count, seconds) == made
 
 
-async def test_whoever_makes_what_is_cheap_may_make_more_of_it_in_a_turn() -> None:
+async def test_cheap_items_may_exceed_the_count_of_a_turn() -> None:
     assert await made_in_turns(2 * MOST, 0, 2 * MOST) == [2 * MOST]
 
 
 @pytest.mark.parametrize("asked_after", [False, True])
-async def test_where_time_alone_counts_it_is_the_same_before_and_after_each_thing(asked_after: bool) -> None:
+async def test_time_limited_turns_check_before_or_after_each_item(asked_after: bool) -> None:
     assert await made_in_turns(9 * MOST, 0, math.inf, asked_after=asked_after) == [9 * MOST]
     assert await made_in_turns(5, SECONDS / 1.5, math.inf, asked_after=asked_after) == [2, 2, 1]
     assert await made_in_turns(3, 9, math.inf, asked_after=asked_after) == [1, 1, 1]
 
 
-async def test_whoever_takes_in_a_long_list_leaves_others_their_turns() -> None:
+async def test_long_listing_yields_to_other_tasks() -> None:
     turns, seen = 0, list[int]()
 
     class Listing:

@@ -27,7 +27,7 @@ def test_json_is_read_as_it_was_written(value: object) -> None:
 
 
 @given(st.binary(max_size=64))
-def test_any_bytes_give_a_value_that_can_be_written_or_bad_request(raw: bytes) -> None:
+def test_any_bytes_decode_to_writable_value_or_bad_request(raw: bytes) -> None:
     for media_type in (JSON, YAML):
         try:
             body = decode(raw, media_type)
@@ -53,7 +53,7 @@ def test_yaml_aliases_are_written_out_within_limits() -> None:
 
 
 @pytest.mark.parametrize("piece", [b"[", b"{a: ", b"- ", b"? "])
-def test_a_document_as_deep_as_a_body_may_be_long_is_refused_at_once(piece: bytes) -> None:
+def test_deeply_nested_document_is_refused_at_once(piece: bytes) -> None:
     for media_type in (JSON, YAML):
         with pytest.raises(BadRequest):
             decode(piece * (3_000_000 // len(piece)), media_type)
@@ -81,7 +81,7 @@ def test_a_long_key_is_not_written_out_for_each_value_below_it() -> None:
     assert body.duplicates == ("k" * 256 + ".a",)
 
 
-def test_as_many_duplicates_are_told_as_anybody_reads() -> None:
+def test_reported_duplicates_are_limited() -> None:
     raw = b"{" + b",".join(b'"%d":1,"%d":2' % (number, number) for number in range(300)) + b"}"
     assert len(decode(raw, JSON).duplicates) == len(decode(raw.replace(b":", b": "), YAML).duplicates) == 100
 

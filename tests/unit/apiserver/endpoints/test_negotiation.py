@@ -45,7 +45,7 @@ def test_yaml_cannot_be_streamed() -> None:
     assert negotiate("application/yaml,application/json", stream=True) == Representation()
 
 
-def test_aggregated_discovery_is_for_who_asks_for_the_second_version() -> None:
+def test_aggregated_discovery_requires_version_two() -> None:
     second = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
     beta = second.replace("v2", "v2beta1")
     assert wants_aggregated_discovery(f"{second},{beta},application/json")
@@ -75,7 +75,7 @@ def test_a_body_without_a_type_is_json() -> None:
         ("application/yaml;q=0.2, application/json;q=0.1", YAML),
     ],
 )
-def test_neg_01_quality_comes_first_then_what_is_named_and_parameters_are_read(header: str, expected: str) -> None:
+def test_neg_01_quality_ranks_first_and_parameters_are_read(header: str, expected: str) -> None:
     assert negotiate(header).media_type == expected
 
 

@@ -32,7 +32,7 @@ def test_the_body_of_a_delete_wins_over_the_query() -> None:
     assert given == DeleteOptions(policy="Orphan", uid="u", dry_run=True, has_preconditions=True, grace_period_seconds=0)
 
 
-def test_admission_is_shown_what_was_said_of_a_delete_and_no_more() -> None:
+def test_admission_sees_exactly_the_given_delete_options() -> None:
     shown = {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
     assert queries.delete_options({}, [], {}).to_json() == shown
     assert queries.delete_options({"gracePeriodSeconds": "5"}, [], {}).to_json() == shown | {"gracePeriodSeconds": 5}
@@ -41,7 +41,7 @@ def test_admission_is_shown_what_was_said_of_a_delete_and_no_more() -> None:
 
 
 @pytest.mark.parametrize("given", [{"gracePeriodSeconds": 0}, {"preconditions": {}}])
-def test_nothing_else_may_be_said_of_an_object_that_is_deleted_unread(given: dict[str, object]) -> None:
+def test_unread_deletion_allows_no_other_option(given: dict[str, object]) -> None:
     with pytest.raises(Invalid, match=f"cannot be set together with .{next(iter(given))}"):
         queries.delete_options({}, [], {"ignoreStoreReadErrorWithClusterBreakingPotential": True} | given)
 

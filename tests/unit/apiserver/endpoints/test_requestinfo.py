@@ -51,7 +51,7 @@ def test_everything_else_is_a_path(path: str) -> None:
     assert not info.is_resource
 
 
-def test_a_selected_name_counts_for_authorization_but_not_as_an_object() -> None:
+def test_selected_name_counts_for_authorization_only() -> None:
     info = parse("GET", f"{BASE}/namespaces/n/vms", {"fieldSelector": "metadata.name=a", "watch": "1"})
     assert (info.verb, info.name, info.selected_name, info.scope) == ("watch", "a", True, "namespace")
     for narrow in ("metadata.name==a", "spec.b=c,metadata.name=a", "metadata.name=a,spec.b!=c"):
@@ -69,13 +69,13 @@ def test_a_selected_name_counts_for_authorization_but_not_as_an_object() -> None
         "metadata.name=",
     ],
 )
-def test_a_selector_that_demands_no_name_is_not_taken_for_one_that_does(selector: str) -> None:
+def test_selector_that_allows_other_names_selects_no_name(selector: str) -> None:
     """Otherwise a role for one name would grant the whole collection."""
     info = parse("GET", f"{BASE}/namespaces/n/vms", {"fieldSelector": selector})
     assert (info.name, info.selected_name) == ("", False)
 
 
-def test_what_lies_behind_a_subresource_is_kept() -> None:
+def test_path_after_a_subresource_is_kept() -> None:
     assert parse("GET", f"{BASE}/namespaces/n/vms/a/console/b/c", {}).rest == ("b", "c")
 
 

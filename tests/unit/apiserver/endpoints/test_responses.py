@@ -27,7 +27,7 @@ def test_wrn_01_a_warning_is_quoted_and_cannot_break_the_header() -> None:
     assert warning("größer") == '299 - "größer"'
 
 
-def test_wrn_01_warnings_are_whole_while_they_are_few_and_cut_when_they_are_many() -> None:
+def test_wrn_01_few_warnings_are_whole_and_many_are_cut() -> None:
     assert warnings(["x" * 4000, "", "y" * 96]) == [warning("x" * 4000), warning("y" * 96)]
     many = warnings([*("x" * 1000 + str(each) for each in range(100)), "y"])
     assert set(many) == {warning("x" * 256)}
@@ -49,7 +49,7 @@ def test_retry_after_is_a_header_exactly_if_the_status_says_so() -> None:
         ("application/yaml;as=Table;v=v1;g=meta.k8s.io", "application/json"),
     ],
 )
-def test_err_07_errors_are_in_the_encoding_that_is_accepted_or_in_json(accept: str, written: str) -> None:
+def test_err_07_errors_use_the_accepted_encoding_or_json(accept: str, written: str) -> None:
     response = status_of(context(Accept=accept), Conflict("no"))
     read = yaml.safe_load if written == "application/yaml" else orjson.loads
     assert isinstance(response.body, bytes)

@@ -39,6 +39,6 @@ def test_a_key_is_what_go_makes_of_it(scalar: str, key: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["a: !!int x", "a: !!int 5.0", "a: !!binary a", "a: !!bool 1", "a: .inf", "? ~\n: 1", "a: !!timestamp x"])
-def test_what_go_refuses_is_refused(text: str) -> None:
+def test_scalars_that_go_refuses_are_refused(text: str) -> None:
     with pytest.raises(BadRequest):
         read(text)

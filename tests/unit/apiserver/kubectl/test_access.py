@@ -75,7 +75,7 @@ def meet(client: ssl.SSLContext | None, server: ssl.SSLContext) -> str:
     return str(dict(pair for each in found["subject"] for pair in each)["commonName"])
 
 
-async def test_the_server_is_one_that_the_authority_signed_and_meets_the_users_certificate(trust: Trust, tmp_path: Path) -> None:
+async def test_server_is_verified_and_receives_the_users_certificate(trust: Trust, tmp_path: Path) -> None:
     user = {"client-certificate": trust.certificate, "client-key": trust.key}
     path = a_kubeconfig(tmp_path / "config", cluster={"certificate-authority": trust.authority}, user=user)
     found = await access.load(Selection(kubeconfig=path), {})
@@ -91,19 +91,19 @@ async def test_the_server_is_one_that_the_authority_signed_and_meets_the_users_c
     assert meet((await access.load(Selection(kubeconfig=unverified), {})).tls, trust.server) == "jane"
 
 
-async def test_a_server_without_a_scheme_is_told_no_secret_in_the_clear_where_an_authority_is_known(trust: Trust, tmp_path: Path) -> None:
+async def test_server_without_scheme_uses_tls_given_an_authority(trust: Trust, tmp_path: Path) -> None:
     path = a_kubeconfig(tmp_path / "config", cluster={"certificate-authority": trust.authority}, user={"token": "mine"})
     found = await access.load(Selection(kubeconfig=path, server="two.example:6443"), {})
     assert (found.server, found.tls is not None) == ("https://two.example:6443", True)
 
 
-async def test_a_proxy_and_the_name_in_the_servers_certificate_are_the_clusters(tmp_path: Path) -> None:
+async def test_proxy_and_tls_server_name_come_from_the_cluster(tmp_path: Path) -> None:
     cluster = {"proxy-url": "http://proxy.example:3128", "tls-server-name": "here"}
     found = await access.load(Selection(kubeconfig=a_kubeconfig(tmp_path / "config", cluster=cluster, user={})), {})
     assert (found.proxy, found.server_hostname) == ("http://proxy.example:3128", "here")
 
 
-async def test_what_a_flag_says_goes_before_what_the_environment_and_the_file_say(tmp_path: Path) -> None:
+async def test_flags_override_environment_and_kubeconfig(tmp_path: Path) -> None:
     meant = a_kubeconfig(tmp_path / "meant", cluster={}, user={"token": "mine"}, namespace="guests")
     other = a_kubeconfig(tmp_path / "other", cluster={"server": "https://other.example"}, user={"token": "others"})
     given = Selection(kubeconfig=meant, namespace="mine", token="given", impersonate_user="jane", impersonate_uid="7")
@@ -120,7 +120,7 @@ async def test_a_cluster_and_a_user_are_enough_without_a_context(tmp_path: Path)
     assert (found.server, found.namespace, found.headers) == ("https://one.example", "default", (AGENT, ("Authorization", "Bearer mine")))
 
 
-async def test_in_a_pod_a_kubeconfig_that_is_named_and_absent_is_no_reason_to_be_the_pods_account() -> None:
+async def test_missing_kubeconfig_does_not_fall_back_to_the_pod() -> None:
     with pytest.raises(Failure, match="there is no kubeconfig at /nonexistent"):
         await access.load(Selection(), {"KUBECONFIG": "/nonexistent", "KUBERNETES_SERVICE_HOST": "10.0.0.1"})
 

@@ -23,7 +23,7 @@ from apiserver.kubectl.access import version
         ("stop pod/a", "error: argument NAME: 'pod/a' names no virtual machine: write NAME or vm/NAME\nSee 'kubectl virt stop --help'"),
     ],
 )
-def test_a_mistake_names_the_command_whose_help_says_more(arguments: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_usage_error_names_the_commands_help(arguments: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     """It does not name the help of the whole program."""
     with pytest.raises(SystemExit) as ended:
         flags.parse(arguments.split())
@@ -65,7 +65,7 @@ def test_a_migration_is_waited_for_if_asked() -> None:
         ("vmmig/a-x7k2p --wait", "a-x7k2p", True),
     ],
 )
-def test_what_is_cancelled_is_named_by_its_machine_or_by_its_own_name(arguments: str, name: str, by_migration: bool) -> None:
+def test_cancellation_accepts_machine_or_migration_name(arguments: str, name: str, by_migration: bool) -> None:
     parsed = flags.parse(["cancel-migration", *arguments.split()])
     assert (parsed.command, parsed.name, parsed.migration) == ("cancel-migration", name, by_migration)
 

@@ -50,13 +50,13 @@ def test_a_guest_that_tells_nothing_has_a_table() -> None:
     assert table({}).splitlines()[3] == "Host name:          <none>"
 
 
-def test_what_a_guest_says_moves_no_cursor() -> None:
+def test_guest_info_table_prints_no_control_characters() -> None:
     nasty = {"hostname": "\x1b[2J\nx", "users": [{"userName": "\x1b]0;x\x07\r\n"}], "applications": [{"name": 1}]}
     assert all(line.isprintable() for line in table(guestinfo.bounded(nasty), wide=True).splitlines())
 
 
 @pytest.mark.parametrize("output", ["json", "yaml"])
-def test_all_of_it_is_told_to_programs_and_moves_no_cursor_either(output: str) -> None:
+def test_guest_info_documents_are_complete_and_printable(output: str) -> None:
     answer = {**INFO, "hostname": "\x1b[2J\u009b\u202e"}
     assert flags.parse(["guestinfo", "a", "-o", output]).output == output
     told = printed(answer, output)

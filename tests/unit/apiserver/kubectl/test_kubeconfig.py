@@ -35,7 +35,7 @@ def test_a_kubeconfig_is_read_without_the_models(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("before", ["", "import kubernetes_asyncio.config; "], ids=["alone", "imported before"])
-def test_no_file_with_a_key_is_left_of_a_configuration_that_was_read(tmp_path: Path, before: str) -> None:
+def test_no_key_file_remains_after_reading_a_kubeconfig(tmp_path: Path, before: str) -> None:
     """The test reads the process's state before its end, because a killed process removes nothing."""
     now, lifetime = datetime.now(UTC), timedelta(days=1)
     authority = issuing.new_authority("authority", lifetime, now)
@@ -60,14 +60,14 @@ for _ in range(2):
     assert printed(script).splitlines() == ["1 []", "1 []"]
 
 
-def test_who_imports_the_library_afterwards_has_all_of_it() -> None:
+def test_library_imported_afterwards_is_complete() -> None:
     assert (
         printed(READS + "from kubernetes_asyncio import client; print(client.V1Pod.__name__, client.ApiClient.__name__)")
         == "V1Pod ApiClient"
     )
 
 
-def test_a_library_that_was_imported_before_is_the_one_that_is_used() -> None:
+def test_already_imported_library_is_used() -> None:
     script = "import kubernetes_asyncio.client; " + READS
     same = (
         "print(library.Configuration is kubernetes_asyncio.client.Configuration, sys.modules['kubernetes_asyncio'] is kubernetes_asyncio)"

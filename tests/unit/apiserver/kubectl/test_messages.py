@@ -34,7 +34,7 @@ def test_warnings_are_printed_once_and_harm_no_terminal(headers: list[str], line
     assert messages.of_warnings(headers) == lines
 
 
-def test_what_virt_api_writes_is_read() -> None:
+def test_warnings_of_virt_api_are_parsed() -> None:
     text = 'virtual machine "a\\b" is paused'
     assert messages.of_warnings([warning(text)]) == [f"Warning: {text}"]
 
@@ -52,7 +52,7 @@ def test_what_virt_api_writes_is_read() -> None:
         (EOFError(), "EOFError"),
     ],
 )
-def test_errors_of_the_operating_system_are_told_in_its_own_words(error: Exception, text: str) -> None:
+def test_operating_system_errors_are_shown_in_its_words(error: Exception, text: str) -> None:
     assert messages.describe(error) == text
 
 

@@ -34,7 +34,7 @@ def test_a_guest_in_another_pod_has_another_past() -> None:
     assert printed(b"", b"first") == b"first"
 
 
-def test_what_was_seen_before_and_stands_twice_does_not_hold_anything_back() -> None:
+def test_repeated_scrollback_holds_nothing_back() -> None:
     prompt = b"testguest:~# "
     overlap = Overlap(prompt * 3)
     assert overlap.take(prompt * 3) == b""

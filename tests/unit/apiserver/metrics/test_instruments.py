@@ -37,7 +37,7 @@ def test_a_value_on_a_bound_belongs_to_the_bucket_below() -> None:
     assert read["h_count", (("x", "v"),)] == 4
 
 
-def test_values_that_were_tallied_are_counted_as_if_each_was_observed() -> None:
+def test_tallied_values_count_like_single_observations() -> None:
     one, other = Histogram("h", "About.", (1, 10)).cell(), Histogram("h", "About.", (1, 10)).cell()
     values = (0.5, 1, 5, 50, 7)
     tally = one.tally(values)
@@ -57,7 +57,7 @@ def test_a_histogram_without_labels_is_written_too() -> None:
     assert parsed(registry)["h_bucket", (("le", "+Inf"),)] == 1
 
 
-def test_what_clients_invent_ends_in_one_series() -> None:
+def test_client_invented_labels_share_one_series() -> None:
     counter = Counter("a_total", "About.", ("x", "y"), limit=2)
     for each in range(10):
         counter.increment(str(each), "v")

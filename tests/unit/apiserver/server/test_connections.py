@@ -9,7 +9,7 @@ from apiserver.server import options
 from apiserver.server.connections import ConnectionOptions, limits, raise_descriptors
 
 
-def test_the_flags_have_defaults_that_fit_the_charts_memory_limit() -> None:
+def test_default_flags_fit_the_charts_memory_limit() -> None:
     given = options.parse(["--storage=memory"])
     assert given.connections == ConnectionOptions(4096, 512, 64)
     given = options.parse(["--storage=memory", "--max-connections=10", "--max-unverified-connections-per-address=3"])

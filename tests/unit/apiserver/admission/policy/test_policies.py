@@ -100,7 +100,7 @@ def thing(**spec: Any) -> Json:
     return {"apiVersion": "g.test/v1", "kind": "Thing", "metadata": {"name": "t"}, "spec": spec}
 
 
-async def test_audit_annotations_and_failures_are_noted_under_go_s_keys() -> None:
+async def test_audit_annotations_and_failures_use_gos_keys() -> None:
     """ADM-04: auditAnnotations of two bindings are joined; a failure is JSON with Go's escapes."""
     world = World("validating")
     world.put(
@@ -122,7 +122,7 @@ async def test_audit_annotations_and_failures_are_noted_under_go_s_keys() -> Non
     assert f'apiserver_validating_admission_policy_check_total{{{labels},enforcement_action="audit"}} 1' in world.registry.page().decode()
 
 
-async def test_an_annotation_that_cannot_be_evaluated_refuses_the_request() -> None:
+async def test_failing_audit_annotation_refuses_the_request() -> None:
     """ADM-04: auditAnnotations follow failurePolicy."""
     world = World("validating")
     annotations = [{"key": "size", "valueExpression": "object.spec.none"}]
@@ -182,7 +182,7 @@ async def test_a_policy_that_costs_too_much_fails() -> None:
     assert world.count('apiserver_validating_admission_policy_check_total{policy="p",policy_binding="b-p",error_type="out_of_budget"')
 
 
-async def test_an_expression_that_does_not_compile_is_an_error_of_evaluation() -> None:
+async def test_compile_error_counts_as_evaluation_error() -> None:
     """ADM-04: kube-apiserver refuses such policies; those stored earlier follow failurePolicy."""
     world = World("validating")
     world.put(validations=[{"expression": "object.spec.size <"}], variables=[{"name": "v", "expression": "nothing"}])
@@ -205,7 +205,7 @@ async def test_a_message_cannot_ask_the_authorizer_and_is_kept_short() -> None:
         assert refusal.message.endswith("denied request: no"), said
 
 
-async def test_match_conditions_know_no_namespace_and_one_that_is_false_decides() -> None:
+async def test_match_conditions_see_no_namespace_and_false_one_decides() -> None:
     """ADM-04: matchConditions."""
     world = World("validating")
     never = [{"expression": "false"}]
@@ -219,7 +219,7 @@ async def test_match_conditions_know_no_namespace_and_one_that_is_false_decides(
     assert refusal.message.endswith("denied request: expression 'object.none' resulted in error: no such key: none")
 
 
-async def test_an_absent_namespace_is_a_problem_only_of_policies_that_look_at_it() -> None:
+async def test_absent_namespace_fails_only_policies_that_select_by_it() -> None:
     """ADM-04: selector errors count only where the rules match."""
     world = World("validating")
     narrow = {"resourceRules": [RULE], "namespaceSelector": {"matchLabels": {"team": "a"}}}

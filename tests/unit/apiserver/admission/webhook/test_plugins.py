@@ -156,7 +156,7 @@ async def test_nothing_is_admitted_before_the_webhooks_are_known(plugin: type[Mu
     assert not webhooks.handles("CREATE", THINGS, "")
 
 
-async def test_a_plugin_that_changes_the_object_in_the_second_round_has_webhooks_called_again() -> None:
+async def test_plugin_change_in_second_round_reinvokes_webhooks() -> None:
     """ADM-03: changes by other plug-ins, in place included, also trigger reinvocation."""
     made, caller, _ = dispatcher("admit", {"a": labels("a")}, hook("a", reinvocationPolicy="IfNeeded"), hook("b"))
     attributes = created()
@@ -166,7 +166,7 @@ async def test_a_plugin_that_changes_the_object_in_the_second_round_has_webhooks
     assert attributes.obj["metadata"]["labels"] == {"a": "2", "stamped": "yes"}
 
 
-async def test_a_second_round_in_which_nothing_changed_calls_nobody() -> None:
+async def test_unchanged_second_round_calls_no_webhook() -> None:
     """ADM-03."""
     made, caller, _ = dispatcher("admit", {"a": labels("a")}, hook("a", reinvocationPolicy="IfNeeded"))
     await chain(Stamper(second=False), MutatingWebhooks(made)).mutate(created())
@@ -182,13 +182,13 @@ async def test_labels_of_a_namespace_are_looked_up_only_for_selectors() -> None:
     assert (sorted(caller.asked), namespaces.asked) == (["all", "team"], ["ns", "ns"])
 
 
-async def test_a_selector_that_cannot_be_read_refuses_what_the_rules_match() -> None:
+async def test_unreadable_selector_refuses_requests_that_match_rules() -> None:
     made, _, _ = dispatcher("validating", {}, hook("a", objectSelector={"matchExpressions": [{"key": "k", "operator": "Like"}]}))
     with pytest.raises(InternalError, match="Internal error occurred: a label selector cannot be read"):
         await ValidatingWebhooks(made).validate(created())
 
 
-async def test_conditions_that_nobody_can_evaluate_are_the_failure_policys() -> None:
+async def test_unevaluable_match_conditions_follow_failure_policy() -> None:
     conditions = [{"name": "c", "expression": "true"}]
     made, caller, _ = dispatcher("validating", {}, hook("open", matchConditions=conditions, failurePolicy="Ignore"))
     await ValidatingWebhooks(made).validate(created())

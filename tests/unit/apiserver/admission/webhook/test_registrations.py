@@ -10,7 +10,7 @@ def test_names_need_not_be_unique() -> None:
     assert [each.uid for each in registrations.read(configuration)] == ["c/a/0", "c/b/0", "c/a/1"]
 
 
-def test_what_is_absent_has_the_defaults_of_v1_and_what_is_broken_says_so() -> None:
+def test_registration_defaults_are_v1s_and_errors_are_reported() -> None:
     (bare,) = registrations.read({"metadata": {"name": "c"}, "webhooks": [{"name": "a"}]})
     assert (bare.seconds, bare.matching.equivalent, bare.fails_open, bare.reinvoked, bare.dry_runs) == (10, True, False, False, False)
     assert bare.address.problem == "webhook configuration must have either service or URL"

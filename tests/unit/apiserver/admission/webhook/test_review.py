@@ -54,7 +54,7 @@ def test_a_question_about_a_subresource_of_an_equivalent_version() -> None:
     }
 
 
-def test_what_is_empty_is_left_out_but_objects_and_options_are_null() -> None:
+def test_empty_fields_are_omitted_except_objects_and_options() -> None:
     request = asked(asking("DELETE", THINGS), speaks="v1beta1")["request"]
     assert [key for key in request if request[key] is None] == ["object", "oldObject", "options"]
     assert request.keys() & {"name", "namespace", "subResource", "requestSubResource"} == set()
@@ -104,7 +104,7 @@ def test_a_misshapen_status_is_no_answer(status: Any) -> None:
 
 
 @pytest.mark.parametrize("value", [b"", b"{", b"null", b"[]", b"1", b'{"response":[]}', b"\xff", b"[" * 100_000])
-def test_whatever_is_answered_no_other_error_is_raised(value: bytes) -> None:
+def test_malformed_answers_raise_only_wrong_answer(value: bytes) -> None:
     with pytest.raises(WrongAnswer):
         review.answer(value, "u1", "v1", mutating=True)
 

@@ -45,7 +45,7 @@ def names(made: Source, operation: str = "CREATE", resource: Resource = V1, subr
     return [each.webhook.name for each in made.candidates(operation, resource, subresource)]
 
 
-def test_configurations_are_in_the_order_of_their_names_and_webhooks_in_their_own() -> None:
+def test_configurations_sort_by_name_and_keep_webhook_order() -> None:
     made, store = source()
     store.apply(configuration("b", {"name": "1"}))
     store.apply(configuration("a", {"name": "3"}, {"name": "2"}))

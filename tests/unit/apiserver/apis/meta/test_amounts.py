@@ -73,7 +73,7 @@ def test_a_quantity_is_read_and_written_as_apimachinery_does(text: str, canonica
 
 
 @pytest.mark.parametrize("text", ["", " 1", "1 Mi", "1mi", "Mi", "1.2.3", "--1", "1e", "0x10", "1_000", "٣", "1e999999999", "9" * 100, "."])
-def test_what_is_no_quantity_is_refused(text: str) -> None:
+def test_invalid_quantities_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"quantit(ies must|y)"):
         quantity.parse(text)
 
@@ -128,7 +128,7 @@ def test_an_age_is_printed_as_kubectl_users_know_it(seconds: int, text: str) -> 
     assert times.human(timedelta(seconds=seconds)) == text
 
 
-def test_an_age_that_nobody_knows_is_unknown() -> None:
+def test_unknown_age_is_shown_as_unknown() -> None:
     now = datetime(2026, 1, 1, tzinfo=UTC)
     assert times.age(None, now) == "<unknown>"
     assert times.age("yesterday", now) == "<unknown>"
@@ -158,6 +158,6 @@ def test_a_go_duration_is_read(text: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "1", "s", "1x", "1 s", "1s ", "--1s"])
-def test_what_is_no_go_duration_is_refused(text: str) -> None:
+def test_invalid_go_durations_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="time: invalid duration"):
         times.parse_duration(text)

@@ -8,7 +8,7 @@ from apiserver.apis.meta.backoff import pause_seconds
 @pytest.mark.parametrize(
     ("failures", "seconds"), [(-1, 0.0), (0, 0.0), (1, 5.0), (2, 10.0), (3, 20.0), (6, 160.0), (7, 300.0), (8, 300.0), (5000, 300.0)]
 )
-def test_it_doubles_with_each_failure_up_to_the_longest(failures: int, seconds: float) -> None:
+def test_pause_doubles_with_each_failure_up_to_the_limit(failures: int, seconds: float) -> None:
     assert pause_seconds(failures, 5.0, 300.0) == seconds
 
 

@@ -19,7 +19,7 @@ def test_a_whole_status_comes_back_as_it_was() -> None:
     assert (type(back), back.to_json()) == (errors.TooManyRequests, error.to_json())
 
 
-def test_the_code_counts_without_a_reason_and_that_of_http_without_one() -> None:
+def test_error_code_works_without_reason_and_http_without_code() -> None:
     assert isinstance(errors.from_status({"code": 404}), errors.NotFound)
     assert isinstance(errors.from_status({"code": "404"}, 409), errors.Conflict)
     assert isinstance(errors.from_status({}, 418), errors.UnknownStatus)
@@ -39,7 +39,7 @@ def test_no_field_of_a_wrong_type_raises_or_is_passed_on(value: Any) -> None:
         orjson.dumps(error.to_json())  # it serializes
 
 
-def test_what_a_stranger_tells_is_one_line_that_no_terminal_obeys_and_no_client_waits_for() -> None:
+def test_foreign_error_messages_are_sanitized_and_bounded() -> None:
     causes = (errors.Cause("FieldValueInvalid", "\x1b[2J", "spec.x"),)
     told = errors.TooManyRequests(
         "\x1b]0;pwned\x07 no\nvoice\u202e" + "x" * 5000, errors.Details("n", causes=causes, retry_after_seconds=1 << 30)

@@ -19,6 +19,6 @@ def test_values_of_flags_are_read_as_go_writes_them() -> None:
     ("read", "text", "message"),
     [(flags.natural, "-1", "-1 is negative"), (flags.positive, "0", "0 is less than 1"), (flags.seconds, "soon", "soon")],
 )
-def test_what_cannot_be_one_is_said_as_argparse_wants_it(read: Callable[[str], object], text: str, message: str) -> None:
+def test_invalid_values_are_reported_as_argparse_expects(read: Callable[[str], object], text: str, message: str) -> None:
     with pytest.raises(ArgumentTypeError, match=message):
         read(text)

@@ -3,7 +3,7 @@ from __future__ import annotations
 from apiserver.apis.meta import names, objectmeta
 
 
-def test_a_key_that_is_longer_than_any_may_be_is_refused_and_not_remembered() -> None:
+def test_overlong_label_keys_are_refused_and_not_cached() -> None:
     before = names._is_qualified_name.cache_info().currsize
     assert not names.are_qualified_names(["a" * 100_000])
     assert names._is_qualified_name.cache_info().currsize == before

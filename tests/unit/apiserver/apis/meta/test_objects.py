@@ -14,7 +14,7 @@ def test_a_condition_is_about_the_generation_of_its_object() -> None:
     assert generation_of({}) == new_condition({}, "Ready", "True", "", "")["observedGeneration"] == 0
 
 
-def test_a_condition_takes_the_place_of_the_one_of_its_type_and_has_a_new_time_only_if_its_status_is_new() -> None:
+def test_condition_replaces_its_type_and_keeps_time_if_unchanged() -> None:
     others = [
         {"type": "A", "status": "True"},
         {"type": "Ready", "status": "True", "lastTransitionTime": EARLIER},

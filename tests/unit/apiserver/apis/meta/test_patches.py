@@ -44,7 +44,7 @@ def test_a_merge_patch_does_what_the_rfc_says(document: Any, patch: Any, expecte
 
 
 @given(document=OBJECTS, patch=st.dictionaries(st.text("abc", max_size=1), PATCHES))
-def test_a_merge_patch_applied_twice_is_as_good_as_once_and_changes_no_argument(document: Any, patch: Any) -> None:
+def test_merge_patch_is_idempotent_and_mutates_no_argument(document: Any, patch: Any) -> None:
     before = copy.deepcopy((document, patch))
     once = merge_patch.apply(document, patch)
     assert merge_patch.apply(once, patch) == once
@@ -73,7 +73,7 @@ def test_a_json_patch_runs_its_operations_in_order() -> None:
 
 
 @pytest.mark.parametrize("patch", [{"op": "add"}, ["x"], [{"op": ["add"], "path": "/a"}], [{"op": "copy", "path": "/a", "from": 7}]])
-def test_what_is_no_json_patch_is_a_bad_request(patch: Any) -> None:
+def test_malformed_json_patch_is_a_bad_request(patch: Any) -> None:
     with pytest.raises(errors.BadRequest, match="error decoding patch"):
         json_patch.apply({"a": 1}, patch)
 
@@ -82,7 +82,7 @@ def test_what_is_no_json_patch_is_a_bad_request(patch: Any) -> None:
     "operation",
     [None, {}, {"op": "frobnicate", "path": "/a"}, {"op": "add", "path": "a", "value": 1}, {"op": "add"}, {"op": "move", "path": "/a"}],
 )
-def test_an_operation_that_nobody_knows_is_invalid(operation: Any) -> None:
+def test_unknown_json_patch_operation_is_invalid(operation: Any) -> None:
     with pytest.raises(errors.Invalid, match="operation 1: "):
         json_patch.apply({"a": 1}, [{"op": "test", "path": "/a", "value": 1}, operation])
 
@@ -131,7 +131,7 @@ def test_a_json_patch_is_bounded() -> None:
         json_patch.apply({"d": {"a": "x" * 1000}}, doubling)
 
 
-def test_a_json_patch_is_as_lenient_as_gos_and_changes_neither_document_nor_patch() -> None:
+def test_json_patch_is_as_lenient_as_gos_and_mutates_nothing() -> None:
     document = {"a": {"l": [1, 2, 3]}}
     patch = [
         {"op": "test", "path": "/absent", "value": None},
@@ -272,7 +272,7 @@ def test_a_malformed_strategic_merge_patch_is_a_bad_request(patch: Any, text: st
 
 
 @given(document=OBJECTS, patch=st.dictionaries(st.text("abc", max_size=1), PATCHES))
-def test_where_the_schema_says_nothing_a_strategic_patch_of_maps_is_a_merge_patch(document: Any, patch: Any) -> None:
+def test_strategic_patch_without_schema_is_a_merge_patch(document: Any, patch: Any) -> None:
     assert strategic_patch.apply(document, patch, strategic_patch.Shape({}, {})) == merge_patch.apply(document, patch)
 
 

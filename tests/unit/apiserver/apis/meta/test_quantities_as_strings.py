@@ -26,7 +26,7 @@ class Whole(Kind):
     sizes: int | Part | None = None
 
 
-def test_numbers_for_quantities_become_strings_and_nothing_else_does() -> None:
+def test_only_numbers_of_quantity_fields_become_strings() -> None:
     obj = {
         "metadata": {"size": 1},
         "size": 268435456,
@@ -49,7 +49,7 @@ def test_numbers_for_quantities_become_strings_and_nothing_else_does() -> None:
 
 
 @pytest.mark.parametrize("wrong", [None, True, "x", [1], {"a": 1}, 1e300])
-def test_what_validation_refuses_stays(wrong: Any) -> None:
+def test_invalid_quantities_are_left_for_validation(wrong: Any) -> None:
     obj = {"size": wrong, "part": wrong, "parts": {"readBytes": wrong}, "byName": wrong}
     amounts.write_as_strings(Whole, obj)
     assert obj["size"] == wrong

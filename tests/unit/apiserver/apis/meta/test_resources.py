@@ -15,7 +15,7 @@ def test_paths_are_those_of_the_api() -> None:
     assert PODS.path("ns", "system:x") == "/api/v1/namespaces/ns/pods/system:x"
 
 
-def test_what_is_odd_in_a_name_stays_in_the_name() -> None:
+def test_special_characters_of_a_name_are_percent_encoded() -> None:
     assert PODS.path("ns", "a b?c#d\r\n") == "/api/v1/namespaces/ns/pods/a%20b%3Fc%23d%0D%0A"
 
 

@@ -58,7 +58,7 @@ def test_a_label_selector_matches_as_apimachinerys(text: str, given_labels: dict
         ("a>x", "unable to parse requirement: values[0]: Invalid value: \"x\": for 'Gt', 'Lt' operators, the value must be an integer"),
     ],
 )
-def test_a_malformed_label_selector_is_told_in_apimachinerys_words(text: str, message: str) -> None:
+def test_malformed_label_selector_errors_match_apimachinery(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=r".") as caught:
         labels.parse(text)
     assert str(caught.value) == message
@@ -144,7 +144,7 @@ def test_a_field_selector_matches_as_apimachinerys(text: str, given_fields: dict
         ("a=b\\", "invalid field selector: invalid escape sequence: \\"),
     ],
 )
-def test_a_malformed_field_selector_is_told_in_apimachinerys_words(text: str, message: str) -> None:
+def test_malformed_field_selector_errors_match_apimachinery(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=r".") as caught:
         fields.parse(text)
     assert str(caught.value) == message
@@ -185,7 +185,7 @@ def test_a_selector_has_at_most_a_thousand_terms(parse: Callable[[str], object])
         parse(",".join(f"a{number}!=x" for number in range(1001)))
 
 
-def test_one_of_many_values_is_found() -> None:
+def test_in_operator_matches_among_many_values() -> None:
     chosen = labels.parse(f"a in ({','.join(f'v{number}' for number in range(100))})")
     assert [value for value in ("v0", "v99", "v100", "", "v5") if chosen.matches({"a": value})] == ["v0", "v99", "v5"]
     assert labels.from_json({"matchExpressions": [{"key": "a", "operator": "NotIn", "values": list("zyxwvutsrqp")}]}).matches({"a": "a"})

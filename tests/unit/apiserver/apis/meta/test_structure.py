@@ -38,6 +38,6 @@ def test_anything_is_accepted() -> None:
     assert check_of("anything")({"deep": [object()]}) == ()
 
 
-def test_a_scalar_that_nobody_knows_is_an_error_at_once() -> None:
+def test_unknown_scalar_type_raises_at_once() -> None:
     with pytest.raises(KeyError, match="int16"):
         check_of({"a?": {"[]": "int16"}})

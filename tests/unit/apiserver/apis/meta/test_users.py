@@ -3,7 +3,7 @@ from __future__ import annotations
 from apiserver.apis.meta.users import User
 
 
-def test_tokens_of_one_service_account_do_not_meet_in_what_is_remembered_of_users() -> None:
+def test_users_of_one_service_accounts_tokens_hash_apart() -> None:
     """Otherwise thousands of them would collide in one hash bucket."""
     users = [User("sa", ("g",), "1", {"authentication.kubernetes.io/credential-id": (f"JTI={number}",)}) for number in range(1000)]
     assert len({hash(each) for each in users}) > 990

@@ -158,7 +158,7 @@ def test_right_metadata_is_let_through() -> None:
     assert objectmeta.read(metadata) == ([], [])
 
 
-def test_metadata_of_wrong_types_and_unknown_fields_are_all_named() -> None:
+def test_type_errors_and_unknown_fields_of_metadata_are_named() -> None:
     metadata = {
         "name": 5,
         "foo": 1,
@@ -191,7 +191,7 @@ def test_metadata_of_wrong_types_and_unknown_fields_are_all_named() -> None:
     assert [str(each) for each in objectmeta.read("x")[1]] == ['metadata: Invalid value: "x": must be an object']
 
 
-def test_entries_of_the_stored_object_are_read_without_being_changed() -> None:
+def test_stored_managed_fields_entries_are_read_without_mutation() -> None:
     entry = {"manager": "m", "unknown": 1, "time": None}
     metadata = {"name": "a", "managedFields": [entry, {"manager": "n"}]}
     assert objectmeta.read(metadata, stored={"managedFields": [entry]})[0] == ["metadata.managedFields[0].unknown"]
@@ -210,7 +210,7 @@ def test_an_update_may_not_change_who_the_object_is() -> None:
     ]
 
 
-def test_an_update_is_told_of_the_annotations_that_it_adds_and_of_the_size_of_all() -> None:
+def test_update_reports_added_annotations_and_total_size() -> None:
     known = {"from-another-time/with/slashes": "1", "a": "2"}
     old = _meta(resourceVersion="5", annotations=known)
     assert objectmeta.validate_update({**old, "annotations": {**known, "a": "3"}}, old) == []

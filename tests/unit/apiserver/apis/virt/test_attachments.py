@@ -30,7 +30,7 @@ def objections(pod: dict[str, Any], vm: dict[str, Any] = NETWORKS) -> list[str]:
     return pod_rights.objections(vm, pod, pod["metadata"]["name"], "uid-1")
 
 
-def test_the_pod_asks_for_each_network_by_a_link_of_its_own_and_with_the_guests_address() -> None:
+def test_pod_requests_each_network_with_own_link_and_guest_mac() -> None:
     asked = json.loads(a_pod()["metadata"]["annotations"][attachments.ANNOTATION])
     assert asked == [
         {"name": "lan", "namespace": "default", "interface": LINK, "mac": "52:54:00:aa:bb:cc"},
@@ -63,22 +63,22 @@ def test_names_of_links_fit_and_follow_from_the_interface_alone() -> None:
 
 
 @pytest.mark.parametrize("given", ["lan", "default/lan", "a", "0-0", "x" * 63])
-def test_networks_of_the_machines_own_namespace_and_of_the_common_one_may_be_named(given: str) -> None:
+def test_networks_of_own_and_shared_namespace_are_allowed(given: str) -> None:
     assert attachments.problem(given) == ""
 
 
 @pytest.mark.parametrize("given", ["kube-system/lan", "default/default/lan", "lan,wan", "lan@eth0", "", "/", "x" * 64, "lan\n", 'a","b'])
-def test_others_may_not_whoever_let_them_in(given: str) -> None:
+def test_networks_of_other_namespaces_are_refused(given: str) -> None:
     assert attachments.problem(given)
     assert attachments.of(a_vm(domain={"devices": {"interfaces": [{"name": "lan", "network": given}]}})) == ()
 
 
 @pytest.mark.parametrize("given", [None, 7, ["lan"], {"name": "lan"}])
-def test_what_is_no_text_names_nothing(given: Any) -> None:
+def test_network_names_of_wrong_type_are_ignored(given: Any) -> None:
     assert attachments.of(a_vm(domain={"devices": {"interfaces": [{"name": "lan", "network": given}]}})) == ()
 
 
-def test_an_address_that_no_guest_can_have_is_not_told_to_the_nodes() -> None:
+def test_reserved_mac_is_replaced_by_the_derived_one() -> None:
     cards = [{"name": "lan", "network": "lan", "mac": network.BRIDGE_MAC}]
     (found,) = attachments.of(a_vm(domain={"devices": {"interfaces": cards}}))
     assert found.mac == network.derived_mac(UID, "lan")
@@ -102,7 +102,7 @@ def test_a_status_may_name_the_pod_that_virt_controller_makes() -> None:
         {attachments.DEFAULT_NETWORK_ANNOTATION: "lan"},
     ],
 )
-def test_no_status_names_a_pod_with_a_network_that_the_machine_does_not_name(annotations: dict[str, str]) -> None:
+def test_pod_with_a_network_its_machine_lacks_is_refused(annotations: dict[str, str]) -> None:
     (said,) = objections(a_pod(annotations))
     assert "annotation" in said
     assert objections(a_pod(a_pod()["metadata"]["annotations"]), a_vm())

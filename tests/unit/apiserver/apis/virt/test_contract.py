@@ -11,7 +11,7 @@ def a_lease(text: Any = None) -> dict[str, Any]:
     return {"metadata": {"name": "virt-handler-a", **({"annotations": {contract.ANNOTATION: text}} if text is not None else {})}}
 
 
-def test_what_a_release_writes_it_understands() -> None:
+def test_release_understands_its_own_contract_version() -> None:
     assert contract.spoken_by(a_lease(contract.written())) == contract.SPOKEN
     assert contract.written({2, 10, 1}) == "1,2,10"
     assert contract.VERSION in contract.SPOKEN
@@ -23,7 +23,7 @@ def test_a_virt_handler_of_before_versions_speaks_the_first_one() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "two", "1,", "1;2", "-1", "1" * 5, ",".join(["1"] * 40), "\u0661", "1\n"], ids=ascii)
-def test_what_is_no_version_is_none(text: str) -> None:
+def test_malformed_contract_version_counts_as_none(text: str) -> None:
     assert contract.spoken_by(a_lease(text)) == frozenset()
     assert not contract.is_understood(a_lease(text))
     assert contract.refusal("a", a_lease(text)) == (
@@ -31,7 +31,7 @@ def test_what_is_no_version_is_none(text: str) -> None:
     )
 
 
-def test_one_version_in_common_is_enough() -> None:
+def test_common_contract_version_is_enough() -> None:
     assert contract.is_understood(a_lease("1,2"))
     assert not contract.is_understood(a_lease("2,3"))
     assert contract.refusal("a", a_lease("3,2")).startswith("node a gets no guests: its virt-handler speaks version 2,3 of the contract")

@@ -43,14 +43,14 @@ def test_other_disks_use_no_claim() -> None:
     assert held(disks=[image]) == set()
 
 
-def test_a_file_system_that_is_written_to_is_held_against_disks_and_firmware() -> None:
+def test_writable_file_system_excludes_disks_and_firmware() -> None:
     files = {"type": "PersistentVolumeClaim", "source": {"name": "Files"}}
     assert held(filesystems=[files]) == {Lock("disk/files", "files"), Lock("files/files", "files")}
     assert held(filesystems=[{**files, "readOnly": True}]) == set()
     assert held(filesystems=[{"type": "ConfigMap", "source": {"name": "files"}}, {"type": "PersistentVolumeClaim"}]) == set()
 
 
-def test_the_state_of_firmware_is_its_machines_in_a_claim_of_many() -> None:
+def test_firmware_state_locks_its_directory_in_a_shared_claim() -> None:
     state = {"persistentState": {"claimName": "state"}}
     assert held("u1", firmware=state) == {Lock("files/state", "state"), Lock("state/state/u1", "")}
     assert held("u1", firmware={**state, "uuid": "AB"}) == {Lock("files/state", "state"), Lock("state/state/ab", "")}
@@ -82,7 +82,7 @@ RBD: Disk = {"type": "RBD", "source": {"monitors": ["a.example", "b.example"], "
     ],
     ids=lambda each: str(each.get("type", "")),
 )
-def test_a_disk_of_a_server_is_held_by_the_words_that_are_surely_the_same(disk: Disk, same: Disk, other: Disk) -> None:
+def test_network_disk_lock_uses_its_identifying_fields(disk: Disk, same: Disk, other: Disk) -> None:
     (lock,) = held(disks=[disk])
     assert (lock.what.split("/")[0], len(lock.what.split("/")), lock.group) == ("server", 2, "")
     assert held(disks=[{**disk, "source": same}]) == {lock}
@@ -91,7 +91,7 @@ def test_a_disk_of_a_server_is_held_by_the_words_that_are_surely_the_same(disk: 
     assert held(disks=[{**disk, "shareable": True}]) == {Lock(lock.what, "shares")}
 
 
-def test_a_disk_of_a_server_that_is_not_named_is_not_held_and_neither_is_that_of_a_plugin() -> None:
+def test_unnamed_network_disks_and_plugin_disks_take_no_lock() -> None:
     unnamed: list[Disk] = [{"type": each, "source": {}} for each in ("NBD", "ISCSI", "NFS", "RBD")]
     assert held(disks=[*unnamed, {"type": "RBD", "source": {"image": "i"}}]) == set()
     assert held(disks=[{"type": "Plugin", "source": {"plugin": "images", "options": {"image": "a"}}}]) == set()

@@ -40,5 +40,5 @@ def test_a_field_is_text(field: str, expected: str) -> None:
     )
 
 
-def test_what_is_not_there_is_empty() -> None:
+def test_missing_downward_api_fields_are_empty() -> None:
     assert {downward_api.value({}, each) for each in downward_api.FIELDS} == {""}

@@ -121,7 +121,7 @@ def quoted(info: object) -> int:
     return len(json.dumps(json.dumps(info, ensure_ascii=False), ensure_ascii=False).encode())
 
 
-def test_what_is_short_enough_stays_whole() -> None:
+def test_small_guest_info_stays_complete() -> None:
     info = {"users": [{"userName": "x"}] * 64, "hostname": "y"}
     assert fitted(info) == info
     assert fitted({}) == {}

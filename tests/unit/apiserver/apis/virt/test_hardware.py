@@ -19,7 +19,7 @@ def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
     return not devices.differing(one, other, Place())
 
 
-def test_what_is_unsaid_of_a_disk_depends_on_what_it_is_and_where_it_stands() -> None:
+def test_disk_defaults_depend_on_type_and_position() -> None:
     domain = {"devices": {"disks": [CLAIM, {**IMAGE, "device": "cdrom"}, {**IMAGE, "name": "x", "target": {}}]}}
     before = copy.deepcopy(domain)
     assert disks.defaulted(domain) == [
@@ -44,7 +44,7 @@ def test_what_is_unsaid_of_a_disk_depends_on_what_it_is_and_where_it_stands() ->
     assert domain == before
 
 
-def test_what_is_said_counts() -> None:
+def test_explicit_disk_and_interface_fields_are_kept() -> None:
     said = {**IMAGE, "name": "n", "device": "cdrom", "readOnly": True, "target": {"bus": "scsi"}}
     said["source"] = {"reference": "a", "path": "p"}
     assert disks.defaulted({"devices": {"disks": [said]}}) == [said]
@@ -96,7 +96,7 @@ def test_the_same_hardware_may_be_said_in_different_words() -> None:
     ],
     ids=str,
 )
-def test_devices_that_are_said_are_the_same_as_those_that_are_meant(one: dict[str, Any], other: dict[str, Any]) -> None:
+def test_explicit_defaults_equal_omitted_devices(one: dict[str, Any], other: dict[str, Any]) -> None:
     assert same({"devices": one}, {"devices": other})
 
 
@@ -119,7 +119,7 @@ def test_devices_that_are_said_are_the_same_as_those_that_are_meant(one: dict[st
     ],
     ids=str,
 )
-def test_what_is_said_of_devices_makes_other_hardware(said: dict[str, Any]) -> None:
+def test_other_devices_make_different_hardware(said: dict[str, Any]) -> None:
     assert not same({}, {"devices": said})
 
 
@@ -142,7 +142,7 @@ def test_an_overlay_is_as_large_as_is_said_where_there_is_one(disk: dict[str, An
 @pytest.mark.parametrize(
     ("size", "expected"), [("1Mi", 1 << 20), ("1048577", 2 << 20), ("1G", 954 << 20), ("64Ti", 64 << 40), ("0.5Gi", 512 << 20)]
 )
-def test_what_is_created_is_of_whole_mebibytes(size: str, expected: int) -> None:
+def test_created_sizes_round_up_to_mebibytes(size: str, expected: int) -> None:
     (defaulted,) = disks.defaulted({"devices": {"disks": [{**CLAIM, "source": {"name": "a", "create": {"size": size}}}]}})
     assert disks.created_bytes(defaulted) == expected
     assert disks.created_bytes({**defaulted, "type": "Image"}) == 0
@@ -176,7 +176,7 @@ def test_a_limit_that_is_written_otherwise_is_the_same_hardware() -> None:
         ({"sockets": 1, "cores": 3, "threads": 3}, 9, 10),
     ],
 )
-def test_a_processor_is_numbered_by_bits_for_its_socket_core_and_thread(processors: dict[str, int], most: int, highest: int) -> None:
+def test_apic_ids_encode_socket_core_and_thread(processors: dict[str, int], most: int, highest: int) -> None:
     """Numbers from QEMU (``query-hotpluggable-cpus`` with ``x86 apic-id``)."""
     domain = {"cpu": processors}
     assert (cpu.max_vcpus(domain), cpu.highest_apic_id(domain)) == (most, highest)
@@ -195,7 +195,7 @@ def test_a_processor_is_numbered_by_bits_for_its_socket_core_and_thread(processo
         ({"cpu": {"cores": 3, "isolateEmulatorThread": True}}, 300, 0),
     ],
 )
-def test_processors_of_the_node_are_limited_only_where_that_was_asked_for(domain: dict[str, Any], request_: int, limit: int) -> None:
+def test_cpu_limit_is_set_only_on_request(domain: dict[str, Any], request_: int, limit: int) -> None:
     assert (resources.cpu_request(domain), resources.cpu_limit(domain)) == (request_, limit)
 
 
@@ -209,7 +209,7 @@ def test_processors_of_the_node_are_limited_only_where_that_was_asked_for(domain
         ({"requests": {"memory": "128Mi"}, "limits": {"memory": "1Gi"}}, 128, 1024),
     ],
 )
-def test_a_guest_may_use_all_of_its_memory_whatever_was_requested(given: dict[str, Any], request_: int, limit: int) -> None:
+def test_memory_limit_covers_guest_memory_despite_requests(given: dict[str, Any], request_: int, limit: int) -> None:
     domain = {"resources": given}
     assert (resources.memory_request(domain) >> 20, resources.memory_limit(domain) >> 20) == (request_, limit)
 
@@ -224,7 +224,7 @@ def virtio(**fields: Any) -> dict[str, Any]:
     return {**CLAIM, **fields}
 
 
-def test_disks_take_the_threads_in_turn_and_those_alone_have_one_of_their_own() -> None:
+def test_disks_rotate_over_shared_threads_or_get_dedicated_ones() -> None:
     several = [virtio(), virtio(dedicatedIOThread=True), virtio(target={"bus": "sata"}), virtio(), virtio(dedicatedIOThread=True), virtio()]
     domain = {"ioThreads": {"count": 2}, "devices": {"disks": several}}
     assert io_threads.assigned(domain) == {"disk0": 1, "disk1": 3, "disk3": 2, "disk4": 4, "disk5": 1}
@@ -268,7 +268,7 @@ def test_numbers_are_written_as_ranges(text: str, expected: tuple[int, ...]) -> 
 
 
 @pytest.mark.parametrize("text", ["", "a", "1-", "-1", "2-1", "1,", "^1", "0x1", "1 ", "1000", "\u0661", "0\n", ",".join(["1"] * 257)])
-def test_what_is_no_list_of_numbers_is_none(text: str) -> None:
+def test_malformed_cpu_lists_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"no list of numbers|ends before it begins"):
         cpu_numa.numbers(text)
 
@@ -290,7 +290,7 @@ def test_each_processor_has_its_share_of_memory_near_to_it(
 
 
 @given(st.lists(st.integers(0, 7), min_size=1, max_size=255), st.integers(8 * 255 << 24, 1 << 44))
-def test_all_memory_and_all_processors_are_near_to_each_other_somewhere(nodes: list[int], amount: int) -> None:
+def test_numa_cells_cover_all_memory_and_processors(nodes: list[int], amount: int) -> None:
     cells = cpu_numa.following(nodes, amount)
     assert sum(each.bytes for each in cells) == amount
     assert sorted(cpu for each in cells for cpu in each.cpus) == list(range(len(nodes)))

@@ -17,7 +17,7 @@ def a_migration(**status: Any) -> dict[str, Any]:
     return {"metadata": {"name": "m", "uid": UID}, "status": {"targetNode": "n2", "targetPod": "p2", **status}}
 
 
-def test_each_attempt_is_a_migration_of_its_own_to_launchers_and_relays() -> None:
+def test_each_attempt_has_its_own_migration_uid() -> None:
     """The first attempt has the Migration's own uid, which launchers and virt-handlers of an older release expect."""
     assert migration_attempts.uid_of(a_migration()) == UID
     found = [migration_attempts.uid_of(a_migration(attempt=each)) for each in range(1, migration_attempts.MAX_ATTEMPTS + 1)]
@@ -26,7 +26,7 @@ def test_each_attempt_is_a_migration_of_its_own_to_launchers_and_relays() -> Non
 
 
 @pytest.mark.parametrize("stored", [float("nan"), "../../x", "2", [2], {"name": "x"}, None, True, 2.5], ids=repr)
-def test_what_is_no_number_is_no_attempt(stored: object) -> None:
+def test_malformed_attempt_number_counts_as_no_attempt(stored: object) -> None:
     """An invalid number must not stop reconciliation of the VM."""
     assert migration_attempts.number_of(a_migration(attempt=stored)) == 0
     assert migration_attempts.uid_of(a_migration(attempt=stored)) == UID
@@ -58,13 +58,13 @@ def test_a_failure_is_the_present_attempts() -> None:
     assert not status_validation.validate_migration_status({"status": {"attempt": 2, "attempts": later}}, {})
 
 
-def test_what_is_said_later_of_the_same_attempt_counts() -> None:
+def test_later_report_of_an_attempt_replaces_the_earlier_one() -> None:
     provisional = migration_attempts.failed(a_migration(attempt=1), migration_attempts.TARGET_POD_ENDED, "ended", NOW)
     told = migration_attempts.failed(a_migration(attempt=1, attempts=provisional), migration_attempts.CONNECTION_BROKEN, "broke", NOW)
     assert [(each["number"], each["reason"]) for each in told] == [(1, "ConnectionBroken")]
 
 
-def test_nothing_failed_of_a_migration_that_nobody_counts() -> None:
+def test_migration_without_attempts_has_no_failure() -> None:
     entry = {"number": 0, "reason": "ConnectionBroken"}
     assert migration_attempts.failure_of(a_migration(attempts=[entry])) is None
     assert not migration_attempts.is_reported(a_migration())
@@ -87,5 +87,5 @@ def test_nothing_failed_of_a_migration_that_nobody_counts() -> None:
         ({"attempts": [{"number": each} for each in (1, 2, 3, 3)]}, "status.attempts"),
     ],
 )
-def test_what_is_stored_of_attempts_is_bounded(status: dict[str, Any], path: str) -> None:
+def test_stored_migration_attempts_are_bounded(status: dict[str, Any], path: str) -> None:
     assert path in {each.path for each in status_validation.validate_migration_status({"status": status}, {})}

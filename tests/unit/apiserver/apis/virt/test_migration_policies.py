@@ -76,7 +76,7 @@ def test_without_a_policy_the_clusters_defaults_hold() -> None:
     }
 
 
-def test_what_a_policy_says_wins_over_the_defaults_false_and_zero_as_well() -> None:
+def test_policy_overrides_defaults_with_false_and_zero_too() -> None:
     given = a_policy("p", bandwidth=0, allowAutoConverge=False, allowPause=False, completionTimeoutPerGiB=10, maxDowntimeMilliseconds=500)
     found = policies.options({**given, "spec": {**given["spec"], "parallelConnections": 2}}, 4 * GIB + 1, Defaults("5Mi", True, True, 7))
     assert found == {
@@ -112,7 +112,7 @@ def test_the_hour_is_added_to_the_time_of_all_the_memory() -> None:
     assert found["completionTimeoutSeconds"] == 450 + COPY_SECONDS
 
 
-def test_what_the_bandwidth_asks_for_is_rounded_up() -> None:
+def test_bandwidth_timeout_is_rounded_up() -> None:
     found = policies.options({"spec": {"bandwidth": "64Mi"}}, GIB, Defaults(), copied_bytes=1024 * GIB + 1)
     assert found["completionTimeoutSeconds"] == 150 + 2 * 16 * 1024 + 1
 
@@ -122,7 +122,7 @@ def test_no_time_is_none_at_all() -> None:
     assert policies.options(NO_POLICY, 0, Defaults())["completionTimeoutSeconds"] == 150
 
 
-def test_the_policy_with_the_most_conditions_holds_and_of_equal_ones_the_first_by_name() -> None:
+def test_most_specific_policy_applies_and_ties_break_by_name() -> None:
     everything, big = a_policy("a"), a_policy("z", labelled(size="big"))
     both = a_policy("zz", labelled(size="big"), labelled(team="x"))
     machine, namespace = {"size": "big"}, {"team": "x"}
@@ -176,7 +176,7 @@ def test_the_full_policy_is_good_and_has_every_field() -> None:
     assert {each for each in hostile.all_fields(migration_policy.MigrationPolicy) if each} <= present
 
 
-def test_every_hostile_value_is_judged_by_the_structure_as_by_the_models() -> None:
+def test_structure_and_models_judge_hostile_values_alike() -> None:
     def refused(case: hostile.Case) -> bool:
         if case.value == "half a surrogate pair":
             return True
@@ -292,7 +292,7 @@ def test_options_of_a_status_keep_the_same_bounds(options: dict[str, Any], field
     assert [each.path for each in found] == fields
 
 
-def test_what_follows_from_a_policy_is_a_status_that_is_taken() -> None:
+def test_options_from_a_policy_are_a_valid_status() -> None:
     status = {"phase": "Scheduling", "policy": "slow", "options": policies.options(FULL, 3 * GIB, Defaults())}
     assert status_validation.validate_migration_status({"status": status}, {}) == []
     assert status["options"] == {

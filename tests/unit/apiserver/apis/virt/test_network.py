@@ -34,7 +34,7 @@ def test_a_guest_may_have_no_address_that_is_ours_or_nobodys(mac: str, problem: 
     assert problem in network.mac_problem(mac)
 
 
-def test_every_address_of_ours_is_reserved_and_the_documented_one_is_not() -> None:
+def test_own_macs_are_reserved_and_the_documented_one_is_not() -> None:
     assert {network.BRIDGE_MAC, network.TAP_MAC} == network.RESERVED_MACS
     assert network.mac_problem(network.EXAMPLE_MAC) == ""
     assert network.EXAMPLE_MAC in str(Interface.model_fields["mac"].description)

@@ -21,7 +21,7 @@ def test_a_final_migration_stays_final() -> None:
     assert phases.is_unfinished({})
 
 
-def test_from_every_phase_of_a_virtual_machine_an_end_can_be_reached() -> None:
+def test_every_virtual_machine_phase_can_reach_an_end() -> None:
     reached = set(phases.ENDED)
     for _ in phases.VM_TRANSITIONS:
         reached |= {phase for phase, following in phases.VM_TRANSITIONS.items() if following & reached}
@@ -36,7 +36,7 @@ def test_from_the_hand_over_on_there_may_be_a_guest() -> None:
     ("reason", "stays"),
     [("DiskIOError", True), ("DiskImageNotFound", False), ("SecretNotFound", False), ("DiskInUse", False), ("ClaimNotBound", False)],
 )
-def test_of_disks_an_end_leaves_what_failed_and_not_what_was_waited_for(reason: str, stays: bool) -> None:
+def test_end_keeps_failed_disk_conditions_and_drops_waiting_ones(reason: str, stays: bool) -> None:
     status = {"phase": "Failed", "nodeName": "n", "conditions": [{"type": "DisksReady", "status": "False", "reason": reason}]}
     left = phases.without_guest(status)
     assert (left["phase"], "nodeName" in left, bool(left["conditions"])) == ("Failed", False, stays)
@@ -57,7 +57,7 @@ def test_entering_a_phase_notes_the_moment_once() -> None:
     assert phases.enter(status, phases.SCHEDULING, datetime.now(UTC)) == status
 
 
-def test_a_new_attempt_begins_the_timestamps_anew() -> None:
+def test_new_attempt_resets_phase_timestamps() -> None:
     status = phases.enter(phases.enter({}, phases.SCHEDULING, NOW), phases.FAILED, NOW)
     assert [each["phase"] for each in status["phaseTransitionTimestamps"]] == ["Scheduling", "Failed"]
     stopped = phases.enter(status, phases.STOPPED, NOW)

@@ -12,7 +12,7 @@ def test_names(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "-a", "a-", ".", "..", "../sh", "/bin/sh", "a/b", "A", "a.b", "a b", "a\n", "ä", "x" * 41])
-def test_what_is_no_name(name: str) -> None:
+def test_invalid_plugin_names_are_refused(name: str) -> None:
     assert not plugins.is_name(name)
     if name:
         with pytest.raises(ValueError, match="is no name of a plugin"):

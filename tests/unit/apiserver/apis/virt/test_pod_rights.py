@@ -64,7 +64,7 @@ def objections(vm: Object, pod: Object | None, name: str = "", uid: str = "uid-1
     return pod_rights.objections(vm, pod, name or (pod or {"metadata": {"name": "p"}})["metadata"]["name"], uid)
 
 
-def test_an_edit_of_a_running_machine_gives_its_pods_nothing_more() -> None:
+def test_edit_of_a_running_machine_gives_its_pods_no_more_rights() -> None:
     """A migration's target mounts the running disks; a Secret of the edit must not appear before the restart."""
     desired = copy.deepcopy(VM)
     desired["spec"]["domain"]["devices"]["disks"] = [{"type": "Secret", "source": {"name": "new"}}]
@@ -84,12 +84,12 @@ def a_full_machine() -> Object:
 
 
 @pytest.mark.parametrize("vm", [VM, a_full_machine(), *forbidden_pods.examples()], ids=lambda vm: vm["metadata"]["name"])
-def test_every_pod_that_virt_controller_makes_of_a_machine_may_be_named(vm: Object) -> None:
+def test_every_pod_virt_controller_makes_is_allowed(vm: Object) -> None:
     for pod in made(vm):
         assert objections(vm, pod) == []
 
 
-def test_what_a_machine_names_is_all_that_its_pod_mounts() -> None:
+def test_pod_mounts_exactly_the_contents_its_machine_names() -> None:
     mounted = {
         Content("PersistentVolumeClaim", "myvolumeclaim"),
         Content("PersistentVolumeClaim", "untyped"),
@@ -106,7 +106,7 @@ def test_what_a_machine_names_is_all_that_its_pod_mounts() -> None:
         assert str(each).rpartition(" ")[2] in str(pod["spec"]["volumes"])
 
 
-def test_what_a_machine_names_as_file_systems_its_pod_may_mount() -> None:
+def test_pod_may_mount_the_file_systems_its_machine_names() -> None:
     assert pod_rights.named_by(FILESYSTEMS) == {
         *(Content("PersistentVolumeClaim", each) for each in ("shared", "other")),
         Content("ConfigMap", "settings"),
@@ -121,7 +121,7 @@ def test_a_machine_without_disks_names_nothing() -> None:
     assert pod_rights.named_by(a_vm()) == pod_rights.named_by({"metadata": {"name": "x"}}) == frozenset()
 
 
-def test_xml_that_names_no_disk_names_nothing_and_other_xml_is_no_error() -> None:
+def test_xml_without_disks_names_nothing_and_bad_xml_is_no_error() -> None:
     for text in (XML, "<domain", ""):
         assert pod_rights.named_by(a_vm(domainXML=text)) == frozenset()
 
@@ -171,13 +171,13 @@ NO_SUCH = "no pod of a virtual machine has such a volume"
         (volume({"ephemeral": {"volumeClaimTemplate": {}}}), f"ephemeral as volume stolen: {NO_SUCH}"),
     ],
 )
-def test_a_pod_that_mounts_what_the_machine_does_not_name_is_refused(change: Change, words: str) -> None:
+def test_pod_mounting_contents_its_machine_lacks_is_refused(change: Change, words: str) -> None:
     for pod in made(VM):
         change(pod)
         assert objections(VM, pod) == [f'pod "{pod["metadata"]["name"]}" mounts {words}']
 
 
-def test_fields_of_the_machine_are_mounted_for_a_machine_that_asks_for_them() -> None:
+def test_downward_api_fields_are_mounted_on_request_only() -> None:
     disk = {"type": "DownwardAPI", "source": {"items": [{"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}]}}
     asking = a_vm(domain={"devices": {"disks": [disk]}})
     for pod in made(asking):
@@ -185,7 +185,7 @@ def test_fields_of_the_machine_are_mounted_for_a_machine_that_asks_for_them() ->
         assert objections(a_vm(), pod) == [f'pod "{pod["metadata"]["name"]}" mounts downwardAPI as volume disk-0: {NO_SUCH}']
 
 
-def test_a_token_is_of_the_service_account_that_the_machine_names() -> None:
+def test_token_belongs_to_the_service_account_the_machine_names() -> None:
     vm = a_vm(domain={"devices": {"disks": [{"type": "ServiceAccount", "source": {"name": "robot"}}]}})
     fields = a_vm(domain={"devices": {"disks": [{"type": "DownwardAPI", "source": {}}, {"type": "ConfigMap", "source": {"name": ROOT}}]}})
     for pod in made(vm):
@@ -274,7 +274,7 @@ def a_move(made: str, uid: str = "uid-2", phase: str = "Running", name: str = "v
     }
 
 
-def test_a_guest_arrives_by_an_unfinished_migration_of_its_own_machine() -> None:
+def test_guest_arrives_only_by_its_own_unfinished_migration() -> None:
     vm = {"metadata": {"name": "vm1", "creationTimestamp": "2001-02-03T04:05:06Z"}}
     same, later, earlier = "2001-02-03T04:05:06Z", "2001-02-03T10:05:06Z", "2001-02-03T04:05:05Z"
     assert pod_rights.brings(a_move(same), vm, "uid-2")
@@ -297,7 +297,7 @@ def test_a_guest_arrives_by_an_unfinished_migration_of_its_own_machine() -> None
         ({}, ["'10.244.1.7'", "'fd00:10::7'"]),
     ],
 )
-def test_connections_are_passed_on_to_addresses_of_the_target_alone(status: Object, strange: list[str]) -> None:
+def test_connections_are_forwarded_to_target_addresses_only(status: Object, strange: list[str]) -> None:
     pod = {"metadata": {"name": "p", "uid": "uid-1"}, "status": status}
     addresses = ["10.244.1.7", "fd00:10::7"]
     assert pod_rights.strange_addresses(pod, "uid-1", addresses) == [f'pod "p" has no address {each}' for each in strange]
@@ -308,7 +308,7 @@ def test_connections_are_passed_on_to_addresses_of_the_target_alone(status: Obje
     assert pod_rights.strange_addresses(None, "", addresses) == gone
 
 
-def test_an_address_that_no_pod_has_is_not_the_targets_whatever_its_kubelet_says() -> None:
+def test_non_pod_addresses_from_a_kubelet_are_not_the_targets() -> None:
     stolen = ["169.254.169.254", "fd00:ec2::254", "127.0.0.1"]
     status = {"podIP": stolen[0], "podIPs": [{"ip": each} for each in [*stolen, "10.244.1.7"]]}
     pod = {"metadata": {"name": "p", "uid": "uid-1"}, "status": status}
@@ -327,7 +327,7 @@ def test_a_machines_pod_has_volumes_of_the_shapes_kinds_alone(kind: str) -> None
 
 
 @pytest.mark.parametrize("source", [*shape.PROJECTED, "clusterTrustBundle", "podCertificate"])
-def test_a_machines_pod_projects_sources_of_the_shapes_kinds_alone(source: str) -> None:
+def test_machines_pod_projects_only_the_shapes_sources(source: str) -> None:
     vm = a_vm(domain={"devices": {"disks": [{"type": "ServiceAccount", "source": {"name": "robot"}}]}})
     pod = launcher_pod(vm, 1, {}, SETTINGS, Placement(kvm=False))
     pod["metadata"]["uid"] = "uid"

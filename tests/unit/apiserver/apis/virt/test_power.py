@@ -84,14 +84,12 @@ def _run(result: str, minutes: int) -> dict[str, Any]:
         ("Always", [{"result": "Failed", "endTime": "2026-01-01T00:30:00Z"}], 1),
     ],
 )
-def test_a_back_off_counts_short_runs_in_a_row_and_forgets_them_after_a_good_one(
-    strategy: str, ended: list[dict[str, Any]], failures: int
-) -> None:
+def test_back_off_counts_consecutive_short_runs_and_resets(strategy: str, ended: list[dict[str, Any]], failures: int) -> None:
     vm = {"spec": {"runStrategy": strategy}, "status": {"attempts": [{"number": at, **each} for at, each in enumerate(ended, 1)]}}
     assert power.decide(vm).failures == failures
 
 
-def test_what_is_said_of_a_rerun_counts_the_starts() -> None:
+def test_rerun_message_counts_starts() -> None:
     assert power.decide(_vm(limit=2, a1="Failed")).message == "the last attempt did not succeed; 1 of 3 starts failed"
     assert power.decide(_vm(limit=1, a1="Failed")).message == "the last attempt did not succeed; 1 of 2 starts failed"
     assert power.decide(_vm(limit=0, a1="Failed")).message == "1 starts failed in a row; spec.rerun.limit is 0"
@@ -103,27 +101,27 @@ def test_a_machine_without_a_status_has_the_defaults_of_its_spec() -> None:
     assert not power.wants_paused({})
 
 
-def test_the_current_attempt_is_the_newest_of_which_anybody_wrote() -> None:
+def test_current_attempt_is_the_newest_recorded_one() -> None:
     assert power.current_attempt({"status": {"attempt": 2, "attempts": [{"number": 1}, {"number": 3}]}}) == 3
     assert power.current_attempt({"status": {"attempt": 4, "attempts": [{"number": 3}]}}) == 4
 
 
 @pytest.mark.parametrize("strategy", ["Always", "RerunOnFailure", "Once", "Manual"])
-def test_an_attempt_that_has_not_ended_goes_on_under_every_strategy_but_halted(strategy: str) -> None:
+def test_open_attempt_continues_except_under_halted(strategy: str) -> None:
     on, attempt, _ = _brief(_vm(strategy, attempt=2, a1="Succeeded"))
     assert (on, attempt) == (True, 2)
     assert not power.decide(_vm("Halted", attempt=2, a1="Succeeded")).on
 
 
 @pytest.mark.parametrize("strategy", power.RUN_STRATEGIES)
-def test_a_stop_keeps_the_machine_off_until_the_strategy_is_edited(strategy: str) -> None:
+def test_stop_keeps_the_machine_off_until_run_strategy_is_edited(strategy: str) -> None:
     assert _brief(_vm(strategy, attempt=1, request=_request("Stop", 1, strategy))) == (False, 1, "StopRequested")
     edited = _vm("Always" if strategy != "Always" else "Once", attempt=1, request=_request("Stop", 1, strategy))
     assert power.decide(edited).on
 
 
 @pytest.mark.parametrize("action", ["Start", "Stop", "Restart"])
-def test_a_verb_that_was_superseded_does_not_come_back_with_its_strategy(action: str) -> None:
+def test_superseded_verb_does_not_return_with_its_strategy(action: str) -> None:
     called = {**_request(action, 2, "Once"), "generation": 4}
     vm = _vm("Once", request=called, a1="Failed")
     assert power.effective_request(vm) == called
@@ -137,7 +135,7 @@ def test_a_verb_that_was_superseded_does_not_come_back_with_its_strategy(action:
         assert (power.effective_request(vm) is not None) is counts
 
 
-def test_what_was_asked_for_waits_for_no_back_off() -> None:
+def test_requested_start_skips_the_back_off() -> None:
     vm = _vm("Always", request=_request("Start", 3, "Always"), a1=_run("Failed", 0), a2=_run("Failed", 0))
     assert (power.decide(vm).reason, power.decide(vm).failures) == ("Requested", 0)
 
@@ -168,7 +166,7 @@ CRASHED = {**FAILED_START, "runningTime": "2026-01-01T00:00:00Z", "endTime": "20
         ("Halted", [FAILED_START], (False, "Halted"), (False, "Halted")),
     ],
 )
-def test_an_edit_of_the_spec_is_a_new_wish_and_forgets_failed_starts(
+def test_spec_edit_resets_failed_starts(
     strategy: str, ended: list[dict[str, Any]], before: tuple[bool, str], after: tuple[bool, str]
 ) -> None:
     vm: dict[str, Any] = {"spec": {"runStrategy": strategy, "rerun": {"limit": 0}}}
@@ -179,7 +177,7 @@ def test_an_edit_of_the_spec_is_a_new_wish_and_forgets_failed_starts(
         assert (decision.on, decision.reason) == expected
 
 
-def test_a_start_that_was_asked_for_is_tried_again_when_the_spec_is_mended() -> None:
+def test_requested_start_is_retried_after_a_spec_edit() -> None:
     vm = _vm("Manual", request={**_request("Start", 1, "Manual"), "generation": 1}, a1=FAILED_START)
     vm["metadata"]["generation"] = 1
     assert not power.decide(vm).on
@@ -218,7 +216,7 @@ LEVELS: list[tuple[dict[str, Any], bool]] = [
 
 @pytest.mark.parametrize(("level", "paused"), LEVELS)
 @pytest.mark.parametrize("action", ["Start", "Stop", "Restart"])
-def test_the_pause_and_the_request_for_power_say_nothing_of_each_other(action: str, level: dict[str, Any], *, paused: bool) -> None:
+def test_pause_and_power_request_are_independent(action: str, level: dict[str, Any], *, paused: bool) -> None:
     vm = _vm(attempt=1, request=_request(action, 1))
     without = power.decide(vm)
     vm["status"] |= level
@@ -226,7 +224,7 @@ def test_the_pause_and_the_request_for_power_say_nothing_of_each_other(action: s
     assert power.decide(vm) == without
 
 
-def test_an_earlier_release_that_wrote_its_own_form_later_is_heeded() -> None:
+def test_later_write_of_an_older_release_is_honoured() -> None:
     """Its virt-api may be there while the chart is upgraded."""
     vm = _vm(attempt=1, request=_request("Unpause", 1))
     vm["status"]["pause"] = {"wanted": True, "attempt": 1}
@@ -280,7 +278,7 @@ def test_only_a_pause_of_this_very_attempt_pauses(request_: dict[str, Any], paus
         (_vm("RerunOnFailure", a1=_run("Failed", 1)), ""),
     ],
 )
-def test_the_end_of_an_attempt_is_asked_for_by_a_stop_or_a_restart(vm: dict[str, Any], why: str) -> None:
+def test_stop_or_restart_requests_the_end_of_an_attempt(vm: dict[str, Any], why: str) -> None:
     assert power.end_asked_for(vm) == why
 
 
@@ -298,7 +296,9 @@ def test_a_machine_that_is_being_deleted_is_off() -> None:
     offset=st.integers(0, 2),
     limit=st.integers(0, power.MAX_RERUN_LIMIT),
 )
-def test_what_is_decided_can_be_done(strategy: str, results: list[str], is_open: bool, action: str | None, offset: int, limit: int) -> None:
+def test_power_decisions_are_feasible(
+    strategy: str, results: list[str], is_open: bool, action: str | None, offset: int, limit: int
+) -> None:
     current = len(results) + (1 if is_open else 0)
     request = _request(action, max(current + offset - 1, 0), strategy) if action else None
     ended = {f"a{number}": result for number, result in enumerate(results, 1)}
@@ -318,7 +318,7 @@ def _interrupted(strategy: str, *, status: str = "True", request: Any = None, **
 
 @pytest.mark.parametrize("strategy", ["RerunOnFailure", "Once", "Manual"])
 @pytest.mark.parametrize("result", ["Stopped", "Failed"])
-def test_what_the_cluster_ended_goes_on_elsewhere(strategy: str, result: str) -> None:
+def test_attempt_ended_by_the_cluster_is_rerun(strategy: str, result: str) -> None:
     assert _brief(_interrupted(strategy, result=result)) == (True, 2, "Interrupted")
     asked = _request("Start", 1, strategy)
     assert _brief(_interrupted(strategy, result=result, request=asked)) == (True, 2, "Interrupted")
@@ -336,13 +336,13 @@ def test_what_the_cluster_ended_goes_on_elsewhere(strategy: str, result: str) ->
     ],
     ids=["the guest powered off", "it was asked to stop before", "nothing ended its pod", "stop, once", "stop, manual"],
 )
-def test_what_somebody_ended_stays_off_whatever_the_cluster_did_at_that_moment(strategy: str, last: dict[str, Any]) -> None:
+def test_attempt_ended_by_a_user_is_not_rerun(strategy: str, last: dict[str, Any]) -> None:
     if "request" in last and last["request"]["runStrategy"] != strategy:
         return  # a request for another strategy does not count
     assert not power.decide(_interrupted(strategy, **last)).on
 
 
-def test_a_halted_machine_stays_off_and_an_attempt_that_goes_on_is_not_interrupted() -> None:
+def test_halted_machine_stays_off_and_open_attempt_continues() -> None:
     assert _brief(_interrupted("Halted")) == (False, 1, "Halted")
     assert _brief(_interrupted("Once", result="")) == (True, 1, "Running")
     assert not power.was_interrupted({})
@@ -387,6 +387,6 @@ def _edited(vm: dict[str, Any], generation: int | None, **metadata: Any) -> dict
         ({"spec": {"runStrategy": "Manual"}}, False, True),
     ],
 )
-def test_a_machine_that_is_off_has_given_up_or_is_as_its_spec_says(vm: dict[str, Any], given_up: bool, by_its_spec: bool) -> None:
+def test_stopped_machine_has_given_up_or_is_off_by_its_spec(vm: dict[str, Any], given_up: bool, by_its_spec: bool) -> None:
     decision = power.decide(vm)
     assert (power.has_given_up(vm, decision), power.is_off_by_its_spec(vm, decision)) == (given_up, by_its_spec)

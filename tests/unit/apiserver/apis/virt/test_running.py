@@ -55,7 +55,7 @@ def told(vm: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("phase", sorted(phases.VM_TRANSITIONS))
-def test_what_runs_is_kept_of_a_machine_that_has_a_guest_and_of_no_other(phase: str) -> None:
+def test_edit_copies_running_hardware_only_with_a_guest(phase: str) -> None:
     vm = a_vm(phase)
     new = edited(vm, cores(2))
     has_guest = phase in phases.WITH_GUEST
@@ -71,7 +71,7 @@ def test_a_machine_that_was_not_edited_pays_nothing() -> None:
     assert running.spec_of(vm) is vm["spec"]
 
 
-def test_the_copy_is_of_the_last_generation_that_had_it_and_further_edits_leave_it() -> None:
+def test_copy_keeps_its_generation_through_further_edits() -> None:
     first = edited(a_vm(), cores(2))
     assert first["status"]["running"]["generation"] == 4
     assert first["status"]["running"]["domain"]["cpu"]["cores"] == 1
@@ -108,12 +108,12 @@ def test_devices_are_named(edit: Edit, names: list[str]) -> None:
     assert told(edited(a_vm(), edit)) == [f"spec.domain.devices.{each}" for each in names]
 
 
-def test_another_order_of_disks_differs_because_boot_order_and_names_follow_from_it() -> None:
+def test_reordered_disks_count_as_a_difference() -> None:
     vm = a_vm("Running", ROOT, DATA)
     assert told(edited(vm, lambda spec: spec["domain"]["devices"]["disks"].reverse())) == ["spec.domain.devices.disks"]
 
 
-def test_fields_beside_the_domain_belong_to_the_guest_too() -> None:
+def test_fields_outside_the_domain_belong_to_the_guest_too() -> None:
     key = {"sshPublicKey": {"source": {"secret": {"secretName": "a"}}, "propagationMethod": {"noCloud": {}}}}
     new = edited(a_vm(), lambda spec: spec.update(accessCredentials=[key], domainXML="<domain/>"))
     assert told(new) == ["spec.domainXML", "spec.accessCredentials"]
@@ -122,7 +122,7 @@ def test_fields_beside_the_domain_belong_to_the_guest_too() -> None:
     assert "domainXML" not in spec
 
 
-def test_what_a_guest_does_not_keep_is_that_of_the_spec() -> None:
+def test_fields_not_bound_to_the_guest_come_from_the_spec() -> None:
     def edit(spec: dict[str, Any]) -> None:
         cores(2)(spec)
         spec["terminationGracePeriodSeconds"] = 5

@@ -56,7 +56,7 @@ def test_the_full_objects_have_every_field() -> None:
         assert {each for each in all_fields(kind) if not each.startswith((*COPIED, AS_THE_SPEC))} <= present
 
 
-def test_what_is_sound_has_no_faults() -> None:
+def test_sound_objects_have_no_faults() -> None:
     assert structure.of_virtual_machine(a_full_virtual_machine()) == ()
     assert structure.of_migration(a_full_migration()) == ()
     assert structure.of_virtual_machine({"metadata": {"name": "x"}, "spec": {"domain": {}}}) == ()
@@ -68,7 +68,7 @@ def test_every_hostile_value_is_judged_as_by_the_models(value: str) -> None:
     assert differently == []
 
 
-def test_what_runs_is_judged_as_the_spec() -> None:
+def test_running_hardware_is_checked_like_the_spec() -> None:
     vm = a_full_virtual_machine()
     vm["status"]["running"] = {"generation": 1, **{key: vm["spec"][key] for key in ("domain", "accessCredentials")}}
     assert structure.of_virtual_machine(vm) == ()
@@ -101,7 +101,7 @@ def test_a_fault_says_where_it_is() -> None:
 
 
 @pytest.mark.parametrize("obj", [None, [], "text", {}, {"metadata": None, "spec": {}}], ids=repr)
-def test_what_is_no_object_at_all_is_told(obj: object) -> None:
+def test_non_objects_are_reported(obj: object) -> None:
     assert structure.of_virtual_machine(obj)
     assert structure.of_migration(obj)
 

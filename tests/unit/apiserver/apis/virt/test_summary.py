@@ -62,14 +62,14 @@ IS_PAUSED = {"type": "Paused", "status": "True", "reason": "Paused", "message": 
         (a_vm("Failed", ready="AttemptFailed", **ENDED), "Starting"),
     ],
 )
-def test_one_word_tells_what_is_the_matter(vm: dict[str, Any], word: str) -> None:
+def test_summary_word_names_the_problem(vm: dict[str, Any], word: str) -> None:
     assert summary.word(vm) == word
     vm["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     assert summary.word(vm) == "Terminating"
 
 
 @pytest.mark.parametrize("phase", ["Stopped", "Succeeded", "Failed"])
-def test_what_is_off_and_stays_so_is_called_as_its_phase(phase: str) -> None:
+def test_stopped_machine_is_summarized_by_its_phase(phase: str) -> None:
     vm = a_vm(phase, ready="CrashLoopBackOff", **ENDED)
     vm["spec"]["runStrategy"] = "Halted"
     assert summary.word(vm) == phase
@@ -85,18 +85,18 @@ def test_a_panic_is_the_word_while_nothing_follows_it() -> None:
 
 
 @pytest.mark.parametrize("phase", ["Scheduling", "Scheduled"])
-def test_a_start_that_nobody_wants_any_more_is_a_stop(phase: str) -> None:
+def test_unwanted_start_is_shown_as_stopping(phase: str) -> None:
     vm = a_vm(phase, ready="Unschedulable", **GOES_ON)
     vm["spec"]["runStrategy"] = "Halted"
     assert summary.word(vm) == "Stopping"
 
 
-def test_who_has_no_reason_shows_none() -> None:
+def test_missing_reason_is_shown_as_none() -> None:
     assert summary.reason({"metadata": {}, "spec": {}}) is None
     assert summary.reason(a_vm("Pending", conditions=[{"type": "Ready", "status": "False", "message": ""}])) is None
 
 
-def test_the_reason_is_one_bounded_line_and_nothing_for_who_is_ready() -> None:
+def test_reason_is_one_bounded_line_and_absent_when_ready() -> None:
     assert summary.reason(a_vm("Failed", ready="AttemptFailed", **ENDED)) == "Ready says why"
     assert summary.reason(a_vm("Running", ready="Paused", conditions=[IS_PAUSED], **GOES_ON)) == "libvirt's reason: ioerror"
     assert summary.reason(a_vm("Running", conditions=[{"type": "Ready", "status": "True", "message": "it runs"}], **GOES_ON)) is None
@@ -108,7 +108,7 @@ def test_the_reason_is_one_bounded_line_and_nothing_for_who_is_ready() -> None:
     assert "\x1b" not in told
 
 
-def test_a_machine_without_the_condition_ready_says_why_it_is_off() -> None:
+def test_machine_without_ready_condition_says_why_it_is_off() -> None:
     off = a_vm("Stopped")
     assert summary.reason({**off, "spec": {"runStrategy": "Halted"}}) == power.decide({"spec": {"runStrategy": "Halted"}}).message
     assert summary.reason(a_vm("Pending")) is None

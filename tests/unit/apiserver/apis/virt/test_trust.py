@@ -11,7 +11,7 @@ SECOND = timedelta(seconds=1)
 
 
 @pytest.mark.parametrize("value", ["stolen", "", "yes", "false", "2026-11-22", "2026-11-22T12:00:00", "tomorrow"])
-def test_a_value_that_is_no_time_revokes_whatever_was_and_will_be_issued(value: str) -> None:
+def test_malformed_revocation_time_revokes_everything(value: str) -> None:
     revocations = trust.revocations({"ca.crt": "…", "revoked.node1": value})
 
     assert revocations.is_revoked("node1")
@@ -29,5 +29,5 @@ def test_a_time_revokes_what_begins_before_it(value: str) -> None:
     assert revocations.refusal("node1", NOW) == ""
 
 
-def test_other_keys_revoke_nobody() -> None:
+def test_other_keys_revoke_no_node() -> None:
     assert trust.revocations({"ca.crt": "stolen", "revoked": "node1", "node1": "revoked"}) == trust.Revocations()

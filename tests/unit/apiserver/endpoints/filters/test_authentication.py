@@ -74,7 +74,7 @@ def world(tmp_path: Path) -> World:
 
 
 @pytest.mark.parametrize(("at", "is_good"), [(BEGIN - SECOND, False), (BEGIN, True), (NOW, True), (END, True), (END + SECOND, False)])
-async def test_a_certificate_is_worth_something_from_its_first_second_to_its_last(world: World, at: datetime, *, is_good: bool) -> None:
+async def test_certificate_is_valid_from_first_to_last_second(world: World, at: datetime, *, is_good: bool) -> None:
     authenticate, carrier = world.authenticator(), world.connect("alice")
     world.clock.at = at
     if is_good:
@@ -85,7 +85,7 @@ async def test_a_certificate_is_worth_something_from_its_first_second_to_its_las
 
 
 @pytest.mark.parametrize("proxy", [False, True], ids=["client", "front proxy"])
-async def test_a_certificate_that_expires_on_an_open_connection_is_worth_nothing_from_then_on(world: World, *, proxy: bool) -> None:
+async def test_certificate_expires_on_an_open_connection(world: World, *, proxy: bool) -> None:
     """An open connection must not keep an expired identity, neither a user's nor a front proxy's."""
     authenticate = world.authenticator()
     carrier = world.connect("front-proxy", world.proxies) if proxy else world.connect("alice")
@@ -107,7 +107,7 @@ async def test_an_expired_certificate_is_not_made_up_for_by_a_token(world: World
     assert world.reviewed == []
 
 
-async def test_what_was_judged_by_another_trust_is_judged_anew(world: World) -> None:
+async def test_changed_trust_reauthenticates_known_connections(world: World) -> None:
     authenticate, carrier = world.authenticator(), world.connect("alice")
     asking = request(carrier)
     await authenticate(asking)
@@ -129,7 +129,7 @@ async def test_only_a_front_proxy_speaks_for_others(world: World) -> None:
         await authenticate(request(world.connect("front-proxy", world.proxies)))
 
 
-async def test_a_front_proxy_whose_authority_is_that_of_clients_is_itself_only_where_it_names_nobody(world: World) -> None:
+async def test_front_proxy_with_the_clients_authority_may_be_a_client(world: World) -> None:
     """In clusters with one authority for both, forwarded requests belong to their users, not to a client called front-proxy."""
     authorities = authorities_of(pem(world.root))
     world.trust = Trust(RequestHeader(authorities, ("front-proxy",)), authorities)
@@ -139,7 +139,7 @@ async def test_a_front_proxy_whose_authority_is_that_of_clients_is_itself_only_w
     assert (await authenticate(request(world.connect("alice"), ("X-Remote-User", "bob")))).name == "alice"
 
 
-async def test_a_certificate_that_names_nobody_does_not_stand_in_the_way_of_a_token(world: World) -> None:
+async def test_certificate_without_user_does_not_block_a_token(world: World) -> None:
     """For example the aggregator's certificate: our authority issued it, and alone it names no user."""
     authenticate = world.authenticator()
     for carrier in (world.connect("another", world.proxies), world.connect("front-proxy", world.proxies)):
@@ -172,7 +172,7 @@ async def test_a_certificate_is_read_once_while_few_are_remembered(world: World)
     assert read == ["a", "b", "c", "a"]
 
 
-async def test_what_was_found_for_a_certificate_is_not_another_s_who_sends_the_same_fields(world: World) -> None:
+async def test_cached_identity_is_not_shared_between_connections(world: World) -> None:
     """Different clients can send equal header fields."""
     authenticate = world.authenticator()
     fields = Fields([("Host", "h")])
@@ -181,12 +181,12 @@ async def test_what_was_found_for_a_certificate_is_not_another_s_who_sends_the_s
     assert [(await authenticate(each)).name for each in (alice, bob, alice)] == ["alice", "bob", "alice"]
 
 
-async def test_one_who_is_told_of_no_handshake_is_not_believed(world: World) -> None:
+async def test_certificate_without_handshake_is_not_trusted(world: World) -> None:
     with pytest.raises(Unauthorized):
         await world.authenticator()(request(Carrier(None, b"der")))
 
 
-async def test_a_token_is_reviewed_and_nobody_is_anonymous_where_that_is_off(world: World) -> None:
+async def test_tokens_are_reviewed_and_anonymous_can_be_disabled(world: World) -> None:
     bearer = ("Authorization", "Bearer alice")
     assert (await world.authenticator()(request(None, bearer))).name == "alice"
     with pytest.raises(Unauthorized):

@@ -91,7 +91,7 @@ def test_a_front_proxy_names_a_user_as_in_go(given: tuple[tuple[str, str], ...],
         (("X-Remote-Extra-",), (("X-Remote-Extra-%C3%89", "e"),), {"É": ("e",)}),
     ],
 )
-def test_the_keys_of_what_else_is_said_of_a_user_are_in_small_letters_as_they_were_sent(
+def test_extra_keys_are_lowercased_before_percent_decoding(
     prefixes: tuple[str, ...], given: tuple[tuple[str, str], ...], extra: dict[str, tuple[str, ...]]
 ) -> None:
     """Percent-encoded letters keep their case: the Kelvin sign must not become the k of a key that names the user's node."""
@@ -111,7 +111,7 @@ def test_the_keys_of_what_else_is_said_of_a_user_are_in_small_letters_as_they_we
         ("front-proxy", THEIRS, (), False),
     ],
 )
-def test_only_the_allowed_names_of_its_authorities_are_front_proxies(
+def test_only_allowed_names_of_the_authorities_are_front_proxies(
     name: str, issuer: Authority, allowed: tuple[str, ...], *, is_one: bool
 ) -> None:
     assert is_front_proxy(RequestHeader(frozenset({OURS}), allowed), certificate(name, issuer=issuer)) == is_one
@@ -171,7 +171,7 @@ def test_without_the_field_there_is_no_bearer_token() -> None:
     ],
     ids=["behind another", "before another", "in one line with two"],
 )
-def test_a_browser_offers_a_token_beside_other_protocols(given: Any, token: str) -> None:
+def test_browser_token_is_read_from_websocket_protocols(given: Any, token: str) -> None:
     assert websocket_token(request(*given(token))) == token
 
 
@@ -203,7 +203,7 @@ def test_only_websockets_offer_tokens(given: tuple[tuple[str, str], ...]) -> Non
     ],
     ids=["alone", "two alone", "two", "three", "no base64", "half a byte", "no text"],
 )
-def test_a_token_that_is_offered_wrongly_is_nobody_not_anonymous(protocols: tuple[str, ...]) -> None:
+def test_malformed_websocket_token_is_unauthorized_not_anonymous(protocols: tuple[str, ...]) -> None:
     asking = request(*offering(*protocols))
     with pytest.raises(Unauthorized):
         websocket_token(asking)
@@ -228,7 +228,7 @@ async def test_a_token_is_the_header_s_or_else_the_websocket_s() -> None:
     assert reviewing.reviewed == ["alice", "bob", "bob"]
 
 
-async def test_an_empty_token_is_worth_nothing_and_nobody_is_asked_about_it() -> None:
+async def test_empty_token_is_unauthorized_without_a_review() -> None:
     reviewing = Reviewing()
     for protocols in (("v4.channel.k8s.io", hidden("")), ("v4.channel.k8s.io", hidden("wrong"))):
         with pytest.raises(Unauthorized):
@@ -263,7 +263,7 @@ def test_the_config_map_says_whom_to_believe_and_in_which_fields(data: dict[str,
 
 
 @pytest.mark.parametrize("value", ["[", "{}", '"front-proxy"', "1", "null", "[1]", '["front-proxy", null]'])
-def test_a_config_map_that_cannot_be_read_is_refused_not_read_as_empty(value: str) -> None:
+def test_unreadable_config_map_is_refused_not_read_as_empty(value: str) -> None:
     """An empty list of names would allow all names."""
     with pytest.raises(ValueError, match=r"requestheader-allowed-names is no JSON list of strings|Expecting value"):
         from_config_map({"requestheader-allowed-names": value})

@@ -99,7 +99,7 @@ async def test_an_answer_is_for_one_user_and_one_request_only() -> None:
         assert authorizer.known(ALICE, other) is None
 
 
-async def test_what_a_client_makes_long_is_not_remembered() -> None:
+async def test_decisions_for_overlong_requests_are_not_cached() -> None:
     kube, world = Kube(), World()
     authorizer = made(kube, world)
     long = requestinfo.parse("GET", PATH, {"labelSelector": "a=" + "b" * 10_001})
@@ -124,7 +124,7 @@ async def test_kube_apiserver_is_asked_again_when_it_cannot_answer() -> None:
     assert world.codes == ["<error>", "500", "201"]
 
 
-async def test_after_five_tries_nobody_can_say() -> None:
+async def test_authorization_fails_after_five_tries() -> None:
     kube, world = Kube(failures=[TransportError("gone")] * 9), World()
     with pytest.raises(InternalError, match="ask kube-apiserver whether alice may"):
         await made(kube, world).decide(ALICE, GET)
@@ -163,7 +163,7 @@ def test_the_question_names_the_whole_user() -> None:
     assert review_spec(ALICE, requestinfo.parse("GET", "/metrics", {}))["nonResourceAttributes"] == {"path": "/metrics", "verb": "get"}
 
 
-def test_who_has_no_uid_and_no_extra_is_asked_about_without() -> None:
+def test_review_of_user_without_uid_and_extra_omits_both() -> None:
     assert review_spec(User("bob", ()), requestinfo.parse("GET", "/metrics", {})) == {
         "user": "bob",
         "groups": [],
@@ -172,12 +172,12 @@ def test_who_has_no_uid_and_no_extra_is_asked_about_without() -> None:
 
 
 @pytest.mark.parametrize("query", [{"labelSelector": "a in ("}, {"fieldSelector": "a"}, {"labelSelector": ""}, {}])
-def test_selectors_that_say_nothing_or_cannot_be_read_narrow_no_question(query: dict[str, str]) -> None:
+def test_empty_or_unreadable_selectors_narrow_no_review(query: dict[str, str]) -> None:
     attributes = review_spec(ALICE, requestinfo.parse("GET", PATH, query))["resourceAttributes"]
     assert not {"labelSelector", "fieldSelector"} & set(attributes)
 
 
-async def test_masters_are_not_asked_about_and_nobody_for_the_health_of_the_server() -> None:
+async def test_masters_and_health_checks_are_allowed_without_review() -> None:
     kube, world = Kube(allowed=False), World()
     authorizer, master = made(kube, world), User("root", ("team", "system:masters"))
     assert (await authorizer.decide(master, GET)).allowed
@@ -188,7 +188,7 @@ async def test_masters_are_not_asked_about_and_nobody_for_the_health_of_the_serv
     assert not (await authorizer.decide_anew(ALICE, requestinfo.parse("GET", "/healthz", {}))).allowed
 
 
-async def test_an_answer_is_over_at_its_end_and_is_asked_for_anew_when_that_is_wanted() -> None:
+async def test_cached_decision_expires_and_can_be_refreshed() -> None:
     kube, world = Kube(), World()
     authorizer = made(kube, world)
     await authorizer.decide(ALICE, GET)

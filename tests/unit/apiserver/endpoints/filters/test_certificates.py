@@ -109,7 +109,7 @@ def root() -> Signed:
     return signed(common("root"), None, ca=True)
 
 
-def test_what_a_certificate_says_is_what_the_library_reads(root: Signed, tmp_path: Path) -> None:
+def test_certificate_parser_agrees_with_the_library(root: Signed, tmp_path: Path) -> None:
     subject = name(
         [(NameOID.ORGANIZATION_NAME, "system:masters")],
         [(NameOID.ORGANIZATION_NAME, "Größe, Ämter"), (NameOID.COMMON_NAME, "Jürgen 漢字")],
@@ -140,14 +140,14 @@ def test_of_several_common_names_the_last_one_counts_as_in_go(root: Signed, tmp_
 
 
 @pytest.mark.parametrize("uids", [("a", "b"), ("a", "a")])
-def test_several_uids_name_nobody(root: Signed, tmp_path: Path, uids: tuple[str, ...]) -> None:
+def test_several_uids_are_unauthorized(root: Signed, tmp_path: Path, uids: tuple[str, ...]) -> None:
     attribute = x509.ObjectIdentifier("1.3.6.1.4.1.57683.2")
     found = Handshake(tmp_path, root)(signed(name([(NameOID.COMMON_NAME, "alice")], *([(attribute, each)] for each in uids)), root))
     with pytest.raises(Unauthorized):
         from_certificate(authorities_of(pem(root)), found)
 
 
-def test_an_empty_uid_names_nobody() -> None:
+def test_empty_uid_is_unauthorized() -> None:
     issuer = (b"subject", b"key")
     found = Certificate(issuer, 0.0, 1.0, "alice", (), ("",), "00")
     with pytest.raises(Unauthorized):
@@ -166,7 +166,7 @@ def test_an_authority_is_its_subject_and_its_key(key: Key | None) -> None:
     assert authorities_of(pem(signed(common("another"), None, key=one[1], ca=True))) != authorities_of(pem(one))
 
 
-def test_who_issued_it_is_told_as_the_signature_tells_it(root: Signed, tmp_path: Path) -> None:
+def test_issuer_is_identified_as_by_its_signature(root: Signed, tmp_path: Path) -> None:
     """The handshake trusts all authorities together. Authorities with equal names, or with equal keys, still count separately."""
     namesake, other = signed(common("root"), None, ca=True), signed(common("other"), None, key=root[1], ca=True)
     between = signed(common("between"), root, ca=True)
@@ -201,15 +201,13 @@ def test_a_front_proxy_needs_one_of_the_names(root: Signed, tmp_path: Path) -> N
     assert not is_front_proxy(RequestHeader(), found)
 
 
-def test_a_certificate_without_a_common_name_is_nobody_s(root: Signed, tmp_path: Path) -> None:
+def test_certificate_without_common_name_is_no_user(root: Signed, tmp_path: Path) -> None:
     found = Handshake(tmp_path, root)(signed(name([(NameOID.ORGANIZATION_NAME, "system:masters")]), root))
     assert from_certificate(authorities_of(pem(root)), found) is None
 
 
 @pytest.mark.parametrize("usages", [(ExtendedKeyUsageOID.SERVER_AUTH,), (ExtendedKeyUsageOID.CODE_SIGNING,)])
-def test_a_certificate_that_is_not_for_clients_ends_in_the_handshake(
-    usages: tuple[x509.ObjectIdentifier, ...], root: Signed, tmp_path: Path
-) -> None:
+def test_certificate_not_for_clients_fails_the_handshake(usages: tuple[x509.ObjectIdentifier, ...], root: Signed, tmp_path: Path) -> None:
     with pytest.raises(ssl.SSLCertVerificationError, match=r"(unsupported|unsuitable) certificate purpose"):
         Handshake(tmp_path, root)(signed(common("client"), root, usages=usages))
 
@@ -223,7 +221,7 @@ def test_bundles_may_have_text_and_must_have_certificates(root: Signed) -> None:
 
 
 @given(st.data())
-def test_bytes_that_are_no_certificate_are_a_value_error_and_nothing_else(root: Signed, data: st.DataObject) -> None:
+def test_malformed_certificates_raise_only_value_error(root: Signed, data: st.DataObject) -> None:
     der = bytearray(root[0].public_bytes(Encoding.DER))
     for _ in range(data.draw(st.integers(0, 4))):
         der[data.draw(st.integers(0, len(der) - 1))] = data.draw(st.integers(0, 255))

@@ -16,7 +16,7 @@ class Clock:
         return self.now
 
 
-async def test_what_takes_too_long_is_cancelled_and_nothing_else() -> None:
+async def test_only_overdue_requests_are_cancelled() -> None:
     clock = Clock()
     deadlines = Deadlines(60, now=clock)
     begun = asyncio.Event()
@@ -45,7 +45,7 @@ async def test_what_takes_too_long_is_cancelled_and_nothing_else() -> None:
     assert (old.result(), young.result()) == ("late", "done")
 
 
-async def test_a_cancellation_that_comes_too_late_does_not_reach_the_next_request() -> None:
+async def test_late_cancellation_does_not_reach_the_next_request() -> None:
     clock = Clock()
     deadlines = Deadlines(60, now=clock)
     deadline = deadlines.begin()
@@ -57,7 +57,7 @@ async def test_a_cancellation_that_comes_too_late_does_not_reach_the_next_reques
     await asyncio.sleep(0)  # would raise
 
 
-async def test_a_cancellation_by_somebody_else_stays() -> None:
+async def test_foreign_cancellation_is_kept() -> None:
     deadlines = Deadlines(60)
 
     async def work() -> None:

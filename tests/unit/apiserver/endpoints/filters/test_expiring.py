@@ -10,7 +10,7 @@ class Clock:
         return self.now
 
 
-def test_each_value_has_a_time_of_its_own_and_a_use_gives_it_no_more() -> None:
+def test_each_cached_value_expires_on_its_own_regardless_of_use() -> None:
     clock = Clock()
     cache = Expiring[str, int](2, clock)
     cache.put("a", 1, 10)

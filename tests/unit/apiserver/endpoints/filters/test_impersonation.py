@@ -86,7 +86,7 @@ async def test_anonymous_is_unauthenticated() -> None:
     assert found.groups == ("system:unauthenticated",)
 
 
-async def test_who_may_not_act_as_the_user_is_told_so_and_nothing_of_the_groups() -> None:
+async def test_refused_impersonation_names_the_user_only() -> None:
     rules = Rules(set())
     with pytest.raises(Forbidden) as refused:
         await act(rules, ("Impersonate-User", "bob"), ("Impersonate-Group", "system:masters"))
@@ -98,7 +98,7 @@ async def test_groups_without_a_user_are_a_bad_request() -> None:
         await act(Rules(set()), ("Impersonate-Group", "g"))
 
 
-async def test_who_does_not_want_to_is_not_asked_about() -> None:
+async def test_requests_without_impersonation_are_not_reviewed() -> None:
     rules = Rules(set())
     assert await act(rules, ("Accept", "x")) is None
     assert rules.asked == []

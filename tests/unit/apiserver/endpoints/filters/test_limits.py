@@ -10,7 +10,7 @@ ALICE, ROOT = User("alice"), User("root", groups=(MASTERS,))
 
 
 @pytest.mark.parametrize("writes", [False, True])
-def test_beyond_the_limit_a_request_is_refused_until_another_leaves(writes: bool) -> None:
+def test_requests_beyond_the_limit_are_refused_until_others_end(writes: bool) -> None:
     limits = InFlight(2, 2)
     for _ in range(2):
         limits.enter(ALICE, writes=writes)

@@ -53,7 +53,7 @@ def test_apply_and_connect_have_verbs_of_their_own() -> None:
     assert requests().labels(requestinfo.parse("GET", f"{PATH}/x/console", {}), connect=True)[0] == "CONNECT"
 
 
-def test_a_duration_counts_in_both_histograms_and_waiting_only_in_one() -> None:
+def test_duration_counts_in_both_histograms_and_waiting_in_one() -> None:
     counted = requests()
     series = counted.series(requestinfo.parse("GET", f"{PATH}/x", {}))
     series.ended(200, 0.003, 0, 1500)
@@ -96,7 +96,7 @@ def test_names_that_clients_invent_make_no_series() -> None:
     assert sum(totals.values()) == 6 * LIMIT
 
 
-def test_versions_and_subresources_that_clients_invent_make_no_series() -> None:
+def test_invented_versions_and_subresources_make_no_series() -> None:
     counted = requests()
     for each in range(10):
         name = chr(97 + each)

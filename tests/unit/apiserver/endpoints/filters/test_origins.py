@@ -107,7 +107,7 @@ def test_programs_and_ordinary_requests_pass(pairs: list[tuple[str, str]]) -> No
         [*UPGRADE, EVIL, AGENT, ("X-Forwarded-Host", "evil.example")],
     ],
 )
-def test_a_stream_of_another_hosts_page_is_refused_and_the_flag_is_named(pairs: list[tuple[str, str]]) -> None:
+def test_cross_origin_stream_is_refused_naming_the_flag(pairs: list[tuple[str, str]]) -> None:
     with pytest.raises(Forbidden, match=r'origin "https://evil.example" .*--cors-allowed-origins'):
         Origins().check(request(*pairs))
 

@@ -23,7 +23,7 @@ class Cluster:
         return {"status": {"authenticated": review["spec"]["token"] == "good", "user": {"username": "alice"}}}
 
 
-async def test_bad_tokens_keep_few_reviews_under_way_and_others_get_their_turn() -> None:
+async def test_bad_tokens_bound_reviews_and_leave_room_for_others() -> None:
     cluster = Cluster()
     review = TokenReview(cast("Client", cluster))
     async with asyncio.TaskGroup() as tasks:

@@ -92,7 +92,7 @@ def attribute(spec: dict[str, Any], name: str) -> str:
 @pytest.mark.parametrize("lost", ["get", "create"])
 @pytest.mark.parametrize("at", [0.0, 1.0, 19.0, 29.0, 31.0, 1234.5])
 @pytest.mark.parametrize("seconds", [0.0, 0.5, 9.0])
-def test_a_stream_ends_within_a_minute_of_the_loss_of_either_right(lost: str, at: float, seconds: float) -> None:
+def test_stream_ends_within_a_minute_of_losing_either_right(lost: str, at: float, seconds: float) -> None:
     kube = Kube(lambda spec: now() < at or attribute(spec, "verb") != lost, seconds=seconds)
 
     when, end = run(ended(made(kube)))
@@ -104,7 +104,7 @@ def test_a_stream_ends_within_a_minute_of_the_loss_of_either_right(lost: str, at
     assert asked == {("a", "virtualmachines", "console", "vm")}
 
 
-def test_a_stream_ends_within_a_minute_though_many_others_share_the_answers() -> None:
+def test_stream_ends_in_a_minute_with_answers_shared_by_many() -> None:
     lost_at = 200.0
     kube = Kube(lambda _: now() < lost_at, seconds=0.2)
 
@@ -121,7 +121,7 @@ def test_a_stream_ends_within_a_minute_though_many_others_share_the_answers() ->
     assert len(kube.asked) <= 2 * (lost_at + MINUTE) / withdrawing.SHARED_SECONDS
 
 
-def test_streams_of_many_machines_ask_a_bounded_number_of_questions_at_once() -> None:
+def test_streams_of_many_machines_bound_concurrent_reviews() -> None:
     kube = Kube(lambda _: now() < 300, seconds=0.1)
 
     async def many() -> list[float]:
@@ -150,7 +150,7 @@ def test_streams_that_were_opened_together_do_not_ask_together() -> None:
     assert len(set(times)) > 50
 
 
-def test_a_loss_ends_a_stream_within_a_minute_whatever_is_shared_and_however_slow_the_answer_and_an_outage_within_six() -> None:
+def test_intervals_add_up_to_a_minute_and_six_in_an_outage() -> None:
     assert withdrawing.SHARED_SECONDS + withdrawing.CHECK_SECONDS[1] + withdrawing.ANSWER_SECONDS < MINUTE
     assert withdrawing.UNANSWERED_SECONDS + withdrawing.CHECK_SECONDS[1] + withdrawing.ANSWER_SECONDS <= 6 * MINUTE
 
@@ -164,7 +164,7 @@ def test_an_answer_tells_of_the_moment_when_it_was_asked_for() -> None:
     assert (when, end.reason) == (59.0 + 339.0, "for 339 s nobody could say whether you still may: dial again")
 
 
-def test_a_stream_outlives_an_outage_of_kube_apiserver_and_a_loss_in_it_counts_when_it_is_over() -> None:
+def test_stream_survives_an_outage_and_ends_after_it() -> None:
     kube = Kube(lambda _: now() < 150, away=lambda: 100 < now() < 350)
 
     when, end = run(ended(made(kube)))
@@ -174,7 +174,7 @@ def test_a_stream_outlives_an_outage_of_kube_apiserver_and_a_loss_in_it_counts_w
 
 
 @pytest.mark.parametrize("seconds", [0.0, 1000.0])
-def test_a_stream_about_which_nobody_answers_ends_after_some_minutes(seconds: float) -> None:
+def test_stream_without_any_review_answer_ends_after_minutes(seconds: float) -> None:
     kube = Kube(away=lambda: True, seconds=seconds)
 
     when, end = run(ended(made(kube)))
@@ -184,7 +184,7 @@ def test_a_stream_about_which_nobody_answers_ends_after_some_minutes(seconds: fl
     assert "nobody could say" in end.reason
 
 
-def test_many_streams_that_wait_for_a_silent_kube_apiserver_end_in_time_too() -> None:
+def test_many_streams_waiting_for_a_silent_server_end_in_time() -> None:
     async def many() -> list[tuple[float, End]]:
         judging = made(Kube(seconds=10_000))
         async with asyncio.TaskGroup() as tasks:
@@ -219,7 +219,7 @@ def test_groups_that_a_token_has_lost_do_not_count() -> None:
     assert end.code == 1008
 
 
-def test_whoever_may_not_act_as_somebody_else_any_more_loses_that_ones_stream() -> None:
+def test_lost_impersonation_right_ends_the_stream() -> None:
     kube = Kube(lambda spec: now() < 100 or not attribute(spec, "verb").startswith("impersonate"))
 
     when, end = run(ended(made(kube), stream(("Impersonate-User", "bob"))))
@@ -248,7 +248,7 @@ def test_masters_keep_their_streams_without_a_question() -> None:
     run(scene())
 
 
-def test_whoever_leaves_in_the_middle_of_a_question_holds_up_nobody() -> None:
+def test_leaving_during_a_review_does_not_hold_up_others() -> None:
     kube = Kube(lambda _: False, seconds=5.0)
 
     async def scene() -> bool:

@@ -23,7 +23,7 @@ CAPS = Caps(total=6, each=4)
         ({"a": 1, "b": 1, "c": 1, "d": 1, "e": 1, "f": 1, "g": 1}, "g", "a"),  # all hold the same number: the oldest loses
     ],
 )
-def test_whoever_holds_the_most_gives_up(held: dict[str, int], newcomer: str, expected: str | None) -> None:
+def test_largest_holder_gives_up_a_place(held: dict[str, int], newcomer: str, expected: str | None) -> None:
     places = {who: [who] * count for who, count in held.items()}
     assert gives_up(CAPS, places, sum(held.values()), newcomer) == expected
 
@@ -51,7 +51,7 @@ def test_the_oldest_of_those_that_are_waited_for_goes_first() -> None:
     assert (len(places), places.taken_away) == (3, 4)
 
 
-def test_who_comes_alone_is_never_refused() -> None:
+def test_lone_newcomer_is_never_refused() -> None:
     places: Places[Peer] = Places(Caps(1, 1))
     peers = [Peer("a"), Peer("b"), Peer("b")]
     for each in peers:

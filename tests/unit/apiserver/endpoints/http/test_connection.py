@@ -103,7 +103,7 @@ async def test_requests_sent_ahead_are_answered_in_order(line: Line, handler: Ha
     assert bodies == sorted(bodies)
 
 
-async def test_who_sends_ahead_without_end_is_not_read(line: Line, handler: Handler) -> None:
+async def test_endless_pipelining_is_not_read(line: Line, handler: Handler) -> None:
     await line.send(GET % b"wait")
     while line.transport.reading:
         await line.send((GET % b"b") * 1000)
@@ -113,7 +113,7 @@ async def test_who_sends_ahead_without_end_is_not_read(line: Line, handler: Hand
         await settle()
 
 
-async def test_what_was_sent_ahead_does_not_grow_from_answer_to_answer(line: Line) -> None:
+async def test_pipelined_input_does_not_grow_with_answers(line: Line) -> None:
     """Each response consumes one small request from the buffer.
 
     If each consumption resumed reading, the buffer would grow by a whole read.
@@ -136,7 +136,7 @@ async def test_a_body_is_read_however_it_comes(line: Line, cut: int) -> None:
         assert body_of(answer) == b"hello"
 
 
-async def test_a_client_that_waits_for_100_gets_it_once_the_body_is_wanted(line: Line) -> None:
+async def test_expect_100_is_answered_once_the_body_is_wanted(line: Line) -> None:
     head = b"POST /%b HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n"
     assert await line.send(head % b"echo") == b"HTTP/1.1 100 Continue\r\n\r\n"
     assert body_of(await line.send(b"hello")) == b"hello"
@@ -145,7 +145,7 @@ async def test_a_client_that_waits_for_100_gets_it_once_the_body_is_wanted(line:
     assert b"Connection: close" in refused, "nobody can say where the next request begins"
 
 
-async def test_a_body_that_is_too_long_is_not_read_and_its_connection_ends(line: Line) -> None:
+async def test_oversized_body_is_not_read_and_closes_the_connection(line: Line) -> None:
     answer = await line.send(b"POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 5000\r\n\r\n", b"x" * 1000)
     assert answer.startswith(b"HTTP/1.1 413 ")
     assert b"Connection: close" in answer
@@ -162,7 +162,7 @@ async def test_malformed_chunks_are_400_and_end_the_connection(line: Line, handl
     assert handler.seen == ["/echo"]
 
 
-async def test_what_is_no_request_is_400_and_ends_the_connection(line: Line, handler: Handler) -> None:
+async def test_malformed_request_is_400_and_closes_the_connection(line: Line, handler: Handler) -> None:
     answer = await line.send(b"GET / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + GET % b"x")
     assert answer.startswith(b"HTTP/1.1 400 Bad Request\r\n")
     assert b"Connection: close" in answer
@@ -225,7 +225,7 @@ async def test_a_client_that_goes_away_cancels_the_handler(line: Line, handler: 
 
 
 @in_virtual_time
-async def test_a_client_that_does_not_read_lets_the_writer_wait_and_is_let_go(handler: Handler) -> None:
+async def test_writer_waits_for_a_slow_client_and_closes_it(handler: Handler) -> None:
     line = Line(handler)
     line.transport.full = True
     await line.send()
@@ -274,7 +274,7 @@ async def test_every_head_has_its_time(handler: Handler) -> None:
     assert line.is_closed()
 
 
-async def test_a_server_that_drains_answers_what_is_under_way_and_what_is_on_its_way(handler: Handler) -> None:
+async def test_draining_server_answers_current_and_arriving_requests(handler: Handler) -> None:
     busy, idle = Line(handler), Line(handler)
     idle.server = busy.server
     await idle.send(GET % b"x")
@@ -302,7 +302,7 @@ async def test_a_drain_has_an_end(handler: Handler) -> None:
     assert (line.is_closed(), handler.cancelled) == (True, 1)
 
 
-async def test_an_idle_connection_that_asks_while_the_server_drains_is_answered(handler: Handler) -> None:
+async def test_idle_connection_is_answered_while_the_server_drains(handler: Handler) -> None:
     line = Line(handler)
     await line.send(GET % b"x")
     async with asyncio.TaskGroup() as tasks:
@@ -331,7 +331,7 @@ async def test_queries_and_paths_are_decoded(handler: Handler) -> None:
     await line.end()
 
 
-async def test_what_we_answer_cannot_break_the_head() -> None:
+async def test_response_headers_cannot_break_the_head() -> None:
     for headers in ({"X": "a\r\nB: c"}, {"X\r\n": "a"}, {"": "a"}, {"X": "\x00"}):
         with pytest.raises(ValueError, match="header field"):
             Response(headers=headers).head(b"", close=False)
@@ -371,7 +371,7 @@ async def test_a_head_of_who_has_shown_a_certificate_may_be_longer(handler: Hand
         await line.end()
 
 
-async def test_heads_of_many_fields_are_for_those_who_have_shown_a_certificate(handler: Handler) -> None:
+async def test_heads_with_many_fields_need_a_client_certificate(handler: Handler) -> None:
     """kube-apiserver sends each group of a user in its own field."""
     for fields, certificate, code in ((99, b"", b"200"), (100, b"", b"431"), (999, b"proxy", b"200"), (1000, b"proxy", b"431")):
         line = Line(handler, certificate=certificate)
@@ -424,7 +424,7 @@ async def test_strangers_heads_are_not_remembered(handler: Handler) -> None:
     await stranger.end()
 
 
-async def test_requests_of_strangers_take_turns_and_those_of_others_do_not_wait(handler: Handler) -> None:
+async def test_unverified_requests_take_turns_and_others_do_not_wait(handler: Handler) -> None:
     first = Line(handler, replace(QUICK, strange_requests=2))
     crowd = [first, *(Line(handler, beside=first) for _ in range(20))]
     known = Line(handler, certificate=b"proxy", beside=first)

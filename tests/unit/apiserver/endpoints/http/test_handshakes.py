@@ -115,7 +115,7 @@ class Listener:
         assert not handshakes.outgoing.pending
 
 
-async def test_the_silent_of_one_address_take_places_from_each_other_only(contexts: Contexts) -> None:
+async def test_silent_peers_of_an_address_displace_only_each_other(contexts: Contexts) -> None:
     listener = Listener(contexts, handshakes=Caps(10, 4))
     silent = [listener.client("192.0.2.1") for _ in range(50)]
     assert [each.is_gone for each in silent] == [True] * 46 + [False] * 4
@@ -165,7 +165,7 @@ async def test_a_certificate_takes_a_connection_out_of_the_crowd(contexts: Conte
     await listener.end()
 
 
-async def test_who_holds_one_certificate_takes_no_place_of_another(contexts: Contexts) -> None:
+async def test_holders_of_one_certificate_take_no_places_of_another(contexts: Contexts) -> None:
     listener = Listener(contexts, verified=Caps(4, 4))
     proxy = listener.client("192.0.2.1", contexts.proxy)
     await proxy.shake()
@@ -194,7 +194,7 @@ async def test_addresses_take_turns(contexts: Contexts) -> None:
     await listener.end()
 
 
-async def test_who_is_gone_takes_nobodys_turn(contexts: Contexts) -> None:
+async def test_closed_connections_take_no_handshake_turn(contexts: Contexts) -> None:
     listener = Listener(contexts)
     crowd = [listener.client("192.0.2.1") for _ in range(30)]
     for each in crowd:
@@ -207,7 +207,7 @@ async def test_who_is_gone_takes_nobodys_turn(contexts: Contexts) -> None:
     await listener.end()
 
 
-async def test_who_has_begun_goes_on_before_others_begin(contexts: Contexts) -> None:
+async def test_begun_handshakes_continue_before_new_ones_begin(contexts: Contexts) -> None:
     listener = Listener(contexts)
     client = listener.client("192.0.2.1")
     client.send(client.hello())
@@ -270,7 +270,7 @@ def test_the_first_record_is_judged_before_openssl_sees_it(data: bytes, expected
     assert completeness(data) is expected
 
 
-async def test_a_first_message_that_is_announced_too_long_ends_the_connection(contexts: Contexts) -> None:
+async def test_overlong_first_message_closes_the_connection(contexts: Contexts) -> None:
     listener = Listener(contexts)
     client = listener.client("192.0.2.1")
     client.send(record(131_000, b"x" * 100))
@@ -295,7 +295,7 @@ async def test_a_handshake_has_a_length(contexts: Contexts) -> None:
     await listener.end()
 
 
-async def test_what_is_sent_behind_the_handshake_is_read_once_its_turn_has_come(contexts: Contexts) -> None:
+async def test_data_after_the_handshake_is_read_in_its_turn(contexts: Contexts) -> None:
     listener = Listener(contexts)
     client = listener.client("192.0.2.1")
     client.send(client.hello())
@@ -343,7 +343,7 @@ def ask_for_keys(client: Client) -> bytes:
 
 
 @pytest.mark.parametrize("at_once", [1, 100])
-async def test_who_asks_for_new_keys_without_end_is_let_go(contexts: Contexts, at_once: int) -> None:
+async def test_endless_key_updates_close_the_connection(contexts: Contexts, at_once: int) -> None:
     listener = Listener(contexts)
     client = listener.client("192.0.2.1", contexts.proxy)
     await client.shake()
@@ -357,7 +357,7 @@ async def test_who_asks_for_new_keys_without_end_is_let_go(contexts: Contexts, a
     await listener.end()
 
 
-async def test_who_waits_for_its_turn_is_not_the_one_that_gives_its_place_up(contexts: Contexts) -> None:
+async def test_waiting_client_does_not_lose_its_place_to_silent_ones(contexts: Contexts) -> None:
     listener = Listener(contexts, handshakes=Caps(10, 2))
     waiting, silent = listener.client("192.0.2.1"), listener.client("192.0.2.1")
     waiting.send(waiting.hello())
@@ -367,7 +367,7 @@ async def test_who_waits_for_its_turn_is_not_the_one_that_gives_its_place_up(con
     await listener.end()
 
 
-async def test_of_who_is_gone_nothing_is_kept_until_its_time_would_be_over(contexts: Contexts) -> None:
+async def test_closed_connection_keeps_no_timer(contexts: Contexts) -> None:
     listener = Listener(contexts, seconds=1000)
     client = listener.client("192.0.2.1")
     client.send(client.hello())
@@ -378,7 +378,7 @@ async def test_of_who_is_gone_nothing_is_kept_until_its_time_would_be_over(conte
     await listener.end()
 
 
-async def test_what_goes_wrong_in_one_handshake_stops_no_other(contexts: Contexts) -> None:
+async def test_failed_handshake_stops_no_other(contexts: Contexts) -> None:
     listener = Listener(contexts)
     broken, other = listener.client("192.0.2.1"), listener.client("192.0.2.2")
     hello = bytearray(broken.hello())

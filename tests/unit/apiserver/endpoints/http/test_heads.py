@@ -72,13 +72,13 @@ def test_a_head_is_its_line_and_its_fields() -> None:
         (LINE + HOST + b"\r\nX: a" * 1001, 431),
     ],
 )
-def test_what_is_ambiguous_is_refused(raw: bytes, code: int) -> None:
+def test_ambiguous_heads_are_refused(raw: bytes, code: int) -> None:
     with pytest.raises(ProtocolError) as refused:
         Heads().read(raw)
     assert refused.value.code == code
 
 
-def test_what_frames_the_body_is_read_from_the_fields() -> None:
+def test_body_framing_is_read_from_the_fields() -> None:
     heads = Heads()
     fields = heads.read(
         LINE + HOST + b"\r\nContent-Length: 007\r\nConnection: Upgrade, CLOSE\r\nUpgrade: WebSocket\r\nExpect: 100-Continue"
@@ -125,7 +125,7 @@ class Told:
 
 @settings(max_examples=100)
 @given(LINES, FIELDS)
-def test_what_is_taken_means_the_same_to_two_other_parsers(line: tuple[bytes, ...], fields: list[tuple[bytes, bytes, bytes]]) -> None:
+def test_accepted_heads_mean_the_same_to_two_other_parsers(line: tuple[bytes, ...], fields: list[tuple[bytes, bytes, bytes]]) -> None:
     raw = b"\r\n".join([b" ".join(line), *(b"".join(each) for each in fields)])
     try:
         head = Heads().read(raw)
@@ -153,7 +153,7 @@ AGGREGATED = b"GET /x HTTP/1.1\r\nHost: h\r\nUser-Agent: u\r\n%b\r\nX-Remote-Use
 
 
 @pytest.mark.parametrize("place", ["middle", "end"])
-def test_requests_that_differ_in_their_audit_ids_share_their_fields(place: str) -> None:
+def test_requests_with_other_audit_ids_share_their_fields(place: str) -> None:
     heads = Heads()
 
     def read(audit_id: bytes) -> Head:
@@ -201,7 +201,7 @@ def test_the_first_of_two_audit_ids_counts() -> None:
     assert (head.own["Audit-Id"], head.fields.headers.getall("Audit-Id")) == ("one", ["two"])
 
 
-def test_what_is_refused_is_refused_with_an_audit_id() -> None:
+def test_bad_heads_are_refused_with_an_audit_id_too() -> None:
     for wrong in (
         b"Audit-Id: a\nX: b",
         b"Audit-Id: a\x00",

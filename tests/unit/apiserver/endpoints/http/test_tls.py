@@ -199,7 +199,7 @@ async def test_a_client_that_says_goodbye_is_let_go(contexts: Contexts) -> None:
 
 
 @pytest.mark.parametrize("sent", [b"GET / HTTP/1.1\r\nHost: h\r\n\r\n", b"\x16\x03\x01\x00\x05hello", b"\x80" * 100])
-async def test_what_is_no_tls_is_refused(contexts: Contexts, sent: bytes) -> None:
+async def test_non_tls_input_is_refused(contexts: Contexts, sent: bytes) -> None:
     peer = Peer(contexts)
     peer.arrive(sent)
     await settle()
@@ -222,7 +222,7 @@ async def test_a_record_that_was_tampered_with_ends_the_connection(contexts: Con
     await end(peer)
 
 
-async def test_what_the_end_of_one_connection_says_goes_to_no_other(contexts: Contexts) -> None:
+async def test_last_output_of_a_connection_reaches_no_other(contexts: Contexts) -> None:
     broken = Peer(contexts)
     other, gone, strange = (Peer(contexts, beside=broken) for _ in range(3))
     for each in (broken, other, gone):

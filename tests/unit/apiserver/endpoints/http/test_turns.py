@@ -34,7 +34,7 @@ async def test_each_turn_does_a_little_for_one_address_after_the_other() -> None
     assert turns._handle is None, "nothing runs for nobody"
 
 
-async def test_what_goes_on_is_done_before_what_begins() -> None:
+async def test_continued_work_runs_before_new_work() -> None:
     turns, done = Turns(2), Done()
     for number in range(3):
         turns.wants("a", partial(done.work, f"a{number}"))
@@ -43,7 +43,7 @@ async def test_what_goes_on_is_done_before_what_begins() -> None:
     assert done.names == ["b0", "a0"]
 
 
-async def test_who_is_gone_takes_no_turn() -> None:
+async def test_closed_peers_take_no_turn() -> None:
     turns, done = Turns(1), Done()
     for number in range(100):
         turns.wants("a", partial(done.work, f"a{number}", there=number == 99))

@@ -67,7 +67,7 @@ class Peer:
         return frames
 
 
-async def test_messages_go_both_ways_and_the_connection_ends_with_the_socket() -> None:
+async def test_messages_flow_both_ways_and_close_ends_the_connection() -> None:
     peer = Peer(TOKEN, "a")
     await peer.exchange()
     assert (peer.client.state, peer.client.subprotocol) == (State.OPEN, "a")
@@ -127,7 +127,7 @@ async def test_frames_that_break_the_rules_end_the_socket(raw: bytes) -> None:
 
 
 @in_virtual_time
-async def test_pings_are_answered_and_a_client_that_is_silent_is_let_go() -> None:
+async def test_pings_are_answered_and_silent_clients_are_closed() -> None:
     peer = Peer(ping_seconds=0.1)
     await peer.exchange()
     peer.client.send_ping(b"p")
@@ -202,7 +202,7 @@ async def flooded(flood: bytes, max_bytes: int) -> tuple[int, int, Peer]:
     ],
     ids=["long messages", "messages", "keys", "empty messages"],
 )
-async def test_messages_that_nobody_receives_are_bounded_in_bytes(flood: bytes) -> None:
+async def test_unreceived_messages_are_bounded_in_bytes(flood: bytes) -> None:
     sent, taken, peer = await flooded(flood, 64 << 10)
 
     assert not peer.line.transport.reading
@@ -211,7 +211,7 @@ async def test_messages_that_nobody_receives_are_bounded_in_bytes(flood: bytes) 
     await peer.line.end()
 
 
-async def test_what_was_held_comes_whole_and_in_order_and_then_the_socket_is_read_again() -> None:
+async def test_held_messages_arrive_in_order_and_reading_resumes() -> None:
     numbers = [str(number).encode() for number in range(20000)]
     flood = b"".join(masked(Opcode.BINARY, each) for each in numbers)
     _, _, peer = await flooded(flood, 64 << 10)
@@ -249,7 +249,7 @@ async def test_a_compressed_message_is_no_message() -> None:
     await peer.line.end()
 
 
-async def test_a_client_that_we_do_not_read_from_is_not_given_up_for_its_silence() -> None:
+async def test_client_we_do_not_read_is_not_closed_for_silence() -> None:
     waiting = asyncio.Event()
 
     async def serve(request: Request) -> Response:
@@ -268,7 +268,7 @@ async def test_a_client_that_we_do_not_read_from_is_not_given_up_for_its_silence
     await peer.line.end()
 
 
-async def test_what_is_no_upgrade_is_told_apart() -> None:
+async def test_invalid_upgrades_are_distinguished() -> None:
     seen: list[tuple[bool, bool]] = []
 
     async def look(request: Request) -> Response:

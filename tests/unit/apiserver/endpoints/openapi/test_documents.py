@@ -159,7 +159,7 @@ def test_kubectl_finds_what_it_looks_for() -> None:
     assert "101" in V3["paths"]["/apis/kubevirt.io/v1alpha1/namespaces/{namespace}/virtualmachines/{name}/console"]["get"]["responses"]
 
 
-def test_what_the_query_of_a_stream_may_say_is_told() -> None:
+def test_stream_query_parameters_are_documented() -> None:
     one = "/apis/kubevirt.io/v1alpha1/namespaces/{namespace}/virtualmachines/{name}"
     for document in (V3, V2):
         asked = {
@@ -199,7 +199,7 @@ def test_alternatives_cannot_be_published() -> None:
         schemas.structural({"anyOf": [{"type": "string"}, {"type": "integer"}]}, str)
 
 
-def test_oas_04_nothing_in_the_documents_is_in_kubernetes_own_names_or_without_use() -> None:
+def test_oas_04_definitions_are_ours_and_all_used() -> None:
     """The aggregator renames conflicting definitions, and drops definitions that none of our paths uses."""
     used = {each["$ref"].removeprefix("#/definitions/") for each in _walk(V2) if "$ref" in each}
     assert set(V2["definitions"]) == used

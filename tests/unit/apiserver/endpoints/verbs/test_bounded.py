@@ -90,7 +90,7 @@ async def taken(connection: ClientConnection, transport: Transport, flood: bytes
 
 
 @pytest.mark.parametrize("data", [b"x" * MESSAGE, b"x" * 1000, b"xy", b""], ids=["long messages", "messages", "keys", "empty messages"])
-async def test_what_nobody_receives_is_bounded_in_bytes(data: bytes) -> None:
+async def test_unreceived_frames_are_bounded_in_bytes(data: bytes) -> None:
     connection, transport = connected()
     assert await taken(connection, transport, frames(data)) <= 768 << 10
 
@@ -101,7 +101,7 @@ async def test_the_library_alone_would_take_a_hundred_times_as_much() -> None:
     assert await taken(connection, transport, frames(b"")) > 16 << 20
 
 
-async def test_all_of_it_arrives_in_order_and_then_the_socket_is_read_again() -> None:
+async def test_all_frames_arrive_in_order_and_reading_resumes() -> None:
     connection, transport = connected()
     numbers = [str(number).encode() for number in range(20000)]
     connection.data_received(b"".join(Frame(Opcode.BINARY, each).serialize(mask=False) for each in numbers))
@@ -135,7 +135,7 @@ async def test_a_goodbye_is_answered_though_the_server_takes_nothing() -> None:
     assert transport.written > before
 
 
-async def test_the_socket_is_not_read_while_there_is_something_to_decode() -> None:
+async def test_socket_is_not_read_while_frames_await_decoding() -> None:
     connection, transport = connected()
     assert isinstance(connection, Bounded)
     connection.data_received(frames(b"x" * 1000))
@@ -145,12 +145,12 @@ async def test_the_socket_is_not_read_while_there_is_something_to_decode() -> No
         assert not transport.reading
 
 
-async def test_what_waits_to_be_deciphered_is_bounded() -> None:
+async def test_undeciphered_input_is_bounded() -> None:
     assert 0 < connected()[1].read_limit <= 32 << 10
 
 
 @pytest.mark.parametrize("how", ["eof", "lost"])
-async def test_what_was_held_is_not_lost_when_the_server_says_goodbye(how: str) -> None:
+async def test_held_messages_survive_the_servers_close(how: str) -> None:
     connection, transport = connected()
     goodbye = Frame(Opcode.CLOSE, (1000).to_bytes(2, "big") + b"the guest is off").serialize(mask=False)
     connection.data_received(frames(b"x" * 1000)[: 200 * 1004] + goodbye)

@@ -34,7 +34,7 @@ def asked(name: str = "w1", subresource: str = "console", namespace: str = "ns")
         (StreamLimits(1, 0, 0), 1, 0, 0, "1 are open"),
     ],
 )
-def test_what_is_one_too_many(limits: StreamLimits, everyone: int, of_holder: int, of_object: int, expected: str) -> None:
+def test_stream_beyond_a_limit_is_refused(limits: StreamLimits, everyone: int, of_holder: int, of_object: int, expected: str) -> None:
     found = refusal(limits, everyone, of_holder, of_object, STREAM)
     assert expected in found
     assert bool(found) is bool(expected)
@@ -55,7 +55,7 @@ def test_service_accounts_of_one_namespace_are_one_holder(name: str, holder: str
     assert holder_of(User(name)) == holder
 
 
-def test_a_token_is_the_same_for_a_holder_and_names_nobody() -> None:
+def test_holder_token_is_stable_and_hides_the_name() -> None:
     assert token_of("alice") == token_of("alice") != token_of("bob")
     assert "alice" not in token_of("alice")
 
@@ -91,7 +91,7 @@ async def test_each_limit_counts_what_it_says() -> None:
     assert await can_open("carol", asked())
 
 
-def test_by_default_streams_that_are_flooded_fit_into_the_pods_memory() -> None:
+def test_default_stream_limits_fit_the_pods_memory() -> None:
     """A flooded stream takes up to 1 MiB; the chart gives a pod 512 MiB (docs/security.md, Streams)."""
     assert 0 < DEFAULTS.max_streams_per_user_and_object < DEFAULTS.max_streams_per_user < DEFAULTS.max_streams <= 256
 

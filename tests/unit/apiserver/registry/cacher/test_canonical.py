@@ -34,7 +34,7 @@ texts = st.dictionaries(st.text(max_size=8), st.text(max_size=8), max_size=4)
 
 @settings(max_examples=100, deadline=None)
 @given(members, members, st.none() | texts, st.integers(1, 2**62), st.integers(1, 2**62))
-def test_what_was_stored_is_served_with_its_revision_put_in(
+def test_stored_bytes_are_served_with_their_revision(
     more: dict[str, Any], metadata: dict[str, Any], labels: dict[str, str] | None, revision: int, later: int
 ) -> None:
     obj = machine(**{**more, "metadata": {**metadata, "name": "a"}})

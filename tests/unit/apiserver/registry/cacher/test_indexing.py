@@ -35,7 +35,7 @@ class World:
         return None if found is None else [each.key for each in found]
 
 
-async def test_what_has_a_label_is_found_in_order() -> None:
+async def test_objects_with_a_label_are_found_in_order() -> None:
     world = World(100)
     assert world.found(by("n", "3")) is None
     await world.indices.prepare(by("n", "3"), world.items)
@@ -86,7 +86,7 @@ async def test_only_so_many_labels_are_indexed() -> None:
     assert world.found(by("label5", "x")) == []
 
 
-async def test_nobody_waits_for_an_index_that_was_given_up() -> None:
+async def test_abandoned_index_keeps_no_request_waiting() -> None:
     world = World(300)
     async with asyncio.TaskGroup() as tasks:
         first = tasks.create_task(world.indices.prepare(by("n", "3"), world.items))
@@ -98,7 +98,7 @@ async def test_nobody_waits_for_an_index_that_was_given_up() -> None:
 
 
 @pytest.mark.parametrize("prepared", [False, True])
-async def test_forgotten_indices_are_made_anew(prepared: bool) -> None:
+async def test_forgotten_indices_are_rebuilt(prepared: bool) -> None:
     world = World(50)
     if prepared:
         await world.indices.prepare(by("n", "3"), world.items)

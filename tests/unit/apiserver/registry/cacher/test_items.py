@@ -57,7 +57,7 @@ def test_an_object_without_labels_has_none_though_its_spec_does() -> None:
     assert item("x", 7, data).labels == {}
 
 
-def test_decoded_objects_are_kept_only_as_long_as_they_are_among_the_last() -> None:
+def test_only_recent_objects_stay_decoded() -> None:
     many = [item(str(number), number, b'{"n":%d}' % number) for number in range(WARM + 10)]
     assert [each.object["n"] for each in many] == list(range(len(many)))
     assert [each for each in many if each._object is not None] == many[10:]

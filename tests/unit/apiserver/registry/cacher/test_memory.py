@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from apiserver.registry.cacher import memory
 
 
-def test_what_the_c_library_keeps_is_given_back() -> None:
+def test_freed_memory_is_trimmed() -> None:
     asked: list[int] = []
     memory.give_back(lambda _: SimpleNamespace(malloc_trim=asked.append))
     assert asked == [0]

@@ -36,21 +36,21 @@ def test_fields_that_two_objects_have_alike_are_held_once() -> None:
     assert one.data != two.data
 
 
-def test_each_manager_s_fields_are_shared_though_the_times_differ() -> None:
+def test_managed_fields_are_shared_despite_other_times() -> None:
     status = entry("virt-handler", {"f:status": MANY}, subresource="status")
     one, two = read("one", entry("kubectl", MANY), status), read("two", entry("helm", MANY), status)
     assert len(one.pieces) == len(two.pieces) == 6
     assert [mine is other for mine, other in zip(one.pieces, two.pieces, strict=True)] == [True, False, True, False, True, False]
 
 
-def test_little_is_not_worth_a_cut_nor_is_what_would_fill_the_memory() -> None:
+def test_small_or_too_many_fields_are_not_shared() -> None:
     assert len(read("x", entry("kubectl", {"f:spec": {}})).pieces) == 2
     assert len(read("x", entry("kubectl", {f"f:{number:04}": {} for number in range(2000)})).pieces) == 2
     assert len(read("x").pieces) == 2
     assert len(read("x", *(entry(f"m{number}", MANY) for number in range(40))).pieces) < 20
 
 
-def test_what_only_looks_like_fields_does_no_harm() -> None:
+def test_text_resembling_managed_fields_is_harmless() -> None:
     text = '"managedFields":[{"fieldsV1":{' + "x" * 300 + '}]"manager":'
     item = read("x", entry(text, {f"v:{text}": MANY}), entry("a", {'k:{"a":"]"}': MANY}), entry("b", MANY))
     assert read("x", *item.object["metadata"]["managedFields"]).data == item.data

@@ -71,7 +71,7 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def test_changes_are_pushed_to_all_receivers_without_waking_anybody_and_written_once_for_all_of_a_form() -> None:
+async def test_changes_are_pushed_to_all_watches_and_encoded_once() -> None:
     made = window()
     pairs = [(Watch(made, "", 10), Hearer()) for _ in range(3)]
     written: list[int] = []
@@ -96,7 +96,7 @@ async def test_changes_are_pushed_to_all_receivers_without_waking_anybody_and_wr
         assert len(pairs[0][1].batches) == 2, "what came in one turn of the loop was told together"
 
 
-async def test_watches_that_choose_alike_share_what_they_are_told_and_others_do_not() -> None:
+async def test_watches_with_equal_selection_share_batches() -> None:
     made = window()
     odd, even = (lambda each: bool(each.revision % 2)), (lambda each: not each.revision % 2)
     watches = [Watch(made, "", 10, odd), Watch(made, "", 10, odd), Watch(made, "", 10, even), Watch(made, "a", 10), Watch(made, "b", 10)]
@@ -110,7 +110,7 @@ async def test_watches_that_choose_alike_share_what_they_are_told_and_others_do_
         assert {watch.revision for watch in watches} == {12}
 
 
-async def test_who_has_no_room_is_told_no_more_until_it_has_and_then_hears_the_rest_in_order() -> None:
+async def test_full_receiver_gets_the_rest_in_order_once_it_has_room() -> None:
     made = window()
     (slow, slow_hearer), (quick, quick_hearer) = pairs = [(Watch(made, "", 10), Hearer()) for _ in range(2)]
     async with telling(made, *pairs):
@@ -129,7 +129,7 @@ async def test_who_has_no_room_is_told_no_more_until_it_has_and_then_hears_the_r
         assert slow_hearer.heard == [11, 12, 13, 14, 15]
 
 
-async def test_who_has_no_room_for_too_long_is_cut_off_and_the_others_are_not() -> None:
+async def test_receiver_full_for_too_long_expires_and_others_go_on() -> None:
     made = window(capacity=8)
     slow, quick = Hearer(), Hearer()
     async with asyncio.TaskGroup() as tasks:
@@ -157,7 +157,7 @@ async def refused(telling: object) -> BaseException | None:
     return None
 
 
-async def test_a_storm_is_pushed_in_pieces_so_that_nobody_gets_more_than_it_has_room_for() -> None:
+async def test_burst_is_pushed_in_pieces_that_fit_the_receiver() -> None:
     made = window(capacity=1000)
     (_, slow), (_, quick) = pairs = [(Watch(made, "", 10), Hearer()) for _ in range(2)]
     storm = [record(revision) for revision in range(11, 11 + 3 * LIMITS.pushed)]
@@ -174,7 +174,7 @@ async def test_a_storm_is_pushed_in_pieces_so_that_nobody_gets_more_than_it_has_
 
 
 @pytest.mark.parametrize("broken", ["receiver", "predicate", "trigger"])
-async def test_what_one_watch_raises_is_its_own_affair(broken: str) -> None:
+async def test_errors_of_one_watch_do_not_affect_others(broken: str) -> None:
     made = window()
 
     def fail(*_: object) -> bool:
@@ -198,7 +198,7 @@ async def test_what_one_watch_raises_is_its_own_affair(broken: str) -> None:
     assert [results[0].result(), results[2].result()] == [None, None]
 
 
-async def test_a_receiver_that_makes_something_happen_is_told_of_it_afterwards_like_all_others() -> None:
+async def test_change_made_by_a_receiver_is_delivered_in_order() -> None:
     made = window()
     pairs = [(Watch(made, "", 10), Hearer()) for _ in range(3)]
 
@@ -231,7 +231,7 @@ async def test_bookmarks_come_between_and_say_what_was_pushed() -> None:
         assert kinds[:3] == [(EventType.ADDED, 11), (EventType.BOOKMARK, 13), (EventType.ADDED, 14)]
 
 
-async def test_who_is_cancelled_says_exactly_how_far_it_was_told_and_hears_nothing_more() -> None:
+async def test_cancelled_watch_knows_its_revision_and_receives_no_more() -> None:
     made = window()
     (watch, hearer), other = pairs = [(Watch(made, "", 10), Hearer()) for _ in range(2)]
     async with telling(made, *pairs) as tasks:
@@ -248,7 +248,7 @@ async def test_who_is_cancelled_says_exactly_how_far_it_was_told_and_hears_nothi
     assert tasks[0].cancelled()
 
 
-async def test_who_is_cancelled_while_it_waits_for_room_says_what_it_was_told() -> None:
+async def test_watch_cancelled_while_full_knows_its_revision() -> None:
     made = window()
     watch, hearer = Watch(made, "", 10), Hearer()
     async with telling(made, (watch, hearer)) as tasks:
@@ -262,7 +262,7 @@ async def test_who_is_cancelled_while_it_waits_for_room_says_what_it_was_told() 
         assert (hearer.heard, watch.revision) == ([11], 11)
 
 
-async def test_a_window_that_begins_anew_tells_what_it_knows_and_ends_the_watches_that_may_miss_something() -> None:
+async def test_window_reset_delivers_known_changes_and_expires_watches() -> None:
     made = window()
     hearer = Hearer()
     async with asyncio.TaskGroup() as tasks:
@@ -274,7 +274,7 @@ async def test_a_window_that_begins_anew_tells_what_it_knows_and_ends_the_watche
     assert hearer.heard == [11]
 
 
-async def test_a_window_that_begins_anew_where_it_was_disturbs_nobody() -> None:
+async def test_window_reset_at_same_revision_disturbs_no_watch() -> None:
     made = window()
     hearer = Hearer()
     async with telling(made, (Watch(made, "", 10), hearer)):
@@ -315,9 +315,7 @@ actions = st.one_of(
 
 @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 @given(script=st.lists(actions, max_size=60), pushed=st.sampled_from((1, 2, 64)), pause=st.sampled_from((0.0, 1e-4)))
-def test_every_receiver_hears_each_change_that_concerns_it_once_and_in_order(
-    script: list[tuple[str, object]], pushed: int, pause: float
-) -> None:
+def test_every_receiver_gets_each_of_its_changes_once_in_order(script: list[tuple[str, object]], pushed: int, pause: float) -> None:
     asyncio.run(play(script, Limits(chunk=3, pushed=pushed, pause_seconds=pause, few=1)))
 
 

@@ -108,7 +108,7 @@ async def test_1_writes_elsewhere_do_not_keep_a_read_waiting(world: World) -> No
     assert world.storage.calls["request_progress"] >= 1
 
 
-async def test_1_a_read_does_not_wait_for_the_pause_after_an_earlier_question(world: World) -> None:
+async def test_1_read_does_not_wait_for_an_earlier_requests_pause(world: World) -> None:
     async def read_often() -> None:
         for _ in range(20):
             await world.put("elsewhere/b")
@@ -125,7 +125,7 @@ async def test_1_concurrent_reads_share_one_question(world: World) -> None:
     assert world.storage.calls["revision"] - before <= 2
 
 
-async def test_1_a_read_does_not_share_a_question_that_was_asked_before_it(world: World) -> None:
+async def test_1_read_does_not_share_an_earlier_revision_request(world: World) -> None:
     world.storage.delay = 0.05
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(world.cache.wait_fresh())
@@ -146,14 +146,14 @@ async def test_1_a_cancelled_reader_does_not_disturb_the_others(world: World) ->
     assert [reader.cancelled() for reader in readers] == [True, False, False, True, False]
 
 
-async def test_1_a_revision_that_never_comes_ends_in_a_timeout_with_its_cause(impatient: World) -> None:
+async def test_1_unreached_revision_times_out_with_its_cause(impatient: World) -> None:
     with pytest.raises(errors.Timeout) as caught:
         await impatient.cache.wait_fresh(10_000)
     assert [cause.reason for cause in caught.value.details.causes] == ["ResourceVersionTooLarge"]
     assert "Too large resource version: 10000, current: 1" in caught.value.message
 
 
-async def test_1_a_given_revision_is_waited_for_without_asking_the_storage(world: World) -> None:
+async def test_1_given_revision_is_awaited_without_asking_storage(world: World) -> None:
     revision = await world.put("vm/a")
     before = world.storage.calls.get("revision", 0)
     assert await world.cache.wait_fresh(revision) >= revision
@@ -177,7 +177,7 @@ async def test_1_each_waits_for_its_own_revision(world: World) -> None:
             await world.put("vm/a")
 
 
-async def test_1_revision_zero_takes_what_there_is_once_there_is_something(make_world: Callable[..., World]) -> None:
+async def test_1_revision_zero_reads_the_cache_once_it_is_filled(make_world: Callable[..., World]) -> None:
     made = make_world(timeout_seconds=0.5)
     await made.put("vm/a")
     async with running(made.cache):
@@ -192,7 +192,7 @@ async def test_1_revision_zero_takes_what_there_is_once_there_is_something(make_
 # --- 2: one picture
 
 
-async def test_2_a_list_is_in_the_order_of_keys_and_has_the_revision_of_its_picture(world: World) -> None:
+async def test_2_list_is_in_key_order_with_its_snapshots_revision(world: World) -> None:
     for key in ("vm/b/2", "vm/a/1", "vm/b/1", "vm/bc/1", "other/x"):
         await world.put(key)
     last = await world.delete("vm/b/2")
@@ -244,7 +244,7 @@ class Meddled(UnreliableStorage):
         return page
 
 
-async def test_2_what_is_written_between_two_pages_of_the_first_listing_is_not_missed(make_world: Callable[..., World]) -> None:
+async def test_2_writes_between_pages_of_the_first_list_are_seen(make_world: Callable[..., World]) -> None:
     """All pages have the revision from which the cache continues. With different revisions, changes between them would be lost."""
     storage = Meddled()
     made = make_world(storage)
@@ -271,7 +271,7 @@ async def test_3_a_watch_tells_additions_changes_and_ends(world: World) -> None:
     assert [event.previous and event.previous.object["n"] for event in events] == [None, 1, 2]
 
 
-async def test_3_the_deleted_object_is_the_last_state_with_the_revision_of_its_end(world: World) -> None:
+async def test_3_deleted_event_has_last_state_and_deletion_revision(world: World) -> None:
     async with world.cache.watch(after=world.cache.revision) as first, world.cache.watch(after=world.cache.revision) as second:
         changed = await world.put("vm/a", n=2)
         ended = await world.delete("vm/a")
@@ -291,7 +291,7 @@ async def test_3_a_watch_begins_at_any_revision_of_the_window(world: World) -> N
             assert [event.revision for event in await read(watch, 5 - skip)] == revisions[skip + 1 :]
 
 
-async def test_3_objects_that_begin_or_stop_to_match_are_added_and_deleted(world: World) -> None:
+async def test_3_starting_or_ending_matches_are_added_or_deleted(world: World) -> None:
     async with world.cache.watch(after=world.cache.revision, predicate=lambda item: bool(item.object.get("on"))) as watch:
         await world.put("vm/a", on=False, n=1)
         await world.put("vm/a", on=True, n=2)
@@ -306,7 +306,7 @@ async def test_3_objects_that_begin_or_stop_to_match_are_added_and_deleted(world
     assert (gone.object["n"], gone.revision, gone.object["metadata"]["resourceVersion"]) == (3, left, str(left))
 
 
-async def test_3_a_watch_of_a_prefix_hears_nothing_else_and_keeps_its_place(make_world: Callable[..., World]) -> None:
+async def test_3_prefix_watch_gets_only_its_events_and_keeps_its_place(make_world: Callable[..., World]) -> None:
     made = make_world(capacity=8)
     async with running(made.cache):
         await made.cache.wait_fresh()
@@ -384,7 +384,7 @@ async def test_3_watches_end_when_the_cache_stops(make_world: Callable[..., Worl
 # --- 4: honest
 
 
-async def test_4_a_watch_begins_before_the_listing_and_all_that_do_so_share_one_look_back(make_world: Callable[..., World]) -> None:
+async def test_4_watches_from_before_the_list_share_one_replay(make_world: Callable[..., World]) -> None:
     made = make_world(capacity=10)
     revisions = [await made.put("vm/a", n=1), await made.put("vm/b"), await made.put("vm/a", n=2), await made.delete("vm/b")]
     async with running(made.cache):
@@ -408,7 +408,7 @@ async def test_4_a_watch_begins_before_the_listing_and_all_that_do_so_share_one_
 
 
 @pytest.mark.parametrize("key", ["", "vm/3"])
-async def test_4_a_watch_of_the_far_past_reads_the_storage_until_it_is_live(make_world: Callable[..., World], key: str) -> None:
+async def test_4_old_watch_reads_the_storage_until_it_is_live(make_world: Callable[..., World], key: str) -> None:
     made = make_world(capacity=10)
     revisions = {await made.put(f"vm/{number % 7}", n=number): f"vm/{number % 7}" for number in range(50)}
     async with running(made.cache):
@@ -427,7 +427,7 @@ async def test_4_a_watch_of_the_far_past_reads_the_storage_until_it_is_live(make
         assert made.cache._history._replays == 0
 
 
-async def test_4_a_watch_of_the_far_past_can_be_read_in_batches_until_the_cache_stops(make_world: Callable[..., World]) -> None:
+async def test_4_old_watch_is_read_in_batches_until_the_cache_stops(make_world: Callable[..., World]) -> None:
     made = make_world(capacity=10)
     revisions = [await made.put("vm/a", n=number) for number in range(50)]
     async with asyncio.TaskGroup() as tasks:
@@ -458,7 +458,7 @@ async def test_4_only_so_many_watches_read_the_far_past_at_once(make_world: Call
             assert [event.revision for event in await read(watch, 3)] == revisions[1:4]
 
 
-async def test_4_a_watch_of_the_far_past_that_is_compacted_meanwhile_expires(make_world: Callable[..., World]) -> None:
+async def test_4_old_watch_that_is_compacted_meanwhile_expires(make_world: Callable[..., World]) -> None:
     made = make_world(capacity=10)
     revisions = [await made.put("vm/a", n=number) for number in range(50)]
     async with running(made.cache):
@@ -470,7 +470,7 @@ async def test_4_a_watch_of_the_far_past_that_is_compacted_meanwhile_expires(mak
                 await anext(watch)
 
 
-async def test_4_the_past_that_the_storage_does_not_tell_in_time_is_unavailable(make_world: Callable[..., World]) -> None:
+async def test_4_history_that_storage_delays_is_unavailable(make_world: Callable[..., World]) -> None:
     made = make_world(times=Times(history=0.05))
     first = await made.put("vm/a")
     await made.put("vm/a", n=2)
@@ -512,7 +512,7 @@ async def test_a_moment_after_each_listing_free_memory_is_given_back(make_world:
     assert given_back == [1, 2]
 
 
-async def test_4_compaction_past_the_cache_is_listed_again_and_watches_expire(make_world: Callable[..., World]) -> None:
+async def test_4_compaction_past_the_cache_relists_and_expires_watches(make_world: Callable[..., World]) -> None:
     made = make_world(timeout_seconds=2.0)
     await made.put("vm/a", n=1)
     await made.put("vm/gone")
@@ -544,7 +544,7 @@ async def test_4_a_cache_that_was_never_listed_refuses_watches(make_world: Calla
 # --- 5: outages
 
 
-async def test_5_in_an_outage_watches_stay_and_fresh_reads_fail_within_their_bound(world: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_5_outage_keeps_watches_and_fails_fresh_reads_in_time(world: World, caplog: pytest.LogCaptureFixture) -> None:
     await world.put("vm/a")
     await world.cache.wait_fresh()
     async with world.cache.watch(after=world.cache.revision) as watch:
@@ -559,7 +559,7 @@ async def test_5_in_an_outage_watches_stay_and_fresh_reads_fail_within_their_bou
         assert await world.cache.wait_fresh() == world.cache.revision
 
 
-async def test_5_a_storage_that_hangs_is_said_within_the_bound_and_not_waited_for_again(impatient: World) -> None:
+async def test_5_hanging_storage_is_reported_in_time_and_not_reawaited(impatient: World) -> None:
     asked = impatient.storage.calls.get("revision", 0)
     impatient.storage.delay = 2.0
     with pytest.raises(errors.ServiceUnavailable, match="the storage does not answer"):
@@ -582,7 +582,7 @@ async def is_fresh(world: World) -> bool:
     return True
 
 
-async def test_5_a_cache_that_is_behind_a_storage_that_answers_is_another_thing(impatient: World) -> None:
+async def test_5_cache_behind_a_working_storage_has_its_own_error(impatient: World) -> None:
     impatient.storage.connected.clear()
     await impatient.put("vm/a")
     with pytest.raises(errors.Timeout, match="the watch cache is behind the storage"):
@@ -601,7 +601,7 @@ async def test_5_a_storage_that_is_out_at_the_start_is_tried_again(make_world: C
         assert made.cache.get("vm/a") is not None
 
 
-async def test_5_an_idle_cache_asks_for_progress_so_that_compaction_never_passes_it(make_world: Callable[..., World]) -> None:
+async def test_5_idle_cache_requests_progress_before_compaction(make_world: Callable[..., World]) -> None:
     made = make_world(times=Times(idle=0.01))
     async with running(made.cache):
         await made.cache.synced.wait()
@@ -612,7 +612,7 @@ async def test_5_an_idle_cache_asks_for_progress_so_that_compaction_never_passes
 # --- 6: undecodable entries
 
 
-async def test_6_an_entry_that_cannot_be_decoded_is_reported_and_left_out(make_world: Callable[..., World]) -> None:
+async def test_6_undecodable_entry_is_reported_and_left_out(make_world: Callable[..., World]) -> None:
     made = make_world()
     await made.put("vm/a")
     bad = await made.storage.commit([], [Put("vm/bad", b"\xff not JSON")])
@@ -658,7 +658,7 @@ async def test_7_a_cache_that_equals_the_storage_passes_the_comparison(make_worl
 
 
 @pytest.mark.parametrize("wrong", ["absent", "surplus", "old", "last"])
-async def test_7_a_cache_that_is_wrong_is_distrusted_and_read_anew(make_world: Callable[..., World], wrong: str) -> None:
+async def test_7_wrong_cache_is_distrusted_and_reread(make_world: Callable[..., World], wrong: str) -> None:
     made = make_world(times=Times(check=0.02))
     for number in range(5):
         await made.put(f"vm/{number}", n=number)

@@ -217,5 +217,5 @@ COMPACTED_TWICE = [
 @example(script=INTERRUPTED, capacity=2, chunk=1)
 @example(script=COMPACTED_TWICE, capacity=2, chunk=1)
 @given(script=st.lists(actions, min_size=1, max_size=40), capacity=st.sampled_from((2, 4, 64)), chunk=st.sampled_from((1, 2, 256)))
-def test_whoever_folds_events_over_a_snapshot_ends_where_the_list_is(script: list[tuple[str, object]], capacity: int, chunk: int) -> None:
+def test_events_folded_over_a_snapshot_equal_the_list(script: list[tuple[str, object]], capacity: int, chunk: int) -> None:
     asyncio.run(Scenario(capacity, Limits(chunk=chunk, dropped=1)).play(list(script)))

@@ -42,7 +42,7 @@ def window(capacity: int, revisions: range, limits: Limits = LIMITS) -> Window:
         (False, None, None),
     ],
 )
-def test_what_a_selector_makes_of_a_change(was: bool | None, now: bool | None, expected: EventType | None) -> None:
+def test_selector_turns_changes_into_added_or_deleted(was: bool | None, now: bool | None, expected: EventType | None) -> None:
     old = None if was is None else item(1, on=was)
     new = None if now is None else item(2, on=now)
     departed = item(2, on=bool(was))
@@ -54,7 +54,7 @@ def test_what_a_selector_makes_of_a_change(was: bool | None, now: bool | None, e
         assert event == Event(expected, departed if expected is EventType.DELETED else new, old, 2)
 
 
-def test_what_a_change_replaced_is_not_kept_decoded_once_watches_were_told() -> None:
+def test_replaced_object_is_not_kept_decoded_after_delivery() -> None:
     old, new = item(1), item(2)
     said, says = old.object, new.object
     made = window(10, range(1, 2))
@@ -73,7 +73,7 @@ def test_the_last_state_is_stamped_once_for_all_watches() -> None:
     assert first.item == item(2)
 
 
-def test_a_frame_is_made_once_and_freed_when_the_window_has_moved_on() -> None:
+def test_frame_is_made_once_and_freed_with_its_window() -> None:
     made: list[Event] = []
 
     def frame(event: Event) -> bytes:
@@ -103,7 +103,7 @@ def test_a_window_reaches_back_exactly_to_its_oldest() -> None:
         full.position(full.oldest - 1)
 
 
-def test_changes_of_one_revision_are_never_split_by_the_windows_end() -> None:
+def test_changes_of_one_revision_are_never_split() -> None:
     made = Window(4)
     made.reset(1)
     for revision in range(2, 10):
@@ -114,7 +114,7 @@ def test_changes_of_one_revision_are_never_split_by_the_windows_end() -> None:
         assert [(each.revision, each.key) for each in records] == [(rev, key) for rev in range(after + 1, 10) for key in "ab"]
 
 
-async def test_a_watch_does_not_claim_a_revision_whose_events_it_has_not_handed_out() -> None:
+async def test_watch_reports_a_revision_only_after_its_events() -> None:
     made = window(8, range(11, 11))
     watch = Watch(made, "", 10, None, None)
     made.extend([record(11)], 11)
@@ -128,7 +128,7 @@ async def test_a_watch_does_not_claim_a_revision_whose_events_it_has_not_handed_
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 3, 256])
-async def test_a_watch_never_claims_less_than_the_events_that_were_taken(chunk: int) -> None:
+async def test_watch_reports_no_less_than_its_taken_events(chunk: int) -> None:
     """With an older last bookmark, the client would receive a deletion twice."""
     made = window(20, range(11, 11), Limits(chunk=chunk))
     watch = Watch(made, "", 10)
@@ -143,7 +143,7 @@ async def test_a_watch_never_claims_less_than_the_events_that_were_taken(chunk: 
         assert watch.revision == (told if told < 17 else 30)
 
 
-async def test_a_change_wakes_those_that_it_concerns_and_nobody_else() -> None:
+async def test_change_wakes_only_the_watches_it_concerns() -> None:
     made = window(8, range(11, 11))
     on = Trigger("on", "True", lambda each: str(each.object["on"]))
     watches = {
@@ -185,7 +185,7 @@ async def test_a_change_wakes_those_that_it_concerns_and_nobody_else() -> None:
     ]  # fmt: skip
 
 
-async def test_a_watch_that_slept_while_the_window_moved_on_misses_nothing() -> None:
+async def test_sleeping_watch_misses_nothing_while_the_window_moves() -> None:
     made = window(4, range(11, 11))
     watch = Watch(made, "quiet/", 10)
     reading = asyncio.ensure_future(anext(watch))  # noqa: TID251  # it is awaited below
@@ -225,7 +225,7 @@ async def read_on(watch: Watch, read: list[list[int]]) -> None:
         read.append([each.revision for each in batch])
 
 
-async def test_who_told_many_watches_pauses_and_tells_them_the_rest_together() -> None:
+async def test_delivery_to_many_watches_pauses_and_batches_the_rest() -> None:
     made = window(500, range(11, 11), PAUSES)
     watches = [Watch(made, "", 10) for _ in range(LIMITS.few + 1)]
     read: list[list[list[int]]] = [[] for _ in watches]
@@ -266,7 +266,7 @@ async def test_a_watch_that_begins_in_a_pause_reads_each_change_once() -> None:
     assert read == [[11], [12, 13]]
 
 
-async def test_a_window_that_begins_anew_in_a_pause_tells_the_rest_first() -> None:
+async def test_window_reset_during_a_pause_delivers_the_rest_first() -> None:
     made = window(500, range(11, 11), Limits(pause_seconds=60, longest_pause_seconds=60))
     watches = [Watch(made, "", 10) for _ in range(LIMITS.few + 1)]
 

@@ -9,7 +9,7 @@ def begun(writes: Writes, key: str = "k", value: bytes = b"v") -> Write:
     return writes.begin(key, value, lambda revision: Item(key, revision, {"at": revision}, value))
 
 
-def test_a_write_has_one_item_whether_it_is_told_of_or_acknowledged_first() -> None:
+def test_write_has_one_item_in_either_order_of_event_and_reply() -> None:
     writes = Writes()
     write = begun(writes)
     told = writes.find(Entry("k", b"v", 7, 7))
@@ -21,7 +21,7 @@ def test_a_write_has_one_item_whether_it_is_told_of_or_acknowledged_first() -> N
     assert writes.find(Entry("k", b"v", 7, 8)) is None  # the event was already delivered
 
 
-def test_what_somebody_else_wrote_is_not_taken_for_ours() -> None:
+def test_writes_of_other_servers_are_not_taken_for_ours() -> None:
     writes = Writes()
     write = begun(writes)
     assert writes.find(Entry("k", b"another", 6, 6)) is None
@@ -33,13 +33,13 @@ def test_what_somebody_else_wrote_is_not_taken_for_ours() -> None:
     assert told.object == {"at": 7}
 
 
-def test_what_is_stored_in_an_old_form_is_decoded_so_that_it_is_known_to_be() -> None:
+def test_stale_encoding_is_decoded_again() -> None:
     writes = Writes()
     begun(writes)
     assert writes.find(Entry("k", b"v", 6, 6, stale=True)) is None
 
 
-def test_what_was_not_written_is_forgotten_and_so_are_the_oldest_of_too_many() -> None:
+def test_failed_and_oldest_writes_are_forgotten() -> None:
     writes = Writes()
     first, second = begun(writes), begun(writes, value=b"w")
     writes.forget(first)  # the second write of the key stays

@@ -39,7 +39,7 @@ def test_marking_happens_once() -> None:
     assert obj["metadata"] == marked
 
 
-def test_an_object_goes_with_its_last_finalizer_only_while_it_is_being_deleted() -> None:
+def test_last_finalizer_releases_only_objects_being_deleted() -> None:
     dying = {"metadata": {"deletionTimestamp": "x", "finalizers": ["a/b"]}}
     assert deletion.released({"metadata": {}}, dying)
     assert not deletion.released({"metadata": {"finalizers": ["c/d"]}}, dying)

@@ -104,7 +104,7 @@ class Interfered(AdmitAll):
             await self.other.update("n", "a", Labelling(f"theirs-{self.asked}"), WriteOptions())
 
 
-async def test_a_dry_run_is_planned_once_whoever_else_writes(world: World) -> None:
+async def test_dry_run_is_planned_once_despite_other_writes(world: World) -> None:
     admission, mine = Interfered(world.other), Labelling("mine")
     _, mine_and_others = world.made_with(admission)
     item = await mine_and_others.update("n", "a", mine, DRY)
@@ -113,7 +113,7 @@ async def test_a_dry_run_is_planned_once_whoever_else_writes(world: World) -> No
     assert (admission.asked, len(await world.stored())) == (11, 11), "in earnest it goes on until nobody writes: ten of theirs, and mine"
 
 
-async def test_nobody_is_asked_twice_about_the_same_state(world: World) -> None:
+async def test_refused_update_is_not_retried_on_the_same_state(world: World) -> None:
     mine = Labelling("mine", refuses=lambda _: True)
     with pytest.raises(Forbidden):
         await world.behind.update("n", "a", mine, WriteOptions())

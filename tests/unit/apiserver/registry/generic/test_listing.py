@@ -46,7 +46,7 @@ def test_a_token_brings_back_its_position(revision: int, start: str) -> None:
         base64.urlsafe_b64encode(b"[]").decode(),
     ],
 )
-def test_what_we_did_not_make_is_refused(text: str) -> None:
+def test_foreign_continue_tokens_are_refused(text: str) -> None:
     with pytest.raises(BadRequest):
         decode_token(text)
 
@@ -77,7 +77,7 @@ class _Even:
         return items[::2]
 
 
-async def test_others_run_while_many_objects_are_held_against_many_terms() -> None:
+async def test_matching_many_objects_yields_to_other_tasks() -> None:
     turns = 0
 
     async def count() -> None:

@@ -132,7 +132,7 @@ async def test_an_object_and_its_locks_come_change_and_go_together(world: World)
     assert await world.everything() == {}
 
 
-async def test_what_does_not_change_its_locks_writes_the_object_alone(world: World) -> None:
+async def test_update_with_unchanged_locks_writes_the_object_alone(world: World) -> None:
     item = await world.create(A, "x/1")
     lock = await world.storage.get(key_of("x/1"))
 
@@ -153,7 +153,7 @@ async def test_a_removal_takes_only_what_was_read(world: World) -> None:
     assert await world.everything() == {A: b"replaced", key_of("x/1"): A.encode()}
 
 
-async def test_nothing_is_removed_twice_and_nothing_that_was_made_anew(world: World) -> None:
+async def test_removed_or_recreated_objects_are_not_removed_again(world: World) -> None:
     old = await world.create(A)
     await world.transactions.remove(old)
     with pytest.raises(Overtaken) as caught:
@@ -207,7 +207,7 @@ async def test_a_lock_that_is_held_is_a_conflict_that_names_its_holder(world: Wo
     await world.replace(other, "x/1")
 
 
-async def test_a_lock_is_held_in_a_group_whose_keys_come_before_those_of_locks() -> None:
+async def test_locks_conflict_when_group_key_sorts_before_claims() -> None:
     """The store distinguishes a held lock from a changed object by the key, whatever the order of keys."""
     early = Resource("a.example.com", "v1", "leases", "Lease")
     strategy = Holding()
@@ -237,7 +237,7 @@ async def test_a_lock_is_held_in_a_group_whose_keys_come_before_those_of_locks()
     ],
     ids=["taken", "its own", "free", "kept", "kept, though another's", "given up, though another's", "changed, though another's"],
 )
-async def test_a_dry_run_refuses_what_the_write_would_refuse_and_nothing_else(
+async def test_dry_run_refuses_exactly_what_the_write_refuses(
     world: World, old: tuple[str, ...], new: tuple[str, ...], holder: str | None, *, refused: bool
 ) -> None:
     """Locks that the object already holds never conflict, even if storage names another holder: an older version without locks wrote it."""
@@ -259,7 +259,7 @@ async def test_ones_own_locks_are_in_nobodys_way(world: World) -> None:
     await world.transactions.check_locks(A, None, lease(A, "x/1"))  # storage names the object as holder, the object does not
 
 
-async def test_a_lock_that_storage_says_is_the_objects_own_is_taken_over(world: World) -> None:
+async def test_unrecorded_lock_of_the_object_itself_is_taken_over(world: World) -> None:
     """The object was stored before its strategy used locks, or by another version of the server."""
     await world.create(A, "x/1")
     entry = await world.storage.get(A)
@@ -281,7 +281,7 @@ async def test_a_lock_that_storage_says_is_the_objects_own_is_taken_over(world: 
     ],
     ids=["readable", "unreadable", "gone", "storage away"],
 )
-async def test_whoever_holds_a_lock_is_shown_to_what_words_the_refusal(stored: bytes | Unavailable | None, found: str | None) -> None:
+async def test_lock_holder_is_passed_to_the_refusals_wording(stored: bytes | Unavailable | None, found: str | None) -> None:
     world = World(strategy := Worded())
     await world.create(A, "x/1")
     world.storage.read = {A: stored}
@@ -292,7 +292,7 @@ async def test_whoever_holds_a_lock_is_shown_to_what_words_the_refusal(stored: b
     assert str(caught.value) == 'Operation cannot be fulfilled on leases.example.com "b": it is held'
 
 
-async def test_a_refusal_names_a_new_object_as_its_author_did_and_an_old_one_as_it_is_called(world: World) -> None:
+async def test_refusal_names_new_objects_as_given_and_old_as_stored(world: World) -> None:
     await world.create(A, "x/1")
     new = lease(B, "x/1")
     new["metadata"]["generateName"] = "b-"
@@ -330,7 +330,7 @@ async def test_a_lock_that_is_given_up_in_this_moment_is_taken(world: World) -> 
         ("x/1=reads", "x/1=reads0", False),
     ],
 )
-async def test_a_lock_is_shared_within_a_group_and_by_nobody_beside_it(world: World, first: str, second: str, *, together: bool) -> None:
+async def test_lock_is_shared_within_its_group_only(world: World, first: str, second: str, *, together: bool) -> None:
     holder, other = await world.create(A, first), await world.create(B)
     for attempt in (lambda: world.transactions.check_locks(B, other.object, lease(B, second)), lambda: world.replace(other, second)):
         if together:
@@ -356,7 +356,7 @@ async def test_of_several_who_share_a_lock_the_last_one_gives_it_up(world: World
     assert await world.everything() == {B: b"replaced", key_of("x/1"): B.encode()}
 
 
-async def test_of_the_objects_written_last_it_is_remembered_that_storage_has_their_locks_and_of_no_others(world: World) -> None:
+async def test_only_recently_written_objects_skip_the_lock_read(world: World) -> None:
     world.transactions = Transactions(world.storage, Holding(), ROOT, max_complete=2)
     items = {lock: await world.create(f"{A}{number}", lock) for number, lock in enumerate(("x/0", "x/1", "x/2"))}
     items["x/0"] = await world.replace(items["x/0"], "x/0")  # now x/1 was written first
@@ -366,7 +366,7 @@ async def test_of_the_objects_written_last_it_is_remembered_that_storage_has_the
     assert {key_of(lock) for lock in items} & {*await world.everything()} == {key_of("x/1")}
 
 
-async def test_one_of_two_who_want_a_lock_at_once_gets_it(world: World) -> None:
+async def test_concurrent_lock_requests_have_a_single_winner(world: World) -> None:
     for wanted in (("x/1", "x/1"), ("x/1", "x/1=reads"), ("x/1=reads", "x/1=shares")):
         items = [await world.create(A), await world.create(B)]
         refused: list[str] = []
@@ -387,9 +387,7 @@ async def test_one_of_two_who_want_a_lock_at_once_gets_it(world: World) -> None:
 @pytest.mark.parametrize("left", ["x/1", "x/1=reads"])
 @pytest.mark.parametrize("wanted", ["x/1", "x/1=shares"])
 @pytest.mark.parametrize("stored", [b'{"metadata":{"name":"a"},"apiVersion":"example.com/v1","kind":"Lease","spec":["x/2"]}', None])
-async def test_a_lock_that_its_holder_gave_up_by_a_version_that_knew_none_is_taken(
-    world: World, left: str, wanted: str, stored: bytes | None
-) -> None:
+async def test_lock_abandoned_by_an_older_version_is_taken(world: World, left: str, wanted: str, stored: bytes | None) -> None:
     await world.create(A, left)
     await world.storage.commit([], [Put(A, stored) if stored is not None else Delete(A)])
     await world.transactions.check_locks(B, None, lease(B, wanted))
@@ -400,7 +398,7 @@ async def test_a_lock_that_its_holder_gave_up_by_a_version_that_knew_none_is_tak
 
 
 @pytest.mark.parametrize("left", ["x/1", "x/1=reads"])
-async def test_a_lock_is_not_taken_from_a_holder_that_takes_it_back_in_this_moment(world: World, left: str) -> None:
+async def test_lock_is_not_taken_when_its_holder_reclaims_it(world: World, left: str) -> None:
     holder = await world.create(A, left)
     locks = await world.everything()
     await world.storage.commit([], [Delete(A)])
@@ -419,7 +417,7 @@ async def test_a_lock_is_not_taken_from_a_holder_that_takes_it_back_in_this_mome
     assert holder.key == A
 
 
-async def test_what_cannot_be_decoded_is_removed_only_as_it_was_read(world: World) -> None:
+async def test_undecodable_object_is_removed_only_as_read(world: World) -> None:
     await world.storage.commit([], [Put(A, b"{")])
     seen = await world.storage.get(A)
     assert seen is not None
@@ -435,9 +433,7 @@ async def test_what_cannot_be_decoded_is_removed_only_as_it_was_read(world: Worl
 
 
 @pytest.mark.parametrize(("repeatable", "after"), [(True, 1), (False, 0)])
-async def test_a_write_of_unknown_outcome_is_a_timeout_that_says_whether_to_repeat_it(
-    world: World, *, repeatable: bool, after: int
-) -> None:
+async def test_write_of_unknown_outcome_says_if_it_is_repeatable(world: World, *, repeatable: bool, after: int) -> None:
     item = await world.create(A)
     world.storage.is_out = True
     for attempt in (world.create(B, repeatable=repeatable), world.replace(item, repeatable=repeatable)):
@@ -472,7 +468,7 @@ async def test_an_object_that_storage_does_not_take_is_too_large(world: World) -
     assert await world.everything() == {}
 
 
-def test_what_cannot_be_decoded_is_named_with_what_can_be_done() -> None:
+def test_undecodable_object_is_named_with_its_remedy() -> None:
     entry = Entry(A, b"{", 1, 1)
     error = Unreadable(LEASES, entry, ValueError("x" * 1000))
     assert isinstance(error, InternalError)

@@ -128,7 +128,7 @@ async def written_by_a_version_that_knew_no_locks(virt: Virt, vm: dict[str, Any]
     virt.items[vm["metadata"]["name"]] = Item(key, await virt.storage.commit([], [Put(key, value)]), vm, value)
 
 
-async def test_a_machine_that_was_on_before_an_upgrade_holds_what_is_new_with_its_next_write() -> None:
+async def test_machine_on_since_an_upgrade_takes_locks_at_next_write() -> None:
     virt = Virt()
     await written_by_a_version_that_knew_no_locks(virt, with_files(a_vm("one", a_disk("data", "reads"), phase=phases.RUNNING), "files"))
     for other, disk in (("two", "files"), ("three", "data")):
@@ -140,7 +140,7 @@ async def test_a_machine_that_was_on_before_an_upgrade_holds_what_is_new_with_it
     assert await virt.locks() == []
 
 
-async def test_what_another_has_by_then_keeps_no_status_from_being_written() -> None:
+async def test_conflicting_lock_does_not_block_a_status_write() -> None:
     virt = Virt()
     await virt.create(a_vm("two", a_disk("data"), phase=phases.RUNNING))
     await written_by_a_version_that_knew_no_locks(virt, a_vm("one", a_disk("data"), a_disk("own"), phase=phases.RUNNING))
@@ -152,7 +152,7 @@ async def test_what_another_has_by_then_keeps_no_status_from_being_written() -> 
     assert not await virt.enter("three", phases.SCHEDULED)
 
 
-async def test_a_machine_that_never_got_a_lock_does_not_give_up_that_of_another_one() -> None:
+async def test_machine_without_a_lock_does_not_release_anothers() -> None:
     virt = Virt()
     await virt.create(a_vm("two", a_disk("data"), phase=phases.RUNNING))
     for name in ("one", "four"):
@@ -187,7 +187,7 @@ class OneServer(Virt):
         return self._server
 
 
-async def test_what_storage_has_is_looked_at_once() -> None:
+async def test_stored_locks_are_read_once() -> None:
     storage = Noting()
     virt = OneServer(storage)
     await written_by_a_version_that_knew_no_locks(virt, a_vm("one", a_disk("data"), phase=phases.RUNNING))
@@ -205,7 +205,7 @@ async def test_a_machine_without_a_guest_holds_nothing(phase: str) -> None:
     assert await virt.locks() == []
 
 
-async def test_readers_share_with_readers_and_those_who_share_with_their_like() -> None:
+async def test_disk_uses_share_only_with_the_same_use() -> None:
     uses: tuple[Use, ...] = ("writes", "reads", "shares")
     for mine in uses:
         for theirs in uses:
@@ -234,7 +234,7 @@ async def go_together(one: dict[str, Any], two: dict[str, Any]) -> bool:
     return found[0]
 
 
-async def test_machines_share_files_of_a_claim_and_no_disk_of_another_one_is_among_them() -> None:
+async def test_machines_share_files_of_a_claim_but_no_disk_of_it() -> None:
     sharing = with_files(a_vm("one"), "Data")
     assert await go_together(sharing, with_files(a_vm("two"), "data"))
     assert await go_together(sharing, with_files(a_vm("two"), "data", read_only=True))
@@ -247,7 +247,7 @@ async def test_machines_share_files_of_a_claim_and_no_disk_of_another_one_is_amo
     assert not await go_together(both, a_vm("two", a_disk("data", "reads")))
 
 
-async def test_firmware_keeps_its_state_in_a_claim_with_others_and_in_its_directory_alone() -> None:
+async def test_firmware_state_shares_its_claim_but_not_its_directory() -> None:
     keeping = with_state(a_vm("one"), "Data")
     assert await go_together(keeping, with_state(a_vm("two"), "data"))
     assert await go_together(keeping, a_vm("two", a_disk("data")))
@@ -277,7 +277,7 @@ async def test_claims_are_of_a_namespace_and_found_in_lower_case() -> None:
     assert not await virt.enter("three", phases.SCHEDULED)
 
 
-async def test_a_lock_that_an_older_virt_api_left_behind_is_in_nobodys_way() -> None:
+async def test_lock_left_by_an_older_virt_api_blocks_no_machine() -> None:
     """It stopped one VM and deleted another without releasing their locks."""
     virt = Virt()
     for name, use in (("one", "writes"), ("two", "reads")):
@@ -291,7 +291,7 @@ async def test_a_lock_that_an_older_virt_api_left_behind_is_in_nobodys_way() -> 
     assert await virt.locks() == ["disk/acc/one", "disk/acc/two"]
 
 
-async def test_what_cannot_be_read_as_a_machine_holds_nothing() -> None:
+async def test_unreadable_machine_holds_no_lock() -> None:
     virt = Virt()
     broken: tuple[Any, ...] = (
         {"disks": 5},
@@ -316,7 +316,7 @@ async def test_what_cannot_be_read_as_a_machine_holds_nothing() -> None:
     assert await virt.locks() == []
 
 
-async def test_an_edited_machine_holds_what_runs_until_its_guest_is_off_and_then_what_its_spec_says() -> None:
+async def test_edited_machine_holds_running_disks_until_guest_is_off() -> None:
     virt = Virt()
     await virt.create(a_vm("one", a_disk("old"), phase=phases.RUNNING))
     await virt.create(a_vm("two", a_disk("old")))
@@ -333,7 +333,7 @@ async def test_an_edited_machine_holds_what_runs_until_its_guest_is_off_and_then
     assert await virt.enter("one", phases.SCHEDULED)
 
 
-async def test_no_history_of_phases_and_edits_brings_two_guests_onto_a_disk() -> None:
+async def test_no_sequence_of_phases_and_edits_shares_a_disk() -> None:
     chance = random.Random(13)
     uses: tuple[Use, ...] = ("writes", "reads", "shares")
     every = sorted({*phases.WITH_POD, phases.STOPPED, phases.FAILED})
@@ -380,7 +380,7 @@ def on_node(name: str, path: str, node: str, *, namespace: str = "acc", read_onl
     return vm
 
 
-async def test_a_file_of_a_node_is_one_machines_whatever_its_namespace_and_others_on_other_nodes() -> None:
+async def test_host_file_is_exclusive_on_its_node_across_namespaces() -> None:
     virt = Virt()
     for vm in (
         on_node("one", "/var/vms/a", "n1"),
@@ -415,7 +415,7 @@ def of_server(name: str, *, namespace: str = "acc", **said: Any) -> dict[str, An
     return a_vm(name, disk, namespace=namespace)
 
 
-async def test_a_disk_of_a_server_is_one_machines_of_its_namespace_and_others_of_other_namespaces() -> None:
+async def test_network_disk_is_exclusive_within_its_namespace() -> None:
     virt = Virt()
     for vm in (of_server("one"), of_server("two"), of_server("three", namespace="other"), of_server("four", namespace="other")):
         await virt.create(vm)
@@ -433,7 +433,7 @@ async def test_a_disk_of_a_server_is_one_machines_of_its_namespace_and_others_of
 
 
 @pytest.mark.parametrize("said", [{"readOnly": True}, {"shareable": True}], ids=str)
-async def test_machines_that_read_or_share_a_disk_of_a_server_do_so_with_their_like(said: dict[str, Any]) -> None:
+async def test_readers_or_sharers_of_a_network_disk_run_together(said: dict[str, Any]) -> None:
     virt = Virt()
     for vm in (of_server("one", **said), of_server("two", **said), of_server("three")):
         await virt.create(vm)
@@ -442,7 +442,7 @@ async def test_machines_that_read_or_share_a_disk_of_a_server_do_so_with_their_l
     assert not await virt.enter("three", phases.SCHEDULED)
 
 
-async def test_guests_that_have_had_one_disk_of_a_server_since_before_an_upgrade_keep_it_and_the_second_start_waits() -> None:
+async def test_running_guests_keep_a_shared_network_disk_after_upgrade() -> None:
     virt = Virt()
     for name in ("one", "two"):
         await written_by_a_version_that_knew_no_locks(virt, {**of_server(name), "status": {"phase": phases.RUNNING}})
@@ -455,7 +455,7 @@ async def test_guests_that_have_had_one_disk_of_a_server_since_before_an_upgrade
     assert await virt.enter("two", phases.SCHEDULED)
 
 
-async def test_a_share_of_its_own_that_was_left_behind_is_no_leave_to_have_a_claim_alone() -> None:
+async def test_own_stale_share_does_not_grant_exclusive_use() -> None:
     virt = Virt()
     await virt.create(a_vm("two", a_disk("data", "reads"), phase=phases.RUNNING))
     await virt.create(a_vm("one", a_disk("data")))
@@ -465,7 +465,7 @@ async def test_a_share_of_its_own_that_was_left_behind_is_no_leave_to_have_a_cla
     assert await virt.locks() == ["disk/acc/data/reads/acc/two"]
 
 
-async def test_what_a_machine_left_behind_is_in_nobodys_way_while_it_has_others() -> None:
+async def test_stale_lock_of_a_machine_with_others_blocks_no_machine() -> None:
     virt = Virt()
     await virt.create(a_vm("one", a_disk("a"), a_disk("c"), phase=phases.RUNNING))
     await virt.storage.commit([], [Put(f"{ROOT}/claims/kubevirt.io/disk/acc/b", virt.items["one"].key.encode())])

@@ -42,7 +42,7 @@ def full(shape: Any) -> Any:
             return {field: full(of) for field, of in shape.items()}
 
 
-def test_the_model_has_the_fields_that_are_let_through_and_no_others() -> None:
+def test_model_has_exactly_the_passed_fields() -> None:
     given_all = full(guestinfo.FIELDS)
 
     assert guestinfo.bounded(given_all) == given_all
@@ -52,12 +52,12 @@ def test_the_model_has_the_fields_that_are_let_through_and_no_others() -> None:
 
 
 @given(st.dictionaries(st.sampled_from(sorted(guestinfo.FIELDS)), ANY))
-def test_whatever_a_node_says_the_model_takes_what_is_left(said: dict[str, Any]) -> None:
+def test_model_accepts_any_bounded_node_answer(said: dict[str, Any]) -> None:
     assert decoding.read(VirtualMachineGuestInfo, guestinfo.bounded(said)) == ((), ())
 
 
 @pytest.mark.parametrize("text", ["", "[]", "1", "{", "[" * 100_000])
-def test_what_is_no_object_is_told(text: str) -> None:
+def test_non_object_answers_are_refused(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - json's own among them
         guestinfo.parse(text)
 

@@ -20,7 +20,7 @@ def test_xml_is_taken_out_of_whatever_a_node_tells() -> None:
 @pytest.mark.parametrize(
     "answer", [{}, {"xml": None}, {"xml": 1}, {"xml": ["<domain/>"]}, {"xml": "\x1b[2J"}, {"xml": "x" * (128 << 10) + "x"}]
 )
-def test_what_is_no_xml_that_can_be_shown_is_none(answer: dict[str, Any]) -> None:
+def test_unprintable_xml_is_refused(answer: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"must be a string|longer than|must not have"):
         DomainXML(NOBODY).fields(answer)
     assert subresource.MAX_CHARACTERS == 128 << 10

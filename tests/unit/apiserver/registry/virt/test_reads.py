@@ -21,7 +21,7 @@ def wait(stack: ExitStack, read: GuestInfo, namespace: str, most: int) -> int:
     return most
 
 
-def test_machines_of_one_namespace_leave_places_to_those_of_others() -> None:
+def test_namespace_leaves_read_places_to_others() -> None:
     nobody: Any = None
     read = GuestInfo(nobody)
     with ExitStack() as stack:
@@ -34,7 +34,7 @@ def test_machines_of_one_namespace_leave_places_to_those_of_others() -> None:
     assert not read._waiting
 
 
-def test_one_namespace_alone_has_a_third_of_all_places() -> None:
+def test_single_namespace_gets_a_third_of_all_places() -> None:
     nobody: Any = None
     with ExitStack() as stack:
         assert wait(stack, GuestInfo(nobody), "one", reads.MAX_WAITING) == pytest.approx(reads.MAX_WAITING / 3, abs=1)

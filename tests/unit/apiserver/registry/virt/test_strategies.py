@@ -49,7 +49,7 @@ def _vm(phase: str = "Running", strategy: str = "RerunOnFailure", **status: Any)
     }
 
 
-def test_quantities_are_strings_however_they_were_written_and_stored() -> None:
+def test_quantities_are_strings_in_every_spelling() -> None:
     """Policies compare them and ``kubectl get --sort-by`` sorts them; mixed types break both."""
     strategy, vm = VirtualMachineStrategy(), _vm()
     vm["spec"]["domain"] |= {"memory": {"guest": 268435456}, "resources": {"limits": {"cpu": 1.5}}}
@@ -87,7 +87,7 @@ def _migrate(vm: dict[str, Any], body: dict[str, Any] | None = None) -> dict[str
     return verb.make(vm, body or {}, NOW)
 
 
-def test_start_of_a_machine_that_is_off_asks_for_the_next_attempt() -> None:
+def test_start_of_a_stopped_machine_requests_the_next_attempt() -> None:
     started = _call("start", _off())
     assert started["status"]["request"] == {
         "action": "Start",
@@ -110,7 +110,7 @@ def test_start_of_a_machine_that_is_off_asks_for_the_next_attempt() -> None:
     ],
     ids=["wrong values", "missing", "no object", "deep"],
 )
-def test_a_status_in_a_manifest_is_ignored_whatever_it_says_and_the_rest_is_judged(status: Any) -> None:
+def test_status_in_a_manifest_is_ignored_and_the_rest_validated(status: Any) -> None:
     obj = {"metadata": {"name": "a"}, "spec": {"domain": {"bus": 1}}, "status": status}
     refused = Planner(VirtualMachineStrategy()).read(obj, WriteOptions(field_validation="Strict"))
     assert [each.path for each in refused] == ["spec.domain.bus"]
@@ -118,7 +118,7 @@ def test_a_status_in_a_manifest_is_ignored_whatever_it_says_and_the_rest_is_judg
     assert _causes({"domain": 5}, status=status) == ["spec.domain"]
 
 
-def test_of_a_status_in_a_manifest_fields_that_nobody_knows_are_named() -> None:
+def test_unknown_status_fields_in_a_manifest_are_named() -> None:
     obj = {"metadata": {"name": "a"}, "spec": {"domain": {}}, "status": {"phase": "Mine", "printableStatus": "Up"}}
     refused = Planner(VirtualMachineStrategy()).read(obj, WriteOptions(field_validation="Strict"))
     assert [each.path for each in refused] == ["status.printableStatus"]
@@ -179,7 +179,7 @@ MISSHAPEN_AND_WRONG: dict[str, Any] = {
 }
 
 
-def test_nothing_more_is_looked_for_in_an_object_with_more_wrong_shapes_than_are_told() -> None:
+def test_too_many_shape_errors_stop_further_validation() -> None:
     """Otherwise a body of 120 KB takes 1.2 s, twice the time for finding its type errors, and blocks virt-api."""
 
     class Judging(VirtualMachineStrategy):
@@ -196,14 +196,14 @@ def test_nothing_more_is_looked_for_in_an_object_with_more_wrong_shapes_than_are
 
 
 @pytest.mark.parametrize("field", ["ownerReferences", "finalizers", "managedFields"])
-def test_a_list_of_metadata_that_is_longer_than_any_is_refused_before_each_item_is(field: str) -> None:
+def test_overlong_metadata_list_is_refused_before_its_items(field: str) -> None:
     """Otherwise 1.5 million numbers in a body of 3 MB take seconds of processor time and block virt-api."""
     many: list[Any] = [1] * (objectmeta.MAX_ITEMS + 1)
     assert _causes({"domain": {}, "runStrategy": 5}, {field: many}) == [f"metadata.{field}", "spec.runStrategy"]
     assert _causes({"domain": {}}, {field: many[1:]}) != [f"metadata.{field}"]
 
 
-def test_one_refusal_names_wrong_shapes_and_wrong_values_of_all_fields() -> None:
+def test_refusal_names_wrong_shapes_and_values_of_all_fields() -> None:
     domain = "spec.domain"
     assert set(_causes(MISSHAPEN_AND_WRONG, {"labels": {"-": "x"}})) == {
         "metadata.labels",
@@ -277,7 +277,7 @@ def test_an_old_stop_does_not_come_back_with_an_older_strategy() -> None:
 
 
 @pytest.mark.parametrize("strategy", power.RUN_STRATEGIES)
-def test_stop_then_start_turn_a_machine_off_and_on_under_every_strategy(strategy: str) -> None:
+def test_stop_then_start_works_under_every_strategy(strategy: str) -> None:
     vm = _vm(strategy=strategy, request={"action": "Start", "attempt": 1, "runStrategy": strategy})
     stopped = _call("stop", vm)
     assert not power.decide(stopped).on
@@ -306,7 +306,7 @@ NO_LEVEL = {"action": "Start", "time": "2026-01-01T00:00:00Z", "runStrategy": "R
 MOMENT = "2026-01-02T03:04:05.000000Z"
 
 
-def test_unpause_of_a_guest_that_a_fault_stopped_asks_for_one_resume() -> None:
+def test_unpause_after_a_fault_requests_one_resume() -> None:
     status = _call("unpause", _vm(conditions=FAULT))["status"]
     (operation,) = status["operations"]
     assert operation.pop("id")
@@ -316,14 +316,14 @@ def test_unpause_of_a_guest_that_a_fault_stopped_asks_for_one_resume() -> None:
 
 
 @pytest.mark.parametrize("paused", [[], [{"type": "Paused", "status": "True", "reason": "User"}], [{**FAULT[0], "status": "False"}]])
-def test_unpause_of_a_guest_that_a_user_paused_sets_the_level_alone(paused: list[dict[str, Any]]) -> None:
+def test_unpause_after_a_users_pause_sets_only_the_level(paused: list[dict[str, Any]]) -> None:
     status = _call("unpause", _vm(pause={"wanted": True, "attempt": 1}, conditions=paused))["status"]
     assert status["pause"] == {"wanted": False, "attempt": 1, "generation": 0, "time": MOMENT}
     assert "operations" not in status
 
 
 @pytest.mark.parametrize("verb", ["stop", "restart", "reset"])
-def test_a_pause_outlives_every_other_verb_and_no_attempt_inherits_it(verb: str) -> None:
+def test_pause_survives_other_verbs_but_not_a_new_attempt(verb: str) -> None:
     paused = _call("pause", _vm())
     after = _call(verb, paused)
     assert after["status"]["pause"] == paused["status"]["pause"]
@@ -333,13 +333,13 @@ def test_a_pause_outlives_every_other_verb_and_no_attempt_inherits_it(verb: str)
 
 
 @pytest.mark.parametrize("verb", ["pause", "unpause", "reset"])
-def test_what_is_done_to_a_running_guest_leaves_the_request_for_power(verb: str) -> None:
+def test_verbs_on_a_running_guest_keep_the_power_request(verb: str) -> None:
     vm = _vm(request=NO_LEVEL, conditions=FAULT)
     assert _call(verb, vm)["status"]["request"] == NO_LEVEL
 
 
 @pytest.mark.parametrize("strategy", power.RUN_STRATEGIES)
-def test_a_pause_of_an_earlier_release_goes_on_and_the_next_verb_writes_the_present_form(strategy: str) -> None:
+def test_pause_of_an_older_release_is_kept_and_then_rewritten(strategy: str) -> None:
     old = {"action": "Pause", "time": "2026-01-01T00:00:00Z", "runStrategy": strategy, "generation": 0, "attempt": 1}
     vm = _vm(strategy=strategy, request=old)
     assert power.wants_paused(vm)
@@ -372,7 +372,7 @@ def test_a_reset_is_one_operation_with_an_id_of_its_own() -> None:
     assert second == {"id": second["id"], "number": 2, "action": "Reset", "attempt": 1, "time": MOMENT}
 
 
-def test_a_reset_with_the_same_id_is_a_success_without_a_second_one() -> None:
+def test_reset_with_a_known_id_succeeds_without_a_second_reset() -> None:
     once = _reset(_vm(), {"id": "my-reset"})
     assert once["status"]["operations"][0]["id"] == "my-reset"
     assert _reset(once, {"id": "my-reset"}) == once
@@ -398,7 +398,7 @@ def _operations(*results: str) -> list[dict[str, Any]]:
     ]
 
 
-def test_the_oldest_operation_that_is_over_makes_room_and_its_number_is_not_used_again() -> None:
+def test_oldest_finished_operation_is_dropped_not_renumbered() -> None:
     full = _vm(operations=_operations("", "Failed", "Succeeded", *[""] * 7))
     kept = _reset(full)["status"]["operations"]
     assert [each["number"] for each in kept] == [1, 3, 4, 5, 6, 7, 8, 9, 10, 11]
@@ -428,7 +428,7 @@ def test_the_write_that_ends_an_attempt_ends_its_operations(phase: str) -> None:
     assert going_on == old
 
 
-def test_operations_of_an_attempt_that_is_not_listed_any_more_end_with_the_next_one() -> None:
+def test_operations_of_an_unlisted_attempt_fail() -> None:
     old = _vm(attempt=2, operations=_operations(""))
     VirtualMachineStrategy().prepare_for_status_update(old, old)
     assert old["status"]["operations"][0]["result"] == "Failed"
@@ -567,7 +567,7 @@ def test_priorities_of_migrations_have_bounds(priority: int, wrong: list[str]) -
     assert strategy.validate_update(unchanged, unchanged) == []  # stored by an earlier release
 
 
-def test_an_unfinished_migration_claims_its_machine_and_a_final_one_does_not() -> None:
+def test_only_an_unfinished_migration_locks_its_machine() -> None:
     strategy = MigrationStrategy()
     obj: dict[str, Any] = {"metadata": {"namespace": "acc", "name": "m2"}, "spec": {"selector": {"name": "vm1"}}}
     assert strategy.locks(obj) == {"migrating/acc/vm1"}
@@ -620,7 +620,7 @@ def test_rows_fit_their_columns_even_of_an_empty_object(strategy: VirtualMachine
     assert all(column.description for column in strategy.columns())
 
 
-def test_the_row_of_a_machine_from_xml_shows_its_processors_and_its_memory_as_of_any_other() -> None:
+def test_row_of_an_xml_machine_shows_cpus_and_memory() -> None:
     strategy = VirtualMachineStrategy()
     vm = {"spec": {"domainXML": documents.document(vcpu="<vcpu>3</vcpu>")}}
     row = dict(zip([column.name for column in strategy.columns()], strategy.cells(vm, NOW), strict=True))
@@ -680,7 +680,7 @@ def _moved(vm: dict[str, Any], **spec: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("phase", ["", *phases.VM_PHASES])
-def test_whoever_edits_where_a_machine_goes_while_it_is_somewhere_is_told_when_that_counts(phase: str) -> None:
+def test_placement_edit_warns_when_it_takes_effect(phase: str) -> None:
     text = (
         'virtual machine "vm1" stays in the pod that it is in; this counts from its next start or migration on '
         "(a migration that waits goes where it was to go: delete it, and migrate again)"
@@ -694,7 +694,7 @@ def test_whoever_edits_where_a_machine_goes_while_it_is_somewhere_is_told_when_t
 
 
 @pytest.mark.parametrize("phase", ["", *phases.VM_PHASES])
-def test_whoever_edits_the_hardware_of_a_machine_with_a_guest_is_told_when_that_counts(phase: str) -> None:
+def test_hardware_edit_warns_when_it_takes_effect(phase: str) -> None:
     vm = _vm(phase)
     new = copy.deepcopy(_edited(vm, domain={"memory": {"guest": "1Gi"}, **vm["spec"]["domain"]}))
     text = (
@@ -708,7 +708,7 @@ def test_whoever_edits_the_hardware_of_a_machine_with_a_guest_is_told_when_that_
 
 
 @pytest.mark.parametrize("has_status", [False, True])
-def test_an_edit_and_an_end_go_through_the_machinery_with_what_runs(*, has_status: bool) -> None:
+def test_running_hardware_is_kept_through_edit_and_end(*, has_status: bool) -> None:
     """A client sends no status or another one; only virt-api writes the running hardware."""
     vm = _stored(memory="1Gi")
     bigger = copy.deepcopy(vm)
@@ -730,7 +730,7 @@ def test_an_edit_and_an_end_go_through_the_machinery_with_what_runs(*, has_statu
     assert "running" not in _updated(end, told, "status")["status"]
 
 
-def test_an_edit_between_the_pod_and_the_hand_over_is_no_copy_and_makes_the_hand_over_a_conflict() -> None:
+def test_edit_before_hand_over_makes_no_copy_and_conflicts() -> None:
     """virt-controller then plans again, and replaces the pod, which has the old spec."""
     vm = _stored(memory="1Gi")
     vm["status"]["phase"] = "Scheduling"
@@ -745,7 +745,7 @@ def test_an_edit_between_the_pod_and_the_hand_over_is_no_copy_and_makes_the_hand
         _updated(hand_over, edited, "status")
 
 
-def test_a_status_from_a_stale_cache_takes_nothing_from_what_runs() -> None:
+def test_stale_status_keeps_the_running_hardware() -> None:
     """A stale revision is a conflict; with the newest one, an older writer's status without the copy keeps it."""
     vm = _stored(memory="1Gi")
     bigger = copy.deepcopy(vm)
@@ -776,7 +776,7 @@ def _stored(memory: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("phase", ["", *phases.VM_PHASES])
-def test_whoever_edits_the_labels_of_a_machine_with_a_pod_is_told_that_the_pod_keeps_its_own(phase: str) -> None:
+def test_label_edit_warns_that_the_pod_keeps_its_labels(phase: str) -> None:
     old, strategy = _vm(phase), VirtualMachineStrategy()
     new = {**old, "metadata": {**old["metadata"], "labels": {"app": "web"}}}
     text = (
@@ -792,7 +792,7 @@ def test_whoever_edits_the_labels_of_a_machine_with_a_pod_is_told_that_the_pod_k
 
 
 @pytest.mark.parametrize("phase", ["", *phases.VM_PHASES])
-def test_whoever_gives_a_guest_less_time_by_deleting_its_machine_is_told_what_does(phase: str) -> None:
+def test_shorter_grace_period_on_delete_warns(phase: str) -> None:
     vm, strategy = _vm(phase), VirtualMachineStrategy()
     vm["spec"]["terminationGracePeriodSeconds"] = 900
     has_guest = phase in {"Scheduled", "Running", "Stopping", "Unknown"}
@@ -817,7 +817,7 @@ def test_whoever_gives_a_guest_less_time_by_deleting_its_machine_is_told_what_do
     ],
     ids=["never looked at", "goes on", "paused", "told why", "by somebody"],
 )
-def test_whoever_connects_to_a_paused_machine_is_told(conditions: Any, warnings: tuple[str, ...]) -> None:
+def test_connecting_to_a_paused_machine_warns(conditions: Any, warnings: tuple[str, ...]) -> None:
     assert streams.warnings(_vm(conditions=conditions)) == warnings
 
 
@@ -842,7 +842,7 @@ def test_whoever_connects_to_a_paused_machine_is_told(conditions: Any, warnings:
         ({**_vm(), "spec": {"domain": {"devices": {"redirectedDevices": {}}}}}, "usbredir", None),
     ],
 )
-def test_one_can_connect_to_what_a_running_machine_has(vm: dict[str, Any], stream: Any, reason: str | None) -> None:
+def test_streams_connect_to_devices_of_running_machines_only(vm: dict[str, Any], stream: Any, reason: str | None) -> None:
     assert streams.refuse(vm, stream) == reason
     if reason is not None:
         with pytest.raises(errors.BadRequest) as caught:
@@ -870,7 +870,7 @@ async def test_a_stream_leads_to_the_handler_of_the_machines_node() -> None:
     assert destination.tls is context
 
 
-async def test_a_port_of_the_console_leads_to_its_own_stream_and_only_one_that_is_there() -> None:
+async def test_console_port_selects_an_existing_stream() -> None:
     async def locate(node: str) -> tuple[str, int]:
         return node, 8444
 
@@ -908,7 +908,7 @@ async def test_a_usb_device_gets_the_slot_that_was_asked_for_or_any() -> None:
             await stream.locate(vm, {"slot": wrong})
 
 
-async def test_no_stream_leads_to_a_revoked_node_and_whoever_removes_the_config_map_pardons_none() -> None:
+async def test_revoked_node_gets_no_streams_even_without_config_map() -> None:
     async def locate(node: str) -> tuple[str, int]:
         raise AssertionError(node)
 
@@ -921,7 +921,7 @@ async def test_no_stream_leads_to_a_revoked_node_and_whoever_removes_the_config_
             await stream.locate(_vm(), {})
 
 
-async def test_before_it_is_known_who_is_revoked_nobody_is_believed() -> None:
+async def test_unknown_revocations_trust_no_node() -> None:
     async def locate(node: str) -> tuple[str, int]:
         raise AssertionError(node)
 
@@ -940,7 +940,7 @@ async def test_before_it_is_known_who_is_revoked_nobody_is_believed() -> None:
         await restriction.validate(asking("UPDATE", VIRTUAL_MACHINES, "status", "acc", "vm1", user, vm, vm))
 
 
-def test_every_stream_is_interactive_because_whoever_sees_the_screen_can_type() -> None:
+def test_every_stream_counts_as_interactive() -> None:
     context: Any = None
     for stream in get_args(Stream):
         assert streams.HandlerStream(stream, context, context, context).interactive

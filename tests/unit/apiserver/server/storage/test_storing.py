@@ -42,7 +42,7 @@ async def test_objects_of_the_rules_are_encrypted_and_nothing_else(tmp_path: Pat
         assert await stored(inner, key) == b"value"
 
 
-async def test_a_file_that_changes_is_read_again_and_a_bad_one_changes_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_changed_file_is_reread_and_a_bad_one_is_ignored(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = tmp_path / "file"
     configure(file, "one")
     inner = MemoryStorage()
@@ -111,7 +111,7 @@ class Counted(MemoryStorage):
         return await super().revision()
 
 
-async def test_however_many_ask_whether_storage_is_well_it_is_asked_once_at_a_time() -> None:
+async def test_concurrent_readiness_checks_share_one_storage_request() -> None:
     storage = Counted()
     kept = Storing(storage, StorageOptions(etcd_readycheck_timeout=0.5), root="/registry/")
 
@@ -128,7 +128,7 @@ async def test_however_many_ask_whether_storage_is_well_it_is_asked_once_at_a_ti
     assert await kept.ready()
 
 
-async def test_who_goes_away_while_he_asks_leaves_the_question_to_the_next() -> None:
+async def test_cancelled_readiness_check_passes_its_question_on() -> None:
     storage = Counted()
     kept = Storing(storage, StorageOptions(), root="/registry/")
     assert await kept.ready()

@@ -19,14 +19,14 @@ def test_an_applier_owns_what_it_says_and_may_change_it(world: New) -> None:
     assert it.owned == {"a": ["flag", "name", "size"]}
 
 
-def test_what_an_applier_does_not_say_any_more_goes(world: New) -> None:
+def test_fields_an_applier_omits_are_removed(world: New) -> None:
     it = world()
     it.apply("a", "{name: x, size: 1}")
     it.apply("a", "{name: x}")
     assert (it.spec, it.owned) == ({"name": "x"}, {"a": ["name"]})
 
 
-def test_what_two_appliers_agree_on_is_owned_by_both_and_goes_with_the_second(world: New) -> None:
+def test_shared_fields_are_removed_with_their_last_applier(world: New) -> None:
     it = world()
     it.apply("a", "{name: x, size: 1}")
     it.apply("b", "{size: 1}")
@@ -47,7 +47,7 @@ def test_a_field_of_another_applier_is_a_conflict_unless_forced(world: New) -> N
     assert (it.spec, it.owned) == ({"name": "y", "size": 1}, {"a": ["size"], "b": ["name"]})
 
 
-def test_a_field_that_an_update_took_is_a_conflict_for_its_applier(world: New) -> None:
+def test_field_taken_by_an_update_conflicts_with_its_applier(world: New) -> None:
     it = world()
     it.apply("a", "{name: x}")
     it.update("u", "{name: y}")
@@ -59,7 +59,7 @@ def test_a_field_that_an_update_took_is_a_conflict_for_its_applier(world: New) -
     assert it.owned == {"a": ["name"], "u": ["name"]}
 
 
-def test_what_an_update_owns_stays_when_its_applier_leaves_it_out(world: New) -> None:
+def test_fields_owned_by_an_update_stay_when_applier_omits_them(world: New) -> None:
     it = world()
     it.apply("a", "{name: x, size: 1}")
     it.update("u", "{name: y, size: 1}")
@@ -67,7 +67,7 @@ def test_what_an_update_owns_stays_when_its_applier_leaves_it_out(world: New) ->
     assert it.spec == {"name": "y", "size": 1}
 
 
-def test_what_nobody_owns_is_left_alone(world: New) -> None:
+def test_unowned_fields_are_left_alone(world: New) -> None:
     it = world()
     it.update("u", "{name: x, set: [a]}")
     it.live["metadata"]["managedFields"] = []  # type: ignore[index]  # it lives
@@ -123,7 +123,7 @@ def test_an_update_by_the_same_manager_adds_to_its_entry(world: New) -> None:
         ("{map: {a: x}}", "{map: null}", "{map: {a: x}}"),
     ],
 )
-def test_merging_keeps_what_is_granular_and_replaces_what_is_atomic(world: New, live: str, applied: str, merged: str) -> None:
+def test_merging_keeps_granular_and_replaces_atomic_fields(world: New, live: str, applied: str, merged: str) -> None:
     it = world()
     it.update("u", live)
     it.apply("a", applied, force=True)
@@ -161,7 +161,7 @@ def test_a_granular_map_keeps_what_others_put_into_it(world: New) -> None:
     assert it.owned == {"a": ["."], "u": ["map.y", "pair.b"]}
 
 
-def test_a_map_in_a_map_goes_with_who_made_it_whatever_others_put_into_it(world: New) -> None:
+def test_nested_map_is_removed_with_its_owner_despite_others(world: New) -> None:
     """As in Go: the other manager owns the fields in the item, but not the item, and so loses them."""
     it = world()
     it.apply("a", "{maps: {m: {x: '1'}}}")
@@ -185,7 +185,7 @@ def test_missing_keys_of_a_list_are_their_defaults(world: New) -> None:
     assert len(it.spec["ports"]) == 2
 
 
-def test_duplicates_are_owned_as_one_and_give_way_to_an_applied_item(world: New) -> None:
+def test_duplicates_have_one_owner_and_yield_to_applied_items(world: New) -> None:
     it = world()
     it.update("u", "{list: [{name: x, value: '1'}, {name: x, value: '2'}, {name: y}], set: [a, a]}")
     assert it.owned["u"] == [".", "list", "list[name=x]", "list[name=y]", "list[name=y].name", "set", "set[a]"]
@@ -211,7 +211,7 @@ def test_fields_that_an_endpoint_ignores_are_nobodys(world: New) -> None:
     assert it.owned == {"a": ["flag"], "u": [".", "size"]}
 
 
-def test_entries_of_other_versions_count_and_those_of_gone_ones_go(world: New) -> None:
+def test_entries_of_served_versions_count_and_others_are_dropped(world: New) -> None:
     it = world()
     it.apply("a", "{name: x}", version="v2")
     with pytest.raises(Conflict):
@@ -224,7 +224,7 @@ def test_entries_of_other_versions_count_and_those_of_gone_ones_go(world: New) -
     assert it.owned == {"a": ["size"], "b": ["flag"]}
 
 
-def test_what_became_atomic_is_owned_as_a_whole(world: New) -> None:
+def test_field_that_became_atomic_is_owned_as_a_whole(world: New) -> None:
     it = world()
     it.apply("a", "{map: {x: '1', y: '2'}, set: [a, b]}")
     atomic = {

@@ -53,7 +53,7 @@ def test_the_algebra_is_that_of_sets_of_paths(first: frozenset[tuple[str, ...]],
 
 
 @given(PATHS, st.randoms(use_true_random=False))
-def test_what_is_written_is_read_in_any_order(paths: frozenset[tuple[str, ...]], source: Any) -> None:
+def test_written_sets_are_read_in_any_order(paths: frozenset[tuple[str, ...]], source: Any) -> None:
     def shuffled(tree: sets.Fields) -> sets.Fields:
         steps = list(tree)
         source.shuffle(steps)
@@ -63,14 +63,14 @@ def test_what_is_written_is_read_in_any_order(paths: frozenset[tuple[str, ...]],
     assert json.dumps(sets.parse(shuffled(written))) == json.dumps(written)
 
 
-def test_a_foreign_set_becomes_canonical_and_loses_what_nobody_knows() -> None:
+def test_foreign_set_becomes_canonical_without_unknown_keys() -> None:
     raw = {'k:{"b": 1.0, "a": "<"}': {".": {}}, "x:later": {}, "f:z": {"x:later": {}}, "f:a": {".": {}, "f:b": None}}
     assert json.dumps(sets.parse(raw)) == json.dumps({"f:a": {".": {}, "f:b": {}}, "f:z": {}, 'k:{"a":"\\u003c","b":1}': {}})
     assert sets.parse(None) == sets.parse({}) == {}
 
 
 @pytest.mark.parametrize("wrong", [5, "text", ["f:a"], {"f:a": 5}, {"bad": {}}, {"a": {}}, {"v:[": {}}, {"k:[1]": {}}, {"i:x": {}}])
-def test_what_is_no_set_is_refused(wrong: Any) -> None:
+def test_invalid_field_sets_are_refused(wrong: Any) -> None:
     with pytest.raises(ElementError):
         sets.parse(wrong)
 

@@ -426,7 +426,7 @@ REFUSED: Final = {
         *((f"&#{ord(each)};", f"U+{ord(each):04X}") for each in f"{MISLEADING}\x7f\x85\x9b"),
     ],
 )
-def test_what_shows_a_text_as_another_is_refused_with_its_place(text: str, named: str) -> None:
+def test_misleading_characters_are_refused_with_their_path(text: str, named: str) -> None:
     inside = (
         f"<title>a{text}</title><description>{text}</description>"
         f"<metadata><x:v xmlns:x='http://example.com/' b='{text}'><x:w>{text}</x:w></x:v></metadata>"
@@ -442,7 +442,7 @@ def test_a_control_character_is_told_with_its_line() -> None:
 
 
 @pytest.mark.parametrize("name", UNREADABLE)
-def test_what_cannot_be_read_is_refused_with_its_line(name: str) -> None:
+def test_unreadable_xml_is_refused_with_its_line(name: str) -> None:
     text, told = UNREADABLE[name]
     (problem,) = reading.problems_of(text)
     assert problem.path.startswith("line ")
@@ -450,7 +450,7 @@ def test_what_cannot_be_read_is_refused_with_its_line(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_not_allowed_is_refused_with_its_place(name: str) -> None:
+def test_disallowed_xml_is_refused_with_its_path(name: str) -> None:
     text, place = REFUSED[name]
     assert place in [each.path for each in reading.problems_of(text)]
     with pytest.raises(parsing.Malformed):

@@ -59,7 +59,7 @@ def test_processors_are_read_with_their_topology(cpu_element: str, expected: tup
     assert found.topology == expected
 
 
-def test_what_takes_memory_of_the_pod_is_counted() -> None:
+def test_memory_of_devices_and_caches_is_counted() -> None:
     video = "<video><model type='vga' vram='65536'/></video><video><model type='virtio'/></video>"
     assert reading.read(document(video)).device_bytes == (64 + 264) * MIB
     assert reading.read(document(inside="<iothreads>4</iothreads>")).device_bytes == 8 * MIB
@@ -77,7 +77,7 @@ def test_the_typed_fields_say_what_the_xml_means() -> None:
     assert consoles.defaulted(domain)
 
 
-def test_what_libvirt_dumps_of_a_typed_machine_is_read() -> None:
+def test_libvirts_dump_of_a_typed_machine_is_read() -> None:
     """The golden domain ``smallest`` on a q35, with libvirt's additions."""
     found = reading.read(DUMPED.read_text())
     assert (found.cache_bytes, found.has_serial, found.graphics) == (64 * MIB, True, ("vnc",))
@@ -103,13 +103,13 @@ def test_a_port_that_is_no_socket_of_the_pod_is_no_console() -> None:
     assert consoles.defaulted(domain_of(a_vm(document("<serial type='pty'/>")))) == []
 
 
-def test_what_stands_beside_wins() -> None:
+def test_typed_fields_override_the_xml() -> None:
     topology = "<cpu><topology sockets='2' cores='1' threads='1'/></cpu>"
     domain = domain_of(a_vm(document(inside=topology), memory={"guest": "1Gi"}, cpu={"cores": 3}))
     assert (memory.guest_bytes(domain), cpu.vcpus(domain)) == (1024 * MIB, 3)
 
 
-def test_an_address_of_the_xml_is_the_interfaces_unless_one_stands_beside() -> None:
+def test_mac_of_the_xml_is_used_unless_typed() -> None:
     xml = document(INTERFACE.replace("@mac:default@", "52-54-00-C0-FF-EE".replace("-", ":")))
     (found,) = interfaces.defaulted(domain_of(a_vm(xml)))
     assert found["mac"] == "52:54:00:c0:ff:ee"
@@ -131,7 +131,7 @@ TPM = "<tpm model='tpm-crb'><backend type='emulator' version='2.0'{}/></tpm>"
         (SECURE, True, {"secureBoot": True, "persistent": True}),
     ],
 )
-def test_firmware_is_what_the_loader_is_and_a_claim_keeps_its_variables(xml: str, expected: object, *, claim: bool) -> None:
+def test_firmware_follows_the_loader_and_a_claim_keeps_its_state(xml: str, expected: object, *, claim: bool) -> None:
     beside = {"firmware": {"persistentState": {"claimName": "Kept"}}} if claim else {}
     domain = domain_of(a_vm(xml, **beside))
     assert firmware.efi(domain) == expected
@@ -144,7 +144,7 @@ def test_a_tpm_is_kept_where_the_xml_says_so(said: str, *, expected: bool) -> No
     assert tpm.defaulted(domain_of(a_vm(document()))) is None
 
 
-def test_the_state_is_that_of_the_uuid_in_the_xml_unless_one_stands_beside() -> None:
+def test_state_directory_is_the_xml_uuid_unless_typed() -> None:
     own, other = "5D307CA9-b3ef-428c-8861-06e72d69f223", "6d307ca9-b3ef-428c-8861-06e72d69f223"
     xml = document().replace("@uuid@", own)
     assert firmware.state_directory(domain_of(a_vm(document())), "u-1") == "u-1"
@@ -156,7 +156,7 @@ def test_the_state_is_that_of_the_uuid_in_the_xml_unless_one_stands_beside() -> 
     ("page", "expected"),
     [("size='2048' unit='KiB'", "2Mi"), ("size='2048'", "2Mi"), ("size='2' unit='M'", "2Mi"), ("size='1' unit='GiB'", "1Gi")],
 )
-def test_huge_pages_are_those_of_the_xml_however_much_memory_stands_beside(page: str, expected: str) -> None:
+def test_huge_page_size_is_the_xmls_with_typed_memory_too(page: str, expected: str) -> None:
     xml = document(inside=f"<memoryBacking><hugepages><page {page}/></hugepages></memoryBacking>")
     assert memory.page_size(domain_of(a_vm(xml))) == expected
     assert memory.compared(domain_of(a_vm(xml, memory={"guest": "1Gi"})))["guest"] == 1 << 30
@@ -184,7 +184,7 @@ def test_offsets_are_of_bytes_and_of_the_value_alone() -> None:
     assert data[slice(*name.inner)].decode() == name.text == "ü"
 
 
-def test_a_controller_needs_no_element_for_the_model_that_libvirt_knows() -> None:
+def test_controller_with_a_model_needs_no_subelement() -> None:
     controllers = "<controller type='pci' index='0' model='pcie-root'/><controller type='pci' model='pcie-root-port'/>"
     assert reading.problems_of(document(controllers)) == ()
     (problem,) = reading.problems_of(document("<controller type='pci' index='0'/>"))
@@ -210,7 +210,7 @@ class Compared(str):
 
 
 @pytest.mark.parametrize("kinds", [1, 2, 40, 1000])
-def test_siblings_are_numbered_without_a_comparison_of_each_with_all(kinds: int) -> None:
+def test_siblings_are_numbered_without_quadratic_comparisons(kinds: int) -> None:
     count = 1000
     names = [Compared(f"n{number % kinds}") for number in range(count)]
     Compared.times = 0
@@ -219,14 +219,14 @@ def test_siblings_are_numbered_without_a_comparison_of_each_with_all(kinds: int)
     assert found == ([0] * count if kinds == count else [number // kinds + 1 for number in range(count)])
 
 
-def test_of_foreign_elements_nobody_looks_for_what_could_be_filled_in() -> None:
+def test_foreign_elements_are_not_scanned_for_placeholders() -> None:
     root = parsing.parse("<a xmlns:x='u'><x:b c='d'>e</x:b><f x:g='h' i='j'/><k l='m'>n</k></a>")
     assert [(bool(each.spans), each.inner is not None) for each in root.children] == [(False, False), (False, False), (True, True)]
     assert [each.text for each in root.children] == ["e", "", "n"]
 
 
 @pytest.mark.parametrize("text", ["<a><b/><b c='d'>e</b></a>", "<a><b/>", "<a>x<b/></a>", "<!DOCTYPE a><a/>"])
-def test_what_was_read_goes_without_the_collector_of_garbage(text: str) -> None:
+def test_parsed_documents_leave_no_garbage_cycles(text: str) -> None:
     """A collection would visit the document's thousands of objects in the event loop."""
     gc.collect()
     gc.disable()
@@ -263,7 +263,7 @@ def test_the_largest_document_is_read_and_one_byte_more_is_not() -> None:
         "<a> \n<!-- x -->\t</a>",
     ],
 )
-def test_what_is_just_allowed_is_read(text: str) -> None:
+def test_documents_at_the_limits_are_read(text: str) -> None:
     assert parsing.parse(text).name == "a"
 
 
@@ -329,14 +329,14 @@ def test_the_memory_of_a_card_is_what_qemu_takes_for_it(card: str, mebibytes: in
     assert reading.read(document(f"<video>{card}</video>")).device_bytes == mebibytes * MIB
 
 
-def test_what_the_xml_leaves_out_is_not_there() -> None:
+def test_elements_missing_from_the_xml_are_read_as_empty() -> None:
     found = reading.read(document(attributes="type='@type@'").replace("<uuid>@uuid@</uuid>", ""))
     assert (found.type, found.uuid, found.machine, found.has_topology) == ("@type@", "", "q35", False)
     assert (found.disks, found.networks, found.has_serial, found.graphics, found.device_bytes) == ((), (), False, (), 0)
     assert reading.problems_of(document()) == ()
 
 
-def test_addresses_of_interfaces_are_the_xmls_unless_they_are_placeholders() -> None:
+def test_interface_macs_are_the_xmls_unless_placeholders() -> None:
     given = INTERFACE.replace("@mac:default@", "52:54:00:00:00:01").replace("default", "other")
     assert reading.read(document(INTERFACE + given)).networks == (("default", ""), ("other", "52:54:00:00:00:01"))
 
@@ -361,7 +361,7 @@ def test_a_line_that_cannot_be_read_is_named_with_its_number() -> None:
         ("<cpu mode='maximum'/>", True, ""),
     ],
 )
-def test_whose_the_cpu_is(element: str, model: str, *, is_the_nodes: bool) -> None:
+def test_cpu_mode_tells_node_cpu_and_model(element: str, model: str, *, is_the_nodes: bool) -> None:
     found = reading.read(document(inside=element)).cpu
     assert (found.is_the_nodes, found.model) == (is_the_nodes, model)
     assert found.model_path == ("/domain/cpu/model" if model else "")

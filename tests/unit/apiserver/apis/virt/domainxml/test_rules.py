@@ -240,7 +240,7 @@ ALL: Final = MEMORY | PROCESSORS | MODELS | IDENTITY | BOOT | DISKS | DEVICE
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_what_just_fits_is_allowed_and_what_just_does_not_is_told_with_its_places(name: str) -> None:
+def test_values_at_a_limit_are_allowed_and_beyond_refused(name: str) -> None:
     text, places = ALL[name]
     assert [each.path for each in reading.problems_of(text)] == places
 

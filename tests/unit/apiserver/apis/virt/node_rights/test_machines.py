@@ -132,7 +132,7 @@ def test_another_node_may_not_even_write_what_is_there() -> None:
 
 @pytest.mark.parametrize("after", sorted(MAY))
 @pytest.mark.parametrize("field", sorted(each.alias or name for name, each in types.Attempt.model_fields.items()))
-def test_of_the_current_attempt_only_its_run_and_its_end_are_written(after: str, field: str) -> None:
+def test_only_run_and_end_of_the_current_attempt_are_written(after: str, field: str) -> None:
     old = stored("Unknown")
     new = written(old, after)
     new["status"]["attempts"][-1][field] = 7 if field == "number" else "Failed" if field == "result" else MOMENT
@@ -148,7 +148,7 @@ def test_of_the_current_attempt_only_its_run_and_its_end_are_written(after: str,
 
 
 @pytest.mark.parametrize("field", ["runningTime", "endTime", "result", "message"])
-def test_what_an_attempt_says_once_stays(field: str) -> None:
+def test_recorded_attempt_fields_cannot_be_changed(field: str) -> None:
     old = stored("Running")
     old["status"]["attempts"][-1][field] = "Stopped" if field == "result" else MOMENT
     for value in ("Failed" if field == "result" else "2026-11-22T01:00:00Z", None):
@@ -157,7 +157,7 @@ def test_what_an_attempt_says_once_stays(field: str) -> None:
         assert f"status.attempts[1].{field}" in paths(a_write("n", old, new))
 
 
-def test_an_earlier_attempt_stays_as_it_is_and_none_is_added_or_forgotten() -> None:
+def test_earlier_attempts_are_immutable_and_none_added_or_lost() -> None:
     old = stored("Running", attempt=2)
     old["status"]["attempts"].append({"number": 2, "podName": "p"})
     new = written(old, "Running")
@@ -194,7 +194,7 @@ def test_an_end_has_a_time(phase: str) -> None:
         ("1970-01-01T00:00:00Z", False),
     ],
 )
-def test_no_node_stretches_or_skips_the_pause_before_the_next_attempt(moment: str, *, allowed: bool) -> None:
+def test_attempt_times_far_from_now_are_refused(moment: str, *, allowed: bool) -> None:
     old = stored("Running")
     for phase, field in (("Failed", "endTime"), ("Running", "runningTime")):
         new = written(old, phase)
@@ -202,7 +202,7 @@ def test_no_node_stretches_or_skips_the_pause_before_the_next_attempt(moment: st
         assert paths(a_write("n", old, new)) == (set() if allowed else {f"status.attempts[1].{field}"})
 
 
-def test_an_attempt_that_has_ended_before_its_machine_keeps_its_result() -> None:
+def test_attempt_that_ended_before_its_machine_keeps_its_result() -> None:
     old = stored("Stopping")
     old["status"]["attempts"][-1] |= {"endTime": MOMENT, "result": "Failed"}
     new = written(old, "Stopped", attempts=copy.deepcopy(old["status"]["attempts"]))
@@ -222,7 +222,7 @@ WAITING = {"id": "b", "number": 2, "action": "Reset", "attempt": 1}
 
 
 @pytest.mark.parametrize("after", sorted(MAY))
-def test_a_node_writes_the_result_of_an_operation_where_its_guest_runs_or_ends(after: str) -> None:
+def test_node_reports_operations_where_its_guest_runs_or_ends(after: str) -> None:
     old = stored("Unknown", operations=[FINISHED, WAITING])
     done = {"result": "Succeeded", "completionTime": MOMENT}
     found = operated(old, after, {}, done)
@@ -240,7 +240,7 @@ def test_of_an_operation_only_its_result_is_written_and_once(field: str) -> None
     assert operated(old, "Running", {}, {**done, field: value}) == (set() if ofresult else {place.format("b", field)})
 
 
-def test_a_node_neither_adds_nor_drops_an_operation_nor_says_half_of_a_result() -> None:
+def test_node_neither_adds_nor_drops_nor_half_reports_operations() -> None:
     old = stored("Running", operations=[FINISHED, WAITING])
     for told in ([], [FINISHED], [WAITING, FINISHED], [FINISHED, WAITING, {**WAITING, "id": "c"}], None):
         assert paths(a_write("n", old, written(old, "Running", operations=told))) == {"status.operations"}
@@ -289,7 +289,7 @@ def test_conditions_of_others_are_neither_set_nor_removed(after: str, kind: str)
     assert all(len(str(each)) < 200 for each in validate(a_write("n", old, gone)))
 
 
-def test_the_address_is_that_of_the_interface_on_the_pods_own_network() -> None:
+def test_pod_ip_is_the_pod_network_interfaces_address() -> None:
     default, other = {"name": "default", "ipAddress": "10.0.0.7"}, {"name": "other", "ipAddress": "10.0.0.8"}
     for told in ([default, other], [other, default]):
         old = stored("Running")
@@ -312,9 +312,7 @@ _PLUGIN = {"name": "private", "type": "plugin", "plugin": "isolated"}
         for each in itertools.permutations(some)
     ],
 )
-def test_what_virt_handler_writes_of_a_guest_that_runs_or_came_is_taken_whatever_the_order_of_its_interfaces(
-    order: tuple[dict[str, str], ...], *, moves: bool
-) -> None:
+def test_virt_handlers_status_is_accepted_in_any_interface_order(order: tuple[dict[str, str], ...], *, moves: bool) -> None:
     old = stored("Running", interfaces=[{"name": "default", "ipAddress": "10.0.0.9"}])
     old["spec"]["domain"]["devices"]["interfaces"] = [{"model": "virtio", **each} for each in order]
     addresses = {"default": ("10.0.0.7", "fd00::7"), "lan": ("192.0.2.9",), "private": ("198.51.100.9",)}
@@ -371,7 +369,7 @@ def taken_over(old: dict[str, Any], migration: dict[str, Any], **changes: Any) -
 
 
 @pytest.mark.parametrize("before", sorted(phases.HANDLED))
-def test_the_target_of_a_running_migration_makes_the_machine_its_own(before: str) -> None:
+def test_target_of_a_running_migration_takes_the_machine_over(before: str) -> None:
     old, migration = stored(before), a_migration("Running", startTime=MOMENT)
     assert validate(a_write("n2", old, taken_over(old, migration), migration)) == []
 
@@ -383,7 +381,7 @@ def test_before_and_after_the_migration_runs_the_machine_stays(phase: str) -> No
     assert paths(a_write("n2", old, new, a_migration(phase))) == {"status.migration.phase"}
 
 
-def test_the_target_of_an_attempt_that_failed_does_not_take_the_machine_over() -> None:
+def test_target_of_a_failed_attempt_takes_no_machine_over() -> None:
     """The source reported that the guest stayed, so the target's domain is discarded."""
     failed = [{"number": 1, "reason": "ConnectionBroken", "message": "broke"}]
     old, migration = stored("Running"), a_migration("Running", attempt=1, attempts=failed)
@@ -404,7 +402,7 @@ def test_without_a_migration_of_the_machine_it_stays() -> None:
 @pytest.mark.parametrize(
     ("node", "side"), [("n", {"targetNode": "n3"}), ("n2", {"targetNode": "n3"}), ("n2", {"sourceNode": "n3"}), ("n2", {"sourcePod": "p3"})]
 )
-def test_nobody_but_source_and_target_of_the_migration_is_party_to_it(node: str, side: dict[str, Any]) -> None:
+def test_only_source_and_target_are_party_to_a_migration(node: str, side: dict[str, Any]) -> None:
     old = stored("Running")
     migration = a_migration("Running", **side)
     new = taken_over(old, a_migration("Running"))
@@ -412,7 +410,7 @@ def test_nobody_but_source_and_target_of_the_migration_is_party_to_it(node: str,
 
 
 @pytest.mark.parametrize("side", [{"sourceNode": "n3"}, {"sourcePod": "p3"}])
-def test_a_migration_from_elsewhere_moves_nothing_however_true_the_record(side: dict[str, Any]) -> None:
+def test_migration_of_another_machine_moves_nothing(side: dict[str, Any]) -> None:
     old, migration = stored("Running"), a_migration("Running", **side)
     assert paths(a_write("n2", old, taken_over(old, migration), migration)) == {"status.migration"}
 
@@ -428,7 +426,7 @@ def test_the_target_takes_the_machine_into_its_pod_and_no_other(field: str) -> N
 
 
 @pytest.mark.parametrize("field", sorted(each.alias or name for name, each in types.MigrationState.model_fields.items()))
-def test_what_the_machine_remembers_of_its_migration_is_true(field: str) -> None:
+def test_recorded_migration_state_must_match_the_migration(field: str) -> None:
     old, migration = stored("Running"), a_migration("Running", startTime=MOMENT)
     new = taken_over(old, migration)
     new["status"]["migration"][field] = "forged"
@@ -450,7 +448,7 @@ def test_the_target_does_not_end_what_it_takes_over(phase: str) -> None:
     assert paths(a_write("n2", old, new, migration)) == {"status.phase"}
 
 
-def test_the_source_writes_no_more_once_the_machine_is_the_targets() -> None:
+def test_source_writes_nothing_after_the_target_took_over() -> None:
     old = stored("Running")
     moved = taken_over(old, a_migration("Running"))
     assert paths(a_write("n", moved, written(moved, "Running", domain={"state": "paused"}))) == {"status.nodeName"}

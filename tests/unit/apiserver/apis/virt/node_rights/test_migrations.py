@@ -112,7 +112,7 @@ def test_a_node_that_is_neither_source_nor_target_writes_nothing(phase: str) -> 
 
 
 @pytest.mark.parametrize("node", ["n3", "n2", "n"])
-def test_nobody_makes_itself_a_party(node: str) -> None:
+def test_node_cannot_make_itself_a_migration_party(node: str) -> None:
     old = a_migration("PreparingTarget", sourceNode="s", targetNode="t")
     for side in ("sourceNode", "targetNode"):
         assert paths(node, old, written(old, "TargetReady", **{side: node}))
@@ -123,7 +123,7 @@ def test_nobody_makes_itself_a_party(node: str) -> None:
     ["10.0.0.1:8445", "10.0.0.2:8444", "10.0.0.2:80", "10.0.0.2", ":8445", "n2:8445", "[fd00::3]:8445", "[10.0.0.2]:8445", "10.0.0.02:8445",
      "fd00::2:8445", "10.0.0.2:08445", "10.0.0.2:8445 ", "", None],
 )  # fmt: skip
-def test_the_source_is_sent_nowhere_but_to_the_targets_virt_handler(address: str | None) -> None:
+def test_target_address_must_be_the_targets_virt_handler(address: str | None) -> None:
     for before in ("PreparingTarget", "TargetReady"):
         old = stored(before)
         assert paths("n2", old, written(old, "TargetReady", targetAddress=address)) == {"status.targetAddress"}
@@ -140,7 +140,7 @@ def test_without_an_address_no_target_is_ready() -> None:
     assert paths("n2", old, written(old, "TargetReady", targetAddress=None)) == {"status.targetAddress"}
 
 
-def test_success_is_written_once_the_machine_is_in_the_targets_pod() -> None:
+def test_success_needs_the_machine_in_the_target_pod() -> None:
     old = stored("Running")
     for pod in ("p", "p3"):
         assert paths("n2", old, written(old, "Succeeded"), pod=pod) == {"status.phase"}
@@ -230,7 +230,7 @@ FIRST: dict[str, Any] = SAMPLES["attempts"][0]
         ({"conditions": SAMPLES["conditions"]}, [FIRST], {"status.attempts[1]"}),
     ],
 )
-def test_a_source_says_of_its_present_attempt_alone_that_it_failed(
+def test_source_reports_failure_of_its_current_attempt_only(
     before: dict[str, Any], attempts: list[dict[str, Any]], refused: set[str]
 ) -> None:
     """Each report uses up one attempt, and virt-controller makes a limited number."""
@@ -238,17 +238,17 @@ def test_a_source_says_of_its_present_attempt_alone_that_it_failed(
     assert paths("n", old, written(old, "Running", attempts=attempts)) == refused
 
 
-def test_a_source_says_of_no_guest_that_it_stayed_which_the_target_has() -> None:
+def test_source_cannot_fail_an_attempt_after_the_take_over() -> None:
     old = stored("Running")
     assert paths("n", old, written(old, "Running", attempts=[FIRST]), pod="p2") == {"status.attempts[1]"}
 
 
-def test_a_source_does_not_say_at_once_that_the_guest_left_and_that_it_stayed() -> None:
+def test_source_cannot_report_departure_and_failure_at_once() -> None:
     old = stored("Running")
     assert paths("n", old, written(old, "Running", attempts=[FIRST], conditions=SAMPLES["conditions"])) == {"status.attempts[1]"}
 
 
-def test_a_source_does_not_say_that_the_guest_left_once_it_said_that_it_stayed() -> None:
+def test_source_cannot_report_departure_after_failure() -> None:
     """Otherwise the target would never release the guest, and virt-controller would wait for it."""
     old = stored("Running", attempts=[FIRST])
     assert paths("n", old, written(old, "Running", conditions=SAMPLES["conditions"])) == {"status.conditions[Released]"}

@@ -49,7 +49,7 @@ def test_nothing_is_said_of_machines_without_them(vm: dict[str, Any]) -> None:
     assert allowed.validate(vm["spec"], validation.SPEC, NOTHING) == []
 
 
-def test_a_storage_plugin_is_refused_unless_it_is_allowed_by_its_name() -> None:
+def test_storage_plugin_is_refused_unless_allowed_by_name() -> None:
     images, other = ({"type": "Plugin", "source": {"plugin": each}} for each in ("images", "other"))
     vm = a_vm(disks=[images, {"type": "Image", "source": {"reference": "a"}}, other])
     (found,) = validation.validate_virtual_machine(vm, Allowed(storage_plugins=frozenset({"images"})))
@@ -60,7 +60,7 @@ def test_a_storage_plugin_is_refused_unless_it_is_allowed_by_its_name() -> None:
     assert validation.validate_virtual_machine(vm, Allowed(storage_plugins=frozenset({"images", "other"}))) == []
 
 
-def test_a_file_of_a_node_is_refused_unless_it_is_below_a_directory_that_is_allowed() -> None:
+def test_host_disk_is_refused_outside_allowed_directories() -> None:
     files = ["/var/vms/acc/a.img", "/var/vms/other/a.img", "/var/vmsacc/a.img", "/srv/images/a/b.img", "/srv/images"]
     vm = a_vm(disks=[{"type": "HostDisk", "source": {"path": each}} for each in files])
     vm["metadata"]["namespace"] = "acc"
@@ -72,7 +72,7 @@ def test_a_file_of_a_node_is_refused_unless_it_is_below_a_directory_that_is_allo
     assert "must be below a directory that is allowed: /var/vms/acc, /srv/images (" in str(some[0])
 
 
-def test_a_machine_that_has_them_already_can_be_changed_otherwise_when_they_are_no_longer_allowed() -> None:
+def test_machine_with_disallowed_devices_can_still_be_edited() -> None:
     strategy, old = VirtualMachineStrategy(), a_vm(vsock={})
     stopped = copy.deepcopy(old)
     stopped["spec"]["runStrategy"] = "Halted"

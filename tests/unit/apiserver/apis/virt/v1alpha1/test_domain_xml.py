@@ -61,7 +61,7 @@ def test_xml_alone_is_a_machine() -> None:
 
 
 @pytest.mark.parametrize("xml", ["", "x", "<domain>"])
-def test_what_is_no_xml_is_no_machine(xml: str) -> None:
+def test_malformed_xml_is_refused(xml: str) -> None:
     (error,) = errors(a_vm(xml))
     assert error.startswith("spec.domainXML: Forbidden: line 1: ")
 
@@ -80,7 +80,7 @@ def of_elements(count: int, mebibytes: int = 256) -> str:
     return document(inside=f"<metadata xmlns:x='u'>{'<x:a/>' * (count - others)}</metadata>", memory=size)
 
 
-def test_elements_have_a_bound_beyond_which_nothing_else_is_judged() -> None:
+def test_element_limit_stops_further_validation() -> None:
     assert errors(a_vm(of_elements(1600))) == []
     told = "spec.domainXML: Forbidden: may not have more than 1600 elements, and has 1601; those in comments count"
     assert errors(a_vm(of_elements(1601))) == [told]
@@ -88,7 +88,7 @@ def test_elements_have_a_bound_beyond_which_nothing_else_is_judged() -> None:
     assert errors(a_vm("<hostdev>" * 1601, cpu={"model": "EPYC"})) == [told]
 
 
-def test_what_an_earlier_release_admitted_is_read_and_kept_as_long_as_it_stays() -> None:
+def test_xml_admitted_by_an_older_release_is_kept_until_edited() -> None:
     old = stored(a_vm(of_elements(parsing.MAX_ELEMENTS), cpu={"sockets": 2}))
     assert memory.guest_bytes(domain_of(old)) == 256 << 20
     moved = {**old, "spec": {**old["spec"], "nodeSelector": {"a": "b"}}}
@@ -100,7 +100,7 @@ def test_what_an_earlier_release_admitted_is_read_and_kept_as_long_as_it_stays()
         )
 
 
-def test_whatever_may_stand_beside_each_other_is_not_too_much() -> None:
+def test_all_allowed_elements_together_fit_the_limit() -> None:
     def count(allowed: Allowed) -> int:
         if isinstance(allowed, Choice):
             return max(map(count, allowed.elements.values()))
@@ -203,7 +203,7 @@ BESIDE: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", BESIDE)
-def test_xml_and_what_stands_beside_it_have_to_fit(name: str) -> None:
+def test_xml_and_typed_fields_must_agree(name: str) -> None:
     vm, told = BESIDE[name]
     (error,) = errors(vm)
     assert error.startswith(f"spec.domainXML: Forbidden: {told}")
@@ -240,7 +240,7 @@ FITS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", FITS)
-def test_what_fits_is_taken(name: str) -> None:
+def test_xml_with_matching_typed_fields_is_accepted(name: str) -> None:
     assert errors(FITS[name]) == []
 
 
@@ -259,7 +259,7 @@ def test_what_fits_is_taken(name: str) -> None:
         ({"devices": {"interfaces": [{"name": "default", "model": "virtio"}]}}, "devices.interfaces[0].model"),
     ],
 )
-def test_what_the_xml_says_is_not_said_beside_it(domain: dict[str, Any], field: str) -> None:
+def test_fields_that_the_xml_sets_cannot_be_typed_too(domain: dict[str, Any], field: str) -> None:
     found = errors(a_vm(document(), **domain))
     assert f"spec.domain.{field}: Forbidden: may not be set beside domainXML, which says it" in found
 
@@ -273,7 +273,7 @@ def test_what_the_xml_says_is_not_said_beside_it(domain: dict[str, Any], field: 
         ({"devices": {"disks": [ROOT, ROOT]}}, "devices.disks[1].name"),
     ],
 )
-def test_what_stands_beside_keeps_the_rules_of_typed_fields(domain: dict[str, Any], field: str) -> None:
+def test_typed_fields_next_to_xml_keep_their_rules(domain: dict[str, Any], field: str) -> None:
     found = errors(a_vm(document(DISK, inside=TOPOLOGY), **domain))
     assert any(each.startswith(f"spec.domain.{field}: ") for each in found)
 
@@ -288,7 +288,7 @@ def test_what_stands_beside_keeps_the_rules_of_typed_fields(domain: dict[str, An
         a_vm(document(inside=HUGEPAGES)),
     ],
 )
-def test_firmware_tpm_and_pages_of_the_xml_are_those_of_the_typed_fields(vm: dict[str, Any]) -> None:
+def test_firmware_tpm_and_pages_of_xml_allow_matching_fields(vm: dict[str, Any]) -> None:
     assert errors(vm) == []
 
 
@@ -308,12 +308,12 @@ def test_firmware_tpm_and_pages_of_the_xml_are_those_of_the_typed_fields(vm: dic
         ),
     ],
 )
-def test_what_has_to_stand_beside_the_xml_is_told_with_its_field(vm: dict[str, Any], told: str) -> None:
+def test_typed_fields_that_the_xml_requires_are_named(vm: dict[str, Any], told: str) -> None:
     (error,) = errors(vm)
     assert error.startswith(f"spec.domain.{told}")
 
 
-def test_of_xml_that_cannot_be_read_it_is_not_said_what_it_would_keep() -> None:
+def test_unreadable_xml_reports_no_missing_state() -> None:
     (error,) = errors(a_vm("<domain>", **CLAIM))
     assert error.startswith("spec.domainXML: ")
 

@@ -66,12 +66,12 @@ def in_base64(data: bytes) -> str:
     ],
     ids=lambda each: str(each)[:60],
 )
-def test_what_cloud_init_and_others_read_is_accepted(disk: dict[str, Any]) -> None:
+def test_disks_for_cloud_init_and_others_are_accepted(disk: dict[str, Any]) -> None:
     assert errors(a_vm(disk)) == []
 
 
 @pytest.mark.parametrize(("each", "device"), [(SEED, "disk"), (DRIVE, "disk"), (FILES, "cdrom")], ids=["seed", "drive", "files"])
-def test_linux_looks_on_a_disk_and_windows_on_a_drive_and_nobody_writes_to_either(each: dict[str, Any], device: str) -> None:
+def test_seed_disks_default_to_read_only_disk_or_cdrom(each: dict[str, Any], device: str) -> None:
     (defaulted,) = hardware.defaulted({"devices": {"disks": [each]}})
     (disk,) = hardware.defaulted({"devices": {"disks": [{**each, "device": "disk"}]}})
     (drive,) = hardware.defaulted({"devices": {"disks": [{**each, "device": "cdrom"}]}})
@@ -107,7 +107,7 @@ def test_each_datum_is_given_in_one_way(datum: str) -> None:
     ],
     ids=lambda each: str(each)[:60],
 )
-def test_what_is_wrong_is_told_and_the_data_are_not_repeated(source: dict[str, Any], expected: str) -> None:
+def test_errors_of_first_boot_disks_do_not_repeat_the_data(source: dict[str, Any], expected: str) -> None:
     assert of_source(**source) == [expected]
 
 
@@ -186,7 +186,7 @@ def test_fields_and_resources_may_be_asked_for(item: dict[str, Any]) -> None:
     ],
     ids=lambda each: str(each)[:60],
 )
-def test_what_no_kubelet_mounts_is_refused(item: dict[str, Any], expected: str) -> None:
+def test_items_that_no_kubelet_mounts_are_refused(item: dict[str, Any], expected: str) -> None:
     found = of_item(**item)
     assert found
     assert all(each.startswith(expected) for each in found)
@@ -243,7 +243,7 @@ def test_a_machine_has_one_disk_for_cloud_init() -> None:
 
 
 @pytest.mark.parametrize("disk", [SEED, DRIVE, FILES], ids=lambda each: str(each["type"]))
-def test_they_are_always_read_only(disk: dict[str, Any]) -> None:
+def test_first_boot_disks_are_always_read_only(disk: dict[str, Any]) -> None:
     (found,) = errors(a_vm({**disk, "device": "disk", "readOnly": False}))
     assert found == f"{DISKS}[0].readOnly: Invalid value: false: a disk of type {disk['type']} is always read-only"
 

@@ -74,7 +74,7 @@ def test_another_unknown_field_or_value_has_no_hint() -> None:
     assert not any("KubeVirt" in each for each in said.values())
 
 
-def test_an_apply_that_does_not_fit_names_our_field_in_its_message_and_its_cause() -> None:
+def test_failed_apply_names_our_field_in_message_and_cause() -> None:
     causes = (Cause("FieldValueInvalid", "field not declared in schema", "spec.running"), Cause("FieldValueInvalid", "no", "spec.x"))
     refused = Planner(VirtualMachineStrategy()).with_hints(Invalid("failed", Details(name="a", causes=causes)))
     hint = kubevirt_fields.hint("spec.running")

@@ -154,11 +154,11 @@ def test_a_machine_is_refused_where_its_pod_would_be(spec: dict[str, Any], refus
     assert {each.path for each in placement.validate(spec, Path())} == refused
 
 
-def test_a_toleration_by_number_is_refused_in_words_that_name_what_may_be() -> None:
+def test_numeric_toleration_is_refused_with_supported_operators() -> None:
     found = placement.validate(_tolerating(key="a", operator="Gt", value="5"), Path("spec"))
     assert [str(each) for each in found] == ['spec.tolerations[0].operator: Unsupported value: "Gt": supported values: "Equal", "Exists"']
 
 
-def test_a_key_is_refused_with_the_selector_also_before_the_machine_has_the_label() -> None:
+def test_match_label_key_in_the_selector_is_refused_at_once() -> None:
     found = placement.validate(_pods(labelSelector={"matchLabels": {"later": "x"}}, matchLabelKeys=["later"]), Path())
     assert [each.detail for each in found] == ["exists in both matchLabelKeys and labelSelector"]

@@ -30,7 +30,7 @@ def errors(given: Any, field: str = "readinessProbe", **spec: Any) -> list[str]:
     ],
 )
 @pytest.mark.parametrize("field", ["readinessProbe", "livenessProbe"])
-def test_what_a_container_may_be_asked_a_guest_may_be_asked(given: Any, field: str) -> None:
+def test_container_probes_are_accepted_for_guests(given: Any, field: str) -> None:
     assert errors(given, field) == []
 
 
@@ -103,7 +103,7 @@ def test_a_port_is_one_that_reaches_the_guest() -> None:
     assert errors({"tcpSocket": {"port": 53}}, domainXML="<domain/>", **PORTS) == []
 
 
-def test_a_guest_without_the_pods_network_has_only_its_agent_to_be_asked() -> None:
+def test_guest_without_pod_network_allows_only_the_agent_probe() -> None:
     private = {"name": "private", "type": "plugin", "plugin": "isolated"}
     for interfaces in ([], [{"name": "lan", "type": "bridge", "network": "lan"}], [private]):
         spec: dict[str, Any] = {"domain": {"devices": {"interfaces": interfaces}}}
@@ -112,7 +112,7 @@ def test_a_guest_without_the_pods_network_has_only_its_agent_to_be_asked() -> No
 
 
 @pytest.mark.parametrize("place", [0, 1])
-def test_a_port_is_one_of_the_interface_in_the_pods_network_wherever_that_stands(place: int) -> None:
+def test_probe_port_must_be_one_of_the_pod_network_interface(place: int) -> None:
     spec: dict[str, Any] = {"domain": {"devices": {"interfaces": [{"name": "private", "type": "plugin", "plugin": "isolated"}]}}}
     spec["domain"]["devices"]["interfaces"].insert(place, {"name": "own", "type": "masquerade", "ports": [{"port": 22}]})
     (error,) = errors(TCP, **spec)
@@ -120,7 +120,7 @@ def test_a_port_is_one_of_the_interface_in_the_pods_network_wherever_that_stands
     assert errors({"tcpSocket": {"port": 22}}, **spec) == []
 
 
-def test_passt_takes_connections_before_the_guest_does_so_they_say_nothing_of_it() -> None:
+def test_passt_allows_no_tcp_probe_except_its_ports() -> None:
     spec: dict[str, Any] = {"domain": {"devices": {"interfaces": [{"name": "own", "type": "passt", "ports": [{"port": 80}]}]}}}
     assert errors(TCP, **spec) == [
         "spec.readinessProbe.tcpSocket: Forbidden: type passt takes connections before the guest does: use httpGet or guestAgentPing"
@@ -131,7 +131,7 @@ def test_passt_takes_connections_before_the_guest_does_so_they_say_nothing_of_it
     assert port.startswith("spec.readinessProbe.tcpSocket.port: Invalid value: 81: must be one of the TCP ports of interface own: ")
 
 
-def test_a_guest_whose_cable_is_out_is_not_ready_but_not_ended_for_it() -> None:
+def test_link_down_allows_readiness_but_no_liveness_probe() -> None:
     spec: dict[str, Any] = {"domain": {"devices": {"interfaces": [{"name": "own", "state": "down"}]}}}
     assert errors(TCP, **spec) == []
     for given in (TCP, {"httpGet": {"port": 80}}):
@@ -160,11 +160,11 @@ def test_a_guest_whose_cable_is_out_is_not_ready_but_not_ended_for_it() -> None:
         ),
     ],
 )
-def test_what_is_stored_beyond_the_limits_is_read_within_them(given: Any, wanted: Probe) -> None:
+def test_stored_probes_beyond_the_limits_are_clamped(given: Any, wanted: Probe) -> None:
     assert accessors.of({"readinessProbe": given}, "readinessProbe") == wanted
 
 
-def test_what_is_unsaid_is_as_of_a_container() -> None:
+def test_probe_defaults_are_those_of_containers() -> None:
     found = accessors.of({"livenessProbe": {"httpGet": {"port": 80}}}, "livenessProbe")
     assert found == Probe("httpGet", 80, "/", (), 0, 10, 1, 1, 3)
     headers = [{"name": "a", "value": "b"}]

@@ -275,15 +275,13 @@ def test_every_field_of_the_schema_has_a_hostile_value(kind: str, status: Json, 
 
 
 @pytest.mark.parametrize(("kind", "status"), [("virtual_machine", MACHINE), ("migration", MIGRATION)])
-def test_what_is_in_order_has_nothing_wrong(kind: str, status: Json) -> None:
+def test_valid_status_has_no_errors(kind: str, status: Json) -> None:
     assert errors(kind, status) == []
     assert errors(kind, {}) == []
 
 
 @pytest.mark.parametrize(("kind", "status", "path", "values"), CASES, ids=[f"{each[0]}-{text(each[2])}" for each in CASES])
-def test_a_hostile_value_is_named_bounded_and_if_it_was_there_before_endured(
-    kind: str, status: Json, path: tuple[Any, ...], values: list[Any]
-) -> None:
+def test_hostile_status_value_is_named_bounded_and_kept_if_old(kind: str, status: Json, path: tuple[Any, ...], values: list[Any]) -> None:
     for value in values:
         hostile = changed(status, path, value)
         found = errors(kind, hostile)

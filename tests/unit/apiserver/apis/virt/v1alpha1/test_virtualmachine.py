@@ -86,7 +86,7 @@ def test_the_machines_of_the_benchmark_are_accepted(name: str) -> None:
     assert _errors(devices.machine("one", devices.DEVICES[name])) == []
 
 
-def test_the_readme_shows_the_example_of_a_cloud_image_as_it_stands() -> None:
+def test_readme_contains_the_cloud_init_example_verbatim() -> None:
     lines = (ROOT / "examples/cloud-init.yaml").read_text().splitlines()
     manifest = "\n".join(line for line in lines if not line.startswith("#"))
     assert manifest in (ROOT / "README.md").read_text()
@@ -114,7 +114,7 @@ def test_defaults_say_what_the_manifest_leaves_out() -> None:
     }
 
 
-def test_what_the_author_wrote_is_stored_as_it_was_written() -> None:
+def test_stored_object_keeps_the_authors_spelling() -> None:
     """``kubectl apply`` compares its manifest with the stored object, atomic lists as a whole.
 
     An added member would be a change each time.
@@ -473,14 +473,14 @@ def test_an_unknown_null_is_told_and_a_known_one_says_nothing() -> None:
         ),
     ],
 )
-def test_what_makes_no_machine_is_refused(obj: dict[str, Any], expected: str | None) -> None:
+def test_invalid_machines_are_refused(obj: dict[str, Any], expected: str | None) -> None:
     found = _errors(obj)
     assert len(found) == 1
     if expected is not None:
         assert found == [expected]
 
 
-def test_a_guest_may_take_the_place_of_its_pod_also_beside_further_networks() -> None:
+def test_bridge_interface_is_allowed_with_further_networks() -> None:
     far = {"name": "far", "type": "NBD", "source": {"host": "nbd.example", "export": "e"}}
     assert not _errors(_devices(interfaces=[{"name": "a", "type": "bridge"}, {"name": "b", "network": "lan"}]))
     assert not _errors(_devices(interfaces=[{"name": "a"}, {"name": "b", "type": "bridge", "network": "lan"}], disks=[far]))
@@ -511,7 +511,7 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
 
 
 @pytest.mark.parametrize("field", ["labels", "annotations"])
-def test_a_machine_that_would_fill_the_memory_of_its_readers_is_refused(field: str) -> None:
+def test_machine_with_oversized_metadata_is_refused(field: str) -> None:
     obj = _vm()
     obj["metadata"][field] = {f"a{number:05}": "" for number in range(12_000)}
     assert len(_errors(obj)) == 1
@@ -532,7 +532,7 @@ def _with_user_data(text: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("text", ["#cloud-config\n" + "a" * (62 << 10), "#cloud-config\n" + "中" * ((32 << 10) // 3)])
-def test_what_kubectl_notes_of_a_manifest_does_not_count_and_texts_count_in_utf_8(text: str) -> None:
+def test_last_applied_annotation_is_not_counted(text: str) -> None:
     assert _errors(_with_user_data(text)) == []
 
 
@@ -543,7 +543,7 @@ def test_what_kubectl_notes_of_a_manifest_does_not_count_and_texts_count_in_utf_
         ({"networkDataBase64": "YQ==" * (50 << 10)}, "spec.domain.devices.disks[0].source.networkDataBase64", "in networkDataSecretRef"),
     ],
 )
-def test_an_object_that_is_too_long_names_the_field_that_takes_most(change: dict[str, str], field: str, way_out: str) -> None:
+def test_oversized_object_names_its_largest_field(change: dict[str, str], field: str, way_out: str) -> None:
     obj = _with_user_data("")
     obj["spec"]["domain"]["devices"]["disks"][0]["source"] = change
     found = [each for each in _errors(obj) if "bytes as JSON" in each]
@@ -556,7 +556,7 @@ def test_an_object_that_is_too_long_names_the_field_that_takes_most(change: dict
 
 
 @pytest.mark.parametrize("phase", ["", *phases.VM_PHASES])
-def test_the_domain_may_be_edited_in_every_phase_and_is_validated_as_at_creation(phase: str) -> None:
+def test_domain_may_be_edited_in_every_phase_and_is_validated(phase: str) -> None:
     old = _vm()
     defaults.default_virtual_machine(old)
     old["status"] = {"phase": phase}
@@ -568,7 +568,7 @@ def test_the_domain_may_be_edited_in_every_phase_and_is_validated_as_at_creation
     assert [each.path for each in validation.validate_virtual_machine_update(new, old)] == ["spec.domain.cpu.cores"]
 
 
-def test_saying_the_same_in_other_words_is_no_change_of_a_machine_that_is_on() -> None:
+def test_equivalent_spelling_is_no_change_of_a_running_machine() -> None:
     old = _vm(domain={"memory": {"guest": "1024Mi"}, "devices": {"disks": [{"type": "Image", "source": {"reference": "a"}}]}})
     defaults.default_virtual_machine(old)
     old["status"] = {"phase": "Running"}
@@ -591,7 +591,7 @@ def test_a_machine_type_that_the_image_has_is_taken(machine: str) -> None:
 @pytest.mark.parametrize(
     "machine", ["", "q36", "Q35", "pc-q35-99.9", "pc-q35-2.3", "pc-q35-7.3", "pc-q35-noble", "microvm", "none", "virt"]
 )
-def test_a_machine_type_that_no_guest_can_have_is_refused_at_once(machine: str) -> None:
+def test_unsupported_machine_type_is_refused(machine: str) -> None:
     assert [each.partition(": ")[0] for each in _errors(_vm(domain={"machine": {"type": machine}}))] == ["spec.domain.machine.type"]
 
 
@@ -630,12 +630,12 @@ def test_a_disk_without_source_is_told_what_its_type_needs(kind: str, needs: str
         ({"readOnly": True}, "with readOnly would stay empty: the guest could not write to it"),
     ],
 )
-def test_an_empty_disk_that_nobody_writes_to_is_told_why(given: dict[str, Any], told: str) -> None:
+def test_unwritable_empty_disk_is_refused_with_the_reason(given: dict[str, Any], told: str) -> None:
     errors = _errors(_devices(disks=[{"type": "EmptyDisk", "source": {"size": "1Mi"}, **given}]))
     assert errors == [f"spec.domain.devices.disks[0].source: Forbidden: a disk of type EmptyDisk {told}"]
 
 
-def test_of_a_file_system_whose_type_is_none_nothing_follows_from_the_type() -> None:
+def test_file_system_of_type_none_gets_no_type_rules() -> None:
     given = {"name": "a", "source": {}, "readOnly": False}
     assert filesystems.validate({"devices": {"filesystems": [given]}}, FieldPath("domain")) == []
     secret = {**given, "type": "Secret", "source": {"name": "a"}}
@@ -643,7 +643,7 @@ def test_of_a_file_system_whose_type_is_none_nothing_follows_from_the_type() -> 
     assert str(told) == "domain.devices.filesystems[0].readOnly: Invalid value: false: a file system of type Secret is always read-only"
 
 
-def test_each_interface_beside_the_first_on_the_pods_network_is_named() -> None:
+def test_second_pod_network_interfaces_are_each_named() -> None:
     found = _errors(_devices(interfaces=[{"name": "lan", "network": "lan"}, {"name": "a"}, {"name": "b"}, {"name": "c"}]))
     assert [each.partition(" ")[0] for each in found] == [f"spec.domain.devices.interfaces[{each}].network:" for each in (2, 3)]
 
@@ -672,7 +672,7 @@ def test_only_a_claim_or_a_unit_can_be_a_lun(disk: dict[str, Any]) -> None:
     assert told in _errors(_devices(disks=[{**disk, "device": "lun"}]))
 
 
-def test_one_claim_is_one_disk() -> None:
+def test_claim_can_be_only_one_disk() -> None:
     disks = [{"type": "PersistentVolumeClaim", "source": {"name": each}} for each in ("root", "data", "Data", "root", "other")]
     disks += [{"type": "Image", "source": {"reference": "a"}}, {"type": "Image", "source": {"reference": "a"}}]
     assert _errors(_devices(disks=disks)) == [
@@ -688,7 +688,7 @@ def test_a_spec_that_did_not_change_is_not_judged_again() -> None:
     assert validation.validate_virtual_machine_update(copy.deepcopy(old), old) == []
 
 
-def test_a_machine_with_an_address_that_is_refused_by_now_can_still_be_stopped() -> None:
+def test_machine_with_a_now_refused_mac_can_still_be_stopped() -> None:
     old = _vm(domain={"devices": {"interfaces": [{"name": "a", "mac": "02:00:00:00:00:01"}]}})
     defaults.default_virtual_machine(old)
     new = copy.deepcopy(old)
@@ -739,7 +739,7 @@ SPECS = st.fixed_dictionaries(
 
 
 @given(SPECS)
-def test_defaulting_is_idempotent_valid_and_of_the_published_shape(spec: dict[str, Any]) -> None:
+def test_defaulting_is_idempotent_and_valid(spec: dict[str, Any]) -> None:
     obj = _vm(**spec)
     defaults.default_virtual_machine(obj)
     once = copy.deepcopy(obj)
@@ -778,7 +778,7 @@ def test_any_json_is_read_or_refused_with_paths(value: Any) -> None:
     ],
     ids=["numbers", "nulls", "objects", "map", "unknown", "long integer"],
 )
-def test_an_object_with_more_values_than_any_has_is_refused_before_each_of_them_is(spec: dict[str, Any]) -> None:
+def test_object_with_too_many_values_is_refused_early(spec: dict[str, Any]) -> None:
     """Validating one by one a million numbers in a body of 2 MB would take 1.6 KB for each."""
     spec["runStrategy"] = "Always"
     unknown, found = decoding.read(types.VirtualMachine, {"metadata": {}, "spec": spec})

@@ -40,7 +40,7 @@ def with_efi(*, firmware: dict[str, Any] | None = None, **efi: Any) -> dict[str,
     ],
     ids=str,
 )
-def test_what_a_machine_can_start_with_is_taken(domain: dict[str, Any]) -> None:
+def test_valid_firmware_combinations_are_accepted(domain: dict[str, Any]) -> None:
     assert errors(**domain) == []
 
 
@@ -73,7 +73,7 @@ def test_what_a_machine_can_start_with_is_taken(domain: dict[str, Any]) -> None:
     ],
     ids=str,
 )
-def test_what_no_machine_can_start_with_is_refused_with_its_path(domain: dict[str, Any], start: str) -> None:
+def test_invalid_firmware_is_refused_with_its_path(domain: dict[str, Any], start: str) -> None:
     (found,) = errors(**domain)
     assert found.startswith(start)
 

@@ -37,7 +37,7 @@ def test_a_path_has_one_spelling_and_leads_nowhere_else(path: str) -> None:
     assert not host_disks.is_below(path, ("/var/vms", "/var", ""), "ns")
 
 
-def test_what_belongs_to_a_file_of_the_node_is_taken_and_the_rest_is_named() -> None:
+def test_host_disk_fields_are_accepted_and_others_named() -> None:
     assert errors({"source": {"path": "/var/vms/a", "create": {"size": "1Gi"}}}, {"source": {"path": "/var/vms/b"}, "readOnly": True}) == []
     assert errors({"source": {"path": "/var/vms/.hidden/a..b"}}) == []
     longest = "/var/vms" + f"/{'a' * 255}" * 3 + "/" + "b" * 247

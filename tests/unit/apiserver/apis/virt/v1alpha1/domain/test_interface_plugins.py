@@ -17,7 +17,7 @@ def errors(*given: dict[str, Any]) -> list[str]:
 @pytest.mark.parametrize(
     "more", [{}, {"network": "lan"}, {"options": {}}, {"options": {"a.b/c".replace("/", "-"): "$(reboot) ä"}}], ids=str
 )
-def test_interfaces_of_plugins_are_beside_that_of_the_pod(more: dict[str, Any]) -> None:
+def test_plugin_interfaces_are_allowed_next_to_the_pods(more: dict[str, Any]) -> None:
     assert errors({"name": "default"}, {**PLUGIN, **more}, {**PLUGIN, "name": "b"}) == []
 
 
@@ -40,6 +40,6 @@ def test_interfaces_of_plugins_are_beside_that_of_the_pod(more: dict[str, Any]) 
     ],
     ids=str,
 )
-def test_what_no_plugin_is_told(interface: dict[str, Any], said: str) -> None:
+def test_invalid_plugin_interfaces_are_reported(interface: dict[str, Any], said: str) -> None:
     (found,) = errors(interface)
     assert found.startswith(f"domain.devices.interfaces[0].{said}")

@@ -130,7 +130,7 @@ def test_servers_that_can_be_named(kind: str, source: dict[str, Any]) -> None:
     ],
     ids=str,
 )
-def test_what_names_no_server_is_told_with_its_place(kind: str, wrong: dict[str, Any], field: str) -> None:
+def test_missing_server_fields_are_reported_with_their_path(kind: str, wrong: dict[str, Any], field: str) -> None:
     assert places(a_machine(kind, {**GIVEN[kind], **wrong})) == [f"devices.disks[0].source.{field}"]
 
 
@@ -160,7 +160,7 @@ def test_how_files_are_waited_for_is_no_matter_of_a_server() -> None:
     assert places(a_machine("NBD", NBD, driver={"cache": "writeback", "errorPolicy": "report"})) == []
 
 
-def test_what_qemu_copies_is_limited_which_one_bus_can() -> None:
+def test_only_virtio_is_allowed_for_nfs_disks_that_qemu_copies() -> None:
     for bus, wrong in (("virtio", []), ("scsi", ["devices.disks[0].target.bus"])):
         assert places(a_machine("NFS", NFS, target={"bus": bus})) == wrong
     assert places(a_machine("NFS", NFS, target={"bus": "scsi"}, readOnly=True)) == []
@@ -194,9 +194,7 @@ def test_spellings_of_a_name_are_one_server(host: str) -> None:
         ("NFS", {**NFS, "identity": {"user": 1, "group": 1}}, {"path": "/vms/other.img"}),
     ],
 )
-def test_what_is_surely_one_disk_is_none_of_two_of_a_machine_that_writes_to_it(
-    kind: str, same: dict[str, Any], other: dict[str, Any]
-) -> None:
+def test_identical_network_disks_are_refused_unless_read_only(kind: str, same: dict[str, Any], other: dict[str, Any]) -> None:
     def both(*, read_only: bool, **changed: Any) -> list[str]:
         disks = [
             {"type": kind, "source": GIVEN[kind], "readOnly": True},

@@ -28,7 +28,7 @@ def places(source: dict[str, Any], **fields: Any) -> list[str]:
     ],
     ids=lambda source: str(source)[:60],
 )
-def test_what_can_be_said_to_a_plugin(source: dict[str, Any]) -> None:
+def test_valid_plugin_sources_are_accepted(source: dict[str, Any]) -> None:
     assert places(source) == []
 
 
@@ -54,7 +54,7 @@ def test_what_can_be_said_to_a_plugin(source: dict[str, Any]) -> None:
     ],
     ids=lambda value: str(value)[:60],
 )
-def test_what_cannot_be_said_is_refused_with_its_path(wrong: dict[str, Any], field: str) -> None:
+def test_invalid_plugin_sources_are_refused_with_their_path(wrong: dict[str, Any], field: str) -> None:
     assert places({**SOURCE, **wrong}) == [field]
 
 
@@ -66,11 +66,11 @@ def test_what_cannot_be_said_is_refused_with_its_path(wrong: dict[str, Any], fie
         ({"device": "lun", "target": {"bus": "scsi"}}, ".device"),
     ],
 )
-def test_what_no_plugin_can_do(fields: dict[str, Any], field: str) -> None:
+def test_options_no_plugin_supports_are_refused(fields: dict[str, Any], field: str) -> None:
     assert field in places(SOURCE, **fields)
 
 
-def test_what_a_plugin_answered_comes_to_the_launcher_in_place_of_what_it_was_asked() -> None:
+def test_plugins_answer_replaces_its_options_for_the_launcher() -> None:
     domain = {"devices": {"disks": [{"name": "data", "type": "Plugin", "source": SOURCE}, {"name": "other", "type": "NBD", "source": {}}]}}
     answered = plugin_disks.Served("nbd", 512, "e", live_migration=True)
     told = plugin_disks.with_served(domain, {"data": answered, "other": answered})
