@@ -35,5 +35,5 @@ def test_the_only_member_stays_and_it_is_said_what_moves_it(phase: str) -> None:
     ],
     ids=["gone", "another's", "on no node", "over", "failed", "going"],
 )
-def test_a_pod_that_serves_nobody_may_go(pod: dict[str, Any] | None) -> None:
+def test_inactive_etcd_pod_may_be_evicted(pod: dict[str, Any] | None) -> None:
     assert etcd.plan(pod) == ALLOWED

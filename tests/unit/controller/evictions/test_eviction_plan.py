@@ -89,7 +89,7 @@ def test_the_cluster_says_what_a_machine_does_not() -> None:
     assert judged(a_running_vm(evictionStrategy="LiveMigrate"), limits=Limits(strategy="Shutdown")).migration is not None
 
 
-def test_a_guest_of_strategy_shutdown_goes_and_one_of_external_stays() -> None:
+def test_shutdown_strategy_allows_eviction_and_external_refuses() -> None:
     assert judged(a_running_vm(evictionStrategy="Shutdown")).allowed
     told = judged(a_running_vm(evictionStrategy="External"))
     assert (told.allowed, told.migration) == (False, None)
@@ -100,7 +100,7 @@ def test_a_guest_of_strategy_shutdown_goes_and_one_of_external_stays() -> None:
 
 
 @pytest.mark.parametrize("why", ["condition", "claim", "no such claim"])
-def test_a_guest_that_cannot_migrate_is_shut_down_or_stays_as_its_machine_says(why: str) -> None:
+def test_unmigratable_guest_is_shut_down_or_kept_by_its_strategy(why: str) -> None:
     disks = [{"name": "d", "type": "PersistentVolumeClaim", "source": {"name": "data"}}]
     vm = a_running_vm(domain={"devices": {} if why == "condition" else {"disks": disks}})
     claim = {"spec": {"accessModes": ["ReadWriteOnce"]}} if why == "claim" else None
@@ -122,7 +122,7 @@ def test_shared_claims_migrate() -> None:
 
 
 @pytest.mark.parametrize("phase", ["Scheduling", "Scheduled", "Running", "Unknown"])
-def test_that_an_eviction_ends_a_guest_is_in_its_machine_before_it_does(phase: str) -> None:
+def test_eviction_that_ends_a_guest_is_recorded_first(phase: str) -> None:
     vm = a_vm(phase=phase, attempts=[an_attempt()], evictionStrategy="Shutdown", runStrategy="Once")
     vm["status"]["conditions"] = [{"type": "Ready", "status": "True", "reason": "GuestRunning", "message": ""}]
     told = judged(vm)
@@ -143,7 +143,7 @@ def test_that_an_eviction_ends_a_guest_is_in_its_machine_before_it_does(phase: s
     assert power.decide(vm).on
 
 
-def test_an_eviction_that_ends_nothing_of_the_cluster_is_not_written_down() -> None:
+def test_eviction_is_not_recorded_when_it_ends_no_attempt() -> None:
     stopped = a_running_vm(evictionStrategy="Shutdown")
     stopped["status"]["request"] = {"action": "Stop", "runStrategy": "RerunOnFailure"}
     restarted = a_running_vm(evictionStrategy="Shutdown")
@@ -177,7 +177,7 @@ def test_a_pod_may_go_that_the_guest_is_not_in() -> None:
 
 
 @pytest.mark.parametrize("change", [{"runStrategy": "Halted"}, {"deleting": True}])
-def test_a_pod_may_go_whose_guest_is_to_be_off(change: dict[str, Any]) -> None:
+def test_pod_of_a_guest_meant_to_be_off_may_be_evicted(change: dict[str, Any]) -> None:
     assert judged(a_vm(phase="Running", attempts=[an_attempt()], **change)).allowed
 
 
@@ -198,13 +198,13 @@ def test_the_target_of_a_migration_that_is_over_may_go(phase: str) -> None:
     assert judged(pod=a_pod(migration="migration-uid"), migrations=(a_migration(phase=phase),)).allowed
 
 
-def test_a_migration_of_the_same_name_in_another_namespace_is_not_its_own() -> None:
+def test_namesake_migration_of_another_namespace_does_not_count() -> None:
     migration = a_migration(phase="Running")
     migration["metadata"]["namespace"] = "others"
     assert judged(migrations=(migration,)).migration is not None
 
 
-def test_no_more_than_so_many_leave_a_node_or_move_in_the_cluster_at_a_time() -> None:
+def test_migrations_per_node_and_cluster_are_limited() -> None:
     limits = Limits(migrations_per_node=2, migrations_per_cluster=3)
     one, two = elsewhere(1, "node1"), elsewhere(2, "node1")
     assert judged(migrations=(one,), limits=limits).migration is not None
@@ -216,7 +216,7 @@ def test_no_more_than_so_many_leave_a_node_or_move_in_the_cluster_at_a_time() ->
     assert (told.migration, "3 migrations are under way in the cluster" in told.message) == (None, True)
 
 
-def test_one_that_has_not_begun_counts_by_the_node_that_its_eviction_named() -> None:
+def test_unstarted_migration_counts_for_its_evictions_node() -> None:
     begun = evacuation(phase="")
     begun["metadata"]["namespace"] = "others"
     told = judged(migrations=(begun,), limits=Limits(migrations_per_node=1))
@@ -229,7 +229,7 @@ def test_finished_ones_do_not_count() -> None:
 
 
 @pytest.mark.parametrize(("failures", "seconds"), [(1, 15), (2, 30), (3, 60), (9, LONGEST_PAUSE_SECONDS)])
-def test_a_migration_that_failed_is_tried_again_after_a_pause_that_grows(failures: int, seconds: int) -> None:
+def test_failed_migration_is_retried_after_a_growing_pause(failures: int, seconds: int) -> None:
     ended = datetime.fromtimestamp(NOW.timestamp() - seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     failed = [evacuation(number + 1, endTime=ended, message="no node has room") for number in range(failures)]
     again = judged(migrations=failed)
@@ -242,7 +242,7 @@ def test_a_migration_that_failed_is_tried_again_after_a_pause_that_grows(failure
     assert "the next begins in 3 s" in told.message
 
 
-def test_one_that_was_cancelled_is_paused_after_as_one_that_failed() -> None:
+def test_cancelled_migration_pauses_like_a_failed_one() -> None:
     """Otherwise a user who evicts and cancels in a loop would keep occupying a place of the limits."""
     cancelled = evacuation(phase="Cancelled", endTime="2026-01-01T00:00:58Z", message="deleted")
     told = judged(migrations=(cancelled,))
@@ -255,7 +255,7 @@ def test_one_that_was_cancelled_is_paused_after_as_one_that_failed() -> None:
     assert judged(migrations=(evacuation(phase="Succeeded", endTime="2026-01-01T00:00:58Z"),)).migration is not None
 
 
-def test_a_guest_that_was_moved_rests_where_nobody_empties_its_node() -> None:
+def test_moved_guest_rests_unless_its_node_is_drained() -> None:
     moved = evacuation(phase="Succeeded", endTime="2026-01-01T00:00:58Z", sourceNode="node7")
     nodes: tuple[dict[str, Any] | None, ...] = (None, {})
     for quiet in nodes:
@@ -266,7 +266,7 @@ def test_a_guest_that_was_moved_rests_where_nobody_empties_its_node() -> None:
     assert judged(migrations=(moved,), node=None).migration is not None
 
 
-def test_half_of_an_emptied_nodes_limits_is_kept_for_namespaces_that_found_no_place() -> None:
+def test_half_of_a_drained_nodes_limits_is_kept_for_others() -> None:
     limits = Limits(migrations_per_node=4, migrations_per_cluster=4)
     theirs = [elsewhere(number + 7, "node1") for number in range(2)]
     own = [elsewhere(number, "node1") for number in range(3)]
@@ -291,7 +291,7 @@ def test_half_of_an_emptied_nodes_limits_is_kept_for_namespaces_that_found_no_pl
     assert "1 migration of namespace default from node node1 is under way, and guests of others wait" in one.message
 
 
-def test_who_found_no_place_waits_for_it_on_nodes_that_somebody_empties_only() -> None:
+def test_waiting_for_a_place_is_noted_only_on_drained_nodes() -> None:
     near = [elsewhere(number, "node1") for number in range(2)]
     far = [elsewhere(number, "node7") for number in range(5)]
     assert judged(migrations=near).waits_at == "node1"
@@ -301,7 +301,7 @@ def test_who_found_no_place_waits_for_it_on_nodes_that_somebody_empties_only() -
     assert judged(migrations=near[:1], node=None, waiting={"node1": frozenset({"others"})}).waits_at is None
 
 
-def test_the_pause_counts_from_the_newest_end_and_one_whose_end_is_unknown_has_ended_now() -> None:
+def test_pause_counts_from_the_newest_end_and_unknown_end_is_now() -> None:
     two = (evacuation(1, endTime="2026-01-01T00:00:50Z", message="new"), evacuation(2, endTime="2026-01-01T00:00:10Z", message="old"))
     for found in (two, two[::-1]):
         assert "migration 1 failed (new); the next begins in 20 s" in judged(migrations=found).message
@@ -318,7 +318,7 @@ def test_failures_of_a_pod_in_another_namespace_are_not_its_own() -> None:
 @pytest.mark.parametrize(
     ("limits", "node", "cluster"), [((2, 5), 1, 2), ((1, 1), 1, 1), ((6, 9), 3, 4)], ids=["the default", "the least", "more"]
 )
-def test_evictions_on_a_node_that_nobody_empties_share_half_of_the_limits(limits: tuple[int, int], node: int, cluster: int) -> None:
+def test_evictions_from_undrained_nodes_share_half_the_limits(limits: tuple[int, int], node: int, cluster: int) -> None:
     given = Limits(migrations_per_node=limits[0], migrations_per_cluster=limits[1])
     near, far = ([elsewhere(number, where) for number in range(9)] for where in ("node1", "node7"))
     for quiet in (None, {}, {"spec": {"taints": [{"key": "dedicated", "effect": "NoSchedule"}]}}):
@@ -345,7 +345,7 @@ def test_evictions_on_a_node_that_nobody_empties_share_half_of_the_limits(limits
         {"taints": [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]},
     ],
 )
-def test_whoever_empties_a_node_has_all_of_the_limits(spec: dict[str, Any]) -> None:
+def test_drained_node_gets_the_full_limits(spec: dict[str, Any]) -> None:
     assert judged(migrations=(elsewhere(1, "node1"),), node={"spec": spec}).migration is not None
 
 
@@ -354,7 +354,7 @@ def test_a_taint_that_lets_pods_in_empties_nothing() -> None:
     assert judged(migrations=(elsewhere(1, "node1"),), node=soft).migration is None
 
 
-def test_one_that_is_being_made_counts_and_is_the_machines_own() -> None:
+def test_migration_being_created_counts_and_is_the_machines_own() -> None:
     first = judged().migration
     assert first is not None
     told = judged(migrations=(first,))
@@ -363,7 +363,7 @@ def test_one_that_is_being_made_counts_and_is_the_machines_own() -> None:
     assert judged(migrations=(other,), limits=Limits(migrations_per_node=1)).migration is None
 
 
-def test_a_strategy_that_only_a_later_release_knows_is_the_clusters() -> None:
+def test_unknown_eviction_strategy_falls_back_to_the_clusters() -> None:
     vm = a_running_vm(evictionStrategy="Teleport")
     assert judged(vm).migration is not None
     assert judged(vm, limits=Limits(strategy="Shutdown")).allowed
@@ -375,7 +375,7 @@ def test_migrations_that_people_make_do_not_count() -> None:
 
 
 @pytest.mark.parametrize("phase", ["", "Pending", "Scheduling", "Running"])
-def test_one_whose_target_finds_no_node_counts_until_virt_controller_ends_it(phase: str) -> None:
+def test_migration_without_target_node_counts_until_ended(phase: str) -> None:
     """Otherwise all would start at once when there is room. ``migration_plan`` ends them after a minute."""
     stuck = evacuation(phase=phase)
     stuck["metadata"] |= {"namespace": "others", "creationTimestamp": "2025-01-01T00:00:00Z"}

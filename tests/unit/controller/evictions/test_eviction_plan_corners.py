@@ -54,7 +54,7 @@ def test_a_machine_that_is_in_no_pod_keeps_none() -> None:
 
 
 @pytest.mark.parametrize("phase", ["", "Pending", "Succeeded", "Failed"])
-def test_a_machine_whose_phase_has_no_guest_has_nothing_written_of_an_eviction(phase: str) -> None:
+def test_phase_without_guest_records_no_eviction(phase: str) -> None:
     assert judged({**a_running_vm(), "status": {**a_running_vm()["status"], "phase": phase}}) == ALLOWED
 
 
@@ -65,12 +65,12 @@ def test_a_guest_of_another_namespace_has_not_left_this_pod(namespace: str) -> N
     assert judged(migrations=(theirs,)).migration is not None
 
 
-def test_a_guest_whose_migration_failed_has_not_left_its_pod() -> None:
+def test_guest_of_a_failed_migration_is_still_in_its_pod() -> None:
     failed = evacuation(sourcePodUID=uid_of(a_pod()), endTime=times.to_rfc3339(NOW - timedelta(days=1)))
     assert judged(migrations=(failed,)).migration is not None
 
 
-def test_what_is_written_of_an_eviction_is_of_the_machines_generation() -> None:
+def test_eviction_condition_has_the_machines_generation() -> None:
     vm = a_running_vm(evictionStrategy="Shutdown")
     vm["metadata"]["generation"] = 7
     status = judged(vm).status
@@ -93,7 +93,7 @@ def test_a_guest_that_is_to_restart_may_go() -> None:
         ({}, "its condition Migratable is False"),
     ],
 )
-def test_what_the_machine_says_of_why_it_cannot_migrate_is_repeated(told: dict[str, str], said: str) -> None:
+def test_migratable_message_is_repeated(told: dict[str, str], said: str) -> None:
     vm = a_running_vm(evictionStrategy="LiveMigrate")
     vm["status"]["conditions"] = [{"type": "Migratable", "status": "False", **told}]
     way = "Stop it, or set spec.evictionStrategy to LiveMigrateIfPossible, by which the guest is shut down"
@@ -117,7 +117,7 @@ def test_only_failures_of_the_very_machine_make_a_pause(change: dict[str, Any]) 
 
 
 @pytest.mark.parametrize("change", [{"labels": {"kubevirt.io/evicted-pod": "before"}}, {"ownerReferences": []}])
-def test_a_pause_is_the_machines_whatever_pod_it_had_and_whoever_owns_the_migration_by_now(change: dict[str, Any]) -> None:
+def test_pause_applies_despite_other_pod_or_lost_owner(change: dict[str, Any]) -> None:
     failed: dict[str, Any] = evacuation(endTime=times.to_rfc3339(NOW))
     failed["metadata"] |= change
     assert judged(migrations=(failed,)).migration is None
@@ -131,7 +131,7 @@ def test_a_pause_ends_and_its_last_moment_is_a_second() -> None:
         assert seconds is None or f"the next begins in {seconds} s" in told.message
 
 
-def test_more_than_the_limits_are_too_many_as_well_and_other_nodes_count_for_the_cluster_only() -> None:
+def test_exceeded_limits_block_and_other_nodes_count_by_cluster() -> None:
     limits = Limits(migrations_per_node=1, migrations_per_cluster=3)
     near = [elsewhere(number, "node1") for number in range(2)]
     assert "2 migrations from node node1 are under way" in judged(migrations=near, limits=limits).message
@@ -142,7 +142,7 @@ def test_more_than_the_limits_are_too_many_as_well_and_other_nodes_count_for_the
 
 
 @pytest.mark.parametrize("node", [None, {}, {"spec": {"unschedulable": False}}])
-def test_a_migration_from_a_node_that_nobody_empties_is_no_drains(node: Any) -> None:
+def test_migration_from_an_undrained_node_has_no_drain_label(node: Any) -> None:
     made = judged(node=node).migration
     assert made is not None
     assert made["metadata"]["labels"] == {"kubevirt.io/evicted-pod": uid_of(a_pod())}
@@ -150,7 +150,7 @@ def test_a_migration_from_a_node_that_nobody_empties_is_no_drains(node: Any) -> 
 
 @pytest.mark.parametrize("strategy", ["LiveMigrate", "LiveMigrateIfPossible", "Shutdown", "External"])
 @pytest.mark.parametrize("is_movable", [True, False])
-def test_after_an_uncordon_a_guest_stays_whatever_its_machine_says(strategy: str, *, is_movable: bool) -> None:
+def test_uncordon_keeps_a_guest_under_every_strategy(strategy: str, *, is_movable: bool) -> None:
     vm = a_running_vm(evictionStrategy=strategy)
     if not is_movable:
         vm["status"]["conditions"] = [{"type": "Migratable", "status": "False", "reason": "HostDisk", "message": "a disk"}]
@@ -162,7 +162,7 @@ def test_after_an_uncordon_a_guest_stays_whatever_its_machine_says(strategy: str
     )
 
 
-def test_a_new_cordon_goes_on_with_the_drain_and_what_is_under_way_is_told_as_before() -> None:
+def test_new_cordon_resumes_the_drain_and_reports_migrations() -> None:
     assert judged(migrations=(of_the_drain(),)).migration is not None
     own = a_migration(phase="Running", sourcePod=a_pod()["metadata"]["name"], sourcePodUID=uid_of(a_pod()))
     assert "migration move, Running" in judged(node={}, migrations=(of_the_drain(), own)).message

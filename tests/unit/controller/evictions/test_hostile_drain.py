@@ -87,9 +87,7 @@ class Cluster:
 @pytest.mark.parametrize("first", ["drain", "tenant"])
 @pytest.mark.parametrize(("ends_after", "end"), [(58.0, "deleted"), (58.0, "Cancelled"), (60.0, "Failed"), (10.0, "Succeeded")], ids=str)
 @pytest.mark.parametrize("machines", [2, 12])
-def test_a_tenant_does_not_keep_the_drain_of_their_guests_node_waiting_for_long(
-    first: str, ends_after: float, end: str, machines: int
-) -> None:
+def test_tenant_does_not_delay_its_nodes_drain_for_long(first: str, ends_after: float, end: str, machines: int) -> None:
     """Five guests of 10 s, two at a time, take half a minute. A tenant with half of the places may double that, and starts first."""
     cluster, chance = Cluster(ends_after, end), random.Random(7)
     tenants = [a_guest("tenant", number) for number in range(machines)]

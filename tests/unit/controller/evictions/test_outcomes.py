@@ -37,7 +37,7 @@ def deleting(migration: dict[str, Any]) -> dict[str, Any]:
     return {**migration, "metadata": {**migration["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
 
 
-def test_one_that_fails_has_failed_now_and_what_becomes_of_it_later_is_nothing_new(known: Outcomes, clock: Clock) -> None:
+def test_failure_counts_from_now_and_later_changes_add_nothing(known: Outcomes, clock: Clock) -> None:
     running, failed = evacuation(phase="Running"), evacuation(endTime="2020-01-01T00:00:00Z", message="no\nnode")
     known.note(None, running)
     known.note(running, {**running, "metadata": {**running["metadata"], "annotations": {}}})
@@ -52,12 +52,12 @@ def test_one_that_fails_has_failed_now_and_what_becomes_of_it_later_is_nothing_n
 
 
 @pytest.mark.parametrize("phase", ["", "Pending", "Scheduling", "Running"])
-def test_one_that_goes_unfinished_was_cancelled(known: Outcomes, phase: str) -> None:
+def test_deleted_unfinished_migration_counts_as_cancelled(known: Outcomes, phase: str) -> None:
     known.note(evacuation(phase=phase), None)
     assert known.of(a_running_vm()) == History((Ended("1", NOW, "it was deleted", is_cancelled=True),))
 
 
-def test_one_that_ended_with_its_drain_makes_no_pause_so_that_the_next_cordon_moves_the_guest_at_once(known: Outcomes) -> None:
+def test_migration_ended_with_its_drain_causes_no_pause(known: Outcomes) -> None:
     (write, _) = ended_drains.end(evacuation(phase="Pending"), NOW)
     assert isinstance(write, WriteStatus)
     known.note(evacuation(phase="Pending"), {**evacuation(), "status": write.status})
@@ -67,14 +67,14 @@ def test_one_that_ended_with_its_drain_makes_no_pause_so_that_the_next_cordon_mo
 
 
 @pytest.mark.parametrize("phase", ["Failed", "Cancelled"])
-def test_one_that_ends_because_it_is_deleted_was_cancelled(known: Outcomes, phase: str) -> None:
+def test_migration_ending_under_deletion_counts_as_cancelled(known: Outcomes, phase: str) -> None:
     ended = deleting(evacuation(phase=phase, message="why"))
     known.note(deleting(evacuation(phase="Running")), ended)
     known.note(ended, None)
     assert known.of(a_running_vm()) == History((Ended("1", NOW, "why", is_cancelled=True),))
 
 
-def test_one_that_is_over_already_ended_when_it_says_and_not_in_the_future(known: Outcomes) -> None:
+def test_known_end_counts_from_its_time_but_not_in_the_future(known: Outcomes) -> None:
     for number, end in enumerate(("2026-01-01T00:00:30Z", "2026-01-01T00:00:10Z", "2027-01-01T00:00:00Z", "never", None), 1):
         known.note(None, evacuation(number, endTime=end))
     ends = [(each.name, each.at) for each in known.of(a_running_vm()).in_vain]
@@ -82,7 +82,7 @@ def test_one_that_is_over_already_ended_when_it_says_and_not_in_the_future(known
     assert ends[2:] == [("3", NOW), ("4", NOW), ("5", NOW)]
 
 
-def test_a_guest_that_was_moved_begins_anew(known: Outcomes, clock: Clock) -> None:
+def test_successful_move_resets_the_history(known: Outcomes, clock: Clock) -> None:
     known.note(evacuation(phase="Running"), evacuation())
     clock.at += timedelta(seconds=60)
     running, moved = evacuation(2, phase="Running"), evacuation(2, phase="Succeeded")

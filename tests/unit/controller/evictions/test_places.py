@@ -27,14 +27,12 @@ WAITING = {"node1": frozenset({"ours", "others"})}
         (1, 0, 0, False),
     ],
 )
-def test_the_next_place_is_anothers_once_half_of_them_are_ours_and_another_has_less(
-    limit: int, ours: int, others: int, *, expected: bool
-) -> None:
+def test_next_place_is_anothers_once_half_of_them_are_ours(limit: int, ours: int, others: int, *, expected: bool) -> None:
     there = Places("node1", limit, Counter(ours=ours, others=others))
     assert there.are_others("ours", WAITING) is expected
 
 
-def test_nobody_waits_for_a_namespace_that_waits_elsewhere() -> None:
+def test_namespace_waiting_at_another_node_reserves_no_place() -> None:
     assert not Places("node2", 4, Counter(ours=2)).are_others("ours", WAITING)
 
 
@@ -45,13 +43,13 @@ def evacuation(**status: Any) -> dict[str, Any]:
     }
 
 
-def test_one_whose_node_does_not_report_leaves_its_place_to_another() -> None:
+def test_migration_from_a_silent_node_frees_its_place() -> None:
     lost = {"type": "Succeeded", "status": "Unknown", "reason": SOURCE_UNKNOWN}
     found = places.found([evacuation(), evacuation(conditions=[lost])], "node1", 2, 9, NOW)
     assert [(each.where, each.limit, each.taken["ours"]) for each in found] == [("node1", 2, 1), (CLUSTER, 9, 1)]
 
 
-def test_migrations_of_an_upgrade_take_no_place_of_those_that_evictions_cause() -> None:
+def test_upgrade_migrations_take_no_eviction_places() -> None:
     upgrade = evacuation()
     upgrade["metadata"]["labels"] = {names.WORKLOAD_UPDATE_LABEL: "x"}
     assert [each.taken.total() for each in places.found([upgrade, evacuation()], "node1", 2, 9, NOW)] == [1, 1]

@@ -6,7 +6,7 @@ from controller.evictions.waiting import SECONDS, Waiting
 from tests.unit.controller.evictions.test_eviction_plan import NOW
 
 
-def test_a_namespace_waits_where_it_found_no_place_for_half_a_minute() -> None:
+def test_namespace_waits_half_a_minute_where_it_found_no_place() -> None:
     waiting = Waiting()
     waiting.note("node1", "a", NOW)
     waiting.note("", "b", NOW)
@@ -19,7 +19,7 @@ def test_a_namespace_waits_where_it_found_no_place_for_half_a_minute() -> None:
     assert waiting.at(("node1",), later) == {"node1": {"a", "c"}}
 
 
-def test_a_clock_that_is_set_back_leaves_nobody_waiting_for_long() -> None:
+def test_clock_set_back_keeps_no_namespace_waiting() -> None:
     waiting = Waiting()
     waiting.note("node1", "a", NOW)
     assert waiting.at(("node1",), NOW - timedelta(hours=1)) == {"node1": frozenset()}

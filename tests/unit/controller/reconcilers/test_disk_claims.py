@@ -50,7 +50,7 @@ def with_state(claim: str, uid: str = "", *, uuid: str = "") -> dict[str, object
         (with_scratch("root"), with_disks(root=False), ("root",)),
     ],
 )
-def test_a_claim_is_contested_when_one_of_two_machines_writes_to_it(
+def test_claim_is_contested_when_one_of_two_machines_writes(
     mine: dict[str, object], theirs: dict[str, object], contested: tuple[str, ...]
 ) -> None:
     assert contested_by(mine, theirs) == contested
@@ -68,7 +68,7 @@ def test_a_file_of_a_node_is_contested_unless_both_only_read_it() -> None:
     assert [disk_claims.contested_files(*both) for both in ((reads, writes), (writes, reads), (writes, writes))] == [("/srv/a",)] * 3
 
 
-def test_a_disk_of_a_server_is_contested_unless_both_only_read_or_both_share() -> None:
+def test_network_disk_is_contested_unless_both_read_or_share() -> None:
     def on_server(**said: object) -> Object:
         source = {"host": "a.example", "path": "/vms/a.img"}
         return a_vm(domain={"devices": {"disks": [{"name": "a", "type": "NFS", "source": source, **said}]}})
@@ -102,13 +102,11 @@ def with_files(claim: str, *, read_only: bool = False) -> dict[str, object]:
         (with_files("data"), with_state("root"), False),
     ],
 )
-def test_machines_share_files_of_a_claim_but_not_with_one_whose_disk_or_state_they_are(
-    mine: dict[str, object], theirs: dict[str, object], *, is_contested: bool
-) -> None:
+def test_shared_files_exclude_the_claims_disk_and_state(mine: dict[str, object], theirs: dict[str, object], *, is_contested: bool) -> None:
     assert contested_by(mine, theirs) == contested_by(theirs, mine) == (("root",) if is_contested else ())
 
 
-def test_a_claim_with_files_is_one_of_the_machine_and_has_to_have_a_file_system() -> None:
+def test_file_system_claim_must_have_file_system_mode() -> None:
     vm = with_files("shared")
     assert disk_claims.claims_of(vm) == ("shared",)
     assert disk_claims.filesystems_on_devices(vm, {"shared": {"spec": {"volumeMode": "Block"}}}) == ("shared",)
@@ -126,7 +124,7 @@ def test_a_claim_with_files_is_one_of_the_machine_and_has_to_have_a_file_system(
         (with_disks(), with_disks(), ()),
     ],
 )
-def test_machines_share_a_claim_for_their_firmware_but_no_directory_in_it(
+def test_machines_share_a_firmware_claim_but_no_directory(
     mine: dict[str, object], theirs: dict[str, object], contested: tuple[str, ...]
 ) -> None:
     assert contested_by(mine, theirs) == contested
@@ -137,7 +135,7 @@ def with_import(claim: str) -> dict[str, object]:
     return a_vm(domain={"devices": {"disks": [{"type": "PersistentVolumeClaim", "device": "cdrom", "source": source}]}})
 
 
-def test_who_imports_into_a_claim_writes_to_it() -> None:
+def test_import_counts_as_writing_to_the_claim() -> None:
     assert contested_by(with_import("root"), with_disks(root=True)) == ("root",)
     assert contested_by(with_disks(root=True), with_import("root")) == ("root",)
 

@@ -17,7 +17,7 @@ def test_storage_is_found_by_what_it_is() -> None:
     assert indexes.storage_of_vm(vm) == [NamespacedName("default", "data"), ServerDisk("default", digest), NodeFile("/srv/a")]
 
 
-def test_storage_of_one_kind_is_none_of_another_whatever_it_is_called() -> None:
+def test_storage_keys_of_different_kinds_are_distinct() -> None:
     assert len({NamespacedName("default", "x"), ServerDisk("default", "x"), NodeFile("x")}) == 3
 
 
@@ -26,7 +26,7 @@ def test_a_machine_that_is_not_sound_is_in_no_index() -> None:
     assert (indexes.storage_of_vm(vm), indexes.macs_of_vm(vm)) == ([], [])
 
 
-def test_storage_is_held_by_whoever_has_a_pod_or_is_to_have_one_again() -> None:
+def test_storage_is_held_with_a_pod_or_a_pending_rerun() -> None:
     domain = {"devices": {"disks": [CLAIM]}}
     ran = [an_attempt(1, result="Failed", runningTime="2026-01-01T00:00:10Z")]
     assert indexes.held_storage_of_vm(a_vm(domain=domain)) == []

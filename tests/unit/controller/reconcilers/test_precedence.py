@@ -23,25 +23,25 @@ NEW = machine("new")
 
 
 @pytest.mark.parametrize("phase", sorted(phases.WITH_POD))
-def test_whoever_has_a_pod_goes_before(phase: str) -> None:
+def test_machine_with_a_pod_goes_first(phase: str) -> None:
     other = machine("other", "", phase=phase)
     assert precedence.holds(other)
     assert precedence.goes_before(other, machine("vm", LATER))
 
 
-def test_a_machine_between_two_attempts_goes_before_one_that_never_ran() -> None:
+def test_machine_between_attempts_precedes_one_that_never_ran() -> None:
     assert precedence.holds(machine("other", EARLIER))
     assert precedence.goes_before(machine("other", EARLIER), NEW)
     assert not precedence.goes_before(NEW, machine("other", EARLIER))
 
 
-def test_of_two_between_attempts_the_one_that_ran_last_goes_before() -> None:
+def test_latest_run_goes_first_between_attempts() -> None:
     one, other = machine("one", LATER, EARLIER), machine("other", EARLIER)
     assert precedence.goes_before(one, other)
     assert not precedence.goes_before(other, one)
 
 
-def test_of_two_that_ran_at_the_same_moment_exactly_one_goes_before() -> None:
+def test_tie_of_run_times_is_broken() -> None:
     one, other = machine("one", EARLIER), machine("other", EARLIER)
     assert precedence.goes_before(one, other) != precedence.goes_before(other, one)
 
@@ -56,12 +56,12 @@ def test_of_two_that_ran_at_the_same_moment_exactly_one_goes_before() -> None:
         pytest.param({**machine("other", EARLIER), "spec": {"runStrategy": 7}}, id="one that nobody can read"),
     ],
 )
-def test_nobody_waits_for_a_machine_that_does_not_go_on(other: dict[str, Any]) -> None:
+def test_machine_that_does_not_continue_holds_no_precedence(other: dict[str, Any]) -> None:
     assert not precedence.goes_on(other)
     assert not precedence.holds(other)
 
 
-def test_a_machine_that_was_asked_to_restart_goes_on_under_each_strategy() -> None:
+def test_restart_request_continues_under_each_strategy() -> None:
     vm = machine("vm", EARLIER, result="Stopped", runStrategy="Manual")
     assert not precedence.goes_on(vm)
     vm["status"]["request"] = {"action": "Restart", "runStrategy": "Manual", "attempt": 2}

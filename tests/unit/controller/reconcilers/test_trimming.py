@@ -55,7 +55,7 @@ def test_a_trimmed_pod_is_judged_as_the_whole_one() -> None:
 
 
 @pytest.mark.parametrize("place", ["labels", "annotations", "ownerReferences", "finalizers", "env", "containers", "nodeSelector"])
-def test_a_pod_takes_no_more_memory_than_others_whatever_is_in_it(place: str) -> None:
+def test_trimmed_pod_has_bounded_size(place: str) -> None:
     pod = a_pod(phase="Running")
     match place:
         case "labels" | "annotations":
@@ -73,7 +73,7 @@ def test_a_pod_takes_no_more_memory_than_others_whatever_is_in_it(place: str) ->
     assert len(json.dumps(trim_pod(pod))) < 4096
 
 
-def test_of_a_machine_nothing_is_kept_that_nobody_reads() -> None:
+def test_trimmed_machine_drops_unread_metadata() -> None:
     vm = a_vm()
     vm["metadata"] |= {"annotations": LONG, "managedFields": [{}], "labels": {"app": "db"}}
     assert trim_object(vm)["metadata"].keys() == a_vm()["metadata"].keys() | {"labels"}
@@ -98,7 +98,7 @@ TEXT = "x" * 1_000_000
 
 
 @pytest.mark.parametrize("field", ["name", "uid", "kind", "apiVersion"])
-def test_an_owner_takes_no_more_memory_than_others_and_stays_who_it_was(field: str) -> None:
+def test_trimmed_owner_is_bounded_and_keeps_its_identity(field: str) -> None:
     """Kubernetes bounds these fields only by the size of the whole pod: a hundred pods could fill virt-controller's memory."""
     pod = a_pod()
     pod["metadata"]["ownerReferences"][0][field] += TEXT
@@ -116,7 +116,7 @@ def test_a_mount_takes_no_more_memory_than_others() -> None:
     assert ownership.is_launcher(kept)
 
 
-def test_what_a_kubelet_writes_is_bounded_and_means_what_it_meant() -> None:
+def test_trimmed_kubelet_status_is_bounded_and_keeps_its_meaning() -> None:
     """A node may write the status of its pods, and may create mirror pods in any namespace."""
     pod = a_pod(phase="Failed", exit_code=1)
     pod["status"] |= {"reason": TEXT, "message": TEXT, "podIPs": [{"ip": TEXT}]}
@@ -152,7 +152,7 @@ def test_of_a_migration_the_node_that_an_eviction_named_is_kept() -> None:
 
 
 @pytest.mark.parametrize("wrong", [None, 5, "x", [], {}, {evictions.NODE_ANNOTATION: 5}, {evictions.NODE_ANNOTATION: ["x"]}])
-def test_whatever_stands_in_the_annotations_of_a_migration(wrong: Any) -> None:
+def test_malformed_migration_annotations_are_dropped(wrong: Any) -> None:
     made = a_migration()
     made["metadata"]["annotations"] = wrong
     assert "annotations" not in trim_migration(made)["metadata"]
@@ -170,7 +170,7 @@ def test_whatever_stands_in_the_annotations_of_a_migration(wrong: Any) -> None:
         ({"taints": [{"key": "karpenter.sh/disrupted", "effect": "PreferNoSchedule"}]}, {}),
     ],
 )
-def test_of_a_node_it_is_kept_whether_somebody_empties_it(spec: dict[str, Any], kept: dict[str, Any]) -> None:
+def test_trimmed_node_keeps_its_cordon(spec: dict[str, Any], kept: dict[str, Any]) -> None:
     trimmed = trim_node({"metadata": {"name": "node1"}, "spec": spec})
     assert trimmed["spec"] == kept
     assert emptied_nodes.is_being_emptied(trimmed) is emptied_nodes.is_being_emptied({"spec": spec}) is bool(kept)

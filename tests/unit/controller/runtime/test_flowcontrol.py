@@ -26,7 +26,7 @@ def test_delay_says_when_the_next_may_pass() -> None:
     assert bucket.try_accept(110.0)
 
 
-def test_what_is_charged_afterwards_makes_a_debt_that_is_bounded() -> None:
+def test_late_charges_make_a_bounded_debt() -> None:
     bucket = TokenBucket(10, 2, 0.0, debt=60)
     bucket.spend(0.0, 1_000_000)
     assert bucket.delay(0.0, 0) == pytest.approx(30)
@@ -42,7 +42,7 @@ def test_a_clock_that_goes_backwards_fills_nothing() -> None:
 
 
 @given(st.lists(st.floats(0, 30), max_size=200), st.integers(1, 20), st.floats(0.1, 5))
-def test_no_window_of_time_lets_more_through_than_the_burst_and_its_share(gaps: list[float], burst: int, rate: float) -> None:
+def test_token_bucket_never_exceeds_burst_and_rate(gaps: list[float], burst: int, rate: float) -> None:
     bucket, now, passed = TokenBucket(burst, rate, 0.0), 0.0, []
     for gap in gaps:
         now += gap

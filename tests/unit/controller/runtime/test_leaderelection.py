@@ -202,7 +202,7 @@ def test_a_leader_that_stops_gives_the_lease_back() -> None:
     assert left < won < left + 3
 
 
-def test_a_leader_whose_lease_was_taken_stops_at_its_next_renewal() -> None:
+def test_leader_stops_at_the_renewal_after_losing_its_lease() -> None:
     server, terms = Server(), Terms()
 
     async def scenario() -> None:
@@ -220,7 +220,7 @@ def test_a_leader_whose_lease_was_taken_stops_at_its_next_renewal() -> None:
     assert terms.spans[0][2] < 13
 
 
-def test_short_trouble_with_the_server_costs_nobody_the_lead() -> None:
+def test_short_outage_does_not_cost_the_leadership() -> None:
     server, terms = Server(), Terms()
 
     async def scenario() -> None:
@@ -234,7 +234,7 @@ def test_short_trouble_with_the_server_costs_nobody_the_lead() -> None:
 
 
 @pytest.mark.parametrize("answer", [0.0, 3.0, 6.0, 9.0])
-def test_a_term_counts_from_the_beginning_of_its_renewal_however_late_the_answer_comes(answer: float) -> None:
+def test_term_counts_from_the_start_of_its_renewal(answer: float) -> None:
     """Other candidates count from the stored change, which may come before the response."""
     server, terms = Server(), Terms()
     stored: list[float] = []
@@ -261,7 +261,7 @@ def test_a_term_counts_from_the_beginning_of_its_renewal_however_late_the_answer
 
 
 @pytest.mark.parametrize("other", ["z", "A"])
-def test_a_leader_that_stops_does_not_give_away_what_another_holds(other: str) -> None:
+def test_stopping_leader_does_not_release_anothers_lease(other: str) -> None:
     server, terms = Server(), Terms()
 
     async def scenario() -> None:
@@ -275,7 +275,7 @@ def test_a_leader_that_stops_does_not_give_away_what_another_holds(other: str) -
     assert (server.spec["holderIdentity"], server.spec["leaseDurationSeconds"]) == (other, 15)
 
 
-def test_a_lease_that_was_given_back_is_nobodys_and_runs_out_at_once() -> None:
+def test_released_lease_has_no_holder_and_expires_at_once() -> None:
     server, terms = Server(), Terms()
     elector = an_elector(server.view(), "a")
     assert not elector.is_leader
@@ -285,7 +285,7 @@ def test_a_lease_that_was_given_back_is_nobodys_and_runs_out_at_once() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "wins_at"), [(60, 60), (5, 5), (15, 15), (None, 15)])
-def test_a_holder_that_is_silent_is_waited_for_as_long_as_its_own_lease_says(seconds: int | None, wins_at: float) -> None:
+def test_silent_holder_is_awaited_for_its_own_lease_duration(seconds: int | None, wins_at: float) -> None:
     server, terms = Server(), Terms()
     server.take("z", leaseDurationSeconds=seconds)
 
@@ -299,7 +299,7 @@ def test_a_holder_that_is_silent_is_waited_for_as_long_as_its_own_lease_says(sec
     assert wins_at < won <= wins_at + 2.1
 
 
-def test_a_holder_that_renews_is_waited_for_whatever_its_clock_says() -> None:
+def test_renewing_holder_is_respected_whatever_its_clock() -> None:
     server, terms = Server(), Terms()
 
     async def scenario() -> None:
@@ -335,7 +335,7 @@ def test_a_lease_says_since_when_and_how_often_it_changed_hands() -> None:
     assert server.spec["acquireTime"] == now
 
 
-def test_what_was_led_ends_with_its_error_and_the_lease_is_given_back() -> None:
+def test_error_of_the_led_work_ends_the_term_and_frees_the_lease() -> None:
     server = Server()
 
     async def fail() -> None:

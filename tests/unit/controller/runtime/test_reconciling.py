@@ -45,12 +45,12 @@ def test_a_result_can_ask_for_another_look() -> None:
     assert moments(Scripted(Result(requeue_after=30), Result())) == [0, 30]
 
 
-def test_errors_and_conflicts_are_tried_again_with_growing_pauses() -> None:
+def test_errors_and_conflicts_are_retried_with_growing_pauses() -> None:
     first, second, third, fourth = moments(Scripted(ValueError("a defect"), errors.Conflict("stale"), errors.ServiceUnavailable("away")))
     assert 0 < second - first < third - second < fourth - third
 
 
-def test_after_a_success_the_pauses_begin_anew() -> None:
+def test_success_resets_the_pauses() -> None:
     """A success resets the backoff, so one new error after an hour of failures causes only a short pause."""
     bad = [ValueError("a defect")] * 6
     called = moments(Scripted(*bad, Result(requeue_after=50), ValueError("another"), Result()))
@@ -60,7 +60,7 @@ def test_after_a_success_the_pauses_begin_anew() -> None:
     assert grown == pytest.approx(32 * first)
 
 
-def test_after_a_terminal_error_the_pauses_begin_anew() -> None:
+def test_terminal_error_resets_the_pauses() -> None:
     reconciler = Scripted(*[ValueError("a defect")] * 6, Terminal("no such machine type"), ValueError("another"), Result())
 
     async def scenario() -> None:
@@ -93,7 +93,7 @@ def test_a_pass_that_hangs_is_cancelled_and_tried_again() -> None:
     assert moments(Hanging()) == [0, pytest.approx(RECONCILE_SECONDS, abs=1)]
 
 
-def test_one_object_never_has_two_workers() -> None:
+def test_single_object_never_has_two_workers() -> None:
     async def scenario() -> int:
         most = running = 0
 
@@ -119,7 +119,7 @@ def test_one_object_never_has_two_workers() -> None:
 
 
 @pytest.mark.parametrize("workers", [1, None])
-def test_passes_that_wait_for_nobody_let_others_have_their_turns(workers: int | None) -> None:
+def test_passes_without_waiting_yield_to_other_tasks(workers: int | None) -> None:
     """Otherwise a tenant's thousand objects would take one turn of the event loop, which also renews virt-controller's lease."""
     passes, turns = 50, [0]
 

@@ -33,14 +33,14 @@ def test_many_events_that_differ_in_words_become_one() -> None:
     assert correlator.decide(an_occurrence("try 11"), 12)[1] == PatchEvent("combined", 2, decision.message)
 
 
-def test_an_object_that_never_stops_talking_is_heard_every_five_minutes() -> None:
+def test_noisy_object_is_heard_every_five_minutes() -> None:
     correlator = Correlator()
     heard = [now for now in range(1200) if correlator.admits("v1/Pod/ns/p/uid", now)]
     assert int(BURST) + 3 <= len(heard) <= int(BURST) + 4
     assert correlator.admits("v1/Pod/ns/other/uid", 1200)
 
 
-def test_an_object_that_never_stops_talking_takes_no_place_of_others_in_the_queue() -> None:
+def test_noisy_object_takes_no_queue_place_of_others() -> None:
     recorder = Recorder(cast(Client, None), "test", SystemClock())
     noisy, quiet = ({"metadata": {"namespace": "ns", "name": name, "uid": name}} for name in ("noisy", "quiet"))
     for number in range(2 * MAX_WAITING):

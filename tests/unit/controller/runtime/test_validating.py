@@ -40,7 +40,7 @@ def test_sound_and_absent_objects_get_through() -> None:
     assert not world.events
 
 
-def test_of_one_that_is_not_sound_an_event_tells_and_nothing_is_done_until_it_changes() -> None:
+def test_unsound_object_gets_an_event_and_waits_for_a_change() -> None:
     world = World()
     with pytest.raises(Terminal, match="must be an object"):
         run(a_validated(world).reconcile(Request("ns", "strange")))
@@ -50,7 +50,7 @@ def test_of_one_that_is_not_sound_an_event_tells_and_nothing_is_done_until_it_ch
     assert "status must be an object, not a list" in message
 
 
-def test_what_is_told_is_one_line_of_bounded_length() -> None:
+def test_unsound_object_message_is_one_bounded_line() -> None:
     world = World()
     with pytest.raises(Terminal):
         run(a_validated(world, "\x1b[31m" + "x" * 100_000 + "\n").reconcile(Request("ns", "strange")))

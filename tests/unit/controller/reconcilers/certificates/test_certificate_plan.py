@@ -102,7 +102,7 @@ def decide(observed: Observed, wanted: Authority = WANTED) -> tuple[certificate_
     ],
     ids=["expired", "future", "absent", "another key", "garbage", "no authority"],
 )
-def test_an_unusable_authority_is_followed_by_the_staged_one_which_is_trusted_already(unusable: Data) -> None:
+def test_unusable_authority_is_replaced_by_the_staged_one(unusable: Data) -> None:
     staged = {**unusable, NEXT_CERTIFICATE: NEXT.certificate, NEXT_KEY: NEXT.key}
     assert decide(seen(staged)) == (PromoteAuthority("ca"),)
     assert staged_pair(staged) == NEXT
@@ -125,9 +125,7 @@ def test_an_unusable_authority_is_followed_by_the_staged_one_which_is_trusted_al
         ({**data(GOOD), KEY: b""}, Reason.MISSING, ()),
     ],
 )
-def test_an_authority_that_nothing_can_be_signed_with_is_replaced_beside_those_that_still_count(
-    authority: Data | None, reason: Reason, retiring: tuple[Pair, ...]
-) -> None:
+def test_unusable_authority_is_replaced_and_valid_ones_kept(authority: Data | None, reason: Reason, retiring: tuple[Pair, ...]) -> None:
     assert decide(seen(authority)) == (MakeAuthority("ca", reason, bundle(*retiring)),)
 
 
@@ -141,7 +139,7 @@ def test_at_rest_nothing_is_to_be_done() -> None:
     assert decide(replace(seen(data(GOOD, GOOD)), injected={})) == ()
 
 
-def test_the_next_authority_is_staged_when_a_third_of_its_life_is_left() -> None:
+def test_next_authority_is_staged_with_a_third_of_its_life_left() -> None:
     third = POLICY.authority / 3
     for age, due in ((POLICY.authority - third - timedelta(hours=1), False), (POLICY.authority - third + timedelta(hours=1), True)):
         pair = an_authority(age=age)
@@ -150,7 +148,7 @@ def test_the_next_authority_is_staged_when_a_third_of_its_life_is_left() -> None
         assert actions == ((StageAuthority("ca", Reason.EXPIRING),) if due else ())
 
 
-def test_once_staged_it_is_not_staged_again_and_everybody_is_told() -> None:
+def test_staged_authority_is_distributed_and_not_staged_again() -> None:
     staged = data(OLD, OLD, staged=NEXT)
     assert decide(seen(staged, by=OLD)) == (WriteBundle("ca", bundle(OLD, NEXT)),)
     told = data(OLD, OLD, NEXT, staged=NEXT)
@@ -163,7 +161,7 @@ def test_once_staged_it_is_not_staged_again_and_everybody_is_told() -> None:
 
 
 @pytest.mark.parametrize("carried", [b"", b"-", b"~"])
-def test_whoever_carries_anything_else_is_given_the_bundle(carried: bytes) -> None:
+def test_consumers_with_another_bundle_get_the_current_one(carried: bytes) -> None:
     """In either direction: a consumer with another bundle trusts too few authorities, or trusts one for too long."""
     assert decide(seen({**data(GOOD), BUNDLE: carried}))[0] == WriteBundle("ca", bundle(GOOD))
     assert decide(seen(data(GOOD, GOOD), trusting=carried, injected=fingerprint(bundle(GOOD)))) == (WriteBundle("leaf", bundle(GOOD)),)
@@ -199,7 +197,7 @@ def test_whoever_carries_anything_else_is_given_the_bundle(carried: bytes) -> No
         "no mark",
     ],
 )
-def test_a_staged_authority_signs_once_everybody_has_trusted_it_for_a_while(since: str, action: object) -> None:
+def test_staged_authority_signs_after_being_trusted_for_a_while(since: str, action: object) -> None:
     actions = decide(seen(data(OLD, OLD, NEXT, staged=NEXT), by=OLD, since=since))
     if action is MarkSpread:
         assert actions == (MarkSpread("ca", mark(OLD, OLD, NEXT, at=NOW)),)
@@ -207,7 +205,7 @@ def test_a_staged_authority_signs_once_everybody_has_trusted_it_for_a_while(sinc
         assert actions == (() if action is None else (action,))
 
 
-def test_after_the_promotion_leaves_are_signed_anew_before_anything_else() -> None:
+def test_promotion_reissues_leaves_first() -> None:
     promoted = data(NEXT, NEXT, OLD)
     assert decide(seen(promoted, by=OLD)) == (IssueLeaf(LEAF, Reason.WRONG_SIGNER, bundle(NEXT, OLD)),)
     assert decide(replace(seen(promoted), leaves={})) == (IssueLeaf(LEAF, Reason.MISSING, bundle(NEXT, OLD)),)
@@ -215,13 +213,13 @@ def test_after_the_promotion_leaves_are_signed_anew_before_anything_else() -> No
 
 
 @pytest.mark.parametrize(("wanted", "trusted"), [(WANTED, POLICY.spread), (replace(WANTED, signs_for_nodes=True), POLICY.node)])
-def test_the_old_authority_is_trusted_for_as_long_as_one_may_present_what_it_signed(wanted: Authority, trusted: timedelta) -> None:
+def test_old_authority_is_trusted_until_its_leaves_expire(wanted: Authority, trusted: timedelta) -> None:
     alone = (WriteBundle("ca", bundle(NEXT)),)
     for at, actions in ((NOW - trusted - SECOND, alone), (NOW - trusted, alone), (NOW - trusted + SECOND, ())):
         assert decide(seen(data(NEXT, NEXT, OLD), by=NEXT, since=mark(NEXT, NEXT, OLD, at=at)), wanted) == actions
 
 
-def test_a_bundle_keeps_nobody_who_expired_or_is_no_authority_and_nobody_twice() -> None:
+def test_bundle_keeps_only_valid_authorities_without_duplicates() -> None:
     for trusted in ((), (NEXT, GOOD), (GOOD, GOOD), (GOOD, EXPIRED), (EXPIRED,), (GOOD, ENDING), (GOOD, LEAVES[GOOD.certificate])):
         actions = decide(seen(data(GOOD, *trusted)))
         expected = bundle(GOOD, *(each for each in trusted if each is NEXT))
@@ -246,5 +244,5 @@ def test_no_key_and_no_bundle_is_in_what_logs_may_say_of_a_plan() -> None:
 
 
 @pytest.mark.parametrize(("value", "meant"), [("YWJj", b"abc"), ("YWJ", b""), ("", b""), (None, b""), (7, b"")])
-def test_what_a_secret_holds_is_read_and_what_is_no_base64_is_nothing(value: object, meant: bytes) -> None:
+def test_secret_data_is_decoded_and_invalid_base64_is_empty(value: object, meant: bytes) -> None:
     assert decoded(value) == meant

@@ -29,7 +29,7 @@ CN = (NameOID.COMMON_NAME, "virt-handler")
 DNS = x509.DNSName("node1.virt-handler")
 
 
-def test_a_sound_request_is_approved_and_then_signed_for_the_node_of_the_claim() -> None:
+def test_valid_request_is_approved_then_signed_for_its_node() -> None:
     assert plan(a_request(), NAMESPACE, NONE, NOW) == Approve("node1")
     signed = plan(a_request(conditions=("Approved",)), NAMESPACE, NONE, NOW)
     assert isinstance(signed, Sign)
@@ -89,7 +89,7 @@ WRONG: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_one_thing_that_is_wrong_is_denied_whatever_else_is_right(wrong: str) -> None:
+def test_single_fault_denies_a_request(wrong: str) -> None:
     request = WRONG[wrong]
 
     denied = plan(request, NAMESPACE, NONE, NOW)
@@ -99,7 +99,7 @@ def test_one_thing_that_is_wrong_is_denied_whatever_else_is_right(wrong: str) ->
     assert plan(request, NAMESPACE, NONE, NOW) == Fail(denied.message)  # it is not signed, whoever approved it
 
 
-def test_a_request_that_was_changed_after_it_was_signed_is_denied() -> None:
+def test_request_modified_after_signing_is_denied() -> None:
     der = bytearray(base64.b64decode(b"".join(RIGHT.splitlines()[1:-1])))
     at = der.index(ONE_KEY.public_key().public_numbers().x.to_bytes(32, "big"))
     other = ec.generate_private_key(ec.SECP256R1()).public_key().public_numbers()
@@ -112,7 +112,7 @@ def test_a_request_that_was_changed_after_it_was_signed_is_denied() -> None:
 
 
 @given(st.data())
-def test_whatever_is_done_to_the_bytes_nothing_but_the_right_request_is_signed(data: st.DataObject) -> None:
+def test_modified_request_bytes_are_never_signed(data: st.DataObject) -> None:
     """A request with one changed byte is denied, or means the same (a bit string has unused bits); it never raises an exception."""
     der = bytearray(base64.b64decode(b"".join(RIGHT.splitlines()[1:-1])))
     at = data.draw(st.integers(0, len(der) - 1))
@@ -149,11 +149,11 @@ def test_any_shape_of_a_field_is_denied_and_never_an_exception(field: str, value
         {"metadata": {"name": "x"}},
     ],
 )
-def test_what_is_decided_or_anothers_is_left_alone(request_: dict[str, Any]) -> None:
+def test_decided_and_foreign_requests_are_left_alone(request_: dict[str, Any]) -> None:
     assert plan(request_, NAMESPACE, NONE, NOW) == Nothing()
 
 
-def test_a_revoked_node_obtains_nothing_until_it_is_pardoned_or_given_a_time() -> None:
+def test_revoked_node_gets_no_certificate_until_pardoned() -> None:
     revoked = trust.revocations({"revoked.node1": "stolen"})
     denied = plan(a_request(), NAMESPACE, revoked, NOW)
     assert isinstance(denied, Deny)
@@ -162,7 +162,7 @@ def test_a_revoked_node_obtains_nothing_until_it_is_pardoned_or_given_a_time() -
     assert plan(a_request(), NAMESPACE, Revocations({"node1": datetime(2026, 1, 1, tzinfo=UTC)}), NOW) == Approve("node1")
 
 
-def test_a_node_that_is_revoked_until_some_day_obtains_nothing_before() -> None:
+def test_node_revoked_until_a_date_gets_no_certificate_before() -> None:
     """A certificate that begins in the future is not valid yet; a clock slightly ahead causes no revocation."""
     later = trust.revocations({"revoked.node1": "2026-06-03T00:00:00Z"})
     denied = plan(a_request(), NAMESPACE, later, NOW)
@@ -184,7 +184,7 @@ LONG = "x" * 300_000
         {"metadata": {"labels": {f"a{number}": "" for number in range(20_000)}}},
     ],
 )
-def test_a_request_takes_no_more_memory_than_others_and_is_denied_if_it_would(long: dict[str, Any]) -> None:
+def test_oversized_request_is_trimmed_and_denied(long: dict[str, Any]) -> None:
     request = a_request()
     for part, fields in long.items():
         request[part] |= fields

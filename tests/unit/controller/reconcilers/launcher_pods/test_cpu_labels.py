@@ -30,7 +30,7 @@ def selected(vm: dict[str, Any], placement: Placement = KVM) -> dict[str, str]:
     return found
 
 
-def test_a_model_and_its_features_are_asked_of_nodes_where_guests_run_with_kvm() -> None:
+def test_model_and_features_become_node_labels_with_kvm() -> None:
     vm = with_cpu("EPYC", ("avx2", None), ("aes", "require"))
     assert selected(vm) == {
         "cpu-model.node.kubevirt.io/EPYC": "true",
@@ -41,13 +41,13 @@ def test_a_model_and_its_features_are_asked_of_nodes_where_guests_run_with_kvm()
 
 
 @pytest.mark.parametrize("model", [None, "", "host-model", "host-passthrough"])
-def test_the_nodes_own_processor_is_on_every_node_and_its_features_are_not(model: str | None) -> None:
+def test_host_model_needs_no_label_but_its_features_do(model: str | None) -> None:
     assert selected(with_cpu(model)) == {}
     assert selected(with_cpu(model, ("avx2", "require"))) == {"cpu-feature.node.kubevirt.io/avx2": "true"}
 
 
 @pytest.mark.parametrize("policy", ["disable", "forbid", "optional", "force"])
-def test_a_model_of_which_something_may_be_missing_may_be_on_nodes_that_have_not_all_of_it(policy: str) -> None:
+def test_model_with_optional_features_needs_no_model_label(policy: str) -> None:
     assert selected(with_cpu("Skylake-Client", ("hle", policy), ("aes", None))) == {"cpu-feature.node.kubevirt.io/aes": "true"}
 
 
@@ -67,23 +67,23 @@ def test_a_forbidden_feature_is_nowhere_among_the_alternatives() -> None:
     ]
 
 
-def test_what_a_user_says_of_a_label_stands() -> None:
+def test_users_own_node_selector_label_wins() -> None:
     vm = with_cpu("EPYC", nodeSelector={"cpu-model.node.kubevirt.io/EPYC": "mine"})
     assert selected(vm) == {"cpu-model.node.kubevirt.io/EPYC": "mine"}
 
 
-def test_a_pod_with_a_node_of_its_own_asks_for_no_labels_until_it_moves() -> None:
+def test_pod_with_a_fixed_node_needs_no_labels_until_it_migrates() -> None:
     vm = with_cpu("EPYC", ("rtm", "forbid"), nodeName="node1")
     assert scheduling(vm, KVM) == {"nodeName": "node1"}
     vm = with_cpu("EPYC", nodeName="node1")
     assert selected(vm, Placement(kvm=True, not_on_node="node1")) == {"cpu-model.node.kubevirt.io/EPYC": "true"}
 
 
-def test_what_the_source_of_a_migration_has_is_asked_of_the_target() -> None:
+def test_source_labels_are_required_of_the_target() -> None:
     assert selected(with_cpu(), Placement(kvm=True, source_labels=SOURCE)) == SOURCE
 
 
-def test_of_a_sources_labels_those_count_that_say_what_its_guests_have() -> None:
+def test_only_cpu_labels_of_the_source_are_required() -> None:
     others = {"cpu-model.node.kubevirt.io/EPYC": "true", "host-model-required-features.node.kubevirt.io/aes": "true", "zone": "a"}
     assert cpu.of_source(SOURCE | others) == SOURCE
     many = {f"cpu-feature.node.kubevirt.io/f{number:04}": "true" for number in range(2000)}
@@ -121,7 +121,7 @@ def test_xml_may_have_the_nodes_processor_too(mode: str) -> None:
     assert selected(vm) == {"cpu-feature.node.kubevirt.io/avx2": "true", "cpu-feature.node.kubevirt.io/aes": "true"}
 
 
-def test_a_model_that_is_the_least_may_move_only_where_there_is_no_lesser_processor() -> None:
+def test_minimum_model_moves_only_to_equal_or_better_processors() -> None:
     vm = with_xml("<cpu match='minimum'><model>EPYC</model></cpu>")
     assert cpu.is_the_nodes(vm)
     assert selected(vm) == {"cpu-model.node.kubevirt.io/EPYC": "true"}
@@ -138,7 +138,7 @@ def test_a_name_in_xml_that_makes_no_label_is_left_to_libvirt() -> None:
     assert selected(vm) == {"cpu-feature.node.kubevirt.io/aes": "true"}
 
 
-def test_what_xml_asks_for_is_told_with_the_elements() -> None:
+def test_cpu_demands_of_xml_name_their_elements() -> None:
     vm = with_xml("<cpu><model>EPYC</model><feature policy='require' name='aes'/></cpu>")
     assert cpu.demands(vm) == (
         "spec.domainXML: /domain/cpu/model: EPYC needs a node with the label cpu-model.node.kubevirt.io/EPYC; "
@@ -150,7 +150,7 @@ def test_what_xml_asks_for_is_told_with_the_elements() -> None:
     )
 
 
-def test_what_was_chosen_is_asked_for_whatever_the_machine_takes_away_from_it() -> None:
+def test_chosen_cpu_is_required_despite_disabled_features() -> None:
     vm, chosen = with_cpu(None, ("rtm", "disable"), ("aes", None)), Chosen("EPYC", ("ibpb",))
     assert selected(vm, Placement(kvm=True, chosen=chosen)) == {
         "cpu-feature.node.kubevirt.io/aes": "true",
@@ -171,7 +171,7 @@ def test_a_guest_has_the_nodes_processor_unless_it_names_a_model(model: str, *, 
     assert cpu.is_the_nodes(with_cpu(model)) is own
 
 
-def test_what_is_asked_for_is_what_virt_handler_writes() -> None:
+def test_required_labels_are_those_virt_handler_writes() -> None:
     """A model or feature without a label would match no node."""
     models, features = sorted(cpu_names.MODELS), sorted(cpu_names.FEATURES)
     written = {
@@ -183,7 +183,7 @@ def test_what_is_asked_for_is_what_virt_handler_writes() -> None:
     assert len(written) == len(models) + len(features)
 
 
-def test_what_is_asked_for_is_told_with_the_fields_and_of_much_the_first() -> None:
+def test_cpu_demands_name_their_fields_and_are_limited() -> None:
     assert cpu.demands(with_cpu("host-model")) == ""
     assert cpu.demands(with_cpu("EPYC", ("aes", None))) == (
         "spec.domain.cpu.model: EPYC needs a node with the label cpu-model.node.kubevirt.io/EPYC; "
@@ -197,7 +197,7 @@ def test_what_is_asked_for_is_told_with_the_fields_and_of_much_the_first() -> No
     assert told.endswith("; and 5 more of spec.domain.cpu.features")
 
 
-def test_whatever_stands_in_a_machine_that_is_sound_something_can_be_said_of_its_processors() -> None:
+def test_cpu_demands_of_any_sound_machine_are_bounded() -> None:
     """Objects of older releases, or written directly to etcd, were never validated; kube-apiserver refuses invalid labels."""
     machines = [each.object for each in CASES if each.kind == "VirtualMachine" and each.path.startswith("spec.domain")]
     sound = [each for each in machines if structure.has_sound_domain(each)]

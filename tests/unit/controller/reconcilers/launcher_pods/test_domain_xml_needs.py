@@ -23,7 +23,7 @@ def of(xml: str, **domain: Any) -> Object:
     return vm
 
 
-def test_memory_processors_disks_and_networks_are_those_of_the_xml() -> None:
+def test_xml_needs_equal_those_of_typed_fields() -> None:
     claims = {"claim": {"spec": {"volumeMode": "Filesystem"}}}
     vm = of(document(DISK + INTERFACE, memory="<memory unit='GiB'>3</memory>", vcpu="<vcpu>5</vcpu>"), devices={"disks": [ROOT]})
     typed = a_vm()
@@ -67,13 +67,13 @@ STATE = {"persistentState": {"claimName": "kept"}}
         ),
     ],
 )
-def test_firmware_tpm_and_huge_pages_need_what_the_typed_fields_need(xml: str, beside: dict[str, Any], typed: dict[str, Any]) -> None:
+def test_firmware_tpm_and_pages_of_xml_need_the_same_as_typed(xml: str, beside: dict[str, Any], typed: dict[str, Any]) -> None:
     vm = a_vm()
     vm["spec"]["domain"] = {"cpu": {"sockets": 2}, "memory": {"guest": "128Mi"}, **typed}
     assert needs(of(xml, **beside), {}) == needs(vm, {})
 
 
-def test_memory_beside_the_xml_is_what_is_asked_for() -> None:
+def test_typed_memory_overrides_the_xmls() -> None:
     assert needs(of(document(), memory={"guest": "1Gi"}), {}).guest_bytes == 1024 * MIB
 
 
@@ -96,7 +96,7 @@ def test_memory_beside_the_xml_is_what_is_asked_for() -> None:
         ("<domain", False, 0),
     ],
 )
-def test_what_only_xml_can_ask_for_is_counted(xml: str, mebibytes: int, *, kvm: bool) -> None:
+def test_xml_only_features_add_to_the_overhead(xml: str, mebibytes: int, *, kvm: bool) -> None:
     assert domain_xml.needs(of(xml), kvm=kvm).overhead_bytes == mebibytes * MIB
 
 

@@ -379,7 +379,7 @@ def a_disk(drawn: Object) -> Object:
     st.sampled_from([None, "Block", "Filesystem"]),
     st.booleans(),
 )
-def test_whatever_the_machine_its_pod_can_fill_nothing(
+def test_guest_cannot_fill_any_volume_of_its_pod(
     drawn: list[Object], kernel: bool, graphics: Any, interfaces: Any, mode: str | None, target: bool
 ) -> None:
     domain: Object = {"devices": {"disks": [a_disk(each) for each in drawn], "graphics": graphics, "interfaces": interfaces}}
@@ -405,7 +405,7 @@ def volumes(pod: Object) -> list[Object]:
 
 
 @pytest.mark.parametrize("limit", ["1Mi", "4Gi", "1Ti"])
-def test_the_volume_of_overlays_holds_a_disk_that_was_written_to_its_last_byte(limit: str) -> None:
+def test_overlay_volume_holds_a_fully_written_disk(limit: str) -> None:
     """A guest that fills its own disk must not be evicted. qcow2 needs 8 + 2 bytes per cluster of 64 KiB, and a few clusters."""
     size = quantity.parse(limit).bytes
     vm = a_vm(domain={"devices": {"disks": [{"type": "Image", "source": {"reference": "a", "sizeLimit": limit}}]}})
@@ -418,7 +418,7 @@ def test_the_pod_outlives_the_grace_period_of_its_guest() -> None:
     assert PODS["disks"]["spec"]["terminationGracePeriodSeconds"] > 60
 
 
-def test_only_a_pod_that_asks_for_all_that_it_may_use_has_processors_of_its_own() -> None:
+def test_only_a_guaranteed_pod_gets_dedicated_processors() -> None:
     """https://kubernetes.io/docs/concepts/workloads/pods/pod-qos/#guaranteed, and whole processors."""
     resources = {name: PODS[name]["spec"]["containers"][0]["resources"] for name in PODS}
     shares, dedicated = (resources[name] for name in ("shares", "dedicated"))
@@ -454,7 +454,7 @@ def test_only_a_filesystem_claim_asks_for_a_group() -> None:
     assert group({"c": {"spec": {}}}) == 107
 
 
-def test_labels_of_the_machine_are_the_pods_but_cannot_claim_to_be_ours() -> None:
+def test_machine_labels_reach_the_pod_except_ours() -> None:
     vm = a_vm()
     vm["metadata"]["labels"] = {"app": "db", "kubevirt.io/created-by": "somebody-else"}
     labels = launcher_pod(vm, 1, {}, SETTINGS, Placement())["metadata"]["labels"]

@@ -14,7 +14,7 @@ from controller.reconcilers.launcher_pods.needs import Needs
 from tests.unit.controller.reconcilers.builders import a_vm
 
 
-def test_what_two_need_is_the_sum_of_both() -> None:
+def test_sum_of_needs_combines_all_fields() -> None:
     one = Needs(1, 2, 3, 4, {"a": 1, "b": 2}, ({"name": "v"},), ({"name": "m"},), ({"name": "d"},), owns_files=True, cpu_limit_milli=5)
     other = Needs(
         10,
@@ -78,7 +78,7 @@ def test_a_device_has_its_memory_in_the_pod(devices: Object, more: int) -> None:
     assert needs(a_vm(domain={"devices": devices}), {}).overhead_bytes == needs(a_vm(domain={}), {}).overhead_bytes + (more << 20)
 
 
-def test_each_thread_that_serves_disks_has_its_memory_whether_disks_share_it_or_not() -> None:
+def test_each_io_thread_adds_its_memory() -> None:
     claim: Object = {"type": "PersistentVolumeClaim", "source": {"name": "c"}}
     alone = {**claim, "dedicatedIOThread": True}
 

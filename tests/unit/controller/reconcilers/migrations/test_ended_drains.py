@@ -39,11 +39,11 @@ def there(since: float | None = 3600) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("phase", ["", "Pending", "Scheduling", "PreparingTarget", "TargetReady", "Running"])
-def test_while_one_of_its_migrations_is_under_way_a_drain_is_over_for_all_guests_of_the_node(phase: str) -> None:
+def test_running_migration_of_the_drain_ends_it_for_all_guests(phase: str) -> None:
     assert is_over_for(there(), OPEN, [drained(phase=phase, made=86400, node="node2"), drained(phase=phase, made=3000)], NOW)
 
 
-def test_one_that_never_ends_keeps_nobodys_eviction_waiting_for_ever() -> None:
+def test_stuck_migration_delays_evictions_for_a_bounded_time() -> None:
     """The guest took over its launcher, so neither side reports an end."""
 
     def stuck(seconds: float) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def test_one_that_never_ends_keeps_nobodys_eviction_waiting_for_ever() -> None:
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed", "Cancelled"])
-def test_it_is_told_for_a_while_after_the_last_one(phase: str) -> None:
+def test_ended_drain_is_remembered_for_a_while(phase: str) -> None:
     first, last = (drained(phase=phase, made=3000, endTime=ago(seconds)) for seconds in (2000, TOLD_SECONDS - 1))
     assert is_over_for(there(), OPEN, [first, last], NOW)
     assert is_over_for(there(), OPEN, [last, first], NOW)
@@ -78,7 +78,7 @@ def test_migrations_that_no_drain_caused_say_nothing_of_one(label: str) -> None:
     assert not is_over_for(there(), OPEN, [], NOW)
 
 
-def test_one_of_a_drain_may_bear_other_labels_too() -> None:
+def test_drain_migration_may_have_further_labels() -> None:
     migration = drained(phase="Pending")
     migration["metadata"]["labels"]["team"] = "a"
     assert is_over_for(there(), OPEN, [migration], NOW)
@@ -91,14 +91,14 @@ def test_a_drain_of_another_node_is_not_this_nodes() -> None:
     assert is_over_for(there(), OPEN, [drained(node="node2", sourceNode="node1")], NOW)
 
 
-def test_who_came_after_the_drain_is_not_the_drains() -> None:
+def test_pod_created_after_the_drain_is_not_part_of_it() -> None:
     assert is_over_for(there(60), OPEN, [drained(made=60)], NOW)
     assert not is_over_for(there(59), OPEN, [drained(made=60)], NOW)
     assert is_over_for(there(59), OPEN, [drained(made=60), drained(made=58)], NOW), "it went on"
     assert is_over_for(there(None), OPEN, [drained(made=60)], NOW)
 
 
-def test_one_that_is_being_made_counts() -> None:
+def test_drain_migration_being_created_counts() -> None:
     made = drained(phase="")
     del made["metadata"]["creationTimestamp"], made["metadata"]["name"]
     assert is_over_for(there(0), OPEN, [made], NOW)
@@ -134,7 +134,7 @@ def test_the_end_says_why() -> None:
     assert not ended_drains.has_ended(migration)
 
 
-def test_one_of_which_nothing_was_written_ends_too() -> None:
+def test_drain_migration_without_status_can_be_ended() -> None:
     write, _ = ended_drains.end(drained(phase=""), NOW)
     assert isinstance(write, WriteStatus)
     assert (write.status["phase"], len(write.status["conditions"])) == ("Failed", 1)

@@ -44,7 +44,7 @@ def test_any_other_condition_is_not(status: str | None) -> None:
     assert why_not(vm, {}) == ""
 
 
-def test_claims_of_one_node_are_in_the_way_and_a_condition_comes_first() -> None:
+def test_single_node_claims_block_migration_and_condition_wins() -> None:
     disk = {"name": "root", "type": "PersistentVolumeClaim", "source": {"name": "data"}}
     vm = a_machine(disks=[disk])
     short = "PersistentVolumeClaim data is not ReadWriteMany"
@@ -55,7 +55,7 @@ def test_claims_of_one_node_are_in_the_way_and_a_condition_comes_first() -> None
     assert why_not(vm, {"data": LONELY}) == "it has a host device"
 
 
-def test_a_launcher_that_is_not_understood_is_said_before_all_else() -> None:
+def test_unsupported_launcher_is_reported_first() -> None:
     ready = {"type": "Ready", "status": "Unknown", "reason": "LauncherNotUnderstood"}
     vm = a_machine(ready, {"type": "Migratable", "status": "False", "reason": "NotMigratable"})
 

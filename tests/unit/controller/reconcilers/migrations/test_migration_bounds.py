@@ -62,7 +62,7 @@ def written(actions: tuple[Action, ...]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("deleting", "phase", "reason"), [(False, "Failed", "SourceNotReady"), (True, "Cancelled", "Cancelled")], ids=["kept", "deleted"]
 )
-def test_a_source_that_never_begins_ends_the_migration_of_which_nothing_moved(phase: str, reason: str, *, deleting: bool) -> None:
+def test_source_that_never_starts_ends_the_migration(phase: str, reason: str, *, deleting: bool) -> None:
     actions = planned(under_way(phases.TARGET_READY, HANDED_OVER - 2, deleting=deleting))
     assert actions[-1] == Requeue(2.0)
     status = written(planned(under_way(phases.TARGET_READY, HANDED_OVER, deleting=deleting)))
@@ -86,7 +86,7 @@ def test_a_guest_that_was_released_is_not_said_to_have_stayed() -> None:
     ],
     ids=["as long as it may take", "twice where it may be paused", "an hour where nothing says how long"],
 )
-def test_one_that_never_ends_is_said_to_be_overdue_and_its_place_is_anothers(options: dict[str, Any], allowed: int) -> None:
+def test_endless_migration_is_overdue_and_frees_its_place(options: dict[str, Any], allowed: int) -> None:
     whole = HANDED_OVER + allowed + END_SECONDS
     assert planned(under_way(phases.RUNNING, whole - 3, options=options)) == (Requeue(3.0),)
     overdue = under_way(phases.RUNNING, whole, options=options)
@@ -110,7 +110,7 @@ def deletions(actions: tuple[Action, ...]) -> list[DeletePod]:
 
 
 @pytest.mark.parametrize("deleting", [False, True])
-def test_the_target_of_an_overdue_one_is_kept_for_it_may_have_the_only_copy_of_the_guest(*, deleting: bool) -> None:
+def test_target_of_an_overdue_migration_is_kept(*, deleting: bool) -> None:
     target = a_pod(migration="migration-uid", node="node2")
     assert deletions(planned(an_overdue(deleting=deleting), target=target)) == []
 
@@ -124,7 +124,7 @@ def test_a_guest_that_runs_on_the_target_is_never_overdue() -> None:
     assert (written(actions)["phase"], deletions(actions)) == (phases.SUCCEEDED, [])
 
 
-def test_the_next_attempt_is_not_overdue_and_its_target_has_its_own_time() -> None:
+def test_next_attempt_is_not_overdue_and_has_its_own_time() -> None:
     failed = [{"number": 1, "reason": "ConnectionBroken", "message": "it broke", "endTime": ago(60)}]
     noted = {"type": "TargetScheduled", "status": "True", "reason": "Scheduled", "message": "", "lastTransitionTime": ago(1e6)}
     status = written(planned(an_overdue(attempt=1, attempts=failed, more=[noted]), target=None))
@@ -148,7 +148,7 @@ def test_the_next_one_begins_instead_of_one_that_never_ends(since: float, *, beg
     assert turns[NamespacedName("default", "waits")].may_begin is begins
 
 
-def test_it_holds_no_place_before_evictions_either() -> None:
+def test_overdue_migration_takes_no_eviction_place() -> None:
     stuck = under_way(phases.RUNNING, HANDED_OVER + 600 + END_SECONDS)
     stuck["metadata"] |= {"labels": {evictions.POD_LABEL: "pod"}, "annotations": {evictions.NODE_ANNOTATION: "node1"}}
     earlier = NOW - timedelta(seconds=1)
@@ -156,7 +156,7 @@ def test_it_holds_no_place_before_evictions_either() -> None:
     assert [each.are_full() for each in places.found([stuck], "node1", 1, 1, NOW)] == [False, False]
 
 
-def test_a_guest_on_a_node_that_does_not_report_holds_no_place_before_evictions_until_it_does_again() -> None:
+def test_guest_on_a_silent_node_takes_no_eviction_place() -> None:
     moving = under_way(phases.RUNNING, 1)
     moving["metadata"] |= {"labels": {evictions.POD_LABEL: "pod"}, "annotations": {evictions.NODE_ANNOTATION: "node1"}}
     vm = a_vm(phase=phases.UNKNOWN, attempts=[an_attempt()])
@@ -179,7 +179,7 @@ def test_a_guest_on_a_node_that_does_not_report_holds_no_place_before_evictions_
     assert planned(back) == actions[-1:]
 
 
-def test_a_node_that_says_again_and_again_that_it_got_the_target_just_now_wins_no_time() -> None:
+def test_node_cannot_extend_the_target_time_by_new_timestamps() -> None:
     target = a_pod(phase="Pending", migration="migration-uid", node="node2")
     target["status"]["conditions"] = [{"type": "PodScheduled", "status": "True", "lastTransitionTime": ago(-60)}]
     limits = MigrationLimits(scheduling_seconds=300)
@@ -193,7 +193,7 @@ def test_a_node_that_says_again_and_again_that_it_got_the_target_just_now_wins_n
 
 
 @pytest.mark.parametrize(("said", "allowed"), [(1, 1), (0, UNTOLD_SECONDS), (-1, UNTOLD_SECONDS), ("600", UNTOLD_SECONDS)])
-def test_a_time_that_is_none_is_as_one_that_nobody_said(said: object, allowed: int) -> None:
+def test_invalid_completion_timeout_counts_as_unset(said: object, allowed: int) -> None:
     migration = under_way(phases.RUNNING, 0, options={"completionTimeoutSeconds": said})
     assert migration_bounds.place_left(migration, NOW) == HANDED_OVER + allowed + END_SECONDS
 
@@ -219,7 +219,7 @@ def target_left(migration: dict[str, Any], target: dict[str, Any] | None, *, sch
     [(None, False, None), (None, True, 290.0), (UNPLACED, False, 290.0), (UNPLACED, True, 290.0)],
     ids=["it is tried first", "a quota refused it", "it is there by now", "it is there by now, and was refused a moment ago"],
 )
-def test_a_migration_whose_turn_came_long_ago_is_given_up_only_once_its_target_was_tried(
+def test_pending_migration_ends_only_after_its_target_was_tried(
     target: dict[str, Any] | None, left: float | None, *, refused: bool
 ) -> None:
     assert target_left(a_migration(phase=phases.PENDING, startTime=ago(10)), target, refused=refused) == left
@@ -231,14 +231,14 @@ def test_before_its_turn_nothing_bounds_a_migration() -> None:
     assert target_left(waits, None, refused=True) is None
 
 
-def test_time_for_a_node_counts_from_its_turn_or_from_the_first_phase_where_no_turn_was_written() -> None:
+def test_scheduling_time_counts_from_start_time_or_first_phase() -> None:
     stamps = [{"phase": phases.PENDING, "time": ago(20)}, {"phase": phases.SCHEDULING, "time": ago(5)}]
     assert target_left(a_migration(phase=phases.SCHEDULING, phaseTransitionTimestamps=stamps, startTime=ago(10)), UNPLACED) == 290.0
     assert target_left(a_migration(phase=phases.SCHEDULING, phaseTransitionTimestamps=stamps), UNPLACED) == 280.0
     assert target_left(a_migration(phase=phases.SCHEDULING), UNPLACED) is None
 
 
-def test_time_of_a_later_attempt_counts_from_the_end_of_the_one_before() -> None:
+def test_retrys_scheduling_time_counts_from_the_last_failure() -> None:
     stamps = [{"phase": phases.SCHEDULING, "time": ago(600)}, {"phase": phases.PENDING, "time": ago(10)}]
     again = a_migration(phase=phases.SCHEDULING, attempt=2, phaseTransitionTimestamps=stamps, startTime=ago(600))
     assert target_left(again, UNPLACED) == 290.0
@@ -255,13 +255,11 @@ def test_time_of_a_later_attempt_counts_from_the_end_of_the_one_before() -> None
     ],
     ids=["for a node", "for ever", "to run", "to run, whatever it took to find a node", "it runs"],
 )
-def test_a_target_that_people_asked_for_has_time_for_a_node_and_then_to_run(
-    target: dict[str, Any], scheduling: int, left: float | None
-) -> None:
+def test_users_target_has_time_to_schedule_and_then_to_run(target: dict[str, Any], scheduling: int, left: float | None) -> None:
     assert target_left(a_migration(phase=phases.SCHEDULING, startTime=ago(10)), target, scheduling=scheduling) == left
 
 
-def test_a_target_that_may_look_for_a_node_for_ever_has_no_more_time_on_it_whatever_that_node_says() -> None:
+def test_unlimited_scheduling_does_not_extend_the_time_to_run() -> None:
     """virt-controller records the scheduling once for each attempt; the node reports it as just now, or tomorrow."""
     target = a_pod(phase="Pending", migration="migration-uid", node="node2", bound_at=ago(-86_400))
     migration = a_migration(phase=phases.SCHEDULING, startTime=ago(1e6), attempt=1, targetPod=TARGET)

@@ -42,14 +42,14 @@ def test_the_machine_becomes_an_owner_of_its_migration(phase: str) -> None:
     assert adopt(a_migration(phase=phase), a_vm()) == (AddOwner(an_owner()),)
 
 
-def test_an_owner_of_another_kind_stays_beside_it() -> None:
+def test_owner_of_another_kind_is_kept() -> None:
     migration = a_migration()
     migration["metadata"]["ownerReferences"] = [an_owner("job", kind="Job"), an_owner("other", name="other")]
     assert adopt(migration, a_vm()) == (AddOwner(an_owner()),)
 
 
 @pytest.mark.parametrize("bogus", [an_owner("made-up"), an_owner("")], ids=["of nobody", "without a uid"])
-def test_whatever_its_author_named_first_the_machine_is_its_owner_once_it_is_the_first(bogus: dict[str, Any]) -> None:
+def test_machine_owns_a_migration_once_it_is_first_reference(bogus: dict[str, Any]) -> None:
     migration = a_migration()
     migration["metadata"]["ownerReferences"] = [bogus, an_owner()]
     assert adopt(migration, a_vm()) == (AddOwner(an_owner()),)
@@ -57,7 +57,7 @@ def test_whatever_its_author_named_first_the_machine_is_its_owner_once_it_is_the
     assert (owner_uid(migration), adopt(migration, a_vm())) == (UID, ())
 
 
-def test_what_another_group_calls_so_is_no_machine_of_ours() -> None:
+def test_owners_of_another_api_group_are_no_machines() -> None:
     migration = a_migration()
     migration["metadata"]["ownerReferences"] = [an_owner("other", apiVersion="example.com/v1"), an_owner("another", apiVersion=None)]
     assert owner_uid(migration) == ""
@@ -80,7 +80,7 @@ def test_what_another_group_calls_so_is_no_machine_of_ours() -> None:
     ],
     ids=["it is", "no machine", "that goes", "cancelled", "handler's", "running", "over", "another machine", "nobody"],
 )
-def test_nobody_else_and_not_at_any_time(migration: dict[str, Any], vm: dict[str, Any] | None) -> None:
+def test_only_a_live_machine_adopts_its_unfinished_migration(migration: dict[str, Any], vm: dict[str, Any] | None) -> None:
     assert adopt(migration, vm) == ()
 
 
@@ -91,7 +91,7 @@ def test_the_newest_of_a_machine_are_kept_however_they_ended() -> None:
     assert deleted(found, kept=4) == []
 
 
-def test_of_two_made_in_one_second_the_one_that_ended_later_is_newer() -> None:
+def test_migrations_of_one_second_are_ordered_by_their_end() -> None:
     first, second, third = over(1, ago=30), over(1, ago=20), over(1, ago=20)
     second["metadata"]["name"], third["metadata"]["name"] = "b", "a"
     assert deleted([first, second, third], kept=1) == ["move-1", "a"]
@@ -102,14 +102,14 @@ def test_unfinished_ones_are_neither_deleted_nor_counted() -> None:
     assert deleted(found, kept=1) == ["move-1"]
 
 
-def test_one_that_still_holds_a_pod_is_counted_and_waited_for() -> None:
+def test_migration_that_still_holds_a_pod_is_counted_and_kept() -> None:
     held, newer = over(2), over(3)
     held["metadata"]["finalizers"] = [names.MIGRATION_FINALIZER]
     assert clean_up(held, [held, newer], 1, NOW) == ()
     assert deleted([over(1), held], kept=1) == ["move-1"]
 
 
-def test_one_that_goes_already_is_not_deleted_again() -> None:
+def test_migration_under_deletion_is_not_deleted_again() -> None:
     going = over(1)
     going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     assert clean_up(going, [going, over(2)], 1, NOW) == ()
@@ -121,7 +121,7 @@ def test_machines_do_not_mix_under_one_name() -> None:
     assert deleted([*earlier, *orphans, *(over(number) for number in (7, 8, 9))]) == ["move-1", "move-4", "move-7"]
 
 
-def test_those_that_evictions_caused_are_kept_for_as_long_as_their_ends_count() -> None:
+def test_eviction_migrations_are_kept_while_their_ends_count() -> None:
     recent, newer = over(1, evicted=True, ago=NEEDED_SECONDS - 1), [over(2), over(3)]
     assert clean_up(recent, [recent, *newer], 2, NOW) == (Requeue(1.0),)
     past = over(1, evicted=True, ago=NEEDED_SECONDS)
@@ -129,7 +129,7 @@ def test_those_that_evictions_caused_are_kept_for_as_long_as_their_ends_count() 
     assert clean_up(recent, [recent, newer[0]], 2, NOW) == ()
 
 
-def test_one_without_an_end_counts_from_when_it_was_made() -> None:
+def test_migration_without_end_time_counts_from_creation() -> None:
     old, newer = over(1, evicted=True), over(2)
     del old["status"]["endTime"]
     assert clean_up(old, [old, newer], 1, NOW) == (DeleteObject(),)
@@ -139,7 +139,7 @@ def test_one_without_an_end_counts_from_when_it_was_made() -> None:
 
 
 @pytest.mark.parametrize("wrong", [None, 5, "x", {"a": 1}, [None, 5, "x", {"kind": "VirtualMachine", "name": "testvm"}]])
-def test_whatever_stands_in_the_owners_of_others(wrong: Any) -> None:
+def test_malformed_owners_of_others_are_ignored(wrong: Any) -> None:
     other, own = over(2), over(1)
     other["metadata"] |= {"ownerReferences": wrong, "creationTimestamp": wrong}
     other["status"]["endTime"] = wrong

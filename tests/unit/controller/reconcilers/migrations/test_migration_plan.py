@@ -127,7 +127,7 @@ def test_disks_that_are_copied_along_give_it_more_time() -> None:
 
 
 @pytest.mark.parametrize("phase", UNFINISHED)
-def test_what_was_written_about_the_way_is_not_written_again(phase: str) -> None:
+def test_recorded_policy_and_options_are_not_rewritten(phase: str) -> None:
     """An edit of a policy does not change running migrations."""
     options = {"bandwidth": "5Mi"}
     policy = {"metadata": {"name": "other"}, "spec": {"bandwidth": "10Mi"}}
@@ -148,7 +148,7 @@ def a_source_with_kvm() -> dict[str, Any]:
 SOURCE_LABELS = {"cpu-feature.node.kubevirt.io/aes": "true", "host-model-cpu.node.kubevirt.io/EPYC": "true"}
 
 
-def test_a_guest_with_the_nodes_processor_goes_only_where_there_is_no_lesser_one() -> None:
+def test_host_model_guest_moves_only_to_equal_or_better_nodes() -> None:
     labels = {**SOURCE_LABELS, "cpu-model.node.kubevirt.io/EPYC": "true"}
     create = plan(seen(a_migration(), source=a_source_with_kvm(), source_labels=labels))[0]
     assert isinstance(create, CreatePod)
@@ -215,7 +215,7 @@ def kubelet_says(words: str, reason: str) -> KubeletEvents:
     ],
     ids=["Secret", "sandbox", "network", "slow"],
 )
-def test_what_keeps_a_kubelet_from_starting_the_target_is_told_until_it_is_there(
+def test_kubelet_errors_of_the_target_are_reported_until_mounted(
     said: KubeletEvents, named: networks.Found, reason: str, message: str
 ) -> None:
     vm = a_running_vm()
@@ -239,14 +239,14 @@ def test_what_keeps_a_kubelet_from_starting_the_target_is_told_until_it_is_there
     assert set(kinds(plan(seen({**migration, "status": status}, vm=vm, target=mounted)))) == {"Requeue"}
 
 
-def test_a_target_that_waits_for_its_kubelet_is_looked_at_again_more_and_more_seldom() -> None:
+def test_waiting_target_is_checked_with_growing_pauses() -> None:
     target = a_target(phase="Pending", bound_at="2026-01-01T00:00:50Z")
     migration = a_migration(phase="Scheduling", **SIDES, startTime="2026-01-01T00:00:50Z")
     assert plan(seen(migration, target=target))[0] == Requeue(10.0)
     assert plan(seen(migration, target=a_target(phase="Pending", bound_at="2026-01-01T00:01:00Z")))[0] == Requeue(2.0)
 
 
-def test_a_target_with_kvm_that_no_node_takes_is_told_of_with_what_the_guest_relies_on() -> None:
+def test_unschedulable_kvm_target_reports_the_guests_cpu_needs() -> None:
     target = a_target(phase="Pending", node="")
     target["spec"]["containers"][0]["resources"]["limits"][names.KVM_RESOURCE] = "1"
     target["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}]
@@ -284,7 +284,7 @@ def test_a_guest_with_a_chosen_cpu_goes_where_that_is() -> None:
     assert "the guest has the processors of node" not in told
 
 
-def test_a_guest_that_was_started_without_the_chosen_cpu_has_its_nodes() -> None:
+def test_guest_started_without_chosen_cpu_relies_on_its_nodes() -> None:
     vm = a_running_vm()
     vm["status"] |= {"cpu": {"model": "EPYC"}, "domain": {"type": "kvm"}}
     assert relies_on_node(a_migration(), vm, a_source_with_kvm())
@@ -301,7 +301,7 @@ def test_a_machine_that_does_not_run_cannot_migrate(phase: str) -> None:
 
 
 @pytest.mark.parametrize("phase", ["Scheduling", "PreparingTarget"])
-def test_a_machine_that_was_restarted_meanwhile_is_not_migrated_by_what_was_begun_for_its_former_pod(phase: str) -> None:
+def test_migration_fails_if_its_machine_was_restarted_meanwhile(phase: str) -> None:
     """The target was made for an earlier guest: its node and anti-affinity were chosen for a deleted pod."""
     again = names.launcher_pod_name("testvm", UID, 2)
     migration = a_migration(phase=phase, **SIDES)
@@ -347,14 +347,14 @@ def test_a_target_that_runs_is_prepared() -> None:
         ({"podIP": None}, []),
     ],
 )
-def test_it_is_said_where_connections_are_to_be_passed_on_to(addresses: dict[str, Any], said: list[str]) -> None:
+def test_target_pod_ips_are_recorded(addresses: dict[str, Any], said: list[str]) -> None:
     target = a_target()
     target["status"] |= addresses
     actions = plan(seen(a_migration(phase="Scheduling", **SIDES), target=trim_pod(target)))
     assert [each.status["targetPodIPs"] for each in actions if isinstance(each, WriteStatus)] == [said]
 
 
-def test_a_target_node_that_stays_silent_fails_the_migration_before_it_began() -> None:
+def test_silent_target_node_fails_the_migration_before_it_starts() -> None:
     stamps = [{"phase": "PreparingTarget", "time": "2026-01-01T00:01:00.000000Z"}]
     migration = a_migration(phase="PreparingTarget", phaseTransitionTimestamps=stamps, targetNode="node2", **SIDES)
     assert plan(seen(migration, target=a_target())) == (Requeue(float(PREPARE_SECONDS)),)
@@ -374,13 +374,13 @@ def test_a_migration_deleted_under_way_is_left_to_virt_handler(phase: str) -> No
 
 
 @pytest.mark.parametrize("phase", UNFINISHED)
-def test_a_target_that_ended_fails_the_migration_whatever_its_phase(phase: str) -> None:
+def test_ended_target_fails_the_migration_in_every_phase(phase: str) -> None:
     for target in (None, a_target(phase="Failed", exit_code=1)):
         assert outcome(plan(seen(a_migration(phase=phase, **SIDES), target=target)))[0] == "Failed"
 
 
 @pytest.mark.parametrize("phase", UNFINISHED)
-def test_a_target_that_is_being_deleted_fails_the_migration_only_while_no_guest_can_be_in_it(phase: str) -> None:
+def test_deleted_target_fails_the_migration_before_the_move(phase: str) -> None:
     actions = plan(seen(a_migration(phase=phase, **SIDES), target=a_target(deleting=True)))
     if phase in ("TargetReady", "Running"):
         assert actions == ()
@@ -388,7 +388,7 @@ def test_a_target_that_is_being_deleted_fails_the_migration_only_while_no_guest_
         assert outcome(actions)[0] == "Failed"
 
 
-def test_the_machine_on_the_target_is_a_success_even_if_its_virt_handler_died_before_it_said_so() -> None:
+def test_machine_on_the_target_counts_as_success() -> None:
     migration = a_migration(phase="Running", targetNode="node2", **SIDES)
     assert outcome(plan(seen(migration, vm=a_running_vm(TARGET), target=a_target())))[0] == "Succeeded"
 
@@ -404,7 +404,7 @@ def test_the_pod_without_the_guest_is_deleted_at_the_end(phase: str, holder: str
     assert actions[-1] == RemoveFinalizer(names.MIGRATION_FINALIZER)
 
 
-def test_a_machine_that_is_read_older_than_the_success_of_its_migration_costs_no_pod() -> None:
+def test_stale_machine_after_success_costs_no_pod() -> None:
     now = NOW + timedelta(seconds=SOURCE_END_SECONDS)
     migration = a_migration(phase="Succeeded", endTime=ENDED, **SIDES)
     assert kinds(plan(seen(migration, vm=a_running_vm(SOURCE), target=a_target(), now=now))) == ["Requeue"]
@@ -425,7 +425,7 @@ def a_source_that_left() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("deleting", [False, True])
-def test_the_last_words_of_the_source_release_the_guest_when_nobody_else_heard_them(deleting: bool) -> None:
+def test_source_pods_last_message_releases_the_guest(deleting: bool) -> None:
     migration = a_migration(phase="Running", deleting=deleting, **SIDES)
     observed = seen(migration, source=a_source_that_left(), target=a_target())
     (action,) = plan(observed)
@@ -436,7 +436,7 @@ def test_the_last_words_of_the_source_release_the_guest_when_nobody_else_heard_t
 
 
 @pytest.mark.parametrize("source", [None, a_pod(phase="Succeeded", exit_code=0), a_pod(phase="Failed", exit_code=137)])
-def test_a_source_that_ended_without_saying_that_the_guest_left_fails_the_migration_after_a_while(source: dict[str, Any] | None) -> None:
+def test_source_ending_without_departure_fails_after_a_while(source: dict[str, Any] | None) -> None:
     observed = seen(a_migration(phase="Running", **SIDES), source=source, target=a_target())
     actions = plan(observed)
     assert kinds(actions) == ["WriteStatus", "Requeue"]
@@ -453,14 +453,14 @@ def test_a_source_that_runs_keeps_its_guest() -> None:
     assert plan(seen(a_migration(phase="Running", **SIDES), target=a_target())) == ()
 
 
-def test_a_target_pod_that_was_never_written_down_is_deleted_all_the_same() -> None:
+def test_unrecorded_target_pod_is_deleted_too() -> None:
     actions = plan(seen(a_migration(phase="Cancelled"), target=a_target()))
     assert [each.name for each in actions if isinstance(each, DeletePod)] == [TARGET]
 
 
 @pytest.mark.parametrize("known", [[], [{"type": "Succeeded", "status": "Unknown", "reason": "Unschedulable", "message": "no node"}]])
 @pytest.mark.parametrize("phase", sorted(phases.MIGRATION_FINAL))
-def test_an_end_that_virt_handler_wrote_gets_its_condition_at_once(phase: str, known: list[dict[str, Any]]) -> None:
+def test_end_written_by_virt_handler_gets_its_condition_at_once(phase: str, known: list[dict[str, Any]]) -> None:
     migration = a_migration(phase=phase, conditions=known, message="how it ended", endTime=ENDED, **SIDES)
     holder = TARGET if phase == "Succeeded" else SOURCE
     observed = seen(migration, vm=a_running_vm(holder), target=a_target())
@@ -479,18 +479,18 @@ def test_an_end_that_virt_handler_wrote_gets_its_condition_at_once(phase: str, k
     assert list(plan(apply(observed, (first,)))) == rest
 
 
-def test_a_migration_of_no_machine_says_where_it_looked_and_what_to_do() -> None:
+def test_migration_without_machine_says_where_it_looked() -> None:
     phase, message = outcome(plan(seen(a_migration(), vm=None, source=None)))
     assert phase == "Failed"
     assert message == "there is no virtual machine 'testvm' in namespace default; create another Migration once there is"
 
 
-def test_how_a_migration_ended_does_not_say_that_a_paused_guest_runs() -> None:
+def test_success_message_does_not_claim_that_a_paused_guest_runs() -> None:
     observed = seen(a_migration(phase="Running", targetNode="node2", **SIDES), vm=a_running_vm(TARGET), target=a_target())
     assert outcome(plan(observed)) == ("Succeeded", "the guest moved to node node2")
 
 
-def test_the_targets_virt_handler_has_a_moment_to_write_the_end_with_what_it_took() -> None:
+def test_target_handler_has_a_moment_to_write_the_end() -> None:
     def of(ended: timedelta, uid: str = "migration-uid") -> tuple[Action, ...]:
         vm = a_running_vm(TARGET)
         vm["status"]["migration"] = {"uid": uid, "phase": "Succeeded", "endTime": times.to_rfc3339(NOW + ended)}
@@ -521,13 +521,13 @@ LAST = (RemoveFinalizer(names.MIGRATION_FINALIZER),)
         ("", LAST, None),
     ],
 )
-def test_whoever_looks_at_the_machine_hears_once_how_a_migration_ended(phase: str, actions: tuple[Action, ...], event: Emit | None) -> None:
+def test_outcome_of_a_migration_is_one_event_of_its_machine(phase: str, actions: tuple[Action, ...], event: Emit | None) -> None:
     migration = a_migration(phase=phase, message="the link broke", **SIDES, targetNode="node2")
     migration["metadata"]["name"] = "m"
     assert outcome_event(migration, a_running_vm(), actions) == event
 
 
-def test_a_migration_that_ended_without_a_word_is_told_of_by_its_phase() -> None:
+def test_ended_migration_without_message_is_reported_by_phase() -> None:
     assert outcome_event(a_migration(phase="Failed"), a_running_vm(), LAST) == Emit(
         "Warning", "MigrationFailed", f"migration {name_of(a_migration())}: Failed"
     )

@@ -99,7 +99,7 @@ def test_why_a_machine_cannot_migrate_now_is_said_and_is_the_end(vm: dict[str, A
     assert events(actions) == [Emit("Warning", "Failed", message)]
 
 
-def test_a_machine_of_which_nobody_says_that_it_cannot_migrate_does() -> None:
+def test_machine_without_negative_migratable_condition_migrates() -> None:
     vm = a_machine(status={"conditions": [{"type": "Migratable", "status": "True"}, {"type": "Paused", "status": "False"}]})
     assert isinstance(plan(seen(a_migration(), vm=vm, target=None))[0], CreatePod)
 
@@ -112,17 +112,17 @@ def test_every_claim_that_two_nodes_cannot_use_is_named() -> None:
 
 
 @pytest.mark.parametrize(("was", "now"), [(SOURCE, NEXT_RUN), (NEXT_RUN, SOURCE)])
-def test_a_machine_in_another_pod_than_the_one_that_was_to_be_left_was_restarted(was: str, now: str) -> None:
+def test_machine_in_another_pod_than_the_source_was_restarted(was: str, now: str) -> None:
     actions = plan(seen(a_migration(phase="Scheduling", **{**SIDES, "sourcePod": was}), vm=a_machine(pod=now)))
     assert told(actions) == ("Failed", "False", "SourceChanged", "virtual machine testvm was restarted meanwhile")
 
 
-def test_a_machine_whose_pod_is_not_seen_yet_is_looked_at_again() -> None:
+def test_machine_with_an_unseen_pod_is_requeued() -> None:
     assert plan(seen(a_migration(), source=None, target=None)) == (Requeue(1),)
 
 
 @pytest.mark.parametrize("node", ["node1", "", "node7"])
-def test_what_is_begun_is_written_down(node: str) -> None:
+def test_begun_migration_records_its_sides_and_options(node: str) -> None:
     """The node comes from the VM's status, or from its pod until the status names it."""
     migration = a_migration(phase="Pending", startTime="2026-01-01T00:00:30Z")
     migration["spec"]["nodeSelector"] = {"disk": "ssd"}
@@ -150,7 +150,7 @@ def test_what_is_begun_is_written_down(node: str) -> None:
 
 
 @pytest.mark.parametrize("phase", ["", "Scheduling", "Running"])
-def test_of_a_deletion_a_status_tells_as_of_the_generation_that_it_made(phase: str) -> None:
+def test_deletion_status_has_the_new_generation(phase: str) -> None:
     migration = a_migration(phase=phase, deleting=True, **({**SIDES, "observedGeneration": 1} if phase else {}))
     migration["metadata"]["generation"] = 2
     assert written(plan(seen(migration)))["observedGeneration"] == 2
@@ -166,7 +166,7 @@ def test_a_target_that_is_refused_is_said_once() -> None:
     assert plan(seen({**migration, "status": written(actions)}, target=None, refusal="exceeded quota")) == ()
 
 
-def test_a_target_that_no_node_takes_is_said_once_and_one_that_merely_starts_not_at_all() -> None:
+def test_unschedulable_target_is_reported_once() -> None:
     migration = a_migration(phase="Scheduling", **SIDES)
     assert plan(seen(migration, target=a_target(phase="Pending", bound_at=times.to_rfc3339(NOW)))) == (Requeue(2.0),)
     waiting = a_target(phase="Pending", node="")
@@ -198,9 +198,7 @@ PULLING = {"phase": "Pending", "node": "node2"}
     ],
     ids=["no node", "an image is pulled"],
 )
-def test_an_evacuation_whose_target_does_not_run_ends_so_that_the_next_guest_has_its_turn(
-    target: dict[str, str], limit: int, reason: str, message: str
-) -> None:
+def test_evacuation_without_a_running_target_ends_in_time(target: dict[str, str], limit: int, reason: str, message: str) -> None:
     early = plan(seen(an_evacuation(limit - 1), target=a_target(**target)))
     assert [each.status["phase"] for each in early if isinstance(each, WriteStatus)] in ([], ["Scheduling"])  # at most why it waits
     assert min(each.seconds for each in early if isinstance(each, Requeue)) == 1.0
@@ -222,7 +220,7 @@ def test_an_evacuation_of_which_no_target_can_be_made_ends_too() -> None:
     "refused", [{}, {"startTime": times.to_rfc3339(NOW - timedelta(seconds=9000))}], ids=["never tried", "tried long ago"]
 )
 @pytest.mark.parametrize("made", ["an eviction", "people"])
-def test_one_that_waited_for_its_turn_however_long_is_tried_when_it_comes(made: str, refused: dict[str, str]) -> None:
+def test_migration_is_tried_after_any_wait_for_its_turn(made: str, refused: dict[str, str]) -> None:
     waited = (an_evacuation if made == "an eviction" else by_people)(9999, phase="Pending", **refused)
     assert any(isinstance(each, CreatePod) for each in plan(seen(waited, target=None)))
     refusal = plan(seen(waited, target=None, refusal="quota"))
@@ -235,7 +233,7 @@ def by_people(began: float, **status: Any) -> dict[str, Any]:
     return made
 
 
-def test_a_migration_that_people_made_has_its_own_time_to_find_a_node() -> None:
+def test_users_migration_has_its_own_scheduling_time() -> None:
     target, limits = a_target(**UNBOUND), MigrationLimits(scheduling_seconds=200)
     assert plan(seen(by_people(198), target=target, limits=limits)) == (Requeue(2.0),)
     for age in (200, 9999):
@@ -245,7 +243,7 @@ def test_a_migration_that_people_made_has_its_own_time_to_find_a_node() -> None:
     assert MigrationLimits().scheduling_seconds == 300
 
 
-def test_a_migration_that_people_made_has_its_own_time_for_its_target_to_run() -> None:
+def test_users_migration_has_its_own_time_for_the_target_to_run() -> None:
     bound = times.to_rfc3339(NOW - timedelta(seconds=RUN_SECONDS - 3))
     migration, patient = by_people(9999), MigrationLimits(scheduling_seconds=9999)
     early = plan(seen(migration, target=a_target(**PULLING, bound_at=bound), limits=patient))
@@ -266,7 +264,7 @@ def test_the_time_counts_from_when_its_turn_came(made: Any) -> None:
     assert [each.seconds for each in plan(seen(migration, target=a_target(**UNBOUND)))][-1] in (10.0, 250.0)  # type: ignore[union-attr]  # it waits
 
 
-def test_one_whose_target_is_refused_has_begun_to_look_for_a_node() -> None:
+def test_refused_target_starts_the_scheduling_time() -> None:
     actions = plan(seen(a_migration(), target=None, refusal="quota"))
     assert written(actions)["startTime"] == NOW_TEXT
     earlier = "2026-01-01T00:00:30Z"
@@ -278,7 +276,7 @@ WAITS = Turn(may_begin=False, message="2 migrations leave node node1; 1st in the
 
 
 @pytest.mark.parametrize("phase", ["", "Pending"])
-def test_one_whose_turn_it_is_not_waits_and_says_so(phase: str) -> None:
+def test_queued_migration_waits_and_says_so(phase: str) -> None:
     actions = plan(seen(a_migration(phase=phase), target=None, turn=WAITS))
     assert told(actions) == ("Pending", "Unknown", "Queued", WAITS.message)
     assert [type(each).__name__ for each in actions] == ["WriteStatus", "Emit", "Requeue"]
@@ -291,20 +289,20 @@ def test_one_whose_turn_it_is_not_waits_and_says_so(phase: str) -> None:
     assert any(isinstance(each, CreatePod) for each in plan(seen(waiting, target=None)))
 
 
-def test_whoever_waits_is_cancelled_or_fails_at_once() -> None:
+def test_queued_migration_is_cancelled_or_fails_at_once() -> None:
     assert told(plan(seen(a_migration(phase="Pending", deleting=True), target=None, turn=WAITS)))[0] == "Cancelled"
     assert told(plan(seen(a_migration(phase="Pending"), vm=a_machine("Unknown"), target=None, turn=WAITS)))[2] == "SourceUnknown"
     assert told(plan(seen(a_migration(phase="Pending"), vm=None, target=None, turn=WAITS)))[2] == "VirtualMachineNotFound"
 
 
 @pytest.mark.parametrize("phase", ["Scheduling", "PreparingTarget"])
-def test_one_that_has_begun_waits_for_no_turn(phase: str) -> None:
+def test_begun_migration_waits_for_no_turn(phase: str) -> None:
     assert plan(seen(a_migration(phase=phase, **SIDES), turn=WAITS)) == plan(seen(a_migration(phase=phase, **SIDES)))
     pending = a_migration(phase="Pending")  # its target pod was created, but recording that failed
     assert any(isinstance(each, CreatePod) for each in plan(seen(pending, target=a_target(), turn=WAITS)))
 
 
-def test_an_evacuation_waits_for_its_turn_for_as_long_as_somebody_empties_its_node() -> None:
+def test_evacuation_waits_for_its_turn_while_its_node_is_drained() -> None:
     assert told(plan(seen(an_evacuation(9999, "Pending"), target=None, turn=WAITS)))[2] == "Queued"
     nobody = dataclasses.replace(WAITS, is_drain=False)
     assert told(plan(seen(an_evacuation(59, "Pending"), target=None, turn=nobody)))[2] == "Queued"
@@ -316,14 +314,14 @@ def test_an_evacuation_waits_for_its_turn_for_as_long_as_somebody_empties_its_no
     assert told(plan(seen(new, target=None, turn=nobody)))[0] == "Pending"
 
 
-def test_an_evacuation_that_nobody_has_looked_at_yet_is_begun_however_old_it_is() -> None:
+def test_new_evacuation_starts_at_any_age() -> None:
     new = an_evacuation(0)
     del new["status"]
     new["metadata"]["creationTimestamp"] = "2025-01-01T00:00:00Z"
     assert any(isinstance(each, CreatePod) for each in plan(seen(new, target=None)))
 
 
-def test_an_evacuation_whose_target_runs_goes_on_however_long_that_took() -> None:
+def test_evacuation_with_a_running_target_continues_at_any_age() -> None:
     assert written(plan(seen(an_evacuation(301), target=a_target())))["phase"] == "PreparingTarget"
 
 
@@ -372,25 +370,23 @@ def test_a_target_is_given_its_time_from_when_it_ran_and_no_more(waited: float, 
         ),
     ],
 )
-def test_the_end_of_a_migration_under_way_says_what_the_pods_leave_no_doubt_about(
-    observed: dict[str, Any], expected: tuple[str, str, str, str]
-) -> None:
+def test_running_migration_ends_when_the_pods_leave_no_doubt(observed: dict[str, Any], expected: tuple[str, str, str, str]) -> None:
     actions = plan(seen(a_migration(phase="Running", targetNode="node2", **SIDES), **observed))
     assert told(actions) == expected
     assert events(actions) == [Emit("Warning" if expected[0] == "Failed" else "Normal", expected[0], expected[3])]
 
 
 @pytest.mark.parametrize("target", [SOURCE[:-1], f"{SOURCE}0"])
-def test_a_guest_is_on_the_target_if_the_machine_is_in_that_very_pod(target: str) -> None:
+def test_guest_counts_as_moved_only_in_the_exact_target_pod(target: str) -> None:
     assert plan(seen(a_migration(phase="Running", **{**SIDES, "targetPod": target}))) == ()
 
 
-def test_a_target_that_is_being_deleted_before_a_guest_could_come_is_named() -> None:
+def test_deleted_target_is_named_before_the_guest_moves() -> None:
     actions = plan(seen(a_migration(phase="Scheduling", **SIDES), target=a_target(deleting=True)))
     assert told(actions) == ("Failed", "False", "TargetPodDeleted", f"target pod {TARGET} is being deleted")
 
 
-def test_who_deletes_a_migration_is_told_what_becomes_of_it() -> None:
+def test_deletion_of_a_migration_reports_its_consequence() -> None:
     early = plan(seen(a_migration(deleting=True), target=None))
     assert told(early) == ("Cancelled", "False", "Cancelled", "the migration was deleted before it began")
     assert events(early) == [Emit("Normal", "Cancelled", "the migration was deleted before it began")]
@@ -403,7 +399,7 @@ POWERED_OFF = f"source pod {SOURCE} ended: shutdown: the guest powered off"
 
 
 @pytest.mark.parametrize(("source", "message"), [(None, GONE), (a_pod(phase="Succeeded", exit_code=0), POWERED_OFF)])
-def test_a_source_that_ended_without_a_word_of_the_guest_is_waited_for_and_then_named(source: dict[str, Any] | None, message: str) -> None:
+def test_silent_end_of_the_source_is_awaited_then_reported(source: dict[str, Any] | None, message: str) -> None:
     migration = a_migration(phase="Running", **SIDES)
     write, again = plan(seen(migration, source=source))
     assert isinstance(write, WriteStatus)
@@ -419,7 +415,7 @@ def test_a_source_that_ended_without_a_word_of_the_guest_is_waited_for_and_then_
         assert told(late) == ("Failed", "False", "SourcePodEnded", message)
 
 
-def test_the_release_by_a_pod_says_whose_last_words_it_was() -> None:
+def test_release_by_a_pod_quotes_its_last_message() -> None:
     source = a_pod(phase="Succeeded", exit_code=0)
     source["status"]["containerStatuses"][0]["state"]["terminated"]["message"] = "migrated: the guest runs on in another pod"
     found = condition(written(plan(seen(a_migration(phase="Running", **SIDES), source=source)))["conditions"], release.RELEASED)
@@ -441,23 +437,23 @@ def test_a_source_is_deleted_once_it_had_its_time_to_end(waited: float, left: fl
         assert actions == (DeletePod(SOURCE, uid_of(a_pod())), RemoveFinalizer(names.MIGRATION_FINALIZER))
 
 
-def test_a_migration_that_failed_leaves_nothing_of_a_machine_that_is_gone_and_waits_for_nobody() -> None:
+def test_failed_migration_of_a_deleted_machine_deletes_both_pods() -> None:
     assert deleted(plan(seen(a_migration(phase="Failed", endTime=NOW_TEXT, **SIDES), vm=None))) == [SOURCE, TARGET]
 
 
 @pytest.mark.parametrize("vm", [None, a_machine()])
-def test_a_success_of_which_no_source_was_written_down_waits_for_no_pod(vm: dict[str, Any] | None) -> None:
+def test_success_without_recorded_source_waits_for_no_pod(vm: dict[str, Any] | None) -> None:
     actions = plan(seen(a_migration(phase="Succeeded", endTime=NOW_TEXT), vm=vm, target=None))
     assert actions == (RemoveFinalizer(names.MIGRATION_FINALIZER),)
 
 
-def test_a_source_whose_migration_does_not_say_when_it_ended_is_not_waited_for() -> None:
+def test_source_is_not_awaited_when_the_end_time_is_missing() -> None:
     assert deleted(plan(seen(a_migration(phase="Succeeded", **SIDES), vm=a_machine(pod=TARGET)))) == [SOURCE]
 
 
 @pytest.mark.parametrize(("phase", "lost"), [("Succeeded", SOURCE), ("Failed", TARGET), ("Cancelled", TARGET)])
 @pytest.mark.parametrize("deleting", [False, True])
-def test_of_a_machine_that_runs_anew_by_now_the_pod_that_lost_is_deleted_once(phase: str, lost: str, *, deleting: bool) -> None:
+def test_losing_pod_of_a_restarted_machine_is_deleted_once(phase: str, lost: str, *, deleting: bool) -> None:
     """The VM's plan deletes its other pod."""
     rest = {"source": a_pod(deleting=deleting), "target": a_target(deleting=deleting)}
     actions = plan(seen(a_migration(phase=phase, **SIDES), vm=a_machine(pod=NEXT_RUN), **rest))
@@ -469,11 +465,11 @@ def test_a_pod_that_took_no_part_is_left_alone() -> None:
     assert deleted(plan(seen(a_migration(phase="Failed", **SIDES), vm=None, source=a_pod(2), target=None))) == []
 
 
-def test_a_machine_that_is_older_than_the_success_is_looked_at_again_soon() -> None:
+def test_machine_older_than_the_success_is_requeued_soon() -> None:
     assert plan(seen(a_migration(phase="Succeeded", endTime=NOW_TEXT, **SIDES), source=None)) == (Requeue(STALE_SECONDS),)
 
 
-def test_of_an_ended_migration_that_was_tidied_up_nothing_is_done() -> None:
+def test_cleaned_up_ended_migration_needs_no_action() -> None:
     migration = a_migration(phase="Failed", **SIDES)
     migration["metadata"]["finalizers"] = ["example.com/keep"]
     assert plan(seen(migration)) == ()

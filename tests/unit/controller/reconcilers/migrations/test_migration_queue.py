@@ -70,7 +70,7 @@ class World:
         return self.turns()[NamespacedName(namespace, name)].message
 
 
-def test_as_many_leave_a_node_as_the_limit_says_and_the_oldest_first() -> None:
+def test_node_limit_applies_and_the_oldest_goes_first() -> None:
     world = World()
     for name in ("third", "first", "second"):
         world.put(name, ago={"first": 30, "second": 20, "third": 10}[name])
@@ -81,7 +81,7 @@ def test_as_many_leave_a_node_as_the_limit_says_and_the_oldest_first() -> None:
 
 
 @pytest.mark.parametrize("phase", UNDER_WAY)
-def test_what_is_under_way_counts_whoever_made_it(phase: str) -> None:
+def test_running_migrations_count_for_any_creator(phase: str) -> None:
     world = World(per_node=1)
     world.put("under-way", phase=phase)
     world.put("waits")
@@ -115,7 +115,7 @@ def test_the_cluster_has_a_limit_too() -> None:
     assert one.said("y") == "1 migration is under way in the cluster; 1st in the queue"
 
 
-def test_who_waits_for_a_full_node_keeps_no_place_of_the_cluster() -> None:
+def test_waiting_at_a_full_node_takes_no_cluster_place() -> None:
     world = World(per_node=1, per_cluster=2)
     world.put("under-way", phase="Running")
     world.put("waits", "a")
@@ -123,7 +123,7 @@ def test_who_waits_for_a_full_node_keeps_no_place_of_the_cluster() -> None:
     assert world.begin() == ["goes"]
 
 
-def test_positions_are_those_at_the_node_and_only_the_first_are_told() -> None:
+def test_queue_positions_are_per_node_and_only_first_ones_told() -> None:
     world = World(per_node=1)
     world.put("under-way", "a", phase="Running")
     world.put("other", "b", phase="Running")
@@ -156,7 +156,7 @@ def test_guests_of_a_node_that_is_emptied_go_first() -> None:
     assert world.begin() == ["drained"]
 
 
-def test_the_node_is_known_by_the_machine_or_by_the_mark_of_the_eviction() -> None:
+def test_node_is_read_from_the_machine_or_the_eviction() -> None:
     world = World(per_node=1)
     world.put("under-way", "a", phase="Running")
     world.put("marked", machine=None)
@@ -195,7 +195,7 @@ def test_namespaces_take_turns() -> None:
     assert world.begin() == ["many-0", "many-1"]  # few already has a running one
 
 
-def test_what_a_namespace_asks_for_with_less_priority_is_not_held_against_what_it_asks_for_with_more() -> None:
+def test_low_priority_of_a_namespace_does_not_delay_its_high_one() -> None:
     world = World(per_node=1)
     for number in range(2):
         world.put(f"low-{number}", namespace="many", priority=1, ago=90)
@@ -204,7 +204,7 @@ def test_what_a_namespace_asks_for_with_less_priority_is_not_held_against_what_i
     assert world.begin() == ["high"]
 
 
-def test_one_that_does_not_say_when_it_was_made_is_the_youngest() -> None:
+def test_migration_without_creation_time_is_the_youngest() -> None:
     world = World(per_node=1)
     world.put("a")
     world.put("b", ago=1)
@@ -222,7 +222,7 @@ def test_drains_are_not_held_against_their_namespace() -> None:
     assert world.begin() == ["older"]
 
 
-def test_nobody_waits_for_ever() -> None:
+def test_waiting_long_enough_wins_over_drains_and_priority() -> None:
     world = World(per_node=1)
     world.rest = {"emptied": frozenset({"a"})}
     world.put("drained", evicted=True)
@@ -235,7 +235,7 @@ def test_nobody_waits_for_ever() -> None:
 
 
 @pytest.mark.parametrize("in_vain", [False, True], ids=["leaves a node that is being emptied", "was tried in vain"])
-def test_who_has_a_place_of_its_own_in_the_order_is_none_of_those_that_waited_too_long(*, in_vain: bool) -> None:
+def test_drains_and_vain_attempts_do_not_count_as_aged(*, in_vain: bool) -> None:
     world = World(per_node=1)
     world.rest = {"emptied": frozenset({"a"})}
     older = world.put("older", evicted=not in_vain, ago=AGED_SECONDS + 10)
@@ -245,7 +245,7 @@ def test_who_has_a_place_of_its_own_in_the_order_is_none_of_those_that_waited_to
     assert world.begin() == ["waits"]
 
 
-def test_of_those_that_waited_long_one_is_under_way_before_the_others() -> None:
+def test_aged_migrations_start_one_at_a_time() -> None:
     world = World(per_node=2)
     world.rest = {"emptied": frozenset({"a"})}
     world.put("under-way", phase="Running", ago=AGED_SECONDS + 50, started=50)
@@ -271,7 +271,7 @@ def test_of_those_that_waited_long_one_begins_at_a_time() -> None:
     assert world.begin() == ["drained"]
 
 
-def test_one_that_begins_counts_before_anything_tells_so() -> None:
+def test_starting_migration_counts_before_it_is_visible() -> None:
     world = World(per_node=1)
     begins = world.put("begins", ago=10)
     world.put("waits", ago=90)
@@ -281,7 +281,7 @@ def test_one_that_begins_counts_before_anything_tells_so() -> None:
     assert begins not in world.turns()
 
 
-def test_one_that_was_tried_in_vain_holds_nobody_up() -> None:
+def test_migration_tried_in_vain_delays_no_other() -> None:
     world = World(per_node=1)
     refused = world.put("refused", priority=100, ago=AGED_SECONDS)
     world.put("goes")
@@ -306,7 +306,7 @@ def test_nothing_that_has_lost_its_machine_or_node_holds_a_place(machine: str | 
     assert world.begin() == ["waits"]
 
 
-def test_a_cancelled_one_waits_for_no_turn_and_one_that_is_being_cancelled_holds_its_place() -> None:
+def test_cancelled_migration_leaves_the_queue_stopping_counts() -> None:
     world = World(per_node=1)
     world.put("cancelled", deleting=True)
     world.put("waits")
@@ -317,7 +317,7 @@ def test_a_cancelled_one_waits_for_no_turn_and_one_that_is_being_cancelled_holds
 
 
 @pytest.mark.parametrize("since", [PLACE_SECONDS, PLACE_SECONDS + 100])
-def test_targets_that_do_not_run_in_time_hold_no_place_before_a_drain(since: float) -> None:
+def test_target_that_does_not_run_in_time_yields_to_a_drain(since: float) -> None:
     world = World(per_node=1)
     world.rest = {"emptied": frozenset({"a"})}
     world.put("no-node", phase="Scheduling", started=since)
@@ -331,7 +331,7 @@ def test_targets_that_do_not_run_in_time_hold_no_place_before_a_drain(since: flo
     assert world.begin() == []
 
 
-def test_targets_of_drains_hold_their_places_however_long_they_do_not_run() -> None:
+def test_targets_of_drains_keep_their_places() -> None:
     world = World(per_node=1)
     world.rest = {"emptied": frozenset({"a"})}
     world.put("no-node", phase="Scheduling", started=PLACE_SECONDS + 100, evicted=True)
@@ -376,7 +376,7 @@ def test_the_limits_hold_and_no_place_stays_empty(entries: list[Any], per_node: 
     assert all(turn.message for turn in found.values() if not turn.may_begin)
 
 
-def test_a_guest_that_an_upgrade_moves_off_a_node_that_is_being_emptied_goes_with_the_drain() -> None:
+def test_upgrade_migration_off_a_drained_node_has_drain_priority() -> None:
     world = World(per_node=1)
     world.put("of-a-person", ago=100)
     world.put("of-an-upgrade", ago=1, priority=-100)
@@ -387,7 +387,7 @@ def test_a_guest_that_an_upgrade_moves_off_a_node_that_is_being_emptied_goes_wit
     assert world.begin() == ["of-an-upgrade"]
 
 
-def test_one_whose_attempt_failed_keeps_its_place_until_the_next() -> None:
+def test_migration_between_attempts_keeps_its_place() -> None:
     world = World(per_node=1)
     world.put("again", attempt=2, started=60, stamps=[("Running", 30), ("Pending", 2)])
     world.put("other")
@@ -398,18 +398,18 @@ def test_one_whose_attempt_failed_keeps_its_place_until_the_next() -> None:
     assert world.begin() == ["other"]
 
 
-def test_one_whose_first_attempt_has_not_begun_waits_like_any_other() -> None:
+def test_unstarted_first_attempt_waits_like_any_other() -> None:
     world = World(per_node=1)
     world.put("first", attempt=1)
     world.put("other")
     assert world.begin() == ["first"]
 
 
-def test_who_has_no_turn_of_the_queue_may_begin_and_is_of_no_drain() -> None:
+def test_default_turn_may_begin_and_is_no_drain() -> None:
     assert Turn() == Turn(may_begin=True, message="", is_drain=False)
 
 
-def test_a_second_target_has_its_own_time_to_hold_a_place_before_drains() -> None:
+def test_second_target_has_its_own_time_before_drains() -> None:
     def begin(since: float) -> list[str]:
         world = World(per_node=1)
         world.rest["emptied"] = frozenset({"a"})
@@ -421,7 +421,7 @@ def test_a_second_target_has_its_own_time_to_hold_a_place_before_drains() -> Non
     assert begin(PLACE_SECONDS) == ["drained"]
 
 
-def test_a_second_attempt_of_which_no_target_can_be_made_yields_to_drains_too() -> None:
+def test_second_attempt_without_target_yields_to_drains() -> None:
     def begin(since: float) -> list[str]:
         world = World(per_node=1)
         world.rest["emptied"] = frozenset({"a"})
@@ -449,7 +449,7 @@ def test_guests_that_do_not_arrive_hold_no_place_before_a_drain(more: dict[str, 
     assert begin(LONG_SECONDS) == ["drained"]
 
 
-def test_guests_of_drains_hold_their_places_however_long_they_are_on_their_way() -> None:
+def test_guests_of_drains_keep_their_places_while_moving() -> None:
     world = World(per_node=1)
     world.rest = {"emptied": frozenset({"a"})}
     world.put("large", phase="Running", started=LONG_SECONDS + 1, evicted=True)
@@ -458,7 +458,7 @@ def test_guests_of_drains_hold_their_places_however_long_they_are_on_their_way()
 
 
 @pytest.mark.parametrize(("phase", "begins"), [("Running", True), ("Scheduling", False)])
-def test_guests_that_do_not_arrive_hold_places_before_those_of_their_own_namespace_alone(phase: str, *, begins: bool) -> None:
+def test_slow_guests_hold_places_against_their_namespace_only(phase: str, *, begins: bool) -> None:
     """Otherwise five guests of a tenant would block other tenants' migrations for a time in proportion to their memory."""
 
     def begin(since: float, namespace: str) -> list[str]:
@@ -474,7 +474,7 @@ def test_guests_that_do_not_arrive_hold_places_before_those_of_their_own_namespa
     assert begin(LONG_SECONDS, "tenant") == []
 
 
-def test_what_begins_beside_guests_that_do_not_arrive_counts_for_everybody() -> None:
+def test_migrations_started_past_slow_ones_count_for_all() -> None:
     world = World(per_node=1, per_cluster=1)
     world.put("endless", "b", namespace="tenant", phase="Running", started=LONG_SECONDS)
     world.put("first", "a", namespace="another")
@@ -483,7 +483,7 @@ def test_what_begins_beside_guests_that_do_not_arrive_counts_for_everybody() -> 
     assert world.said("second", "third") == "1 migration is under way in the cluster; 1st in the queue"
 
 
-def test_one_that_waited_long_and_does_not_arrive_keeps_no_other_from_being_the_next() -> None:
+def test_slow_aged_migration_does_not_delay_the_next_aged_one() -> None:
     def begin(started: float) -> list[str]:
         world = World(per_node=1)
         world.put("endless", "b", namespace="tenant", phase="Running", ago=started + AGED_SECONDS, started=started)
@@ -496,7 +496,7 @@ def test_one_that_waited_long_and_does_not_arrive_keeps_no_other_from_being_the_
 
 
 @pytest.mark.parametrize(("per_node", "words"), [(4, "4 migrations leave node a"), (9, "4 migrations are under way in the cluster")])
-def test_ones_own_that_do_not_arrive_count_with_those_of_everybody(per_node: int, words: str) -> None:
+def test_own_slow_migrations_count_with_those_of_all(per_node: int, words: str) -> None:
     world = World(per_node=per_node, per_cluster=4)
     for number in range(3):
         world.put(f"other-{number}", phase="Running", namespace="others", started=1)
@@ -507,7 +507,7 @@ def test_ones_own_that_do_not_arrive_count_with_those_of_everybody(per_node: int
     assert world.begin() == ["begins"]
 
 
-def test_guests_of_drains_hold_their_places_before_everybody_however_long() -> None:
+def test_guests_of_drains_keep_their_places_against_all() -> None:
     world = World(per_node=1)
     world.rest = {"emptied": frozenset({"a"})}
     world.put("large", phase="Running", started=LONG_SECONDS + 1, evicted=True)
@@ -515,7 +515,7 @@ def test_guests_of_drains_hold_their_places_before_everybody_however_long() -> N
     assert world.begin() == []
 
 
-def test_a_guest_that_has_arrived_counts_at_the_node_that_it_leaves_until_its_migration_is_over() -> None:
+def test_arrived_guest_counts_at_its_source_until_the_end() -> None:
     world = World(per_node=1)
     moved = world.put("moved", "a", phase="Running")
     world.machines[NamespacedName(moved.namespace, "vm-moved")]["status"]["nodeName"] = "b"

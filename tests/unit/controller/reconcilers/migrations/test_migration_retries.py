@@ -101,7 +101,7 @@ def a_retry(since: float = BACK_OFF[0], phase: str = "Pending", **rest: Any) -> 
     return seen(phase, status={**status, **rest.pop("status", {})}, **rest)
 
 
-def test_an_attempt_whose_connection_broke_is_followed_by_another_once_its_target_is_gone() -> None:
+def test_broken_connection_is_retried_once_the_target_is_gone() -> None:
     conditions = [
         {"type": progress.CONVERGING, "status": "False", "reason": progress.WRITES_FASTER, "message": ""},
         {"type": release.RELEASED, "status": "False", "reason": release.SOURCE_SILENT, "message": ""},
@@ -125,7 +125,7 @@ def test_an_attempt_whose_connection_broke_is_followed_by_another_once_its_targe
 
 
 @pytest.mark.parametrize("phase", ["Running", "PreparingTarget", "TargetReady"])
-def test_no_attempt_begins_while_anything_may_run_in_the_target_of_the_last(phase: str) -> None:
+def test_retry_waits_while_the_last_target_may_run(phase: str) -> None:
     """A paused QEMU may hold disk locks."""
     actions = plan(seen(phase, status={"attempts": [BROKE]}, target=a_target()))
     assert kinds(actions) == ["WriteStatus", "DeletePod", "Requeue"]
@@ -182,7 +182,7 @@ def test_the_next_attempt_rather_goes_to_another_node() -> None:
     assert required == [{"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["node1"]}]}]
 
 
-def test_an_attempt_that_goes_on_does_not_say_what_kept_it_or_failed_the_last() -> None:
+def test_retry_drops_the_conditions_of_the_last_attempt() -> None:
     said = [
         {"type": "Succeeded", "status": "Unknown", "reason": "AttemptFailed", "message": "the next one begins in 5 s"},
         {"type": "Other", "status": "True", "reason": "Other", "message": ""},
@@ -232,11 +232,11 @@ def test_the_third_failure_is_the_end() -> None:
     assert (said["status"], said["reason"]) == ("False", "ConnectionBroken")
 
 
-def test_a_failure_of_an_earlier_attempt_says_nothing_of_this_one() -> None:
+def test_failure_of_an_earlier_attempt_does_not_count() -> None:
     assert plan(seen(status={"attempt": 2, "attempts": [BROKE]}, target=a_target())) == ()
 
 
-def test_nobody_tries_again_what_is_cancelled_or_a_guest_that_is_off() -> None:
+def test_cancelled_migration_or_stopped_guest_is_not_retried() -> None:
     for phase in ("Running", "PreparingTarget", "TargetReady"):
         assert written(plan(seen(phase, deleting=True, status={"attempts": [BROKE]})))["phase"] == "Cancelled"
         off = a_running_vm()
@@ -262,7 +262,7 @@ def test_a_target_that_ended_before_anything_moved_is_replaced(phase: str, targe
     assert entry["message"] in status["message"]
 
 
-def test_a_target_that_a_kubelet_rejects_while_virt_handlers_devices_are_away_is_replaced() -> None:
+def test_target_rejected_without_devices_is_replaced() -> None:
     """virt-handler is a device plugin: while it restarts, its node admits no launcher."""
     rejected = a_target(phase="Failed")
     rejected["status"] |= {"reason": "UnexpectedAdmissionError", "message": "no healthy devices present"}
@@ -274,14 +274,14 @@ def test_a_target_that_a_kubelet_rejects_while_virt_handlers_devices_are_away_is
     assert written(plan(seen("Scheduling", target=rejected)))["phase"] == "Failed", "the next one would not fit either"
 
 
-def test_a_target_that_is_deleted_before_it_was_ready_is_replaced_once_it_is_gone() -> None:
+def test_target_deleted_before_ready_is_replaced_once_gone() -> None:
     going = a_target(deleting=True)
     going["metadata"] |= {"deletionTimestamp": ago(0), "deletionGracePeriodSeconds": GRACE_SECONDS}
     status = written(plan(seen("PreparingTarget", target=going)))
     assert (status["phase"], status["attempt"], status["attempts"][0]["reason"]) == ("PreparingTarget", 1, "TargetPodDeleted")
 
 
-def test_while_the_guest_moves_the_end_of_the_target_waits_for_the_word_of_the_source() -> None:
+def test_target_end_during_the_move_waits_for_the_source() -> None:
     """The guest may have moved completely into the ended pod; then a second attempt has nothing to move."""
     actions = plan(seen(target=a_target(phase="Failed", exit_code=1)))
     status = written(actions)
@@ -301,7 +301,7 @@ RELEASE = {"type": release.RELEASED, "status": "True", "reason": release.BY_HAND
 @pytest.mark.parametrize("conditions", [[], [RELEASE]])
 @pytest.mark.parametrize("ended", [False, True])
 @pytest.mark.parametrize("deleting", [False, True])
-def test_nothing_follows_while_the_guest_may_run_in_a_target_that_is_gone(
+def test_retry_waits_while_the_guest_may_run_in_a_missing_target(
     failure: dict[str, Any], source: dict[str, Any] | None, conditions: list[dict[str, Any]], *, ended: bool, deleting: bool
 ) -> None:
     """A forced deletion removes the object before the containers end."""
@@ -326,14 +326,14 @@ def test_nothing_follows_while_the_guest_may_run_in_a_target_that_is_gone(
         assert written(plan(seen(**given, **rest)))["phase"] in ("Pending", "Failed", "Cancelled")
 
 
-def test_that_the_target_is_gone_is_written_down_at_once_and_the_source_has_its_time_to_say_that_the_guest_stayed() -> None:
+def test_missing_target_is_recorded_and_the_source_has_its_time() -> None:
     actions = plan(seen(lingers=40.0))
     status = written(actions)
     assert (status["phase"], status["attempts"][0]["reason"]) == ("Running", "TargetPodEnded")
     assert actions[-2:] == (Requeue(SOURCE_WORD_SECONDS), Requeue(40.0))
 
 
-def test_a_guest_that_is_taken_over_or_was_not_sent_yet_waits_for_no_target() -> None:
+def test_moved_or_unsent_guest_waits_for_no_target() -> None:
     moved = a_running_vm()
     moved["status"] |= {"podName": TARGET, "nodeName": "node2"}
     assert written(plan(seen(vm=moved, lingers=40.0)))["phase"] == "Succeeded"
@@ -342,7 +342,7 @@ def test_a_guest_that_is_taken_over_or_was_not_sent_yet_waits_for_no_target() ->
     assert plan(seen("TargetReady", status={"conditions": [RELEASE]}, lingers=40.0))[-1] == Requeue(40.0)
 
 
-def test_one_that_waits_for_a_target_gives_its_place_away_in_its_time() -> None:
+def test_migration_waiting_for_a_target_becomes_overdue() -> None:
     stamps = [{"phase": "PreparingTarget", "time": ago(90_000)}]
     status = {"attempts": [ENDED], "phaseTransitionTimestamps": stamps}
     said = condition(written(plan(seen(status=status, lingers=40.0)))["conditions"], "Succeeded")
@@ -351,7 +351,7 @@ def test_one_that_waits_for_a_target_gives_its_place_away_in_its_time() -> None:
 
 
 @pytest.mark.parametrize("phase", ["Scheduling", "PreparingTarget", "TargetReady", "Running"])
-def test_what_nobody_counts_ends_with_its_first_failure(phase: str) -> None:
+def test_migration_without_attempt_number_fails_at_first_failure(phase: str) -> None:
     """An older virt-controller made it, and its virt-handlers may be as old; a pod that never ran reports that it does not fit."""
     count = {"attempt": 1} if phase == "Scheduling" else {"attempt": None}
     assert written(plan(seen(phase, status=count)))["phase"] == "Failed"
@@ -373,7 +373,7 @@ OBSERVED = st.builds(
 
 
 @given(OBSERVED)
-def test_an_attempt_begins_only_after_one_that_is_known_to_be_over(observed: Observed) -> None:
+def test_attempt_starts_only_after_the_last_is_known_to_be_over(observed: Observed) -> None:
     before = migration_attempts.number_of(observed.migration)
     for each in plan(observed):
         if not isinstance(each, WriteStatus):

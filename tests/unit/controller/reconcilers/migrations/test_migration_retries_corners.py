@@ -82,7 +82,7 @@ def test_each_attempt_waits_longer_than_the_one_before(number: int, back_off: in
     assert migration_retries.back_off_left(between(number, 1000), NOW, BACK_OFF) == 0.0
 
 
-def test_one_that_has_begun_does_not_wait() -> None:
+def test_scheduled_attempt_has_no_back_off_left() -> None:
     assert migration_retries.back_off_left(between(2, 1, phases.SCHEDULING), NOW, BACK_OFF) == 0.0
 
 

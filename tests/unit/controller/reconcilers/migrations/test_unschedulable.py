@@ -37,7 +37,7 @@ def test_a_machine_that_asks_for_the_node_it_is_on_says_so(key: str) -> None:
     assert told(nodeSelector={key: "node2"}) == told(nodeSelector={"zone": "node1"}) == []
 
 
-def test_a_pod_that_was_made_for_fewer_nodes_says_so_when_there_are_more_again() -> None:
+def test_pod_made_for_fewer_nodes_says_so_when_more_return() -> None:
     first = told(strangers=STRANGER)
     assert first == [STRANGER["node2"], unschedulable.LEFT_OUT]
     assert told(message="; ".join(("pod p: 0/2 nodes are available", *first))) == [unschedulable.LEFT_OUT]

@@ -36,7 +36,7 @@ def test_the_best_model_is_that_of_the_least_node() -> None:
     assert model(a_node("b", CASCADELAKE)) == "Cascadelake-Server-v5"
 
 
-def test_protections_that_all_nodes_have_go_with_it_unless_the_machine_speaks_of_them() -> None:
+def test_common_protections_go_with_the_model_unless_mentioned() -> None:
     nodes = [a_node("a", ROME), a_node("b", MILAN)]
     found = choose(nodes, {}, ())
     assert found.chosen == Chosen("EPYC-Rome-v2", ("amd-ssbd", "amd-stibp", "ibpb"))
@@ -64,7 +64,7 @@ def test_a_pool_is_the_nodes_that_the_pod_may_go_to() -> None:
     assert model(*nodes, nodeSelector={names.CPU_FEATURE_LABELS + "virt-ssbd": "true"}) == "EPYC-Milan"
 
 
-def test_no_model_is_for_processors_of_two_vendors_though_libvirt_calls_it_usable_on_both() -> None:
+def test_no_common_model_exists_for_two_vendors() -> None:
     common = {each for each in MILAN[1] if each in SKYLAKE[1]}
     assert {"Nehalem", "Westmere"} < common
     told = why_none(a_node("a", MILAN), a_node("b", SKYLAKE))
@@ -83,13 +83,13 @@ def test_of_a_processor_that_is_not_known_nothing_is_concluded(host: str) -> Non
     assert told == "the processor of node odd, which the machine may run on, is none that models are known for"
 
 
-def test_what_is_not_known_is_never_chosen() -> None:
+def test_unknown_models_are_never_chosen() -> None:
     models = ("EPYC-of-the-future", "qemu64", "kvm64", "phenom", "Opteron_G3", "EPYC-Rome")
     assert model(a_node("a", ("EPYC-Rome", models, ()))) == "EPYC-Rome"
     assert not model(a_node("a", ("EPYC-Rome", models[:-1], ())))
 
 
-def test_what_is_said_of_a_node_is_one_short_line() -> None:
+def test_node_is_described_in_one_short_line() -> None:
     told = why_none(a_node("a\x1b[2J" * 400, ("", ("EPYC",), ())))
     assert len(told) <= 300
     assert told.isprintable()
@@ -156,7 +156,7 @@ def test_a_selector_asks_for_all_of_its_labels() -> None:
     assert not matches(node, {"nodeName": "A"})
 
 
-def test_of_a_machine_that_asks_for_more_than_anybody_needs_no_pool_is_looked_for() -> None:
+def test_oversized_selectors_stop_the_search_for_nodes() -> None:
     """Otherwise each term would be compared with every label of every node in one turn of the event loop."""
     labels = [{"key": f"k{number}", "operator": "DoesNotExist"} for number in range(200)]
     names_of = {"key": "k", "operator": "NotIn", "values": [str(number) for number in range(309)]}
@@ -176,14 +176,14 @@ def test_of_a_machine_that_asks_for_more_than_anybody_needs_no_pool_is_looked_fo
     assert next(nodes), "no node was compared"
 
 
-def test_labels_of_processors_are_kept_once_for_all_nodes_of_a_kind() -> None:
+def test_processor_labels_are_shared_between_equal_nodes() -> None:
     one, other = (a_node(name, MILAN, ssd="true")["metadata"] for name in "ab")
     assert one[baseline_cpu.PROCESSORS] is other[baseline_cpu.PROCESSORS]
     assert one["labels"] == {"kubernetes.io/hostname": "a", "ssd": "true"}
     assert "annotations" not in one
 
 
-def test_a_node_with_more_labels_than_virt_handler_writes_is_in_no_pool_and_fills_no_memory() -> None:
+def test_node_with_too_many_labels_is_ignored_and_trimmed() -> None:
     host, models, features = MILAN
     room = baseline_cpu.MAX_PROCESSORS - 1 - len(models) - len(features)
     most, more = (a_node("a", (host, models, (*features, *(f"x{each}" for each in range(count))))) for count in (room, room + 1))
@@ -193,7 +193,7 @@ def test_a_node_with_more_labels_than_virt_handler_writes_is_in_no_pool_and_fill
     assert model(more, a_node("b", ROME)) == "EPYC-Rome-v2"
 
 
-def test_every_model_is_one_that_libvirt_has_and_none_is_missing_above_the_oldest() -> None:
+def test_known_models_match_libvirts_above_the_oldest() -> None:
     known = [each for models in cpu_models.MODELS.values() for each in models]
     assert len(known) == len(set(known))
     assert set(known) <= cpu_names.MODELS
@@ -222,6 +222,6 @@ def test_every_model_is_one_that_libvirt_has_and_none_is_missing_above_the_oldes
         ("Dhyana-v2", "Dhyana"),
     ],
 )
-def test_newer_models_come_first_and_protected_ones_before_others(better: str, than: str) -> None:
+def test_newer_and_protected_models_come_first(better: str, than: str) -> None:
     order = cpu_models.MODELS[cpu_models.VENDORS[better]]
     assert order.index(better) < order.index(than)

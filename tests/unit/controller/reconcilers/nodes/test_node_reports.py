@@ -30,9 +30,7 @@ def signs(elapsed: Elapsed) -> SignsOfLife:
 
 
 @pytest.mark.parametrize("renewed", ["1970-01-01T00:00:00.000000Z", "2999-01-01T00:00:00.000000Z"])
-def test_a_lease_holds_from_when_it_was_seen_to_change_whatever_its_nodes_clock_says(
-    signs: SignsOfLife, elapsed: Elapsed, renewed: str
-) -> None:
+def test_lease_is_valid_from_its_observed_change(signs: SignsOfLife, elapsed: Elapsed, renewed: str) -> None:
     signs.lease_seen(a_lease(renewed))
     assert signs.left("node1") == 40.0
     elapsed.now += 39
@@ -63,7 +61,7 @@ def test_no_lease_holds_for_longer_than_two_minutes(signs: SignsOfLife, elapsed:
     assert signs.left("node1") == 0.0
 
 
-def test_an_absent_lease_says_nothing_and_a_deleted_one_nothing_any_more(signs: SignsOfLife) -> None:
+def test_missing_or_deleted_lease_gives_no_time(signs: SignsOfLife) -> None:
     assert signs.left("node1") == 0.0
     signs.lease_seen(a_lease("a"))
     assert signs.left("node2") == 0.0
@@ -83,7 +81,7 @@ def test_another_sign_of_life_counts_as_long_as_a_renewal(signs: SignsOfLife, el
     assert signs.left("node1") == 1.0
 
 
-def test_a_kubelet_is_silent_when_nothing_is_known_of_it_not_when_it_says_that_it_is_not_ready() -> None:
+def test_kubelet_is_silent_when_ready_is_unknown_not_false() -> None:
     assert kubelet_is_silent(None)
     assert [
         kubelet_is_silent({"status": {"conditions": [{"type": "Ready", "status": each}]}}) for each in ("True", "False", "Unknown")
@@ -103,7 +101,7 @@ def test_of_a_lease_only_its_renewal_is_kept() -> None:
     }
 
 
-def test_a_trimmed_lease_says_which_contract_its_virt_handler_speaks() -> None:
+def test_trimmed_lease_keeps_its_contract_versions() -> None:
     for text, known in (("1", []), ("2", [STRANGER]), ("1" * 100_000, [STRANGER])):
         lease = a_lease("a")
         lease["metadata"]["annotations"] = {"kubevirt.io/contract-versions": text, "another": "x" * 100_000}

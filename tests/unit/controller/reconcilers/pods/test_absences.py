@@ -12,7 +12,7 @@ class Time:
         return self.now
 
 
-def test_an_absent_pod_lingers_for_its_own_grace_period_whatever_the_machine_says_by_then() -> None:
+def test_missing_pod_lingers_for_its_own_grace_period() -> None:
     time = Time()
     absences, vm, pod = Absences(time), a_vm(), a_pod()
     pod["spec"]["terminationGracePeriodSeconds"] = 600
@@ -24,7 +24,7 @@ def test_an_absent_pod_lingers_for_its_own_grace_period_whatever_the_machine_say
     assert absences.left(vm, pod["metadata"]["uid"], 15.0) == 0
 
 
-def test_the_time_begins_anew_once_a_silent_kubelet_is_heard() -> None:
+def test_lingering_restarts_after_a_silent_kubelet_returns() -> None:
     time = Time()
     absences, vm, pod = Absences(time), a_vm(), a_pod()
     uid = pod["metadata"]["uid"]
@@ -56,7 +56,7 @@ def test_a_pod_that_was_seen_to_end_lingers_no_more() -> None:
     assert absences.left(vm, pod["metadata"]["uid"], 99.0) == KUBELET_SECONDS
 
 
-def test_what_was_seen_on_a_node_and_not_seen_to_end_may_run() -> None:
+def test_pod_seen_running_may_run_until_seen_ended() -> None:
     absences, vm, pod = Absences(Time()), a_vm(), a_pod()
     uid = pod["metadata"]["uid"]
     assert not absences.may_run(vm, uid)
@@ -69,7 +69,7 @@ def test_what_was_seen_on_a_node_and_not_seen_to_end_may_run() -> None:
         assert absences.left(vm, uid, 99.0) == 0
 
 
-def test_a_pod_never_seen_has_the_whole_time_and_another_pod_its_own() -> None:
+def test_unseen_pod_lingers_full_time_and_each_pod_its_own() -> None:
     time = Time()
     absences, vm = Absences(time), a_vm()
     assert absences.left(vm, "first", 45.0) == 45 + KUBELET_SECONDS

@@ -85,7 +85,7 @@ def as_served(pod: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", PODS)
-def test_what_the_server_makes_of_our_pod_is_ours(name: str) -> None:
+def test_our_pod_as_served_is_recognized_as_ours(name: str) -> None:
     assert leftovers.objection(as_served(PODS[name]), PODS[name], VMS[name]) == ""
 
 
@@ -126,13 +126,13 @@ FORGED: dict[str, Change] = {
 
 
 @pytest.mark.parametrize("where", FORGED)
-def test_one_difference_is_enough_and_is_named(where: str) -> None:
+def test_single_difference_is_named(where: str) -> None:
     found = as_served(PODS["tiny"])
     FORGED[where](found)
     assert leftovers.objection(found, PODS["tiny"], TINY) == f"{where} differs"
 
 
-def test_of_what_a_guest_reads_of_its_machine_nobody_else_is_the_author() -> None:
+def test_downward_api_annotations_must_be_ours() -> None:
     found = as_served(PODS["first-boot"])
     found["metadata"]["annotations"]["kubevirt.io/downward-api-1"] = "primary"
     assert leftovers.objection(found, PODS["first-boot"], FIRST_BOOT) == "metadata.annotations[kubevirt.io/downward-api-1] differs"
@@ -147,7 +147,7 @@ def test_of_what_a_guest_reads_of_its_machine_nobody_else_is_the_author() -> Non
     ],
     ids=["narrower", "behind admission's", "none"],
 )
-def test_tolerations_of_admission_come_behind_ours_and_replace_none(change: Change) -> None:
+def test_admission_tolerations_follow_ours_and_replace_none(change: Change) -> None:
     found = as_served(PODS["placed"])
     change(found)
     assert leftovers.objection(found, PODS["placed"], VMS["placed"]).startswith("spec.tolerations")

@@ -53,7 +53,7 @@ def seconds_left(pod: Absent, silence: Silence) -> float:
 
 
 @given(pods(), evidence())
-def test_a_pod_that_is_there_is_over_when_its_kubelet_says_so_and_no_silence_changes_that(pod: dict[str, Any], known: Evidence) -> None:
+def test_present_pod_is_over_only_by_its_kubelets_report(pod: dict[str, Any], known: Evidence) -> None:
     assert (verdict(pod, known) == Over(Witness.KUBELET)) is has_ended(pod)
     assert may_run(pod, known) is not has_ended(pod)
     assert may_run(pod) is may_run(pod, known)
@@ -71,7 +71,7 @@ def test_a_pod_that_may_run_is_alive_unless_its_node_is_silent(pod: dict[str, An
 
 
 @given(ABSENT, evidence())
-def test_a_pod_that_is_gone_is_over_when_its_time_has_passed_or_a_person_says_so(pod: Absent, known: Evidence) -> None:
+def test_missing_pod_is_over_after_its_time_or_by_a_person(pod: Absent, known: Evidence) -> None:
     left, found = seconds_left(pod, known.silence), verdict(pod, known)
     assert isinstance(found, Unknown) is bool(left)
     if isinstance(found, Unknown):
@@ -81,7 +81,7 @@ def test_a_pod_that_is_gone_is_over_when_its_time_has_passed_or_a_person_says_so
         assert found == Over(Witness.PERSON if pod.node in known.silence.whole else Witness.TIME)
 
 
-def test_a_pod_that_no_status_names_and_that_is_not_there_is_over() -> None:
+def test_missing_pod_without_a_status_reference_is_over() -> None:
     assert verdict(None) == Over(Witness.ABSENCE)
     assert not may_run(None)
 

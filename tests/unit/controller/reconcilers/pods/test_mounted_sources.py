@@ -31,7 +31,7 @@ def an_event(volume: str, words: str, last: str = "2026-01-01T00:10:00Z") -> dic
 
 
 @pytest.mark.parametrize("vm", [FIRST_BOOT, IMPORTED], ids=["first-boot", "imported"])
-def test_what_is_mounted_is_known_by_the_volume_that_the_pod_has_for_it(vm: dict[str, Any]) -> None:
+def test_mounted_sources_are_found_by_their_volume(vm: dict[str, Any]) -> None:
     volumes = {each["name"]: each for each in launcher_pod(vm, 1, {}, Settings("x"), Placement())["spec"]["volumes"]}
     for source in of(vm):
         mounted = [next(iter(each.items())) for each in volumes[source.volume]["projected"]["sources"]]
@@ -40,7 +40,7 @@ def test_what_is_mounted_is_known_by_the_volume_that_the_pod_has_for_it(vm: dict
     assert len(of(vm)) == sum("downwardAPI" not in each for each in projected)  # the pod's own fields always exist
 
 
-def test_the_authority_that_stands_beside_a_token_may_be_missing() -> None:
+def test_missing_root_ca_is_reported_for_a_token_disk() -> None:
     vm = a_vm(domain={"devices": {"disks": [{"type": "ServiceAccount", "source": {"name": "robot"}}]}})
     reason, message = fault(vm, [an_event("disk-0", 'configmap "kube-root-ca.crt" not found')]) or ("", "")
     assert (reason, message) == (
@@ -71,7 +71,7 @@ def test_the_authority_that_stands_beside_a_token_may_be_missing() -> None:
         ("access-credential-0", 'secret "keys" not found', "SecretNotFound", f"{KEYS}: Secret keys not found"),
     ],
 )
-def test_what_the_kubelet_misses_is_told_with_its_field(volume: str, words: str, reason: str, said: str) -> None:
+def test_missing_sources_are_reported_with_their_field(volume: str, words: str, reason: str, said: str) -> None:
     assert fault(FIRST_BOOT, [an_event(volume, words)]) == (reason, said + ENDING)
 
 
@@ -93,7 +93,7 @@ def test_nothing_else_is_taken_for_a_missing_secret(message: str) -> None:
     assert fault(FIRST_BOOT, [trim_event({"message": message})]) is None
 
 
-def test_a_missing_secret_or_config_map_of_a_file_system_is_told_with_its_field() -> None:
+def test_missing_file_system_sources_are_reported_by_field() -> None:
     path = "spec.domain.devices.filesystems"
     for volume, words, said in (
         ("filesystem-2", 'configmap "settings" not found', f"{path}[2].source.name: ConfigMap settings not found"),
@@ -119,7 +119,7 @@ def test_a_login_that_a_secret_lacks_is_told_with_its_key() -> None:
     assert mounted["projected"]["sources"][0]["secret"]["name"] == "chap"
 
 
-def test_the_certificates_of_all_disks_are_one_volume_whose_key_is_told() -> None:
+def test_certificates_of_all_disks_are_one_volume_naming_its_key() -> None:
     disk = next(each for each in NETWORK_DISKS["spec"]["domain"]["devices"]["disks"] if each["name"] == "data")
     vm = a_vm(domain={"devices": {"disks": [{**disk, "name": f"d{each}"} for each in range(3)]}})
     assert {each.volume for each in of(vm)} == {"nbd-certificates"}
@@ -131,7 +131,7 @@ def test_the_certificates_of_all_disks_are_one_volume_whose_key_is_told() -> Non
     assert "spec.domain.devices.disks[0].source.tlsSecretRef: Secret nbd-certificates has no key ca.crt" in found[1]
 
 
-def test_what_was_mended_is_not_told_beside_what_was_not() -> None:
+def test_fixed_mount_fault_is_not_reported_with_a_current_one() -> None:
     old, new = an_event("disk-0", 'secret "user" not found', "2026-01-01T00:00:00Z"), an_event("disk-2", 'configmap "settings" not found')
     found = fault(FIRST_BOOT, [old, new])
     assert found is not None
@@ -157,7 +157,7 @@ def test_of_several_looks_at_one_volume_the_last_one_counts(seconds: int) -> Non
         ]
 
 
-def test_events_of_every_api_tell_their_time_and_strange_ones_do_no_harm() -> None:
+def test_events_of_every_api_are_dated_and_strange_ones_harmless() -> None:
     assert trim_event({"series": {"lastObservedTime": "a"}, "eventTime": "b"})["last"] == "a"
     assert trim_event({"lastTimestamp": None, "eventTime": "b"})["last"] == "b"
     assert trim_event({}) == {"message": "", "last": ""}
@@ -201,7 +201,7 @@ def test_a_pod_that_waits_is_looked_at_more_and_more_seldom() -> None:
     assert not mounted_sources.is_to_read(pending(), a_pod(phase="Pending", node=""), late)
 
 
-def test_a_missing_secret_is_told_once_and_taken_back_when_the_pod_runs() -> None:
+def test_missing_secret_is_reported_once_and_then_cleared() -> None:
     pod, event = a_pod(phase="Pending"), an_event("disk-0", 'secret "user" not found')
     told = planned(pending(), pod, 3, event)
     message = f"{USER}: Secret user not found{ENDING}"
@@ -221,7 +221,7 @@ def test_a_missing_secret_is_told_once_and_taken_back_when_the_pod_runs() -> Non
 
 
 @pytest.mark.parametrize("reason", ["ErrImagePull", "ImagePullBackOff", "CreateContainerConfigError"])
-def test_a_secret_that_is_mounted_is_not_missing_whatever_else_is_in_the_way_of_the_pod(reason: str) -> None:
+def test_mounted_secret_is_not_missing_despite_other_obstacles(reason: str) -> None:
     pod, event = a_pod(phase="Pending"), an_event("disk-0", 'secret "user" not found')
     waiting = pending(conditions=written(planned(pending(), pod, 3, event)))
     pod["status"]["containerStatuses"][0]["state"] = {"waiting": {"reason": reason, "message": "no such thing"}}
@@ -236,7 +236,7 @@ def test_a_secret_that_is_mounted_is_not_missing_whatever_else_is_in_the_way_of_
     assert planned(pending(conditions=conditions), pod, 90, event) == ()
 
 
-def test_a_secret_that_is_mounted_is_not_missing_while_the_image_is_pulled() -> None:
+def test_mounted_secret_is_not_missing_during_the_image_pull() -> None:
     pod, event = a_pod(phase="Pending"), an_event("disk-0", 'secret "user" not found')
     waiting = pending(conditions=written(planned(pending(), pod, 3, event)))
     pod["status"]["conditions"].append({"type": "PodReadyToStartContainers", "status": "True"})
@@ -253,7 +253,7 @@ def test_a_secret_that_is_mounted_is_not_missing_while_the_image_is_pulled() -> 
     assert late["reason"] == "ContainerCreating"
 
 
-def test_a_pod_without_a_node_has_nothing_mounted_and_one_that_waits_for_a_volume_neither() -> None:
+def test_pod_without_node_or_waiting_for_volume_clears_no_fault() -> None:
     event = an_event("disk-0", 'secret "user" not found')
     waiting = pending(conditions=written(planned(pending(), a_pod(phase="Pending"), 3, event)))
     refused = a_pod(phase="Pending", node="")
@@ -267,7 +267,7 @@ def test_a_pod_without_a_node_has_nothing_mounted_and_one_that_waits_for_a_volum
                 assert lacking["reason"] == "SecretNotFound"
 
 
-def test_a_machine_that_is_stopped_while_it_waits_does_not_wait_any_more() -> None:
+def test_stop_while_waiting_clears_the_disks_condition() -> None:
     event = an_event("disk-0", 'secret "user" not found')
     vm = pending(conditions=written(planned(pending(), a_pod(phase="Pending"), 3, event)))
     vm["spec"]["runStrategy"] = "Halted"
@@ -275,14 +275,14 @@ def test_a_machine_that_is_stopped_while_it_waits_does_not_wait_any_more() -> No
     assert condition(written(ended), "DisksReady") is None
 
 
-def test_without_a_word_from_the_kubelet_a_slow_pod_is_told_as_any_other() -> None:
+def test_slow_pod_without_kubelet_events_is_reported_generally() -> None:
     pod = a_pod(phase="Pending")
     ready = condition(written(planned(pending(), pod, 61)), "Ready")
     assert ready is not None
     assert (ready["reason"], name_of(pod) in ready["message"]) == ("ContainerCreating", True)
 
 
-def test_what_an_import_needs_and_is_not_there_is_told_by_its_field() -> None:
+def test_missing_import_sources_are_reported_by_field() -> None:
     http = "spec.domain.devices.disks[2].source.import.http"
     found = fault(IMPORTED, [an_event("disk-2-secret", 'secret "login" not found')])
     assert found == ("SecretNotFound", f"{http}.secretRef.name: Secret login not found{ENDING}")

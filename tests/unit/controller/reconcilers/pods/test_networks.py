@@ -66,7 +66,7 @@ def test_without_its_network_no_pod_is_made() -> None:
     assert Requeue(Times().networks) in actions
 
 
-def test_a_network_that_went_while_the_pod_was_made_is_told_and_the_attempt_goes_on() -> None:
+def test_network_deleted_during_the_start_is_reported_only() -> None:
     actions = plan(seen(a_starting_vm(), pending(), missing=("default/lan",)))
     assert status_of(actions)["phase"] == "Scheduling"
     assert (condition(status_of(actions)["conditions"], "NetworkReady") or {})["reason"] == "NetworkNotFound"
@@ -75,14 +75,14 @@ def test_a_network_that_went_while_the_pod_was_made_is_told_and_the_attempt_goes
     assert [type(each) for each in again] == [Requeue]  # reported once
 
 
-def test_when_the_network_is_there_nothing_is_said_of_it_any_more() -> None:
+def test_network_condition_is_cleared_once_it_exists() -> None:
     vm = a_starting_vm(lacks=True)
     for pods, second in (((pending(),), 5), ((a_pod(),), 5), ((a_pod(phase="Failed", exit_code=1),), 5)):
         conditions = status_of(plan(seen(vm, *pods, second=second)))["conditions"]
         assert condition(conditions, "NetworkReady") is None
 
 
-def test_while_a_pod_with_networks_is_made_they_are_looked_for_again() -> None:
+def test_networks_are_rechecked_while_the_pod_starts() -> None:
     assert plan(seen(a_starting_vm(), pending())) == (Requeue(Times().networks),)
     (plain,) = plan(seen(a_vm(phase="Scheduling", attempts=[an_attempt()]), pending()))
     assert isinstance(plain, Requeue)
@@ -104,7 +104,7 @@ def test_networks_are_asked_for_while_a_machine_starts(vm: dict[str, Any], *, lo
     assert reads_networks(vm) == looks
 
 
-def test_a_network_that_no_node_can_make_is_told_before_there_is_a_pod_and_while_it_is_made() -> None:
+def test_broken_network_is_reported_before_and_during_the_start() -> None:
     for vm, pods, phase in ((a_vm(domain=DOMAIN), (), "Pending"), (a_starting_vm(), (pending(),), "Scheduling")):
         actions = plan(seen(vm, *pods, broken="spec.config is no JSON object"))
         assert not any(isinstance(each, CreatePod) for each in actions)
@@ -148,7 +148,7 @@ def test_a_configuration_is_judged_as_far_as_every_plugin_has_to(config: object,
     assert bool(problem) == bool(found.problem)
 
 
-async def test_each_network_is_asked_for_once_and_told_when_it_is_absent() -> None:
+async def test_each_network_is_requested_once_and_reported_if_missing() -> None:
     api = FakeAPI()
     vm = a_vm(domain=DOMAIN)
     async with api.serving() as config, Client(config, user_agent="test") as client:
@@ -163,6 +163,6 @@ async def test_each_network_is_asked_for_once_and_told_when_it_is_absent() -> No
 
 
 @pytest.mark.parametrize("text", ["[" * 50_000, '{"a": ' + "1" * 5000 + "}"])
-def test_what_is_wrong_with_a_configuration_is_told_in_no_words_of_python(text: str) -> None:
+def test_invalid_network_configuration_is_reported_plainly(text: str) -> None:
     problem = networks.read("default", "lan", {"spec": {"config": text}}).problem
     assert problem == "spec.config is no JSON: it is nested too deeply, or has a number that is too long"

@@ -33,7 +33,7 @@ def owner(**changes: Any) -> dict[str, Any]:
         (None, False),
     ],
 )
-def test_a_pod_is_controlled_by_the_machine_that_its_controller_reference_names(references: Any, controls: bool) -> None:
+def test_controller_reference_decides_the_pods_machine(references: Any, controls: bool) -> None:
     pod = a_pod()
     pod["metadata"]["ownerReferences"] = references
     assert ownership.is_controlled_by(pod, a_vm()) is controls
@@ -41,7 +41,7 @@ def test_a_pod_is_controlled_by_the_machine_that_its_controller_reference_names(
 
 
 @pytest.mark.parametrize("lost", [(), ("labels",), ("ownerReferences",), ("labels", "ownerReferences")])
-def test_what_mends_a_pod_names_what_it_lacks(lost: tuple[str, ...]) -> None:
+def test_repair_message_names_what_the_pod_lacks(lost: tuple[str, ...]) -> None:
     pod = a_pod()
     if "labels" in lost:
         pod["metadata"]["labels"] = {names.VM_NAME_LABEL: "testvm", names.CREATED_BY_LABEL: "another", "a": "b"}
@@ -70,7 +70,7 @@ def test_a_pod_of_another_namespace_is_nobodys() -> None:
         lambda pod: pod["spec"]["containers"][0].pop("volumeMounts"),
     ],
 )
-def test_a_pod_that_we_cannot_have_made_is_nobodys_whatever_it_claims(change: Any) -> None:
+def test_pod_that_we_cannot_have_made_has_no_machine(change: Any) -> None:
     """virt-controller may not delete such a pod, so counting it would mean waiting forever."""
     pod = a_pod()
     change(pod)
@@ -95,7 +95,7 @@ def test_an_owner_that_was_taken_off_is_still_told() -> None:
     assert ownership.owner_names(old, None) == {("default", "testvm")}
 
 
-def test_a_reference_with_a_uid_means_one_pod_whatever_it_bears_and_no_namesake() -> None:
+def test_reference_with_uid_means_exactly_one_pod() -> None:
     bare = a_pod()
     del bare["metadata"]["ownerReferences"]
     assert ownership.is_meant(bare, Reference(OWN, uid_of(bare)), a_vm())
@@ -105,7 +105,7 @@ def test_a_reference_with_a_uid_means_one_pod_whatever_it_bears_and_no_namesake(
     assert not ownership.is_meant(namesake, Reference(OWN, uid_of(bare)), a_vm())
 
 
-def test_a_reference_without_a_uid_means_what_the_machine_controls() -> None:
+def test_reference_without_uid_means_pods_the_machine_controls() -> None:
     assert ownership.is_meant(a_pod(), Reference(OWN, ""), a_vm())
     assert not ownership.is_meant(a_pod(), Reference(OWN, ""), None)
     assert not ownership.is_meant(a_pod(), Reference("other", ""), a_vm())
@@ -114,7 +114,7 @@ def test_a_reference_without_a_uid_means_what_the_machine_controls() -> None:
     assert not ownership.is_meant(bare, Reference(OWN, ""), a_vm())
 
 
-def test_a_machine_refers_to_its_own_pod_and_to_both_sides_of_migrations_that_still_hold_pods() -> None:
+def test_machine_refers_to_its_pod_and_open_migrations_pods() -> None:
     vm = a_vm(phase="Running", attempts=[an_attempt()])
     own = Reference(OWN, f"uid-of-{OWN}")
     target = names.target_pod_name("testvm", "migration-uid")
@@ -129,7 +129,7 @@ def test_a_machine_refers_to_its_own_pod_and_to_both_sides_of_migrations_that_st
     assert ownership.references(vm, [over]) == (own,)
 
 
-def test_the_source_of_a_migration_without_its_uid_is_the_machines_pod_only_under_its_name() -> None:
+def test_source_without_uid_matches_only_by_the_pods_name() -> None:
     vm = a_vm(phase="Running", attempts=[an_attempt()])
     assert ownership.source_of(a_migration(phase="Running", sourcePod=OWN), vm) == Reference(OWN, f"uid-of-{OWN}")
     assert ownership.source_of(a_migration(phase="Running", sourcePod="earlier"), vm) == Reference("earlier", "")

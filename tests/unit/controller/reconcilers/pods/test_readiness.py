@@ -67,13 +67,13 @@ def test_the_pod_in_which_the_guest_runs_is_ready() -> None:
         (phases.PENDING, "", "False", "GuestNotRunning"),
     ],
 )
-def test_what_is_said_is_what_the_machine_is_and_only_once(phase: str, state: str, status: str, reason: str, said: str) -> None:
+def test_readiness_gate_follows_the_machine_and_is_written_once(phase: str, state: str, status: str, reason: str, said: str) -> None:
     """A missing condition keeps a pod unready, as False does."""
     wanted = [] if (said or "False") == status else [(OWN, status, reason)]
     assert told(a_machine(phase, state), a_gated_pod(said)) == wanted
 
 
-def test_a_guest_that_stands_still_to_move_is_not_taken_out_of_its_service() -> None:
+def test_guest_paused_for_migration_stays_ready() -> None:
     """Nor does it leave after the hand-over, while the VM's status still names the source."""
     source, target = a_gated_pod("True"), a_gated_pod(migration="m")
     vm = a_machine()
@@ -86,7 +86,7 @@ def test_a_guest_that_stands_still_to_move_is_not_taken_out_of_its_service() -> 
     assert told(moved, source, target) == [(TARGET, "True", "GuestRunning")]
 
 
-def test_before_the_hand_over_the_target_is_not_ready_and_afterwards_it_alone_is() -> None:
+def test_target_is_ready_only_after_the_hand_over() -> None:
     source, target = a_gated_pod("True"), a_gated_pod(migration="m")
     assert told(a_machine(), source, target) == []
     assert told(a_machine(in_pod=target), source, target) == [(TARGET, "True", "GuestRunning"), (OWN, "False", "GuestElsewhere")]
@@ -121,7 +121,7 @@ def test_the_source_is_ready_until_the_target_is_in_fact() -> None:
     [{"phase": "Running"}, {"phase": "Failed"}, *({side: other} for side in ("sourcePod", "targetPod") for other in ("another", "zebra"))],
     ids=str,
 )
-def test_a_pod_that_the_guest_has_not_come_from_stands_in_for_none(migration: dict[str, Any]) -> None:
+def test_unrelated_source_pod_is_not_ready_for_the_guest(migration: dict[str, Any]) -> None:
     source, target = a_gated_pod("True"), a_gated_pod("True", migration="m")
     assert told(a_moved_machine(target, **migration), source, target) == [(OWN, "False", "GuestElsewhere")]
 
@@ -136,7 +136,7 @@ def test_no_pod_stands_in_for_a_guest_that_may_not_be_asked() -> None:
 
 
 @pytest.mark.parametrize(("phase", "reason"), [(phases.RUNNING, "ReadinessProbeFailed"), (phases.STOPPING, "LivenessProbeFailed")])
-def test_a_guest_whose_probe_fails_takes_connections_from_no_pod(phase: str, reason: str) -> None:
+def test_failing_probe_makes_the_pod_not_ready(phase: str, reason: str) -> None:
     vm = a_machine(phase)
     vm["status"]["conditions"] = [{"type": "Ready", "status": "False", "reason": reason, "message": "m"}]
     assert told(vm, a_gated_pod("True")) == [(OWN, "False", "GuestNotReady")]
@@ -144,7 +144,7 @@ def test_a_guest_whose_probe_fails_takes_connections_from_no_pod(phase: str, rea
     assert told(vm, a_gated_pod("True")) == [(OWN, "False", "GuestPaused")]
 
 
-def test_a_guest_that_arrives_paused_takes_connections_from_no_pod() -> None:
+def test_guest_arriving_paused_makes_no_pod_ready() -> None:
     source, target = a_gated_pod("True"), a_gated_pod(migration="m")
     assert told(a_machine(state="paused", in_pod=target), source, target) == [(OWN, "False", "GuestElsewhere")]
 
@@ -172,7 +172,7 @@ def test_a_machine_without_a_status_has_no_ready_pod() -> None:
     assert told(a_vm(), a_gated_pod("True")) == [(OWN, "False", "GuestElsewhere")]
 
 
-def test_nothing_is_said_of_a_pod_that_is_over_or_of_a_machine_that_nobody_hears_of() -> None:
+def test_ended_pod_or_unknown_machine_gets_no_readiness() -> None:
     assert told(a_machine(phases.SUCCEEDED, ""), a_gated_pod("True", phase="Succeeded", exit_code=0)) == []
     for said in ("True", "False", ""):
         assert told(a_machine(phases.UNKNOWN), a_gated_pod(said)) == []
@@ -182,7 +182,7 @@ def test_a_pod_that_ends_still_has_its_guest() -> None:
     assert told(a_machine(phases.STOPPING), a_gated_pod("True", deleting=True)) == []
 
 
-def test_the_condition_is_known_however_many_others_somebody_gave_the_pod() -> None:
+def test_readiness_gate_is_found_among_many_conditions() -> None:
     """Otherwise each change of the pod would cause another write, which is itself a change of the pod."""
     pod = a_gated_pod()
     others = [{"type": f"example.com/{number}", "status": "True"} for number in range(MAX_CONDITIONS)]

@@ -68,14 +68,14 @@ def test_a_refusal_is_told_with_its_network_in_one_clean_line(words: str, said: 
     assert told(an_event(words)) == f"Events of the pod say: node node1 cannot join the pod to {said}"
 
 
-def test_what_is_said_is_bounded() -> None:
+def test_sandbox_message_is_bounded() -> None:
     found = fault(DEFINITIONS, "node1", (an_event(of_network("lan", "x" * 5000)),), ())
     assert found is not None
     assert len(found[1]) <= pod_state.MAX_MESSAGE
     assert found[1].endswith(LOOKS_AGAIN)
 
 
-def test_the_newest_event_counts_and_of_equally_old_ones_the_last() -> None:
+def test_newest_event_counts_and_ties_go_to_the_last() -> None:
     old, new = an_event(of_network("lan", "first"), "2026-01-01T00:00:00Z"), an_event(of_network("lan", "then"))
     for events in ((old, new), (new, old), (an_event(of_network("lan", "first")), new)):
         assert told(*events).endswith(": then")
@@ -100,9 +100,7 @@ def test_a_kubelet_that_is_at_the_volumes_is_not_at_the_networks() -> None:
     ],
     ids=["waits", "too early", "another clock", "without networks", "runs"],
 )
-def test_events_are_asked_for_while_a_pod_with_networks_has_no_sandbox(
-    vm: dict[str, Any], pod: dict[str, Any], after: int, *, looks: bool
-) -> None:
+def test_events_are_read_while_a_networked_pod_has_no_sandbox(vm: dict[str, Any], pod: dict[str, Any], after: int, *, looks: bool) -> None:
     assert is_to_read(vm, pod, BOUND + timedelta(seconds=after)) == looks
 
 
@@ -111,7 +109,7 @@ def seen(vm: dict[str, Any], pod: dict[str, Any], *events: dict[str, Any]) -> Ob
     return Observed(vm=vm, pods=(pod,), claims={}, now=now, settings=Settings("x"), networks=Found((), DEFINITIONS), sandbox_events=events)
 
 
-def test_the_machine_says_it_once_and_no_more_once_the_pod_has_its_sandbox() -> None:
+def test_sandbox_fault_is_reported_once_and_then_cleared() -> None:
     vm = a_vm(phase="Scheduling", attempts=[an_attempt()], domain=DOMAIN)
     vm["status"]["conditions"] = [{"type": "DisksReady", "status": "False", "reason": "SecretNotFound"}]  # which was added later
     event = an_event(of_network("lan", NO_PLUGIN))

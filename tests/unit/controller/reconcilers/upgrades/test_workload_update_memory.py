@@ -44,7 +44,7 @@ def moved(world: World, memory: Memory) -> list[str]:
     return world.moved()
 
 
-def test_one_that_failed_and_was_deleted_is_paused_after(memory: Memory) -> None:
+def test_deleted_failed_migration_still_causes_a_pause(memory: Memory) -> None:
     world = World()
     world.put("a")
     failed = made(world, "a", "Failed", endTime=times.to_rfc3339(NOW - timedelta(seconds=30)))
@@ -55,7 +55,7 @@ def test_one_that_failed_and_was_deleted_is_paused_after(memory: Memory) -> None
     assert [dig(each, "status", "phase") for each in world.migrations] == ["Failed"]
 
 
-def test_one_that_was_deleted_before_its_end_is_one_that_was_cancelled(memory: Memory, clock: Clock) -> None:
+def test_migration_deleted_before_its_end_counts_as_cancelled(memory: Memory, clock: Clock) -> None:
     world = World()
     world.put("a")
     running = made(world, "a", "Running")
@@ -77,7 +77,7 @@ def test_those_that_were_deleted_count_as_a_batch_too(memory: Memory) -> None:
     assert moved(world, memory) == []
 
 
-def test_who_takes_the_owner_from_one_has_no_machine_that_was_never_tried(memory: Memory) -> None:
+def test_removed_owner_does_not_hide_a_failed_migration(memory: Memory) -> None:
     world = World()
     world.put("a")
     failed = made(world, "a", "Failed", endTime=times.to_rfc3339(NOW))
@@ -98,7 +98,7 @@ def test_a_guest_that_was_moved_in_vain_is_not_moved_again(memory: Memory) -> No
     assert moved(world, memory) == []
 
 
-def test_what_is_there_is_told_once_and_as_it_is(memory: Memory) -> None:
+def test_present_migrations_are_returned_once_unchanged(memory: Memory) -> None:
     world = World()
     ours, theirs = made(world, "a", "Running"), made(world, "b", "Running", ours=False)
     for each in (ours, theirs, {**ours, "metadata": {**ours["metadata"], "uid": "x"}, "status": 7}):
@@ -108,7 +108,7 @@ def test_what_is_there_is_told_once_and_as_it_is(memory: Memory) -> None:
     assert memory.with_forgotten([]) == (), "one that is not over was not deleted: it is read in a moment"
 
 
-def test_it_is_remembered_for_a_day_and_of_so_many(clock: Clock) -> None:
+def test_forgotten_migrations_are_kept_for_a_day_and_limited(clock: Clock) -> None:
     memory, world = Memory(clock, limit=2), World()
     for number in range(3):
         memory.note(None, made(world, "a", "Failed", created=number))
@@ -119,7 +119,7 @@ def test_it_is_remembered_for_a_day_and_of_so_many(clock: Clock) -> None:
     assert [name_of(each) for each in memory.with_forgotten([])] == ["m0"]
 
 
-def test_of_too_many_the_one_that_changed_longest_ago_is_forgotten(clock: Clock) -> None:
+def test_least_recently_changed_migration_is_forgotten_first(clock: Clock) -> None:
     memory, world = Memory(clock, limit=2), World()
     running = made(world, "a", "Running")
     memory.note(None, running)

@@ -69,7 +69,7 @@ class World:
         return [name_of(vm) for vm, _ in self.plan().evictions]
 
 
-def test_a_batch_of_machines_is_moved_by_migrations_of_the_lowest_priority_that_say_why() -> None:
+def test_batch_migrates_at_the_lowest_priority_with_a_reason() -> None:
     world = World(size=2)
     for name in ("c", "a", "b"):
         world.put(name, node=f"node-of-{name}")
@@ -83,7 +83,7 @@ def test_a_batch_of_machines_is_moved_by_migrations_of_the_lowest_priority_that_
     assert validation.validate_migration(made) == []
 
 
-def test_the_mark_is_another_one_with_another_image_and_fits_into_a_label() -> None:
+def test_image_mark_differs_per_image_and_fits_a_label() -> None:
     marks = {planning.mark(Settings(launcher_image=image)) for image in ("x:1", "x:2", "x" * 900)}
     assert len(marks) == 3
     assert all(len(each) == 10 and each.isalnum() for each in marks)
@@ -93,7 +93,7 @@ def test_the_mark_is_another_one_with_another_image_and_fits_into_a_label() -> N
     ("phase", "created", "room"),
     [("Running", 500, 1), ("", 5, 1), ("Succeeded", 59, 1), ("Succeeded", 60, 2), ("Failed", 30, 1), ("Failed", 61, 2)],
 )
-def test_those_that_are_on_their_way_and_those_that_began_in_the_interval_count(phase: str, created: float, room: int) -> None:
+def test_running_and_recent_migrations_count_for_the_batch(phase: str, created: float, room: int) -> None:
     world = World(size=2)
     world.migrate("other", phase, created)
     world.put("a", "node1")
@@ -101,7 +101,7 @@ def test_those_that_are_on_their_way_and_those_that_began_in_the_interval_count(
     assert len(world.moved()) == room
 
 
-def test_nothing_begins_while_more_are_on_their_way_than_the_batch_has_by_now() -> None:
+def test_excess_of_running_migrations_starts_none() -> None:
     """The batch size is an option, and virt-controller may have restarted with a smaller one."""
     world = World(size=1)
     for name in ("other", "another"):
@@ -110,14 +110,14 @@ def test_nothing_begins_while_more_are_on_their_way_than_the_batch_has_by_now() 
     assert world.moved() == []
 
 
-def test_migrations_of_an_earlier_upgrade_and_of_people_do_not_count_as_a_batch() -> None:
+def test_earlier_upgrades_and_users_migrations_do_not_count() -> None:
     world = World(size=1)
     world.migrate("other", "Running", 5, ours=False)
     world.put("a", "node2")
     assert world.moved() == ["a"]
 
 
-def test_only_places_that_are_free_are_taken_of_each_node_and_in_all() -> None:
+def test_only_free_places_of_node_and_cluster_are_used() -> None:
     world = World(size=9, per_node=2, per_cluster=4)
     world.migrate("other", "Running", 500, ours=False, sourceNode="node1")
     nodes = world.rest["nodes"] = {("default", "other"): "node1"}
@@ -145,9 +145,7 @@ def test_only_places_that_are_free_are_taken_of_each_node_and_in_all() -> None:
     ],
     ids=["waits for its turn", "waits for its next attempt", "has begun", "of a lost machine", "is over, and its machine has another"],
 )
-def test_whoever_has_no_place_of_the_queue_has_none_before_an_upgrade(
-    phase: str, attempt: int | None, nodes: dict[Any, str], moved: list[str]
-) -> None:
+def test_queued_migrations_take_no_place_from_an_upgrade(phase: str, attempt: int | None, nodes: dict[Any, str], moved: list[str]) -> None:
     world = World(per_cluster=1)
     world.migrate("other", phase, 500, ours=False, **({"attempt": attempt} if attempt else {}))
     world.put("a", "node2")
@@ -156,7 +154,7 @@ def test_whoever_has_no_place_of_the_queue_has_none_before_an_upgrade(
 
 
 @pytest.mark.parametrize(("limits", "node"), [({"per_node": 1}, "node1"), ({"per_cluster": 1}, "node2")], ids=["of a node", "in all"])
-def test_where_more_are_under_way_than_there_are_places_by_now_none_begins(limits: dict[str, int], node: str) -> None:
+def test_exceeded_limits_start_no_migration(limits: dict[str, int], node: str) -> None:
     world = World(**limits)
     nodes = world.rest["nodes"] = {}
     for name in ("other", "another"):
@@ -166,7 +164,7 @@ def test_where_more_are_under_way_than_there_are_places_by_now_none_begins(limit
     assert world.moved() == []
 
 
-def test_a_place_is_taken_of_the_node_that_is_left_not_of_the_one_that_the_guest_is_on_by_now() -> None:
+def test_place_is_counted_at_the_source_node() -> None:
     world = World(per_node=1)
     world.migrate("other", "Running", 500, ours=False, sourceNode="node1")
     world.rest["nodes"] = {("default", "other"): "node2"}
@@ -188,14 +186,14 @@ def test_a_place_is_taken_of_the_node_that_is_left_not_of_the_one_that_the_guest
     ],
     ids=str,
 )
-def test_who_ends_or_is_up_to_date_or_is_anothers_to_move_is_left_alone(change: dict[str, Any]) -> None:
+def test_ending_current_or_external_guests_are_left_alone(change: dict[str, Any]) -> None:
     for strategy in ("LiveMigrate", "Evict"):
         world = World(strategy)
         world.put("a", **change)
         assert world.plan() == Plan()
 
 
-def test_a_guest_whose_pod_is_over_and_one_that_is_to_be_restarted_are_left_alone() -> None:
+def test_ended_pods_and_requested_restarts_are_left_alone() -> None:
     world = World()
     over = world.put("a").pod
     assert over is not None
@@ -207,7 +205,7 @@ def test_a_guest_whose_pod_is_over_and_one_that_is_to_be_restarted_are_left_alon
     assert world.moved() == ["b"]
 
 
-def test_a_machine_without_its_pod_and_one_that_is_being_evicted_are_left_alone() -> None:
+def test_machines_without_pod_or_under_eviction_are_left_alone() -> None:
     world = World()
     world.candidates.append(Candidate(world.put("a").vm, None, {}))
     world.candidates.pop(0)
@@ -223,7 +221,7 @@ def test_a_machine_that_is_migrated_anyway_is_not_migrated_twice() -> None:
 
 
 @pytest.mark.parametrize(("times_failed", "pause"), [(1, FIRST_PAUSE_SECONDS), (2, 600), (3, 1200), (5, LONGEST_PAUSE_SECONDS)])
-def test_a_migration_that_failed_is_tried_again_later_each_time_later(times_failed: int, pause: float) -> None:
+def test_failed_upgrade_migration_is_retried_with_growing_pauses(times_failed: int, pause: float) -> None:
     for since, again in ((pause - 1, []), (pause, ["a"]), (pause + 1, ["a"])):
         world = World()
         for number in range(times_failed):
@@ -232,7 +230,7 @@ def test_a_migration_that_failed_is_tried_again_later_each_time_later(times_fail
         assert world.moved() == again
 
 
-def test_one_that_somebody_cancelled_is_not_tried_again_for_an_hour() -> None:
+def test_cancelled_upgrade_migration_is_retried_after_an_hour() -> None:
     for since, again in ((LONGEST_PAUSE_SECONDS - 1, []), (LONGEST_PAUSE_SECONDS, ["a"])):
         world = World()
         world.migrate("a", "Cancelled", 9000, endTime=ago(since))
@@ -240,7 +238,7 @@ def test_one_that_somebody_cancelled_is_not_tried_again_for_an_hour() -> None:
         assert world.moved() == again
 
 
-def test_failures_of_an_earlier_machine_of_that_name_do_not_count() -> None:
+def test_failures_of_an_earlier_namesake_do_not_count() -> None:
     world = World()
     world.migrate("a", "Failed", 300, endTime=ago(100))
     world.migrations[0]["metadata"]["ownerReferences"][0]["uid"] = "of-an-earlier-one"
@@ -282,7 +280,7 @@ def test_a_guest_that_was_moved_in_vain_is_not_moved_for_ever() -> None:
     assert world.moved() == ["c", "b"]
 
 
-def test_one_that_stays_and_one_that_rests_hold_up_nobody() -> None:
+def test_stuck_and_pausing_machines_delay_no_other() -> None:
     world = World()
     world.put("a", "node1", STUCK)
     world.migrate("b", "Failed", 300, endTime=ago(100))
@@ -291,21 +289,21 @@ def test_one_that_stays_and_one_that_rests_hold_up_nobody() -> None:
     assert world.moved() == ["c"]
 
 
-def test_an_eviction_does_not_wait_until_a_migration_that_failed_has_rested() -> None:
+def test_eviction_does_not_wait_for_a_failed_migrations_pause() -> None:
     world = World("Evict")
     world.migrate("a", "Failed", 300, endTime=ago(100))
     world.put("a", "node1", STUCK)
     assert world.evicted() == ["a"]
 
 
-def test_without_evict_one_that_cannot_migrate_stays_and_with_it_its_pod_is_evicted() -> None:
+def test_unmigratable_guest_is_evicted_only_with_strategy_evict() -> None:
     for strategy, evicted in (("LiveMigrate", []), ("Evict", ["a"]), ("None", [])):
         world = World(strategy)
         world.put("a", "node1", STUCK)
         assert (world.moved(), world.evicted()) == ([], evicted)
 
 
-def test_evictions_and_migrations_share_the_pace_and_evictions_need_no_place() -> None:
+def test_evictions_share_the_pace_and_need_no_place() -> None:
     world = World("Evict", size=4, per_cluster=1)
     for name in ("a", "b", "c", "d", "e"):
         world.put(name, "node1", STUCK)
@@ -317,7 +315,7 @@ def test_evictions_and_migrations_share_the_pace_and_evictions_need_no_place() -
     assert world.evicted() == ["b", "c", "d", "e"]
 
 
-def test_a_batch_is_of_those_that_are_moved_and_of_those_that_are_evicted() -> None:
+def test_batch_counts_migrations_and_evictions() -> None:
     world = World("Evict", size=2)
     world.put("a", "node1")
     for name in ("b", "c"):
@@ -325,7 +323,7 @@ def test_a_batch_is_of_those_that_are_moved_and_of_those_that_are_evicted() -> N
     assert (world.moved(), world.evicted()) == (["a"], ["b"])
 
 
-def test_a_machine_for_which_a_server_took_nothing_holds_up_nobody() -> None:
+def test_machine_with_a_refused_request_delays_no_other() -> None:
     world = World(size=1)
     world.put("a", "node1")
     world.put("b", "node2")

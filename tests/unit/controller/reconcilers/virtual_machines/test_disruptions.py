@@ -43,7 +43,7 @@ def told(vm: dict[str, Any], *pods: dict[str, Any]) -> tuple[Any, ...]:
         ("OfALaterRelease", "", "is ended on purpose"),
     ],
 )
-def test_who_ends_a_pod_is_said_in_a_condition_and_an_event(reason: str, message: str | None, words: str) -> None:
+def test_disruption_is_reported_in_a_condition_and_an_event(reason: str, message: str | None, words: str) -> None:
     pod = disrupted(reason, message)
     write, event = told(machine(OTHER), pod)
 
@@ -56,7 +56,7 @@ def test_who_ends_a_pod_is_said_in_a_condition_and_an_event(reason: str, message
     assert write.status["podName"] == name_of(pod)
 
 
-def test_it_is_said_once_of_the_machines_own_pod_and_while_it_is_so() -> None:
+def test_disruption_is_reported_once_for_the_own_pod_only() -> None:
     assert told(machine(TOLD), disrupted()) == ()
     assert told(machine(), disrupted(status="False")) == ()
     assert told(machine(), a_pod()) == ()
@@ -64,7 +64,7 @@ def test_it_is_said_once_of_the_machines_own_pod_and_while_it_is_so() -> None:
     assert told(machine()) == ()
 
 
-def test_while_it_is_so_an_edit_of_the_spec_changes_its_generation_alone() -> None:
+def test_spec_edit_updates_only_the_conditions_generation() -> None:
     vm = machine(OTHER, {**TOLD, "observedGeneration": 1})
     vm["metadata"]["generation"] = 7
     (write,) = told(vm, disrupted())
@@ -72,7 +72,7 @@ def test_while_it_is_so_an_edit_of_the_spec_changes_its_generation_alone() -> No
     assert write.status["conditions"] == [OTHER, {**TOLD, "observedGeneration": 7}]
 
 
-def test_it_is_taken_back_when_the_guest_is_in_another_pod() -> None:
+def test_disruption_is_cleared_when_the_guest_is_in_another_pod() -> None:
     (write,) = told(machine(OTHER, TOLD), a_pod())
 
     assert isinstance(write, WriteStatus)
@@ -91,7 +91,7 @@ def test_it_is_taken_back_when_the_guest_is_in_another_pod() -> None:
     ],
     ids=["gone", "a stray", "over", "the attempt ended", "still so"],
 )
-def test_it_stays_the_reason_of_an_end(attempt: dict[str, Any], pods: list[dict[str, Any]]) -> None:
+def test_disruption_stays_as_the_reason_of_an_end(attempt: dict[str, Any], pods: list[dict[str, Any]]) -> None:
     assert told(machine(TOLD, **attempt), *pods) == ()
 
 
@@ -137,13 +137,13 @@ def test_an_eviction_that_something_else_refused_is_taken_back(since: str | None
     assert disruptions.until_settled(Observed(vm=vm, pods=(a_pod(),), claims={}, settings=Settings("launcher"), now=NOW)) == ()
 
 
-def test_nobody_waits_for_a_pod_that_is_gone_or_evicted() -> None:
+def test_gone_or_evicted_pods_are_not_awaited() -> None:
     for pods in ((), (disrupted(),)):
         observed = Observed(vm=machine(allowed("2026-01-01T00:00:59Z")), pods=pods, claims={}, settings=Settings("launcher"), now=NOW)
         assert disruptions.until_settled(observed) == ()
 
 
-def test_what_is_said_of_an_end_begins_with_the_disruption() -> None:
+def test_end_message_starts_with_the_disruption() -> None:
     def added(vm: dict[str, Any]) -> str:
         return disruptions.added(Observed(vm=vm, pods=(), claims={}, settings=Settings("launcher"), now=NOW), "exit code 137")
 

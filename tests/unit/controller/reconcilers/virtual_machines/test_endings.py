@@ -25,7 +25,7 @@ def ended(ahead: timedelta = timedelta(), number: int = 1) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("ahead", [timedelta(hours=-1), timedelta(), timedelta(minutes=5), timedelta(days=1)])
-def test_an_end_that_was_seen_is_measured_whatever_time_its_node_wrote(ahead: timedelta) -> None:
+def test_observed_end_is_measured_by_the_local_clock(ahead: timedelta) -> None:
     time = Time()
     endings = Endings(time)
     assert endings.rested(a_vm(phase="Running", attempts=[an_attempt()]), NOW) == 0
@@ -36,7 +36,7 @@ def test_an_end_that_was_seen_is_measured_whatever_time_its_node_wrote(ahead: ti
 
 
 @pytest.mark.parametrize(("ahead", "rested"), [(timedelta(seconds=-40), 40), (timedelta(minutes=5), 0)])
-def test_an_end_before_this_process_began_counts_from_its_time_but_is_never_still_to_come(ahead: timedelta, rested: int) -> None:
+def test_end_before_this_process_counts_from_its_time_or_now(ahead: timedelta, rested: int) -> None:
     time = Time()
     endings = Endings(time)
     assert endings.rested(ended(ahead), NOW) == rested
@@ -52,7 +52,7 @@ def test_the_newest_end_counts_and_one_without_a_time_is_of_now() -> None:
     assert Endings(Time()).rested(a_vm(), NOW) == 0
 
 
-def test_the_next_attempt_and_a_namesake_rest_anew_and_nothing_is_kept_of_machines_that_are_gone() -> None:
+def test_rest_restarts_per_attempt_and_machine_and_is_forgotten() -> None:
     time = Time()
     endings = Endings(time)
     endings.rested(ended(), NOW)

@@ -65,12 +65,12 @@ HELD = "/srv/a of node node1 by "
     ],
     ids=["on this node", "of another namespace", "on another node", "without a guest"],
 )
-def test_a_file_is_waited_for_on_its_node_and_another_namespace_hears_no_name(other: Object, found: tuple[str, ...]) -> None:
+def test_host_file_is_awaited_on_its_node_without_foreign_names(other: Object, found: tuple[str, ...]) -> None:
     assert files_in_use(STARTS, other) == found
     assert files_in_use(STARTS, other, node="") == ()
 
 
-def test_a_file_that_both_only_read_is_waited_for_by_nobody() -> None:
+def test_host_file_that_both_only_read_is_not_awaited() -> None:
     reads = a_machine("vm", file(read_only=True), phase="Scheduling")
     assert files_in_use(reads, a_machine("other", file(read_only=True), phase="Running", node="node1")) == ()
 
@@ -85,13 +85,13 @@ def test_machines_that_are_off_do_not_hide_who_has_a_file() -> None:
     assert len(files_in_use(STARTS, *off, a_machine("other", file(), phase="Running", node="node1"))) == 1
 
 
-def test_of_many_machines_with_the_same_storage_some_are_looked_at() -> None:
+def test_many_machines_with_the_same_storage_are_sampled() -> None:
     many = [a_machine(f"a{number:03}", claim(), file(), phase="Running", node="node1") for number in range(MAX_NAMESAKES + 9)]
     assert len(rivals(a_machine("vm", claim()), *many)) == MAX_NAMESAKES
     assert len(files_in_use(STARTS, *many)) == MAX_NAMESAKES - 1  # minus itself
 
 
-def test_a_machine_is_no_rival_of_its_own_and_another_is_one_however_much_both_name() -> None:
+def test_machine_is_not_its_own_rival() -> None:
     """virt-controller's copy of it may be stale."""
     vm = a_machine("vm", claim("a"), claim("b"), phase="Failed")
     others = (a_machine("vm", claim("a"), phase="Running"), a_machine("other", claim("a"), claim("b"), phase="Running"))
@@ -128,14 +128,12 @@ HALTED = a_machine("first", claim(), phase="Failed", runStrategy="Halted")
         (RUNS, a_machine("first", claim("other"), phase="Failed"), ["for-data"]),
     ],
 )
-def test_who_may_have_waited_is_looked_at_when_a_machine_lets_go_of_its_disks(
-    old: Object | None, new: Object | None, found: list[str]
-) -> None:
+def test_waiting_machines_are_requeued_when_disks_are_released(old: Object | None, new: Object | None, found: list[str]) -> None:
     assert woken(old, new) == found
 
 
 @pytest.mark.parametrize("phase", ["Failed", "Scheduling"])
-def test_who_may_have_waited_is_looked_at_when_a_machine_is_to_have_other_disks(phase: str) -> None:
+def test_waiting_machines_are_requeued_when_disks_change(phase: str) -> None:
     """Otherwise it would stay ``Pending`` until its next change."""
     old = a_machine("first", claim(), phase=phase)
     assert woken(old, a_machine("first", claim("other"), phase=phase)) == ["for-data"]

@@ -65,7 +65,7 @@ def becomes(vm: dict[str, Any], *pods: dict[str, Any], silence: Silence = REPORT
 @pytest.mark.parametrize("strategy", ["Always", "RerunOnFailure", "Once", "Manual"])
 @pytest.mark.parametrize("cause", CAUSES)
 @pytest.mark.parametrize("how", [ASKED, KILLED], ids=["asked", "killed"])
-def test_whatever_in_the_cluster_ends_a_pod_its_guest_goes_on(strategy: str, cause: str, how: dict[str, Any]) -> None:
+def test_guest_is_rerun_after_the_cluster_ended_its_pod(strategy: str, cause: str, how: dict[str, Any]) -> None:
     vm = machine(strategy)
     assert becomes(vm, ended(cause, how, deleting=cause != "TerminationByKubelet"))
     assert vm["status"]["attempt"] == 2
@@ -80,14 +80,14 @@ def test_whatever_in_the_cluster_ends_a_pod_its_guest_goes_on(strategy: str, cau
 
 @pytest.mark.parametrize("strategy", ["Once", "Manual"])
 @pytest.mark.parametrize("cause", CAUSES)
-def test_a_guest_that_powers_off_by_itself_at_that_moment_has_ended(strategy: str, cause: str) -> None:
+def test_guest_powering_off_during_a_disruption_has_ended(strategy: str, cause: str) -> None:
     vm = machine(strategy)
     assert not becomes(vm, ended(cause, ITSELF, deleting=False))
     assert vm["status"]["phase"] == "Succeeded"
 
 
 @pytest.mark.parametrize("strategy", ["RerunOnFailure", "Once", "Manual"])
-def test_a_pod_that_somebody_deletes_ends_its_attempt(strategy: str) -> None:
+def test_pod_deleted_by_a_user_ends_its_attempt(strategy: str) -> None:
     for pods in ((ended(None, ASKED),), ()):  # ended, and gone
         vm = machine(strategy)
         assert becomes(vm, *pods) is (strategy == "RerunOnFailure")
@@ -95,7 +95,7 @@ def test_a_pod_that_somebody_deletes_ends_its_attempt(strategy: str) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["Always", "RerunOnFailure", "Once", "Manual"])
-def test_a_node_that_lost_power_and_is_soon_back_leaves_an_attempt_that_failed(strategy: str) -> None:
+def test_power_loss_of_a_returning_node_fails_the_attempt(strategy: str) -> None:
     vm = machine(strategy, phase="Unknown")
     assert becomes(vm, ended(None, POWER_LOST, deleting=False)) is (strategy in ("Always", "RerunOnFailure"))
     assert vm["status"]["attempts"][0]["message"] == "virt-launcher ended: Unknown (exit code 255)"
@@ -103,7 +103,7 @@ def test_a_node_that_lost_power_and_is_soon_back_leaves_an_attempt_that_failed(s
 
 @pytest.mark.parametrize("strategy", ["Always", "RerunOnFailure", "Once", "Manual"])
 @pytest.mark.parametrize("is_deleted", [True, False], ids=["Kubernetes deleted it for the taint", "nobody did"])
-def test_who_removes_a_pod_of_a_silent_node_ends_it_unless_kubernetes_was_about_to(strategy: str, is_deleted: bool) -> None:
+def test_removed_pod_of_a_silent_node_ends_unless_kubernetes_did(strategy: str, is_deleted: bool) -> None:
     vm, pod = machine(strategy), a_pod(deleting=is_deleted)
     if is_deleted:
         told = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager", "message": ""}
@@ -114,7 +114,7 @@ def test_who_removes_a_pod_of_a_silent_node_ends_it_unless_kubernetes_was_about_
 
 
 @pytest.mark.parametrize("strategy", ["Always", "RerunOnFailure", "Once", "Manual"])
-def test_a_stop_while_the_node_is_drained_keeps_the_machine_off_until_it_is_started(strategy: str) -> None:
+def test_stop_during_a_drain_keeps_the_machine_off_until_started(strategy: str) -> None:
     vm = machine(strategy, request={"action": "Stop", "runStrategy": strategy})
     assert not becomes(vm, ended("EvictionByEvictionAPI", ASKED))
     assert vm["status"]["phase"] == "Stopped"
@@ -162,7 +162,7 @@ def test_a_halt_after_the_eviction_takes_one_write(phase: str, ready: tuple[str,
 
 
 @pytest.mark.parametrize("strategy", ["Once", "Manual"])
-def test_an_eviction_that_was_only_seen_by_whoever_allowed_it_counts(strategy: str) -> None:
+def test_allowed_eviction_counts_even_if_only_recorded(strategy: str) -> None:
     """The leader was evicted as well, and its successor starts after the pod is gone."""
     vm = machine(strategy)
     vm["status"]["conditions"] = [{"type": "DisruptionTarget", "status": "True", "reason": "EvictionAllowed", "message": "m"}]
@@ -184,7 +184,7 @@ def starting(strategy: str, **status: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("strategy", ["Always", "RerunOnFailure", "Once", "Manual"])
-def test_a_pod_that_a_kubelet_rejects_while_virt_handlers_devices_are_away_is_replaced_elsewhere(strategy: str) -> None:
+def test_pod_rejected_without_devices_is_replaced(strategy: str) -> None:
     vm = starting(strategy)
     assert becomes(vm, rejected())
     assert vm["status"]["attempt"] == 2
@@ -195,7 +195,7 @@ def test_a_pod_that_a_kubelet_rejects_while_virt_handlers_devices_are_away_is_re
     assert "UnexpectedAdmissionError: no healthy devices present" in first["message"]
 
 
-def test_the_next_pod_prefers_another_node_than_the_one_that_rejected_it() -> None:
+def test_next_pod_prefers_another_node_than_the_rejecting_one() -> None:
     vm = starting("Once")
     for _ in range(2):  # the cause, then the end
         vm["status"] = next(each.status for each in plan(seen(vm, rejected())) if isinstance(each, WriteStatus))

@@ -25,17 +25,17 @@ def recorded(vm: dict[str, Any], *migrations: dict[str, Any]) -> Any:
 
 
 @pytest.mark.parametrize("phase", ["Scheduling", "PreparingTarget", "TargetReady", "Running"])
-def test_one_that_has_begun_is_told_with_its_phase(phase: str) -> None:
+def test_begun_migration_is_recorded_with_its_phase(phase: str) -> None:
     migration = a_migration(phase=phase, sourcePodUID="from-uid", targetAddress="192.0.2.1:8445", **BEGUN)
     assert recorded(a_machine(), migration) == {**RECORD, "phase": phase}
 
 
-def test_one_that_waits_is_not_told() -> None:
+def test_waiting_migration_is_not_recorded() -> None:
     assert recorded(a_machine(), a_migration()) is None
     assert recorded(a_machine(), a_migration(phase="Pending")) is None
 
 
-def test_one_of_another_pod_is_not_told() -> None:
+def test_migration_of_another_pod_is_not_recorded() -> None:
     """The VM was restarted, or the copy of the Migration is older than the move."""
     migration = a_migration(phase="Running", sourcePodUID="from-uid", **BEGUN)
     moved = {**RECORD, "phase": "Succeeded"}
@@ -57,7 +57,7 @@ def test_a_success_is_the_targets_to_tell() -> None:
     assert recorded(a_machine(known), succeeded) == known
 
 
-def test_one_that_is_gone_has_ended() -> None:
+def test_missing_migration_is_recorded_as_cancelled() -> None:
     found = recorded(a_machine({**RECORD, "phase": "Running"}))
     assert found == {**RECORD, "phase": "Cancelled", "endTime": "2026-01-01T00:01:00Z"}
     assert recorded(a_machine(found)) == found

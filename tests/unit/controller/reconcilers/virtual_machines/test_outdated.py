@@ -51,7 +51,7 @@ def test_a_machine_in_a_pod_of_this_release_says_nothing() -> None:
     assert planning.plan(seen(a_machine(), launcher(NEW))) == ()
 
 
-def test_a_machine_in_a_pod_of_the_release_before_says_so_once_and_names_both_images() -> None:
+def test_outdated_launcher_is_reported_once_with_both_images() -> None:
     vm = a_machine()
     found = said(planning.plan(seen(vm, launcher(OLD))))
     assert found is not None
@@ -61,7 +61,7 @@ def test_a_machine_in_a_pod_of_the_release_before_says_so_once_and_names_both_im
     assert planning.plan(seen(vm, launcher(OLD))) == ()
 
 
-def test_it_is_taken_back_once_the_guest_is_in_a_pod_of_this_release() -> None:
+def test_outdated_condition_is_cleared_in_a_current_pod() -> None:
     vm = a_machine({"type": "Ready", "status": "True"}, {"type": "LauncherOutdated", "status": "True"})
     (write,) = planning.plan(seen(vm, launcher(NEW)))
     assert isinstance(write, WriteStatus)
@@ -69,12 +69,12 @@ def test_it_is_taken_back_once_the_guest_is_in_a_pod_of_this_release() -> None:
 
 
 @pytest.mark.parametrize("phase", ["Stopped", "Pending"])
-def test_it_is_taken_back_of_a_machine_that_is_off_whoever_wrote_its_end(phase: str) -> None:
+def test_outdated_condition_is_cleared_when_off(phase: str) -> None:
     vm = a_machine({"type": "LauncherOutdated", "status": "True"}, phase=phase, runStrategy="Halted")
     assert planning.plan(seen(vm))[0] == WriteStatus({**vm["status"], "conditions": []})
 
 
-def test_what_a_webhook_makes_of_the_image_is_of_this_release() -> None:
+def test_image_rewritten_by_a_webhook_is_current() -> None:
     mirror = "mirror.example/virt-launcher:v2"
     assert outdated.is_outdated(launcher(mirror), SETTINGS)
     assert not outdated.is_outdated(launcher(mirror), dataclasses.replace(SETTINGS, rewritten_images=(mirror,)))
@@ -85,7 +85,7 @@ def test_a_pod_that_names_no_image_is_not_judged() -> None:
     assert not outdated.is_outdated(None, SETTINGS)
 
 
-def test_an_image_that_somebody_wrote_is_told_in_one_line_of_bounded_length() -> None:
+def test_reported_image_is_one_bounded_line() -> None:
     found = said(planning.plan(seen(a_machine(), launcher("x\n" * 5000))))
     assert found is not None
     assert "\n" not in found["message"]
@@ -109,9 +109,7 @@ def test_an_image_that_somebody_wrote_is_told_in_one_line_of_bounded_length() ->
         ("None", "Shutdown", False, "Stays"),
     ],
 )
-def test_what_becomes_of_a_guest_is_by_the_charts_strategy_and_its_own(
-    update: Any, eviction: Any, *, is_movable: bool, reason: str
-) -> None:
+def test_upgrade_way_follows_chart_and_machine_strategies(update: Any, eviction: Any, *, is_movable: bool, reason: str) -> None:
     conditions = () if is_movable else (STUCK,)
     of_the_machine = outdated.way(a_machine(*conditions, evictionStrategy=eviction), {}, with_strategy(update))
     of_the_cluster = outdated.way(a_machine(*conditions), {}, with_strategy(update, eviction_strategy=eviction))
@@ -120,7 +118,7 @@ def test_what_becomes_of_a_guest_is_by_the_charts_strategy_and_its_own(
     assert ("it has a host device" in of_the_machine.words) == (not is_movable and eviction != "External")
 
 
-def test_nobody_is_advised_to_migrate_a_guest_that_cannot() -> None:
+def test_unmigratable_guest_is_not_advised_to_migrate() -> None:
     nothing_moves_it = "nothing moves it by itself (the chart's workloadUpdate.strategy is None): "
     for conditions, advice in (
         ((), "migrate or restart the machine"),
@@ -129,7 +127,7 @@ def test_nobody_is_advised_to_migrate_a_guest_that_cannot() -> None:
         assert outdated.way(a_machine(*conditions), {}, with_strategy("None")).words == nothing_moves_it + advice
 
 
-def test_a_claim_that_one_node_alone_may_mount_keeps_a_guest_where_it_is() -> None:
+def test_single_node_claim_keeps_a_guest_in_place() -> None:
     disk = {"name": "a", "type": "PersistentVolumeClaim", "source": {"name": "data"}}
     vm = a_machine(domain={"memory": {"guest": "128Mi"}, "devices": {"disks": [disk]}})
     found = outdated.way(vm, {"data": {"spec": {"accessModes": ["ReadWriteOnce"]}}}, SETTINGS)

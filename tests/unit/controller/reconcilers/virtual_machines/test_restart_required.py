@@ -39,7 +39,7 @@ def said(actions: tuple[Action, ...]) -> Mapping[str, Any] | None:
 
 
 @pytest.mark.parametrize("phase", ["Scheduled", "Running", "Stopping", "Unknown"])
-def test_an_edited_machine_says_once_which_fields_wait_for_its_next_start(phase: str) -> None:
+def test_edited_machine_reports_restart_fields_once(phase: str) -> None:
     vm = a_machine(phase=phase, running={"generation": 1, "domain": RUNNING})
     actions = planning.plan(seen(vm, a_pod()))
     found = said(actions)
@@ -55,7 +55,7 @@ def test_an_edited_machine_says_once_which_fields_wait_for_its_next_start(phase:
     assert not any(isinstance(each, WriteStatus | Emit | DeletePod) for each in again)
 
 
-def test_a_further_edit_changes_the_message_and_has_no_second_event() -> None:
+def test_further_edit_changes_the_message_without_an_event() -> None:
     actions = planning.plan(seen(a_machine(KNOWN, running={"generation": 1, "domain": RUNNING}), a_pod()))
     found = said(actions)
     assert found is not None
@@ -63,13 +63,13 @@ def test_a_further_edit_changes_the_message_and_has_no_second_event() -> None:
     assert not any(isinstance(each, Emit) for each in actions)
 
 
-def test_it_is_taken_back_once_the_spec_says_what_runs() -> None:
+def test_restart_condition_is_cleared_when_the_spec_is_running() -> None:
     (write,) = planning.plan(seen(a_machine({"type": "Ready", "status": "True"}, KNOWN), a_pod()))
     assert write == WriteStatus({**a_machine()["status"], "conditions": [{"type": "Ready", "status": "True"}]})
 
 
 @pytest.mark.parametrize("phase", ["Stopped", "Pending", "Scheduling"])
-def test_it_is_taken_back_of_a_machine_without_a_guest_whoever_wrote_the_end(phase: str) -> None:
+def test_restart_condition_is_cleared_without_a_guest(phase: str) -> None:
     vm = a_machine(KNOWN, phase=phase)
     assert planning.plan(seen(vm, a_pod()))[0] == WriteStatus({**vm["status"], "conditions": []})
 

@@ -89,7 +89,7 @@ def test_every_rule_is_in_the_table_and_has_a_case() -> None:
 
 
 @pytest.mark.parametrize("rule", CASES, ids=lambda rule: rule.__name__)
-def test_a_rule_finds_its_obstacle_which_the_machine_reports_once(rule: Rule) -> None:
+def test_start_rule_reports_its_obstacle_once(rule: Rule) -> None:
     observed, kind, reason = CASES[rule]
     decision = power.decide(observed.vm)
     assert decision.on
@@ -113,7 +113,7 @@ def test_a_rule_finds_its_obstacle_which_the_machine_reports_once(rule: Rule) ->
     assert not [each for each in again if isinstance(each, WriteStatus | Emit)]
 
 
-def test_the_first_obstacle_of_the_table_is_the_one_that_a_machine_reports() -> None:
+def test_first_obstacle_of_the_table_is_reported() -> None:
     vm = a_machine(attempts=SHORT, nodeName="ghost", domain=of_disk(device="lun"))
     everything: dict[str, Any] = {
         "claims": {"claim": None},
@@ -152,7 +152,7 @@ def test_the_first_obstacle_of_the_table_is_the_one_that_a_machine_reports() -> 
     ]
 
 
-def test_a_machine_in_back_off_keeps_its_phase_and_loses_the_pods_that_are_over() -> None:
+def test_back_off_keeps_the_phase_and_deletes_ended_pods() -> None:
     observed, _, _ = CASES[start_rules.back_off]
     old = a_pod(1, phase="Failed", exit_code=1)
     actions = plan(dataclasses.replace(observed, pods=(old,)))

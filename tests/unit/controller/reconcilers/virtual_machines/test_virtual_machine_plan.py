@@ -90,7 +90,7 @@ def test_a_new_machine_gets_its_pod_and_one_write() -> None:
     assert disks["status"] == "True"
 
 
-def test_a_pod_that_was_made_but_not_written_down_is_made_again_which_compares_it() -> None:
+def test_unrecorded_pod_is_created_again_for_comparison() -> None:
     actions = plan(seen(a_vm(), a_pod(1, phase="Pending", node="")))
     assert kinds(actions) == ["CreatePod", "WriteStatus", "Emit"]
     assert isinstance(actions[0], CreatePod)
@@ -99,7 +99,7 @@ def test_a_pod_that_was_made_but_not_written_down_is_made_again_which_compares_i
 
 
 @pytest.mark.parametrize("state", ["second", "deleting", "second, deleting"])
-def test_the_next_attempt_does_not_begin_while_more_lives_than_its_own_pod(state: str) -> None:
+def test_next_attempt_waits_until_only_its_own_pod_lives(state: str) -> None:
     """The VM may have only one living pod, and a pod under deletion may end before its guest: both go first."""
     made, stray = a_pod(1, phase="Pending", node="", deleting=state == "deleting"), a_pod(7, deleting=state == "second, deleting")
     pods = [made] if state == "deleting" else [made, stray]
@@ -120,7 +120,7 @@ def test_a_pod_that_is_being_deleted_is_not_handed_a_guest(phase: str) -> None:
     assert written(plan(seen(vm, a_pod())))["phase"] == "Scheduled"
 
 
-def test_a_pod_that_is_being_deleted_is_not_deleted_for_its_late_start() -> None:
+def test_pod_under_deletion_is_not_deleted_for_a_late_start() -> None:
     vm = a_vm(phase="Scheduled", attempts=[an_attempt()])
     late = NOW + timedelta(hours=1)
     assert "DeletePod" in kinds(plan(seen(vm, a_pod(), now=late)))
@@ -141,7 +141,7 @@ def test_a_pod_under_the_same_name_is_not_handed_the_guest() -> None:
     assert written(plan(seen(vm)))["attempts"][0]["result"] == "Failed"
 
 
-def test_no_other_pod_of_the_machine_stands_in_for_the_one_that_the_status_names() -> None:
+def test_stray_pods_do_not_stand_in_for_the_recorded_one() -> None:
     stray = a_pod(7)
     for phase in ("Scheduling", "Scheduled", "Running", "Unknown"):
         assert plan(seen(a_vm(phase=phase, attempts=[an_attempt()]), stray)) == (DeletePod(name_of(stray), uid_of(stray)),)
@@ -156,7 +156,7 @@ def test_no_guest_goes_into_a_pod_that_is_being_deleted() -> None:
     assert plan(seen(a_vm(phase="Scheduled", attempts=[an_attempt()]), going, now=late)) == ()  # no start timeout is reported either
 
 
-def test_a_pod_that_lost_labels_and_owner_is_watched_over_as_before() -> None:
+def test_pod_without_labels_and_owner_is_still_watched() -> None:
     bare = a_pod()
     for key in ("labels", "annotations", "ownerReferences"):
         del bare["metadata"][key]
@@ -170,7 +170,7 @@ def test_a_pod_that_lost_labels_and_owner_is_watched_over_as_before() -> None:
 
 
 @pytest.mark.parametrize("phase", ["Scheduled", "Running", "Stopping", "Unknown"])
-def test_a_guest_may_outlive_the_object_of_its_pod_and_nothing_is_decided_until_then(phase: str) -> None:
+def test_lingering_guest_pod_blocks_decisions_until_its_time(phase: str) -> None:
     vm, gone = a_vm(phase=phase, attempts=[an_attempt()]), a_vm(phase=phase, attempts=[an_attempt()], deleting=True)
     vm["status"]["nodeName"] = gone["status"]["nodeName"] = "node1"
     for each in (vm, gone):
@@ -193,9 +193,7 @@ ABSENT = Absent(names.target_pod_name("testvm", "m"), "uid-of-target", "node2", 
 @pytest.mark.parametrize("sources", [(), (a_source_that_was_left(),), (a_pod(phase="Failed", exit_code=1),)])
 @pytest.mark.parametrize("phase", ["Running", "Stopping", "Unknown"])
 @pytest.mark.parametrize("deleting", [False, True])
-def test_a_guest_may_outlive_the_object_of_its_target_and_nothing_is_decided_until_then(
-    phase: str, sources: tuple[dict[str, Any], ...], *, deleting: bool
-) -> None:
+def test_lingering_target_pod_blocks_decisions_until_its_time(phase: str, sources: tuple[dict[str, Any], ...], *, deleting: bool) -> None:
     vm = a_vm(phase=phase, attempts=[an_attempt()], deleting=deleting)
     vm["status"]["nodeName"] = "node1"
     waits = seen(vm, *sources, absent_targets=(ABSENT,))
@@ -218,7 +216,7 @@ def test_a_guest_may_outlive_the_object_of_its_target_and_nothing_is_decided_unt
         assert "RemoveFinalizer" in kinds(plan(each)) if deleting else written(plan(each))["attempts"][0]["result"]
 
 
-def test_the_next_attempt_waits_for_a_target_that_may_run_and_a_machine_that_is_off_does_not() -> None:
+def test_next_attempt_waits_for_a_target_that_may_run() -> None:
     ended = [an_attempt(result="Stopped", endTime="2026-01-01T00:00:30Z")]
     vm = a_vm(phase="Stopped", attempts=ended, runStrategy="Always")
     assert "CreatePod" in kinds(plan(seen(vm, rested=3600.0)))
@@ -238,7 +236,7 @@ def test_the_source_of_a_target_that_is_gone_is_left_alone() -> None:
     assert deleted(plan(seen(vm, a_pod(), absent_targets=(ABSENT,)))) == deleted(plan(seen(vm, a_pod()))) != []
 
 
-def test_what_a_start_or_a_probe_ended_by_is_told_after_the_wait_for_a_target() -> None:
+def test_cause_of_an_end_is_reported_after_the_target_wait() -> None:
     vm = a_vm(phase="Running", attempts=[an_attempt()])
     said = {"type": "Ready", "status": "False", "reason": "LivenessProbeFailed", "message": "the guest did not answer"}
     vm["status"] |= {"nodeName": "node1", "conditions": [said]}
@@ -257,9 +255,7 @@ def test_what_a_start_or_a_probe_ended_by_is_told_after_the_wait_for_a_target() 
         *((each, False, False) for each in sorted(phases.MIGRATION_FINAL)),
     ],
 )
-def test_a_guest_may_be_in_the_target_of_what_is_under_way_or_that_its_source_says_it_left_for(
-    phase: str, *, by_pods: bool, by_words: bool
-) -> None:
+def test_guest_may_be_in_the_target_of_an_open_migration(phase: str, *, by_pods: bool, by_words: bool) -> None:
     vm, source = a_vm(phase="Running", attempts=[an_attempt()]), a_source_that_was_left()
     migration = a_migration(phase=phase or "Pending", sourcePod=name_of(source), sourcePodUID=uid_of(source))
     migration["status"]["phase"] = phase
@@ -268,7 +264,7 @@ def test_a_guest_may_be_in_the_target_of_what_is_under_way_or_that_its_source_sa
 
 
 @pytest.mark.parametrize("strategy", ["Manual", "Halted"])
-def test_a_machine_that_nobody_wants_on_is_stopped(strategy: str) -> None:
+def test_unwanted_machine_is_stopped(strategy: str) -> None:
     actions = plan(seen(a_vm(runStrategy=strategy)))
     assert kinds(actions) == ["WriteStatus"]
     assert written(actions)["phase"] == "Stopped"
@@ -281,7 +277,7 @@ def test_a_running_pod_is_handed_to_its_node_with_one_write() -> None:
     assert kinds(actions).count("WriteStatus") == 1
 
 
-def test_what_keeps_a_pod_from_running_is_said_and_nothing_else_happens() -> None:
+def test_obstacle_of_a_pod_is_reported_and_nothing_else_happens() -> None:
     pod = a_pod(phase="Pending", node="")
     pod["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes: memory"}]
     actions = plan(seen(a_vm(phase="Scheduling", attempts=[an_attempt()]), pod, now=NOW + timedelta(days=1)))
@@ -291,7 +287,7 @@ def test_what_keeps_a_pod_from_running_is_said_and_nothing_else_happens() -> Non
     assert kinds(actions) == ["WriteStatus", "Emit"]
 
 
-def test_a_pod_that_no_node_takes_is_told_of_with_what_its_processors_ask_for() -> None:
+def test_unschedulable_pod_reports_its_cpu_demands() -> None:
     vm, pod = a_vm(phase="Scheduling", attempts=[an_attempt()]), a_pod(phase="Pending", node="")
     vm["spec"]["domain"]["cpu"] = {"model": "Skylake-Client"}
     pod["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes"}]
@@ -309,7 +305,7 @@ def test_a_pod_that_no_node_takes_is_told_of_with_what_its_processors_ask_for() 
     assert told() == f"pod {name_of(pod)}: denied"
 
 
-def test_an_attempt_that_takes_too_long_loses_its_pod_and_counts_as_failed() -> None:
+def test_start_timeout_deletes_the_pod_and_fails_the_attempt() -> None:
     vm, pod = a_vm(phase="Scheduled", attempts=[an_attempt(nodeName="node1")]), a_pod()
     late = NOW + timedelta(seconds=180)
     actions = plan(seen(vm, pod, now=late))
@@ -321,7 +317,7 @@ def test_an_attempt_that_takes_too_long_loses_its_pod_and_counts_as_failed() -> 
 
 
 @pytest.mark.parametrize("reason", ["ContainerCreating", "ErrImagePull", "ImagePullBackOff", "CreateContainerConfigError"])
-def test_what_is_waited_for_before_the_container_runs_ends_no_attempt(reason: str) -> None:
+def test_waiting_before_the_container_runs_ends_no_attempt(reason: str) -> None:
     """For example a registry, volume or network that fails for an hour."""
     vm, pod = a_vm(phase="Scheduling", attempts=[an_attempt()]), a_pod(phase="Pending")
     pod["status"]["containerStatuses"][0]["state"]["waiting"] = {"reason": reason}
@@ -339,7 +335,7 @@ def test_what_is_waited_for_before_the_container_runs_ends_no_attempt(reason: st
     assert plan(seen(vm, a_pod(), now=late + timedelta(seconds=30))) == (Requeue(150.0),)
 
 
-def test_a_pod_that_a_node_prepares_is_worth_a_word_after_a_minute() -> None:
+def test_slow_pod_preparation_is_reported_after_a_minute() -> None:
     vm, pod = a_vm(phase="Scheduling", attempts=[an_attempt()]), a_pod(phase="Pending")
     assert plan(seen(vm, pod, now=NOW - timedelta(seconds=20))) == (Requeue(20.0),)
     assert plan(seen(vm, pod, now=NOW - timedelta(days=1))) == (Requeue(60.0),)  # the node's clock differs from ours
@@ -353,7 +349,7 @@ CRASHED = {"terminated": {"exitCode": 1, "reason": "Error", "startedAt": "2026-0
 
 
 @pytest.mark.parametrize(("state", "ran"), [(NEVER_RAN, False), (CRASHED, True), (None, False)], ids=["never", "crashed", "rejected"])
-def test_only_a_container_that_ran_makes_a_failed_start_of_an_attempt(state: dict[str, Any] | None, ran: bool) -> None:
+def test_only_a_container_that_ran_makes_a_failed_start(state: dict[str, Any] | None, ran: bool) -> None:
     pod = a_pod(phase="Failed")
     pod["status"]["containerStatuses"] = [{"name": names.CONTAINER, "state": state}] if state else []
     status = written(plan(seen(a_vm(phase="Scheduling", attempts=[an_attempt()], rerun={"limit": 0}), pod)))
@@ -368,7 +364,7 @@ def waiting_for_an_image(status: str = "False", since: str = "2026-01-01T00:00:1
     return vm
 
 
-def test_the_wait_for_an_image_has_no_limit_and_the_start_after_it_has_the_whole() -> None:
+def test_image_wait_is_unlimited_and_the_start_limit_follows_it() -> None:
     late = NOW + timedelta(days=1)
     assert plan(seen(waiting_for_an_image(), a_pod(), now=late)) == ()
     assert plan(seen(waiting_for_an_image(reason="ClaimTooSmall"), a_pod(), now=late)) == ()
@@ -379,13 +375,13 @@ def test_the_wait_for_an_image_has_no_limit_and_the_start_after_it_has_the_whole
 
 
 @pytest.mark.parametrize("since", ["2026-01-03T00:00:00Z", "9999-12-31T23:59:59Z"])
-def test_a_wait_for_an_image_that_a_node_lets_end_in_the_future_gives_the_start_no_longer_limit(since: str) -> None:
+def test_future_end_of_an_image_wait_does_not_extend_the_start(since: str) -> None:
     """Otherwise the limit would grow by that time, and the latest possible time would make the plan fail."""
     late = NOW + timedelta(days=1)
     assert plan(seen(waiting_for_an_image("True", since=since), a_pod(), now=late)) == (Requeue(180.0),)
 
 
-def test_a_machine_that_waits_for_an_image_can_be_stopped_and_deleted() -> None:
+def test_machine_waiting_for_an_image_can_be_stopped_and_deleted() -> None:
     stopped, gone, pod = waiting_for_an_image(), waiting_for_an_image(), a_pod()
     stopped["spec"]["runStrategy"] = "Halted"
     gone["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:59Z"
@@ -431,13 +427,13 @@ def test_a_plugin_that_fails_takes_no_time_of_the_start(kind: str, reason: str) 
     [(a_pod(phase="Succeeded", exit_code=0), "Succeeded"), (a_pod(phase="Failed", exit_code=1), "Failed"), (None, "Failed")],
     ids=["powered off", "crashed", "vanished"],
 )
-def test_the_end_that_virt_handler_did_not_write_is_read_from_the_pod(pod: dict[str, Any] | None, result: str) -> None:
+def test_end_missed_by_virt_handler_is_read_from_the_pod(pod: dict[str, Any] | None, result: str) -> None:
     vm = a_vm(phase="Running", attempts=[an_attempt(runningTime="2026-01-01T00:00:10Z")])
     status = written(plan(seen(vm, *([pod] if pod else []))))
     assert (status["phase"], status["attempts"][0]["result"]) == (result, result)
 
 
-def test_a_guest_that_was_not_alive_has_failed_however_its_pod_ended() -> None:
+def test_guest_failing_liveness_has_failed_however_its_pod_ended() -> None:
     vm = a_vm(phase="Stopping", attempts=[an_attempt(runningTime="2026-01-01T00:00:10Z")])
     told = {"type": "Ready", "status": "False", "reason": "LivenessProbeFailed", "message": "the liveness probe failed: no answer"}
     vm["status"]["conditions"] = [told]
@@ -446,7 +442,7 @@ def test_a_guest_that_was_not_alive_has_failed_however_its_pod_ended() -> None:
     assert status["attempts"][0]["message"] == told["message"]
 
 
-def test_a_guest_whose_pod_somebody_deleted_starts_again() -> None:
+def test_guest_starts_again_after_its_pod_was_deleted() -> None:
     vm = a_vm(phase="Running", attempts=[an_attempt(runningTime="2026-01-01T00:00:10Z")])
     vm["status"] = written(plan(seen(vm, a_pod(phase="Succeeded", exit_code=0, deleting=True))))
     assert vm["status"]["phase"] == "Stopped"
@@ -465,41 +461,39 @@ def test_a_guest_whose_pod_somebody_deleted_starts_again() -> None:
         ([{"result": "Failed", "nodeName": "node3"}, {"result": "Succeeded", "nodeName": "node2"}], ("node1",)),
     ],
 )
-def test_a_start_avoids_the_nodes_on_which_no_guest_came_to_run_since_one_did(
-    earlier: list[Mapping[str, str]], avoided: tuple[str, ...]
-) -> None:
+def test_start_avoids_nodes_of_failed_starts_since_the_last_run(earlier: list[Mapping[str, str]], avoided: tuple[str, ...]) -> None:
     starts = [*earlier, {"result": "Failed", "nodeName": "node1"}]
     numbered = [an_attempt(number, **each) for number, each in enumerate(starts, start=1)]
     assert failed_nodes(a_vm(phase="Failed", attempts=numbered)) == avoided
 
 
-def test_a_launcher_that_ended_in_peace_without_a_guest_is_a_failed_start() -> None:
+def test_launcher_ending_without_a_guest_is_a_failed_start() -> None:
     pod = a_pod(phase="Succeeded", exit_code=0)
     pod["status"]["containerStatuses"][0]["state"]["terminated"]["message"] = "no guest was started"
     assert written(plan(seen(a_vm(phase="Scheduled", attempts=[an_attempt()]), pod)))["phase"] == "Failed"
 
 
-def test_a_guest_that_moved_and_ended_at_once_ended_where_it_was_last() -> None:
+def test_moved_guest_that_ended_has_its_targets_result() -> None:
     source, target = a_pod(phase="Succeeded", exit_code=0), a_pod(phase="Succeeded", exit_code=0, migration="m", node="node2")
     source["status"]["containerStatuses"][0]["state"]["terminated"]["message"] = "migrated: the guest runs on in another pod"
     vm = a_vm(phase="Running", attempts=[an_attempt(runningTime="2026-01-01T00:00:10Z")])
     assert written(plan(seen(vm, source, target, targets=TARGETS)))["phase"] == "Succeeded"
 
 
-def test_how_a_guest_ended_that_moved_is_said_by_no_pod_but_its_target() -> None:
+def test_end_of_a_moved_guest_is_read_from_its_target_only() -> None:
     own, stray = a_pod(phase="Succeeded", exit_code=0), a_pod(7, phase="Succeeded", exit_code=0)
     own["status"]["containerStatuses"][0]["state"]["terminated"]["message"] = "migrated: the guest left"
     ended = written(plan(seen(a_vm(phase="Running", attempts=[an_attempt()]), own, stray)))["attempts"][0]
     assert (ended["result"], ended["message"]) == ("Failed", "migrated: the guest left")
 
 
-def test_a_handler_that_ends_a_guest_is_not_contradicted_when_its_kubelet_is_silent() -> None:
+def test_kubelet_silence_does_not_contradict_a_handlers_end() -> None:
     silence = Silence(of_kubelet={"node1": 30.0})
     actions = plan(seen(a_vm(phase="Running", attempts=[an_attempt()], deleting=True), a_pod(), silence=silence))
     assert kinds(actions) == ["DeletePod", "Requeue"]
 
 
-def test_what_a_launcher_says_of_its_end_is_one_bounded_line() -> None:
+def test_launchers_end_message_is_one_bounded_line() -> None:
     pod = a_pod(phase="Failed", exit_code=1)
     pod["status"]["containerStatuses"][0]["state"]["terminated"]["message"] = "crashed: QEMU\n\x1b[2J" + "x" * 4000
     message = pod_state.end_of(pod).message
@@ -507,7 +501,7 @@ def test_what_a_launcher_says_of_its_end_is_one_bounded_line() -> None:
     assert len(message) == pod_state.MAX_MESSAGE
 
 
-def test_what_a_strange_registry_says_is_one_bounded_line_without_control_characters() -> None:
+def test_registry_message_is_one_bounded_printable_line() -> None:
     pod = a_pod(phase="Pending")
     said = "\x1b[2Jdenied\nby " + "x" * 5000
     pod["status"]["containerStatuses"][0]["state"] = {"waiting": {"reason": "ErrImagePull", "message": said}}
@@ -517,7 +511,7 @@ def test_what_a_strange_registry_says_is_one_bounded_line_without_control_charac
     assert len(found[1]) == pod_state.MAX_MESSAGE
 
 
-def test_what_a_scheduler_or_kubelet_calls_the_reason_is_one_word_and_what_a_webhook_says_one_line() -> None:
+def test_foreign_reasons_are_words_and_foreign_messages_lines() -> None:
     """virt-api accepts nothing else, and a VM with an unwritable status would be stuck."""
     pod = a_pod(phase="Pending", node="")
     for reason, expected in (
@@ -536,7 +530,7 @@ def test_what_a_scheduler_or_kubelet_calls_the_reason_is_one_word_and_what_a_web
     assert not forms.message_errors(str(PodRefused('admission webhook "w" denied the request: \x1b[2J\n' + "ä" * 99_999)))
 
 
-def test_a_pod_called_failed_whose_container_was_never_seen_to_end_is_not_over() -> None:
+def test_failed_pod_without_an_ended_container_is_not_over() -> None:
     vm = a_vm(phase="Running", attempts=[an_attempt()])
     pod = a_pod(deleting=True)
     pod["status"]["phase"] = "Failed"
@@ -561,7 +555,7 @@ def test_the_target_of_a_migration_is_left_alone() -> None:
     assert plan(seen(vm, a_pod(), a_pod(migration="m", node="node2"), targets=TARGETS)) == ()
 
 
-def test_a_source_pod_that_ended_does_not_end_the_attempt_while_the_target_lives() -> None:
+def test_ended_source_pod_does_not_end_the_attempt_with_a_target() -> None:
     vm = a_vm(phase="Running", attempts=[an_attempt()])
     target = a_pod(migration="m", node="node2")
     assert plan(seen(vm, a_pod(phase="Succeeded", exit_code=0), target, targets=TARGETS)) == ()
@@ -578,7 +572,7 @@ def test_stopping_in_the_middle_of_a_migration_stops_both_sides() -> None:
 @pytest.mark.parametrize(
     ("phase", "pod_phase"), [("Scheduling", "Pending"), ("Scheduling", "Running"), ("Scheduled", "Running"), ("Running", "Running")]
 )
-def test_a_stop_that_is_taken_back_is_no_failure_and_what_was_stopped_is_not_handed_over(phase: str, pod_phase: str, back: str) -> None:
+def test_revoked_stop_is_no_failure_and_hands_nothing_over(phase: str, pod_phase: str, back: str) -> None:
     vm, pod = a_vm(phase=phase, attempts=[an_attempt()], runStrategy="Halted"), a_pod(phase=pod_phase)
     actions = plan(seen(vm, pod))
     assert deleted(actions) == [DeletePod(name_of(pod), uid_of(pod), grace_seconds=1 if phase == "Scheduling" else None)]
@@ -592,7 +586,7 @@ def test_a_stop_that_is_taken_back_is_no_failure_and_what_was_stopped_is_not_han
     assert ("CreatePod" in kinds(plan(seen(vm)))) is (back in ("Always", "RerunOnFailure"))
 
 
-def test_a_spec_that_is_mended_before_there_is_a_guest_gets_a_new_pod() -> None:
+def test_spec_edit_before_there_is_a_guest_replaces_the_pod() -> None:
     vm, pod = a_vm(phase="Scheduling", attempts=[an_attempt(generation=1)]), a_pod(phase="Pending", node="")
     pod["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes: selector"}]
     assert deleted(plan(seen(vm, pod))) == []
@@ -629,7 +623,7 @@ OTHER_EDITS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize(("edit", "stays"), [*((each, True) for each in KEPT_EDITS), *((each, False) for each in OTHER_EDITS)], ids=str)
-def test_a_pod_without_a_guest_stays_when_an_edit_changes_neither_it_nor_its_domain(edit: dict[str, Any], *, stays: bool) -> None:
+def test_pod_without_guest_stays_if_an_edit_does_not_change_it(edit: dict[str, Any], *, stays: bool) -> None:
     vm = a_vm(phase="Scheduling", attempts=[an_attempt(generation=1)])
     made = launcher_pod(vm, 1, {}, Settings("launcher"), Placement())
     waiting = a_pod(phase="Pending", node="")
@@ -687,7 +681,7 @@ def test_a_drain_says_that_it_was_the_reason(phase: str) -> None:
     assert condition(written(again)["conditions"], "DisruptionTarget") is None
 
 
-def test_who_ends_a_pod_is_named_in_bounded_words_and_forgotten_where_the_guest_moved() -> None:
+def test_disruption_message_is_bounded_and_cleared_after_a_move() -> None:
     vm = a_vm(phase="Running", attempts=[an_attempt()])
     status = written(plan(seen(vm, disrupted(a_pod(), reason="\x1b[2J", message="a\n" + "x" * 9999))))
     found = condition(status["conditions"], "DisruptionTarget")
@@ -698,7 +692,7 @@ def test_who_ends_a_pod_is_named_in_bounded_words_and_forgotten_where_the_guest_
     assert condition(written(plan(seen(vm, a_pod())))["conditions"], "DisruptionTarget") is None
 
 
-def test_a_deleted_machine_waits_for_no_guest_that_was_never_started() -> None:
+def test_deleted_machine_waits_for_no_guest_never_started() -> None:
     machines = [a_vm(phase=phase, attempts=[an_attempt()], deleting=True) for phase in ("Scheduling", "Scheduled", "Running")]
     assert [deleted(plan(seen(vm, a_pod())))[0].grace_seconds for vm in machines] == [1, None, None]
 
@@ -723,7 +717,7 @@ def test_a_lost_node_is_said_and_waited_for() -> None:
 
 
 @pytest.mark.parametrize("phase", ["Scheduled", "Running", "Stopping", "Unknown"])
-def test_a_living_handler_is_not_contradicted_when_its_kubelet_is_silent(phase: str) -> None:
+def test_kubelet_silence_does_not_contradict_a_live_handler(phase: str) -> None:
     vm = a_vm(phase=phase, attempts=[an_attempt()])
     pod = a_pod(bound_at="2026-01-01T00:01:00Z")
     actions = plan(seen(vm, pod, silence=MUTE))
@@ -731,7 +725,7 @@ def test_a_living_handler_is_not_contradicted_when_its_kubelet_is_silent(phase: 
     assert Requeue(17.0) in actions
 
 
-def test_the_silence_of_the_other_side_of_a_migration_is_not_the_machines() -> None:
+def test_silence_of_the_other_migration_side_does_not_count() -> None:
     vm = a_vm(phase="Running", attempts=[an_attempt()])
     target = a_pod(migration="m", node="node2", deleting=True)
     assert plan(seen(vm, a_pod(), target, silence=Silence(frozenset({"node2"})))) == ()
@@ -741,7 +735,7 @@ def test_the_silence_of_the_other_side_of_a_migration_is_not_the_machines() -> N
     assert written(plan(seen(vm, a_pod(), target, silence=Silence(frozenset({"node1"})))))["phase"] == "Unknown"
 
 
-def test_a_pod_that_cannot_end_without_its_kubelet_is_said_once_and_taken_back() -> None:
+def test_pod_stuck_on_a_silent_node_is_reported_once_and_cleared() -> None:
     vm = a_vm(phase="Stopped", attempts=[an_attempt(result="Stopped", endTime="2026-01-01T00:00:00Z")], runStrategy="Manual")
     actions = plan(seen(vm, a_pod(deleting=True), silence=MUTE))
     vm["status"] = written(actions)
@@ -754,7 +748,7 @@ def test_a_pod_that_cannot_end_without_its_kubelet_is_said_once_and_taken_back()
 
 
 @pytest.mark.parametrize("silent", ["whole", "of_kubelet"])
-def test_a_pod_that_waits_on_a_silent_node_is_said_once_whatever_else_is_in_its_way(silent: str) -> None:
+def test_pod_waiting_on_a_silent_node_is_reported_once(silent: str) -> None:
     silence = LOST if silent == "whole" else MUTE
     vm = a_vm(phase="Scheduling", attempts=[an_attempt()])
     pod = a_pod(phase="Pending")
@@ -808,7 +802,7 @@ def test_no_pod_is_made_for_a_node_that_there_is_not() -> None:
 
 
 @pytest.mark.parametrize("phase", ["", *phases.VM_PHASES])
-def test_a_finalizer_that_was_taken_off_is_put_back_unless_the_machine_is_being_deleted(phase: str) -> None:
+def test_removed_finalizer_is_restored_unless_being_deleted(phase: str) -> None:
     vm = a_vm(phase=phase, attempts=[an_attempt()] if phase else None)
     vm["metadata"]["finalizers"] = ["somebody/else"]
     before = plan(seen({**vm, "metadata": {**vm["metadata"], "finalizers": [names.VM_FINALIZER]}}, a_pod()))
@@ -860,7 +854,7 @@ STOP = {"action": "Stop", "runStrategy": "RerunOnFailure"}
         ("Failed", {"result": "Failed", "endTime": "2026-01-01T00:00:50Z"}, (), {"request": STOP, "observedGeneration": 1}),
     ],
 )
-def test_the_end_of_a_migration_is_told_by_a_machine_that_was_stopped_in_the_middle(
+def test_migration_end_is_recorded_on_a_machine_being_stopped(
     phase: str, attempt: dict[str, Any], pods: tuple[dict[str, Any], ...], more: dict[str, Any]
 ) -> None:
     vm = a_vm(phase=phase, attempts=[an_attempt(**attempt)])
@@ -901,7 +895,7 @@ def test_a_start_with_the_mac_address_of_another_machine_is_told() -> None:
     assert plan(seen(a_vm(phase="Running", attempts=[an_attempt()]), a_pod(), namesakes=("other",))) == ()
 
 
-def test_what_was_told_is_not_told_again_when_somebody_edited_the_phase() -> None:
+def test_edited_phase_repeats_no_event() -> None:
     vm = a_vm(phase="Scheduling", attempts=[an_attempt()])
     assert kinds(plan(seen(vm, a_pod()))) == ["WriteStatus", "Emit", "Requeue"]
     vm["status"]["attempts"][0]["nodeName"] = "node1"
@@ -923,14 +917,14 @@ def test_failures_in_a_row_are_followed_by_growing_pauses() -> None:
         assert "CreatePod" in kinds(plan(seen(vm, rested=5.0, now=NOW + skew)))
 
 
-def test_a_guest_that_powers_off_at_once_does_not_run_round_in_circles() -> None:
+def test_guest_powering_off_at_once_restarts_with_back_off() -> None:
     attempts = [
         an_attempt(number, result="Succeeded", runningTime="2026-01-01T00:00:00Z", endTime="2026-01-01T00:00:01Z") for number in (1, 2)
     ]
     assert plan(seen(a_vm(phase="Succeeded", attempts=attempts, runStrategy="Always")))[-1] == Requeue(5.0)
 
 
-def test_a_guest_that_ended_may_take_its_pod_along_in_its_own_time() -> None:
+def test_ended_guest_has_time_to_end_its_pod() -> None:
     vm = a_vm(phase="Failed", attempts=[an_attempt(result="Failed", endTime="2026-01-01T00:00:50Z")])
     assert plan(seen(vm, a_pod(), rested=10.0, now=NOW - timedelta(hours=1))) == (Requeue(20.0),)
     assert kinds(plan(seen(vm, a_pod(), rested=30.0))) == ["DeletePod"]
@@ -1055,7 +1049,7 @@ def test_a_plan_carried_out_leads_to_rest(observed: Observed) -> None:
 
 
 @given(observations())
-def test_no_pod_is_ever_made_beside_one_that_may_run(observed: Observed) -> None:
+def test_pod_is_never_created_while_another_may_run(observed: Observed) -> None:
     before = copy.deepcopy(observed.vm), copy.deepcopy(observed.pods)
     actions = plan(observed)
     if created := [each for each in actions if isinstance(each, CreatePod)]:
@@ -1084,7 +1078,7 @@ def test_a_machine_is_let_go_only_without_pods_that_may_run(observed: Observed) 
 
 
 @given(observations())
-def test_a_guest_goes_only_into_the_pod_whose_uid_was_written_down(observed: Observed) -> None:
+def test_guest_starts_only_in_the_pod_with_the_recorded_uid(observed: Observed) -> None:
     before = observed.vm["status"].get("podUID")
     for each in plan(observed):
         if isinstance(each, WriteStatus) and not each.uid_field:
@@ -1103,7 +1097,7 @@ def chosen(vm: dict[str, Any], **rest: Any) -> tuple[Any, dict[str, str]]:
     return written(actions).get("cpu"), pod["spec"].get("nodeSelector", {})
 
 
-def test_the_best_cpu_of_all_nodes_is_chosen_and_written_down_with_the_pod_that_asks_for_it() -> None:
+def test_best_common_cpu_is_chosen_and_recorded_with_the_pod() -> None:
     features = ["amd-ssbd", "amd-stibp", "ibpb"]
     labels = {"cpu-model.node.kubevirt.io/EPYC-Rome-v2", *(f"cpu-feature.node.kubevirt.io/{each}" for each in features)}
     cpu, selector = chosen(a_vm())
@@ -1111,13 +1105,13 @@ def test_the_best_cpu_of_all_nodes_is_chosen_and_written_down_with_the_pod_that_
     assert set(selector) == labels
 
 
-def test_nodes_of_another_contract_have_no_say_however_many_they_are() -> None:
+def test_nodes_of_another_contract_do_not_affect_the_cpu() -> None:
     strangers = {"node1": "another contract", **{f"other{number}": "another contract" for number in range(600)}}
     cpu, _ = chosen(a_vm(), strangers=strangers)
     assert cpu["model"] == "EPYC-Milan"
 
 
-def test_the_nodes_are_those_that_the_machine_asks_for_with_the_features_that_it_asks_for() -> None:
+def test_cpu_is_chosen_from_selected_nodes_and_features() -> None:
     cpu, _ = chosen(a_vm(nodeSelector={"zone": "2"}))
     assert cpu["model"] == "EPYC-Milan"
     said = [{"name": "virt-ssbd"}, {"name": "ibpb", "policy": "disable"}]
@@ -1132,14 +1126,14 @@ def test_for_a_machine_that_names_one_none_is_chosen(spec: dict[str, Any]) -> No
     assert "cpu-model.node.kubevirt.io/EPYC-Rome-v2" not in selector
 
 
-def test_what_was_chosen_for_the_attempt_before_goes_with_it() -> None:
+def test_chosen_cpu_is_cleared_with_the_next_attempt() -> None:
     vm = a_vm(phase="Failed", attempts=[an_attempt(endTime="2026-01-01T00:00:00Z", result="Failed")])
     vm["status"]["cpu"] = {"model": "Nehalem"}
     assert chosen(vm, rested=999.0, kvm_offered=False) == (None, {})
     assert chosen(vm, rested=999.0)[0]["model"] == "EPYC-Rome-v2"
 
 
-def test_a_pod_that_waits_for_a_node_is_told_of_with_what_was_chosen() -> None:
+def test_unschedulable_pod_reports_the_chosen_cpu() -> None:
     vm, pod = a_vm(phase="Scheduling", attempts=[an_attempt()]), a_pod(phase="Pending", node="")
     pod["spec"]["containers"][0]["resources"]["limits"][names.KVM_RESOURCE] = "1"
     pod["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes"}]
@@ -1187,7 +1181,7 @@ def a_condition(kind: str, status: str, reason: str) -> dict[str, Any]:
     return {"type": kind, "status": status, "reason": reason, **old}
 
 
-def test_an_edit_of_a_machine_that_is_off_is_judged_in_its_condition_ready() -> None:
+def test_edit_of_a_stopped_machine_updates_its_ready_condition() -> None:
     """``kubectl wait`` uses the generation to see that a condition is about the current spec."""
     vm = a_vm(phase="Failed", attempts=[an_attempt(result="Failed", endTime="2026-01-01T00:00:00Z")], runStrategy="Manual")
     vm["status"]["conditions"] = [a_condition("Ready", "False", "Crashed")]
@@ -1196,7 +1190,7 @@ def test_an_edit_of_a_machine_that_is_off_is_judged_in_its_condition_ready() -> 
 
 
 @pytest.mark.parametrize(("before", "reason"), [("Halted", "StopRequested"), ("NotRequested", "StopRequested")])
-def test_a_machine_that_is_off_says_the_reason_of_the_last_judgement(before: str, reason: str) -> None:
+def test_stopped_machine_keeps_the_last_ready_reason(before: str, reason: str) -> None:
     vm = a_vm(phase="Stopped", attempts=[an_attempt(result="Stopped", endTime="2026-01-01T00:00:00Z")])
     vm["status"] |= {"conditions": [a_condition("Ready", "False", before)], "request": STOP}
     ready = rested(vm, priorityClassName="high")["Ready"]
@@ -1237,7 +1231,7 @@ SUCCEEDED = [an_attempt(result="Succeeded", endTime="2026-01-01T00:00:00Z", gene
         ("RerunOnFailure", "", [], {}, "InProgress"),
     ],
 )
-def test_others_know_by_the_conditions_whether_a_machine_is_as_its_spec_says(
+def test_conditions_match_kstatus_expectations(
     strategy: str, phase: str, attempts: list[dict[str, Any]], more: dict[str, Any], expected: str
 ) -> None:
     vm = a_vm(phase=phase, attempts=attempts, runStrategy=strategy)

@@ -58,12 +58,12 @@ def moved(attempt: int = 1, **rest: Any) -> dict[str, Any]:
     return over(attempt, MOVED, phase="Succeeded", exit_code=0, **rest)
 
 
-def test_a_stray_pod_goes_at_once_though_the_guests_own_was_deleted_by_force() -> None:
+def test_stray_pod_is_deleted_after_a_forced_deletion_of_the_own() -> None:
     vm = a_vm(phase="Running", attempts=[an_attempt()])
     assert deletions(plan(seen(vm, a_pod(7), evidence=LINGERS))) == [(pod_name(7), None)]
 
 
-def test_the_pod_of_an_attempt_that_is_over_is_not_begun_again_for_a_machine_that_is_off() -> None:
+def test_pod_of_an_ended_attempt_is_not_restarted_when_off() -> None:
     vm = a_vm(phase="Stopped", attempts=[an_attempt(result="Stopped", endTime=ENDED)], runStrategy="Halted")
     assert kinds(plan(seen(vm, a_pod()))) == ["DeletePod"]
 
@@ -83,13 +83,13 @@ def test_nothing_is_said_of_a_guest_that_ended() -> None:
     assert {each["type"] for each in found} == {"Ready", "DisksReady", "DisruptionTarget"}
 
 
-def test_only_the_pod_of_this_start_goes_quickly_whatever_the_others_are_called() -> None:
+def test_only_the_pod_of_this_start_is_deleted_quickly() -> None:
     attempts = [an_attempt(1, result="Failed", endTime=ENDED), an_attempt(2)]
     vm = a_vm(phase="Scheduling", attempts=attempts, runStrategy="Halted")
     assert deletions(plan(seen(vm, a_pod(1), a_pod(2), a_pod(3)))) == [(pod_name(1), None), (pod_name(2), 1), (pod_name(3), None)]
 
 
-def test_the_pod_of_the_next_attempt_was_made_and_not_written_down() -> None:
+def test_unrecorded_pod_of_the_next_attempt_is_deleted_quickly() -> None:
     vm = a_vm(phase="Failed", attempts=[an_attempt(result="Failed", endTime=ENDED)], runStrategy="Halted")
     assert deletions(plan(seen(vm, a_pod(1), a_pod(2)))) == [(pod_name(1), None), (pod_name(2), 1)]
 
@@ -128,7 +128,7 @@ def test_the_last_half_second_of_a_minute_is_waited_for() -> None:
     assert plan(seen(vm, pod, now=NOW - timedelta(seconds=0.5))) == (Requeue(MIN_REQUEUE_SECONDS),)
 
 
-def test_what_is_in_the_way_is_a_warning() -> None:
+def test_obstacles_are_warning_events() -> None:
     starting, preparing = a_vm(phase="Scheduling", attempts=[an_attempt()]), a_pod(phase="Pending")
     refused = a_pod(phase="Pending", node="")
     refused["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes"}]
@@ -168,9 +168,7 @@ def test_a_failure_is_a_warning_and_no_deletion_hides_it(pod: dict[str, Any], re
         ("RerunOnFailure", {"action": "Stop", "runStrategy": "RerunOnFailure", "attempt": 1}, "stop was requested"),
     ],
 )
-def test_an_attempt_that_was_no_longer_wanted_was_stopped_however_its_pod_ended(
-    strategy: str, request_: dict[str, Any] | None, message: str
-) -> None:
+def test_unwanted_attempt_counts_as_stopped_however_it_ended(strategy: str, request_: dict[str, Any] | None, message: str) -> None:
     for pods in ([], [over()]):
         vm = a_vm(phase="Running", attempts=[an_attempt()], runStrategy=strategy)
         vm["status"]["request"] = request_
@@ -178,7 +176,7 @@ def test_an_attempt_that_was_no_longer_wanted_was_stopped_however_its_pod_ended(
         assert (ended["result"], ended["message"]) == ("Stopped", message)
 
 
-def test_the_target_says_the_end_only_of_a_guest_that_moved_there() -> None:
+def test_target_reports_the_end_only_of_a_guest_that_moved_there() -> None:
     vm = a_vm(phase="Running", attempts=[an_attempt()])
     target = over(phase="Succeeded", exit_code=0, migration="m", node="node2")
     targets = frozenset({name_of(target)})
@@ -196,7 +194,7 @@ def test_a_guest_that_moved_twice_ended_in_its_last_pod() -> None:
 
 
 @pytest.mark.parametrize(("result", "kept"), [("Failed", {2}), ("Stopped", set()), ("Succeeded", set())])
-def test_the_log_of_the_last_failed_attempt_stays_until_the_next_and_no_other(result: str, kept: set[int]) -> None:
+def test_log_of_the_last_failed_attempt_is_kept_until_the_next(result: str, kept: set[int]) -> None:
     attempts = [an_attempt(1, result="Failed", endTime=ENDED), an_attempt(2, result=result, endTime=ENDED)]
     pods = [over(1), over(2), over(7)]
     for strategy in ("Halted", "Always"):
@@ -238,7 +236,7 @@ def a_claim(**rest: Any) -> dict[str, Any]:
     return {"metadata": {"name": "data", "namespace": "default"}, "spec": {"accessModes": ["ReadWriteOnce"]}, **rest}
 
 
-def test_a_claim_that_is_being_deleted_is_not_used_and_not_called_absent() -> None:
+def test_claim_under_deletion_is_not_used() -> None:
     gone = a_claim()
     gone["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     actions = plan(seen(a_vm(domain=with_a_disk()), claims={"data": gone}))
@@ -258,7 +256,7 @@ def test_a_claim_that_is_being_deleted_is_not_used_and_not_called_absent() -> No
     ("phase", "scheduled", "lacks"),
     [("Pending", "False", True), ("Lost", "False", True), ("Pending", "", False), ("Bound", "False", False), ("", "False", False)],
 )
-def test_a_claim_without_volume_is_named_once_no_node_takes_the_pod(phase: str, scheduled: str, lacks: bool) -> None:
+def test_claim_without_volume_is_named_when_unschedulable(phase: str, scheduled: str, lacks: bool) -> None:
     pod = a_pod(phase="Pending", node="")
     said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes"}
     pod["status"]["conditions"] = [said] if scheduled else []
@@ -297,7 +295,7 @@ def test_a_claim_without_volume_is_named_once_no_node_takes_the_pod(phase: str, 
         (None, "64Mi", ""),
     ],
 )
-def test_a_disk_that_is_larger_than_its_claim_is_warned_of_and_started(size: str | None, capacity: str | None, told: str) -> None:
+def test_disk_larger_than_its_claim_warns_and_starts(size: str | None, capacity: str | None, told: str) -> None:
     domain = with_a_disk(**({"create": {"size": size}} if size else {}))
     claim = a_claim(status={"phase": "Bound", **({"capacity": {"storage": capacity}} if capacity else {})})
     actions = plan(seen(a_vm(domain=domain), claims={"data": claim}))
@@ -313,7 +311,7 @@ def test_a_start_is_on_no_node_yet() -> None:
     assert not set(place) & set(written(plan(seen(vm, rested=1000.0))))
 
 
-def test_a_machine_that_is_off_is_not_called_ready_and_keeps_the_reason_of_its_end() -> None:
+def test_stopped_machine_is_not_ready_and_keeps_its_end_reason() -> None:
     vm = a_vm(phase="Stopped", attempts=[an_attempt(result="Stopped", endTime=ENDED)])
     vm["status"]["request"] = {"action": "Stop", "runStrategy": "RerunOnFailure", "attempt": 1, "generation": 1}
     vm["status"] |= {"observedGeneration": 1, "conditions": [{"type": "Ready", "status": "True", "reason": "GuestRunning", "message": ""}]}
@@ -334,7 +332,7 @@ def test_an_attempt_follows_its_guest_wherever_it_goes(came_from: str, is_at: st
 
 
 @pytest.mark.parametrize(("strategy", "result"), [("Always", "Succeeded"), ("RerunOnFailure", "Failed")])
-def test_a_machine_stopped_while_its_next_start_is_waited_with_is_stopped_and_says_so(strategy: str, result: str) -> None:
+def test_stop_during_the_back_off_is_reported_as_stopped(strategy: str, result: str) -> None:
     attempts = [an_attempt(number, result=result, endTime="2026-01-01T00:00:58Z", nodeName="node1") for number in (1, 2)]
     vm = a_vm(phase=result, attempts=attempts, runStrategy=strategy)
     vm["status"] = written(plan(seen(vm, rested=2.0)))
@@ -351,7 +349,7 @@ def test_a_machine_stopped_while_its_next_start_is_waited_with_is_stopped_and_sa
     assert (summary.word(stopped), summary.reason(stopped)) == ("Stopped", "stop was requested")
 
 
-def test_a_machine_that_gives_up_in_its_back_off_keeps_how_it_ended() -> None:
+def test_giving_up_in_the_back_off_keeps_the_result() -> None:
     attempts = [an_attempt(number, result="Failed", endTime="2026-01-01T00:00:58Z", nodeName="node1") for number in (1, 2)]
     vm = a_vm(phase="Failed", attempts=attempts)
     vm["status"] = written(plan(seen(vm, rested=2.0)))
@@ -389,7 +387,7 @@ def test_a_claim_without_a_file_system_cannot_be_shared_as_one() -> None:
     assert "CreatePod" not in kinds(actions)
 
 
-def test_a_pod_is_not_handed_over_while_another_machine_has_a_guest_on_its_disk() -> None:
+def test_pod_is_not_handed_over_while_its_disk_is_in_use() -> None:
     vm = a_vm(phase="Scheduling", attempts=[an_attempt()])
     write, told = plan(seen(vm, a_pod(), claims_in_use=(("data", "other"),)))
     status = written((write,))
@@ -417,7 +415,7 @@ def test_a_pod_is_not_handed_over_while_another_machine_has_a_guest_on_its_disk(
 
 
 @pytest.mark.parametrize("vm", [a_vm(), a_vm(phase="Scheduling", attempts=[an_attempt()])], ids=["start", "guest"])
-def test_a_start_and_a_guest_wait_for_a_disk_of_a_server_that_another_machine_has(vm: Object) -> None:
+def test_start_and_guest_wait_for_a_network_disk_in_use(vm: Object) -> None:
     pods = (a_pod(),) if phases.phase_of(vm) else ()
     write, told = plan(seen(vm, *pods, servers_in_use=(("export e of a port 1", "other"),)))
     words = "disk of a server in use: export e of a port 1 by virtual machine other; the virtual machine starts when that is off"
@@ -426,7 +424,7 @@ def test_a_start_and_a_guest_wait_for_a_disk_of_a_server_that_another_machine_ha
     assert (found["status"], found["reason"], found["message"]) == ("False", "DiskInUse", words)
 
 
-def test_a_claim_without_a_file_system_cannot_keep_the_state_of_the_firmware() -> None:
+def test_block_claim_cannot_keep_firmware_state() -> None:
     firmware = {"bootloader": {"efi": {"persistent": True}}, "persistentState": {"claimName": "State"}}
     claim = {"metadata": {"name": "state", "namespace": "default"}, "spec": {"accessModes": ["ReadWriteOnce"], "volumeMode": "Block"}}
     actions = plan(seen(a_vm(domain={"memory": {"guest": "128Mi"}, "firmware": firmware}), claims={"state": claim}))
@@ -438,7 +436,7 @@ def test_a_claim_without_a_file_system_cannot_keep_the_state_of_the_firmware() -
 
 
 @pytest.mark.parametrize("mode", ["Filesystem", None])
-def test_a_lun_that_would_be_a_directory_is_told_before_the_start(mode: str | None) -> None:
+def test_lun_on_a_file_system_claim_is_reported_before_the_start(mode: str | None) -> None:
     disk = {"type": "PersistentVolumeClaim", "device": "lun", "source": {"name": "Raw"}}
     vm = a_vm(domain={"memory": {"guest": "128Mi"}, "devices": {"disks": [disk]}})
     actions = plan(seen(vm, claims={"raw": {"spec": {"volumeMode": mode} if mode else {}}}))
@@ -463,7 +461,7 @@ def test_an_image_is_imported_into_a_device_as_well() -> None:
     assert mounted == {"disk-0-secret": secret, "disk-0-authorities": authorities}
 
 
-def test_no_moment_is_too_far_away_to_count_the_time_of_a_start_from() -> None:
+def test_start_time_in_the_far_future_is_handled() -> None:
     vm = a_vm(phase="Scheduled", attempts=[an_attempt()])
     vm["status"]["phaseTransitionTimestamps"] = [{"phase": "Scheduled", "time": "9999-12-31T23:59:59Z"}]
     (again,) = plan(seen(vm, a_pod()))
