@@ -47,6 +47,7 @@ MODULES: Final = (
         "apiserver/apis/virt/test_disk_uses.py",
         "apiserver/registry/virt/test_disk_claims.py",
     ),
+    _module("apiserver/apis/virt/spec/running.py", "apiserver/apis/virt/test_running.py"),
     _module("apiserver/apis/virt/lifecycle/migration_policies.py", "apiserver/apis/virt/test_migration_policies.py"),
     _module("apiserver/apis/virt/rights/pod_rights.py", "apiserver/apis/virt/test_pod_rights.py"),
     _module(

@@ -50,6 +50,19 @@ def test_the_address_of_sockets_is_told_of_a_machine_that_has_them_and_only_if_i
         assert told(wrong, {"vsock": {"cid": 3}}, vsock={}) is None
 
 
+def test_devices_are_those_of_the_last_report_that_has_any() -> None:
+    def told(*devices: messages.DeviceStatus, **old: Any) -> Any:
+        seen = a_running()
+        assert seen.domain is not None
+        return guest_status.running(a_vm(**old), replace(seen, domain=replace(seen.domain, devices=devices)), None, NOW).get("devices")
+
+    card = {"kind": "interface", "name": "default", "target": "tap0"}
+    assert told(messages.DeviceStatus("interface", "default", "tap0"), devices=[]) == [card]
+    assert told(messages.DeviceStatus("interface", "strange", "tap0"), devices=[card]) == []
+    assert told(devices=[card]) == [card]  # virt-launcher of an earlier release, which a migration left
+    assert told() is None
+
+
 def test_a_machine_moves_only_where_the_plugin_of_its_interface_says_so() -> None:
     vm = a_vm()
     vm["spec"]["domain"]["devices"]["interfaces"] = [{"name": "private", "type": "plugin", "plugin": "isolated"}]

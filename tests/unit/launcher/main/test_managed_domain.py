@@ -51,6 +51,13 @@ async def test_sync_starts_the_domain_once(world: World) -> None:
     assert len(world.hypervisor.created) == 1
 
 
+async def test_a_disk_gets_the_name_that_it_has_elsewhere(world: World) -> None:
+    drive = {**SPECIFICATION, "devices": {"disks": [{"name": "drive", "device": "cdrom"}]}}
+    machine = dataclasses.replace(MACHINE, domain=drive, targets={"drive": "sdc"})
+    await world.domain.handle(dataclasses.replace(SYNC, machine=machine))
+    assert '<target dev="sdc" bus="sata" />' in world.hypervisor.created[0]
+
+
 async def test_two_syncs_at_once_start_one_domain(world: World) -> None:
     async with asyncio.TaskGroup() as group:
         for _ in range(5):

@@ -270,7 +270,19 @@ def test_an_end_takes_the_place_away(field: str) -> None:
 
 @pytest.mark.parametrize(
     "kind",
-    ["Ready", "Paused", "Migratable", "DisksReady", "NetworkReady", "AgentConnected", "FilesystemsReady", "RebootLoop", "Fake", "x" * 300],
+    [
+        "Ready",
+        "Paused",
+        "Migratable",
+        "DisksReady",
+        "NetworkReady",
+        "AgentConnected",
+        "FilesystemsReady",
+        "RebootLoop",
+        "RestartRequired",
+        "Fake",
+        "x" * 300,
+    ],
 )
 @pytest.mark.parametrize("after", sorted(MAY))
 def test_conditions_of_others_are_neither_set_nor_removed(after: str, kind: str) -> None:
@@ -280,7 +292,7 @@ def test_conditions_of_others_are_neither_set_nor_removed(after: str, kind: str)
         | ({"Paused", "Migratable", "AgentConnected", "FilesystemsReady", "RebootLoop"} if MAY[after] is REPORT else set())
     )
     of_a_guest = {"Paused", "Migratable", "DisksReady", "NetworkReady", "AgentConnected", "FilesystemsReady", "RebootLoop"}
-    removable = of_a_guest if after in RESULTS else set()
+    removable = of_a_guest | {"RestartRequired"} if after in RESULTS else set()
     old = stored("Unknown", conditions=[{"type": kind, "status": "True"}])
     changed = written(old, after, conditions=[{"type": kind, "status": "False"}])
     gone = written(old, after, conditions=[])
