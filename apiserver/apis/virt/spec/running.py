@@ -53,7 +53,7 @@ def spec_of(vm: Mapping[str, Any]) -> Object:
     """Return the spec with the running hardware. Fields outside :data:`FIELDS` are always those of the spec."""
     spec: Object = vm.get("spec") or {}
     kept = dig(vm, "status", RUNNING)
-    if not isinstance(kept, dict) or not kept:
+    if not isinstance(kept, dict):
         return spec
     others = {key: value for key, value in spec.items() if key not in FIELDS}
     return {**others, **{key: kept[key] for key in FIELDS if kept.get(key) is not None}}
@@ -105,34 +105,35 @@ def keep(obj: Object, old: Object, *, has_guest: bool) -> None:
 def words(found: Sequence[Difference]) -> str:
     """Return the paths of differences for people, in one line of bounded length."""
     told = [str(each) for each in found[:MAX_TOLD]]
-    if len(found) > MAX_TOLD:
-        told.append(f"{len(found) - MAX_TOLD} more")
+    if rest := found[MAX_TOLD:]:
+        told.append(f"{len(rest)} more")
     return one_line(", ".join(told), MAX_WORDS)
 
 
 def _differences(desired: Object, runs: Object) -> Iterator[Difference]:
     domain, of_guest = (each.get("domain") or {} for each in (desired, runs))
     paths = [str(each) for each in devices.differing(domain, of_guest, _SPEC.child("domain"))]
-    lists = {_list_of(path): None for path in paths if _list_of(path)}
-    for name in lists:
-        yield from _of_list(name, devices.compared(domain)["devices"].get(name), devices.compared(of_guest)["devices"].get(name))
-    yield from (Difference(path) for path in paths if not _list_of(path))
+    if paths:
+        wanted, there = (devices.compared(each)["devices"] for each in (domain, of_guest))
+        lists = dict.fromkeys(name for path in paths if isinstance(wanted.get(name := _device_field(path), there.get(name)), list))
+        for name in lists:
+            yield from _of_list(f"{_DEVICES}.{name}", wanted.get(name, []), there.get(name, []))
+        yield from (Difference(path) for path in paths if _device_field(path) not in lists)
     for field in FIELDS[1:]:
         if (desired.get(field) or None) != (runs.get(field) or None):
             yield Difference(str(_SPEC.child(field)))
 
 
-def _list_of(path: str) -> str:
-    """Return the name of the list of devices that a path is in; empty for every other path."""
-    rest = path.removeprefix(f"{_DEVICES}.")
-    return rest.partition("[")[0].partition(".")[0] if rest != path else ""
+def _device_field(path: str) -> str:
+    """Return the field of ``devices`` that a path is in or below; the whole path for fields elsewhere."""
+    return path.removeprefix(f"{_DEVICES}.").partition("[")[0].partition(".")[0]
 
 
-def _of_list(name: str, desired: object, runs: object) -> Iterator[Difference]:
+def _of_list(path: str, desired: Sequence[Object], runs: Sequence[Object]) -> Iterator[Difference]:
     """Yield the devices that differ, by name; the list itself if devices have no names, or if only their order differs."""
-    wanted, there = _by_name(desired), _by_name(runs)
-    found = [] if wanted is None or there is None else list(_of_devices(f"{_DEVICES}.{name}", wanted, there))
-    yield from found or [Difference(f"{_DEVICES}.{name}")]
+    named = all("name" in each for each in (*desired, *runs))
+    found = list(_of_devices(path, *({each["name"]: each for each in listed} for listed in (desired, runs)))) if named else []
+    yield from found or [Difference(path)]
 
 
 def _of_devices(path: str, wanted: Mapping[str, object], there: Mapping[str, object]) -> Iterator[Difference]:
@@ -143,11 +144,3 @@ def _of_devices(path: str, wanted: Mapping[str, object], there: Mapping[str, obj
             yield Difference(f"{path}[{name}]", "added")
         elif wanted[name] != there[name]:
             yield Difference(f"{path}[{name}]")
-
-
-def _by_name(found: object) -> dict[str, object] | None:
-    """Return the devices of a list by name; None unless each has a unique name."""
-    if not isinstance(found, list) or not all(isinstance(each, dict) and isinstance(each.get("name"), str) for each in found):
-        return None
-    named: dict[str, object] = {each["name"]: each for each in found}
-    return named if len(named) == len(found) else None

@@ -17,6 +17,7 @@ from apiserver.registry.virt.virtualmachines import VirtualMachineStrategy
 Edit = Callable[[dict[str, Any]], None]
 
 ROOT: dict[str, Any] = {"name": "root", "type": "PersistentVolumeClaim", "source": {"name": "root"}}
+KEY: dict[str, Any] = {"sshPublicKey": {"source": {"secret": {"secretName": "a"}}, "propagationMethod": {"noCloud": {}}}}
 DATA: dict[str, Any] = {"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "data"}}
 
 
@@ -101,7 +102,11 @@ def test_an_edit_back_to_what_runs_takes_the_copy_away(same: str) -> None:
         ),
         (lambda spec: spec["domain"]["devices"].update(interfaces=[]), ["interfaces[default] (removed)"]),
         (lambda spec: spec["domain"]["devices"].update(graphics=[]), ["graphics"]),
+        (lambda spec: spec["domain"]["devices"].update(graphics=[{"type": "spice"}]), ["graphics"]),
         (lambda spec: spec["domain"]["devices"].update(watchdog={"action": "poweroff"}), ["watchdog"]),
+        (lambda spec: spec["domain"]["devices"].update(video={"type": "bochs"}), ["video.type"]),
+        (lambda spec: spec["domain"]["devices"].update(disks=[ROOT, ROOT]), ["disks"]),
+        (lambda spec: spec["domain"]["devices"].update(gpus=[{"name": "g", "deviceName": "a/b"}]), ["gpus[g] (added)"]),
     ],
 )
 def test_devices_are_named(edit: Edit, names: list[str]) -> None:
@@ -113,9 +118,25 @@ def test_reordered_disks_count_as_a_difference() -> None:
     assert told(edited(vm, lambda spec: spec["domain"]["devices"]["disks"].reverse())) == ["spec.domain.devices.disks"]
 
 
+def test_displays_without_names_are_named_as_a_list_where_there_were_none() -> None:
+    vm = a_vm()
+    vm["spec"]["domain"]["devices"]["graphics"] = []
+    new = edited(vm, lambda spec: spec["domain"]["devices"].update(graphics=[{"type": "vnc"}]))
+    assert told(new) == ["spec.domain.devices.graphics"]
+
+
+def test_fields_outside_the_domain_that_stay_are_not_named() -> None:
+    vm = a_vm(accessCredentials=[KEY])
+    assert told(edited(vm, cores(2))) == ["spec.domain.cpu.cores"]
+    assert told(edited(vm, lambda spec: spec.update(accessCredentials=[]))) == ["spec.accessCredentials"]
+    none = a_vm(accessCredentials=[])
+    assert told(edited(none, lambda spec: (cores(2)(spec), spec.pop("accessCredentials"))[0])) == ["spec.domain.cpu.cores"]
+    absent = a_vm()
+    assert told(edited(absent, lambda spec: (cores(2)(spec), spec.update(accessCredentials=[]))[0])) == ["spec.domain.cpu.cores"]
+
+
 def test_fields_outside_the_domain_belong_to_the_guest_too() -> None:
-    key = {"sshPublicKey": {"source": {"secret": {"secretName": "a"}}, "propagationMethod": {"noCloud": {}}}}
-    new = edited(a_vm(), lambda spec: spec.update(accessCredentials=[key], domainXML="<domain/>"))
+    new = edited(a_vm(), lambda spec: spec.update(accessCredentials=[KEY], domainXML="<domain/>"))
     assert told(new) == ["spec.domainXML", "spec.accessCredentials"]
     spec = running.spec_of(new)
     assert "accessCredentials" not in spec
@@ -166,3 +187,4 @@ def test_words_are_one_line_of_bounded_length() -> None:
     assert len(many) <= running.MAX_WORDS
     assert "\n" not in many
     assert running.words([running.Difference(f"f{number}") for number in range(10)]).endswith(", f7, 2 more")
+    assert running.words([running.Difference(f"f{number}") for number in range(8)]).endswith(", f6, f7")
