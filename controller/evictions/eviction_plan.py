@@ -37,7 +37,6 @@ from apiserver.apis.meta import times
 from apiserver.apis.meta.backoff import pause_seconds
 from apiserver.apis.meta.objects import (
     Object,
-    dig,
     is_deleting,
     is_true,
     key_of,
@@ -47,6 +46,7 @@ from apiserver.apis.meta.objects import (
     uid_of,
     with_condition,
 )
+from apiserver.apis.virt.kinds import dig_migration, dig_vm
 from apiserver.apis.virt.lifecycle import conditions, evictions, phases, power
 from controller.evictions import places
 from controller.evictions.outcomes import NOTHING, History
@@ -174,7 +174,7 @@ def _under_way(pod: Object, vm: Object, migrations: Sequence[Object]) -> Decisio
             return Decision(allowed=False, message=message)
         source = ownership.source_of(each, vm)
         if source is not None and ownership.is_meant(pod, source, vm):
-            why = dig(each, "status", "message")
+            why = dig_migration(each, "status", "message")
             said = f"{phase}: {why}" if why else phase
             how = f"migration {name}, {said}" if name else "a migration begins"
             return Decision(allowed=False, message=f"the guest of virtual machine {name_of(vm)} moves to another node first: {how}")
@@ -184,14 +184,14 @@ def _under_way(pod: Object, vm: Object, migrations: Sequence[Object]) -> Decisio
 def _is_to_go_on(pod: Object, vm: Object) -> bool:
     """Return whether the machine's attempt is in this pod, and shall go on."""
     decision = power.decide(vm)
-    is_there = phases.phase_of(vm) in phases.WITH_POD and dig(vm, "status", "podUID") == uid_of(pod)
+    is_there = phases.phase_of(vm) in phases.WITH_POD and dig_vm(vm, "status", "podUID") == uid_of(pod)
     return is_there and decision.on and decision.attempt <= power.current_attempt(vm)
 
 
 def _has_left(pod: Object, migrations: Sequence[Object]) -> bool:
     """Return whether the guest has moved away from this pod: the machine was read before, and the migrations after that."""
     moved = (each for each in migrations if phases.phase_of(each) == phases.SUCCEEDED and namespace_of(each) == namespace_of(pod))
-    return any(dig(each, "status", "sourcePodUID") == uid_of(pod) for each in moved)
+    return any(dig_migration(each, "status", "sourcePodUID") == uid_of(pod) for each in moved)
 
 
 def _stays(pod: Object, vm: Object) -> Decision:
@@ -210,7 +210,7 @@ def _not_movable(seen: Observed, vm: Object) -> Decision | None:
 
 def _end(seen: Observed, pod: Object, vm: Object) -> Decision:
     """Let the pod be evicted while its machine is on, and have that written down."""
-    found = dig(vm, "status", "conditions")
+    found = dig_vm(vm, "status", "conditions")
     if is_true(found, conditions.DISRUPTION_TARGET):
         return ALLOWED
     message = f"pod {name_of(pod)} on node {pod_state.node_of(pod)} was to be evicted, as by kubectl drain"

@@ -13,7 +13,8 @@ from typing import Final
 
 from apiserver.apis.meta import times
 from apiserver.apis.meta.lines import one_line
-from apiserver.apis.meta.objects import NamespacedName, Object, dig, is_deleting, key_of, labels_of, name_of
+from apiserver.apis.meta.objects import NamespacedName, Object, is_deleting, key_of, labels_of, name_of
+from apiserver.apis.virt.kinds import dig_migration, dig_vm
 from apiserver.apis.virt.lifecycle import evictions, phases
 from controller.reconcilers.migrations import ended_drains
 from controller.runtime.clock import Clock
@@ -73,7 +74,7 @@ class Outcomes:
             self._add(key, Ended(name_of(known), now, "it was deleted", is_cancelled=True))
         elif phases.phase_of(new) in _IN_VAIN and not ended_drains.has_ended(new):  # cordoning the node again continues an ended drain
             at = now if old is not None else _ended(new, now)
-            why = one_line(str(dig(new, "status", "message") or ""), MAX_MESSAGE)
+            why = one_line(str(dig_migration(new, "status", "message") or ""), MAX_MESSAGE)
             self._add(key, Ended(name_of(new), at, why, phases.phase_of(new) == phases.CANCELLED or is_deleting(new)))
         elif phases.phase_of(new) == phases.SUCCEEDED:
             self._moved(key, now if old is not None else _ended(new, now))
@@ -82,7 +83,7 @@ class Outcomes:
     def of(self, vm: Object) -> History:
         """Return a machine's history of the last hour, without earlier machines of the same name."""
         known = self._machines.get(key_of(vm), NOTHING)
-        made = dig(vm, "metadata", "creationTimestamp")
+        made = dig_vm(vm, "metadata", "creationTimestamp")
         since = max(self._clock.now() - REMEMBERED, *([times.parse(str(made))] if made else []), known.moved or _LONG_AGO)
         moved = known.moved if known.moved is not None and known.moved >= since else None
         return History(tuple(each for each in known.in_vain if each.at >= since), moved)
@@ -114,6 +115,6 @@ _LONG_AGO: Final = times.parse("0001-01-02T00:00:00Z")
 def _ended(migration: Object, now: datetime) -> datetime:
     """Return when a Migration that was first seen finished had ended; now if it does not say."""
     try:
-        return min(times.parse(str(dig(migration, "status", "endTime"))), now)
+        return min(times.parse(str(dig_migration(migration, "status", "endTime"))), now)
     except ValueError:
         return now

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, TypeAlias
 from apiserver.apis.meta.objects import NamespacedName, Object, dig, is_true, namespace_of
 from apiserver.apis.virt import structure
 from apiserver.apis.virt.hardware import interfaces
+from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import conditions, evictions
 from apiserver.apis.virt.places import names, network
 from apiserver.apis.virt.spec.described import domain_of
@@ -116,13 +117,13 @@ def node_of_pod(pod: Object) -> list[str]:
 
 def wanted_node_of_vm(vm: Object) -> list[str]:
     """Index function for ``BY_WANTED_NODE``."""
-    node = dig(vm, "spec", "nodeName")
+    node = dig_vm(vm, "spec", "nodeName")
     return [node] if node and isinstance(node, str) else []
 
 
 def age_of_vm(vm: Object) -> list[str]:
     """Index function for ``BY_AGE``; also works for invalid machines."""
-    found = dig(vm, "status", "conditions")
+    found = dig_vm(vm, "status", "conditions")
     is_sound = isinstance(found, list) and all(isinstance(each, dict) for each in found)
     return [OUTDATED] if is_sound and is_true(found, conditions.LAUNCHER_OUTDATED) else []
 

@@ -6,8 +6,9 @@ moment, such as a forgotten copy of the manifest, the machine that people use wo
 
 from __future__ import annotations
 
-from apiserver.apis.meta.objects import Object, dig, uid_of
+from apiserver.apis.meta.objects import Object, uid_of
 from apiserver.apis.virt import structure
+from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import phases, power
 
 
@@ -28,4 +29,4 @@ def goes_on(vm: Object) -> bool:
 
 def _ran(vm: Object) -> str:
     """Return when the guest last began to run (RFC 3339, UTC, so text order is time order); empty if never."""
-    return max((str(each.get("runningTime") or "") for each in dig(vm, "status", "attempts") or ()), default="")
+    return max((str(each.get("runningTime") or "") for each in dig_vm(vm, "status", "attempts") or ()), default="")

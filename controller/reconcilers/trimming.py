@@ -7,6 +7,7 @@ from typing import Final
 
 from apiserver.apis.meta.objects import Object, annotations_of, condition, controller_of, dig
 from apiserver.apis.virt import structure
+from apiserver.apis.virt.kinds import dig_migration
 from apiserver.apis.virt.lifecycle import evictions
 from apiserver.apis.virt.places import layout, names, shape
 from controller.reconcilers.launcher_pods import downward_api
@@ -64,7 +65,8 @@ def trim_object(obj: Object) -> Object:
 
 def trim_migration(migration: Object) -> Object:
     """Return a Migration likewise; of annotations, the node that its guest leaves because of an eviction."""
-    node = annotations_of(migration).get(evictions.NODE_ANNOTATION) if isinstance(dig(migration, "metadata", "annotations"), dict) else None
+    given = dig_migration(migration, "metadata", "annotations")
+    node = annotations_of(migration).get(evictions.NODE_ANNOTATION) if isinstance(given, dict) else None
     trimmed = trim_object(migration)
     if node and isinstance(node, str):
         trimmed["metadata"]["annotations"] = {evictions.NODE_ANNOTATION: node[:MAX_NAME]}

@@ -14,6 +14,7 @@ MODULE: Final = """
 from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from apiserver.apis.meta.objects import dig
+from apiserver.apis.virt.kinds import dig_migration, dig_vm
 if TYPE_CHECKING:
     from apiserver.apis.virt.typed import Migration, VirtualMachine
 
@@ -30,15 +31,20 @@ def read(vm: VirtualMachine | None, migration: Migration, pod: dict[str, Any]) -
     dig(vm, "spec", "nodeSelector", "zone")
     dig(vm, "spec", "affinity", "nodeAffinity", "any")
     dig(pod, "status", "podUid")
+    dig_vm(pod, "status", "attempt", "word")
+    dig_migration(pod, "spec", "selector", "names")
+    dig_vm(pod, "status", "podUID")
 """
 FOUND: Final = {
-    '8: error: "VirtualMachineStatus" has no field "podUid"',
-    '9: error: "ObjectMeta" has no field "label"',
-    '10: error: "str" has no field "word"',
-    '11: error: "Migration" has no field "state"',
-    '13: error: "Attempt" has no field "nodename"',
-    "14: error: Incompatible types in assignment",
+    '9: error: "VirtualMachineStatus" has no field "podUid"',
+    '10: error: "ObjectMeta" has no field "label"',
+    '11: error: "str" has no field "word"',
+    '12: error: "Migration" has no field "state"',
+    '14: error: "Attempt" has no field "nodename"',
     "15: error: Incompatible types in assignment",
+    "16: error: Incompatible types in assignment",
+    '21: error: "int" has no field "word"',
+    '22: error: "MigrationSelector" has no field "names"',
 }
 
 

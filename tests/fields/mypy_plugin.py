@@ -7,22 +7,37 @@ mypy itself knows no paths, and accepts ``get`` of an unknown key as an ``object
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
-from mypy.nodes import StrExpr
+from mypy.checker import TypeChecker
+from mypy.nodes import ImportFrom, MypyFile, StrExpr, TypeInfo
 from mypy.plugin import FunctionContext, MethodContext, Plugin
 from mypy.plugins.default import typed_dict_get_callback
 from mypy.typeops import make_simplified_union, try_getting_str_literals
 from mypy.types import Instance, LiteralType, NoneType, ProperType, Type, TypedDictType, UnionType, get_proper_type
 
 DIG = "apiserver.apis.meta.objects.dig"
+KINDS = "apiserver.apis.virt.kinds"
+TYPED = "apiserver.apis.virt.typed"
+DIG_OF_KIND = {f"{KINDS}.dig_vm": "VirtualMachine", f"{KINDS}.dig_migration": "Migration"}
+"""``dig`` for plain objects of a kind: the type of the object."""
 GET = "typing.Mapping.get"
+_PRIORITY = 10
+"""The priority of an ordinary import in mypy's order of modules."""
 _SCALARS = frozenset({"builtins.str", "builtins.int", "builtins.bool", "builtins.list"})
 
 
 class TypedObjects(Plugin):
     def get_function_hook(self, fullname: str) -> Callable[[FunctionContext], Type] | None:
         """Return the function for the type of a call of ``dig``."""
+        if fullname in DIG_OF_KIND:
+            return partial(_dug_of_kind, DIG_OF_KIND[fullname])
         return _dug if fullname == DIG else None
+
+    def get_additional_deps(self, file: MypyFile) -> list[tuple[int, str, int]]:
+        """Return the types as an import of each reader, so that mypy checks the reader again after a change of the types."""
+        reads = any(each.id == KINDS for each in file.imports if isinstance(each, ImportFrom))
+        return [(_PRIORITY, TYPED, -1)] if reads else []
 
     def get_method_hook(self, fullname: str) -> Callable[[MethodContext], Type] | None:
         """Return the function that checks the key in a call of ``get``."""
@@ -38,9 +53,21 @@ def _got(context: MethodContext) -> Type:
 
 
 def _dug(context: FunctionContext) -> Type:
-    if len(context.args) != 2 or not context.args[0] or not all(isinstance(each, StrExpr) for each in context.args[1]):
+    return _at_path(context, context.arg_types[0][0])
+
+
+def _dug_of_kind(kind: str, context: FunctionContext) -> Type:
+    assert isinstance(context.api, TypeChecker)
+    found = context.api.modules[TYPED].names[kind].node
+    assert isinstance(found, TypeInfo)
+    assert found.typeddict_type is not None
+    return _at_path(context, found.typeddict_type)
+
+
+def _at_path(context: FunctionContext, start: Type) -> Type:
+    if len(context.args) != 2 or not all(isinstance(each, StrExpr) for each in context.args[1]):
         return context.default_return_type
-    found: list[Type] = [context.arg_types[0][0]]
+    found = [start]
     for step in context.args[1]:
         assert isinstance(step, StrExpr)
         below = [_step(get_proper_type(each), context, step) for each in found]

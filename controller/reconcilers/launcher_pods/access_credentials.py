@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from apiserver.apis.meta.objects import Object
+from collections.abc import Mapping
+from typing import Any
+
 from apiserver.apis.virt.places import layout
 from apiserver.apis.virt.spec import access_credentials
 from controller.reconcilers.launcher_pods.needs import Needs, projected
 
 
-def needs(spec: Object) -> Needs:
+def needs(spec: Mapping[str, Any]) -> Needs:
     """Return the Secrets with public keys, each as a volume that the kubelet updates."""
     credentials = access_credentials.of(spec)
     return Needs(

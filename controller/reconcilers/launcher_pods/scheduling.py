@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from apiserver.apis.meta.objects import Object, dig
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.places import names
 from apiserver.apis.virt.spec.chosen_cpu import Chosen
 from controller.reconcilers.launcher_pods import cpu
@@ -39,7 +40,7 @@ def scheduling(vm: Object, placement: Placement) -> Object:
     A user's value for a label overrides that of the processors. A pod with a fixed node requires no labels: its kubelet would refuse it
     with an error about selectors, while libvirt reports the missing features.
     """
-    spec = dig(vm, "spec") or {}
+    spec = dig_vm(vm, "spec") or {}
     result: Object = {key: spec[key] for key in _PASSED_ON if spec.get(key)}
     if spec.get("nodeName") and not placement.not_on_node:
         result["nodeName"] = spec["nodeName"]

@@ -14,6 +14,7 @@ from typing import Final
 
 from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import Object, condition, dig, generation_of, labels_of, new_condition, with_condition
+from apiserver.apis.virt.kinds import dig_migration
 from apiserver.apis.virt.lifecycle import evictions, phases
 from controller.reconcilers.actions import Action, Emit, WriteStatus
 from controller.reconcilers.migrations import migration_bounds, migration_queue
@@ -73,14 +74,14 @@ def end(migration: Object, now: datetime) -> tuple[Action, ...]:
         "observedGeneration": generation_of(migration),
         "endTime": times.to_rfc3339(now),
         "message": message,
-        "conditions": with_condition(dig(migration, "status", "conditions"), new, now=times.to_rfc3339(now)),
+        "conditions": with_condition(dig_migration(migration, "status", "conditions"), new, now=times.to_rfc3339(now)),
     }
     return WriteStatus(status), Emit("Normal", REASON, message)
 
 
 def has_ended(migration: Object) -> bool:
     """Return True if the Migration ended this way, so it neither failed nor was cancelled."""
-    return (condition(dig(migration, "status", "conditions"), SUCCEEDED) or {}).get("reason") == REASON
+    return (condition(dig_migration(migration, "status", "conditions"), SUCCEEDED) or {}).get("reason") == REASON
 
 
 def _ended(migration: Object, made: datetime, now: datetime) -> datetime:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from apiserver.apis.meta.objects import Object, condition, dig
+from apiserver.apis.meta.objects import Object, condition
+from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import conditions
 from controller.reconcilers import disk_claims
 
@@ -43,7 +44,7 @@ def barrier(vm: Object, claims: Mapping[str, Object | None]) -> Barrier | None:
 
 def why_not(vm: Object, claims: Mapping[str, Object | None]) -> str:
     """Return why a machine cannot migrate, for users; empty if it can. Arguments as for :func:`barrier`."""
-    ready = condition(dig(vm, "status", "conditions"), conditions.READY) or {}
+    ready = condition(dig_vm(vm, "status", "conditions"), conditions.READY) or {}
     if ready.get("reason") == conditions.LAUNCHER_NOT_UNDERSTOOD:
         return "virt-handler of its node does not understand its virt-launcher"
     found = barrier(vm, claims)

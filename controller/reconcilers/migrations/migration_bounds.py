@@ -13,6 +13,7 @@ from typing import Final
 
 from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import Object, condition, dig
+from apiserver.apis.virt.kinds import dig_migration
 from apiserver.apis.virt.lifecycle import evictions, phases
 from controller.reconcilers.migrations import migration_retries
 from controller.reconcilers.pods import pod_state
@@ -49,11 +50,11 @@ def target_left(migration: Object, target: Object | None, now: datetime, limits:
     repeat it; so it counts at most until the end of the scheduling time or, without such a limit, is recorded by virt-controller
     (:func:`is_to_note_node`).
     """
-    begun = migration_retries.retried_at(migration) or dig(migration, "status", "startTime")
+    begun = migration_retries.retried_at(migration) or dig_migration(migration, "status", "startTime")
     if phases.phase_of(migration) in ("", phases.PENDING):
         if target is None and not is_refused:
             return None
-    elif begun is None and (stamps := dig(migration, "status", "phaseTransitionTimestamps")):
+    elif begun is None and (stamps := dig_migration(migration, "status", "phaseTransitionTimestamps")):
         begun = stamps[0]["time"]
     if begun is None or pod_state.is_running(target):
         return None
@@ -63,7 +64,7 @@ def target_left(migration: Object, target: Object | None, now: datetime, limits:
     if target is None or not has_node:
         return limits.scheduling_seconds - ago if limits.scheduling_seconds else None
     if not limits.scheduling_seconds:
-        noted = condition(dig(migration, "status", "conditions"), migration_retries.TARGET_SCHEDULED)
+        noted = condition(dig_migration(migration, "status", "conditions"), migration_retries.TARGET_SCHEDULED)
         return RUN_SECONDS - (_ago(noted["lastTransitionTime"], now) if noted is not None else 0.0)
     return RUN_SECONDS - max(_ago(pod_state.bound_at(target) or begun, now), ago - limits.scheduling_seconds)
 
@@ -71,7 +72,7 @@ def target_left(migration: Object, target: Object | None, now: datetime, limits:
 def is_to_note_node(migration: Object, target: Object | None, limits: MigrationLimits) -> bool:
     """Return True if virt-controller must record that the target has a node, because only the node itself reports that time."""
     is_timed = bool(limits.scheduling_seconds) or evictions.is_by_controller(migration) or pod_state.is_running(target)
-    known = condition(dig(migration, "status", "conditions"), migration_retries.TARGET_SCHEDULED)
+    known = condition(dig_migration(migration, "status", "conditions"), migration_retries.TARGET_SCHEDULED)
     return not is_timed and known is None and bool(pod_state.node_of(target))
 
 
@@ -95,13 +96,13 @@ def is_overdue(migration: Object, now: datetime) -> bool:
 
 def holds_place(migration: Object, now: datetime) -> bool:
     """Return True if an unfinished migration keeps its place: it has time left and its node reports."""
-    said = condition(dig(migration, "status", "conditions"), "Succeeded") or {}
+    said = condition(dig_migration(migration, "status", "conditions"), "Succeeded") or {}
     return not is_overdue(migration, now) and said.get("reason") != SOURCE_UNKNOWN
 
 
 def _allowed(migration: Object) -> int:
     """Return the seconds that the recorded options allow, including a pause."""
-    options = dig(migration, "status", "options")
+    options = dig_migration(migration, "status", "options")
     limit = dig(options, "completionTimeoutSeconds") if isinstance(options, dict) else None
     if not isinstance(limit, int) or limit <= 0:
         return UNTOLD_SECONDS
@@ -114,6 +115,6 @@ def _ago(moment: str, now: datetime) -> float:
 
 def _since(migration: Object) -> str | None:
     """Return when virt-controller handed over the current attempt."""
-    stamps = dig(migration, "status", "phaseTransitionTimestamps") or []
+    stamps = dig_migration(migration, "status", "phaseTransitionTimestamps") or []
     found = [each["time"] for each in stamps if each.get("phase") == phases.PREPARING_TARGET]
     return str(found[-1]) if found else None

@@ -13,6 +13,7 @@ from typing import Final
 
 from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import Object, dig, is_deleting, labels_of, name_of, uid_of
+from apiserver.apis.virt.kinds import dig_migration
 from apiserver.apis.virt.lifecycle import evictions, phases
 from apiserver.apis.virt.places import names
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
@@ -44,7 +45,7 @@ def owner_uid(migration: Object) -> str:
 
     A user can put any owner into a Migration, so virt-controller puts the machine first (:func:`adopt`).
     """
-    references = dig(migration, "metadata", "ownerReferences")
+    references = dig_migration(migration, "metadata", "ownerReferences")
     for each in references if isinstance(references, list) else ():
         is_ours = dig(each, "kind") == VIRTUAL_MACHINES.kind and str(dig(each, "apiVersion") or "").startswith(_PREFIX)
         if is_ours and dig(each, "name") == evictions.machine_of(migration).name:
@@ -66,14 +67,14 @@ def clean_up(migration: Object, others: Iterable[Object], kept: int, now: dateti
 
 def _age(migration: Object) -> tuple[str, str, str]:
     """Return the sort key of a machine's Migrations, at most one of them unfinished: the server's timestamps as text."""
-    found = (dig(migration, "metadata", "creationTimestamp"), dig(migration, "status", "endTime"), name_of(migration))
+    found = (dig_migration(migration, "metadata", "creationTimestamp"), dig_migration(migration, "status", "endTime"), name_of(migration))
     created, ended, name = (str(each or "") for each in found)
     return created, ended, name
 
 
 def _needed(migration: Object, now: datetime) -> float:
     """Return how many more seconds its result is needed."""
-    ended = dig(migration, "status", "endTime") or dig(migration, "metadata", "creationTimestamp")
+    ended = dig_migration(migration, "status", "endTime") or dig_migration(migration, "metadata", "creationTimestamp")
     if evictions.POD_LABEL not in labels_of(migration) or not ended:
         return 0.0
     return NEEDED_SECONDS - (now - times.parse(ended)).total_seconds()

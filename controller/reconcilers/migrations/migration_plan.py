@@ -33,6 +33,7 @@ from apiserver.apis.meta.objects import (
     without_condition,
 )
 from apiserver.apis.virt.hardware import disks, memory
+from apiserver.apis.virt.kinds import dig_migration, dig_vm
 from apiserver.apis.virt.lifecycle import evictions, migration_attempts, migration_policies, phases, power, release
 from apiserver.apis.virt.lifecycle.conditions import NETWORK_NOT_FOUND, NETWORK_NOT_USABLE, NOT_FOUND_OF
 from apiserver.apis.virt.places import names
@@ -157,7 +158,7 @@ def outcome_event(migration: Object, vm: Object | None, actions: Iterable[Action
     if phase not in phases.MIGRATION_FINAL or not any(isinstance(each, RemoveFinalizer) for each in actions):
         return None
     if phase == phases.SUCCEEDED:
-        source, target = dig(migration, "status", "sourceNode"), dig(migration, "status", "targetNode")
+        source, target = dig_migration(migration, "status", "sourceNode"), dig_migration(migration, "status", "targetNode")
         return Emit("Normal", "Migrated", f"migration {name} moved the guest from {source} to {target}")
     message = f"migration {name}: {dig(migration, 'status', 'message') or phase}"
     return Emit("Normal" if _is_stopped(migration, vm) else "Warning", f"Migration{phase}", message)
@@ -165,15 +166,15 @@ def outcome_event(migration: Object, vm: Object | None, actions: Iterable[Action
 
 def _is_stopped(migration: Object, vm: Object | None) -> bool:
     """Return whether a migration was begun, and somebody then stopped, restarted or deleted the machine: no fault to warn of."""
-    if vm is None or not (source := dig(migration, "status", "sourcePod")):
+    if vm is None or not (source := dig_migration(migration, "status", "sourcePod")):
         return False
-    left = (each for each in dig(vm, "status", "attempts") or () if each.get("podName") == source)
+    left = (each for each in dig_vm(vm, "status", "attempts") or () if each.get("podName") == source)
     return bool(power.end_asked_for(vm)) or any(each.get("stopTime") for each in left)
 
 
 def _wait(seen: Observed) -> tuple[Action, ...]:
     """Say for what a migration waits that is not to begin yet."""
-    first = dig(seen.migration, "status", "phaseTransitionTimestamps") or []
+    first = dig_migration(seen.migration, "status", "phaseTransitionTimestamps") or []
     if _is_ours(seen) and not seen.turn.is_drain and first and _ago(seen, first[0]["time"]) >= NODE_SECONDS:
         # Nobody empties its node any more, or did: it would begin whenever there is room.
         return _finish(seen, phases.FAILED, QUEUED, f"its turn did not come within {NODE_SECONDS} s: {seen.turn.message}")
@@ -182,13 +183,13 @@ def _wait(seen: Observed) -> tuple[Action, ...]:
     again = Requeue(seen.settings.times.queue)
     if status == (seen.migration.get("status") or {}):
         return (again,)
-    known = condition(dig(seen.migration, "status", "conditions"), SUCCEEDED) or {}
+    known = condition(dig_migration(seen.migration, "status", "conditions"), SUCCEEDED) or {}
     new = () if known.get("reason") == QUEUED else (Emit("Normal", QUEUED, seen.turn.message),)
     return (WriteStatus(status), *new, again)
 
 
 def _give_up(seen: Observed) -> tuple[Action, ...]:
-    why, ours = dig(seen.migration, "status", "message") or "no target pod could be made", _is_ours(seen)
+    why, ours = dig_migration(seen.migration, "status", "message") or "no target pod could be made", _is_ours(seen)
     if node := pod_state.node_of(seen.target):
         message = f"the target pod did not run on node {node} within {START_SECONDS if ours else RUN_SECONDS} s: {why}"
         return _finish(seen, phases.FAILED, "TargetNotRunning", message)
@@ -199,7 +200,7 @@ def _give_up(seen: Observed) -> tuple[Action, ...]:
 def _note_node(seen: Observed) -> tuple[Action, ...]:
     node = pod_state.node_of(seen.target)
     new = {"type": TARGET_SCHEDULED, "status": "True", "reason": "Scheduled", "message": f"the target pod has node {node}"}
-    conditions = with_condition(dig(seen.migration, "status", "conditions"), new, now=times.to_rfc3339(seen.now))
+    conditions = with_condition(dig_migration(seen.migration, "status", "conditions"), new, now=times.to_rfc3339(seen.now))
     return (WriteStatus({**_status(seen), "conditions": conditions}), Requeue(RUN_SECONDS))
 
 
@@ -213,7 +214,7 @@ def _ago(seen: Observed, moment: str) -> float:
 
 def _impossible(seen: Observed) -> tuple[str, str] | None:
     """Return (reason, message) of why the machine cannot migrate now, if there is such a reason."""
-    vm, selected = seen.vm, dig(seen.migration, "spec", "selector", "name")
+    vm, selected = seen.vm, dig_migration(seen.migration, "spec", "selector", "name")
     if vm is None:
         message = (
             f"there is no virtual machine {selected!r} in namespace {namespace_of(seen.migration)}; create another Migration once there is"
@@ -227,7 +228,7 @@ def _impossible(seen: Observed) -> tuple[str, str] | None:
         return "NotRunning", f"virtual machine {name_of(vm)} is not running: {why}"
     if (found := migratable.barrier(vm, seen.claims)) is not None:
         return found.reason, found.message
-    if (source := dig(seen.migration, "status", "sourcePod")) and source != dig(vm, "status", "podName"):
+    if (source := dig_migration(seen.migration, "status", "sourcePod")) and source != dig_vm(vm, "status", "podName"):
         return "SourceChanged", f"virtual machine {name_of(vm)} was restarted meanwhile"
     return None
 
@@ -237,11 +238,12 @@ def _create_target(seen: Observed) -> tuple[Action, ...]:
         return (Requeue(1),)  # the copy of the pods is behind
     now = times.to_rfc3339(seen.now)
     if seen.refusal:
-        return _report(seen, phases.PENDING, "FailedCreate", seen.refusal, startTime=dig(seen.migration, "status", "startTime") or now)
-    node = dig(seen.vm, "status", "nodeName") or pod_state.node_of(seen.source)
+        began = dig_migration(seen.migration, "status", "startTime") or now
+        return _report(seen, phases.PENDING, "FailedCreate", seen.refusal, startTime=began)
+    node = dig_vm(seen.vm, "status", "nodeName") or pod_state.node_of(seen.source)
     # The domain needs on the target what it has on the source: a kvm guest goes nowhere without kvm.
     kvm = pod_state.has_kvm(seen.source)
-    selector = dig(seen.migration, "spec", "nodeSelector") or {}
+    selector = dig_migration(seen.migration, "spec", "nodeSelector") or {}
     placement = scheduling.Placement(
         kvm=kvm,
         avoid_nodes=migration_attempts.nodes_of(seen.migration),
@@ -256,7 +258,7 @@ def _create_target(seen: Observed) -> tuple[Action, ...]:
     message = f"pod {name_of(pod)} was created"
     status = {
         **phases.enter(_without_obstacle(seen), phases.SCHEDULING, seen.now),
-        "startTime": dig(seen.migration, "status", "startTime") or now,
+        "startTime": dig_migration(seen.migration, "status", "startTime") or now,
         "sourceNode": node,
         "sourcePod": name_of(seen.source),
         "sourcePodUID": uid_of(seen.source),
@@ -332,7 +334,7 @@ def _report_kubelet(seen: Observed, target: Object) -> tuple[Action, ...]:
 
 def _forget_kubelet(seen: Observed, target: Object) -> tuple[Action, ...]:
     """Take back what the kubelet said, once the target has its volumes and networks."""
-    known = condition(dig(seen.migration, "status", "conditions"), SUCCEEDED) or {}
+    known = condition(dig_migration(seen.migration, "status", "conditions"), SUCCEEDED) or {}
     if known.get("reason") not in _OF_KUBELET or not pod_state.has_volumes(target):
         return ()
     message = f"pod {name_of(target)} has its volumes and networks; its container is being made"
@@ -347,7 +349,7 @@ def _await_target(seen: Observed) -> tuple[Action, ...]:
     left = PREPARE_SECONDS - (seen.now - _entered(seen, phases.PREPARING_TARGET)).total_seconds()
     if left > 0:
         return (Requeue(min(max(left, 0.5), PREPARE_SECONDS)),)
-    node = dig(seen.migration, "status", "targetNode")
+    node = dig_migration(seen.migration, "status", "targetNode")
     return _finish(
         seen, phases.FAILED, "TargetNotReady", f"virt-handler of node {node} did not get the target ready in {PREPARE_SECONDS} s"
     )
@@ -355,10 +357,10 @@ def _await_target(seen: Observed) -> tuple[Action, ...]:
 
 def _oversee(seen: Observed) -> tuple[Action, ...]:
     """The bytes are moving, or may any moment: say only what the pods leave no doubt about."""
-    target_name = dig(seen.migration, "status", "targetPod")
+    target_name = dig_migration(seen.migration, "status", "targetPod")
     if seen.vm is None:
         return _finish(seen, phases.FAILED, "VirtualMachineNotFound", "the virtual machine was deleted")
-    if dig(seen.vm, "status", "podName") == target_name:
+    if dig_vm(seen.vm, "status", "podName") == target_name:
         # virt-handler of the target moves the machine to itself as the last thing before it writes this, with what it took.
         if (left := _handlers_turn(seen)) > timedelta():
             return (Requeue(max(left.total_seconds(), 0.5)),)
@@ -396,7 +398,7 @@ def _wait_out(seen: Observed) -> tuple[Action, ...]:
     is_new = migration_attempts.number_of(seen.migration) and migration_attempts.failure_of(seen.migration) is None
     if is_new and not release.is_released(seen.migration) and (ended := _target_ended(seen)) is not None:
         return ended  # written down as ever: it is from now on that the source is to say that the guest stayed
-    pod, node = dig(seen.migration, "status", "targetPod"), dig(seen.migration, "status", "targetNode")
+    pod, node = dig_migration(seen.migration, "status", "targetPod"), dig_migration(seen.migration, "status", "targetNode")
     message = (
         f"target pod {pod} is gone and was not seen to end: the guest, or a QEMU for it, may run in it until the kubelet of node {node} "
         "has ended it; what follows is decided when its time is over"
@@ -432,9 +434,9 @@ def _bound(seen: Observed, waits_for: str = "") -> tuple[Action, ...]:
 
 def _report_lost(seen: Observed) -> tuple[Action, ...] | None:
     """Say that the machine's node does not report, or does again: who judges evictions looks at no machine but its own. None: it does."""
-    phase, conditions = phases.phase_of(seen.migration), dig(seen.migration, "status", "conditions")
+    phase, conditions = phases.phase_of(seen.migration), dig_migration(seen.migration, "status", "conditions")
     if phases.phase_of(seen.vm or {}) == phases.UNKNOWN:
-        node = dig(seen.migration, "status", "sourceNode")
+        node = dig_migration(seen.migration, "status", "sourceNode")
         return _report(seen, phase, SOURCE_UNKNOWN, f"node {node} does not report, and nobody else knows how far the guest is")
     if (condition(conditions, SUCCEEDED) or {}).get("reason") != SOURCE_UNKNOWN:
         return None
@@ -443,13 +445,13 @@ def _report_lost(seen: Observed) -> tuple[Action, ...] | None:
 
 def _source_ended(seen: Observed) -> tuple[Action, ...]:
     """Nothing runs on the source any more. Only a guest that left may run on the target: of any other, the copy there may be stale."""
-    name = dig(seen.migration, "status", "sourcePod")
+    name = dig_migration(seen.migration, "status", "sourcePod")
     how = pod_state.end_of(seen.source).message if seen.source is not None else "it was deleted"
     if how.startswith(pod_state.MIGRATED):
         status = release.released(seen.migration, release.BY_POD, f"source pod {name} ended: {how}", seen.now)
         return (WriteStatus(status),)
     message = f"source pod {name} ended: {how}"
-    silence = condition(dig(seen.migration, "status", "conditions"), release.RELEASED)
+    silence = condition(dig_migration(seen.migration, "status", "conditions"), release.RELEASED)
     if silence is None:
         return (WriteStatus(release.withheld(seen.migration, message, seen.now)), Requeue(LAST_WORDS_SECONDS))
     left = LAST_WORDS_SECONDS - _ago(seen, silence["lastTransitionTime"])
@@ -462,7 +464,7 @@ def _target_ended(seen: Observed) -> tuple[Action, ...] | None:
     may_run = liveness.may_run(seen.target, seen.evidence)
     if seen.target is not None and may_run and not is_deleting(seen.target):
         return None
-    name = dig(seen.migration, "status", "targetPod")
+    name = dig_migration(seen.migration, "status", "targetPod")
     if may_run:
         if phases.phase_of(seen.migration) not in _OURS:
             return None  # it is going, and the guest may be in it
@@ -478,7 +480,8 @@ def _fail_attempt(seen: Observed, reason: str, message: str) -> tuple[Action, ..
     if not migration_attempts.number_of(seen.migration) or does_not_fit or release.is_released(seen.migration):
         return _finish(seen, phases.FAILED, reason, message)
     if failure is None:
-        node = pod_state.node_of(seen.target) or dig(seen.migration, "status", "targetNode")  # the status has it from PreparingTarget on
+        known = dig_migration(seen.migration, "status", "targetNode")  # from PreparingTarget on
+        node = pod_state.node_of(seen.target) or known
         attempt = {**seen.migration, "status": {**_status(seen), "targetNode": node}}
         status = {**_status(seen), "attempts": migration_attempts.failed(attempt, reason, message, seen.now)}
         if phase == phases.RUNNING:
@@ -533,18 +536,18 @@ def _tidy_up(seen: Observed) -> tuple[Action, ...]:
 
 def _conclude(seen: Observed) -> tuple[Action, ...]:
     """virt-handler writes the phase and the message of an end that is its to say; the condition follows here."""
-    phase, known = phases.phase_of(seen.migration), condition(dig(seen.migration, "status", "conditions"), SUCCEEDED) or {}
+    phase, known = phases.phase_of(seen.migration), condition(dig_migration(seen.migration, "status", "conditions"), SUCCEEDED) or {}
     outcome = "True" if phase == phases.SUCCEEDED else "False"
     if known.get("status") == outcome:
         return ()
-    message = str(dig(seen.migration, "status", "message") or "")
+    message = str(dig_migration(seen.migration, "status", "message") or "")
     return (WriteStatus({**_status(seen), "conditions": _conditions(seen, outcome, phase, message)}),)
 
 
 def _clean_up(seen: Observed) -> tuple[Action, ...]:
-    held = dig(seen.vm, "status", "podName")
+    held = dig_vm(seen.vm, "status", "podName")
     # The target's name is computed, not read: its pod may have been made by a pass that could not write it down.
-    sides = (dig(seen.migration, "status", "sourcePod"), ownership.target_name(seen.migration))
+    sides = (dig_migration(seen.migration, "status", "sourcePod"), ownership.target_name(seen.migration))
     moved = phases.phase_of(seen.migration) == phases.SUCCEEDED
     if seen.vm is not None and moved and held == sides[0]:
         # virt-handler moves the machine before it writes Succeeded: this copy of it is older than that, and the guest in the target.
@@ -562,14 +565,14 @@ def _source_ends(seen: Observed, losers: list[Object]) -> float | None:
     """Return how many seconds to let the source's virt-launcher end by itself; None when it did, or had its time."""
     if phases.phase_of(seen.migration) != phases.SUCCEEDED or seen.source not in losers or not liveness.may_run(seen.source, seen.evidence):
         return None
-    ended = dig(seen.migration, "status", "endTime")
+    ended = dig_migration(seen.migration, "status", "endTime")
     left = SOURCE_END_SECONDS - (_ago(seen, ended) if ended else SOURCE_END_SECONDS)
     return min(max(left, 0.5), SOURCE_END_SECONDS) if left > 0 else None
 
 
 def _handlers_turn(seen: Observed) -> timedelta:
     """Return how long virt-handler of the target may yet take to end what it has moved; nothing where its clock is another."""
-    record, turn = dig(seen.vm, "status", "migration") or {}, timedelta(seconds=HANDLER_SECONDS)
+    record, turn = dig_vm(seen.vm, "status", "migration") or {}, timedelta(seconds=HANDLER_SECONDS)
     if record.get("uid") != uid_of(seen.migration):
         return timedelta()
     try:
@@ -604,11 +607,11 @@ def _report(seen: Observed, phase: str, reason: str, message: str, **fields: str
 
 def _conditions(seen: Observed, status: str, reason: str, message: str) -> list[Object]:
     new = new_condition(seen.migration, SUCCEEDED, status, reason, message)
-    return with_condition(dig(seen.migration, "status", "conditions"), new, now=times.to_rfc3339(seen.now))
+    return with_condition(dig_migration(seen.migration, "status", "conditions"), new, now=times.to_rfc3339(seen.now))
 
 
 def _entered(seen: Observed, phase: str) -> datetime:
-    stamps = dig(seen.migration, "status", "phaseTransitionTimestamps") or []
+    stamps = dig_migration(seen.migration, "status", "phaseTransitionTimestamps") or []
     found = [each["time"] for each in stamps if each.get("phase") == phase]
     return times.parse(found[-1]) if found else seen.now
 

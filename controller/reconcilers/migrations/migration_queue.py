@@ -27,6 +27,7 @@ from typing import Final
 
 from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import NamespacedName, Object, dig, is_deleting, key_of
+from apiserver.apis.virt.kinds import dig_migration
 from apiserver.apis.virt.lifecycle import evictions, migration_attempts, phases
 from controller.reconcilers.migrations import migration_bounds, migration_retries
 from controller.reconcilers.settings import MigrationLimits
@@ -158,7 +159,7 @@ def _entry(migration: Object, seen: Observed) -> _Entry:
     key = key_of(migration)
     machine = evictions.machine_of(migration)
     is_waiting = waits(migration) and key not in seen.beginning
-    node = str(dig(migration, "status", "sourceNode") or dig(seen.machines.get(machine), "status", "nodeName") or "")
+    node = str(dig_migration(migration, "status", "sourceNode") or dig(seen.machines.get(machine), "status", "nodeName") or "")
     node = node or evictions.node_left_by(migration)
     started = _moment(migration, "status", "startTime") or (seen.now if key in seen.beginning else None)
     tried = times.parse(again) if (again := migration_retries.retried_at(migration)) is not None else started
@@ -171,7 +172,7 @@ def _entry(migration: Object, seen: Observed) -> _Entry:
         machine=machine,
         node=node,
         is_drain=is_drain,
-        priority=int(dig(migration, "spec", "priority") or 0),
+        priority=int(dig_migration(migration, "spec", "priority") or 0),
         created=_moment(migration, "metadata", "creationTimestamp") or seen.now,
         started=started,
         waits=is_waiting,

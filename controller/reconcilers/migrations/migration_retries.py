@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 from apiserver.apis.meta import times
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object, dig, is_deleting, name_of
+from apiserver.apis.virt.kinds import dig_migration
 from apiserver.apis.virt.lifecycle import migration_attempts, phases, progress, release
 from apiserver.apis.virt.lifecycle.migration_attempts import MAX_ATTEMPTS
 from controller.reconcilers.pods import liveness
@@ -95,7 +96,7 @@ def retried_at(migration: Object) -> str | None:
     """Return when the attempt before this one was over (RFC 3339); None for the first one."""
     if migration_attempts.number_of(migration) <= 1:
         return None
-    stamps = dig(migration, "status", "phaseTransitionTimestamps") or ()
+    stamps = dig_migration(migration, "status", "phaseTransitionTimestamps") or ()
     return next((str(each["time"]) for each in reversed(stamps) if each.get("phase") == phases.PENDING), None)
 
 

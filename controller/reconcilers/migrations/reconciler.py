@@ -10,8 +10,9 @@ from typing import Final
 
 from apiserver.apis.core.resources import NAMESPACES, NODES, PODS
 from apiserver.apis.meta import errors
-from apiserver.apis.meta.objects import NamespacedName, Object, dig, is_deleting, key_of, labels_of, name_of, namespace_of, uid_of
+from apiserver.apis.meta.objects import NamespacedName, Object, is_deleting, key_of, labels_of, name_of, namespace_of, uid_of
 from apiserver.apis.virt import structure
+from apiserver.apis.virt.kinds import dig_migration
 from apiserver.apis.virt.lifecycle import evictions, migration_attempts, migration_policies, phases
 from apiserver.apis.virt.places.resources import MIGRATION_POLICIES, MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.client.rest import Client
@@ -154,7 +155,7 @@ class Migrations:
 
     async def _gather(self, migration: Object, turn: Turn) -> planning.Observed:
         namespace = namespace_of(migration)
-        selected = dig(migration, "spec", "selector", "name") or ""
+        selected = dig_migration(migration, "spec", "selector", "name") or ""
         vm = self._informers.vms.get(namespace, selected)
         failed = migration_attempts.failure_of(migration) is not None
         if vm is None or failed or phases.phase_of(migration) in phases.MIGRATION_FINAL:
@@ -190,7 +191,7 @@ class Migrations:
 
     def _absent(self, migration: Object, target: Reference, vm: Object | None) -> list[Timed]:
         """Return the target that is gone, with the seconds that its containers may run."""
-        node = str(dig(migration, "status", "targetNode") or "")
+        node = str(dig_migration(migration, "status", "targetNode") or "")
         lingers = self._targets.left(migration, target.uid, launcher_pod.grace_seconds(vm or {}))
         return [Timed(Absent(target.name, target.uid, node, lingers, name_of(migration)), self._targets, migration)]
 

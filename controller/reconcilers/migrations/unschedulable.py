@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from apiserver.apis.meta.lines import one_line
-from apiserver.apis.meta.objects import Object, dig
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt.kinds import dig_migration, dig_vm
 from apiserver.apis.virt.places import names
 from apiserver.apis.virt.spec import chosen_cpu
 from controller.reconcilers.launcher_pods import cpu
@@ -31,13 +32,13 @@ def reasons(migration: Object, vm: Object | None, target: Object, strangers: Map
         target: the target pod.
         strangers: nodes with virt-handlers of another contract, each with a message.
     """
-    source = dig(migration, "status", "sourceNode")
-    if selector := dig(migration, "spec", "nodeSelector"):
+    source = dig_migration(migration, "status", "sourceNode")
+    if selector := dig_migration(migration, "spec", "nodeSelector"):
         yield f"the Migration's own nodeSelector asks for {_shown(selector)}, of another node than {source}, where the guest is"
-    elif source in _hostnames(dig(vm, "spec", "nodeSelector") or {}):
+    elif source in _hostnames(dig_vm(vm, "spec", "nodeSelector") or {}):
         yield f"the virtual machine's nodeSelector asks for {source}, where the guest is, and a migration goes to another node"
     yield from sorted(strangers.values())[:MAX_STRANGERS]
-    if strangers or LEFT_OUT in str(dig(migration, "status", "message") or ""):
+    if strangers or LEFT_OUT in str(dig_migration(migration, "status", "message") or ""):
         yield LEFT_OUT
     if vm is not None and pod_state.has_kvm(target):
         if demands := cpu.demands(vm, chosen_cpu.running(vm)):

@@ -15,7 +15,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from apiserver.apis.meta.objects import NamespacedName, Object, controller_of, dig, finalizers_of, labels_of, name_of, namespace_of, uid_of
+from apiserver.apis.meta.objects import NamespacedName, Object, controller_of, finalizers_of, labels_of, name_of, namespace_of, uid_of
+from apiserver.apis.virt.kinds import dig_migration, dig_vm
 from apiserver.apis.virt.lifecycle import migration_attempts, phases
 from apiserver.apis.virt.places import names, shape
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
@@ -110,28 +111,28 @@ def is_meant(pod: Object, reference: Reference, vm: Object | None) -> bool:
 
 def of_status(vm: Object) -> Reference | None:
     """Return the pod that the machine's status names."""
-    name = dig(vm, "status", "podName")
-    return Reference(str(name), str(dig(vm, "status", "podUID") or "")) if name else None
+    name = dig_vm(vm, "status", "podName")
+    return Reference(str(name), str(dig_vm(vm, "status", "podUID") or "")) if name else None
 
 
 def source_of(migration: Object, vm: Object | None) -> Reference | None:
     """Return the pod that a Migration leaves; before that is written down, the one that the machine is in."""
     own = of_status(vm) if vm is not None else None
-    name = str(dig(migration, "status", "sourcePod") or "")
+    name = str(dig_migration(migration, "status", "sourcePod") or "")
     if not name:
         return own
-    uid = str(dig(migration, "status", "sourcePodUID") or "")
+    uid = str(dig_migration(migration, "status", "sourcePodUID") or "")
     return Reference(name, uid or (own.uid if own is not None and own.name == name else ""))
 
 
 def target_name(migration: Object) -> str:
     """Return the name of the target pod of the Migration's present attempt, whether it exists or not."""
-    return names.target_pod_name(dig(migration, "spec", "selector", "name") or "", migration_attempts.uid_of(migration))
+    return names.target_pod_name(dig_migration(migration, "spec", "selector", "name") or "", migration_attempts.uid_of(migration))
 
 
 def target_of(migration: Object) -> Reference:
     """Return the pod that a Migration goes to."""
-    return Reference(target_name(migration), str(dig(migration, "status", "targetPodUID") or ""))
+    return Reference(target_name(migration), str(dig_migration(migration, "status", "targetPodUID") or ""))
 
 
 def held_by(migration: Object) -> bool:

@@ -20,6 +20,7 @@ from typing import Final
 
 from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import Object, condition, dig, name_of, uid_of
+from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import conditions, phases
 from apiserver.apis.virt.places import names
 from controller.reconcilers.actions import SetPodCondition
@@ -53,8 +54,8 @@ def plan(vm: Object, pods: Iterable[Object], now: datetime) -> tuple[SetPodCondi
 
 def _that_stands_in(vm: Object, pods: Iterable[Object]) -> str | None:
     """Return the uid of the pod that the guest has left, while the one in which it may be asked is not ready yet; None: there is none."""
-    moved = dig(vm, "status", "migration") or {}
-    if moved.get("phase") != phases.SUCCEEDED or moved.get("targetPod") != dig(vm, "status", "podName"):
+    moved = dig_vm(vm, "status", "migration") or {}
+    if moved.get("phase") != phases.SUCCEEDED or moved.get("targetPod") != dig_vm(vm, "status", "podName"):
         return None
     own = next((pod for pod in pods if _state(vm, pod) == GUEST_RUNNING), None)
     if own is None or pod_state.is_ready(own):
@@ -77,8 +78,8 @@ def _state(vm: Object, pod: Object) -> tuple[str, str, str]:
         return GUEST_ELSEWHERE
     if phases.phase_of(vm) not in (phases.RUNNING, phases.STOPPING):
         return GUEST_NOT_STARTED
-    domain = dig(vm, "status", "domain") or {}
+    domain = dig_vm(vm, "status", "domain") or {}
     if domain.get("state") != RUNNING_STATE and domain.get("reason") != MIGRATING_REASON:
         return GUEST_STOPPED
-    ready = condition(dig(vm, "status", "conditions"), conditions.READY) or {}
+    ready = condition(dig_vm(vm, "status", "conditions"), conditions.READY) or {}
     return GUEST_NOT_READY if ready.get("reason") in (conditions.NOT_PROBED, conditions.LIVENESS_FAILED) else GUEST_RUNNING

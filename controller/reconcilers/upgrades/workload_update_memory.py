@@ -15,6 +15,7 @@ from typing import Final
 from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import Object, dig, labels_of, name_of, namespace_of, uid_of
 from apiserver.apis.virt import structure
+from apiserver.apis.virt.kinds import dig_migration
 from apiserver.apis.virt.lifecycle import evictions, phases
 from apiserver.apis.virt.places import names
 from controller.runtime.clock import Clock
@@ -73,13 +74,13 @@ class Memory:
 def _kept(migration: Object, before: Object | None) -> Object:
     """Return the fields of a Migration that affect the order, with the owner as it was first seen."""
     references = dig(before or migration, "metadata", "ownerReferences") or []
-    status = {key: value for key in ("phase", "endTime", "targetPod") if (value := dig(migration, "status", key))}
+    status = {key: value for key in ("phase", "endTime", "targetPod") if (value := dig_migration(migration, "status", key))}
     return {
         "metadata": {
             "name": name_of(migration),
             "namespace": namespace_of(migration),
             "uid": uid_of(migration),
-            "creationTimestamp": dig(migration, "metadata", "creationTimestamp"),
+            "creationTimestamp": dig_migration(migration, "metadata", "creationTimestamp"),
             "labels": {names.WORKLOAD_UPDATE_LABEL: labels_of(migration)[names.WORKLOAD_UPDATE_LABEL]},
             "ownerReferences": references,
         },

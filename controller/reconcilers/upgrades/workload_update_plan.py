@@ -24,6 +24,7 @@ from typing import Final
 from apiserver.apis.meta import times
 from apiserver.apis.meta.backoff import pause_seconds
 from apiserver.apis.meta.objects import NamespacedName, Object, dig, is_deleting, is_true, key_of, labels_of, name_of, namespace_of, uid_of
+from apiserver.apis.virt.kinds import dig_migration, dig_vm
 from apiserver.apis.virt.lifecycle import conditions, evictions, phases, power
 from apiserver.apis.virt.places import names
 from controller.reconcilers.migrations import migration_history, migration_queue
@@ -157,7 +158,7 @@ def _goes_on(vm: Object, pod: Object) -> bool:
     """Return whether the guest runs in this pod, and nothing is about to end it."""
     decision = power.decide(vm)
     is_there = phases.phase_of(vm) == phases.RUNNING and not is_deleting(vm) and not is_deleting(pod) and liveness.may_run(pod)
-    is_ended = is_true(dig(vm, "status", "conditions"), conditions.DISRUPTION_TARGET)
+    is_ended = is_true(dig_vm(vm, "status", "conditions"), conditions.DISRUPTION_TARGET)
     return is_there and not is_ended and decision.on and decision.attempt <= power.current_attempt(vm)
 
 
@@ -199,10 +200,10 @@ def _migration(vm: Object, settings: Settings) -> Object:
 
 
 def _created(migration: Object, now: datetime) -> datetime:
-    found = dig(migration, "metadata", "creationTimestamp")
+    found = dig_migration(migration, "metadata", "creationTimestamp")
     return times.parse(str(found)) if found else now
 
 
 def _ended(migration: Object, now: datetime) -> datetime:
-    found = dig(migration, "status", "endTime")
+    found = dig_migration(migration, "status", "endTime")
     return min(times.parse(str(found)), now) if found else _created(migration, now)

@@ -15,8 +15,9 @@ from typing import Final
 from apiserver.apis.core.resources import PODS
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.lines import one_line
-from apiserver.apis.meta.objects import NamespacedName, Object, dig, key_of, labels_of, name_of, namespace_of, uid_of
+from apiserver.apis.meta.objects import NamespacedName, Object, key_of, labels_of, name_of, namespace_of, uid_of
 from apiserver.apis.virt import structure
+from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import evictions
 from apiserver.apis.virt.places import names
 from apiserver.apis.virt.places.resources import MIGRATIONS, VIRTUAL_MACHINES
@@ -118,7 +119,7 @@ class WorkloadUpdates:
             candidates=candidates,
             migrations=self._memory.with_forgotten({key_of(each): each for each in (*unfinished, *ours)}.values()),
             nodes={
-                key: str(dig(vm, "status", "nodeName") or "")
+                key: str(dig_vm(vm, "status", "nodeName") or "")
                 for key in moved
                 if (vm := vms.get(*key)) is not None and not migration_queue.is_lost(vm)
             },

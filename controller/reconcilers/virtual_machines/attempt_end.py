@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from apiserver.apis.meta import times
-from apiserver.apis.meta.objects import Object, condition, dig, generation_of, is_deleting, name_of, without_condition
+from apiserver.apis.meta.objects import Object, condition, generation_of, is_deleting, name_of, without_condition
+from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import conditions, phases, power
 from controller.reconcilers.actions import Action, Emit, WriteStatus
 from controller.reconcilers.pods import pod_state
@@ -37,7 +38,7 @@ def _result(seen: Observed, decision: power.Power, current: int) -> tuple[str, s
     if attempts.is_stopped(seen.vm):
         is_edited = attempts.is_outdated(seen.vm, last)
         return power.RESULT_STOPPED, "the spec was edited before the guest was started" if is_edited else "it was asked to stop"
-    ready = condition(dig(seen.vm, "status", "conditions"), "Ready") or {}
+    ready = condition(dig_vm(seen.vm, "status", "conditions"), "Ready") or {}
     if ready.get("reason") in (conditions.START_TIMEOUT, conditions.LIVENESS_FAILED):
         return power.RESULT_FAILED, str(ready.get("message"))
     if last is None:

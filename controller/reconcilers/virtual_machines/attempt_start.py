@@ -6,7 +6,8 @@ import dataclasses
 
 from apiserver.apis.meta import times
 from apiserver.apis.meta.lines import one_line
-from apiserver.apis.meta.objects import Object, dig, generation_of, name_of, new_condition, with_condition, without_condition
+from apiserver.apis.meta.objects import Object, generation_of, name_of, new_condition, with_condition, without_condition
+from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import conditions, phases, power
 from apiserver.apis.virt.spec import chosen_cpu
 from controller.reconcilers import disk_claims
@@ -41,7 +42,7 @@ def _choose_cpu(seen: Observed, placement: scheduling.Placement) -> baseline_cpu
     """Return the CPU of this attempt's guest; None if the machine names it, or no node offers a choice."""
     if not placement.kvm or not chosen_cpu.is_to_choose(seen.vm):
         return None
-    wanted = (str(each.get("name") or "") for each in dig(seen.vm, "spec", "domain", "cpu", "features") or ())
+    wanted = (str(each.get("name") or "") for each in dig_vm(seen.vm, "spec", "domain", "cpu", "features") or ())
     nodes = [each for each in seen.nodes if name_of(each) not in placement.never_on]
     placement = dataclasses.replace(placement, never_on=())  # during an upgrade these can be all nodes; the machine's own terms are few
     return baseline_cpu.choose(nodes, scheduling.scheduling(seen.vm, placement), wanted)
@@ -54,7 +55,7 @@ def _record_start(seen: Observed, pod: Object, attempt: int, choice: baseline_cp
         "attempt": attempt,
         "podName": name_of(pod),
         "conditions": _conditions(seen, pod),
-        "attempts": [*(dig(seen.vm, "status", "attempts") or []), begun][-power.MAX_ATTEMPTS_KEPT :],
+        "attempts": [*(dig_vm(seen.vm, "status", "attempts") or []), begun][-power.MAX_ATTEMPTS_KEPT :],
         "observedGeneration": generation_of(seen.vm),
     }
     for key in (*phases.OF_A_PLACE, "cpu"):  # the last attempt left them

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from apiserver.apis.meta import backoff, times
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object, annotations_of, condition, dig, generation_of
+from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import conditions, phases, power
 from apiserver.apis.virt.places import names
 from controller.reconcilers.launcher_pods import launcher_pod, made_from
 from controller.reconcilers.pods import pod_state
+
+if TYPE_CHECKING:
+    from apiserver.apis.virt.typed import Attempt
 
 FIRST_PAUSE_SECONDS: Final = 5.0
 """Before the attempt that follows two short ones in a row, doubled with each further one; after one alone there is none."""
@@ -104,7 +108,7 @@ def start_left(vm: Object, pod: Object, now: datetime) -> timedelta | None:
         return None  # nobody has filled a claim yet, or a plugin of the administrator's does not do what it is asked to
     begins = times.parse(began)
     for kind in (conditions.DISKS_READY, conditions.NETWORK_READY):
-        ready = condition(dig(vm, "status", "conditions"), kind) or {}
+        ready = condition(dig_vm(vm, "status", "conditions"), kind) or {}
         if ready.get("status") == "True" and ready.get("lastTransitionTime"):
             # The wait was not the node's. The node wrote when it ended, which may be by a clock of its own.
             begins = max(begins, min(times.parse(ready["lastTransitionTime"]), now))
@@ -113,14 +117,14 @@ def start_left(vm: Object, pod: Object, now: datetime) -> timedelta | None:
 
 def _container_began(vm: Object, pod: Object) -> str | None:
     """Return when the machine was handed to virt-handler, by this process' clock; the kubelet's word where that was forgotten."""
-    entered = [each for each in dig(vm, "status", "phaseTransitionTimestamps") or () if each["phase"] == phases.SCHEDULED]
+    entered = [each for each in dig_vm(vm, "status", "phaseTransitionTimestamps") or () if each["phase"] == phases.SCHEDULED]
     return entered[-1]["time"] if entered else pod_state.running_since(pod)
 
 
 def start_seconds(vm: Object) -> int:
     """Return the time after which a start counts as failed."""
-    return int(dig(vm, "spec", "rerun", "startTimeoutSeconds") or DEFAULT_START_SECONDS)
+    return int(dig_vm(vm, "spec", "rerun", "startTimeoutSeconds") or DEFAULT_START_SECONDS)
 
 
-def _all(vm: Object) -> list[Object]:
-    return dig(vm, "status", "attempts") or []
+def _all(vm: Object) -> list[Attempt]:
+    return dig_vm(vm, "status", "attempts") or []

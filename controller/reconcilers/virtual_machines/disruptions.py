@@ -31,6 +31,7 @@ from apiserver.apis.meta.objects import (
     with_conditions_judged,
     without_condition,
 )
+from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import conditions
 from controller.reconcilers.actions import MIN_REQUEUE_SECONDS, Action, Emit, Requeue, WriteStatus
 from controller.reconcilers.pods import liveness, pod_state
@@ -59,12 +60,12 @@ def report(seen: Observed) -> tuple[Action, ...]:
     if found is not None and (known is None or known.get("reason") == conditions.EVICTION_ALLOWED):
         reason, message = found
         new = new_condition(seen.vm, conditions.DISRUPTION_TARGET, "True", reason, message)
-        changed = with_condition(dig(seen.vm, "status", "conditions"), new, now=times.to_rfc3339(seen.now))
+        changed = with_condition(dig_vm(seen.vm, "status", "conditions"), new, now=times.to_rfc3339(seen.now))
         return (WriteStatus({**statuses.status_of(seen), "conditions": changed}), Emit("Warning", reason, message))
     if found is not None and known is not None and known.get("observedGeneration", generation_of(seen.vm)) != generation_of(seen.vm):
         return (WriteStatus(with_conditions_judged(seen.vm, statuses.status_of(seen), (conditions.DISRUPTION_TARGET,))),)
     if found is None and known is not None and _goes_on(seen) and not _settles(seen):
-        changed = without_condition(dig(seen.vm, "status", "conditions"), conditions.DISRUPTION_TARGET)
+        changed = without_condition(dig_vm(seen.vm, "status", "conditions"), conditions.DISRUPTION_TARGET)
         return (WriteStatus({**statuses.status_of(seen), "conditions": changed}),)
     return ()
 
@@ -82,7 +83,7 @@ def added(seen: Observed, message: str) -> str:
 
 
 def _known(seen: Observed) -> Mapping[str, object] | None:
-    return condition(dig(seen.vm, "status", "conditions"), conditions.DISRUPTION_TARGET)
+    return condition(dig_vm(seen.vm, "status", "conditions"), conditions.DISRUPTION_TARGET)
 
 
 def _goes_on(seen: Observed) -> bool:

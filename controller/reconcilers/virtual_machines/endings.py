@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from apiserver.apis.meta import times
-from apiserver.apis.meta.objects import NamespacedName, Object, dig, key_of, uid_of
+from apiserver.apis.meta.objects import NamespacedName, Object, key_of, uid_of
+from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import power
 from controller.reconcilers.virtual_machines import attempts
 
@@ -54,5 +55,5 @@ class Endings:
 
 
 def _age(vm: Object, number: int, now: datetime) -> float:
-    ended = next((each.get("endTime") for each in dig(vm, "status", "attempts") or () if int(each["number"]) == number), None)
+    ended = next((each.get("endTime") for each in dig_vm(vm, "status", "attempts") or () if int(each["number"]) == number), None)
     return max((now - times.parse(ended)).total_seconds(), 0.0) if ended else 0.0

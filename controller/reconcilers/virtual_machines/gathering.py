@@ -7,7 +7,8 @@ from typing import Final
 
 from apiserver.apis.core.resources import PODS
 from apiserver.apis.meta import errors
-from apiserver.apis.meta.objects import NamespacedName, Object, dig, key_of, name_of, namespace_of, uid_of
+from apiserver.apis.meta.objects import NamespacedName, Object, key_of, name_of, namespace_of, uid_of
+from apiserver.apis.virt.kinds import dig_migration, dig_vm
 from apiserver.apis.virt.lifecycle import phases, power
 from apiserver.apis.virt.places import names
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
@@ -130,7 +131,7 @@ class Gathering:
         node = pod_state.node_of(pod)
         files = map(NodeFile, disk_claims.files_of(vm))
         found = (each for file in files for each in self._informers.holders_of(file))
-        there = {uid_of(each): each for each in found if node and dig(each, "status", "nodeName") == node}
+        there = {uid_of(each): each for each in found if node and dig_vm(each, "status", "nodeName") == node}
         others = [each for uid, each in there.items() if uid != uid_of(vm) and phases.phase_of(each) in phases.WITH_GUEST]
         return tuple(f"{path} of node {node} by {_who(vm, other)}" for other in others for path in disk_claims.contested_files(vm, other))
 
@@ -171,7 +172,7 @@ class Gathering:
         if own is not None and self._own_pods.may_run(vm, own.uid):
             nodes.add(_node_of(vm))
         if not attempts.is_open(vm):
-            nodes.add(dig(vm, "spec", "nodeName") or "")
+            nodes.add(dig_vm(vm, "spec", "nodeName") or "")
         return await evidence.gather(self._reports, nodes, absent)
 
     def _absent_own(self, vm: Object, own: Reference | None, pods: tuple[Object, ...]) -> list[Timed]:
@@ -205,14 +206,14 @@ class Gathering:
             if (pod := there.get(target.uid)) is not None:
                 self._targets.present(each, pod)
                 continue
-            node = str(dig(each, "status", "targetNode") or "")
+            node = str(dig_migration(each, "status", "targetNode") or "")
             lingers = self._targets.left(each, target.uid, launcher_pod.grace_seconds(vm))
             found.append(Timed(Absent(target.name, target.uid, node, lingers, migration=name_of(each)), self._targets, each))
         return found
 
 
 def _node_of(vm: Object) -> str:
-    return str(dig(vm, "status", "nodeName") or "")
+    return str(dig_vm(vm, "status", "nodeName") or "")
 
 
 def reads_networks(vm: Object) -> bool:

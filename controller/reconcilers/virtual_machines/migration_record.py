@@ -8,17 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final, cast
 
 from apiserver.apis.meta import times
-from apiserver.apis.meta.objects import Object, dig, name_of, uid_of
+from apiserver.apis.meta.objects import Object, name_of, uid_of
 from apiserver.apis.virt import structure
+from apiserver.apis.virt.kinds import dig_migration, dig_vm
 from apiserver.apis.virt.lifecycle import phases
+
+if TYPE_CHECKING:
+    from apiserver.apis.virt.typed import MigrationState
 
 _FROM_MIGRATION: Final = ("sourceNode", "sourcePod", "targetNode", "targetPod", "startTime", "phase")
 
 
-def record(vm: Object, migrations: Sequence[Object], now: datetime) -> Object | None:
+def record(vm: Object, migrations: Sequence[Object], now: datetime) -> MigrationState | None:
     """Return what ``status.migration`` should be; None if the machine has never moved.
 
     Args:
@@ -26,7 +30,7 @@ def record(vm: Object, migrations: Sequence[Object], now: datetime) -> Object | 
         migrations: all existing Migrations for the machine's name.
         now: end time for a migration that no longer exists.
     """
-    known: Object | None = dig(vm, "status", "migration")
+    known = dig_vm(vm, "status", "migration")
     sound = [each for each in migrations if not structure.of_migration(each)]  # an invalid one would prevent writing the machine
     if (current := next((each for each in sound if _moves(each, vm)), None)) is not None:
         return _of(current)
@@ -44,12 +48,12 @@ def record(vm: Object, migrations: Sequence[Object], now: datetime) -> Object | 
 
 def _moves(migration: Object, vm: Object) -> bool:
     """Return True if an unfinished Migration has begun to move the guest out of its current pod."""
-    source = dig(migration, "status", "sourcePodUID")
-    return bool(source) and phases.is_unfinished(migration) and source == dig(vm, "status", "podUID")
+    source = dig_migration(migration, "status", "sourcePodUID")
+    return bool(source) and phases.is_unfinished(migration) and source == dig_vm(vm, "status", "podUID")
 
 
-def _of(migration: Object) -> Object:
+def _of(migration: Object) -> MigrationState:
     status = migration.get("status") or {}
     ended = {"endTime": status["endTime"]} if status.get("endTime") and not phases.is_unfinished(migration) else {}
     told = {key: status[key] for key in _FROM_MIGRATION if status.get(key)}
-    return {"name": name_of(migration), "uid": uid_of(migration), **told, **ended}
+    return cast("MigrationState", {"name": name_of(migration), "uid": uid_of(migration), **told, **ended})

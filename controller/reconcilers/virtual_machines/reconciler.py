@@ -6,7 +6,8 @@ import dataclasses
 import functools
 from collections.abc import Iterator
 
-from apiserver.apis.meta.objects import NamespacedName, Object, dig, key_of, name_of, uid_of
+from apiserver.apis.meta.objects import NamespacedName, Object, key_of, name_of, uid_of
+from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import evictions, phases
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from apiserver.client.rest import Client
@@ -50,7 +51,7 @@ class VirtualMachines:
         def machine_changed(old: Object | None, new: Object | None) -> None:
             obj = new or old or {}
             if phases.phase_of(old or {}) == phases.UNKNOWN and phases.phase_of(obj) in phases.OWNED_BY_HANDLER:
-                self._reports.heard(dig(obj, "status", "nodeName") or "")  # nobody but its virt-handler takes Unknown back
+                self._reports.heard(dig_vm(obj, "status", "nodeName") or "")  # nobody but its virt-handler takes Unknown back
             controller.enqueue(key_of(obj))
             for each in self._who_may_wait_for_its_disks(old, new):
                 controller.enqueue(key_of(each))

@@ -8,13 +8,13 @@ from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import (
     Object,
     condition,
-    dig,
     generation_of,
     new_condition,
     with_condition,
     with_conditions_judged,
     without_condition,
 )
+from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import conditions, phases, power, summary
 from controller.reconcilers.actions import Action, Emit
 from controller.reconcilers.pods import absences
@@ -55,7 +55,7 @@ def _at_rest(seen: Observed, decision: power.Power, found: list[Object]) -> list
         return without_condition(without_condition(found, conditions.READY), conditions.STALLED)
     if not power.has_given_up(seen.vm, decision):
         return without_condition(found, conditions.STALLED)
-    stalled = condition(dig(seen.vm, "status", "conditions"), conditions.STALLED)
+    stalled = condition(dig_vm(seen.vm, "status", "conditions"), conditions.STALLED)
     new = new_condition(seen.vm, conditions.STALLED, "True", decision.reason, f"{decision.message}: no further start begins by itself")
     now = str((stalled or {}).get("lastTransitionTime") or times.to_rfc3339(seen.now))
     return with_condition(found, new, now=now)

@@ -7,7 +7,8 @@ again, and when the guest ends, because the next attempt uses the desired hardwa
 from __future__ import annotations
 
 from apiserver.apis.meta import times
-from apiserver.apis.meta.objects import Object, condition, dig, name_of, new_condition, with_condition, without_condition
+from apiserver.apis.meta.objects import Object, condition, name_of, new_condition, with_condition, without_condition
+from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import conditions, phases
 from apiserver.apis.virt.spec import running
 from controller.reconcilers.actions import Action, Emit, WriteStatus
@@ -38,7 +39,7 @@ def report(seen: Observed) -> tuple[Action, ...]:
 def events(seen: Observed, status: Object) -> tuple[Emit, ...]:
     """Return the Event for a condition that is new in ``status``."""
     found = condition(status.get("conditions"), conditions.RESTART_REQUIRED)
-    if found is None or condition(dig(seen.vm, "status", "conditions"), conditions.RESTART_REQUIRED) is not None:
+    if found is None or condition(dig_vm(seen.vm, "status", "conditions"), conditions.RESTART_REQUIRED) is not None:
         return ()
     return (Emit("Normal", conditions.RESTART_REQUIRED, str(found["message"])),)
 

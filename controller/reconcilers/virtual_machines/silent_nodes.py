@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from apiserver.apis.meta.objects import Object, dig, name_of
+from apiserver.apis.meta.objects import Object, name_of
+from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import phases
 from controller.reconcilers.actions import MIN_REQUEUE_SECONDS, Action, Emit, Requeue
 from controller.reconcilers.pods import liveness, pod_state
@@ -56,7 +57,7 @@ def _report_missing(seen: Observed, pod: Object) -> tuple[Action, ...]:
     """Report a node that does not exist: spec.nodeName bound the pod to it past the scheduler, and nothing ever ran in the pod."""
     node = pod_state.node_of(pod)
     message = f'there is no node "{node}", which pod {name_of(pod)} is for'
-    pinned = dig(seen.vm, "spec", "nodeName") == node
+    pinned = dig_vm(seen.vm, "spec", "nodeName") == node
     return statuses.report(seen, "False", NODE_NOT_FOUND, f"{message}; {EDIT_NODE_NAME}" if pinned else message)
 
 

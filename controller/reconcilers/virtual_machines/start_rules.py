@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from apiserver.apis.meta.lines import one_line
-from apiserver.apis.meta.objects import dig
+from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import conditions, power, summary
 from controller.reconcilers import disk_claims
 from controller.reconcilers.pods import networks, pod_state
@@ -85,16 +85,16 @@ def network_not_usable(seen: Observed, _: power.Power) -> Obstacle | None:
 
 def handler_not_understood(seen: Observed, _: power.Power) -> Obstacle | None:
     """virt-handler of the node that the spec names speaks another contract."""
-    foreign = seen.strangers.get(dig(seen.vm, "spec", "nodeName") or "")
+    foreign = seen.strangers.get(dig_vm(seen.vm, "spec", "nodeName") or "")
     return None if foreign is None else Obstacle(conditions.READY, conditions.HANDLER_NOT_UNDERSTOOD, foreign)
 
 
 def node_not_found(seen: Observed, _: power.Power) -> Obstacle | None:
     """The spec names a node that does not exist. Kubernetes would delete each pod after 40 s, and each would count as a failed attempt."""
-    if dig(seen.vm, "spec", "nodeName") not in seen.evidence.silence.missing:
+    if dig_vm(seen.vm, "spec", "nodeName") not in seen.evidence.silence.missing:
         return None
     message = (
-        f'there is no node "{dig(seen.vm, "spec", "nodeName")}"; {silent_nodes.EDIT_NODE_NAME}; '
+        f'there is no node "{dig_vm(seen.vm, "spec", "nodeName")}"; {silent_nodes.EDIT_NODE_NAME}; '
         "the virtual machine starts when there is one"
     )
     return Obstacle(conditions.READY, silent_nodes.NODE_NOT_FOUND, message)

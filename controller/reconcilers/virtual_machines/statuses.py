@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from apiserver.apis.meta import times
-from apiserver.apis.meta.objects import Object, dig, generation_of, new_condition, with_condition, without_condition
+from apiserver.apis.meta.objects import Object, generation_of, new_condition, with_condition, without_condition
+from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import conditions, phases
 from controller.reconcilers import disk_claims
 from controller.reconcilers.actions import Action, Emit, Requeue, WriteStatus
@@ -33,7 +34,7 @@ def status_of(seen: Observed) -> Object:
 
 def ready(seen: Observed, status: str, reason: str, message: str) -> list[Object]:
     """Return the conditions with this Ready, and without Stalled: virt-controller works on the machine again."""
-    known = without_condition(dig(seen.vm, "status", "conditions"), conditions.STALLED)
+    known = without_condition(dig_vm(seen.vm, "status", "conditions"), conditions.STALLED)
     new = new_condition(seen.vm, conditions.READY, status, reason, message)
     return with_condition(known, new, now=times.to_rfc3339(seen.now))
 

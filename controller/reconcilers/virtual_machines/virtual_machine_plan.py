@@ -24,7 +24,8 @@ from datetime import timedelta
 from typing import Final
 
 from apiserver.apis.meta import times
-from apiserver.apis.meta.objects import Object, condition, dig, finalizers_of, is_deleting, name_of, uid_of
+from apiserver.apis.meta.objects import Object, condition, finalizers_of, is_deleting, name_of, uid_of
+from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import conditions, phases, power
 from apiserver.apis.virt.places import names
 from controller.reconcilers.actions import (
@@ -84,7 +85,7 @@ def _record_migration(seen: Observed, actions: tuple[Action, ...]) -> tuple[Acti
     if any(isinstance(each, WriteStatus | RemoveFinalizer) for each in actions):
         return ()
     record = migration_record.record(seen.vm, seen.migrations, seen.now)
-    return () if record == dig(seen.vm, "status", "migration") else (WriteStatus({**statuses.status_of(seen), "migration": record}),)
+    return () if record == dig_vm(seen.vm, "status", "migration") else (WriteStatus({**statuses.status_of(seen), "migration": record}),)
 
 
 def _decide(seen: Observed) -> tuple[Action, ...]:
@@ -211,7 +212,7 @@ def _waited_for(seen: Observed, decision: power.Power) -> Iterator[Absent]:
 
 
 def _report_absent_target(seen: Observed, target: Absent) -> tuple[Action, ...]:
-    known = condition(dig(seen.vm, "status", "conditions"), conditions.READY) or {}
+    known = condition(dig_vm(seen.vm, "status", "conditions"), conditions.READY) or {}
     if known.get("reason") in (conditions.START_TIMEOUT, conditions.LIVENESS_FAILED):
         return ()  # attempt_end reads it
     message = (
@@ -224,7 +225,7 @@ def _report_absent_target(seen: Observed, target: Absent) -> tuple[Action, ...]:
 def _let_end(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
     """The guest ended, and its pod follows soon. Delete the pod only if it hangs, because a deletion takes its log away."""
     left = POD_END_SECONDS - seen.rested
-    if left > 0 and dig(seen.vm, "status", "attempts"):
+    if left > 0 and dig_vm(seen.vm, "status", "attempts"):
         return (*silent_nodes.wait_for(seen, alive), Requeue(max(left, MIN_REQUEUE_SECONDS)))
     return (*_delete_all(alive), *silent_nodes.wait_for(seen, alive))
 
@@ -257,6 +258,6 @@ def _is_only_the_next(vm: Object, alive: tuple[Object, ...], attempt: int) -> bo
 
 def _clean_up(seen: Observed) -> tuple[Action, ...]:
     """Delete pods that are over. The pod of a failed attempt stays until the next attempt, because its log tells why it failed."""
-    newest = (dig(seen.vm, "status", "attempts") or [{}])[-1]
-    kept = newest.get("podName") if newest.get("result") == power.RESULT_FAILED else ""
+    attempts = dig_vm(seen.vm, "status", "attempts")
+    kept = attempts[-1].get("podName") if attempts and attempts[-1].get("result") == power.RESULT_FAILED else ""
     return _delete_all(tuple(pod for pod in seen.pods if name_of(pod) != kept and not liveness.may_run(pod, seen.evidence)))
