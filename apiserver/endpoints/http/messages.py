@@ -38,8 +38,6 @@ class Carrier(Protocol):
 
     peer: str
     """The client's address, ``192.0.2.1:4711``."""
-    remote: str
-    """The address without the port."""
     certificate: bytes | None
     """The client's verified certificate (DER)."""
     tls: ssl.SSLObject | None
@@ -126,11 +124,6 @@ class Request:
     def certificate(self) -> bytes | None:
         """The client's certificate (DER), verified."""
         return self.carrier.certificate
-
-    @property
-    def remote(self) -> str:
-        """The client's address, without the port."""
-        return self.carrier.remote
 
     async def read(self, limit: int) -> bytes:
         """Return the body.

@@ -324,7 +324,7 @@ async def test_queries_and_paths_are_decoded(handler: Handler) -> None:
     line = Line(keep)
     await line.send(b"GET /a%2fb%20c?x=1&x=2+3&y=&z&%C3%A4=%ff HTTP/1.1\r\nHost: h\r\nAudit-Id: q\r\n\r\n")
     request = seen[0]
-    assert (request.path, request.remote) == ("/a/b c", "192.0.2.1")
+    assert request.path == "/a/b c"
     assert request.query.getall("x") == ["1", "2 3"]
     assert (request.query["y"], request.query["z"], request.query["ä"]) == ("", "", "\ufffd")
     assert (request.given_audit_id, request.content_length) == ("q", 0)
