@@ -1,1 +1,1 @@
-"""Benchmarks: the numbers that the project states, each by one command; results as JSON in ``build/bench``."""
+"""Benchmarks: one command for each published number, with results as JSON in ``build/bench``."""

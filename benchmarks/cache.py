@@ -1,4 +1,4 @@
-"""Costs of the watch cache over storage in memory: ``python -m benchmarks.cache``; one JSON object a line."""
+"""Costs of the watch cache over storage in memory: ``python -m benchmarks.cache``; one JSON object per line."""
 
 import argparse
 import asyncio

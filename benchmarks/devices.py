@@ -1,8 +1,8 @@
-"""``make bench-devices``: what each device of a machine costs, in memory of its pod's processes and in seconds until the guest's prompt.
+"""``make bench-devices``: the cost of each device, in memory of the pod's processes and in seconds until the guest's prompt.
 
-A tiny machine without devices is the base; each of the others has one device or firmware more, and its price is the difference of medians.
-Machines run one at a time. Last comes the cloud image of ``examples/cloud-init.yaml``, from create until cloud-init has finished. Memory is
-the proportional set size of all processes of the pod, read from the process table of this machine, of which the nodes are namespaces.
+The base is a tiny machine without devices. Each other machine has one more device or firmware, and its price is the difference of medians.
+Machines run one at a time. The last one is the cloud image of ``examples/cloud-init.yaml``, from create until cloud-init has finished.
+Memory is the proportional set size of all processes of the pod, from this machine's process table, because the nodes are namespaces.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _FIELDS: Final = [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"
 _CLAIM: Final = {"name": "more", "type": "PersistentVolumeClaim", "source": {"name": CLAIM, "create": {"size": "64Mi"}}}
 _BLANK: Final = {"name": "more", "type": "EmptyDisk", "source": {"size": "64Mi"}}
 _FILESYSTEM: Final = {"name": "ca", "type": "ConfigMap", "source": {"name": "kube-root-ca.crt"}}
-"""Of what Kubernetes puts into every namespace."""
+"""The ConfigMap that Kubernetes creates in every namespace."""
 DEVICES: Final[Mapping[str, Mapping[str, Any]]] = {
     "disk": {"devices": {"disks": [_DISK]}},
     "empty disk": {"devices": {"disks": [_BLANK]}},
@@ -77,7 +77,7 @@ DEVICES: Final[Mapping[str, Mapping[str, Any]]] = {
     "file system": {"devices": {"filesystems": [_FILESYSTEM]}},
     "file system of a claim": {"devices": {"filesystems": [{"name": "more", "type": "PersistentVolumeClaim", "source": {"name": CLAIM}}]}},
 }
-"""Members of ``spec.domain.devices`` and ``spec.domain.firmware`` beyond those of the base."""
+"""Members of ``spec.domain.devices`` and ``spec.domain.firmware`` in addition to those of the base."""
 
 
 @dataclass(frozen=True)
@@ -85,23 +85,23 @@ class Sample:
     """One start of a machine."""
 
     seconds: float
-    """From create to what the console was expected to say."""
+    """From create to the expected console output."""
     memory_mib: float
 
 
 def machine(name: str, more: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the base with what is more; UEFI finds no room for a kernel in less memory, and all have the same."""
+    """Return the base with further members. All have the same memory, because UEFI cannot load a kernel with less."""
     manifest = copy.deepcopy(linux_vm(name))
     domain = manifest["spec"]["domain"]
     domain["memory"] = {"guest": "256Mi"}
     domain["devices"] = {"graphics": [], "interfaces": [], "consoles": [{"type": "pty"}], **more.get("devices", {})}
-    domain["firmware"]["kernelBoot"]["container"] |= BZIMAGE  # UEFI starts no other
+    domain["firmware"]["kernelBoot"]["container"] |= BZIMAGE  # UEFI needs a bzImage
     domain["firmware"] |= more.get("firmware", {})
     return manifest
 
 
 def start(kubectl: Kubectl, manifest: dict[str, Any], said: str, seconds: float) -> Sample:
-    """Create a machine, wait until its console says so, and delete it."""
+    """Create a machine, wait for its console output, and delete it."""
     name = manifest["metadata"]["name"]
     began = time.monotonic()
     kubectl.create(manifest)
@@ -116,7 +116,7 @@ def start(kubectl: Kubectl, manifest: dict[str, Any], said: str, seconds: float)
 
 
 def measure(kubectl: Kubectl, count: int, names: Sequence[str]) -> dict[str, list[Sample]]:
-    """Start each of the tiny machines ``count`` times, in turns, so that a slow minute of this machine is no device's."""
+    """Start each tiny machine ``count`` times, in turn, so that a slow minute affects all devices."""
     wanted: dict[str, Mapping[str, Any]] = {BASE: {}, **{name: DEVICES[name] for name in names}}
     kubectl.create(shared_claim(CLAIM))
     kubectl("create", "secret", "generic", SECRET, "--from-literal=key=value")
@@ -138,7 +138,7 @@ def cloud(kubectl: Kubectl) -> Sample:
 
 
 def report(samples: Mapping[str, list[Sample]]) -> dict[str, Any]:
-    """Return medians, and the price of each device: its machine's median less that of the base."""
+    """Return medians, and each device's price: its machine's median minus that of the base."""
     seconds = {name: statistics.median(each.seconds for each in found) for name, found in samples.items()}
     memory = {name: statistics.median(each.memory_mib for each in found) for name, found in samples.items()}
     return {
@@ -160,7 +160,7 @@ def report(samples: Mapping[str, list[Sample]]) -> dict[str, Any]:
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Make a namespace, measure in it, and remove it."""
+    """Create a namespace, measure in it, and delete it."""
     kubectl = Kubectl(Path(arguments.kubeconfig), arguments.namespace)
     with gauges.namespace(kubectl):
         samples = measure(kubectl, arguments.count, arguments.only or list(DEVICES))
@@ -170,7 +170,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Parse the command line, measure, print, write."""
+    """Parse the command line, measure, print and write the results."""
     parser = argparse.ArgumentParser(description="Measure what devices of virtual machines cost on the test cluster.")
     parser.add_argument("--kubeconfig", required=True, help="kubeconfig of the test cluster, with the chart installed and the image debian")
     parser.add_argument("--count", type=int, default=3, help="how many machines of each kind (default 3)")

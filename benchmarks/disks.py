@@ -1,8 +1,8 @@
-"""``make bench-disks``: throughput and operations of a disk in the guest, beside the same file outside.
+"""``make bench-disks``: throughput and operations of a disk in the guest, compared with the same file outside.
 
-The disk is a file in a claim, of bus virtio and ``cache: none``, once as it is and once with an I/O thread of its own. ``gauge`` reads and
-writes it with O_DIRECT, in the guest and then in a container of the same node, in turns: 1 MiB after the other, and 4 KiB anywhere, one
-and sixteen at a time. One machine runs at a time, and nobody has the file open while the container does.
+The disk is a file in a claim, of bus virtio and ``cache: none``, once without and once with its own I/O thread. ``gauge`` reads and writes
+it with O_DIRECT, in the guest and then in a container of the same node, in turn: 1 MiB sequentially, and 4 KiB at random positions, by one
+and by sixteen processes. One machine runs at a time, and no guest has the file open while the container runs.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from tests.cluster.manifests import linux_vm, shared_claim, with_disks
 
 OUTSIDE: Final = "container"
 GUESTS: Final[Mapping[str, bool]] = {"guest": False, "guest, I/O thread": True}
-"""Machines, and whether the disk of each has an I/O thread of its own."""
+"""Machines, with whether their disk has its own I/O thread."""
 CLAIM: Final = "gauged"
 PATIENCE_SECONDS: Final = 120.0
-"""For a run beyond its own seconds: the first write to a file has to find its blocks."""
+"""Extra seconds of a run, because the first write to a file must allocate blocks."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Work:
     jobs: int
 
     def words(self, path: str, seconds: int) -> str:
-        """Return the words for ``gauge``."""
+        """Return the arguments of ``gauge``."""
         return f"file {path} {self.order} {self.direction} {self.block_bytes} {self.jobs} {seconds}"
 
 
@@ -51,10 +51,10 @@ WORKS: Final[Mapping[str, Work]] = {
     "random write, 4 KiB, 16 at a time": Work("random", "write", 4096, 16),
     "random read, 4 KiB, 16 at a time": Work("random", "read", 4096, 16),
 }
-"""In this order, so that what is read was written."""
+"""Writes come before reads, so that reads find data."""
 
 Readings = dict[str, dict[str, list[Reading]]]
-"""By place, by work."""
+"""Readings by place and by work."""
 
 
 def machine(name: str, *, io_thread: bool, node: str) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def machine(name: str, *, io_thread: bool, node: str) -> dict[str, Any]:
 
 
 def written(mib: int) -> str:
-    """Return a shell command that makes the file: all blocks of it, so that no figure is that of a hole."""
+    """Return a shell command that writes all blocks of the file, so that no figure is about a hole."""
     return f"busybox dd if=/dev/zero of=/claim/disk.img.new bs=1M count={mib} conv=fsync && mv /claim/disk.img.new /claim/disk.img"
 
 
@@ -82,7 +82,7 @@ def run_all(run: Run, place: str, path: str, seconds: int, found: Readings) -> N
 
 
 def in_machine(kubectl: Kubectl, place: str, node: str, seconds: int, found: Readings) -> str:
-    """Start a machine, run each work in its guest, and delete it; return what ran its processor."""
+    """Start a machine, run each work in its guest, and delete it; return the guest's acceleration."""
     name = "gauged-thread" if GUESTS[place] else "gauged"
     kubectl.create(machine(name, io_thread=GUESTS[place], node=node))
     kubectl("wait", "vm", name, "--for=jsonpath={.status.phase}=Running", f"--timeout={START_SECONDS}s", timeout=START_SECONDS + 10)
@@ -95,7 +95,7 @@ def in_machine(kubectl: Kubectl, place: str, node: str, seconds: int, found: Rea
 
 
 def measure(kubectl: Kubectl, rounds: int, seconds: int, mib: int) -> tuple[Readings, str]:
-    """Measure in turns; return the readings, and what ran the guests' processors."""
+    """Measure in turn; return the readings and the guests' accelerations."""
     node = gauges.nodes(kubectl)[0]
     claim = shared_claim(CLAIM)
     claim["spec"]["resources"]["requests"]["storage"] = f"{mib + 64}Mi"
@@ -120,7 +120,7 @@ def measure(kubectl: Kubectl, rounds: int, seconds: int, mib: int) -> tuple[Read
 
 
 def report(found: Readings, ran: str, seconds: int, mib: int) -> dict[str, Any]:
-    """Return medians of each work, and what of the container's each guest has."""
+    """Return medians of each work, and each guest's share of the container's figure."""
     works: dict[str, Any] = {}
     for name in WORKS:
         outside = gauges.median([each.per_second for each in found[OUTSIDE][name]])
@@ -141,7 +141,7 @@ def report(found: Readings, ran: str, seconds: int, mib: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Parse the command line, measure, print, write."""
+    """Parse the command line, measure, print and write the results."""
     parser = gauges.parser("Measure a disk in guests and outside, on the test cluster.", "disks")
     parser.add_argument("--rounds", type=int, default=3, help="how often each is measured (default 3)")
     parser.add_argument("--seconds", type=int, default=5, help="how long each run takes (default 5)")

@@ -1,4 +1,4 @@
-"""Runs of ``gauge`` (images/testguest/gauge.c), in a guest and in a container, and what these benchmarks share."""
+"""Runs ``gauge`` (images/testguest/gauge.c) in a guest and in a container; code that these benchmarks share."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SAID: Final = re.compile(r"gauge operations=(\d+) bytes=(\d+) microseconds=(\d+
 
 
 class NotMeasured(Exception):
-    """A run of ``gauge`` said no figures; the message has what it said."""
+    """A run of ``gauge`` printed no figures; the message has its output."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Reading:
 
 
 def reading(said: str) -> Reading:
-    """Return the figures in what ``gauge`` printed.
+    """Return the figures from the output of ``gauge``.
 
     Raises:
         NotMeasured: there are none.
@@ -59,16 +59,16 @@ def reading(said: str) -> Reading:
 
 
 Run = Callable[[str, float], Reading]
-"""Runs ``gauge`` with these words, and waits as many seconds at most."""
+"""Runs ``gauge`` with these arguments and a timeout in seconds."""
 
 
 def in_guest(guest: Console) -> Run:
-    """Return how ``gauge`` is run at a guest's prompt."""
+    """Return a function that runs ``gauge`` at a guest's prompt."""
     return lambda words, seconds: reading(guest.run(f"gauge {words} 2>&1", timeout=seconds))
 
 
 def in_pod(kubectl: Kubectl, pod: str) -> Run:
-    """Return how ``gauge`` is run in a pod of the guest's image."""
+    """Return a function that runs ``gauge`` in a pod of the guest's image."""
 
     def run(words: str, seconds: float) -> Reading:
         done = kubectl.try_run("exec", pod, "--", "/bin/gauge", *words.split(), timeout=seconds)
@@ -78,7 +78,7 @@ def in_pod(kubectl: Kubectl, pod: str) -> Run:
 
 
 def a_pod(name: str, *command: str, node: str = "", claim: str = "") -> dict[str, Any]:
-    """Return a pod of the guest's image, which has ``gauge``; ``claim`` is mounted at ``/claim``."""
+    """Return a pod of the guest's image, which has ``gauge``, with ``claim`` mounted at ``/claim``."""
     container: dict[str, Any] = {
         "name": "main",
         "image": GUEST_IMAGE,
@@ -89,7 +89,7 @@ def a_pod(name: str, *command: str, node: str = "", claim: str = "") -> dict[str
     spec: dict[str, Any] = {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": 0,
-        # The user of launcher pods: what it writes to the claim is QEMU's, too.
+        # The user of launcher pods, because QEMU must be able to write its files.
         "securityContext": {"runAsNonRoot": True, "runAsUser": 107, "runAsGroup": 107, "seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [container],
     }
@@ -102,13 +102,13 @@ def a_pod(name: str, *command: str, node: str = "", claim: str = "") -> dict[str
 
 
 def nodes(kubectl: Kubectl) -> list[str]:
-    """Return the names of the nodes that run pods, in order."""
+    """Return the names of nodes for pods, in order."""
     found = kubectl.json("get", "nodes")["items"]
     return sorted(each["metadata"]["name"] for each in found if not each["spec"].get("unschedulable"))
 
 
 def acceleration(kubectl: Kubectl, vm: str) -> str:
-    """Return what runs a machine's guest: kvm or emulation."""
+    """Return whether kvm or emulation runs a machine's guest."""
     return "kvm" if kubectl.json("get", "vm", vm)["status"]["domain"]["type"] == "kvm" else "emulation"
 
 
@@ -118,13 +118,13 @@ def median(values: list[float], digits: int = 1) -> float:
 
 
 def ratio(value: float, beside: float) -> float | None:
-    """Return how much of the other one a value is; None of nothing."""
+    """Return the ratio of a value to another; None if that is zero."""
     return round(value / beside, 3) if beside else None
 
 
 @contextmanager
 def namespace(kubectl: Kubectl) -> Iterator[None]:
-    """Make the namespace, with Pod Security ``restricted``, and remove it with all that is in it."""
+    """Create the namespace, with Pod Security ``restricted``, and delete it afterwards."""
     kubectl("create", "namespace", kubectl.namespace)
     try:
         kubectl("label", "namespace", kubectl.namespace, "pod-security.kubernetes.io/enforce=restricted")
@@ -136,7 +136,7 @@ def namespace(kubectl: Kubectl) -> Iterator[None]:
 
 
 def parser(description: str, name: str) -> argparse.ArgumentParser:
-    """Return a parser with what all these benchmarks take; ``name`` is that of the namespace and of the file of figures."""
+    """Return a parser with the options of all these benchmarks; ``name`` names the namespace and the result file."""
     found = argparse.ArgumentParser(description=description)
     found.add_argument("--kubeconfig", required=True, help="kubeconfig of the test cluster, with the chart installed")
     found.add_argument("--namespace", default=f"bench-{name}", help=f"namespace to make and remove (default bench-{name})")
@@ -145,7 +145,7 @@ def parser(description: str, name: str) -> argparse.ArgumentParser:
 
 
 def write(output: Path, figures: Mapping[str, Any]) -> None:
-    """Print the figures, and write them."""
+    """Print and write the figures."""
     text = json.dumps(figures, indent=1)
     print(text)
     output.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Storage's calls through gRPC's own library, as this project made them at first: what ours is compared with. Without reconnection."""
+"""Storage calls through gRPC's own library, which this project used first, for comparison. Without reconnection."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -18,7 +18,7 @@ METADATA = (("hasleader", "true"),)
 
 
 class GrpcioStorage:
-    """The part of the port that is measured."""
+    """The measured part of the port."""
 
     def __init__(self, endpoint: str, tls: Tls | None) -> None:
         options = (("grpc.max_receive_message_length", 1 << 30), ("grpc.ssl_target_name_override", tls.server_name if tls else ""))

@@ -1,10 +1,10 @@
-"""``make bench-import``: how long the import of an image takes, and the most memory of its pod, beside a plain download of the same bytes.
+"""``make bench-import``: duration and maximum pod memory of an image import, compared with a plain download of the same bytes.
 
-One image of 1 GiB, in which half of each 4 KiB block is random and nothing is a hole, as raw and qcow2, and both in gzip, comes from a web
-server on the other node. Its import is timed from the first moment at which the importer's process exists until the disk has its name; the
-download is that of the same file into another claim on the guest's node by busybox' wget, until it is on the storage, too. Memory is the
-largest sum of proportional set sizes of all processes of the pod, looked at five times a second in the process table of this machine, of
-which the nodes are namespaces; the volumes are directories of it.
+One image of 1 GiB without holes, with half of each 4 KiB block random, as raw and qcow2, each plain and in gzip, comes from a web server on
+the other node. An import is timed from the start of the importer's process until the disk has its name. The download is busybox's wget of
+the same file into another claim on the guest's node, until the data is on the storage. Memory is the largest sum of proportional set sizes
+of all processes of the pod, sampled five times a second from this machine's process table, because the nodes are namespaces and the volumes
+are directories of this machine.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FORMATS: Final[Mapping[str, tuple[str, ...]]] = {
     "raw, gzip": ("gzip",),
     "qcow2, gzip": ("qcow2", "gzip"),
 }
-"""By what is served: how it is made of the raw image."""
+"""Commands that make each served file from the raw image."""
 IMAGES: Final = "bench-images"
 PLAIN: Final = "bench-plain"
 TARGET: Final = "bench-imported"
@@ -47,12 +47,12 @@ _TIMES: Final = re.compile(r"begun ([0-9.]+) ended ([0-9.]+)")
 
 
 class ImportFailed(Exception):
-    """The image is not there; the message says what the machine's status tells."""
+    """The import failed; the message has the machine's status."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One import, and the plain download beside it."""
+    """One import, and the plain download of the same file."""
 
     seconds: float
     peak_memory_mib: float
@@ -61,21 +61,21 @@ class Sample:
 
 
 def file_of(format_: str) -> str:
-    """Return the name under which an image is served."""
+    """Return the served file's name."""
     return "-".join(("image", *FORMATS[format_]))
 
 
 def write_raw(path: Path, mib: int) -> None:
-    """Write the raw image: half of each block is random, so that compressing halves it."""
+    """Write the raw image, with half of each block random, so that compression halves it."""
     with path.open("wb") as out:
         for _ in range(mib):
             out.write(b"".join(os.urandom(BLOCK // 2) + bytes(BLOCK // 2) for _ in range(MIB // BLOCK)))
         out.seek(510)
-        out.write(b"\x55\xaa")  # the mark of a boot sector, without which it would be no disk
+        out.write(b"\x55\xaa")  # the mark of a boot sector, without which it would not be a disk
 
 
 def write_images(directory: Path, formats: Sequence[str], mib: int) -> None:
-    """Write the images that are served."""
+    """Write the images to serve."""
     raw = directory / file_of("raw")
     write_raw(raw, mib)
     for format_ in formats:
@@ -93,7 +93,7 @@ def write_images(directory: Path, formats: Sequence[str], mib: int) -> None:
 
 
 def machine(name: str, url: str, node: str) -> dict[str, Any]:
-    """Return a tiny machine whose disk is imported."""
+    """Return a tiny machine with an imported disk."""
     manifest = copy.deepcopy(tiny_vm(name, runStrategy="Once"))
     manifest["spec"]["nodeSelector"] = {"kubernetes.io/hostname": node}
     manifest["spec"]["domain"]["devices"] |= {"graphics": [], "interfaces": []}
@@ -102,7 +102,7 @@ def machine(name: str, url: str, node: str) -> dict[str, Any]:
 
 
 def claimed(kubectl: Kubectl, name: str, mib: int) -> Path:
-    """Make a claim, and return its directory on this machine."""
+    """Create a claim, and return its directory on this machine."""
     claim = shared_claim(name)
     claim["spec"]["resources"]["requests"]["storage"] = f"{mib}Mi"
     kubectl.create(claim)
@@ -112,7 +112,7 @@ def claimed(kubectl: Kubectl, name: str, mib: int) -> Path:
 
 
 def imported(kubectl: Kubectl, url: str, node: str, mib: int) -> tuple[float, float]:
-    """Have a machine import the image; return the seconds that it took, and the most memory of its pod in MiB."""
+    """Import the image into a machine; return the seconds and the maximum memory of its pod in MiB."""
     directory = claimed(kubectl, TARGET, mib)
     name = "bench-import"
     kubectl.create(machine(name, url, node))
@@ -149,12 +149,12 @@ def _running_pod(kubectl: Kubectl, name: str) -> dict[str, Any] | None:
 def _memory_kib(pid: int) -> int:
     try:
         return processes.proportional_kib(pid)
-    except (OSError, StopIteration):  # it has just ended
+    except (OSError, StopIteration):  # the process has just ended
         return 0
 
 
 def downloaded(kubectl: Kubectl, url: str) -> float:
-    """Download a file in the pod that is there for it, and return the seconds until it is on the storage."""
+    """Download a file in the pod for downloads; return the seconds until it is on the storage."""
     command = (
         "export PATH=/bin; read begun rest </proc/uptime && busybox wget -q -O /claim/plain "
         f"{url} && busybox dd if=/dev/null of=/claim/plain conv=notrunc,fsync 2>/dev/null && read ended rest </proc/uptime"
@@ -177,7 +177,7 @@ def plain_seconds(said: str) -> float:
 
 
 def measure(kubectl: Kubectl, formats: Sequence[str], rounds: int, mib: int) -> dict[str, list[Sample]]:
-    """Import and download each in turns."""
+    """Import and download each file in turn."""
     first, *others = gauges.nodes(kubectl)
     directory = claimed(kubectl, IMAGES, mib)
     print(f"  writing images of {mib} MiB", file=sys.stderr)
@@ -200,7 +200,7 @@ def measure(kubectl: Kubectl, formats: Sequence[str], rounds: int, mib: int) -> 
 
 
 def report(found: Mapping[str, list[Sample]], mib: int) -> dict[str, Any]:
-    """Return medians, and how many times as long as the plain download of the same file each import took."""
+    """Return medians, and each import's time divided by that of the plain download."""
     images = {}
     for format_, samples in found.items():
         seconds = gauges.median([each.seconds for each in samples], 2)
@@ -218,7 +218,7 @@ def report(found: Mapping[str, list[Sample]], mib: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Parse the command line, measure, print, write."""
+    """Parse the command line, measure, print and write the results."""
     parser = gauges.parser("Measure imports of images on the test cluster.", "import")
     parser.add_argument("--rounds", type=int, default=3, help="how often each is imported (default 3)")
     parser.add_argument("--mib", type=int, default=1024, help="size of the image in MiB (default 1024)")

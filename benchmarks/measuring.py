@@ -1,4 +1,4 @@
-"""Measures how long something takes and what it costs this process, as one JSON object a line."""
+"""Measures the duration and cost of calls in this process; prints one JSON object per line."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ def measured(name: str, count: int) -> Iterator[None]:
 
 
 async def repeated(name: str, count: int, work: Callable[[int], Awaitable[object]], *, callers: int) -> None:
-    """Do ``work`` for each number, so many at a time."""
+    """Do ``work`` for each number, with a limited number at a time."""
 
     async def call(first: int) -> None:
         for number in range(first, count, callers):

@@ -1,10 +1,10 @@
-"""``make bench-migrate``: live migrations of a guest that a client reaches through a Service, one after the other.
+"""``make bench-migrate``: successive live migrations of a guest with a client behind a Service.
 
-A guest counts on its console, and answers HTTP with a word. A pod asks the Service for that word every tenth of a second, by a new
-connection that waits for no other one, and for five seconds at most. Meanwhile the machine migrates to and fro. For each migration:
-seconds from ``create`` to its end and of each phase, bytes, rate and downtime as its ``status.progress`` has them, the processor time of
-both nodes' virt-handlers beyond what they take when nothing moves, that of the processes that carry its bytes (relays) apart, and what
-became of the client's attempts. Processor time is read from the process table of this machine, of which the nodes are namespaces.
+The guest counts on its console and answers HTTP. A pod sends the Service a request every tenth of a second, each on a new connection,
+independent of the others, with a limit of five seconds. The machine migrates back and forth. For each migration the results are: seconds
+from ``create`` to its end and of each phase; bytes, rate and downtime from ``status.progress``; processor time of both nodes' virt-handlers
+beyond their idle rate, with the relay processes also separate; and the outcome of the client's attempts. Processor time comes from this
+machine's process table, because the nodes are namespaces.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ NAME: Final = "moves"
 CLIENT: Final = "asks"
 WORD: Final = "from-the-guest"
 RELAY: Final = "relays/carrier.py"
-"""In the command line of a process that carries bytes (handler/relays/carrying.py)."""
+"""Part of a relay process's command line (handler/relays/carrying.py)."""
 GIB: Final = 1 << 30
 PATIENCE_SECONDS: Final = 600
 IDLE_SECONDS: Final = 20
-"""For the processor time of virt-handlers that have nothing to move."""
+"""Measuring time of idle virt-handlers."""
 SETTLED_ANSWERS: Final = 20
-"""Answers in a row after a migration, up to which the client's attempts count as its own."""
+"""Consecutive answers after a migration that end its client attempts."""
 HANGING_SECONDS: Final = 8
-"""After the end of a migration, in which one that hangs has ended."""
+"""Time after a migration's end until a hanging attempt ends."""
 ASK: Final = (
     'ask() { if said=$(fetch "http://$ADDRESS/" 2>&1); then echo "answered: $said"; else echo "failed: $said"; fi; }; '
     "while true; do ask & sleep 0.1; done"
@@ -58,7 +58,7 @@ class Attempt:
 
     ended: datetime
     failure: str = ""
-    """The client's words of one that failed; empty: it was answered."""
+    """The client's message of a failed attempt; empty: it was answered."""
 
 
 @dataclass(frozen=True)
@@ -72,15 +72,15 @@ class Move:
     progress: Mapping[str, Any]
     """``status.progress`` at its end."""
     handler_seconds: float
-    """Processor time of both virt-handlers beyond that of idle ones, relays included."""
+    """Processor time of both virt-handlers beyond the idle rate, including relays."""
     relay_seconds: float
     """Processor time of the relays of both nodes."""
     attempts: Sequence[Attempt] = field(default=())
-    """Of the client from ``create`` until all was well again after the end."""
+    """The client's attempts from ``create`` until it got answers again after the end."""
 
 
 def attempts_in(log: str) -> Iterator[Attempt]:
-    """Return the attempts in the client's log, whose lines begin with their time."""
+    """Return the attempts in the client's log; each line begins with its time."""
     for line in log.splitlines():
         time_, _, said = line.partition(" ")
         kind, _, words = said.partition(":")
@@ -92,13 +92,13 @@ def attempts_in(log: str) -> Iterator[Attempt]:
 
 
 def phase_seconds(status: Mapping[str, Any]) -> dict[str, float]:
-    """Return how long a Migration that is over was in each of its phases."""
+    """Return the duration of each phase of an ended migration."""
     stamps = [(each["phase"], datetime.fromisoformat(each["time"])) for each in status["phaseTransitionTimestamps"]]
     return {phase: (after - at).total_seconds() for (phase, at), (_, after) in itertools.pairwise(stamps)}
 
 
 def settled(attempts: Sequence[Attempt], end: datetime) -> Sequence[Attempt]:
-    """Return the attempts up to the answers in a row with which all is well again after ``end``; none while it is not."""
+    """Return the attempts up to the consecutive answers after ``end``; empty before these exist."""
     after = [number for number, each in enumerate(attempts) if (each.ended - end).total_seconds() >= HANGING_SECONDS]
     row = 0
     for number in after:
@@ -115,7 +115,7 @@ def longest_gap(attempts: Sequence[Attempt]) -> float:
 
 
 def machine(memory_mib: int) -> dict[str, Any]:
-    """Return the machine that moves."""
+    """Return the migrating machine."""
     manifest = copy.deepcopy(linux_vm(NAME))
     manifest["metadata"]["labels"] = {"app": NAME}
     manifest["spec"]["domain"]["memory"]["guest"] = f"{memory_mib}Mi"
@@ -130,29 +130,29 @@ def handlers(kubectl: Kubectl) -> list[dict[str, Any]]:
 
 
 def processor_seconds(pods: Sequence[dict[str, Any]]) -> float:
-    """Return the processor time that all processes of pods and their ended children have had."""
+    """Return the processor time of all processes of pods, including their ended children."""
     return sum(processor_seconds_of(pid for pod in pods for pid in processes.of_pod(pod)).values())
 
 
 def relays(pods: Sequence[dict[str, Any]]) -> dict[int, float]:
-    """Return the processor time of each process in pods that carries bytes of migrations, by its pid."""
+    """Return the processor time of each relay process in pods, by its pid."""
     return processor_seconds_of(pid for pod in pods for pid, command in processes.of_pod(pod).items() if RELAY in command)
 
 
 def processor_seconds_of(pids: Iterable[int]) -> dict[int, float]:
-    """Return the processor time that each process and its ended children have had; none of those that have ended."""
+    """Return the processor time of each running process, including its ended children."""
     found = {}
     for pid in pids:
         try:
             stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        except OSError:  # it has just ended: its parent has what it took
+        except OSError:  # the process has just ended, and its parent has its time
             continue
         found[pid] = sum(map(int, stat[11:15])) / os.sysconf("SC_CLK_TCK")
     return found
 
 
 def taken(before: Mapping[int, float], latest: Mapping[int, float]) -> float:
-    """Return what processes took: between two looks, or up to the latest one where they are new."""
+    """Return the processor time of processes between two samples; new processes count from zero."""
     return sum(seconds - before.get(pid, 0.0) for pid, seconds in latest.items())
 
 
@@ -163,7 +163,7 @@ def log_of(kubectl: Kubectl, *arguments: str) -> str:
 
 @contextmanager
 def ready(kubectl: Kubectl, memory_mib: int, fill_mib: int) -> Iterator[None]:
-    """Start guest, Service and client; the guest counts on its console until the end, and has to have gone on then."""
+    """Start guest, Service and client. The guest counts on its console until the end, which verifies that it never restarted."""
     kubectl.apply(a_service(NAME, NAME), machine(memory_mib))
     kubectl("wait", "vm", NAME, "--for=condition=Ready", f"--timeout={START_SECONDS}s", timeout=START_SECONDS + 10)
     with console(kubectl, NAME) as guest:
@@ -185,14 +185,14 @@ def ready(kubectl: Kubectl, memory_mib: int, fill_mib: int) -> Iterator[None]:
 
 
 def move(kubectl: Kubectl, idle_rate: float) -> Move:
-    """Migrate once; ``idle_rate``: seconds of processor time that idle virt-handlers have in one."""
+    """Migrate once; ``idle_rate``: idle virt-handlers' seconds of processor time per second."""
     pods = handlers(kubectl)
     before, relays_before, began = processor_seconds(pods), relays(pods), time.monotonic()
     relays_latest = dict(relays_before)
     name = kubectl.create(migration(NAME))["metadata"]["name"]
 
     def ended() -> dict[str, Any] | None:
-        relays_latest.update(relays(pods))  # the source's ends with the migration, after a hand-over in which it carries next to nothing
+        relays_latest.update(relays(pods))  # the source's relays end with the migration, after a hand-over with almost no data
         found: dict[str, Any] = kubectl.json("get", "migration", name).get("status") or {}
         return found if found.get("phase") in ("Succeeded", "Failed", "Cancelled") else None
 
@@ -218,7 +218,7 @@ def move(kubectl: Kubectl, idle_rate: float) -> Move:
 
 
 def told(found: Move) -> str:
-    """Return a migration for people."""
+    """Return a migration as a line of text."""
     failed = Counter(kind_of(each) for each in found.attempts if each.failure)
     what = ", ".join(f"{count} {kind}" for kind, count in failed.items()) or "none"
     running, gap = found.phases.get("Running", 0.0), longest_gap(found.attempts)
@@ -229,18 +229,18 @@ def told(found: Move) -> str:
 
 
 def mib_per_second(progress: Mapping[str, Any]) -> float | None:
-    """Return the rate of a migration over all of its time; None where its progress does not say it."""
+    """Return the average rate of a migration; None if its progress lacks it."""
     moved, milliseconds = int(progress.get("processedBytes") or 0), int(progress.get("elapsedMilliseconds") or 0)
     return moved / MIB / (milliseconds / 1000) if moved and milliseconds else None
 
 
 def kind_of(attempt: Attempt) -> str:
-    """Return the kind of a failure: the client's last words, without addresses."""
+    """Return the kind of a failure: the end of the client's message, without addresses."""
     return re.sub(r"\(?[0-9a-f.:\[\]]*[.:][0-9a-f.:\[\]]+\)?:? ?", "", attempt.failure.rpartition(": ")[2] or attempt.failure).strip()
 
 
 def idle(kubectl: Kubectl) -> float:
-    """Return the processor time in a second of virt-handlers when nothing moves."""
+    """Return the processor time per second of idle virt-handlers."""
     pods = handlers(kubectl)
     before = processor_seconds(pods)
     time.sleep(IDLE_SECONDS)
@@ -248,7 +248,7 @@ def idle(kubectl: Kubectl) -> float:
 
 
 def quartiles(values: Sequence[float]) -> dict[str, float]:
-    """Return median, 95th of a hundred, and the most."""
+    """Return median, 95th percentile and maximum."""
     ordered = sorted(values)
     return {
         "median": round(statistics.median(ordered), 2),
@@ -258,7 +258,7 @@ def quartiles(values: Sequence[float]) -> dict[str, float]:
 
 
 def report(moves: Sequence[Move], ran: str, memory_mib: int) -> dict[str, Any]:
-    """Return what is written."""
+    """Return the results to write."""
     good = [each for each in moves if each.phase == "Succeeded"]
     bytes_ = [int(each.progress.get("processedBytes") or 0) for each in good]
     downtimes = [float(each.progress["downtimeMilliseconds"]) for each in good if each.progress.get("downtimeMilliseconds") is not None]
@@ -293,7 +293,7 @@ def report(moves: Sequence[Move], ran: str, memory_mib: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Parse the command line, measure, print, write."""
+    """Parse the command line, measure, print and write the results."""
     parser = gauges.parser("Measure live migrations of a guest behind a Service, on the test cluster.", "migrate")
     parser.add_argument("--count", type=int, default=50, help="how many migrations (default 50)")
     parser.add_argument("--memory", type=int, default=256, help="the guest's memory in MiB (default 256)")

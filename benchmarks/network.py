@@ -1,8 +1,7 @@
-"""``make bench-network``: throughput and connections of a guest in the pod's network, each way beside a container of the same node.
+"""``make bench-network``: throughput and connections of a guest in the pod's network, compared with a container of the same node.
 
-Machines and the container are on one node, the peer is a container on another. ``gauge`` runs on both sides: one TCP connection with all
-that goes through in each direction, and then connections one after the other, from four processes at a time, made by the one side and by
-the other. One machine runs at a time.
+Machines and the container are on one node, and the peer container is on another. ``gauge`` runs on both sides: one TCP connection at full
+speed in each direction, then successive connections by four processes, initiated by one side and by the other. One machine runs at a time.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ from tests.cluster.manifests import linux_vm
 CONTAINER: Final = "container"
 PORT: Final = 5300
 WAYS: Final[Mapping[str, Mapping[str, Any]]] = {"masquerade": {}, "bridge": {}, "passt": {"ports": [{"port": PORT}]}}
-"""Types of the interface in the pod's network, and what else an interface of the type has to say."""
+"""Interface types in the pod's network, with their required fields."""
 JOBS: Final = 4
 PATIENCE_SECONDS: Final = 60.0
 ADDRESS_SECONDS: Final = 60.0
 
 Found = TypeVar("Found")
 Readings = dict[str, dict[str, list[Reading]]]
-"""By way, by figure."""
+"""Readings by interface type and figure."""
 
 FIGURES: Final[Mapping[str, tuple[str, str]]] = {
     "sent": ("here", "send {address} {port} {seconds}"),
@@ -38,11 +37,11 @@ FIGURES: Final[Mapping[str, tuple[str, str]]] = {
     "connections out": ("here", "connect {address} {port} {jobs} {seconds}"),
     "connections in": ("peer", "connect {address} {port} {jobs} {seconds}"),
 }
-"""Directions: who begins, and the words for ``gauge``, whose address is that of the other side."""
+"""Measurements: the initiating side, and the arguments of ``gauge``; the address is that of the other side."""
 
 
 def words(figure: str, address: str, seconds: int) -> str:
-    """Return the words for ``gauge``."""
+    """Return the arguments of ``gauge``."""
     return FIGURES[figure][1].format(address=address, port=PORT, jobs=JOBS, seconds=seconds)
 
 
@@ -55,10 +54,10 @@ def machine(name: str, way: str, node: str) -> dict[str, Any]:
 
 
 def soon(look: Callable[[], Found], seconds: float) -> Found:
-    """Return what ``look`` finds once it does: a guest that has just begun has no address yet.
+    """Return the result of ``look``, retried because a new guest has no address yet.
 
     Raises:
-        NotMeasured: as the last look did.
+        NotMeasured: from the last try.
     """
     until = time.monotonic() + seconds
     while True:
@@ -71,9 +70,9 @@ def soon(look: Callable[[], Found], seconds: float) -> Found:
 
 
 def run_all(way: str, here: Run, peer: Run, addresses: tuple[str, str], seconds: int, found: Readings) -> None:
-    """Take each figure once; ``addresses``: of this side and of the peer."""
+    """Measure each figure once; ``addresses``: of this side and of the peer."""
     mine, theirs = addresses
-    for run, address in ((here, theirs), (peer, mine)):  # both ways are open before anything is measured
+    for run, address in ((here, theirs), (peer, mine)):  # both directions work before the measurement
         soon(partial(run, f"connect {address} {PORT} 1 1", PATIENCE_SECONDS), ADDRESS_SECONDS)
     for figure, (begins, _) in FIGURES.items():
         run, address = (here, theirs) if begins == "here" else (peer, mine)
@@ -83,7 +82,7 @@ def run_all(way: str, here: Run, peer: Run, addresses: tuple[str, str], seconds:
 
 
 def told(figure: str, read: Reading) -> str:
-    """Return a reading for people."""
+    """Return a reading as text."""
     return f"{read.per_second:.0f}/s" if figure.startswith("connections") else f"{read.mib_per_second:.1f} MiB/s"
 
 
@@ -94,7 +93,7 @@ def address_of(kubectl: Kubectl, pod: str) -> str:
 
 
 def in_machine(kubectl: Kubectl, way: str, node: str, peer: str, seconds: int, found: Readings) -> str:
-    """Start a machine, take each figure, and delete it; return what ran its processor."""
+    """Start a machine, measure each figure, and delete it; return the guest's acceleration."""
     name = f"gauged-{way}"
     kubectl.create(machine(name, way, node))
     kubectl("wait", "vm", name, "--for=jsonpath={.status.phase}=Running", f"--timeout={START_SECONDS}s", timeout=START_SECONDS + 10)
@@ -110,7 +109,7 @@ def in_machine(kubectl: Kubectl, way: str, node: str, peer: str, seconds: int, f
 
 
 def measure(kubectl: Kubectl, ways: Sequence[str], rounds: int, seconds: int) -> tuple[Readings, str]:
-    """Measure in turns; return the readings, and what ran the guests' processors."""
+    """Measure in turn; return the readings and the guests' accelerations."""
     first, *others = gauges.nodes(kubectl)
     kubectl.create(gauges.a_pod("peer", "/bin/gauge", "serve", str(PORT), node=others[0] if others else first))
     kubectl.create(gauges.a_pod("container", "/bin/gauge", "serve", str(PORT), node=first))
@@ -131,7 +130,7 @@ def figure_of(figure: str, readings: list[Reading]) -> float:
 
 
 def report(found: Readings, ran: str, seconds: int) -> dict[str, Any]:
-    """Return medians, and what of the container's each way has."""
+    """Return medians, and each type's share of the container's figure."""
     units = {figure: "per second" if figure.startswith("connections") else "MiB per second" for figure in FIGURES}
     ways: dict[str, Any] = {}
     for way, readings in found.items():
@@ -151,7 +150,7 @@ def report(found: Readings, ran: str, seconds: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Parse the command line, measure, print, write."""
+    """Parse the command line, measure, print and write the results."""
     parser = gauges.parser("Measure guests in the pod's network beside a container, on the test cluster.", "network")
     parser.add_argument("--ways", default=",".join(WAYS), help=f"types of the interface, separated by commas (default {','.join(WAYS)})")
     parser.add_argument("--rounds", type=int, default=3, help="how often each is measured (default 3)")

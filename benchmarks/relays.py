@@ -1,12 +1,12 @@
-"""The bytes of live migrations from pod to pod: how many a second, what they cost, and who waits for them meanwhile.
+"""Rate and cost of live migrations' bytes from pod to pod, and delays of other work.
 
     python -m benchmarks.relays [--mib 2048] [--migrations 1,5] [--output build/bench/relays.json]
 
-Two processes are the virt-handlers of two nodes, each with an event loop as virt-handler's and real certificates; this process is QEMU at
-both ends, by the unix sockets of the pods. Needs root, as the sockets become the pods' user's. Per way: Gbit/s of all migrations together,
-seconds of processor time for each GiB on either side (its children's, too), and how late a timer of each event loop was. Beside it,
-in the same run, the same bytes by TLS and by TCP alone: one process that sends and one that receives on loopback, with no pod.
-Everything is on one machine and shares its processors, so what carries over is the ratios.
+Two processes are virt-handlers of two nodes, each with virt-handler's event loop and real certificates. This process is QEMU at both ends,
+through the unix sockets of the pods. Needs root, because the sockets get the pods' user as owner. The results of each way: Gbit/s of all
+migrations together, seconds of processor time per GiB on either side (with child processes), and the delay of a timer in each event loop.
+The same run measures the same bytes through TLS alone and TCP alone: one sending and one receiving process on loopback, without pods. All
+processes share one machine, so only the ratios are comparable.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ GIB: Final = 1 << 30
 
 
 def node_of(transport: asyncio.BaseTransport | None) -> str:
-    """Believe every node."""
+    """Accept every node."""
     return trust.node_of(peers.presented(transport), Revocations())
 
 
 async def serve_target(root: Path, migrations: int) -> None:
-    """Be the target's virt-handler."""
+    """Run the target's virt-handler."""
     tls = ServerTls(Files.in_directory(root / "target"), clients=ssl.CERT_REQUIRED)
     incoming = Incoming(tls, node_of, host="127.0.0.1", port=0, kubelet=root)
 
@@ -72,7 +72,7 @@ async def serve_target(root: Path, migrations: int) -> None:
 
 
 async def serve_source(root: Path, migrations: int, port: int) -> None:
-    """Be the source's virt-handler."""
+    """Run the source's virt-handler."""
     tls = ClientTls(Files.in_directory(root / "source"))
     destination = Destination(NODES["target"], f"127.0.0.1:{port}")
     relays = [Outgoing(f"mig-{number}", f"source-{number}", destination, tls, node_of, root) for number in range(migrations)]
@@ -86,7 +86,7 @@ async def serve_source(root: Path, migrations: int, port: int) -> None:
 
 
 async def answer(first: dict[str, Any]) -> None:
-    """Say that all is ready; then say how late a timer was between a line that is read and the next, until there are no more lines."""
+    """Report readiness; then report a timer's delays between two input lines, until the input ends."""
     loop, late = asyncio.get_running_loop(), list[float]()
     lines = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
@@ -94,7 +94,7 @@ async def answer(first: dict[str, Any]) -> None:
 
     async def tick() -> None:
         while True:
-            due = time.perf_counter() + TICK_SECONDS  # uvloop's own clock has milliseconds
+            due = time.perf_counter() + TICK_SECONDS  # uvloop's clock has a resolution of milliseconds
             await asyncio.sleep(TICK_SECONDS)
             late.append(time.perf_counter() - due)
 
@@ -108,14 +108,14 @@ async def answer(first: dict[str, Any]) -> None:
 
 
 def lateness(late: list[float]) -> dict[str, float]:
-    """Return milliseconds: median, 99th percentile, most."""
+    """Return milliseconds: median, 99th percentile, maximum."""
     found = sorted(late) or [0.0]
     chosen = {"median": statistics.median(found), "p99": found[int(len(found) * 0.99)], "most": found[-1]}
     return {name: round(value * 1e3, 2) for name, value in chosen.items()}
 
 
 def processor_seconds(pid: int) -> float:
-    """Return what a process and its children that still run have used."""
+    """Return the processor time of a process and its running children."""
     used = 0.0
     with contextlib.suppress(OSError):
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -126,7 +126,7 @@ def processor_seconds(pid: int) -> float:
 
 
 def resident(pid: int) -> float:
-    """Return MiB of a process and its children; pages that they share are counted once (PSS)."""
+    """Return MiB of a process and its children, with shared pages counted once (PSS)."""
     total = 0.0
     with contextlib.suppress(OSError):
         rollup = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
@@ -137,21 +137,21 @@ def resident(pid: int) -> float:
 
 
 class Side:
-    """One virt-handler, a process."""
+    """A virt-handler process."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
         self.pid = process.pid
 
     async def said(self) -> dict[str, Any]:
-        """Return the next line."""
+        """Return the next output line."""
         assert self._process.stdout is not None
         line = await self._process.stdout.readline()
         found: dict[str, Any] = json.loads(line or b'{"error": "the process ended"}')
         return found
 
     async def turn(self) -> None:
-        """Begin to measure, or end."""
+        """Start or end a measurement."""
         assert self._process.stdin is not None
         self._process.stdin.write(b"\n")
         await self._process.stdin.drain()
@@ -171,7 +171,7 @@ async def side(role: str, root: Path, migrations: int, port: int = 0) -> AsyncIt
 
 
 class Pods:
-    """QEMU of every migration: what reads in the target, and what writes in the source, in threads."""
+    """QEMU of every migration: the reader in the target and the writer in the source, as threads."""
 
     def __init__(self, root: Path, migrations: int) -> None:
         self._root, self._migrations = root, migrations
@@ -186,7 +186,7 @@ class Pods:
             self._listeners.append(listener)
 
     def move(self, size: int) -> None:
-        """Send so much in each migration, and wait until all of it has arrived."""
+        """Send this amount in each migration, and wait until all of it has arrived."""
         threads = [threading.Thread(target=self._send, args=(number, size)) for number in range(self._migrations)]
         threads += [threading.Thread(target=receive, args=(listener, size)) for listener in self._listeners]
         for thread in threads:
@@ -203,7 +203,7 @@ class Pods:
 
 
 def send(link: socket.socket, size: int) -> None:
-    """Send so much, and wait until the other side has answered with a byte that it has it."""
+    """Send this amount, and wait for the receiver's acknowledging byte."""
     chunk = memoryview(os.urandom(CHUNK_BYTES))
     for _ in range(size // CHUNK_BYTES):
         link.sendall(chunk)
@@ -211,7 +211,7 @@ def send(link: socket.socket, size: int) -> None:
 
 
 def receive(listener: socket.socket, size: int, wrap: Callable[[socket.socket], socket.socket] = lambda link: link) -> None:
-    """Receive so much from whoever connects, and answer with a byte."""
+    """Receive this amount from the first connection, and acknowledge it with a byte."""
     accepted, _ = listener.accept()
     with wrap(accepted) as link:
         buffer = memoryview(bytearray(CHUNK_BYTES))
@@ -222,12 +222,12 @@ def receive(listener: socket.socket, size: int, wrap: Callable[[socket.socket], 
 
 
 async def relayed(root: Path, migrations: int, mib: int) -> dict[str, Any]:
-    """Measure so many migrations at once."""
+    """Measure a number of concurrent migrations."""
     size = (mib << 20) // migrations
     pods = Pods(root, migrations)
     async with side("target", root, migrations) as target, side("source", root, migrations, (await target.said())["port"]) as source:
         await source.said()
-        await asyncio.to_thread(pods.move, CHUNK_BYTES)  # processes are started, code is warm
+        await asyncio.to_thread(pods.move, CHUNK_BYTES)  # processes have started, and the code is warm
         sides = {"source": source, "target": target}
         before = {name: processor_seconds(each.pid) for name, each in sides.items()}
         for each in sides.values():
@@ -251,7 +251,7 @@ async def relayed(root: Path, migrations: int, mib: int) -> dict[str, Any]:
 
 
 def bare(root: Path, mib: int, *, encrypted: bool) -> dict[str, Any]:
-    """Measure one process that sends to another, on loopback."""
+    """Measure one process that sends to another on loopback."""
     size = mib << 20
     listener = socket.create_server(("127.0.0.1", 0))
     with timed_child(lambda: receive_bare(listener, root, size, encrypted)) as child:
@@ -272,14 +272,14 @@ def bare(root: Path, mib: int, *, encrypted: bool) -> dict[str, Any]:
 
 
 def receive_bare(listener: socket.socket, root: Path, size: int, encrypted: bool) -> None:  # noqa: FBT001 - of a child process
-    """Be the process that receives."""
+    """Run the receiving process."""
     tls = ServerTls(Files.in_directory(root / "target"), clients=ssl.CERT_REQUIRED).context
     receive(listener, size, lambda link: tls.wrap_socket(link, server_side=True) if encrypted else link)
 
 
 @contextlib.contextmanager
 def timed_child(work: Callable[[], None]) -> Iterator[Callable[[], float]]:
-    """Run work in a child process; what is yielded waits for its end, and returns what it used."""
+    """Run work in a child process; the yielded function waits for its end and returns its processor time."""
     context = multiprocessing.get_context("fork")
     used = context.Value("d", 0.0)
 
@@ -320,7 +320,7 @@ def measure(migrations: list[int], mib: int) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Measure, or be one of the virt-handlers."""
+    """Measure, or run as one of the virt-handlers."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.relays", description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--mib", type=int, default=2048, help="MiB to move, by all migrations of a way together")
     parser.add_argument("--migrations", default="1,5", metavar="N,…", help="how many at once")

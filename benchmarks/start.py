@@ -1,9 +1,9 @@
-"""``make bench-start``: how long N tiny virtual machines take from create to Running, where the time goes, and what they cost.
+"""``make bench-start``: seconds from create to Running of N tiny virtual machines, by stage, and their cost.
 
-Machines are started one after the other, because two cores that start several measure their own crowding. Times are taken where a client
-sees things: the answer of its POST, the events of its watches, the guest's own ``GUEST-READY`` on the console. Resident memory is read
-from the process table of this machine, whose namespaces the nodes of the test cluster are. The guest is the tiny kernel: a Linux would add
-seconds of its own to the stage ``guest``.
+Machines start one after the other, because several at once on two cores would measure their competition. Times are those of a client: the
+response to its POST, the events of its watches, the guest's ``GUEST-READY`` on the console. Resident memory comes from this machine's
+process table, because the test cluster's nodes are namespaces. The guest is the tiny kernel, because Linux would add its own seconds to the
+stage ``guest``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ STAGES = ("api", "controller", "scheduling", "pod_start", "libvirt", "guest")
 
 @dataclass
 class Timeline:
-    """Moments of one start, in seconds of one clock."""
+    """Times of one start, in seconds of one clock."""
 
     sent: float
     answered: float = 0.0
@@ -45,10 +45,10 @@ class Timeline:
     running: float = 0.0
     prompt: float = 0.0
     versions: set[str] = field(default_factory=set)
-    """Each resourceVersion that the machine had until Running: its writes."""
+    """The machine's resourceVersions until Running: its writes."""
 
     def stages(self) -> dict[str, float]:
-        """Return the seconds of each stage; ``own`` is what is neither scheduling, nor pod start, nor libvirt, nor guest."""
+        """Return the seconds of each stage; ``own`` is the time outside scheduling, pod start, libvirt and guest."""
         moments = [self.sent, self.answered, self.pod_created, self.pod_scheduled, self.pod_running, self.running, self.prompt]
         stages = {name: end - begin for name, begin, end in zip(STAGES, moments, moments[1:], strict=False)}
         return {**stages, "create_to_running": self.running - self.sent, "own": stages["api"] + stages["controller"]}
@@ -65,21 +65,21 @@ class Spread:
 
     @classmethod
     def of(cls, values: list[float]) -> Spread:
-        """Summarise samples (at least one)."""
+        """Return the summary of at least one sample."""
         ordered = sorted(values)
         p95 = ordered[min(len(ordered) - 1, round(0.95 * (len(ordered) - 1)))]
         return cls(round(statistics.median(ordered), 3), round(p95, 3), round(ordered[0], 3), round(ordered[-1], 3))
 
 
 async def follow(client: Client, resource: Resource, namespace: str, observe: Callable[[dict[str, Any], float], None], since: str) -> None:
-    """Call ``observe(object, now)`` for each object that an event tells of."""
+    """Call ``observe(object, now)`` for each object of an event."""
     async for event in client.watch(resource, namespace, resource_version=since):
         if event.type != watching.BOOKMARK:
             observe(event.object, time.monotonic())
 
 
 class Stopwatch:
-    """Notes when what happened to which machine."""
+    """Records the times of events by machine."""
 
     def __init__(self) -> None:
         self.timelines: dict[str, Timeline] = {}
@@ -106,7 +106,7 @@ class Stopwatch:
 
 
 async def start_one(client: Client, kubectl: Kubectl, stopwatch: Stopwatch, name: str) -> Timeline:
-    """Start one machine and return its timeline once its guest has its prompt."""
+    """Start one machine; return its timeline once its guest prints its prompt."""
     timeline = stopwatch.timelines[name] = Timeline(sent=time.monotonic())
     await client.create(VIRTUAL_MACHINES, tiny_vm(name), kubectl.namespace)
     timeline.answered = time.monotonic()
@@ -124,7 +124,7 @@ def _await_prompt(kubectl: Kubectl, name: str) -> None:
 
 
 async def measure(client: Client, kubectl: Kubectl, count: int) -> tuple[list[Timeline], dict[str, Any]]:
-    """Start ``count`` machines one after the other; return their timelines and the memory while all of them run."""
+    """Start ``count`` machines one after the other; return their timelines, and the memory while all of them run."""
     stopwatch = Stopwatch()
     timelines = []
     versions = [(await client.list(each, kubectl.namespace))["metadata"]["resourceVersion"] for each in (VIRTUAL_MACHINES, PODS)]
@@ -142,7 +142,7 @@ async def measure(client: Client, kubectl: Kubectl, count: int) -> tuple[list[Ti
 
 
 def memory(kubectl: Kubectl) -> dict[str, Any]:
-    """Return resident MiB of our processes, and per machine of everything in its pod but QEMU."""
+    """Return resident MiB of our processes, and for each machine of its pod's processes except QEMU."""
     system = kubectl.within("kubevirt")
     found: dict[str, Any] = {}
     for component in ("virt-api", "virt-controller", "virt-handler"):
@@ -160,7 +160,7 @@ def _resident_mib(pod: dict[str, Any], *, without: str = "") -> float:
 
 
 def report(timelines: list[Timeline], memory_mib: dict[str, Any]) -> dict[str, Any]:
-    """Return what is printed and written."""
+    """Return the results to print and write."""
     stages = [each.stages() for each in timelines]
     names = ("create_to_running", "own", *STAGES)
     return {
@@ -173,7 +173,7 @@ def report(timelines: list[Timeline], memory_mib: dict[str, Any]) -> dict[str, A
 
 
 def show(result: dict[str, Any]) -> None:
-    """Print the result for people."""
+    """Print the results."""
     print(f"{result['machines']} machines, one after the other; seconds")
     print(f"{'stage':20}{'p50':>8}{'p95':>8}{'min':>8}{'max':>8}")
     for name, spread in result["seconds"].items():
@@ -183,7 +183,7 @@ def show(result: dict[str, Any]) -> None:
 
 
 async def run(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Make a namespace, measure in it, and remove it."""
+    """Create a namespace, measure in it, and delete it."""
     kubectl = Kubectl(Path(arguments.kubeconfig), arguments.namespace)
     kubectl("create", "namespace", kubectl.namespace)
     kubectl("label", "namespace", kubectl.namespace, "pod-security.kubernetes.io/enforce=restricted")
@@ -195,7 +195,7 @@ async def run(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Parse the command line, measure, print, write."""
+    """Parse the command line, measure, print and write the results."""
     parser = argparse.ArgumentParser(description="Measure the start of tiny virtual machines on the test cluster.")
     parser.add_argument("--kubeconfig", required=True, help="kubeconfig of the test cluster, with the chart installed")
     parser.add_argument("--count", type=int, default=10, help="how many machines (default 10)")

@@ -1,9 +1,9 @@
 """Costs of storage: ``python -m benchmarks.storage [--only WAY,…] [--count N] [--rounds N] [--no-uvloop]``.
 
-Prints one JSON object a line: operations a second and microseconds of our own CPU for each, with values of 2.5 KB and 16 callers
-(``alone``: one). The ways are memory, etcd through gRPC's own library (what this project used first; kept to compare with) and etcd through
-our client; etcd over mTLS unless it says ``clear``. All in one run, in turn, because figures of different runs are of different loads.
-etcd runs on loopback without fsync, so that the client is measured and not the disk.
+Prints one JSON object per line: operations per second and microseconds of our own processor time for each, with values of 2.5 KB and 16
+callers (``alone``: one). The ways are memory, etcd through gRPC's own library (which this project used first) and etcd through our client,
+over mTLS unless the name has ``clear``. One run measures all in turn, because loads of different runs differ. etcd runs on loopback without
+fsync, so that the client is measured and not the disk.
 """
 
 import argparse
@@ -33,7 +33,7 @@ WAYS = ("memory", "grpcio", "ours", "grpcio-clear", "ours-clear")
 
 
 class Measurable(Protocol):
-    """Part of the port that is measured."""
+    """The measured part of the port."""
 
     async def commit(self, conditions: Sequence[Condition], writes: Sequence[Any]) -> int:
         """See the port."""

@@ -1,9 +1,9 @@
-"""Memory of virt-api and virt-handler while streams are flooded and one side does not read; one JSON object a line.
+"""Memory of virt-api and virt-handler during floods of streams with one side that does not read; one JSON object per line.
 
     python -m benchmarks.streams [--streams 64] [--seconds 8]
 
-Both servers are real processes on loopback with mutual TLS; guests, clients and floods are this process. Per flood: resident MiB of both
-before and after, and the most that a stream took of each. Sockets' own buffers are the kernel's and in no process's memory.
+Both servers are real processes on loopback with mutual TLS; guests, clients and floods are this process. The results of each flood:
+resident MiB of both before and after, and the maximum per stream. The sockets' kernel buffers are not included.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Direct(Connect):
 
 
 async def serve_api(root: Path, port: int, handler_port: int) -> None:
-    """Be virt-api, over memory and without a cluster."""
+    """Run virt-api over memory, without a cluster."""
     own = Files.in_directory(root / "virt-api")
     flags = options.parse(
         [
@@ -85,7 +85,7 @@ async def serve_api(root: Path, port: int, handler_port: int) -> None:
 
 
 async def serve_handler(root: Path, port: int) -> None:
-    """Be virt-handler's server of streams."""
+    """Run virt-handler's stream server."""
     tls = ServerTls(Files.in_directory(root / "virt-handler"), clients=ssl.CERT_REQUIRED)
     await Server(lambda *_: Target(POD), tls, host="127.0.0.1", port=port, kubelet=root, limits=Limits(0, 0, 0)).run()
 
@@ -97,7 +97,7 @@ def resident(pid: int) -> float:
 
 
 class Guests:
-    """The console socket of the pod: each connection is read, flooded, or neither."""
+    """The pod's console socket: each connection is read, flooded, or neither."""
 
     def __init__(self) -> None:
         self.reading = True
@@ -110,11 +110,11 @@ class Guests:
             writer.transport.abort()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Be one guest."""
+        """Run one guest."""
         self._writers.append(writer)
-        with contextlib.suppress(OSError, RuntimeError):  # uvloop's word for a transport that was aborted
+        with contextlib.suppress(OSError, RuntimeError):  # uvloop raises this for an aborted transport
             if not self.reading:
-                writer.transport.pause_reading()  # type: ignore[attr-defined]  # a socket's transport has it
+                writer.transport.pause_reading()  # type: ignore[attr-defined]  # transports of sockets have it
                 while not self.printing:
                     await asyncio.sleep(1)
             while self.printing:
@@ -127,7 +127,7 @@ class Guests:
 
 @dataclass(frozen=True)
 class Scene:
-    """Both servers, and what is in front of and behind them."""
+    """Both servers, with their clients and guests."""
 
     guests: Guests
     url: str
@@ -137,7 +137,7 @@ class Scene:
 
 @asynccontextmanager
 async def scene() -> AsyncIterator[Scene]:
-    """Start everything anew: what a process once took it does not give back."""
+    """Start everything again, because a process does not return all memory."""
     with tempfile.TemporaryDirectory(prefix="streams") as name:
         root, guests = Path(name), Guests()
         authority = Authority(root)
@@ -155,7 +155,7 @@ async def scene() -> AsyncIterator[Scene]:
                 stack.push_async_callback(process.wait)
                 stack.callback(process.kill)
                 pids.append(process.pid)
-            tls = ssl.create_default_context(cafile=str(root / "virt-api/ca.crt"))  # clients show no certificate: all may do all
+            tls = ssl.create_default_context(cafile=str(root / "virt-api/ca.crt"))  # clients show no certificate, and all may do everything
             await ready(ports["virt-api"], tls)
             await ready(ports["virt-handler"], tls)
             await create(ports["virt-api"], tls)
@@ -163,7 +163,7 @@ async def scene() -> AsyncIterator[Scene]:
 
 
 async def ready(port: int, tls: ssl.SSLContext) -> None:
-    """Wait until somebody listens."""
+    """Wait until the port accepts connections."""
     async with asyncio.timeout(60):
         while True:
             try:
@@ -178,7 +178,7 @@ async def ready(port: int, tls: ssl.SSLContext) -> None:
 
 
 async def create(port: int, tls: ssl.SSLContext) -> None:
-    """Create the machine, once the server is ready for it."""
+    """Create the machine once the server is ready."""
     body = json.dumps(MACHINE).encode()
     kind = "Content-Type: application/json"
     fields = (f"POST {PATH} HTTP/1.1", "Host: virt-api", kind, f"Content-Length: {len(body)}", "Connection: close")
@@ -198,14 +198,14 @@ Flood = Callable[[ClientConnection], Awaitable[None]]
 
 
 async def typed(socket: ClientConnection, message: bytes) -> None:
-    """Send for ever."""
+    """Send forever."""
     while True:
         await socket.send(message)
-        await asyncio.sleep(0)  # or as long as there is room, nobody else has a turn
+        await asyncio.sleep(0)  # otherwise a stream with room would block the event loop
 
 
 async def nothing(socket: ClientConnection) -> None:
-    """Read nothing: of what arrives the library keeps a message, and then the socket is full."""
+    """Read nothing: the library keeps one message, then the socket is full."""
     del socket
     await asyncio.get_running_loop().create_future()
 
@@ -219,7 +219,7 @@ FLOODS: Final[dict[str, tuple[bytes, Flood]]] = {
 
 
 async def measure(what: str, count: int, seconds: float) -> None:
-    """Print what one flood takes."""
+    """Print the cost of one flood."""
     printing, flood = FLOODS[what]
     async with scene() as place, AsyncExitStack() as stack:
         place.guests.reading, place.guests.printing = False, printing
@@ -253,7 +253,7 @@ async def measure(what: str, count: int, seconds: float) -> None:
 
 
 async def ended(work: Awaitable[None]) -> None:
-    """Let a stream that was closed be over."""
+    """Wait for the end of a closed stream."""
     with contextlib.suppress(ConnectionClosed):
         await work
 
@@ -265,7 +265,7 @@ async def measure_all(count: int, seconds: float) -> None:
 
 
 def main() -> None:
-    """Measure, or be one of the servers."""
+    """Measure, or run as one of the servers."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.streams", description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--streams", type=int, default=64, help="streams at once")
     parser.add_argument("--seconds", type=float, default=8.0, help="how long each flood lasts")

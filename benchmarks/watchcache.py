@@ -1,6 +1,6 @@
-"""Costs of the watch cache by the number of objects: ``python -m benchmarks.watchcache``; one JSON object a line.
+"""Costs of the watch cache by the number of objects: ``python -m benchmarks.watchcache``; one JSON object per line.
 
-Nothing but the cache: entries of 4.5 KB as storage holds them are applied to it directly. ``--count`` may be repeated.
+It applies entries of 4.5 KB, in storage's format, directly to the cache. ``--count`` may be repeated.
 """
 
 import argparse
@@ -28,13 +28,13 @@ SIZE = 4500
 
 
 class Things(Strategy):
-    """A kind without anything special."""
+    """A minimal kind."""
 
     resource = Resource("bench.test", "v1", "things", "Thing")
     singular = "thing"
 
     def selectable_fields(self, obj: dict[str, Any]) -> dict[str, str]:
-        """By node."""
+        """Return the field for selection by node."""
         return {"spec.nodeName": (obj.get("spec") or {}).get("nodeName") or ""}
 
 
@@ -78,7 +78,7 @@ def fill(cache: WatchCache, count: int) -> None:
 
 def apply(cache: WatchCache, batches: Iterable[Batch]) -> None:
     for batch in batches:
-        cache._apply(batch)  # noqa: SLF001  # what is measured
+        cache._apply(batch)  # noqa: SLF001  # the measured function
 
 
 async def measure(count: int) -> None:
@@ -116,7 +116,7 @@ def chosen_of(cache: WatchCache, chosen: selection.Selection) -> list[Item]:
 
 
 async def measure_watches(watches: int, kind: str) -> None:
-    """Tell events to watches of one kind."""
+    """Deliver events to watches of one kind."""
     cache = WatchCache(MemoryStorage(), PREFIX, partial(codec.decode, STRATEGY))
     cache.synced.set()
     fill(cache, 2000)
@@ -151,7 +151,7 @@ async def measure_watches(watches: int, kind: str) -> None:
         await asyncio.sleep(0.1)
         began = time.process_time()
         for batch in batches:
-            cache._apply(batch)  # noqa: SLF001 - as its loop does with what storage says
+            cache._apply(batch)  # noqa: SLF001 - as the cache's loop does for storage events
             await asyncio.sleep(0)
             await asyncio.sleep(0)
         await asyncio.sleep(0.1)
@@ -173,12 +173,12 @@ class Reader:
         self._heard = heard
 
     def receive(self, batch: EventBatch) -> bool:
-        """Count what is told, once it is encoded."""
+        """Count the delivered events after encoding."""
         self._heard[0] += len(batch.written("json", frames))
         return True
 
     async def room(self) -> None:
-        """There is always some."""
+        """Return the available room, which never runs out."""
 
 
 def frames(events: Sequence[Event]) -> list[bytes]:
@@ -195,7 +195,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, action="append")
     parser.add_argument("--watches", type=int, default=2000)
     given = parser.parse_args()
-    gc.set_threshold(50_000, 20, 20)  # as virt-api does
+    gc.set_threshold(50_000, 20, 20)  # like virt-api
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         for count in given.count or [1_000, 10_000, 100_000]:
             runner.run(measure(count))

@@ -1,8 +1,10 @@
-"""Objects as they can be created again: ``kubectl get vms,migrationpolicies -A -o json | python examples/backup.py > objects.json``.
+"""Converts objects so that they can be created again.
 
-What of a machine follows from its uid, which another object does not have, is written into its spec. A machine that is off stays off. What
-no field can say is told on standard error. It needs Python 3.11 or later, and the checkout that it lies in; docs/operating/releases.md
-explains it.
+    kubectl get vms,migrationpolicies -A -o json | python examples/backup.py > objects.json
+
+Values that depend on a machine's uid are written into its spec, because a new object has another uid. A machine that is off stays off. It
+reports properties without a field on standard error. It needs Python 3.11 or later and the checkout that contains it;
+docs/operating/releases.md has the procedure.
 """
 
 from __future__ import annotations
@@ -25,13 +27,13 @@ from launcher.domain.cloud_init import meta_data
 from launcher.domain.document import domain_uuid
 
 KEPT: Final = ("name", "namespace", "labels", "annotations")
-"""Of the metadata; all else is the server's, or names objects that may be gone."""
+"""Metadata to keep. The rest belongs to the server, or names objects that may be gone."""
 INITIATOR: Final = "iqn.2008-11.org.linux-kvm:"
-"""QEMU's own, before the UUID."""
+"""QEMU's own initiator name, without the UUID."""
 
 
 def main() -> None:
-    """Read a List from standard input, and write the one to be created."""
+    """Read a List from standard input, and write the List to create."""
     items = json.load(sys.stdin)["items"]
     json.dump({"apiVersion": "v1", "kind": "List", "items": [_again(each) for each in items]}, sys.stdout, indent=1)
     for lost in (f"{namespace_of(each)}/{name_of(each)}: {why}" for each in items for why in _lost(each)):
@@ -45,7 +47,7 @@ def _again(found: Object) -> Object:
 
 
 def _said(vm: Object) -> Object:
-    """Return the spec of a machine, with what followed from its uid."""
+    """Return a machine's spec with the values that depended on its uid."""
     spec: Object = copy.deepcopy(vm["spec"])
     if not power.decide(vm).on:
         spec["runStrategy"] = power.HALTED
@@ -66,12 +68,12 @@ def _said(vm: Object) -> Object:
 
 
 def _has_state(vm: Object) -> bool:
-    """Return whether UEFI or TPM keep state in a claim: it lies in a directory that is named by ``firmware.uuid``, else by the uid."""
+    """Return whether UEFI or TPM keep state in a claim, in a directory named by ``firmware.uuid``, or by the uid without it."""
     return bool(dig(domain_of(vm), "firmware", "persistentState", "claimName"))
 
 
 def _seeds(vm: Object, spec: Object) -> Iterator[Any]:
-    """Yield the disks for cloud-init to which meta data can be given; public keys and meta data exclude each other."""
+    """Yield the cloud-init disks that accept meta data; public keys and meta data exclude each other."""
     if _brings_keys(vm):
         return
     for disk in dig(spec, "domain", "devices", "disks") or ():

@@ -1,10 +1,10 @@
-"""``make bench-api``: the twin, the twin with GOGC=400, and ours in turn, operation by operation.
+"""``make bench-api``: measures the reference server, the same with GOGC=400, and ours in turn, operation by operation.
 
-The server under test has one processor to itself, load generator, etcd and kube-apiserver have the other. All servers run all the time;
-a sample is one operation at one of them. Processor time is the server's own (``/proc/PID/stat``, all threads), so a busy machine makes a
-sample longer, not dearer; throughput and latency do suffer from it.
+The server under test has its own processor; load generator, etcd and kube-apiserver use the other. All servers run all the time, and a
+sample is one operation at one of them. Processor time is the server's own (``/proc/PID/stat``, all threads), so a busy machine lengthens a
+sample without changing it; throughput and latency do change.
 
-``--through-aggregator``: the clients ask kube-apiserver, which passes their requests on: what users see.
+With ``--through-aggregator``, clients send requests to kube-apiserver, which proxies them, as for users.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ def run(bench: Bench, wanted: Sequence[str]) -> None:
 
 
 def aggregate(here: Environment, bench: Bench) -> None:
-    """Put kube-apiserver before every contestant; one group can have one server, so ours gets a group of its own."""
+    """Put kube-apiserver in front of every contestant. A group has one server, so ours gets a second group."""
     for each in bench.contestants:
         here.aggregate(each.name, each.server.port, group=each.server.variant.group)
         each.port = here.kubernetes_port
 
 
 def variants(names: Sequence[str], *, aggregated: bool) -> list[Variant]:
-    """Return the servers by their names."""
+    """Return the servers by name."""
     chosen = [VARIANTS[name] for name in names]
     if aggregated:
         chosen = [replace(each, group=f"ours.{GROUP}") if each is servers.OURS_FLUNDERS else each for each in chosen]
@@ -87,7 +87,7 @@ def parse() -> argparse.Namespace:
 
 
 def measured(given: argparse.Namespace) -> dict[str, Any]:
-    """Measure, and return everything."""
+    """Measure everything and return the results."""
     python = machine.interpreter(given.python)
     about = machine.describe(given.revision, python)
     chosen = variants(given.servers, aggregated=given.through_aggregator)
@@ -104,7 +104,7 @@ def measured(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> None:
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever is asked to end, ends what it started
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a termination signal ends the started processes
     given = parse()
     try:
         finished = report.finish(measured(given), through_aggregator=given.through_aggregator)

@@ -1,4 +1,4 @@
-"""Builds the load generator and runs it; one call is one sample."""
+"""Builds and runs the load generator; one call is one sample."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ SECONDS: Final = 300
 
 
 class SampleFailed(Exception):
-    """The load generator saw an answer that invalidates the sample."""
+    """The load generator got a response that invalidates the sample."""
 
 
 def load(here: Environment, kind: Kind, operation: Operation, user: str) -> list[str]:
-    """Return the load generator's flags that say what is asked, and by whom, wherever it is asked."""
+    """Return the load generator's flags for the request and its client, independent of the server."""
     made = here.certificates
     template, patch = kind.write(here.directory / "payloads")
     shown = FRONT_PROXY if operation.varied else user
@@ -42,15 +42,15 @@ def load(here: Environment, kind: Kind, operation: Operation, user: str) -> list
 
 @dataclass(frozen=True)
 class Generator:
-    """The load generator on its processors."""
+    """The load generator on its own processors."""
 
     cpus: frozenset[int]
 
     def run(self, server: Server, kind: Kind, operation: Operation, *more: str, user: str = USER, port: int = 0) -> dict[str, Any]:
-        """Run one operation against a server (or what is at ``port`` before it) and return the load generator's sample.
+        """Run one operation against a server, or against a proxy at ``port``, and return the sample.
 
         Raises:
-            SampleFailed: any answer was not what it should be.
+            SampleFailed: a response was wrong.
         """
         here = server.here
         watched = {"server": server.pid, "etcd": here.etcd.pid}

@@ -1,4 +1,4 @@
-"""The machine that this runs on: processors, memory, and the revision that is measured."""
+"""The machine of the measurement: processors, memory, and the measured revision."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from tests.twin.programs import ProgramFailed
 
 
 def interpreter(named: str = "") -> str:
-    """Return what our server runs on: the Python that is named, or the one that virt-api's image has, which is what people install.
+    """Return the Python for our server: the given one, or that of virt-api's image, which users install.
 
     Raises:
-        StepFailed: it cannot be had.
+        StepFailed: it is not available.
     """
     return named or str(image_python.ensure())
 
 
 def describe(revision: str, python: str) -> dict[str, Any]:
-    """Describe where and when this was measured; ``revision``: the one that was asked for, if any; ``python``: what our server runs on."""
+    """Describe place and time of the measurement, the requested revision if any, and the server's Python."""
     model = [line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
     command = ["git", "describe", "--always", *([revision] if revision else ["--dirty"])]
     described = subprocess.run(command, capture_output=True, text=True, check=False, cwd=layout.REPOSITORY).stdout.strip()
@@ -41,14 +41,13 @@ def describe(revision: str, python: str) -> dict[str, Any]:
 
 
 def export(revision: str, directory: Path, python: str) -> Path:
-    """Return a new directory with the sources of a revision; without one, as they are: editing may go on meanwhile.
+    """Return a new directory with a revision's sources, or a copy of the current ones, so that edits may continue.
 
-    They are compiled for ``python``, as those of an image: a process that compiles what it imports keeps some MiB of what that took.
-
-    A revision that is the path of a directory is that directory.
+    The sources are compiled for ``python``, as in an image, because a process that compiles its imports keeps some MiB of that. A revision
+    that is a directory's path is that directory.
 
     Raises:
-        ProgramFailed: there is no such revision.
+        ProgramFailed: the revision does not exist.
     """
     if "/" in revision and Path(revision).is_dir():
         return Path(revision).absolute()
@@ -65,7 +64,7 @@ def export(revision: str, directory: Path, python: str) -> Path:
 
 
 def split() -> tuple[frozenset[int], frozenset[int]]:
-    """Return the processor of the server and that of everything else; with only one, nothing is pinned."""
+    """Return the processors of the server and of all others. With only one processor, nothing is pinned."""
     available = sorted(os.sched_getaffinity(0))
     if len(available) < 2:
         return frozenset(), frozenset()
@@ -73,7 +72,7 @@ def split() -> tuple[frozenset[int], frozenset[int]]:
 
 
 def place() -> str | None:
-    """Return where data go: memory if there is plenty, so that no disk is measured; None: the usual place."""
+    """Return a directory for data: in memory if there is plenty, so that no disk is measured; otherwise None, the default place."""
     shared = Path("/dev/shm")
     if shared.is_dir() and shutil.disk_usage(shared).free > 6 << 30:
         return str(shared)

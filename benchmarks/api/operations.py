@@ -1,4 +1,4 @@
-"""Operations that are measured, how each is asked, and which ratio is wanted."""
+"""Measured operations with their requests and wanted ratios."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Final
 BASE: Final = 1_000
 MANY: Final = 10_000
 ASKED: Final = 64
-"""Objects that single reads and writes go over: each name is another SubjectAccessReview, kept for seconds, and what is measured is the
-server with its answers in the cache."""
+"""Number of objects for single reads and writes. Each name needs its own SubjectAccessReview, which the server caches for seconds; the
+benchmark measures requests with cached reviews.
+"""
 
 
 @dataclass(frozen=True)
@@ -18,9 +19,9 @@ class Operation:
 
     key: str
     verb: str
-    """The load generator's."""
+    """The load generator's verb."""
     wanted: float = 0
-    """Processor time of the twin divided by ours, at least; 0: none is wanted."""
+    """Minimum ratio of the reference server's processor time to ours; 0: none."""
     namespace: str = "bench"
     names: str = "o"
     objects: int = ASKED
@@ -29,16 +30,16 @@ class Operation:
     rate: float = 0.0
     watchers: int = 0
     cpu: float = 1.0
-    """Seconds of processor time that a sample lasts: it is counted in ticks of 10 ms."""
+    """Seconds of processor time per sample, because the kernel counts ticks of 10 ms."""
     quick_cpu: float = 1.0
     many: bool = False
-    """Measured with 10,000 objects in place."""
+    """Whether 10,000 objects exist during the measurement."""
     varied: bool = False
-    """By many users, each for objects of its own (``varied``), at servers that record every event at once."""
+    """Whether many users send requests for their own objects (``varied``)."""
 
     @property
     def flags(self) -> list[str]:
-        """The load generator's flags."""
+        """Return the load generator's flags."""
         flags = [f"-op={self.verb}", f"-names={self.names}", f"-objects={self.objects}", f"-connections={self.connections}"]
         if self.query:
             flags.append(f"-query={self.query}")
@@ -70,12 +71,12 @@ VARIED: Final = (
     replace(_VARIED, key="varied_patch", verb="patch", wanted=4),
     replace(_VARIED, key="varied_watch_50", verb="watch", wanted=2, connections=4, rate=50, watchers=50, quick_cpu=0.4),
 )
-"""Rows of what people ask. Those above that ask the same have no floor: what repeats may be cheaper if that comes free."""
+"""Rows with realistic requests. The repeated rows of the same verbs have no minimum, because faster repetition is only a free gain."""
 THROUGH_AGGREGATOR: Final = 2.5
-"""The ratio that is wanted of every row where kube-apiserver passes the requests on."""
+"""The wanted ratio of every row through kube-apiserver."""
 MEMORY: Final = Operation("memory_10k", "", 4.5, many=True)
 QUICK: Final = tuple(each.key for each in (*OPERATIONS, MEMORY))
-"""Operations of a quick run unless it is told: before the varied ones, tens of thousands of rights have to be known."""
+"""Default operations of a quick run. It omits varied ones, because tens of thousands of rights must be reviewed before them."""
 KEYS: Final = tuple(each.key for each in (*OPERATIONS, *VARIED, MEMORY))
-# Further operations that have no wanted ratio: creates are taken away again, and that is worth a row.
+# Operations without a wanted ratio; deletes clean up after creates.
 DELETE: Final = Operation("delete", "delete", namespace="create", names="c", objects=0)

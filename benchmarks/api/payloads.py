@@ -1,7 +1,7 @@
-"""The objects that are written. Flunders have two fields, so annotations make up the size: about 4.4 KB on the wire with managedFields.
+"""Objects that the benchmark writes. Flunders have two fields, so annotations make up their size: about 4.4 KB with managedFields.
 
-``@NAME@``, ``@SHARD@`` (the name's last two digits) and ``@SEQUENCE@`` are the load generator's to fill in. The sequence stands in an
-annotation and, where the kind has a field that takes it, in the spec, so that a write changes both.
+The load generator replaces ``@NAME@``, ``@SHARD@`` (the name's last two digits) and ``@SEQUENCE@``. The sequence is in an annotation and,
+if the kind has a suitable field, in the spec, so that a write changes both.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True)
 class Kind:
-    """Input of the load generator about one kind."""
+    """Input of the load generator for one kind."""
 
     group: str
     version: str
@@ -27,7 +27,7 @@ class Kind:
     patch: Object
 
     def collection(self, namespace: str) -> str:
-        """Return the path of the collection."""
+        """Return the collection's path."""
         return f"/apis/{self.group}/{self.version}/namespaces/{namespace}/{self.plural}"
 
     def write(self, directory: Path) -> tuple[Path, Path]:
@@ -60,7 +60,7 @@ def flunder(group: str) -> Kind:
 
 
 def machine() -> Kind:
-    """Return our own VirtualMachine, which the twin has not: a guest with two disks and a network, halted."""
+    """Return our VirtualMachine, which the reference server lacks: a halted guest with two disks and a network."""
     group = "kubevirt.io"
     spec = {
         "runStrategy": "Halted",

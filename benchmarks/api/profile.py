@@ -1,8 +1,8 @@
-"""``python -m benchmarks.api.profile get``: where our server's time goes under one operation, as text.
+"""``python -m benchmarks.api.profile get``: prints where our server spends its time during one operation.
 
-py-spy looks at the running server a few hundred times a second, C code included, and a sample without any work is left out. *self* is the
-time in a function itself, C functions apart; *total* is that of Python's functions with all that they call. The load is that of
-``make bench-api``, with all features on.
+py-spy samples the running server, including C code, a few hundred times a second; samples without work are dropped. *self* is the time in a
+function itself, with C functions separate; *total* is that of a Python function with all that it calls. The load is that of ``make
+bench-api``, with all features on.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _WAITING: Final = ("_worker (concurrent/futures/thread.py)", "wait (threading.py
 
 
 def _deepest(frames: list[str]) -> str:
-    """Return Python's own innermost function."""
+    """Return the innermost Python function."""
     return next((frame for frame in reversed(frames) if ".py)" in frame), "")
 
 
 def folded(stacks: str) -> tuple[int, Counter[str], Counter[str]]:
-    """Return (samples, self time, total time) by function, in samples, of what ``py-spy record --format raw`` wrote."""
+    """Return (samples, self time, total time) by function from the output of ``py-spy record --format raw``."""
     count, own, total = 0, Counter[str](), Counter[str]()
     for line in stacks.splitlines():
         stack, _, number = line.rpartition(" ")
@@ -55,10 +55,10 @@ def folded(stacks: str) -> tuple[int, Counter[str], Counter[str]]:
 
 
 def _short(frame: str) -> str:
-    """``get (/…/apiserver/registry/generic/store.py:12)`` without the line and all before the package."""
+    """Shorten ``get (/…/apiserver/registry/generic/store.py:12)`` to function and path from the package on."""
     name, _, place_ = frame.partition(" (")
     if name.startswith("0x"):
-        name = "?"  # a library without names, counted as one
+        name = "?"  # a library without symbols, counted as one
     where = place_.rstrip(")").rpartition(":")[0] or place_.rstrip(")")
     for root in ("site-packages/", f"{layout.REPOSITORY}/", "/tree/", "dist-packages/", "python3.13/", "python3.11/", "lib/"):
         where = where.rpartition(root)[2]
@@ -66,7 +66,7 @@ def _short(frame: str) -> str:
 
 
 def render(operation: str, count: int, own: Counter[str], total: Counter[str]) -> str:
-    """Return the two lists."""
+    """Return both lists as text."""
     lines = [f"{operation}: {count} samples", "", f"{'self':>7}  function"]
     lines += [f"{number / count:7.1%}  {name}" for name, number in own.most_common(TOP)]
     lines += ["", f"{'total':>7}  function"]
@@ -75,10 +75,10 @@ def render(operation: str, count: int, own: Counter[str], total: Counter[str]) -
 
 
 def record(bench: Bench, operation: Operation, seconds: float, *, native: bool) -> str:
-    """Let the load run and look; return the folded stacks.
+    """Run the load and sample it; return the folded stacks.
 
     Raises:
-        SampleFailed: the server answered wrongly, or py-spy could not look.
+        SampleFailed: the server answered wrongly, or py-spy could not read its memory.
     """
     contestant = bench.contestants[0]
     with tempfile.NamedTemporaryFile(suffix=".raw") as raw:
@@ -111,7 +111,7 @@ def record(bench: Bench, operation: Operation, seconds: float, *, native: bool) 
 
 
 def profile(keys: list[str], seconds: float, *, kind: str, revision: str, native: bool) -> dict[str, str]:
-    """Return the profile of each operation, as text."""
+    """Return the profile of each operation as text."""
     made = {}
     variant = servers.OURS_MACHINES if kind == "vm" else servers.OURS_FLUNDERS
     with prepared([variant], rounds=1, quick=True, python=machine.interpreter(), revision=revision) as (_, bench):
@@ -130,7 +130,7 @@ def profile(keys: list[str], seconds: float, *, kind: str, revision: str, native
 
 
 def main() -> None:
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever is asked to end, ends what it started
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a termination signal ends the started processes
     parser = argparse.ArgumentParser(prog="python -m benchmarks.api.profile", description=__doc__)
     parser.add_argument("operations", nargs="+", choices=[*(each.key for each in (*OPERATIONS, *VARIED)), "all"])
     parser.add_argument("--seconds", type=float, default=8, help="how long to look at each (default 8)")

@@ -1,4 +1,4 @@
-"""From samples to a table and ``api.json``."""
+"""Turns samples into a table and ``api.json``."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ TWIN, TUNED, OURS, MACHINES = "twin", "twin400", "ours", "vms"
 _DELETE: Final = Operation("delete", "delete")
 ROWS: Final = (*OPERATIONS[:4], _DELETE, *OPERATIONS[4:], *VARIED, MEMORY)
 REVIEWED_APART: Final = 0.1
-"""Reviews a request by which two servers may differ: a fifth to a quarter of the varied requests are reviewed (``varied``)."""
+"""Allowed difference of two servers' reviews per request; in varied rows, a fifth to a quarter of the requests are reviewed."""
 
 
 def cost(key: str, sample: Result) -> float:
-    """Return what is compared: microseconds of the server's processor time for one operation, or KiB of memory."""
+    """Return the compared cost: microseconds of the server's processor time per operation, or KiB of memory."""
     if key == MEMORY.key:
         return float(sample["rss_kib"])
     done: int = sample.get("deliveries") or sample["count"]
@@ -30,7 +30,7 @@ def costs(result: Result, key: str, name: str) -> list[float]:
 
 
 def ratio(result: Result, key: str, twin: str, ours: str = OURS) -> float | None:
-    """Return how many times dearer the twin is, by medians; None unless both were measured, and had the same to do."""
+    """Return the reference server's median cost divided by ours; None without both samples or with unequal work."""
     theirs, own = costs(result, key, twin), costs(result, key, ours)
     if not theirs or not own or statistics.median(own) == 0 or are_apart(result, key, twin, ours):
         return None
@@ -38,18 +38,18 @@ def ratio(result: Result, key: str, twin: str, ours: str = OURS) -> float | None
 
 
 def reviewed(result: Result, key: str, name: str) -> float:
-    """Return how many reviews a server asked for, for each request, by the median of its samples; 0 where they are not counted."""
+    """Return a server's median number of reviews per request; 0 without a count."""
     shares: list[float] = [each.get("reviewed", 0.0) for each in result["samples"].get(key, {}).get(name, [])]
     return statistics.median(shares) if shares else 0.0
 
 
 def are_apart(result: Result, key: str, twin: str, ours: str = OURS) -> bool:
-    """Return whether so different shares of an operation's requests were reviewed that its costs cannot be compared."""
+    """Return whether the shares of reviewed requests differ too much for a comparison of costs."""
     return abs(reviewed(result, key, twin) - reviewed(result, key, ours)) > REVIEWED_APART
 
 
 def apart(result: Result) -> dict[str, dict[str, str]]:
-    """Return what failed of each operation of whose requests ours had another share reviewed than the twin."""
+    """Return a failure for each operation with different shares of reviewed requests."""
     measured = [key for key, samples in result["samples"].items() if samples.get(TWIN) and samples.get(OURS)]
     return {
         key: {
@@ -62,7 +62,7 @@ def apart(result: Result) -> dict[str, dict[str, str]]:
 
 
 def finish(result: Result, *, through_aggregator: bool = False) -> Result:
-    """Add the ratios, and those that are wanted."""
+    """Add the ratios and the wanted ratios."""
     keys = [each.key for each in (*OPERATIONS, *VARIED, MEMORY)]
     ratios = {key: value for key in keys if (value := ratio(result, key, TWIN)) is not None}
     tuned = {key: value for key in keys if (value := ratio(result, key, TUNED)) is not None}
@@ -73,12 +73,12 @@ def finish(result: Result, *, through_aggregator: bool = False) -> Result:
 
 
 def encode(result: Result) -> str:
-    """Return the JSON."""
+    """Return the JSON text."""
     return json.dumps(result, indent=1) + "\n"
 
 
 def table(result: Result) -> str:
-    """Return the table for people."""
+    """Return the table as text."""
     about = result["machine"]
     features = ", ".join(key if on else f"{key} NOT YET" for key, on in about["features"].items())
     lines = [
@@ -133,7 +133,7 @@ def _short(value: float) -> str:
 
 
 def _beside(samples: list[Result], name: str) -> float:
-    """Return what another process used for one operation, in microseconds."""
+    """Return another process's microseconds for one operation."""
     used: list[float] = [each["cpu_seconds"].get(name, 0) * 1e6 / max(each["count"], 1) for each in samples]
     return statistics.median(used)
 

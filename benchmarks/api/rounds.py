@@ -1,4 +1,4 @@
-"""Samples of operations, taken from several servers in turn."""
+"""Takes samples of operations from several servers in turn."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ REVIEWS: Final = "apiserver_delegated_authz_request_total"
 
 @dataclass
 class Contestant:
-    """A server and what is asked of it."""
+    """A server, and the requests to it."""
 
     server: Server
     kind: Kind
     port: int = 0
-    """Port on which it is asked: before it, at kube-apiserver, perhaps; 0: itself."""
+    """The port of requests, for example kube-apiserver's in front of it; 0: the server's own."""
     introduced: str = ""
-    """The verb whose rights it remembers, of users of the varied rows."""
+    """The verb with cached reviews for users of the varied rows."""
 
     @property
     def name(self) -> str:
-        """The variant's name."""
+        """Return the variant's name."""
         return self.server.variant.name
 
     def reviews(self) -> int:
-        """Return how many SubjectAccessReviews the server has asked for."""
+        """Return the number of SubjectAccessReviews that the server has sent."""
         page = self.server.here.call("GET", "/metrics", port=self.server.port)[1].decode()
         return sum(int(float(line.split()[-1])) for line in page.splitlines() if line.startswith(f"{REVIEWS}{{"))
 
     def has_managed_fields(self) -> bool:
-        """Return whether the server tracks who owns which field."""
+        """Return whether the server tracks field owners."""
         path = self.kind.collection("bench") + "/o-00000"
         return "managedFields" in self.server.here.call("GET", path, port=self.server.port)[1]["metadata"]
 
@@ -62,23 +62,23 @@ class Bench:
     rounds: int
     quick: bool
     samples: dict[str, dict[str, list[dict[str, Any]]]] = field(default_factory=dict)
-    """By operation and contestant."""
+    """Samples by operation and contestant."""
     failures: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def ask(self, contestant: Contestant, operation: Operation, *more: str, user: str = USER) -> dict[str, Any]:
         """Take one sample.
 
         Raises:
-            SampleFailed: any answer was not what it should be.
+            SampleFailed: a response was wrong.
         """
         return self.generator.run(contestant.server, contestant.kind, operation, *more, user=user, port=contestant.port)
 
     def note(self, key: str, name: str, sample: dict[str, Any]) -> None:
-        """Keep a sample."""
+        """Store a sample."""
         self.samples.setdefault(key, {}).setdefault(name, []).append({**sample, "load": round(os.getloadavg()[0], 2)})
 
     def seed(self, namespace: str, names: str, count: int) -> None:
-        """Make objects at every contestant."""
+        """Create objects at every contestant."""
         for each in self.contestants:
             operation = Operation("seed", "seed", namespace=namespace, names=names, objects=count)
             self.generator.run(each.server, each.kind, operation, user=ADMIN)
@@ -93,7 +93,7 @@ class Bench:
                 self.sample(operation, each)
 
     def ready(self, operation: Operation) -> None:
-        """Run all as the operation wants them; for a varied one, each user has asked for each of its objects then."""
+        """Start all contestants in the operation's mode. For a varied one, also send each user's first requests."""
         for each in self.contestants:
             if each.server.use(servers.VARIED if operation.varied else servers.ORDINARY):
                 each.introduced = ""
@@ -101,14 +101,14 @@ class Bench:
                 self.introduce(each, operation)
 
     def introduce(self, contestant: Contestant, operation: Operation) -> None:
-        """Let each user of a varied operation ask for each of its objects once, unless the server knows their rights."""
-        verb = "patch" if operation.verb == "watch" else operation.verb  # who watches writes as well
+        """Send each user's request for each of its objects once, unless the server has cached them."""
+        verb = "patch" if operation.verb == "watch" else operation.verb  # watchers also write
         if verb == contestant.introduced:
             return
         lines = varied.write(contestant.server.here.directory, "introductions", varied.introductions())
         once = replace(operation, verb=verb, connections=Operation.connections)
         try:
-            # The twin is ready before it knows its front proxies.
+            # The reference server is ready before it has read the front proxy's authorities.
             self.insist("system:anonymous", contestant, once, f"-requests={lines}", "-once")
             contestant.introduced = verb
         except SampleFailed as error:
@@ -116,17 +116,17 @@ class Bench:
         progress(f"introduced users to {contestant.name}")
 
     def fail(self, operation: Operation, contestant: Contestant, error: SampleFailed) -> None:
-        """Keep that an operation failed: it is not asked again of this contestant."""
+        """Record that an operation failed; this contestant skips it from now on."""
         self.failures.setdefault(operation.key, {})[contestant.name] = str(error)
         print(f"  {operation.key} at {contestant.name} failed: {error}", file=sys.stderr)
 
     def sample(self, operation: Operation, contestant: Contestant) -> None:
-        """Take one sample and keep it; what fails once is not asked again of this contestant."""
+        """Take and store one sample. After a failure, this contestant skips the operation."""
         if contestant.name in self.failures.get(operation.key, {}):
             return
         cpu = operation.quick_cpu if self.quick else operation.cpu
         seconds = 1.0 if self.quick else 2.0
-        if operation.verb == "create":  # what holds objects may keep the last ones
+        if operation.verb == "create":  # the collector may hold the previous objects
             operation = replace(operation, names=f"c{self.taken(operation, contestant)}")
         bounds = (f"-cpu={cpu}", f"-seconds={seconds}")
         try:
@@ -134,31 +134,31 @@ class Bench:
             self.note(operation.key, contestant.name, sample)
             if operation.verb == "create":
                 taken = replace(DELETE, names=operation.names, objects=sample["highest"])
-                self.note("delete", contestant.name, self.ask(contestant, taken, user=ADMIN))  # each name would be a question
+                self.note("delete", contestant.name, self.ask(contestant, taken, user=ADMIN))  # each name would need a review
         except SampleFailed as error:
             self.fail(operation, contestant, error)
         progress(f"{operation.key} {contestant.name}")
 
     def taken(self, operation: Operation, contestant: Contestant) -> int:
-        """Return how many samples of an operation there are."""
+        """Return the number of an operation's samples."""
         return len(self.samples.get(operation.key, {}).get(contestant.name, []))
 
     def vary(self, contestant: Contestant, operation: Operation, *more: str) -> dict[str, Any]:
-        """Take a sample of a varied operation, whose requests are the same at each contestant; how many were reviewed is noted.
+        """Take a sample of a varied operation, with the same requests at each contestant, and record the number of reviews.
 
         Raises:
-            SampleFailed: any answer was not what it should be.
+            SampleFailed: a response was wrong.
         """
         seed = f"{operation.key}-{self.taken(operation, contestant)}"
         lines = varied.write(contestant.server.here.directory, seed, varied.requests(seed))
         before = contestant.reviews()
         sample = self.ask(contestant, operation, f"-requests={lines}", *more)
         if operation.watchers:
-            return sample  # watches are opened before what is measured, and each is a review
+            return sample  # watches are opened before the measurement, and each needs a review
         return {**sample, "reviewed": round((contestant.reviews() - before) / (sample["count"] + sample["warm"]), 3)}
 
     def memory(self, key: str = MEMORY.key, objects: int = 0) -> None:
-        """Restart each with what it stores, and see how much memory it takes: at rest, and after one whole list."""
+        """Restart each contestant with its stored objects, and measure its memory: at rest, and after one whole list."""
         self.ready(MEMORY)
         listing = next(each for each in OPERATIONS if each.key == "list_10k")
         listing = replace(listing, connections=1, objects=objects or listing.objects)
@@ -175,14 +175,14 @@ class Bench:
             progress(f"{key} {each.name}")
 
     def first_list(self, contestant: Contestant, listing: Operation) -> dict[str, Any]:
-        """List once; the twin is ready before its cache is, and says 429 meanwhile."""
+        """List once. The reference server is ready before its cache is, and returns 429 until then."""
         return self.insist("status 429", contestant, listing, "-seconds=0", "-longest=0.01")
 
     def insist(self, passing: str, contestant: Contestant, operation: Operation, *more: str) -> dict[str, Any]:
-        """Take a sample of a server that was just started, and fails it with ``passing`` until it knows all that it needs.
+        """Take a sample of a newly started server; retry while it fails with ``passing``.
 
         Raises:
-            SampleFailed: any other answer was not what it should be.
+            SampleFailed: another response was wrong.
         """
         deadline = time.monotonic() + CACHE_SECONDS
         while True:
@@ -195,7 +195,7 @@ class Bench:
 
 
 def progress(text: str) -> None:
-    """Tell on one line how far it is."""
+    """Print the progress on one line."""
     if sys.stderr.isatty():
         print(f"\r\x1b[K  {text}", end="", file=sys.stderr, flush=True)
 
@@ -204,12 +204,12 @@ def progress(text: str) -> None:
 def prepared(
     variants: Sequence[Variant], *, rounds: int, quick: bool, python: str, revision: str = ""
 ) -> Iterator[tuple[Environment, Bench]]:
-    """Run everything but the measurements: etcd, kube-apiserver, and the servers, ours as of ``revision`` if one is given.
+    """Start everything for measurements: etcd, kube-apiserver, and the servers, ours from ``revision`` if given.
 
     Ours runs on ``python`` (``machine.interpreter``).
 
     Raises:
-        ProgramFailed, StepFailed: a server did not start, or could not be built.
+        ProgramFailed, StepFailed: a server did not start, or was not built.
     """
     mine, others = machine.split()
     with ExitStack() as stack:

@@ -1,8 +1,8 @@
-"""``make bench-api-scale``: what many objects and many watchers do to the servers.
+"""``make bench-api-scale``: the effect of many objects and many watchers on the servers.
 
-- growth: processor time for one write and one read, with 1,000 objects, ten times as many, and a hundred times as many
-- many objects: a restart until ready, memory, whole lists, pages, lists by selector
-- many watchers: memory and processor time, and how late events come, at a fixed rate of writes
+- growth: processor time for one write and one read, with 1,000, 10,000 and 100,000 objects
+- many objects: time until ready after a restart, memory, whole lists, pages, lists by selector
+- many watchers: memory and processor time, and delays of events, at a fixed rate of writes
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.testbed.progress import StepFailed
 from tests.twin.programs import ProgramFailed
 
 SHARDS: Final = 100
-"""Objects have as many values of one label."""
+"""Number of values of one label among the objects."""
 RATE: Final = 5.0
 WRITES: Final = (
     Operation("patch", "patch", namespace="bench"),
@@ -44,13 +44,13 @@ class Scale:
     failures: list[str] = field(default_factory=list)
 
     def note(self, what: str, contestant: Contestant, figures: dict[str, Any]) -> None:
-        """Keep a row and show it."""
+        """Store and print a row."""
         self.rows.append((what, contestant.name, figures))
         shown = "  ".join(f"{key} {value}" for key, value in figures.items())
         print(f"{what:28}{contestant.name:9}{shown}", flush=True)
 
     def ask(self, what: str, contestant: Contestant, operation: Operation, *more: str) -> dict[str, Any] | None:
-        """Take a sample; None if it failed, which is kept."""
+        """Take a sample; store a failure and return None."""
         progress(f"{what} {contestant.name}")
         try:
             return self.bench.ask(contestant, operation, *more)
@@ -60,7 +60,7 @@ class Scale:
             return None
 
     def growth(self, steps: list[int]) -> None:
-        """Write and read with more and more objects."""
+        """Write and read with a growing number of objects."""
         made = 0
         for count in steps:
             for each in self.bench.contestants:
@@ -79,7 +79,7 @@ class Scale:
                         self.note(f"{operation.key} with {count}", each, {**_cost(sample), "p99_us": round(sample["p99_us"])})
 
     def restart(self, count: int) -> None:
-        """Restart with all of them."""
+        """Restart with all objects."""
         for each in self.bench.contestants:
             each.server.end()
             ready = each.server.start()
@@ -90,7 +90,7 @@ class Scale:
             )
 
     def lists(self, steps: list[int]) -> None:
-        """List in several ways; the namespace ``many`` has all but the objects of the first step and what creates left."""
+        """List in several ways. The namespace ``many`` has all objects except those of the first step and the creates."""
         count, many = steps[-1], steps[-1] - steps[0]
         one = f"o{steps[1]}--00007" if len(steps) > 1 else "absent"
         kinds = {
@@ -111,7 +111,7 @@ class Scale:
             self.note("memory after lists", each, {"rss_mib": machine.resident_kib(each.server.pid) >> 10})
 
     def watchers(self, count: int) -> None:
-        """Let many watch a few writes."""
+        """Measure a few writes with many watchers."""
         for each in self.bench.contestants:
             before = machine.resident_kib(each.server.pid)
             operation = Operation("watch", "watch", namespace="watch", connections=2, rate=RATE, watchers=count)
@@ -131,7 +131,7 @@ def _cost(sample: dict[str, Any]) -> dict[str, float]:
 
 
 def main() -> None:
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever is asked to end, ends what it started
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a termination signal ends the started processes
     parser = argparse.ArgumentParser(prog="make bench-api-scale", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--objects", type=int, default=100_000, help="how many at most (default 100,000; 0: no growth)")
     parser.add_argument("--watchers", type=int, default=2_000, help="how many (default 2,000; 0: none)")

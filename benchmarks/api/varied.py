@@ -1,16 +1,15 @@
-"""Requests of many users for many objects: the varied rows, which no memo of one client's repetitions answers.
+"""Requests of many users for many objects, for the varied rows, which caches of one client's repetitions do not answer.
 
-What the load generator sends is a file, a line for each request: the number of the object, and header fields that the request has of its
-own. Every server is sent the same file. The front proxy's certificate lets each request name its user:
+The load generator sends a file with one line per request: the object's number, and the request's own header fields. Every server gets the
+same file. The front proxy's certificate lets each request name its user:
 
-- it is for one of 10,000 objects, at random, and of the one of 100 users whose object that is; each has a hundred, and their group has
-  the right by RBAC
-- one request in twenty is of somebody who never asked before
+- a request is for one of 10,000 random objects, from its owner among 100 users; each owns a hundred, and their group has the right by RBAC
+- one request in twenty is from a new user
 - one in two has a ``traceparent``
 
-Who may do what is asked of kube-apiserver for each user, verb and object, and both servers remember 8,192 answers, for so long that no
-answer grows too old meanwhile (``tests.twin.servers.VARIED``). Each user asks for each of its objects once before samples are taken. So
-four in five of the users' reviews are remembered in the long run, and the share is the same for a server that takes longer.
+The authorizer reviews each user, verb and object, and both servers cache 8,192 reviews, long enough that none expires during the run
+(``tests.twin.servers.VARIED``). Each user requests each of its objects once before the samples. In the long run, four in five reviews of
+the users are cached, with the same share on a slower server.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ from benchmarks.api.operations import MANY
 from tests.twin.certificates import USERS
 
 COUNT: Final = 100
-"""Of users."""
+"""Number of users."""
 NEWCOMERS: Final = 0.05
 TRACED: Final = 0.5
 LENGTH: Final = 60_000
-"""More than any server answers in a sample: none comes twice."""
+"""More requests than a server answers in a sample, so none repeats."""
 
 
 def requests(seed: str) -> Iterator[str]:
-    """Draw the requests of a sample; with the same seed the same ones."""
+    """Return the requests of a sample; equal seeds give equal requests."""
     draw = random.Random(seed)
     for count in range(LENGTH):
         number = draw.randrange(MANY)
@@ -44,23 +43,23 @@ def requests(seed: str) -> Iterator[str]:
 
 
 def introductions() -> Iterator[str]:
-    """Draw requests by which every user asks for each of its objects once."""
+    """Return requests by which every user requests each of its objects once."""
     for number in random.Random("introductions").sample(range(MANY), MANY):
         yield "\t".join([str(number), *identity(owner(number))])
 
 
 def owner(number: int) -> str:
-    """Return the user who asks for an object."""
+    """Return the user that requests an object."""
     return f"user-{number * COUNT // MANY:02}"
 
 
 def identity(user: str) -> list[str]:
-    """Return the front proxy's header fields for a user, as the aggregator writes them."""
+    """Return the front proxy's header fields for a user, in the aggregator's format."""
     return [f"X-Remote-User: {user}", f"X-Remote-Group: {USERS}", "X-Remote-Group: system:authenticated"]
 
 
 def write(directory: Path, name: str, lines: Iterable[str]) -> Path:
-    """Write requests to a file, unless it is there; return its path."""
+    """Write requests to a file unless it exists; return its path."""
     path = directory / f"{name}.requests"
     if not path.exists():
         directory.mkdir(parents=True, exist_ok=True)

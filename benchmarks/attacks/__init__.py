@@ -1,9 +1,9 @@
-"""``make bench-attacks``: the memory and time of virt-api that peers can take before they have shown who they are.
+"""``make bench-attacks``: memory and time of virt-api that unauthenticated peers can use.
 
-- ``wire``: a client's TLS in memory, which can stop anywhere
-- ``attackers``: the attacks, a process of their own
-- ``target``: virt-api as a process over memory, the cluster that it asks, its memory, and the client that must be served meanwhile
-- ``__main__``: one attack after the other, each on a new server; a table, and ``build/bench/attacks.json``
+- ``wire``: a client's TLS in memory, which can stop at any byte
+- ``attackers``: the attacks, as a separate process
+- ``target``: virt-api as a process over memory, its cluster, its memory figures, and the legitimate client
+- ``__main__``: runs each attack on a new server; prints a table and writes ``build/bench/attacks.json``
 
-Nothing here depends on how the server defends itself: ``--source`` runs the server of another revision, to compare.
+Nothing here depends on the server's defenses: ``--source`` runs the server of another revision, for comparison.
 """

@@ -1,4 +1,4 @@
-"""One attack after the other, each on a new server: ``make bench-attacks``."""
+"""Runs each attack on a new server: ``make bench-attacks``."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _ROOT: Final = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class Case:
-    """An attack, from how many connections (at once, where they come again and again) and addresses."""
+    """An attack with its number of connections (concurrent ones, if it repeats) and addresses."""
 
     attack: str
     count: int
     addresses: int = 1
     times: float = 1.0
-    """Longer than others: so much has to be sent."""
+    """Factor of the duration, for attacks that send more."""
 
     @property
     def name(self) -> str:
-        """As the table calls it."""
+        """Return its name in the table."""
         return f"{self.attack} × {self.count}" + (f" from {self.addresses}" if self.addresses > 1 else "")
 
 
@@ -64,7 +64,7 @@ CASES: Final = (
 
 
 async def run(case: Case, seconds: float, source: Path, python: str) -> dict[str, Any]:
-    """Attack a new server; return what it took, and how the front proxy was served."""
+    """Attack a new server; return its memory, and the front proxy's answers."""
     with tempfile.TemporaryDirectory() as directory:
         certificates = Certificates(Path(directory))
         async with cluster(certificates) as config, serving(certificates, config, source, python) as target:
@@ -88,14 +88,14 @@ async def run(case: Case, seconds: float, source: Path, python: str) -> dict[str
 
 
 class _Sockets:
-    """The most that the kernel held for the server's connections."""
+    """Maximum memory of the kernel for the server's connections."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
         self.most = 0.0
 
     async def run(self) -> None:
-        """Look now and then, until cancelled."""
+        """Measure periodically until cancelled."""
         while True:
             self.most = max(self.most, await asyncio.to_thread(self._target.socket_mib))
             await asyncio.sleep(_SAMPLE_SECONDS)
@@ -134,7 +134,7 @@ def line(found: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Read the flags, attack, tell."""
+    """Parse the flags, attack, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", metavar="NAME,…", help=f"some of {', '.join(ATTACKS)}")
     parser.add_argument("--seconds", type=float, default=12.0, help="how long each attack lasts")

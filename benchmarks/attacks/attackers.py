@@ -1,7 +1,7 @@
 """The attacks: ``python -m benchmarks.attacks.attackers NAME --port PORT --count N --seconds S``.
 
-None of the attackers has a credential. Each attack opens up to ``count`` connections, does what its docstring says, stops when its
-seconds are over, and prints one JSON object: how many connections were made, and how many the server had not ended by then.
+Attackers have no credentials. Each attack opens up to ``count`` connections, does what its docstring says, stops after its seconds, and
+prints one JSON object: the number of opened connections, and of those that the server had not closed by then.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from benchmarks.attacks.wire import Wire
 
 MIB: Final = 1 << 20
 _AT_ONCE: Final = 64
-"""Connections that are being opened at the same time."""
+"""Maximum number of connections that are opened concurrently."""
 _GET: Final = b"GET %b HTTP/1.1\r\nHost: virt-api\r\n%b\r\n"
 _HEAD: Final = b"GET /livez HTTP/1.1\r\nHost: virt-api\r\nX: "
 _POST: Final = b"POST %b HTTP/1.1\r\nHost: virt-api\r\nContent-Type: application/json\r\nContent-Length: 3000000\r\n\r\n"
@@ -31,7 +31,7 @@ _LOSSES: Final = (ConnectionError, OSError, ssl.SSLError, asyncio.IncompleteRead
 
 @dataclass
 class Attack:
-    """One run of an attack: its parameters, its connections and their counts."""
+    """One run of an attack: parameters, connections and counts."""
 
     port: int
     count: int
@@ -43,12 +43,12 @@ class Attack:
     numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def source(self, number: int) -> str:
-        """Return the address from which connection ``number`` comes."""
+        """Return the source address of connection ``number``."""
         place = number % self.addresses
         return f"127.1.{place // 250}.{place % 250 + 1}"
 
     async def connect(self, *, shaken: bool = True, reads: bool = True, room: int = 0) -> Wire:
-        """Open one more connection, with its handshake done unless it says otherwise."""
+        """Open a connection, by default with its handshake."""
         wire = await Wire.connect(self.port, self.source(next(self.numbers)), reads=reads, room=room)
         self.made += 1
         self.wires.append(wire)
@@ -57,7 +57,7 @@ class Attack:
         return wire
 
     async def each(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do the work ``count`` times, some of it at once; a connection that the server ends is counted, and that is all."""
+        """Run the work ``count`` times, partly in parallel; count connections that the server closes."""
         gate = asyncio.Semaphore(_AT_ONCE)
 
         async def one() -> None:
@@ -72,7 +72,7 @@ class Attack:
                 tasks.create_task(one())
 
     async def again_and_again(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do the work over and over, in ``count`` tasks, until the time is over."""
+        """Repeat the work in ``count`` tasks until the time is over."""
 
         async def one() -> None:
             while True:
@@ -88,7 +88,7 @@ class Attack:
 
 
 async def silent(attack: Attack) -> None:
-    """Connect, and say nothing."""
+    """Connect and send nothing."""
 
     async def work() -> None:
         await attack.connect(shaken=False)
@@ -97,7 +97,7 @@ async def silent(attack: Attack) -> None:
 
 
 async def half_handshakes(attack: Attack) -> None:
-    """Send half of the first message of TLS."""
+    """Send half of the first TLS message."""
 
     async def work() -> None:
         wire = await attack.connect(shaken=False)
@@ -108,7 +108,7 @@ async def half_handshakes(attack: Attack) -> None:
 
 
 async def unfinished_handshakes(attack: Attack) -> None:
-    """Let the server sign, and never answer."""
+    """Let the server sign its handshake, and never answer."""
 
     async def work() -> None:
         wire = await attack.connect(shaken=False)
@@ -118,7 +118,7 @@ async def unfinished_handshakes(attack: Attack) -> None:
 
 
 async def large_hellos(attack: Attack) -> None:
-    """Announce a first message of TLS as long as OpenSSL takes one, and send all but its end."""
+    """Announce the longest first TLS message that OpenSSL accepts, and send all but its end."""
     length = 131_000
     body = b"\x01" + length.to_bytes(3, "big") + b"\x03\x03" + b"x" * (length - 100)
     records = b"".join(b"\x16\x03\x01" + len(part).to_bytes(2, "big") + part for part in _parts(body, 16_000))
@@ -132,7 +132,7 @@ async def large_hellos(attack: Attack) -> None:
 
 
 async def announced_hellos(attack: Attack) -> None:
-    """Announce a first message of TLS as long as OpenSSL takes one, for which it makes room, and send little of it."""
+    """Announce the longest first TLS message that OpenSSL accepts, so that it allocates memory, and send little of it."""
 
     async def work() -> None:
         wire = await attack.connect(shaken=False)
@@ -142,7 +142,7 @@ async def announced_hellos(attack: Attack) -> None:
 
 
 async def half_heads(attack: Attack) -> None:
-    """Send almost a megabyte of header fields, and never their end."""
+    """Send almost a megabyte of header fields without their end."""
 
     async def work() -> None:
         wire = await attack.connect()
@@ -154,7 +154,7 @@ async def half_heads(attack: Attack) -> None:
 
 
 async def slow_heads(attack: Attack) -> None:
-    """Send a head of 16 KiB almost to its end, then a byte now and then."""
+    """Send a head of 16 KiB almost to its end, then single bytes slowly."""
 
     async def work() -> None:
         wire = await attack.connect()
@@ -172,7 +172,7 @@ async def slow_heads(attack: Attack) -> None:
 
 
 async def whole_heads(attack: Attack) -> None:
-    """Send heads of a megabyte to their end, again and again."""
+    """Send complete heads of a megabyte repeatedly."""
     head = _GET % (b"/livez", b"X: " + b"x" * (MIB - 200) + b"\r\n")
 
     async def work() -> None:
@@ -185,7 +185,7 @@ async def whole_heads(attack: Attack) -> None:
 
 
 async def remembered_heads(attack: Attack) -> None:
-    """Send heads of very many fields, never the same twice, so that a server which remembers them forgets those of others."""
+    """Send heads of very many fields, all different, to displace other clients' fields from a server's cache."""
 
     async def work() -> None:
         wire = await attack.connect()
@@ -200,7 +200,7 @@ async def remembered_heads(attack: Attack) -> None:
 
 
 async def slow_bodies(attack: Attack) -> None:
-    """Announce a body of three megabytes, send half of it and then nothing."""
+    """Announce a body of three megabytes and send half of it."""
 
     async def work() -> None:
         wire = await attack.connect()
@@ -212,7 +212,7 @@ async def slow_bodies(attack: Attack) -> None:
 
 
 async def unread_answers(attack: Attack) -> None:
-    """Ask thousands of times without reading one answer."""
+    """Send thousands of requests without reading a response."""
 
     async def work() -> None:
         wire = await attack.connect(reads=False)
@@ -222,13 +222,13 @@ async def unread_answers(attack: Attack) -> None:
                 for _ in range(100):
                     await wire.say((_GET % (b"/livez?verbose", b"")) * 200)
         except TimeoutError:
-            pass  # nobody reads on either side
+            pass  # neither side reads
 
     await attack.each(work)
 
 
 async def key_updates(attack: Attack) -> None:
-    """Ask for new keys of TLS without reading any."""
+    """Request new TLS keys without reading them."""
 
     async def work() -> None:
         wire = await attack.connect(reads=False, room=4096)
@@ -240,7 +240,7 @@ async def key_updates(attack: Attack) -> None:
 
 
 async def handshake_flood(attack: Attack) -> None:
-    """Shake hands, let go, and again."""
+    """Repeat handshakes."""
 
     async def work() -> None:
         wire = await Wire.connect(attack.port, attack.source(attack.made))
@@ -254,7 +254,7 @@ async def handshake_flood(attack: Attack) -> None:
 
 
 async def hello_flood(attack: Attack) -> None:
-    """Send the same first message of TLS over and over on new connections: the server signs, the attacker computes nothing."""
+    """Repeat one first TLS message on new connections: the server signs, and the attacker computes nothing."""
     hello = (await attack.connect(shaken=False)).hello()
 
     async def work() -> None:
@@ -268,7 +268,7 @@ async def hello_flood(attack: Attack) -> None:
 
 
 async def connection_flood(attack: Attack) -> None:
-    """Connect, let go, and again."""
+    """Connect and close repeatedly."""
 
     async def work() -> None:
         _, writer = await asyncio.open_connection("127.0.0.1", attack.port, local_addr=(attack.source(attack.made), 0))
@@ -279,7 +279,7 @@ async def connection_flood(attack: Attack) -> None:
 
 
 async def requests(attack: Attack) -> None:
-    """Ask as fast as it goes, twenty requests at once on each connection."""
+    """Send requests at full speed, twenty at a time on each connection."""
     asked = (_GET % (b"/livez", b"")) * 20
 
     async def work() -> None:
@@ -293,7 +293,7 @@ async def requests(attack: Attack) -> None:
 
 
 async def bad_tokens(attack: Attack) -> None:
-    """Show a bearer token that is worth nothing, never the same twice, each of which kube-apiserver has to judge."""
+    """Send invalid bearer tokens, all different, so that kube-apiserver reviews each."""
 
     async def work() -> None:
         wire = await attack.connect()
@@ -324,14 +324,14 @@ async def run(name: str, attack: Attack) -> dict[str, int]:
     try:
         async with asyncio.timeout(attack.seconds):
             await ATTACKS[name](attack)
-            await asyncio.Event().wait()  # hold what is held
+            await asyncio.Event().wait()  # keep the connections open
     except TimeoutError:
         pass
     return {"connections": attack.made, "failed": attack.failed, "open_at_end": sum(each.is_open for each in attack.wires)}
 
 
 def main() -> None:
-    """Read the flags and attack."""
+    """Parse the flags and attack."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name", choices=sorted(ATTACKS))
     parser.add_argument("--port", type=int, required=True)

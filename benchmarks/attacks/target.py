@@ -1,4 +1,4 @@
-"""The target: virt-api over memory, trusting a front proxy of ours; and the front proxy's client, which must be served meanwhile."""
+"""The target: virt-api over memory with our front proxy, and the front proxy's client, which must be served during attacks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MACHINES: Final = "/apis/kubevirt.io/v1alpha1/namespaces/default/virtualmachine
 _ALICE: Final = {"X-Remote-User": "alice", "X-Remote-Group": "people"}
 _PUBLIC: Final = frozenset({"/livez", "/readyz", "/healthz", "/version"})
 _MEMORY: Final = re.compile(r"skmem:\(r(\d+),rb\d+,t(\d+),tb\d+,f\d+,w(\d+)")
-"""Of ``ss --memory``: what is allocated for reading, and for writing on its way and waiting (ss(8))."""
+"""Fields of ``ss --memory``: memory for receiving, for sending and for queued data (ss(8))."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Certificates:
     directory: Path
 
     def make(self) -> tuple[Pair, Pair]:
-        """Make them all; return the authorities of clients and of front proxies."""
+        """Create all files; return the authorities of clients and of front proxies."""
         now = datetime.now(UTC)
         clients, proxies = new_authority("cluster", _LIFETIME, now), new_authority("front-proxy", _LIFETIME, now)
         write_file(self.directory / "ca.crt", clients.certificate)
@@ -57,7 +57,7 @@ class Certificates:
         return clients, proxies
 
     def proxy(self) -> ssl.SSLContext:
-        """Return the context of the front proxy."""
+        """Return the front proxy's TLS context."""
         context = ssl.create_default_context(cafile=str(self.directory / "ca.crt"))
         context.load_cert_chain(self.directory / "proxy.crt", self.directory / "proxy.key")
         return context
@@ -65,7 +65,7 @@ class Certificates:
 
 @asynccontextmanager
 async def cluster(certificates: Certificates) -> AsyncIterator[Config]:
-    """Serve what virt-api asks a cluster for: whom to trust, whose tokens are good (nobody's), and who may what."""
+    """Serve the cluster API that virt-api uses: trusted authorities, token reviews (all invalid), and access reviews."""
     clients, proxies = certificates.make()
     kube = FakeAPI()
 
@@ -98,27 +98,27 @@ async def cluster(certificates: Certificates) -> AsyncIterator[Config]:
 
 @dataclass
 class Target:
-    """One virt-api that runs."""
+    """A running virt-api."""
 
     process: subprocess.Popen[bytes]
     port: int
 
     @property
     def resident_mib(self) -> float:
-        """Its resident memory now."""
+        """Return its current resident memory."""
         return self._status("VmRSS")
 
     @property
     def peak_mib(self) -> float:
-        """Its most resident memory since :meth:`forget_peak`."""
+        """Return its maximum resident memory since :meth:`forget_peak`."""
         return self._status("VmHWM")
 
     def forget_peak(self) -> None:
-        """Let the peak be what it is now (proc(5))."""
+        """Reset the maximum to the current value (proc(5))."""
         Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")
 
     def socket_mib(self) -> float:
-        """Return what the kernel holds for the connections of its port, which a pod's memory limit counts, too."""
+        """Return the kernel's memory for its connections, which counts toward a pod's memory limit."""
         found = subprocess.run(
             ["ss", "--tcp", "--memory", "--no-header", "--numeric", "--oneline", "state", "all", "sport", "=", f":{self.port}"],
             capture_output=True, text=True, check=True,
@@ -134,7 +134,7 @@ class Target:
 
 @asynccontextmanager
 async def serving(certificates: Certificates, config: Config, source: Path, python: str) -> AsyncIterator[Target]:
-    """Run the virt-api of these sources while the block runs, with all flags at their defaults that say what clients may take."""
+    """Run virt-api from these sources during the block, with default values for all limits on clients."""
     directory, port = certificates.directory, free_port()
     kubeconfig = {
         "clusters": [{"name": "c", "cluster": {"server": config.server}}],
@@ -173,14 +173,14 @@ async def _ready(target: Target, certificates: Certificates) -> None:
 
 @dataclass
 class Served:
-    """The answers that the front proxy got: the seconds of each, and the failures among them."""
+    """Responses to the front proxy: seconds of each, and the failures among them."""
 
     seconds: list[float] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
 
 
 class FrontProxy:
-    """Asks for virtual machines as the aggregator would, for a user: on one connection that is kept, and on a new one each time."""
+    """Requests virtual machines like the aggregator, for a user: on one kept connection, and on a new one each time."""
 
     def __init__(self, target: Target, certificates: Certificates) -> None:
         self._url = f"https://localhost:{target.port}{_MACHINES}"
@@ -188,7 +188,7 @@ class FrontProxy:
         self.kept, self.new = Served(), Served()
 
     async def run(self) -> None:
-        """Ask until cancelled."""
+        """Send requests until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._ask(self.kept, new=False))
             tasks.create_task(self._ask(self.new, new=True))

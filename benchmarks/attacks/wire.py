@@ -1,4 +1,4 @@
-"""A client's side of TLS between asyncio's streams and OpenSSL: every byte is ours to send, to hold back or to leave unread."""
+"""A client's side of TLS between asyncio's streams and OpenSSL, which can send, withhold or ignore every byte."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Final
 _UNREAD: Final = 1 << 10
 _LIMIT: Final = 1 << 16
 _SSL_OF_OBJECT: Final = 24
-"""Offset of OpenSSL's ``SSL *`` in CPython's ``_ssl._SSLSocket``: behind the head of an object and one more pointer."""
+"""Offset of OpenSSL's ``SSL *`` in CPython's ``_ssl._SSLSocket``: after the object head and one pointer."""
 
 
 class _Reader(asyncio.StreamReader):
-    """Knows that the server has ended the connection before all that it said was read."""
+    """Detects that the server closed the connection, even with unread data."""
 
     ended = False
 
@@ -30,7 +30,7 @@ class _Reader(asyncio.StreamReader):
 
 
 class Wire:
-    """One connection. Whatever the server does to it raises ConnectionError, as a reset does."""
+    """One connection. Every way in which the server ends it raises ConnectionError."""
 
     def __init__(self, reader: _Reader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -42,7 +42,7 @@ class Wire:
 
     @classmethod
     async def connect(cls, port: int, source: str, *, reads: bool = True, room: int = 0) -> Wire:
-        """Connect from an address of loopback; who does not read lets answers pile up, after ``room`` bytes if that is given."""
+        """Connect from a loopback address. ``room`` limits the receive buffer, so that unread responses pile up at the server."""
         link = socket.socket()
         link.settimeout(0)
         if room:
@@ -60,7 +60,7 @@ class Wire:
 
     @property
     def is_open(self) -> bool:
-        """True unless the server has ended it, as far as it was heard."""
+        """Return False if the server is known to have closed it."""
         return not self.writer.is_closing() and not self.reader.ended
 
     def hello(self) -> bytes:
@@ -72,7 +72,7 @@ class Wire:
         raise ConnectionError("the handshake needed no answer")
 
     async def shake(self) -> None:
-        """Do the whole handshake, without a certificate."""
+        """Do the complete handshake, without a certificate."""
         self.send(self.hello())
         while True:
             data = await self.reader.read(1 << 16)
@@ -90,17 +90,17 @@ class Wire:
             return
 
     def send(self, data: bytes) -> None:
-        """Send bytes as they are."""
+        """Send raw bytes."""
         self.writer.write(data)
 
     async def say(self, data: bytes) -> None:
-        """Send bytes through TLS; returns when the socket has taken most of them."""
+        """Send bytes through TLS; returns when the socket has accepted most of them."""
         self._object.write(data)
         self.send(self._outgoing.read())
         await self.writer.drain()
 
     async def hear(self) -> bytes:
-        """Return what comes through TLS, nothing at the end."""
+        """Return received TLS data; empty at the end."""
         while True:
             try:
                 return self._object.read(1 << 16)
@@ -113,7 +113,7 @@ class Wire:
                 return b""
 
     def ask_for_keys(self, times: int) -> bytes:
-        """Return so many records that change our keys and ask the server to change its own (RFC 8446, section 4.6.3)."""
+        """Return records that change our keys and request new keys from the server (RFC 8446, section 4.6.3)."""
         library = ctypes.CDLL(_ssl.__file__)
         pointer = ctypes.c_void_p.from_address(id(getattr(self._object, "_sslobj")) + _SSL_OF_OBJECT)  # noqa: B009 - no public name
         for _ in range(times):
@@ -122,5 +122,5 @@ class Wire:
         return self._outgoing.read()
 
     def abort(self) -> None:
-        """Let go at once."""
+        """Close at once."""
         self.writer.transport.abort()

@@ -1,4 +1,4 @@
-"""A kind of one's own, served with the machinery of virt-api: ``python examples/own_kind/backups.py --port 6445``.
+"""Serves a kind of your own with virt-api's machinery: ``python examples/own_kind/backups.py --port 6445``.
 
 docs/own-kind.md explains it line by line.
 """
@@ -27,14 +27,14 @@ SCHEDULE = re.compile(r"(\S+ ){4}\S+")
 
 
 class Target(Model):
-    """Where copies go."""
+    """The destination of copies."""
 
     name: str = Field(description="A name for it, unique in the list.")
     url: str = Field(description="A bucket, such as s3://copies/daily.")
 
 
 class BackupSpec(Model):
-    """What is copied, and when."""
+    """The source and schedule of copies."""
 
     database: str = Field(description="The database's name. Cannot be changed.")
     schedule: str | None = Field(None, description="Five fields, as in a CronJob. Default 0 3 * * *.")
@@ -43,24 +43,24 @@ class BackupSpec(Model):
 
 
 class BackupStatus(Model):
-    """What became of it; the system writes it."""
+    """The result; the system writes it."""
 
     phase: Literal["Waiting", "Running", "Failed"] | None = Field(None, description="A summary.")
     last_run: Time | None = Field(None, description="When the last copy was asked for.")
 
 
 class Backup(Kind):
-    """Copies of a database, made regularly."""
+    """Regular copies of a database."""
 
     spec: BackupSpec = Field(description="What is copied, and when; yours to write.")
     status: BackupStatus | None = Field(None, description="What became of it.")
 
 
 class Run(Verb):
-    """``POST …/backups/NAME/run``: make a copy now."""
+    """``POST …/backups/NAME/run``: makes a copy now."""
 
     def apply(self, obj: Object, body: Object, now: datetime) -> Object:
-        """Say that it runs; a controller would see that and do it."""
+        """Record that it runs; a controller would react to that."""
         if obj.get("status", {}).get("phase") == "Running":
             raise Conflict(f'backup "{obj["metadata"]["name"]}" runs already: wait until its phase is Waiting')
         obj["status"] = {**obj.get("status", {}), "phase": "Running", "lastRun": to_rfc3339(now)}
@@ -68,7 +68,7 @@ class Run(Verb):
 
 
 class BackupStrategy(Strategy):
-    """What is special about backups; everything else is the machinery's."""
+    """The rules of backups; the machinery has everything else."""
 
     resource = BACKUPS
     singular = "backup"
@@ -78,12 +78,12 @@ class BackupStrategy(Strategy):
     verbs = {"run": Run()}  # noqa: RUF012 - the same for every instance
 
     def default(self, obj: Object) -> None:
-        """Fill in what the spec leaves unsaid."""
+        """Set the defaults of the spec."""
         for key, value in (("schedule", "0 3 * * *"), ("keep", 7)):
             obj.setdefault("spec", {}).setdefault(key, value)
 
     def validate(self, obj: Object) -> list[FieldError]:
-        """Return all that is wrong, so that it is mended at once."""
+        """Return all errors, so that users see them at once."""
         spec, found = obj["spec"], []
         if spec["keep"] < 1:
             found.append(invalid(Path("spec.keep"), spec["keep"], "must be greater than or equal to 1"))
@@ -92,43 +92,43 @@ class BackupStrategy(Strategy):
         return found
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        """Hold the database fast."""
+        """Refuse a change of the database."""
         found = self.validate(obj)
         if obj["spec"]["database"] != old["spec"]["database"]:
             found.append(invalid(Path("spec.database"), obj["spec"]["database"], "field is immutable"))
         return found
 
     def selectable_fields(self, obj: Object) -> dict[str, str]:
-        """Let ``kubectl get backups --field-selector spec.database=shop`` find them."""
+        """Return the fields for ``kubectl get backups --field-selector spec.database=shop``."""
         return {"spec.database": (obj.get("spec") or {}).get("database") or ""}
 
     def columns(self) -> tuple[Column, ...]:
-        """Return what ``kubectl get backups`` shows."""
+        """Return the columns of ``kubectl get backups``."""
         return Column("Database"), Column("Schedule"), Column("Phase"), Column("Keep", type="integer", priority=1)
 
     def cells(self, obj: Object, now: datetime) -> list[Any]:
-        """Return a row of it."""
+        """Return the cells of a row."""
         spec = obj["spec"]
         return [spec["database"], spec["schedule"], (obj.get("status") or {}).get("phase"), spec["keep"]]
 
 
 class OldBackupStrategy(Spoke):
-    """``v1beta1``, as it still is in people's manifests: the same fields."""
+    """``v1beta1``, for existing manifests, with the same fields."""
 
     resource = OLD_BACKUPS
     model = Backup
 
     def upgrade(self, obj: Object) -> Object:
-        """Nothing was renamed."""
+        """Return the object unchanged."""
         return obj
 
     def downgrade(self, obj: Object) -> Object:
-        """Nothing was renamed."""
+        """Return the object unchanged."""
         return obj
 
 
 async def serve(options: Options) -> None:
-    """Serve backups until a signal comes."""
+    """Serve backups until a signal arrives."""
     strategy = BackupStrategy()
     await running.run(options, lambda _: running.Kinds((strategy, OldBackupStrategy(strategy))))
 

@@ -1,12 +1,12 @@
 #!/usr/bin/python3
-"""A storage plugin: it serves image files of a directory of the node to guests.
+"""A storage plugin that serves image files of a node's directory to guests.
 
-One program with two lives. Started by virt-handler, with KUBEVIRT_COMMAND in its environment, it is the plugin: it hands the question to
-the daemon of its node and prints the daemon's answer. Started as ``images.py serve`` it is that daemon, an NBD server with a socket in the
-directory of each disk. The daemon is apart from the plugin because the plugin's processes end with each call, and virt-handler may be
-restarted at any time, while guests go on reading and writing.
+It is one program with two modes. virt-handler starts it as the plugin, with KUBEVIRT_COMMAND in its environment: it passes the request to
+the node's daemon and prints the daemon's answer. As ``images.py serve`` it is that daemon, an NBD server with a socket in each disk's
+directory. The daemon is separate because the plugin's processes end with each call, and virt-handler may restart at any time, while guests
+continue to read and write.
 
-Nothing but the standard library of Python 3.11 or later. It shows the way, and has no more features than it needs for that.
+It needs only the standard library of Python 3.11 or later. It is an example, with no more features than necessary.
 """
 
 import contextlib
@@ -25,9 +25,9 @@ Document = dict[str, Any]
 
 VERSION = "1.0.0"
 IMAGES = Path(os.environ.get("IMAGES", "/images"))
-"""The directory with the image files, and with what the daemon has to know after its own end."""
+"""The directory with the image files and the daemon's persistent state."""
 CONTROL = os.environ.get("CONTROL", str(Path(__file__).resolve().with_name("images.sock")))
-"""The daemon's socket, beside the plugin: both see that directory of the node."""
+"""The daemon's socket next to the plugin, in a node directory that both see."""
 PATIENCE_SECONDS = 10
 
 TRY_AGAIN, NOT_POSSIBLE, INPUT_OUTPUT = 11, 7, 5
@@ -74,7 +74,7 @@ def ask(question: Document) -> Document:
 
 
 class Daemon:
-    """Everything that is served on this node."""
+    """All served disks of this node."""
 
     def __init__(self) -> None:
         self.disks: dict[str, Disk] = {}
@@ -83,15 +83,15 @@ class Daemon:
         self.state.mkdir(exist_ok=True)
 
     def restore(self) -> None:
-        """Serve again what a former life of the daemon served: QEMU waits for it, and connects anew."""
+        """Serve the disks of the previous daemon again, because QEMU waits and reconnects."""
         for file in self.state.glob("*.json"):
             try:
                 self.add(json.loads(file.read_text()))
-            except (OSError, PluginError, ValueError, KeyError, TypeError) as error:  # that one alone is not served
+            except (OSError, PluginError, ValueError, KeyError, TypeError) as error:  # only this disk is not served
                 print(f"{file.name}: {type(error).__name__}: {error}", file=sys.stderr)
 
     def answer(self, command: str, request: Document) -> Document:
-        """Carry a command out, and return the answer to virt-handler."""
+        """Execute a command, and return the answer for virt-handler."""
         try:
             with self.lock:
                 return {"ADD": self.add, "DEL": self.delete, "CHECK": self.check}[command](request)
@@ -101,7 +101,7 @@ class Daemon:
             return {"code": INPUT_OUTPUT, "msg": str(error)}
 
     def add(self, request: Document) -> Document:
-        """Serve a disk. Asked again, it serves the same disk."""
+        """Serve a disk; a repeated call serves the same disk."""
         key, disk = key_of(request), request["disk"]
         name = disk["options"].get("image", "")
         if set(disk["options"]) != {"image"} or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
@@ -120,7 +120,7 @@ class Daemon:
         return {"disk": {"protocol": "nbd", "path": disk["socket"], "size": self.disks[key].size, "export": ""}}
 
     def keep(self, key: str, request: Document) -> None:
-        """Write down what is served: whole, or not at all."""
+        """Write the list of served disks atomically."""
         new = self.state / f"{key}.new"
         with new.open("w") as file:
             file.write(json.dumps(request))
@@ -129,7 +129,7 @@ class Daemon:
         os.replace(new, self.state / f"{key}.json")
 
     def delete(self, request: Document) -> Document:
-        """Serve it no more; what is not served is no error."""
+        """Stop serving a disk; a disk that is not served is no error."""
         if (served := self.disks.pop(key_of(request), None)) is not None:
             served.close()
         for ending in ("json", "new"):
@@ -137,7 +137,7 @@ class Daemon:
         return {}
 
     def check(self, request: Document) -> Document:
-        """Say whether it is served, and serve it if it is not."""
+        """Report whether a disk is served, and serve it otherwise."""
         served = self.disks.get(key_of(request))
         if served is not None and not os.path.exists(request["disk"]["socket"]):
             served.close()
@@ -147,7 +147,7 @@ class Daemon:
 
 
 def key_of(request: Document) -> str:
-    """Return what no other disk has: a pod's disk."""
+    """Return the key of a pod's disk."""
     return f"{request['pod']['uid']}-{request['disk']['name']}"
 
 
@@ -158,7 +158,7 @@ class Disk:
         self.image, self.read_only = image, request["disk"]["readOnly"]
         flags = os.O_RDONLY if self.read_only else os.O_RDWR
         try:
-            # A file object: it is closed once nobody has it any more, and no thread finds another file under its number.
+            # A file object closes with its last reference, so no thread finds another file under its descriptor.
             self.file = open(os.open(IMAGES / image, flags | os.O_NOFOLLOW | os.O_NONBLOCK), "rb", buffering=0)  # noqa: SIM115 - as above
         except FileNotFoundError:
             raise PluginError(TRY_AGAIN, f"there is no image {image} on this node") from None
@@ -171,7 +171,7 @@ class Disk:
         threading.Thread(target=self.accept, daemon=True).start()
 
     def accept(self) -> None:
-        """Serve whoever connects, each in a thread: QEMU, and virt-handler, which looks at the disk's size."""
+        """Serve each client in its own thread: QEMU, and virt-handler, which reads the disk's size."""
         while True:
             try:
                 connection, _ = self.listener.accept()
@@ -181,7 +181,7 @@ class Disk:
             threading.Thread(target=self.serve, args=(connection,), daemon=True).start()
 
     def serve(self, connection: socket.socket) -> None:
-        """Serve one client until it goes, or says what no client says."""
+        """Serve one client until it disconnects or violates the protocol."""
         with contextlib.suppress(OSError, EOFError, struct.error):
             negotiate(connection, self.size, self.read_only)
             transmit(connection, self.file.fileno(), self.size, self.read_only)
@@ -189,7 +189,7 @@ class Disk:
         connection.close()
 
     def close(self) -> None:
-        """End it."""
+        """Close the disk."""
         self.listener.shutdown(socket.SHUT_RDWR)
         self.listener.close()
         for connection in list(self.connections):
@@ -198,9 +198,9 @@ class Disk:
 
 
 def listener_at(path: Path, user: int) -> socket.socket:
-    """Return a socket that listens at a path of any length, for this user of the pod."""
+    """Return a listening socket at a path of any length, owned by the pod's user."""
     listener = socket.socket(socket.AF_UNIX)
-    directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)  # addresses of sockets have at most 108 bytes: kubelets' paths are longer
+    directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)  # socket addresses have at most 108 bytes, and kubelets' paths are longer
     try:
         here = f"/proc/self/fd/{directory}/{path.name}"
         with contextlib.suppress(FileNotFoundError):
@@ -225,10 +225,10 @@ EPERM, EIO, EINVAL = 1, 5, 22
 
 
 def negotiate(connection: socket.socket, size: int, read_only: bool) -> None:
-    """Say what there is, until the client takes it. There is one export, without a name."""
+    """Negotiate until the client selects the export. There is one, with an empty name."""
     connection.sendall(b"NBDMAGIC" + struct.pack(">QH", OPTION_MAGIC, 3))
     (client,) = struct.unpack(">I", read(connection, 4))
-    flags = 1 | 4 | 8 | (2 if read_only else 0)  # has flags, knows flush and FUA, read-only
+    flags = 1 | 4 | 8 | (2 if read_only else 0)  # has flags, supports flush and FUA, read-only
     while True:
         magic, option, length = struct.unpack(">QII", read(connection, 16))
         if magic != OPTION_MAGIC or length > 4096:
@@ -259,7 +259,7 @@ def reply(connection: socket.socket, option: int, kind: int, data: bytes = b"") 
 
 
 def transmit(connection: socket.socket, file: int, size: int, read_only: bool) -> None:
-    """Read and write for the client."""
+    """Handle the client's reads and writes."""
     while True:
         magic, flags, kind, cookie, offset, length = struct.unpack(">IHHQQI", read(connection, 28))
         if magic != REQUEST_MAGIC or kind == DISCONNECT or (length > LONGEST and kind in (READ, WRITE)):
@@ -281,7 +281,7 @@ def transmit(connection: socket.socket, file: int, size: int, read_only: bool) -
 
 
 def carry_out(file: int, kind: int, offset: int, length: int, data: bytes) -> bytes:
-    """Read or write; return what was read."""
+    """Read or write; return the read bytes."""
     if kind == READ:
         answer = os.pread(file, length, offset)
         if len(answer) != length:
@@ -295,7 +295,7 @@ def carry_out(file: int, kind: int, offset: int, length: int, data: bytes) -> by
 
 
 def read(connection: socket.socket, length: int) -> bytes:
-    """Return exactly so many bytes."""
+    """Read exactly this number of bytes."""
     found = bytearray()
     while len(found) < length:
         part = connection.recv(min(length - len(found), 1 << 20))
@@ -306,7 +306,7 @@ def read(connection: socket.socket, length: int) -> bytes:
 
 
 def serve() -> None:
-    """Be the daemon."""
+    """Run the daemon."""
     daemon = Daemon()
     daemon.restore()
     with contextlib.suppress(FileNotFoundError):
@@ -321,7 +321,7 @@ def serve() -> None:
 
 
 def one_question(daemon: Daemon, connection: socket.socket) -> None:
-    """Answer the plugin once."""
+    """Answer one request of the plugin."""
     with contextlib.suppress(OSError, ValueError), connection, connection.makefile("rw") as stream:
         question = json.loads(stream.readline())
         stream.write(json.dumps(daemon.answer(question["command"], question["request"])) + "\n")

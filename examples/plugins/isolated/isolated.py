@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""A private network of guests of one node: a plugin for interfaces, as docs/plugins.md describes it.
+"""A private network for guests of one node: a plugin for interfaces (docs/plugins.md).
 
 ::
 
     guest ── tap ── bridge in the pod ── veth ── bridge of the node, which has no other ports ── veth ── the next guest's pod
 
-Guests of one namespace that name the same option ``segment`` are on one network, and nobody else is. It needs nothing but ``ip`` and
-``nft``, and keeps nothing but links: what is there already is left as it is, and what is gone is no error.
+Guests of one namespace with the same option ``segment`` share a network with no other member. It needs only ``ip`` and ``nft``, and its
+only state is links: existing ones stay unchanged, and missing ones are no error.
 """
 
 import fcntl
@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 VERSION = "1.0.0"
-LOCK = Path("/tmp/isolated.lock")  # noqa: S108 - of virt-handler's own container
+LOCK = Path("/tmp/isolated.lock")  # noqa: S108 - in virt-handler's own container
 
 
 class PluginError(Exception):
-    """What the plugin says instead of a result, with its code."""
+    """An error with its code, the plugin's alternative to a result."""
 
     def __init__(self, code: int, message: str) -> None:
         """Keep both."""
@@ -33,7 +33,7 @@ class PluginError(Exception):
 
 
 def run(netns: str, *command: str, stdin: str | None = None) -> str:
-    """Run a program in a network namespace; return what it printed."""
+    """Run a program in a network namespace; return its output."""
     words = ["nsenter", f"--net={netns}", "--", *command]
     done = subprocess.run(words, input=stdin, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -47,12 +47,12 @@ def links(netns: str, *selection: str) -> set[str]:
 
 
 def short(prefix: str, *words: str) -> str:
-    """Return the name of a link that follows from words: at most 15 characters."""
+    """Return a link's name computed from words, at most 15 characters."""
     return prefix + hashlib.sha256("\0".join(words).encode()).hexdigest()[:10]
 
 
 class Network:
-    """The names of what belongs to one interface of one guest."""
+    """Names of the links of one guest interface."""
 
     def __init__(self, request: dict[str, Any]) -> None:
         """Read virt-handler's request."""
@@ -80,11 +80,11 @@ table netdev {tap} {{
   }}
 }}
 """
-"""The guest has its own MAC address alone, and the pod is no part of the network."""
+"""Allow only the guest's own MAC address, and keep the pod off the network."""
 
 
 def add(request: dict[str, Any], pod: str, node: str) -> dict[str, Any]:
-    """Join the guest."""
+    """Connect the guest."""
     network = Network(request)
     mac, queues = network.interface["mac"], network.interface["queues"]
     make_bridge(node, network.node_bridge)
@@ -103,7 +103,7 @@ def add(request: dict[str, Any], pod: str, node: str) -> dict[str, Any]:
 
 
 def make_bridge(netns: str, name: str) -> None:
-    """Make a bridge on which the kernel itself has no address."""
+    """Create a bridge without an address for the kernel."""
     if name not in links(netns):
         run(netns, "ip", "link", "add", name, "type", "bridge", "stp_state", "0", "forward_delay", "0")
     run(netns, "sh", "-c", f"[ ! -d /proc/sys/net/ipv6 ] || echo 1 >/proc/sys/net/ipv6/conf/{name}/disable_ipv6")
@@ -111,7 +111,7 @@ def make_bridge(netns: str, name: str) -> None:
 
 
 def check(request: dict[str, Any], pod: str, node: str) -> dict[str, Any]:
-    """Say what is missing."""
+    """Report missing parts."""
     network = Network(request)
     if missing := {network.tap, network.bridge, network.pod_link} - links(pod):
         raise PluginError(100, f"the pod has lost {', '.join(sorted(missing))}")
@@ -121,13 +121,13 @@ def check(request: dict[str, Any], pod: str, node: str) -> dict[str, Any]:
 
 
 def delete(request: dict[str, Any], pod: str, node: str) -> dict[str, Any]:
-    """Take away what the guest had, and the node's bridge after the last one; the pod may be gone."""
+    """Remove the guest's links, and the node's bridge after the last guest; the pod may be gone."""
     try:
         network = Network(request)
-    except PluginError:  # ADD refused it, and made nothing
+    except PluginError:  # ADD refused the request and made nothing
         return {}
     if network.node_link in links(node):
-        run(node, "ip", "link", "delete", network.node_link)  # and with it its other end
+        run(node, "ip", "link", "delete", network.node_link)  # and its other end
     if network.node_bridge in links(node) and not links(node, "master", network.node_bridge):
         run(node, "ip", "link", "delete", network.node_bridge)
     for link in (network.tap, network.bridge):
@@ -149,7 +149,7 @@ def answer(command: str) -> dict[str, Any]:
     operation = {"ADD": add, "CHECK": check, "DEL": delete}.get(command)
     if operation is None:
         raise PluginError(2, f"unknown command {command}")
-    with LOCK.open("w") as lock:  # a bridge is not taken away while another guest comes
+    with LOCK.open("w") as lock:  # another guest may be connecting to this bridge
         fcntl.flock(lock, fcntl.LOCK_EX)
         return operation(request, os.environ.get("KUBEVIRT_NETNS", ""), os.environ["KUBEVIRT_NODE_NETNS"])
 
