@@ -1,29 +1,28 @@
 """Decides about the eviction of a launcher pod. Pure.
 
-An eviction is a request that may be refused with 429, which ``kubectl drain`` and the cluster autoscaler repeat every few seconds. So the
-guest of an evicted pod is moved first, and the eviction is refused for as long as that takes: its pod ends by itself when the guest has
-left. Every request is judged by what there is at that moment, and no queue is kept between two: who stops asking stops the drain, and
-the limits of migrations at a time are kept because the next one begins with one of the next requests. Remembered are only how the last
-evacuations of the machine ended, since their Migrations are its owner's to delete (``outcomes``), and who found no place (``waiting``).
+``kubectl drain`` and the cluster autoscaler repeat a refused eviction (429) every few seconds. So the guest is moved first and the eviction
+is refused meanwhile; its pod ends by itself after the guest has left. Each request is decided from the current state without a queue, so
+clients that stop asking stop the drain, and the next migration begins with one of the next requests. Only two things are remembered: how
+the machine's last evacuations ended (``outcomes``), because its owner can delete the Migrations, and which namespaces wait (``waiting``).
 
-What happens is ``spec.evictionStrategy``, or the cluster's where the machine says none:
+``spec.evictionStrategy``, or the cluster's default, decides:
 
 =====================  =================================  ==========================================
-strategy               a guest that can migrate           one that cannot
+strategy               guest can migrate                  guest cannot migrate
 =====================  =================================  ==========================================
-LiveMigrate            migrates                           stays, and the refusal says what is in the way
-LiveMigrateIfPossible  migrates                           is asked to shut down
-Shutdown               is asked to shut down              is asked to shut down
+LiveMigrate            migrates                           stays; the refusal has the reason
+LiveMigrateIfPossible  migrates                           shuts down
+Shutdown               shuts down                         shuts down
 External               stays: another program moves it    stays
 =====================  =================================  ==========================================
 
-A guest that is asked to shut down shall go on elsewhere, whatever its machine's run strategy says of guests that end. So it is written into
-the machine before the answer that an eviction is the cause; nobody can fail to see it there.
+A guest that is shut down must start elsewhere, whatever its run strategy. So the eviction is recorded in the machine's status before the
+answer.
 
-Whoever may evict pods of a namespace, its tenant, has Migrations made by that. So the whole limits are for nodes that somebody empties,
-which takes rights on Nodes, and evictions on all other nodes share half of each limit; a guest that was moved from one of them stays for a
-while. Who uncordons a node ends its drain, though ``kubectl drain`` asks on: the guests that are there stay for a while (``ended_drains``).
-On a node that somebody empties, a namespace that has half of a limit lets those go first that wait and have less.
+A tenant can evict the pods of a namespace and so cause Migrations. Therefore only nodes that are being drained, which needs rights on
+Nodes, use the whole limits. Evictions on all other nodes share half of each limit, and a guest moved from one of them is not moved again
+for a while. Uncordoning a node ends its drain although ``kubectl drain`` continues; its guests stay for a while (``ended_drains``). On a
+drained node, a namespace that uses half of a limit waits for others that use less.
 """
 
 from __future__ import annotations
@@ -55,75 +54,75 @@ from controller.reconcilers.nodes import emptied_nodes
 from controller.reconcilers.pods import liveness, ownership, pod_state
 
 FIRST_PAUSE_SECONDS: Final = 15
-"""After a migration that failed, before the next one of this machine; doubled with each further one within an hour."""
+"""Delay after a failed migration until the machine's next one; doubled for each further failure within an hour."""
 LONGEST_PAUSE_SECONDS: Final = 300
-"""Also after one that was cancelled: somebody does not want the guest to move."""
+"""Maximum delay, also used after a cancelled migration, because a user does not want the guest to move."""
 REST_SECONDS: Final = 300
-"""After a guest was moved, before it is moved again from a node that nobody empties."""
+"""Delay after a guest was moved until it is moved again from a node that is not being drained."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The operator's decisions about evictions."""
+    """The operator's settings for evictions."""
 
     strategy: evictions.Strategy = evictions.LIVE_MIGRATE_IF_POSSIBLE
-    """Of machines that say none."""
+    """For machines that specify none."""
     migrations_per_node: int = 2
-    """Migrations from one node, caused by evictions, beyond which an eviction waits."""
+    """Concurrent migrations from a node for evictions; further evictions wait."""
     migrations_per_cluster: int = 5
 
     def shared(self) -> Limits:
-        """Return the half of the limits that evictions on nodes which nobody empties may use; at least one each."""
+        """Return half of the limits, at least 1 each, for evictions on nodes that are not being drained."""
         node, cluster = (max(1, each // 2) for each in (self.migrations_per_node, self.migrations_per_cluster))
         return replace(self, migrations_per_node=node, migrations_per_cluster=cluster)
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Everything the decision needs."""
+    """Input of the decision."""
 
     pod: Object | None
-    """The pod that is to be evicted; None when there is none of this name."""
+    """The pod to evict; None if there is none of this name."""
     vm: Object | None
-    """The machine that its ownerReference names."""
+    """The machine in its ownerReference."""
     node: Object | None
-    """Node of the pod; None where it is not known, which is a node that nobody empties."""
+    """The pod's node; None if unknown, which counts as not being drained."""
     migrations: Sequence[Object]
-    """Of all namespaces, those that are unfinished or of a drain, and those of this machine. One without a name is being made."""
+    """The unfinished ones and those of drains in all namespaces, and all of this machine. One without a name is being created."""
     claims: Mapping[str, Object | None]
-    """Of the machine's disks, by name."""
+    """Claims of the machine's disks, by name."""
     now: datetime
     limits: Limits
     history: History = NOTHING
-    """Of the machine's evacuations."""
+    """Results of the machine's evacuations."""
     waiting: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """Namespaces that found no place lately, by the node or ``places.CLUSTER``; only on nodes that somebody empties."""
+    """Namespaces that recently found a limit reached, by node or ``places.CLUSTER``; only for drained nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Answer, and what is to be done before it is given."""
+    """The answer, and the writes that must precede it."""
 
     allowed: bool
     message: str = ""
-    """Of a refusal: what is in the way, or how far it is. Allowed in a dry run: what would be waited for."""
+    """For a refusal: the reason or progress. If allowed in a dry run: what the eviction would wait for."""
     migration: Object | None = None
-    """To be created first. Of two that are decided on at once one is: virt-api takes one unfinished Migration a machine."""
+    """The Migration to create first. virt-api accepts only one unfinished Migration per machine."""
     status: Object | None = None
-    """Of the machine whose guest the eviction shuts down: it says so, and is to be written first. None: it does already."""
+    """The machine's status to write first if the eviction shuts its guest down; None if it is already written."""
     waits_at: str | None = None
-    """The node that somebody empties, or ``places.CLUSTER``, where there was no place: to be remembered."""
+    """The drained node, or ``places.CLUSTER``, with a reached limit."""
     lasts: bool = False
-    """True if a person has to do something about the refusal: who only asks again is refused again."""
+    """True if the refusal is permanent until somebody acts."""
     final: bool = False
-    """True if nobody is to ask again."""
+    """True if the client should not retry."""
 
 
 ALLOWED: Final = Decision(allowed=True)
 
 
 def rehearsed(decision: Decision) -> Decision:
-    """Return the answer to a dry run: since nothing is done for it, it says how the eviction would end, and does so at once.
+    """Return the answer to a dry run: the final result, at once, since nothing is done.
 
     ``kubectl drain --dry-run=server`` repeats a refusal with 429 until its timeout.
     """
@@ -182,14 +181,14 @@ def _under_way(pod: Object, vm: Object, migrations: Sequence[Object]) -> Decisio
 
 
 def _is_to_go_on(pod: Object, vm: Object) -> bool:
-    """Return whether the machine's attempt is in this pod, and shall go on."""
+    """Return True if the machine's current attempt is in this pod and continues."""
     decision = power.decide(vm)
     is_there = phases.phase_of(vm) in phases.WITH_POD and dig_vm(vm, "status", "podUID") == uid_of(pod)
     return is_there and decision.on and decision.attempt <= power.current_attempt(vm)
 
 
 def _has_left(pod: Object, migrations: Sequence[Object]) -> bool:
-    """Return whether the guest has moved away from this pod: the machine was read before, and the migrations after that."""
+    """Return True if the guest has left this pod; the migrations were read after the machine."""
     moved = (each for each in migrations if phases.phase_of(each) == phases.SUCCEEDED and namespace_of(each) == namespace_of(pod))
     return any(dig_migration(each, "status", "sourcePodUID") == uid_of(pod) for each in moved)
 
@@ -201,7 +200,7 @@ def _stays(pod: Object, vm: Object) -> Decision:
 
 
 def _not_movable(seen: Observed, vm: Object) -> Decision | None:
-    """Return the refusal of a guest that cannot migrate and may not be shut down; None for one that can migrate."""
+    """Return the refusal for a guest that can neither migrate nor be shut down; None if it can migrate."""
     if not (why := migratable.why_not(vm, seen.claims)):
         return None
     way = "Stop it, or set spec.evictionStrategy to LiveMigrateIfPossible, by which the guest is shut down"
@@ -209,7 +208,7 @@ def _not_movable(seen: Observed, vm: Object) -> Decision | None:
 
 
 def _end(seen: Observed, pod: Object, vm: Object) -> Decision:
-    """Let the pod be evicted while its machine is on, and have that written down."""
+    """Allow the eviction while the machine is on, and record it in the status."""
     found = dig_vm(vm, "status", "conditions")
     if is_true(found, conditions.DISRUPTION_TARGET):
         return ALLOWED
@@ -232,7 +231,7 @@ def _move(seen: Observed, pod: Object, vm: Object) -> Decision:
 
 
 def _pause(history: History, now: datetime) -> str:
-    """Return what to say while the next migration of a machine has to wait for its time, or an empty string."""
+    """Return a message if the machine's next migration must wait, or an empty string."""
     if not history.in_vain:
         return ""
     last = history.in_vain[-1]
@@ -247,7 +246,7 @@ def _is_cancelled(history: History) -> bool:
 
 
 def _by_hand(vm: Object) -> str:
-    """Return the command by which a person moves the guest; no pause counts for it."""
+    """Return the command to move the guest manually; no delay applies to it."""
     return f"kubectl virt migrate {name_of(vm)} -n {namespace_of(vm)}"
 
 
@@ -263,7 +262,7 @@ def _next_in(pause: float, since: datetime, now: datetime, why: str) -> str:
 
 
 def _no_place(seen: Observed, pod: Object, vm: Object, *, is_emptied: bool) -> Decision | None:
-    """Return the refusal of a guest that has to wait until others have moved."""
+    """Return the refusal for a guest that must wait until others have moved."""
     node, namespace = pod_state.node_of(pod), namespace_of(vm)
     limits = seen.limits if is_emptied else seen.limits.shared()
     there = tuple(places.found(seen.migrations, node, limits.migrations_per_node, limits.migrations_per_cluster, seen.now))

@@ -1,4 +1,4 @@
-"""The part of each object that virt-controller keeps a copy of: what matters here, and no longer than it may be. Pure."""
+"""The parts of objects that informers keep, with limits on their size. Pure."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _OF_POD_STATUS: Final = ("message", "phase", "podIP", "reason")
 _OF_CONDITION: Final = ("type", "status", "reason", "message", "lastTransitionTime")
 _OF_OWNER: Final = ("apiVersion", "kind", "name", "uid", "controller")
 _OF_CONDITION_TYPES: Final = (names.GUEST_RUNNING_GATE, "Ready")
-"""Conditions that matter most."""
+"""The conditions to keep first."""
 MAX_CONDITIONS: Final = 16
-"""Of a pod: Kubernetes knows half as many."""
+"""Maximum conditions of a pod; Kubernetes has half as many."""
 MAX_TEXT: Final = 4096
-"""Characters of a text in a pod that is kept: kubelets cut a container's last words there."""
+"""Maximum characters of a text in a pod; kubelets truncate termination messages there."""
 MAX_NAME: Final = 254
-"""Characters of a name or uid that is kept: one more than those of an object may have, so that what is longer stays another's."""
+"""Maximum characters of a name or uid: one more than allowed, so that longer ones stay invalid."""
 
 
 def trim_claim(claim: Object) -> Object:
-    """Return what of a claim matters here."""
+    """Return the relevant fields of a claim."""
     kept = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp")
     spec = claim.get("spec") or {}
     phase, capacity = dig(claim, "status", "phase"), dig(claim, "status", "capacity", "storage")
@@ -38,7 +38,7 @@ def trim_claim(claim: Object) -> Object:
         "metadata": {key: value for key, value in (claim.get("metadata") or {}).items() if key in kept},
         "spec": {
             **{key: spec[key] for key in ("volumeMode",) if key in spec},
-            "accessModes": list(dict.fromkeys(spec.get("accessModes") or ())),  # Kubernetes lets one repeat them
+            "accessModes": list(dict.fromkeys(spec.get("accessModes") or ())),  # Kubernetes allows duplicates
         },
         "status": {
             **({"phase": phase} if phase else {}),
@@ -48,7 +48,7 @@ def trim_claim(claim: Object) -> Object:
 
 
 def trim_object(obj: Object) -> Object:
-    """Return a machine or Migration without what nobody here reads, and whoever wrote it may have made long.
+    """Return a machine or Migration without unread fields, which its author may have made large.
 
     Annotations are read for disks of type DownwardAPI.
     """
@@ -64,7 +64,7 @@ def trim_object(obj: Object) -> Object:
 
 
 def trim_migration(migration: Object) -> Object:
-    """Return a Migration likewise; of annotations, the node that its guest leaves because of an eviction."""
+    """Return a trimmed Migration; of its annotations only the node of an eviction is kept."""
     given = dig_migration(migration, "metadata", "annotations")
     node = annotations_of(migration).get(evictions.NODE_ANNOTATION) if isinstance(given, dict) else None
     trimmed = trim_object(migration)
@@ -74,7 +74,7 @@ def trim_migration(migration: Object) -> Object:
 
 
 def trim_pod(pod: Object) -> Object:
-    """Return what of a pod matters here. Whoever may create pods gives our labels to any, of a megabyte and more."""
+    """Return the relevant fields of a pod. Any user can create pods with our labels and a size of 1 MB or more."""
     spec = pod.get("spec") or {}
     return {
         "metadata": _trim_pod_metadata(pod.get("metadata") or {}),
@@ -99,7 +99,7 @@ def _trim_pod_metadata(metadata: Object) -> Object:
 
 
 def _trim_pod_status(status: Object) -> Object:
-    """Of containers: ours, and one other that runs. Of conditions: those that matter, and as many others as a pod should have."""
+    """Containers: ours, and one other that runs. Conditions: the important ones, and a limited number of others."""
     conditions = sorted(status.get("conditions") or (), key=lambda each: each.get("type") not in _OF_CONDITION_TYPES)
     statuses = status.get("containerStatuses") or []
     ours = [each for each in statuses if each.get("name") == names.CONTAINER][:1]
@@ -120,7 +120,7 @@ def _trim_container_status(status: Object) -> Object:
 
 
 def _cut(obj: Object, fields: Iterable[str], limit: int) -> Object:
-    """Return these fields of an object, text no longer than ``limit``."""
+    """Return these fields of an object, with text truncated to ``limit``."""
     return {key: value[:limit] if isinstance(value := obj[key], str) else value for key in fields if key in obj}
 
 
@@ -136,7 +136,7 @@ def _trim_container(container: Object) -> Object:
 
 
 def trim_node(node: Object) -> Object:
-    """Return what of a node matters here; its heartbeats do not change that."""
+    """Return the relevant fields of a node, which heartbeats do not change."""
     kept = ("name", "uid", "resourceVersion")
     ready = condition(dig(node, "status", "conditions"), "Ready") or {}
     return {

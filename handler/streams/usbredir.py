@@ -87,7 +87,7 @@ def head_bytes(kind: Type, shared: int) -> int:
 
 
 def breach(kind: Type, head: bytes, data_bytes: int, shared: int) -> str:
-    """Return what is wrong with a packet of correct length, or an empty string.
+    """Return the errors of a packet of correct length, or an empty string.
 
     Args:
         kind: its type.

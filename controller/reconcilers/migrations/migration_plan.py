@@ -1,13 +1,16 @@
-"""Decide about one live migration: from what is known to a tuple of actions. Pure.
+"""Plans the next actions of one live migration. Pure.
 
-Whose turn it is to begin is decided elsewhere, about all of them together (``migration_queue``).
-Up to ``PreparingTarget`` this loop decides; from ``TargetReady`` on only the two virt-handlers know on which side the domain is, and this
-loop ends a Migration only when the pods themselves leave no doubt; it releases the guest (``apis.virt.release``) when the source's pod
-says with its last words that the guest left, which nobody may have been there to hear. Writes carry the resourceVersion that was observed,
-and the source's virt-handler writes ``Running`` before it lets libvirt begin: so a migration that was cancelled here never begins.
-Each phase has its time (``migration_bounds``): one that stays ``TargetReady`` ends, one that stays ``Running`` gives its place to another.
-An attempt that fails because its target pod ended, or the way there broke, is followed by another one (``migration_retries``). A target
-pod that was deleted by force may have the guest, or a QEMU for it, until its grace period is over: before that nothing follows.
+- ``migration_queue`` decides when a migration begins.
+- Until ``PreparingTarget`` this module decides. From ``TargetReady`` on only the two virt-handlers know on which side the domain is, and a
+  Migration is ended here only if the pods' states prove it.
+- It releases the guest (``apis.virt.release``) if the source pod's termination message says that the guest left, in case no virt-handler
+  read it.
+- Writes carry the observed resourceVersion, and the source's virt-handler writes ``Running`` before it starts libvirt's migration. So a
+  migration that was cancelled here never begins.
+- Each phase has a time limit (``migration_bounds``): a migration that stays ``TargetReady`` ends; one that stays ``Running`` gives up its
+  place in the queue.
+- If the target pod ended or the connection broke, another attempt follows (``migration_retries``).
+- A target pod that was deleted by force may contain the guest, or a QEMU for it, until its grace period is over, so nothing follows before.
 """
 
 from __future__ import annotations
@@ -57,77 +60,77 @@ from controller.reconcilers.pods.liveness import NOTHING, Evidence, Unknown
 from controller.reconcilers.settings import MigrationLimits, Settings
 
 HANDLER_SECONDS: Final = 3
-"""For virt-handler of the target to write the end and its figures, after it moved the machine: what it writes meets no other write then."""
+"""Time for the target's virt-handler to write the end and statistics after it moved the machine, to avoid conflicting writes."""
 LAST_WORDS_SECONDS: Final = 15
-"""For the virt-handlers to say what became of a guest whose source pod ended without saying that it left: they may know better."""
+"""Time for the virt-handlers to report the guest's fate if the source pod ended without reporting that it left."""
 SOURCE_END_SECONDS: Final = 25
-"""For virt-launcher of the source to end by itself after the guest left: connections are passed on for a few seconds by then."""
+"""Time for the source's virt-launcher to end after the guest left, since it forwards connections for a few seconds."""
 STALE_SECONDS: Final = 1
-"""Before a machine that is known to be newer on the server is read again."""
+"""Delay before a machine with an outdated copy is read again."""
 SOURCE_WORD_SECONDS: Final = 60
-"""For virt-handler of the source to say that the guest stayed, once the target pod ended: libvirt notices that at once, and after half a
-minute where the node is gone."""
+"""Time for the source's virt-handler to report that the guest stayed, after the target pod ended. libvirt detects that at once, or in half
+a minute if the node is gone."""
 ATTEMPT_FAILED: Final = "AttemptFailed"
-"""Reason of one that waits for its next attempt."""
+"""Reason while waiting for the next attempt."""
 QUEUED: Final = "Queued"
-"""Reason of one that waits for its turn."""
+"""Reason while waiting in the queue."""
 OVERDUE: Final = "Overdue"
-"""Reason of one whose end nobody says, and whose place is another's."""
+"""Reason of a migration that exceeded its time without a reported end, and gave up its place."""
 GOES_ON: Final = "migration goes on"
-"""What follows once a kubelet can start the target."""
+"""The next step after a kubelet can start the target."""
 SUCCEEDED: Final = "Succeeded"
-"""The type of the condition that says whether the migration did."""
+"""Type of the condition with the result."""
 _BY_STOP: Final = frozenset({"NotRunning", "SourceChanged", "SourcePodEnded"})
-"""Reasons of a Migration that ended with the run of its guest."""
+"""Reasons of a Migration that ended with its guest's run."""
 _OF_KUBELET: Final = frozenset({*NOT_FOUND_OF.values(), NETWORK_NOT_FOUND, NETWORK_NOT_USABLE, pod_state.CREATING})
-"""Reasons of one that waits for its kubelet to make the target's volumes and networks."""
+"""Reasons while the target's kubelet cannot set up volumes or networks."""
 _OURS: Final = frozenset({"", phases.PENDING, phases.SCHEDULING, phases.PREPARING_TARGET})
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Everything the decision needs."""
+    """Input of the decision."""
 
     migration: Object
     vm: Object | None
     source: Object | None
-    """The pod in ``status.sourcePod`` (before that is set: the machine's pod), by its uid."""
+    """The pod of ``status.sourcePod`` by uid; before that is set, the machine's pod."""
     target: Object | None
-    """The pod that bears the one name that this Migration's target can have, by its uid once that is written down."""
+    """The pod with this Migration's computed target name, by uid once that is recorded."""
     claims: Mapping[str, Object | None]
     now: datetime
     settings: Settings
     refusal: str = ""
     source_labels: Mapping[str, str] = field(default_factory=dict)
-    """Of the source's Node: what the target's has to have, too, while there is no target (:func:`relies_on_node`)."""
+    """Labels of the source's Node that the target's must also have, while the target does not exist (:func:`relies_on_node`)."""
     policy: Object | None = None
-    """The MigrationPolicy that holds (``NO_POLICY`` when there is none) for a migration that begins (:func:`begins`); None: not read."""
+    """The MigrationPolicy for a migration that begins (:func:`begins`), or ``NO_POLICY``; None: not read."""
     turn: Turn = field(default_factory=Turn)
-    """Of one that has not begun."""
+    """The queue's decision, if it has not begun."""
     limits: MigrationLimits = field(default_factory=MigrationLimits)
     strangers: Mapping[str, str] = field(default_factory=dict)
-    """Nodes whose virt-handlers speak another contract, and the words for each."""
+    """Nodes with virt-handlers of another contract, each with a message."""
     evidence: Evidence = NOTHING
     """What is known about the pods besides their own statuses: the target if it is gone and was not seen to end, and its node."""
     kubelet: KubeletEvents = field(default_factory=KubeletEvents)
     """Events of the target's kubelet, while the target has a node and does not run."""
     networks: networks.Found = field(default_factory=networks.Found)
-    """Networks that the machine names, likewise."""
+    """Networks of the machine, at that time."""
 
 
 def relies_on_node(migration: Object, vm: Object | None, source: Object | None) -> bool:
-    """Return whether a target is to be made for a guest that has what the processors of its node have."""
+    """Return True if a target is needed for a guest with the CPU of its node."""
     begins = phases.phase_of(migration) in ("", phases.PENDING)
     return begins and vm is not None and pod_state.has_kvm(source) and cpu.is_the_nodes(vm)
 
 
 def begins(actions: tuple[Action, ...]) -> bool:
-    """Return whether a migration is to be given its target, so that its policy has to be known."""
+    """Return True if a migration gets its target now, so that its policy is needed."""
     return any(isinstance(each, CreatePod) for each in actions)
 
 
 def plan(seen: Observed) -> tuple[Action, ...]:
-    """Return what brings the migration closer to its end."""
+    """Return the next actions."""
     phase = phases.phase_of(seen.migration)
     if phase in phases.MIGRATION_FINAL:
         return _tidy_up(seen)
@@ -153,7 +156,7 @@ def plan(seen: Observed) -> tuple[Action, ...]:
 
 
 def outcome_event(migration: Object, vm: Object | None, actions: Iterable[Action]) -> Emit | None:
-    """Return the Event that says how a Migration ended to whoever looks at its machine: once, with the removal of the finalizer."""
+    """Return the Event for the machine about the end of a Migration: once, with the removal of the finalizer."""
     phase, name = phases.phase_of(migration), name_of(migration)
     if phase not in phases.MIGRATION_FINAL or not any(isinstance(each, RemoveFinalizer) for each in actions):
         return None
@@ -165,7 +168,7 @@ def outcome_event(migration: Object, vm: Object | None, actions: Iterable[Action
 
 
 def _is_stopped(migration: Object, vm: Object | None) -> bool:
-    """Return whether a migration was begun, and somebody then stopped, restarted or deleted the machine: no fault to warn of."""
+    """Return True if a user stopped, restarted or deleted the machine after the migration began, so that no warning is needed."""
     if vm is None or not (source := dig_migration(migration, "status", "sourcePod")):
         return False
     left = (each for each in dig_vm(vm, "status", "attempts") or () if each.get("podName") == source)
@@ -173,10 +176,10 @@ def _is_stopped(migration: Object, vm: Object | None) -> bool:
 
 
 def _wait(seen: Observed) -> tuple[Action, ...]:
-    """Say for what a migration waits that is not to begin yet."""
+    """Report what a migration in the queue waits for."""
     first = dig_migration(seen.migration, "status", "phaseTransitionTimestamps") or []
     if _is_ours(seen) and not seen.turn.is_drain and first and _ago(seen, first[0]["time"]) >= NODE_SECONDS:
-        # Nobody empties its node any more, or did: it would begin whenever there is room.
+        # Its node is not drained any more: it would begin whenever there is room.
         return _finish(seen, phases.FAILED, QUEUED, f"its turn did not come within {NODE_SECONDS} s: {seen.turn.message}")
     status = phases.enter(_status(seen), phases.PENDING, seen.now)
     status |= {"message": seen.turn.message, "conditions": _conditions(seen, "Unknown", QUEUED, seen.turn.message)}
@@ -213,7 +216,7 @@ def _ago(seen: Observed, moment: str) -> float:
 
 
 def _impossible(seen: Observed) -> tuple[str, str] | None:
-    """Return (reason, message) of why the machine cannot migrate now, if there is such a reason."""
+    """Return (reason, message) if the machine cannot migrate now."""
     vm, selected = seen.vm, dig_migration(seen.migration, "spec", "selector", "name")
     if vm is None:
         message = (
@@ -235,13 +238,13 @@ def _impossible(seen: Observed) -> tuple[str, str] | None:
 
 def _create_target(seen: Observed) -> tuple[Action, ...]:
     if seen.vm is None or seen.source is None:
-        return (Requeue(1),)  # the copy of the pods is behind
+        return (Requeue(1),)  # the informer of pods is behind
     now = times.to_rfc3339(seen.now)
     if seen.refusal:
         began = dig_migration(seen.migration, "status", "startTime") or now
         return _report(seen, phases.PENDING, "FailedCreate", seen.refusal, startTime=began)
     node = dig_vm(seen.vm, "status", "nodeName") or pod_state.node_of(seen.source)
-    # The domain needs on the target what it has on the source: a kvm guest goes nowhere without kvm.
+    # The target needs what the domain uses on the source: a kvm guest needs kvm.
     kvm = pod_state.has_kvm(seen.source)
     selector = dig_migration(seen.migration, "spec", "nodeSelector") or {}
     placement = scheduling.Placement(
@@ -266,14 +269,14 @@ def _create_target(seen: Observed) -> tuple[Action, ...]:
         "attempt": max(migration_attempts.number_of(seen.migration), 1),
         "message": message,
     }
-    if "options" not in status:  # another attempt is carried out as the first one was
+    if "options" not in status:  # another attempt uses the options of the first
         status |= _terms(seen.vm, seen.policy or migration_policies.NO_POLICY, seen.settings)
     created = WriteStatus(status, "targetPodUID")
     return (CreatePod(pod, seen.vm), created, Emit("Normal", "SuccessfulCreate", f"created target pod {name_of(pod)}"))
 
 
 def _terms(vm: Object, policy: Object, settings: Settings) -> Object:
-    """Return the fields that say how the guest moves, whatever becomes of the policy meanwhile."""
+    """Return the fields with the options, which later changes of the policy do not affect."""
     domain = domain_of(vm)
     copied = sum(disks.overlay_bytes(each) for each in disks.defaulted(domain))
     options = migration_policies.options(policy, memory.guest_bytes(domain), settings.migrations, copied_bytes=copied)
@@ -314,7 +317,7 @@ def _report_obstacle(seen: Observed, target: Object) -> tuple[Action, ...]:
 
 
 def _report_kubelet(seen: Observed, target: Object) -> tuple[Action, ...]:
-    """Say what keeps the kubelet from starting the target, by the rules for the pod of a start; look again while it waits."""
+    """Report why the kubelet cannot start the target, as for the pod of a start; repeat while it waits."""
     waited = mounted_sources.waiting_seconds(target, seen.now)
     if waited is None or seen.vm is None:
         return _forget_kubelet(seen, target)
@@ -333,7 +336,7 @@ def _report_kubelet(seen: Observed, target: Object) -> tuple[Action, ...]:
 
 
 def _forget_kubelet(seen: Observed, target: Object) -> tuple[Action, ...]:
-    """Take back what the kubelet said, once the target has its volumes and networks."""
+    """Remove the kubelet's report once the target has its volumes and networks."""
     known = condition(dig_migration(seen.migration, "status", "conditions"), SUCCEEDED) or {}
     if known.get("reason") not in _OF_KUBELET or not pod_state.has_volumes(target):
         return ()
@@ -356,12 +359,12 @@ def _await_target(seen: Observed) -> tuple[Action, ...]:
 
 
 def _oversee(seen: Observed) -> tuple[Action, ...]:
-    """The bytes are moving, or may any moment: say only what the pods leave no doubt about."""
+    """Decide while the guest may be moving: act only if the pods' states are certain."""
     target_name = dig_migration(seen.migration, "status", "targetPod")
     if seen.vm is None:
         return _finish(seen, phases.FAILED, "VirtualMachineNotFound", "the virtual machine was deleted")
     if dig_vm(seen.vm, "status", "podName") == target_name:
-        # virt-handler of the target moves the machine to itself as the last thing before it writes this, with what it took.
+        # The target's virt-handler moves the machine to itself, then writes the end together with its statistics.
         if (left := _handlers_turn(seen)) > timedelta():
             return (Requeue(max(left.total_seconds(), 0.5)),)
         return _finish(seen, phases.SUCCEEDED, "Succeeded", f"the guest moved to node {dig(seen.migration, 'status', 'targetNode')}")
@@ -391,13 +394,13 @@ def _absent_target(seen: Observed) -> Unknown | None:
 
 
 def _wait_out(seen: Observed) -> tuple[Action, ...]:
-    """The guest, or a QEMU for it, may run in a pod that is gone: neither another attempt nor an end, after which others may begin.
+    """Wait while the guest, or a QEMU for it, may run in a pod that is gone: neither another attempt nor an end is safe.
 
-    A guest that stayed runs on meanwhile, and one that arrived may be taken over yet.
+    A guest that stayed keeps running, and one that arrived may still be taken over.
     """
     is_new = migration_attempts.number_of(seen.migration) and migration_attempts.failure_of(seen.migration) is None
     if is_new and not release.is_released(seen.migration) and (ended := _target_ended(seen)) is not None:
-        return ended  # written down as ever: it is from now on that the source is to say that the guest stayed
+        return ended  # recorded as usual: from now on the source can report that the guest stayed
     pod, node = dig_migration(seen.migration, "status", "targetPod"), dig_migration(seen.migration, "status", "targetNode")
     message = (
         f"target pod {pod} is gone and was not seen to end: the guest, or a QEMU for it, may run in it until the kubelet of node {node} "
@@ -407,19 +410,19 @@ def _wait_out(seen: Observed) -> tuple[Action, ...]:
 
 
 def _bound(seen: Observed, waits_for: str = "") -> tuple[Action, ...]:
-    """Wait for the virt-handlers, and no longer than they need whatever the launchers do."""
+    """Wait for the virt-handlers, within the time limits."""
     phase = phases.phase_of(seen.migration)
     if phase == phases.TARGET_READY and not release.is_released(seen.migration):
         left = migration_bounds.begin_left(seen.migration, seen.now)
         if left is not None and left <= 0:
-            # Whoever begins writes Running first, and one of the two writes comes too late.
+            # The virt-handler writes Running before it begins, so one of the two writes conflicts.
             message = f"virt-handler of node {dig(seen.migration, 'status', 'sourceNode')} did not begin in time once the target was ready"
             ended = (phases.CANCELLED, "Cancelled") if is_deleting(seen.migration) else (phases.FAILED, "SourceNotReady")
             return _finish(seen, *ended, message)
     else:
         left = migration_bounds.place_left(seen.migration, seen.now)
         if left is not None and left <= 0:
-            # Its target may have the only copy of the guest, as long as the source cannot say so: it is a person's to delete.
+            # The target may have the only copy of the guest until the source reports otherwise, so a user must delete it.
             message = "neither side has said how it ended, long after its time; it goes on, and its place in the queue is another's"
             return _report(seen, phase, OVERDUE, message)
     again = () if left is None else (Requeue(max(left, 0.5)),)
@@ -433,7 +436,7 @@ def _bound(seen: Observed, waits_for: str = "") -> tuple[Action, ...]:
 
 
 def _report_lost(seen: Observed) -> tuple[Action, ...] | None:
-    """Say that the machine's node does not report, or does again: who judges evictions looks at no machine but its own. None: it does."""
+    """Report that the machine's node stopped reporting, or reports again; None if nothing changed. Eviction decisions read it here."""
     phase, conditions = phases.phase_of(seen.migration), dig_migration(seen.migration, "status", "conditions")
     if phases.phase_of(seen.vm or {}) == phases.UNKNOWN:
         node = dig_migration(seen.migration, "status", "sourceNode")
@@ -444,7 +447,7 @@ def _report_lost(seen: Observed) -> tuple[Action, ...] | None:
 
 
 def _source_ended(seen: Observed) -> tuple[Action, ...]:
-    """Nothing runs on the source any more. Only a guest that left may run on the target: of any other, the copy there may be stale."""
+    """Handle a source where nothing runs any more. The guest may run on the target only if it left; otherwise the copy may be stale."""
     name = dig_migration(seen.migration, "status", "sourcePod")
     how = pod_state.end_of(seen.source).message if seen.source is not None else "it was deleted"
     if how.startswith(pod_state.MIGRATED):
@@ -467,14 +470,14 @@ def _target_ended(seen: Observed) -> tuple[Action, ...] | None:
     name = dig_migration(seen.migration, "status", "targetPod")
     if may_run:
         if phases.phase_of(seen.migration) not in _OURS:
-            return None  # it is going, and the guest may be in it
+            return None  # it is being deleted, and the guest may be in it
         return _fail_attempt(seen, migration_attempts.TARGET_POD_DELETED, f"target pod {name} is being deleted")
     how = pod_state.end_of(seen.target).message if seen.target is not None else "it was deleted"
     return _fail_attempt(seen, migration_attempts.TARGET_POD_ENDED, f"target pod {name} ended: {how}")
 
 
 def _fail_attempt(seen: Observed, reason: str, message: str) -> tuple[Action, ...]:
-    """The target pod ended: what follows once the guest is known to have stayed, which before ``Running`` it is."""
+    """Handle the end of the target pod. What follows depends on whether the guest stayed, which is certain before ``Running``."""
     phase, failure = phases.phase_of(seen.migration), migration_attempts.failure_of(seen.migration)
     does_not_fit = phase == phases.SCHEDULING and not pod_state.lacked_devices(seen.target)
     if not migration_attempts.number_of(seen.migration) or does_not_fit or release.is_released(seen.migration):
@@ -492,14 +495,14 @@ def _fail_attempt(seen: Observed, reason: str, message: str) -> tuple[Action, ..
 
 
 def _has_failed(seen: Observed) -> bool:
-    """Return whether the present attempt is known to be over, and the guest to have stayed."""
+    """Return True if the current attempt is over and the guest stayed."""
     if release.is_released(seen.migration) or migration_attempts.failure_of(seen.migration) is None:
         return False
     return phases.phase_of(seen.migration) == phases.TARGET_READY or migration_attempts.is_reported(seen.migration)
 
 
 def _retry(seen: Observed) -> tuple[Action, ...]:
-    """The present attempt failed for a cause that may be gone at the next one."""
+    """Continue after a failed attempt with a possibly temporary cause."""
     failure = migration_attempts.failure_of(seen.migration) or {}
     if is_deleting(seen.migration):
         return _finish(seen, phases.CANCELLED, "Cancelled", f"deleted after an attempt failed: {failure.get('message') or 'it failed'}")
@@ -528,14 +531,14 @@ def _back_off_left(seen: Observed, migration: Object) -> float:
 
 
 def _tidy_up(seen: Observed) -> tuple[Action, ...]:
-    """Delete the pod that lost, which is the one that the machine is not in; then let the object go when somebody wants it to."""
+    """Delete the pod that the machine is not in; then remove the finalizer if the object is being deleted."""
     if names.MIGRATION_FINALIZER not in finalizers_of(seen.migration):
         return ()
     return (*_conclude(seen), *_clean_up(seen))
 
 
 def _conclude(seen: Observed) -> tuple[Action, ...]:
-    """virt-handler writes the phase and the message of an end that is its to say; the condition follows here."""
+    """Set the condition after virt-handler wrote the final phase and message."""
     phase, known = phases.phase_of(seen.migration), condition(dig_migration(seen.migration, "status", "conditions"), SUCCEEDED) or {}
     outcome = "True" if phase == phases.SUCCEEDED else "False"
     if known.get("status") == outcome:
@@ -546,13 +549,13 @@ def _conclude(seen: Observed) -> tuple[Action, ...]:
 
 def _clean_up(seen: Observed) -> tuple[Action, ...]:
     held = dig_vm(seen.vm, "status", "podName")
-    # The target's name is computed, not read: its pod may have been made by a pass that could not write it down.
+    # The target's name is computed, because a failed pass may have created the pod without recording it.
     sides = (dig_migration(seen.migration, "status", "sourcePod"), ownership.target_name(seen.migration))
     moved = phases.phase_of(seen.migration) == phases.SUCCEEDED
     if seen.vm is not None and moved and held == sides[0]:
-        # virt-handler moves the machine before it writes Succeeded: this copy of it is older than that, and the guest in the target.
+        # virt-handler moves the machine before it writes Succeeded, so this copy of it is outdated.
         return (Requeue(STALE_SECONDS),)
-    if seen.vm is not None and held not in sides:  # another run of the machine by now: the phase says which side was its own
+    if seen.vm is not None and held not in sides:  # the machine has another run by now: the phase shows which pod was its own
         held = sides[1] if moved else sides[0]
     losers = [pod for pod in (seen.source, seen.target) if pod is not None and name_of(pod) in sides and name_of(pod) != held]
     if (left := _source_ends(seen, losers)) is not None:
@@ -562,7 +565,7 @@ def _clean_up(seen: Observed) -> tuple[Action, ...]:
 
 
 def _source_ends(seen: Observed, losers: list[Object]) -> float | None:
-    """Return how many seconds to let the source's virt-launcher end by itself; None when it did, or had its time."""
+    """Return how many seconds to wait for the source's virt-launcher to end; None if it ended or took too long."""
     if phases.phase_of(seen.migration) != phases.SUCCEEDED or seen.source not in losers or not liveness.may_run(seen.source, seen.evidence):
         return None
     ended = dig_migration(seen.migration, "status", "endTime")
@@ -571,7 +574,7 @@ def _source_ends(seen: Observed, losers: list[Object]) -> float | None:
 
 
 def _handlers_turn(seen: Observed) -> timedelta:
-    """Return how long virt-handler of the target may yet take to end what it has moved; nothing where its clock is another."""
+    """Return the remaining time for the target's virt-handler to finish its writes; zero if its clock differs."""
     record, turn = dig_vm(seen.vm, "status", "migration") or {}, timedelta(seconds=HANDLER_SECONDS)
     if record.get("uid") != uid_of(seen.migration):
         return timedelta()
@@ -617,7 +620,7 @@ def _entered(seen: Observed, phase: str) -> datetime:
 
 
 def _without_obstacle(seen: Observed) -> Object:
-    """Return the status without what kept this attempt from going on, such as the failure of the one before."""
+    """Return the status without the reason that blocked this attempt, such as the failure of the previous one."""
     status = _status(seen)
     if condition(status.get("conditions"), SUCCEEDED) is None:
         return status
@@ -625,5 +628,5 @@ def _without_obstacle(seen: Observed) -> Object:
 
 
 def _status(seen: Observed) -> Object:
-    """Return the status, to be changed, as one of the generation that is decided on."""
+    """Return a copy of the status with the current generation."""
     return {**(seen.migration.get("status") or {}), "observedGeneration": generation_of(seen.migration)}

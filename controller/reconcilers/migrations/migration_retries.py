@@ -1,9 +1,8 @@
-"""Decides how one attempt of a Migration is followed by the next (``apis.virt.migration_attempts``). Pure.
+"""Decides how another attempt of a Migration follows (``apis.virt.migration_attempts``). Pure.
 
-The next attempt begins once nothing of the last one's target pod runs any more: QEMU of a guest that did not arrive may still have its
-disks open there, and the guest could not run on in the next target while that holds a lock. A target pod that does not end is the end of
-the Migration. Between two attempts the Migration is ``Pending``, and keeps its place in the queue. The next target rather
-goes to another node: what failed may be that of the last.
+It begins after nothing of the previous target pod runs: QEMU may still have the guest's disks open there, and its lock would stop the guest
+in the next target. If that pod does not end, the Migration fails. Between attempts the Migration is ``Pending`` and keeps its place in the
+queue. The next target prefers another node, in case the node was the cause.
 """
 
 from __future__ import annotations
@@ -22,20 +21,20 @@ from controller.reconcilers.pods import liveness
 from controller.reconcilers.pods.liveness import NOTHING, Evidence
 
 GRACE_SECONDS: Final = 5
-"""Of a target pod whose attempt failed: its guest was never let run, and has nothing to shut down."""
+"""Grace period for the target pod of a failed attempt: its guest never ran."""
 END_SECONDS: Final = 60
-"""For such a pod to be over, beyond its grace period."""
+"""Time for such a pod to end, beyond its grace period."""
 MAX_MESSAGE: Final = 600
-"""Characters of what failed, where it becomes part of a longer message."""
+"""Maximum characters of a failure within a longer message."""
 _OF_TARGET: Final = ("targetNode", "targetPod", "targetPodUID", "targetPodIPs", "targetAddress", "progress")
 TARGET_SCHEDULED: Final = "TargetScheduled"
-"""Type of the condition of an attempt whose target has a node, where nothing bounds the time to find one."""
+"""Condition of an attempt whose target has a node, if the scheduling time is unlimited."""
 _OF_ATTEMPT: Final = (release.RELEASED, progress.CONVERGING, TARGET_SCHEDULED)
 
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """There is no further attempt."""
+    """No further attempt."""
 
     reason: str
     message: str
@@ -43,21 +42,21 @@ class GiveUp:
 
 @dataclass(frozen=True, slots=True)
 class AwaitEnd:
-    """The target pod is still there."""
+    """The target pod still exists."""
 
     message: str
     seconds: float
-    """Seconds that the pod has left."""
+    """Remaining time for the pod to end."""
     to_delete: Object | None
-    """The pod, while nobody has asked for its deletion, or with more time than it needs."""
+    """The pod, if it is not being deleted yet or has too long a grace period."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """The next attempt follows."""
+    """Another attempt follows."""
 
     status: Object
-    """Without its conditions of what is so now."""
+    """Without conditions that describe the previous attempt."""
     message: str
 
 
@@ -93,7 +92,7 @@ def step(migration: Object, target: Object | None, now: datetime, back_off: tupl
 
 
 def retried_at(migration: Object) -> str | None:
-    """Return when the attempt before this one was over (RFC 3339); None for the first one."""
+    """Return when the previous attempt was over (RFC 3339); None for the first attempt."""
     if migration_attempts.number_of(migration) <= 1:
         return None
     stamps = dig_migration(migration, "status", "phaseTransitionTimestamps") or ()
@@ -101,7 +100,7 @@ def retried_at(migration: Object) -> str | None:
 
 
 def back_off_left(migration: Object, now: datetime, back_off: tuple[int, ...]) -> float:
-    """Return for how many seconds the attempt that is next has to wait; 0: it may begin, or has begun."""
+    """Return how many more seconds the next attempt must wait; 0 if it may begin, or has begun."""
     since, number = retried_at(migration), migration_attempts.number_of(migration)
     if since is None or phases.phase_of(migration) != phases.PENDING:
         return 0.0
@@ -118,6 +117,6 @@ def _left(target: Object, now: datetime) -> float:
 
 
 def is_to_delete(target: Object) -> bool:
-    """Return whether the pod is there for longer than ``GRACE_SECONDS`` unless it is deleted, or deleted again with less grace."""
+    """Return True if the pod must be deleted, or deleted again with a shorter grace period, to end within ``GRACE_SECONDS``."""
     grace = dig(target, "metadata", "deletionGracePeriodSeconds")
     return not is_deleting(target) or (isinstance(grace, int) and grace > GRACE_SECONDS)

@@ -1,4 +1,4 @@
-"""The loop that gives every live migration its target pod and its end: gather, plan, apply."""
+"""The loop for Migrations: gather, plan, apply."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ from controller.runtime.reconciling import Controller, Request, Result
 from controller.runtime.recorder import Recorder
 
 REQUEUE_SECONDS: Final = 0.05
-"""Before one is reconciled again whose turn came while it was observed."""
+"""Delay for a Migration whose turn came while it was observed."""
 
 logger = logging.getLogger(__name__)
 
 
 def _has_unwatched(seen: planning.Observed) -> bool:
-    """True if one side of an unfinished migration lives in a pod of which no event will tell."""
+    """True if a pod of an unfinished migration is not watched by the informer."""
     sides = (pod for pod in (seen.source, seen.target) if pod is not None and liveness.may_run(pod, seen.evidence))
     return phases.is_unfinished(seen.migration) and any(ownership.is_unwatched(pod, seen.vm) for pod in sides)
 
@@ -76,13 +76,13 @@ class Migrations:
         self._applier = Applier(client, recorder, MIGRATIONS, informers.migrations, informers.pods)
 
     def subscribe(self, controller: Controller) -> None:
-        """Enqueue a Migration when it, its virtual machine, or a pod of that changes."""
+        """Enqueue a Migration when it, its virtual machine, or that machine's pods change."""
 
         def migration_changed(old: Object | None, new: Object | None) -> None:
             obj = new or old or {}
             controller.enqueue(key_of(obj))
             if old is not None and new is not None and ownership.held_by(old) and not ownership.held_by(new):
-                of_machine(evictions.machine_of(new))  # an older one may be one too many now
+                of_machine(evictions.machine_of(new))  # an older one may exceed the limit now
 
         def of_machine(machine: NamespacedName) -> None:
             for each in self._informers.migrations_of(machine):
@@ -109,10 +109,10 @@ class Migrations:
         self._informers.pods.subscribe(pod_changed)
 
     async def reconcile(self, request: Request) -> Result:
-        """Bring one migration closer to its end."""
+        """Reconcile one migration."""
         migration = self._informers.migrations.get(request.namespace, request.name)
         if migration is None or phases.phase_of(migration) == phases.SUCCEEDED:
-            self._targets.forget(request)  # the target is the machine's own pod by now
+            self._targets.forget(request)  # the target is the machine's own pod now
         if migration is None:
             return Result()
         if not ownership.held_by(migration):
@@ -128,7 +128,7 @@ class Migrations:
 
     async def _move(self, migration: Object, turn: Turn) -> Result:
         seen = await self._gather(migration, turn)
-        now = self._turns.of(migration)  # the others went on meanwhile
+        now = self._turns.of(migration)  # others may have changed meanwhile
         if now.may_begin and not turn.may_begin:
             return Result(REQUEUE_SECONDS)
         seen = dataclasses.replace(seen, turn=now)
@@ -147,8 +147,8 @@ class Migrations:
         return Result(sooner(again, self._settings.times.unwatched if _has_unwatched(seen) else None))
 
     async def _clean_up(self, migration: Object) -> Result:
-        """See to one that is over and tidied up, by the copy here alone: of these each look would cost the server three reads."""
-        # Of those that a tenant's finalizer holds there may be thousands, and each of them is looked at when the machine changes.
+        """Clean up after a finished migration, from informers only, to avoid three reads each."""
+        # A tenant's finalizer can keep thousands of them, and each is considered when the machine changes.
         others = () if is_deleting(migration) else self._informers.migrations_of(evictions.machine_of(migration))
         actions = migration_history.clean_up(migration, others, self._limits.kept, self._clock.now())
         return Result(await self._applier.apply(migration, actions))
@@ -196,20 +196,20 @@ class Migrations:
         return [Timed(Absent(target.name, target.uid, node, lingers, name_of(migration)), self._targets, migration)]
 
     def _note_last(self, machine: NamespacedName, pod: Object) -> None:
-        """Take note of the last state of a target that is gone: it may have ended, and gone before the loop looked."""
+        """Record the last state of a deleted target, which may have ended just before."""
         for each in self._informers.migrations_of(machine):
             uid = ownership.target_of(each).uid
             if uid == uid_of(pod) and (phases.is_unfinished(each) or self._targets.may_run(each, uid)):
                 self._targets.present(each, pod)
 
     async def _policy(self, vm: Object) -> Object:
-        """Return the MigrationPolicy that holds for a machine now; read, not watched: migrations begin seldom.
+        """Return the MigrationPolicy of a machine. It is read, not watched, because migrations are rare.
 
-        One of unsound structure holds for nothing, and keeps no guest from moving.
+        Invalid policies are ignored.
         """
         try:
             listed = (await self._client.list(MIGRATION_POLICIES))["items"]
-        except errors.NotFound:  # virt-api is of the release before
+        except errors.NotFound:  # virt-api is of an older release
             return migration_policies.NO_POLICY
         sound = []
         for each in listed:
@@ -223,9 +223,9 @@ class Migrations:
         return migration_policies.choose(sound, labels_of(namespace), labels_of(vm))
 
     async def _is_drain_over(self, migration: Object) -> bool:
-        """Return whether nobody empties the node any more that a Migration leaves.
+        """Return True if the source node of a Migration is not drained any more.
 
-        Who drains evicts in the moment after the cordon, of which the copy here may not know yet: so the server is asked.
+        Evictions follow a cordon at once, before the informer has it, so the server is read.
         """
         name = evictions.node_left_by(migration)
         if emptied_nodes.is_being_emptied(self._informers.nodes.get("", name)):
@@ -234,7 +234,7 @@ class Migrations:
         return node is not None and not emptied_nodes.is_being_emptied(node)
 
     async def _labels_of_node(self, pod: Object | None) -> Mapping[str, str]:
-        """Return the labels of the Node that a pod runs on, as the server has them: the copy here has none, for they are long."""
+        """Return the labels of a pod's Node from the server; the informer drops them because they are large."""
         return labels_of(await self._node(pod_state.node_of(pod)) or {})
 
     async def _node(self, name: str) -> Object | None:
@@ -242,10 +242,9 @@ class Migrations:
         return found[0] if found else None
 
     async def _live(self, namespace: str, name: str) -> Object | None:
-        """Return the machine as the server has it.
+        """Return the machine from the server.
 
-        Its absence decides something, and so does which pod it is in once the migration, or an attempt, is over: the other is
-        deleted. The two kinds are watched apart, so the copy here may be older than the migration that was read beside it.
+        The informer's copy may be older than the migration. The machine's absence, or its current pod, decides which pod is deleted.
         """
         try:
             return await self._client.get(VIRTUAL_MACHINES, name, namespace) if name else None
@@ -253,7 +252,7 @@ class Migrations:
             return None
 
     async def _pod(self, namespace: str, reference: Reference, vm: Object | None, *, live: bool) -> Object | None:
-        """Return the very pod that is meant. One under its name that is another, or that the copy here does not know, is asked for."""
+        """Return the referenced pod. If another pod has its name or it is unknown to the informer, the server is read."""
         found = self._informers.pods.get(namespace, reference.name)
         if found is not None and ownership.is_meant(found, reference, vm):
             return found

@@ -1,7 +1,7 @@
-"""Secrets and ConfigMaps that a machine's pod mounts, and those that the kubelet does not find. Pure.
+"""Secrets and ConfigMaps that a machine's pod mounts, and which of them the kubelet does not find. Pure.
 
-virt-controller may not read Secrets, so it does not know whether one exists. The kubelet says so, in Events of the pod, which anybody in
-the namespace may write, too: what they say is shown and nothing is decided on it.
+virt-controller may not read Secrets. The kubelet reports missing ones in Events of the pod, which anybody in the namespace can write too,
+so they are shown but nothing is decided by them.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from controller.reconcilers.pods import pod_state
 FAILED_MOUNT: Final = "FailedMount"
 """Reason of the kubelet's Events."""
 MAX_EVENTS: Final = 32
-"""Events that are looked at: the kubelet writes one for each volume and message, and counts."""
+"""Maximum Events; the kubelet writes one per volume and message, with a count."""
 MAX_TOLD: Final = 4
 FIRST_LOOK_SECONDS: Final = 1.5
-"""From when on the kubelet may have said something: most pods run by then, or soon after."""
+"""Delay until Events are first read: most pods run by then, or soon after."""
 REQUEUE_SECONDS: Final = (2.0, 30.0)
-"""Shortest and longest wait between two looks: about as long as the pod is waiting."""
+"""Minimum and maximum interval between reads: about as long as the pod has waited."""
 SAME_TIME: Final = timedelta(minutes=6)
-"""Events that are so much older than the newest one are of what was mended: the kubelet repeats each at least every five minutes."""
+"""Events that are older than the newest by more than this are about fixed problems: the kubelet repeats each within five minutes."""
 AHEAD: Final = timedelta(minutes=1)
-"""Events that say they are of a later time than this from now on are left out: they would hide what the kubelet says until then."""
+"""Events further in the future are ignored, because they would hide the kubelet's."""
 LOOKS_AGAIN: Final = "as the kubelet last found it: it looks again at least every two minutes, and the {what} when that is there"
-"""Words in place of when the kubelet found it: the time itself would be a write for each look of each machine that waits."""
+"""Text instead of the Event's time, which would change the status at every read."""
 
 _VOLUME: Final = re.compile(r'for volume "([^"]{1,63})" : (.*)', re.DOTALL)
 _NO_OBJECT: Final = re.compile(r'\b(secret|configmap)s? "([^"]{1,253})" not found', re.IGNORECASE)
@@ -52,17 +52,17 @@ class Source:
     """A Secret or ConfigMap that is mounted for a field."""
 
     volume: str
-    """Of the pod."""
+    """Volume of the pod."""
     kind: str
     name: str
     key: str
-    """The one that has to be in it; empty where none is named."""
+    """The required key, or empty."""
     path: str
-    """Of the field that names it."""
+    """Path of the field that refers to it."""
 
 
 def of(vm: Object) -> tuple[Source, ...]:
-    """Return what the machine's pod mounts."""
+    """Return the sources that the machine's pod mounts."""
     spec = running.spec_of(vm)
     domain = spec.get("domain") or {}
     found: list[Source] = []
@@ -106,19 +106,19 @@ def _of_import(disk: Object, volume: str, path: str) -> Iterable[Source]:
 
 
 def is_to_read(vm: Object, pod: Object, now: datetime) -> bool:
-    """Return whether the kubelet may have said why the volumes of a pod are not there yet."""
+    """Return True if the kubelet may have reported missing volumes."""
     waited = waiting_seconds(pod, now)
     return waited is not None and not 0 <= waited < FIRST_LOOK_SECONDS and bool(of(vm))
 
 
 def requeue_seconds(vm: Object, pod: Object, now: datetime) -> float | None:
-    """Return after how many seconds to requeue a machine whose pod waits for its volumes; None where it does not, or none are mounted."""
+    """Return the requeue delay of a machine while its pod waits for volumes, or None."""
     waited = waiting_seconds(pod, now)
     return None if waited is None or not of(vm) else min(max(waited, REQUEUE_SECONDS[0]), REQUEUE_SECONDS[1])
 
 
 def waiting_seconds(pod: Object, now: datetime) -> float | None:
-    """Return for how long a pod has had a node and not its volumes and networks; None where it has no node, or has them."""
+    """Return how long a pod has had a node but not its volumes and networks, or None."""
     bound_at = pod_state.bound_at(pod)
     if bound_at is None or pod_state.phase_of(pod) != "Pending" or pod_state.has_volumes(pod):
         return None
@@ -126,23 +126,23 @@ def waiting_seconds(pod: Object, now: datetime) -> float | None:
 
 
 def trim_event(event: Object) -> Object:
-    """Return what of an Event matters here."""
+    """Return the relevant fields of an Event."""
     last = dig(event, "series", "lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime")
     return {"message": str(event.get("message") or "")[: pod_state.MAX_MESSAGE], "last": str(last or "")}
 
 
 def is_of_now(event: Object, now: datetime) -> bool:
-    """Return whether an Event, as :func:`trim_event` returns it, is of a time that a kubelet's can be of."""
+    """Return True if a trimmed Event has a plausible time."""
     return time_of(event) <= now + AHEAD
 
 
 def fault(vm: Object, events: Sequence[Object], follows: str = "virtual machine starts") -> tuple[str, str] | None:
-    """Return (reason, message) of what the kubelet does not find, or None.
+    """Return (reason, message) about missing sources, or None.
 
     Args:
         vm: the machine.
-        events: of its pod, as :func:`trim_event` returns them.
-        follows: begins once the pod has its volumes.
+        events: Events of its pod, trimmed by :func:`trim_event`.
+        follows: what begins once the pod has its volumes.
     """
     sources = of(vm)
     told = dict.fromkeys(each for event in _newest(events) for each in _faults_of(sources, str(event["message"])))
@@ -154,10 +154,10 @@ def fault(vm: Object, events: Sequence[Object], follows: str = "virtual machine 
 
 
 def _newest(events: Sequence[Object]) -> list[Object]:
-    """Return the newest Event of each volume, of those of the time of the newest one; that one first.
+    """Return the newest Event of each volume, without outdated ones, newest first.
 
-    Of two that are equally old the later one in the list counts: the server has them in the order of their names, which begin alike and
-    end with the time at which they were made.
+    Of two with the same time the later in the list counts: the server sorts by name, and names of one pod's Events end with their creation
+    time.
     """
     dated = sorted(((time_of(event), event) for event in reversed(events)), key=lambda each: each[0], reverse=True)
     found: dict[str, Object] = {}
@@ -169,7 +169,7 @@ def _newest(events: Sequence[Object]) -> list[Object]:
 
 
 def time_of(event: Object) -> datetime:
-    """Return when the kubelet last said what is in an Event; an early time where that is not known."""
+    """Return the time of an Event; an early time if unknown."""
     try:
         return times.parse(event["last"])
     except ValueError:

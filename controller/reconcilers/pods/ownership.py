@@ -1,12 +1,11 @@
-"""The pods that are a virtual machine's. Pure.
+"""Determines which pods belong to a virtual machine. Pure.
 
-A pod is a machine's for one of two reasons. Its controller ``ownerReference`` has the machine's uid, in the machine's namespace, and it
-could have been made by virt-controller: nobody elsewhere can claim that, because owners are of one's own namespace. Or the status names it
-by uid: then what has become of its metadata does not matter, because a guest may run in it.
+A pod belongs to a machine for one of two reasons. Either its controller ``ownerReference`` has the machine's uid, in the same namespace,
+and virt-controller could have created it; owners are always of the same namespace. Or the machine's status contains its uid; then its
+metadata does not matter, because a guest may run in it.
 
-Labels say nothing. Whoever may edit pods in the namespace can put ours on any pod, and can take them, and the owner, off a pod of a running
-guest; they only serve to find pods without reading every pod of the cluster. So being owned means that a pod is waited for and ended with
-the machine, and never that a guest is put into it: that takes the uid, which is written down when the pod is made.
+Labels prove nothing, because any user who may edit pods can add or remove labels and owners. They only make pods easy to find. So ownership
+means that a pod is waited for and deleted with the machine. A guest starts only in a pod with the recorded uid.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ _PREFIX: Final = f"{names.GROUP}/"
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A pod that a status names."""
+    """A pod in a status."""
 
     name: str
     uid: str
-    """Empty where it was not written down: then the name says where to look, and the owner whether that is it."""
+    """Empty if not recorded: then the name and the owner identify the pod."""
 
 
 def is_launcher(pod: Object) -> bool:
@@ -44,7 +43,7 @@ def is_launcher(pod: Object) -> bool:
 
 
 def owner_of(pod: Object) -> Object | None:
-    """Return the controlling ownerReference of a launcher pod, if that is a VirtualMachine of ours, in any version."""
+    """Return the controlling ownerReference of a launcher pod if it is a VirtualMachine of any version."""
     if not is_launcher(pod):
         return None
     found = controller_of(pod)
@@ -54,20 +53,20 @@ def owner_of(pod: Object) -> Object | None:
 
 
 class Owner(NamedTuple):
-    """A machine as an ``ownerReference`` means it: in the namespace of what it owns."""
+    """A machine from an ``ownerReference``, in the namespace of the owned object."""
 
     namespace: str
     uid: str
 
 
 def owners_of(pod: Object) -> list[Owner]:
-    """Index function of pods: the machine that controls the pod."""
+    """Index function of pods by the machine that controls them."""
     owner = owner_of(pod)
     return [Owner(namespace_of(pod), str(owner["uid"]))] if owner is not None and owner.get("uid") else []
 
 
 def owner_names(*pods: Object | None) -> set[NamespacedName]:
-    """Return the names of the machines that control these pods: for one state of a pod and the next, before and after an edit."""
+    """Return the names of the machines that control these pods, such as a pod before and after an edit."""
     owned = ((pod, owner) for pod in pods if pod is not None and (owner := owner_of(pod)) is not None)
     return {NamespacedName(namespace_of(pod), str(owner.get("name") or "")) for pod, owner in owned}
 
@@ -78,17 +77,17 @@ def is_controlled_by(pod: Object, vm: Object) -> bool:
 
 
 def is_labelled(pod: Object) -> bool:
-    """True if the informer of pods, which asks for a label, is told of this one."""
+    """True if the informer of pods, which selects by label, gets this pod."""
     return labels_of(pod).get(names.COMPONENT_LABEL) == names.LAUNCHER
 
 
 def is_unwatched(pod: Object, vm: Object | None) -> bool:
-    """True if no event will tell of this pod's next change: it lacks the informer's label, or the owner that leads to ``vm``."""
+    """True if changes of this pod cause no event for ``vm``: it lacks the informer's label or the owner."""
     return not is_labelled(pod) or vm is None or not is_controlled_by(pod, vm)
 
 
 def mending(pod: Object, vm: Object) -> str:
-    """Return what gives a pod of the machine its marks back. virt-controller may not: its account changes no labels."""
+    """Return how to restore the pod's labels and owner. virt-controller has no right to change labels."""
     marks = {names.COMPONENT_LABEL: names.LAUNCHER, names.VM_NAME_LABEL: name_of(vm), names.CREATED_BY_LABEL: uid_of(vm)}
     lost = [f"{key}={value}" for key, value in marks.items() if labels_of(pod).get(key) != value]
     words = [f"kubectl label pod {name_of(pod)} -n {namespace_of(pod)} --overwrite {' '.join(lost)}"] if lost else []
@@ -98,9 +97,9 @@ def mending(pod: Object, vm: Object) -> str:
 
 
 def is_meant(pod: Object, reference: Reference, vm: Object | None) -> bool:
-    """True if the reference means this very pod, and not one that was made later under its name.
+    """True if this is the referenced pod, and not a later one of the same name.
 
-    Where no uid was written down, ``vm`` has to control it; a machine that is gone controls nothing.
+    Without a recorded uid, ``vm`` must control it.
     """
     if name_of(pod) != reference.name:
         return False
@@ -110,13 +109,13 @@ def is_meant(pod: Object, reference: Reference, vm: Object | None) -> bool:
 
 
 def of_status(vm: Object) -> Reference | None:
-    """Return the pod that the machine's status names."""
+    """Return the pod in the machine's status."""
     name = dig_vm(vm, "status", "podName")
     return Reference(str(name), str(dig_vm(vm, "status", "podUID") or "")) if name else None
 
 
 def source_of(migration: Object, vm: Object | None) -> Reference | None:
-    """Return the pod that a Migration leaves; before that is written down, the one that the machine is in."""
+    """Return the source pod of a Migration; before it is recorded, the machine's pod."""
     own = of_status(vm) if vm is not None else None
     name = str(dig_migration(migration, "status", "sourcePod") or "")
     if not name:
@@ -126,22 +125,22 @@ def source_of(migration: Object, vm: Object | None) -> Reference | None:
 
 
 def target_name(migration: Object) -> str:
-    """Return the name of the target pod of the Migration's present attempt, whether it exists or not."""
+    """Return the name of the current attempt's target pod, which may not exist."""
     return names.target_pod_name(dig_migration(migration, "spec", "selector", "name") or "", migration_attempts.uid_of(migration))
 
 
 def target_of(migration: Object) -> Reference:
-    """Return the pod that a Migration goes to."""
+    """Return the target pod of a Migration."""
     return Reference(target_name(migration), str(dig_migration(migration, "status", "targetPodUID") or ""))
 
 
 def held_by(migration: Object) -> bool:
-    """True as long as the Migration may have a guest on its way, or has not asked for the deletion of the pod that lost."""
+    """True if the Migration is unfinished or has not deleted the unused pod yet."""
     return phases.is_unfinished(migration) or names.MIGRATION_FINALIZER in finalizers_of(migration)
 
 
 def references(vm: Object, migrations: Iterable[Object]) -> tuple[Reference, ...]:
-    """Return every pod in which a guest of this machine may run, by what was written down: its own, and both sides of its Migrations."""
+    """Return all pods in which a guest of this machine may run: its own, and both sides of its Migrations."""
     own = of_status(vm)
     found = [own] if own is not None else []
     for each in migrations:

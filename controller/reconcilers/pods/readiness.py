@@ -1,15 +1,15 @@
-"""Readiness gate of launcher pods: its condition says whether one may get a Service's connections. Pure.
+"""The readiness gate of launcher pods: a condition that lets Services connect to the guest. Pure.
 
-A pod with the gate is ready for Kubernetes only while this condition is True, whatever its container does (KEP-580). It is True in the one
-pod that the machine's status names by uid, while the guest runs there. So it is not before the guest was started, not in the target of a
-migration before the hand-over, not while the guest is paused, whoever paused it, and not while its probes fail, as the machine's condition
-Ready says. A guest that libvirt stops for the last moments of a migration is not paused: its connections wait for it, where a Service that
-has no pod refuses them. A guest that shuts down still runs: what ends its connections is the pod's deletion, as in any other pod.
+A pod with the gate is ready only while this condition is True (KEP-580). It is True in the pod with the uid in the machine's status while
+the guest runs there. So it is False before the start, in a migration's target before the takeover, while the guest is paused, and while its
+probes fail according to the machine's condition Ready. When libvirt stops a guest for the end of a migration it stays True, because
+connections can wait, but a Service without a ready pod refuses them. It stays True while a guest shuts down; the pod's deletion ends its
+connections, as for any pod.
 
-The source of a migration, which passes connections on for a few seconds, keeps a True until the kubelet of the other pod has made that one
-ready in fact: a Service always has one of the two. It has it no longer than virt-launcher lives there.
+The source of a migration, which forwards connections for a few seconds, stays True until the target pod is ready or the source's
+virt-launcher ends, so that a Service always has one of the two.
 
-What is to be written follows from the machine and its pods alone, so that whoever leads next goes on from there.
+The writes follow only from the machine and its pods, so a new leader can continue.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from controller.reconcilers.actions import SetPodCondition
 from controller.reconcilers.pods import liveness, ownership, pod_state
 
 RUNNING_STATE: Final = "running"
-"""Libvirt's word in ``status.domain.state`` for a guest whose processors are not stopped."""
+"""libvirt's state of a guest with running processors, in ``status.domain.state``."""
 MIGRATING_REASON: Final = "migrating"
-"""Libvirt's word in ``status.domain.reason`` for a guest that it stopped while the last of its memory moves."""
+"""libvirt's reason, in ``status.domain.reason``, for a guest stopped for the end of a migration."""
 GUEST_RUNNING: Final = ("True", "GuestRunning", "the guest runs in this pod")
 GUEST_STOPPED: Final = ("False", "GuestPaused", "the guest is in this pod, and its processors are stopped")
 GUEST_NOT_STARTED: Final = ("False", "GuestNotRunning", "no guest runs in this pod")
@@ -38,14 +38,14 @@ GUEST_ELSEWHERE: Final = ("False", "GuestElsewhere", "the virtual machine's gues
 
 
 def has_gate(pod: Object) -> bool:
-    """Return whether the pod waits for the condition; those of older releases do not."""
+    """Return True if the pod has the gate; pods of older releases do not."""
     return any(each.get("conditionType") == names.GUEST_RUNNING_GATE for each in dig(pod, "spec", "readinessGates") or ())
 
 
 def plan(vm: Object, pods: Iterable[Object], now: datetime) -> tuple[SetPodCondition, ...]:
-    """Return what has to be written to pods of the machine, the one that becomes ready first: a Service is without a pod the shorter."""
+    """Return the conditions to write to the machine's pods, True ones first to shorten the time without a ready pod."""
     if phases.phase_of(vm) == phases.UNKNOWN:
-        return ()  # nobody knows; Kubernetes itself takes pods of a silent node out of Services
+        return ()  # unknown; Kubernetes removes pods of a silent node from Services
     alive = [pod for pod in pods if liveness.may_run(pod)]
     stands_in = _that_stands_in(vm, alive)
     found = (_wanted(vm, pod, now) for pod in alive if has_gate(pod) and uid_of(pod) != stands_in)
@@ -53,7 +53,7 @@ def plan(vm: Object, pods: Iterable[Object], now: datetime) -> tuple[SetPodCondi
 
 
 def _that_stands_in(vm: Object, pods: Iterable[Object]) -> str | None:
-    """Return the uid of the pod that the guest has left, while the one in which it may be asked is not ready yet; None: there is none."""
+    """Return the uid of the pod that the guest left, while its new pod is not ready; else None."""
     moved = dig_vm(vm, "status", "migration") or {}
     if moved.get("phase") != phases.SUCCEEDED or moved.get("targetPod") != dig_vm(vm, "status", "podName"):
         return None
@@ -67,7 +67,7 @@ def _wanted(vm: Object, pod: Object, now: datetime) -> SetPodCondition | None:
     status, reason, message = _state(vm, pod)
     known = condition(dig(pod, "status", "conditions"), names.GUEST_RUNNING_GATE)
     if status == (known or {}).get("status", "False"):
-        return None  # none at all is as good as False
+        return None  # a missing condition counts as False
     wanted = {"type": names.GUEST_RUNNING_GATE, "status": status, "reason": reason, "message": message}
     return SetPodCondition(name_of(pod), uid_of(pod), {**wanted, "lastTransitionTime": times.to_rfc3339(now)})
 

@@ -1,14 +1,13 @@
-"""Decides whose guest goes next into a pod of the release, after an upgrade of the chart. Pure.
+"""Decides which guests move next into pods of the current release after an upgrade of the chart. Pure.
 
-Guests are moved by Migrations of the lowest priority, and such a Migration is only made when it could begin at once: neither its node's
-places nor the cluster's are taken. So nobody who migrates a machine, or drains a node, finds that an upgrade came first. At most
-``batch_size`` guests are on their way at a time, and no more than that begin in ``batch_seconds``; what was made is counted from the
-Migrations, those among them that somebody deleted since.
+Guests are moved by Migrations of the lowest priority, which are created only if they can begin at once within the node's and the cluster's
+limits, so that users' migrations and drains are not delayed. At most ``batch_size`` guests move at a time, and at most that many begin in
+``batch_seconds``. Migrations deleted since then count.
 
-One that failed is tried again after ``FIRST_PAUSE_SECONDS``, and twice as long with each further one; after one that somebody cancelled
-that is the longest pause at once. Namespaces take turns, and in each those go first that were tried least: neither a guest that cannot be
-moved, nor a tenant who rewrites the images of pods, holds up others. A guest that was moved and is in an outdated pod all the same is not
-moved again: something in the cluster gives pods another image.
+A failed one is repeated after ``FIRST_PAUSE_SECONDS``, doubled for each further failure; after a cancelled one the delay is the longest.
+Namespaces take turns, and within one those with the fewest attempts go first, so that an immovable guest or a tenant who rewrites pods'
+images delays nobody else. A guest that was moved but is in an outdated pod again is not moved, because something in the cluster changes
+images.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from controller.reconcilers.settings import MigrationLimits, Settings
 from controller.reconcilers.virtual_machines import outdated
 
 PRIORITY: Final = -100
-"""Of Migrations that an upgrade makes: the lowest that there is."""
+"""Priority of an upgrade's Migrations: the lowest."""
 FIRST_PAUSE_SECONDS: Final = 300
 LONGEST_PAUSE_SECONDS: Final = 3600
 _IN_VAIN: Final = frozenset({phases.FAILED, phases.CANCELLED})
@@ -42,31 +41,31 @@ _IN_VAIN: Final = frozenset({phases.FAILED, phases.CANCELLED})
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A machine that says that its launcher is outdated."""
+    """A machine with an outdated launcher."""
 
     vm: Object
     pod: Object | None
-    """Its own, by the uid in its status; None: there is none."""
+    """Its pod, by the uid in its status, or None."""
     claims: Mapping[str, Object | None]
-    """Of its disks, by name."""
+    """Claims of its disks, by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Everything the decision needs."""
+    """Input of the decision."""
 
     candidates: Sequence[Candidate]
     migrations: Sequence[Object]
-    """Of all namespaces, with those of upgrades that were deleted."""
+    """Migrations of all namespaces, and deleted ones of upgrades."""
     nodes: Mapping[NamespacedName, str]
-    """The nodes of the machines that unfinished ones of these move, by namespace and name; of machines that are known to be somewhere."""
+    """The known nodes of the machines that unfinished ones of these move, by namespace and name."""
     now: datetime
     settings: Settings
     limits: MigrationLimits
     evicted: Mapping[str, datetime] = field(default_factory=dict)
-    """Pods that were evicted for the update, by uid, and when."""
+    """Times of evictions for the update, by uid of the pod."""
     refused: frozenset[NamespacedName] = field(default_factory=frozenset)
-    """Machines for which a server took no Migration or eviction a moment ago."""
+    """Machines with a recently refused Migration or eviction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,19 +73,19 @@ class Plan:
     """Migrations and evictions that begin now, in order."""
 
     migrations: tuple[tuple[Object, Object], ...] = ()
-    """Machines, and the Migrations to be created for them."""
+    """Machines, and the Migrations to create for them."""
     evictions: tuple[tuple[Object, Object], ...] = ()
-    """Machines, and their pods that are to be evicted."""
+    """Machines, and their pods to evict."""
 
 
 def mark(settings: Settings) -> str:
-    """Return the value of ``names.WORKLOAD_UPDATE_LABEL`` of Migrations into pods of this image: labels have no room for its name."""
+    """Return the value of ``names.WORKLOAD_UPDATE_LABEL`` for this image: a digest, because the name is too long for a label."""
     digest = hashlib.sha256(settings.launcher_image.encode()).digest()
     return base64.b32encode(digest)[:10].decode().lower()
 
 
 def plan(seen: Observed) -> Plan:
-    """Return whose guests begin to move, or are shut down, now."""
+    """Return the guests to move or shut down now."""
     update = seen.settings.workload_update
     ours = [each for each in seen.migrations if _is_ours(each, seen)]
     since = seen.now - timedelta(seconds=update.batch_seconds)
@@ -106,25 +105,25 @@ def plan(seen: Observed) -> Plan:
 
 
 def _is_ours(migration: Object, seen: Observed) -> bool:
-    """Return whether this upgrade made it."""
+    """Return True if this upgrade created it."""
     return labels_of(migration).get(names.WORKLOAD_UPDATE_LABEL) == mark(seen.settings)
 
 
 @dataclass(frozen=True, slots=True)
 class _Movable:
-    """A machine whose guest may be moved, or evicted, now."""
+    """A machine with a guest that may be moved or evicted now."""
 
     vm: Object
     pod: Object
     reason: str
     tries: int
-    """Migrations of this upgrade that it had."""
+    """Number of Migrations of this upgrade that it had."""
 
 
 def _in_turns(found: Iterable[_Movable], held: Counter[str]) -> list[tuple[Object, Object, str]]:
-    """Return machines, pods and reasons in order: namespaces in turns, and in each those first that were tried least.
+    """Return machines, pods and reasons in order: namespaces take turns, and within one the fewest attempts go first.
 
-    ``held``: what each namespace has of this batch already.
+    ``held``: how many of this batch each namespace already has.
     """
     order: list[tuple[int, int, NamespacedName, _Movable]] = []
     for each in sorted(found, key=lambda each: (each.tries, key_of(each.vm))):
@@ -134,7 +133,7 @@ def _in_turns(found: Iterable[_Movable], held: Counter[str]) -> list[tuple[Objec
 
 
 def _movable(seen: Observed, ours: Sequence[Object]) -> Iterable[_Movable]:
-    """Yield the machines whose guests may be moved or evicted now, in no order."""
+    """Yield the machines with guests that may be moved or evicted now, in any order."""
     busy = {evictions.machine_of(each) for each in seen.migrations if phases.is_unfinished(each)}
     histories: dict[str, list[Object]] = {}
     for migration in ours:
@@ -155,7 +154,7 @@ def _movable(seen: Observed, ours: Sequence[Object]) -> Iterable[_Movable]:
 
 
 def _goes_on(vm: Object, pod: Object) -> bool:
-    """Return whether the guest runs in this pod, and nothing is about to end it."""
+    """Return True if the guest runs in this pod and is not about to end."""
     decision = power.decide(vm)
     is_there = phases.phase_of(vm) == phases.RUNNING and not is_deleting(vm) and not is_deleting(pod) and liveness.may_run(pod)
     is_ended = is_true(dig_vm(vm, "status", "conditions"), conditions.DISRUPTION_TARGET)
@@ -172,9 +171,9 @@ def _rests(failed: Sequence[Object], now: datetime) -> bool:
 
 
 class _Places:
-    """Places of migrations that nobody has, as the queue counts them: whoever moves a lost machine has none.
+    """Free places of migrations, counted as in the queue: a lost machine's migration has none.
 
-    Neither has anybody else who waits for a turn: of those that never begin there may be any number, and the queue puts an upgrade's last.
+    Waiting Migrations have none either: there may be any number that never begin, and the queue puts an upgrade's last.
     """
 
     def __init__(self, seen: Observed) -> None:
@@ -187,7 +186,7 @@ class _Places:
         self._all = self._leaving.total()
 
     def take(self, node: str) -> bool:
-        """Take one from this node; return whether there was one."""
+        """Take a place for this node; return True if there was one."""
         if self._all >= self._limits.per_cluster or self._leaving[node] >= self._limits.per_node:
             return False
         self._all += 1

@@ -1,7 +1,7 @@
-"""The start attempts of a machine, as its status keeps them, and the times that bound a start. Pure.
+"""The start attempts in a machine's status, and the time limits of a start. Pure.
 
-The limit of a start counts from the moment at which the container was seen to run: an image that is pulled, a volume that is attached or
-a node that is waited for has no limit, as in a Pod. A pod that got as far is virt-handler's, and what is slow then is this node.
+The limit counts from when the container runs: pulling an image, attaching a volume and waiting for a node are unlimited, as for a Pod.
+After that virt-handler has the machine, and a delay is caused by the node.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from apiserver.apis.virt.typed import Attempt
 
 FIRST_PAUSE_SECONDS: Final = 5.0
-"""Before the attempt that follows two short ones in a row, doubled with each further one; after one alone there is none."""
+"""Delay before the attempt that follows two short ones, doubled for each further one; none after a single one."""
 LONGEST_PAUSE_SECONDS: Final = 300.0
-"""As a kubelet's in a crash loop."""
+"""The same as in a kubelet's crash loop."""
 MAX_WORDS: Final = 1024
-"""Characters of what is repeated of an attempt's end."""
+"""Maximum characters of an attempt's end in messages."""
 DEFAULT_START_SECONDS: Final = 180
 
 
 def is_open(vm: Object) -> bool:
-    """True if the newest attempt was begun and its end was not written down."""
+    """True if the newest attempt has begun and its end is not recorded."""
     current = power.current_attempt(vm)
     return current > 0 and not any(int(each["number"]) == current and power.has_ended(each) for each in _all(vm))
 
@@ -43,16 +43,16 @@ def is_handled(vm: Object) -> bool:
 
 
 def is_stopped(vm: Object) -> bool:
-    """True if virt-controller asked for the end of the newest attempt: however its pod ends then, it is no failure."""
+    """True if virt-controller requested the end of the newest attempt, so that its end is not a failure."""
     return bool(power.newest_attempt(vm).get("stopTime"))
 
 
 def is_outdated(vm: Object, pod: Object | None) -> bool:
-    """True if an edit of the spec changed the pod or the domain of the newest attempt before a guest of it was started.
+    """True if an edit of the spec changed the newest attempt's pod or domain before its guest started.
 
     Args:
         vm: the machine.
-        pod: of that attempt; None where it is gone, so that any edit counts. One of a release that wrote no hash is replaced, too.
+        pod: pod of that attempt; None if it is gone: then any edit counts. A pod of an older release without a hash counts as changed.
     """
     if phases.phase_of(vm) != phases.SCHEDULING or not power.is_older(power.newest_attempt(vm), generation_of(vm)):
         return False
@@ -63,7 +63,7 @@ def is_outdated(vm: Object, pod: Object | None) -> bool:
 
 
 def changed(vm: Object, number: int, changes: Mapping[str, str]) -> list[Object]:
-    """Return ``status.attempts`` with ``changes`` in the attempt of this number, which is added where it is absent."""
+    """Return ``status.attempts`` with ``changes`` applied to the attempt of this number, which is added if missing."""
     known = _all(vm)
     if not any(int(each["number"]) == number for each in known):
         known = [*known, {"number": number}]
@@ -71,7 +71,7 @@ def changed(vm: Object, number: int, changes: Mapping[str, str]) -> list[Object]
 
 
 def failed_nodes(vm: Object) -> tuple[str, ...]:
-    """Return the nodes of the failed starts in a row, of the spec as it is, that came before the next one."""
+    """Return the nodes of the latest consecutive failed starts of the current spec."""
     nodes: list[str] = []
     for each in reversed(_all(vm)):
         if each.get("result") != power.RESULT_FAILED or each.get("runningTime") or power.is_older(each, generation_of(vm)):
@@ -82,17 +82,17 @@ def failed_nodes(vm: Object) -> tuple[str, ...]:
 
 
 def pause_before(decision: power.Power, rested: float) -> float:
-    """Return for how many seconds the next attempt has to wait, because those before it ended soon by themselves.
+    """Return how many seconds the next attempt must wait because previous ones ended soon.
 
     Args:
-        decision: about the power of the machine.
-        rested: for how many seconds the newest attempt is over.
+        decision: whether the machine should be on.
+        rested: seconds since the newest attempt ended.
     """
     return max(pause_seconds(decision) - rested, 0.0)
 
 
 def pause_seconds(decision: power.Power) -> float:
-    """Return how long the whole pause before the next attempt is."""
+    """Return the whole delay before the next attempt."""
     return backoff.pause_seconds(decision.failures - 1, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
 
 
@@ -102,27 +102,27 @@ def last_words(vm: Object) -> str:
 
 
 def start_left(vm: Object, pod: Object, now: datetime) -> timedelta | None:
-    """Return how long the guest may still take to run; None while its container does not run, or waits for what any node would lack."""
+    """Return the time left for the guest to run; None before its container runs, or while the node is not the cause of a wait."""
     began = _container_began(vm, pod)
     if began is None or conditions.waits_for(vm) & {conditions.Wait.IMAGE, conditions.Wait.NETWORK_PLUGIN}:
-        return None  # nobody has filled a claim yet, or a plugin of the administrator's does not do what it is asked to
+        return None  # waiting for an image, or for a plugin of the administrator
     begins = times.parse(began)
     for kind in (conditions.DISKS_READY, conditions.NETWORK_READY):
         ready = condition(dig_vm(vm, "status", "conditions"), kind) or {}
         if ready.get("status") == "True" and ready.get("lastTransitionTime"):
-            # The wait was not the node's. The node wrote when it ended, which may be by a clock of its own.
+            # The node did not cause this wait. Its end was written by the node, whose clock may differ.
             begins = max(begins, min(times.parse(ready["lastTransitionTime"]), now))
     return timedelta(seconds=start_seconds(vm)) - (now - begins)
 
 
 def _container_began(vm: Object, pod: Object) -> str | None:
-    """Return when the machine was handed to virt-handler, by this process' clock; the kubelet's word where that was forgotten."""
+    """Return when the machine was handed to virt-handler, by our clock; or the kubelet's time if that was lost."""
     entered = [each for each in dig_vm(vm, "status", "phaseTransitionTimestamps") or () if each["phase"] == phases.SCHEDULED]
     return entered[-1]["time"] if entered else pod_state.running_since(pod)
 
 
 def start_seconds(vm: Object) -> int:
-    """Return the time after which a start counts as failed."""
+    """Return the time limit of a start."""
     return int(dig_vm(vm, "spec", "rerun", "startTimeoutSeconds") or DEFAULT_START_SECONDS)
 
 

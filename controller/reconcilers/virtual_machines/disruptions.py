@@ -1,15 +1,14 @@
-"""Pods that something in the cluster ends on purpose: a drain, a preemption, a taint, the pressure on a node. Pure.
+"""Pods that the cluster ends on purpose: drain, preemption, taint, node pressure. Pure.
 
-Kubernetes says so in the pod's condition ``DisruptionTarget`` (KEP-3329), which goes with the pod. The machine has it from the moment at
-which it is seen until its next attempt begins, or somebody asks for it to be off: by it a machine is known to be interrupted, not over
+Kubernetes sets the pod's condition ``DisruptionTarget`` (KEP-3329), which is lost with the pod. The machine gets the condition until its
+next attempt begins or a user switches it off. It means that the machine was interrupted and did not end
 (:func:`apiserver.apis.virt.lifecycle.power.was_interrupted`).
 
-A pod that its kubelet rejects because virt-handler, a device plugin, is being started again was ended by the cluster, too. Kubernetes has
-no such condition for it; the reason of its end stands for one.
+A pod rejected by its kubelet while virt-handler (a device plugin) restarts counts too. There is no condition for that, so the end's reason
+is used.
 
-Of an eviction that shuts a guest down the machine has it before the pod does: the replicas of virt-controller write it while they are
-asked whether the pod may go (:mod:`controller.evictions.eviction_plan`). For the leader may be evicted in the same moment, and guest and
-pod may be gone before another one leads.
+For an eviction that shuts a guest down, a replica of virt-controller sets the machine's condition before it allows the eviction
+(:mod:`controller.evictions.eviction_plan`), because the leader may be evicted at the same time and find neither guest nor pod later.
 """
 
 from __future__ import annotations
@@ -51,11 +50,11 @@ _WHO: Final[Mapping[str, str]] = MappingProxyType(
 
 
 SETTLE_SECONDS: Final = 10.0
-"""Between the answer that a pod may be evicted and its condition; longer than kube-apiserver works on that request after the answer."""
+"""Maximum time from allowing an eviction to the pod's condition; longer than kube-apiserver takes for the request."""
 
 
 def report(seen: Observed) -> tuple[Action, ...]:
-    """Return what says that the machine's pod is ended on purpose, or takes it back of a machine that is in another pod; once each."""
+    """Return the actions that add the condition, or remove it from a machine in another pod."""
     found, known = _of_pod(seen), _known(seen)
     if found is not None and (known is None or known.get("reason") == conditions.EVICTION_ALLOWED):
         reason, message = found
@@ -71,13 +70,13 @@ def report(seen: Observed) -> tuple[Action, ...]:
 
 
 def until_settled(seen: Observed) -> tuple[Action, ...]:
-    """Return when to requeue to see whether an eviction that was allowed happened: something else may have refused it."""
+    """Return the delay to check whether an allowed eviction happened, since another webhook may have refused it."""
     left = _settles(seen) if _goes_on(seen) and _of_pod(seen) is None else 0.0
     return (Requeue(max(left, MIN_REQUEUE_SECONDS)),) if left else ()
 
 
 def added(seen: Observed, message: str) -> str:
-    """Return how an attempt ended, and that it was ended on purpose where it was."""
+    """Return how an attempt ended, including the disruption if there was one."""
     known = _known(seen)
     return message if known is None else f"{known.get('message')} ({message})"
 
@@ -92,19 +91,19 @@ def _goes_on(seen: Observed) -> bool:
 
 
 def _settles(seen: Observed) -> float:
-    """Return for how many seconds the pod's own condition may still come."""
+    """Return how many seconds to wait for the pod's own condition."""
     known = _known(seen) or {}
     if known.get("reason") != conditions.EVICTION_ALLOWED:
         return 0.0
     since = known.get("lastTransitionTime")
     age = (seen.now - times.parse(str(since))).total_seconds() if since else SETTLE_SECONDS
-    return min(max(SETTLE_SECONDS - age, 0.0), SETTLE_SECONDS)  # another replica wrote it, by a clock of its own
+    return min(max(SETTLE_SECONDS - age, 0.0), SETTLE_SECONDS)  # another replica wrote it, by its own clock
 
 
 def _of_pod(seen: Observed) -> tuple[str, str] | None:
     pod = own_pod(seen, seen.pods)
     if pod is not None and pod_state.lacked_devices(pod):
-        return pod_state.LACKED_DEVICES, _told(pod, pod_state.LACKED_DEVICES)  # what the kubelet says is how the attempt ends
+        return pod_state.LACKED_DEVICES, _told(pod, pod_state.LACKED_DEVICES)  # the attempt ends with the kubelet's message
     found = condition(dig(pod, "status", "conditions"), conditions.DISRUPTION_TARGET)
     if pod is None or found is None or found.get("status") != "True":
         return None

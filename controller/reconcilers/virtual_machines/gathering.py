@@ -1,4 +1,4 @@
-"""The gathering of what is decided on about one machine: from the copies, and from the server where these do not tell enough."""
+"""Gathers the input of the decision about one machine, from informers and, where these may be outdated, from the server."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from controller.reconcilers.virtual_machines.observed import Observed
 from controller.runtime.clock import Clock
 
 LIVE_PAGE: Final = 2
-"""Pods of a machine that are in memory whole at once, when they are asked for live: a tenant can make them of 12 MiB there."""
+"""Pods per page when they are read untrimmed: a tenant can make pods of 12 MiB."""
 
 
 class Gathering:
-    """Gathers what is known of machines; remembers since when their pods are absent or over."""
+    """Gathers the state of machines, and records when their pods disappeared or ended."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Gathering:
         targets: Absences,
         elapsed: Callable[[], float],
     ) -> None:
-        """``targets`` are those of the migrations' loop; ``elapsed`` returns seconds that only grow, since whenever."""
+        """``targets`` are those of the migrations' loop; ``elapsed`` returns monotonic seconds."""
         self._client = client
         self._clock = clock
         self._settings = settings
@@ -60,20 +60,20 @@ class Gathering:
         self._endings = Endings(elapsed)
 
     def forget(self, key: NamespacedName) -> None:
-        """Remember nothing of a machine that is gone."""
+        """Forget a machine that is gone."""
         self._own_pods.forget(key)
         self._endings.forget(key)
 
     async def gather(self, vm: Object) -> Observed:
-        """Return the machine, read anew where its copy may be behind, with what is known of it."""
+        """Return the machine, read from the server if the informer may be behind, and its related state."""
         migrations = list(self._informers.migrations_of(key_of(vm)))
         references = self._references(vm, migrations)
         pods, absent = self._known_pods(vm, references), False
         own = ownership.of_status(vm)
         if _matters(vm) and not any(own is not None and ownership.is_meant(pod, own, vm) and liveness.may_run(pod) for pod in pods):
-            # Before anything is decided on the absence of a pod, the server is asked: the copy here may be behind, and knows only pods
-            # that bear a label. The copy of the machine may be older than that of the Migration that moved it, which are watched apart:
-            # then the pod that it names is over, and the one that has its guest would be nobody's.
+            # Before the absence of a pod decides anything, the server is read: the informer may be behind, and has only labelled pods. The
+            # copy of the machine may be older than that of a Migration that moved it; then the pod in its status is over, and the pod with
+            # the guest would seem to belong to no machine.
             vm = await self._live(vm)
             references, own = self._references(vm, migrations), ownership.of_status(vm)
             pods, absent = await self._live_pods(vm, references), True
@@ -105,7 +105,7 @@ class Gathering:
         )
 
     async def _live(self, vm: Object) -> Object:
-        """Return the machine as the server has it; of one that is gone, or is another by now, the copy here tells soon enough."""
+        """Return the machine from the server. If it was deleted or replaced, the informer's copy is used until the informer notices."""
         try:
             found = await self._client.get(VIRTUAL_MACHINES, name_of(vm), namespace_of(vm))
         except errors.NotFound:
@@ -113,10 +113,10 @@ class Gathering:
         return validation.as_far_as_sound(found) if uid_of(found) == uid_of(vm) else vm
 
     def _rivals(self, vm: Object) -> tuple[Object, ...]:
-        """Return the machines in the way of a start: those that go before it; and of a guest, once there is a pod: those with a guest.
+        """Return the machines that block a start. Before there is a pod: those with precedence; after: those with a guest.
 
-        They are of the machine's namespace, and name a claim or a disk of a server that it names. Two that began at the same moment must
-        not wait for each other. That only one of them gets its guest is virt-api's to keep.
+        They are in the same namespace and use the same claim or server disk. The difference keeps two simultaneous starts from waiting for
+        each other; virt-api ensures that only one gets its guest.
         """
         if attempts.is_open(vm) and phases.phase_of(vm) != phases.SCHEDULING:
             return ()
@@ -127,7 +127,7 @@ class Gathering:
         return tuple(each for each in others.values() if precedence.goes_before(each, vm))
 
     def _files_in_use(self, vm: Object, pod: Object | None) -> tuple[str, ...]:
-        """Return which files of its pod's node a machine that is not handed over yet has to wait for, and whom."""
+        """Return the node files that a machine in phase Scheduling must wait for, and which machines use them."""
         node = pod_state.node_of(pod)
         files = map(NodeFile, disk_claims.files_of(vm))
         found = (each for file in files for each in self._informers.holders_of(file))
@@ -136,12 +136,12 @@ class Gathering:
         return tuple(f"{path} of node {node} by {_who(vm, other)}" for other in others for path in disk_claims.contested_files(vm, other))
 
     def _namesakes(self, vm: Object) -> tuple[str, ...]:
-        """Return the names of other machines with a pod that have a MAC address of this one; of many machines that share one, some."""
+        """Return the names of other machines with a pod and a MAC address of this one, at most ``MAX_NAMESAKES`` per address."""
         found = (each for mac in macs_of_vm(vm) for each in self._informers.machines_with_mac(mac))
         return tuple(sorted({name_of(each) for each in found if uid_of(each) != uid_of(vm) and phases.phase_of(each) in phases.WITH_POD}))
 
     def _known_pods(self, vm: Object, references: tuple[Reference, ...]) -> tuple[Object, ...]:
-        """Return the machine's pods as far as the copy here tells."""
+        """Return the machine's pods from the informer."""
         pods = {uid_of(each): each for each in self._informers.pods_of(Owner(namespace_of(vm), uid_of(vm)))}
         for reference in references:
             found = self._informers.pods.get(namespace_of(vm), reference.name)
@@ -150,7 +150,7 @@ class Gathering:
         return tuple(pods.values())
 
     async def _live_pods(self, vm: Object, references: tuple[Reference, ...]) -> tuple[Object, ...]:
-        """Return the machine's pods as the server has them: those that it finds by label, and those that are named, whatever they bear."""
+        """Return the machine's pods from the server, by label and by reference."""
         selector = f"{names.CREATED_BY_LABEL}={uid_of(vm)}"
         listed = await self._client.list(PODS, namespace_of(vm), label_selector=selector, limit=LIVE_PAGE, trim=trim_pod)
         pods = {uid_of(each): each for each in listed["items"] if ownership.is_controlled_by(each, vm)}
@@ -187,16 +187,16 @@ class Gathering:
         return [Timed(Absent(own.name, own.uid, _node_of(vm), lingers), self._own_pods, vm)]
 
     def _references(self, vm: Object, migrations: list[Object]) -> tuple[Reference, ...]:
-        """Return every pod in which a guest of this machine may run: those that are written down, and the targets that were let go."""
+        """Return all pods in which a guest of this machine may run: recorded ones, and targets deleted by force."""
         return (*ownership.references(vm, migrations), *(ownership.target_of(each) for each in migrations if self._has_let_go(each)))
 
     def _has_let_go(self, migration: Object) -> bool:
-        """Return whether a Migration that did not succeed left a target that was not seen to end yet: it was deleted, and has its time."""
+        """Return True if an unsuccessful Migration has a target that was deleted and not seen to end."""
         is_over = phases.phase_of(migration) in phases.MIGRATION_FINAL - {phases.SUCCEEDED}
         return is_over and self._targets.may_run(migration, ownership.target_of(migration).uid)
 
     def _absent_targets(self, vm: Object, migrations: list[Object], pods: tuple[Object, ...]) -> list[Timed]:
-        """Return the targets that may have the guest and are not among the pods that the server has."""
+        """Return the targets that may have the guest and do not exist on the server."""
         own, there = ownership.of_status(vm), {uid_of(pod): pod for pod in pods}
         found: list[Timed] = []
         for each in migrations:
@@ -217,12 +217,12 @@ def _node_of(vm: Object) -> str:
 
 
 def reads_networks(vm: Object) -> bool:
-    """Return whether a network that is missing keeps the machine from starting now."""
+    """Return True if a missing network would block the machine's start now."""
     return bool(attachments.of(vm)) and (phases.phase_of(vm) == phases.SCHEDULING if attempts.is_open(vm) else power.decide(vm).on)
 
 
 def _starting_pod(vm: Object, pods: tuple[Object, ...]) -> Object | None:
-    """Return the pod that the status names, while it is not handed over."""
+    """Return the pod in the status until it is handed over to virt-handler."""
     reference = ownership.of_status(vm)
     if reference is None or phases.phase_of(vm) != phases.SCHEDULING:
         return None
@@ -230,12 +230,12 @@ def _starting_pod(vm: Object, pods: tuple[Object, ...]) -> Object | None:
 
 
 def _who(vm: Object, other: Object) -> str:
-    """Return the words for another machine, of which another namespace hears no name."""
+    """Return a description of another machine, without its name if it is of another namespace."""
     same = namespace_of(other) == namespace_of(vm)
     return f"virtual machine {name_of(other)}" if same else "a virtual machine of another namespace"
 
 
 def _matters(vm: Object) -> bool:
-    """Return whether the next plan decides something on the absence of pods, which is worth a request; a first start does not."""
+    """Return True if the next plan depends on the absence of pods, so that they must be read; a first start does not."""
     decision, current = power.decide(vm), power.current_attempt(vm)
     return decision.reason == "Deleting" or attempts.is_open(vm) or (decision.on and current > 0)

@@ -1,4 +1,4 @@
-"""The loop that keeps a pod for every virtual machine that should be on: gather, plan, apply."""
+"""The loop for VirtualMachines: gather, plan, apply."""
 
 from __future__ import annotations
 
@@ -42,27 +42,27 @@ class VirtualMachines:
         self._reports = reports
         self._gathering = gathering
         self._warned: dict[NamespacedName, frozenset[str]] = {}
-        """By machine: the uids of its unwatched pods, of which was told."""
+        """The uids of unwatched pods that were reported, by machine."""
         self._applier = Applier(client, recorder, VIRTUAL_MACHINES, informers.vms, informers.pods)
 
     def subscribe(self, controller: Controller) -> None:
-        """Enqueue a machine when it, a pod of it, a claim it waits for, its node, or the phase of a Migration of it changes."""
+        """Enqueue a machine when it, its pod, a claim it waits for, its node, or its Migration's phase changes."""
 
         def machine_changed(old: Object | None, new: Object | None) -> None:
             obj = new or old or {}
             if phases.phase_of(old or {}) == phases.UNKNOWN and phases.phase_of(obj) in phases.OWNED_BY_HANDLER:
-                self._reports.heard(dig_vm(obj, "status", "nodeName") or "")  # nobody but its virt-handler takes Unknown back
+                self._reports.heard(dig_vm(obj, "status", "nodeName") or "")  # only its virt-handler replaces Unknown
             controller.enqueue(key_of(obj))
             for each in self._who_may_wait_for_its_disks(old, new):
                 controller.enqueue(key_of(each))
 
         def pod_changed(old: Object | None, new: Object | None) -> None:
-            for machine in ownership.owner_names(old, new):  # an owner that was taken off is owed a look, too
+            for machine in ownership.owner_names(old, new):  # also if an owner was removed
                 controller.enqueue(machine)
 
         def claim_changed(old: Object | None, new: Object | None) -> None:
             if old is not None and new is not None:
-                return  # what matters of a claim never changes while it exists
+                return  # the relevant fields of a claim are immutable
             for vm in self._informers.machines_with(key_of(new or old or {})):
                 machine_changed(None, vm)
 
@@ -79,15 +79,15 @@ class VirtualMachines:
         self._reports.subscribe(node_changed)
 
     async def reconcile(self, request: Request) -> Result:
-        """Bring one machine's pod and status closer to what they should be."""
+        """Reconcile one machine."""
         vm = self._informers.vms.get(request.namespace, request.name)
         if vm is None:
             self._warned.pop(request, None)
             self._gathering.forget(request)
-            return Result()  # its pods have it as their owner and follow it
+            return Result()  # its pods are deleted with their owner
         seen = await self._gathering.gather(validation.as_far_as_sound(vm))
         vm = seen.vm
-        # First, since a Service waits for it: while a guest moves, no pod of it is ready.
+        # First, because Services wait for it: during a migration no pod is ready.
         refused = await self._applier.apply(vm, readiness.plan(vm, seen.pods, seen.now))
         poll = sooner(refused, self._times.unwatched if self._warn_of_unwatched(seen) else None)
         try:
@@ -98,7 +98,7 @@ class VirtualMachines:
             return Result(sooner(REFUSED_SECONDS, poll))
 
     def _who_may_wait_for_its_disks(self, old: Object | None, new: Object | None) -> Iterator[Object]:
-        """Yield the machines with a disk of one that has just lost its pod, is not to go on any more, or may be to have other disks."""
+        """Yield the machines with a disk of one that lost its pod, will not run again, or may have other disks now."""
         before, after = old or {}, new or {}
         if not precedence.holds(before):
             return
@@ -108,7 +108,7 @@ class VirtualMachines:
                 yield from self._informers.machines_with(storage)
 
     def _warn_of_unwatched(self, seen: Observed) -> bool:
-        """Say once of each pod that it lost what leads to it; return whether there is one."""
+        """Report each pod that lost its labels or owner once; return True if there is one."""
         found = {uid_of(pod): pod for pod in seen.pods if liveness.may_run(pod, seen.evidence) and ownership.is_unwatched(pod, seen.vm)}
         told = self._warned.pop(key_of(seen.vm), frozenset())
         for uid in found.keys() - told:

@@ -57,13 +57,13 @@ from controller.reconcilers.virtual_machines import (
 from controller.reconcilers.virtual_machines.observed import Observed, own_pod
 
 POD_END_SECONDS: Final = 30.0
-"""A pod may live this long after its guest."""
+"""Time that a pod may exist after its guest."""
 QUICK_SECONDS: Final = 1
 """The grace period of a pod without a guest."""
 
 
 def plan(seen: Observed) -> tuple[Action, ...]:
-    """Return what brings the machine closer to what it should be."""
+    """Return the next actions."""
     actions = disruptions.report(seen) or outdated.over(seen) or restart_required.over(seen) or _decide(seen)
     return (
         *_hold(seen),

@@ -100,7 +100,7 @@ def _record(fields: Mapping[str, Form]) -> Form:
 
 
 def _list(limit: int, form: Form) -> Form:
-    """Validate a list whose elements have no keys."""
+    """Validate a list of elements without keys."""
 
     def validate(value: Any, old: Any, place: Place) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
         before = old or ()
