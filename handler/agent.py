@@ -14,6 +14,7 @@ from typing import Final
 from apiserver.apis.meta import errors, objects
 from apiserver.apis.meta.objects import NamespacedName, Object
 from apiserver.apis.virt.domainxml import subresource
+from apiserver.apis.virt.kinds import dig_migration, dig_vm
 from apiserver.apis.virt.lifecycle import migration_attempts, phases
 from apiserver.apis.virt.places import names
 from apiserver.apis.virt.places.resources import MIGRATIONS, VIRTUAL_MACHINES
@@ -232,7 +233,7 @@ class Agent:
         if vm is None:
             return
         for migration in self.leaving.list(objects.namespace_of(vm)):
-            if objects.dig(migration, "spec", "selector", "name") == objects.name_of(vm):
+            if dig_migration(migration, "spec", "selector", "name") == objects.name_of(vm):
                 self._loops["source"].enqueue(objects.key_of(migration))
 
     def _link_changed(self, link: Link) -> None:
@@ -264,7 +265,7 @@ class Agent:
         vm = self.machines.get(*machine)
         if vm is None or objects.uid_of(vm) != uid:
             return None
-        pod_uid = str(objects.dig(vm, "status", "podUID") or "")
+        pod_uid = str(dig_vm(vm, "status", "podUID") or "")
         link = self.links.get(pod_uid)  # none for an invalid uid
         if link is None or link.gone or link.status is None or link.status.domain is None:
             return Target(

@@ -8,6 +8,7 @@ from typing import Any, Final
 from apiserver.apis.meta import errors
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object, condition, dig, name_of, namespace_of
+from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import conditions
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from apiserver.kubectl import guestinfo, messages, verbs
@@ -51,7 +52,7 @@ async def _machines(access: Access, where: str, page: int, *, all_namespaces: bo
 
 
 def _of(vm: Object) -> Mapping[str, Any] | None:
-    found = condition(dig(vm, "status", "conditions"), conditions.LAUNCHER_OUTDATED)
+    found = condition(dig_vm(vm, "status", "conditions"), conditions.LAUNCHER_OUTDATED)
     return found if found is not None and found.get("status") == "True" else None
 
 
@@ -60,7 +61,7 @@ def _rows(machines: Iterable[Object], *, all_namespaces: bool) -> Iterable[Seque
         found = _of(vm) or {}
         cells = (
             name_of(vm),
-            str(dig(vm, "status", "nodeName") or ""),
+            str(dig_vm(vm, "status", "nodeName") or ""),
             one_line(str(found.get("reason") or ""), MAX_MESSAGE),
             one_line(str(found.get("message") or ""), MAX_MESSAGE),
         )

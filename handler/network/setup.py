@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import handler
-from apiserver.apis.meta import objects
 from apiserver.apis.virt.hardware import interfaces
+from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.places import layout
 from apiserver.apis.virt.spec import attachments
 from apiserver.apis.virt.spec.described import domain_of
@@ -68,7 +68,7 @@ def _wanted(vm: Mapping[str, Any], interface: Mapping[str, Any], network: str) -
         model=interface.get("model", ""),
         queues=interfaces.queues(domain_of(vm), interface.get("model", "")),
         ports=_ports(interface) if interface["type"] == "masquerade" else None,
-        ipv6_first=not is_plugin and ":" in str(objects.dig(vm, "status", "podIP") or ""),
+        ipv6_first=not is_plugin and ":" in str(dig_vm(vm, "status", "podIP") or ""),
         plugin=interface.get("plugin") or "" if is_plugin else "",
         options=dict(interface.get("options") or {}) if is_plugin else {},
     )

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from apiserver.apis.meta.objects import Object, dig
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt.kinds import dig_migration
 
 _UNREAD: Final = ("annotations", "labels", "managedFields")
 """Of the metadata. A write to ``/status`` changes only the status."""
@@ -27,4 +28,7 @@ def _without(obj: Object, part: str, unread: tuple[str, ...]) -> Object:
 
 def trim_migration(migration: Object) -> Object:
     """Return a Migration likewise, with only the machine's name in its spec."""
-    return {**_without(migration, "metadata", _UNREAD), "spec": {"selector": {"name": dig(migration, "spec", "selector", "name")}}}
+    return {
+        **_without(migration, "metadata", _UNREAD),
+        "spec": {"selector": {"name": dig_migration(migration, "spec", "selector", "name")}},
+    }

@@ -9,6 +9,7 @@ from typing import ClassVar, Final
 from apiserver.apis.meta import errors, objects
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.hardware import consoles, graphics, redirected_devices
+from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import conditions, phases
 from apiserver.apis.virt.places import layout, streams
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
@@ -86,7 +87,7 @@ def _digit(text: str) -> int | None:
 
 def warnings(vm: Object) -> tuple[str, ...]:
     """Return a warning if the guest is paused: it neither echoes nor repaints."""
-    paused = objects.condition(objects.dig(vm, "status", "conditions"), conditions.PAUSED) or {}
+    paused = objects.condition(dig_vm(vm, "status", "conditions"), conditions.PAUSED) or {}
     if paused.get("status") != "True":
         return ()
     return (f'virtual machine "{vm["metadata"]["name"]}" is {conditions.paused(str(paused.get("message") or ""))}',)

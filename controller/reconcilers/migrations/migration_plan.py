@@ -163,7 +163,7 @@ def outcome_event(migration: Object, vm: Object | None, actions: Iterable[Action
     if phase == phases.SUCCEEDED:
         source, target = dig_migration(migration, "status", "sourceNode"), dig_migration(migration, "status", "targetNode")
         return Emit("Normal", "Migrated", f"migration {name} moved the guest from {source} to {target}")
-    message = f"migration {name}: {dig(migration, 'status', 'message') or phase}"
+    message = f"migration {name}: {dig_migration(migration, 'status', 'message') or phase}"
     return Emit("Normal" if _is_stopped(migration, vm) else "Warning", f"Migration{phase}", message)
 
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from apiserver.apis.meta import objects
+from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import conditions, power
 from controller.runtime.recorder import EventType
 from handler.reconcilers.guests import guest_status
@@ -34,7 +35,7 @@ def of_end(vm: Mapping[str, Any], launcher: messages.Status, end: End) -> End:
     kind = launcher.ending.kind if launcher.ending is not None else ""
     if kind not in ("shutdown-requested", "destroyed") or not launcher.stopping or _is_to_end(vm):
         return end
-    known = objects.dig(vm, "status", "conditions")
+    known = dig_vm(vm, "status", "conditions")
     ready = objects.condition(known, conditions.READY) or {}
     if (reason := str(ready.get("reason"))) in _FAILURES:
         return End(power.RESULT_FAILED, reason, guest_status.printable(str(ready.get("message"))))

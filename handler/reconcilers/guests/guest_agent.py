@@ -6,6 +6,7 @@ from our own data: addresses and names that we assigned are in ``status.interfac
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ from apiserver.apis.meta import objects, times
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.hardware.interfaces import MAX_INTERFACES
+from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import conditions
 from apiserver.apis.virt.places import forms
 from launcher.protocol import messages
@@ -32,7 +34,7 @@ def with_guest(vm: Object, status: Object, observed: messages.Status, now: datet
         observed: the launcher's report.
         now: the time.
     """
-    known = objects.dig(vm, "status", "guest")
+    known = dig_vm(vm, "status", "guest")
     if observed.stopping or (known is not None and _has_just_arrived(observed, now)):
         return status, None if observed.stopping else WRITE_SECONDS
     guest = _guest(observed, known or {}, frozenset(each["name"] for each in status.get("interfaces") or ()))
@@ -48,7 +50,7 @@ def with_guest(vm: Object, status: Object, observed: messages.Status, now: datet
     return {**found, "guest": {**guest, "time": times.to_rfc3339(now)}}, None
 
 
-def _guest(observed: messages.Status, known: Object, names: frozenset[str]) -> Object:
+def _guest(observed: messages.Status, known: Mapping[str, Any], names: frozenset[str]) -> Object:
     """Return the guest's data without the time; while its agent is away, the last data. Empty: it never had an agent."""
     agent = observed.agent
     if not (agent.version or agent.os_id or agent.hostname):
@@ -93,7 +95,7 @@ def _has_just_arrived(observed: messages.Status, now: datetime) -> bool:
     )  # fmt: skip
 
 
-def _seconds_since(guest: Object, now: datetime) -> float:
+def _seconds_since(guest: Mapping[str, Any], now: datetime) -> float:
     try:
         seconds = (now - times.parse(str(guest.get("time")))).total_seconds()
     except ValueError:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from apiserver.apis.meta.objects import Object, dig
+from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.hardware import disks, interfaces
+from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.places import forms
 from apiserver.apis.virt.spec.described import domain_of
 from launcher.protocol import messages
@@ -38,5 +39,5 @@ def _device(device: messages.DeviceStatus) -> Object:
 
 def targets(vm: Mapping[str, Any]) -> dict[str, str]:
     """Return libvirt's names of the disks that the guest has, by the disks' names; none before its start."""
-    found = dig(vm, "status", "devices") or ()
+    found = dig_vm(vm, "status", "devices") or ()
     return {str(each["name"]): str(each["target"]) for each in found if each.get("kind") == "disk" and each.get("target")}

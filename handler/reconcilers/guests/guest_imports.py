@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 from apiserver.apis.meta import objects
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.hardware import disk_imports, disks
+from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import conditions
 from apiserver.apis.virt.spec.described import domain_of
 from handler.reconcilers.guests import guest_status
@@ -32,7 +33,7 @@ def of(vm: Mapping[str, Any]) -> dict[str, str]:
 
 def is_importing(vm: Mapping[str, Any]) -> bool:
     """Return whether the status reports an import."""
-    found = objects.condition(objects.dig(vm, "status", "conditions"), conditions.DISKS_READY) or {}
+    found = objects.condition(dig_vm(vm, "status", "conditions"), conditions.DISKS_READY) or {}
     return found.get("status") == "False" and found.get("reason") in REASONS
 
 
@@ -58,7 +59,7 @@ def events(vm: Object, status: Object) -> list[tuple[Literal["Normal", "Warning"
     if not is_importing(vm):
         sources = "; ".join(f"disk {name!r}: the image is imported from {source}" for name, source in of(vm).items())
         told.append(("Normal", STARTED, guest_status.printable(sources)))
-    before = {each.get("disk"): each.get("failures", 0) for each in objects.dig(vm, "status", "imports") or ()}
+    before = {each.get("disk"): each.get("failures", 0) for each in dig_vm(vm, "status", "imports") or ()}
     if any(each.get("failures", 0) > before.get(each["disk"], 0) for each in status["imports"]):
         condition = objects.condition(status["conditions"], conditions.DISKS_READY) or {}
         told.append(("Warning", conditions.IMPORT_FAILED, str(condition.get("message"))))

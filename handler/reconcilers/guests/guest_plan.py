@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from apiserver.apis.meta import objects
+from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import conditions, phases, power
 from handler.reconcilers.guests import ending_causes, guest_operations, guest_status
 from handler.reconcilers.guests.guest_status import End
@@ -103,7 +104,7 @@ def why_down(vm: Mapping[str, Any]) -> str:
     decision = power.decide(vm)
     if not decision.on or decision.attempt > power.current_attempt(vm):
         return decision.message
-    ready = objects.condition(objects.dig(vm, "status", "conditions"), conditions.READY) or {}
+    ready = objects.condition(dig_vm(vm, "status", "conditions"), conditions.READY) or {}
     return str(ready["message"]) if ready.get("reason") == conditions.LIVENESS_FAILED else "the attempt has begun to end"
 
 
@@ -161,7 +162,7 @@ def stands_still(launcher: messages.Status | None) -> bool:
 
 def grace_seconds(vm: Mapping[str, Any]) -> float:
     """Return the guest's grace period from its spec; a deletion has none (virt-api sets no time for it)."""
-    given = objects.dig(vm, "spec", "terminationGracePeriodSeconds")
+    given = dig_vm(vm, "spec", "terminationGracePeriodSeconds")
     return 30.0 if given is None else float(given)
 
 

@@ -8,6 +8,7 @@ from typing import Final
 from apiserver.apis.meta import objects, times
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import conditions, phases
 from apiserver.apis.virt.spec import probes
 from handler.probes.tally import Verdict
@@ -29,7 +30,7 @@ def unready(vm: Object, verdict: Verdict) -> str:
         return one_line(f"the readiness probe fails: {verdict.message}", MAX_MESSAGE)
     if verdict.message:
         return one_line(f"{CANNOT_ASK}{verdict.message}", MAX_MESSAGE)
-    known = objects.condition(objects.dig(vm, "status", "conditions"), conditions.READY) or {}
+    known = objects.condition(dig_vm(vm, "status", "conditions"), conditions.READY) or {}
     if known.get("status") == "True" or known.get("reason") == conditions.PAUSED:
         return ""
     before = str(known.get("message") or "") if known.get("reason") == conditions.NOT_PROBED else ""
@@ -45,6 +46,6 @@ def ending(vm: Object, status: Object, verdict: Verdict, now: datetime) -> Objec
 
 def became_unready(vm: Object, status: Object) -> str:
     """Return why a Ready machine became unready by its probe, or an empty string."""
-    before = objects.condition(objects.dig(vm, "status", "conditions"), conditions.READY) or {}
+    before = objects.condition(dig_vm(vm, "status", "conditions"), conditions.READY) or {}
     after = objects.condition(status.get("conditions"), conditions.READY) or {}
     return str(after["message"]) if before.get("status") == "True" and after.get("reason") == conditions.NOT_PROBED else ""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from apiserver.apis.meta import objects
 from apiserver.apis.meta.objects import NamespacedName, Object
+from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import phases
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from controller.runtime.flowcontrol import TokenBucket
@@ -44,7 +45,7 @@ class StatusWriter:
         bucket.spend(now)
         written = await self._ports.api.update(VIRTUAL_MACHINES, {**vm, "status": status}, subresource="status")
         self._ports.machines.remember(written)
-        self._agreed[objects.dig(vm, "status", "podUID")] = (written.get("status") or {}, status)
+        self._agreed[_pod_uid(vm)] = (written.get("status") or {}, status)
         return True
 
     async def write_end(self, vm: Object, end: End, told: Sequence[messages.OperationStatus] = ()) -> None:
@@ -57,7 +58,7 @@ class StatusWriter:
 
     def is_written(self, vm: Object, status: Object) -> bool:
         """Return True if the status is stored, perhaps in the server's normalized form."""
-        return status == vm.get("status") or self._agreed.get(objects.dig(vm, "status", "podUID")) == (vm.get("status"), status)
+        return status == vm.get("status") or self._agreed.get(_pod_uid(vm)) == (vm.get("status"), status)
 
     def delay(self, vm: Object) -> float:
         """Return in how many seconds the machine's status may be written."""
@@ -77,3 +78,7 @@ class StatusWriter:
             now = asyncio.get_running_loop().time()
             self._buckets[key] = TokenBucket(limits.writes_burst, 1 / limits.write_seconds, now, debt=limits.writes_burst)
         return self._buckets[key]
+
+
+def _pod_uid(vm: Object) -> str:
+    return dig_vm(vm, "status", "podUID") or ""

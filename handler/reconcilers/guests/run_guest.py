@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import logging
 
-from apiserver.apis.meta import objects
 from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import phases
 from controller.runtime.reconciling import Request, Result
 from handler.pods.links import Holder, Link
@@ -56,7 +56,7 @@ class RunGuest:
     def _link(self, request: Request, vm: Object | None) -> Link | None:
         """Return the link to the machine's pod, while virt-handler owns the machine."""
         holder = Holder("vm", request)
-        pod_uid = objects.dig(vm, "status", "podUID") or ""
+        pod_uid = dig_vm(vm, "status", "podUID") or ""
         concerned = phases.phase_of(vm or {}) in phases.HANDLED
         self._ports.links.release(holder, keep=pod_uid if concerned else "")
         if vm is None:

@@ -14,6 +14,7 @@ from typing import assert_never
 from apiserver.apis.meta import errors, objects, times
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt import structure
+from apiserver.apis.virt.kinds import dig_migration, dig_vm
 from apiserver.apis.virt.lifecycle import migration_attempts, operations, phases, power, release
 from apiserver.apis.virt.places.resources import MIGRATIONS
 from controller.runtime.reconciling import Request, Result
@@ -107,7 +108,7 @@ class MigrateSource(migration_side.Side[side_plan.SourceAction]):
                 await self._pause(migration, migration_side.live(link))
                 return Result()
             case side_plan.BeginMigration():
-                started = objects.dig(migration, "status", "startTime") or times.to_rfc3339(self._ports.clock.now())
+                started = dig_migration(migration, "status", "startTime") or times.to_rfc3339(self._ports.clock.now())
                 await self._write(migration, phases.RUNNING, startTime=started)
             case side_plan.MigrateGuest():
                 await self._migrate(migration, link.pod_uid if link else "", migration_side.live(link))
@@ -207,7 +208,7 @@ def _may_operate(vm: Object | None, migration: Object) -> bool:
         return True
     if structure.of_virtual_machine(vm):
         return False  # it cannot be judged, and no operation of it is carried out
-    return bool(operations.unfinished(vm)) or objects.dig(vm, "status", "migration", "uid") != objects.uid_of(migration)
+    return bool(operations.unfinished(vm)) or dig_vm(vm, "status", "migration", "uid") != objects.uid_of(migration)
 
 
 def _destination(migration: Object) -> Destination:

@@ -14,6 +14,7 @@ from typing import assert_never
 
 from apiserver.apis.meta import errors, objects, times
 from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt.kinds import dig_migration, dig_vm
 from apiserver.apis.virt.lifecycle import migration_attempts, phases, power
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from apiserver.apis.virt.spec import chosen_cpu
@@ -47,7 +48,7 @@ class MigrateTarget(migration_side.Side[side_plan.TargetAction]):
         """By uid: limits the reports of target faults, whose text the launcher chooses."""
 
     def _link(self, request: Request, migration: Object) -> Link | None:
-        pod_uid = str(objects.dig(migration, "status", "targetPodUID") or "")
+        pod_uid = str(dig_migration(migration, "status", "targetPodUID") or "")
         return self._ports.links.acquire(pod_uid, Holder("target", request)) if pod_uid else None
 
     def _plan(self, migration: Object, link: Link | None) -> side_plan.TargetPlan:
@@ -92,13 +93,13 @@ class MigrateTarget(migration_side.Side[side_plan.TargetAction]):
                     await self._write_fault(migration, error)
                     raise
             case side_plan.AcceptRelays():
-                source = str(objects.dig(migration, "status", "sourceNode") or "")
+                source = str(dig_migration(migration, "status", "sourceNode") or "")
                 self._server.expect(uid, Expected(link.pod_uid, source, functools.partial(self._release, uid, link)))
                 self._expected.add(uid)
             case side_plan.OfferAddress():
                 phase = phases.phase_of(migration)
                 ready = phases.TARGET_READY if phase == phases.PREPARING_TARGET else phase
-                more = {"message": ""} if ready != phase and objects.dig(migration, "status", "message") else {}  # it is ready now
+                more = {"message": ""} if ready != phase and dig_migration(migration, "status", "message") else {}  # it is ready now
                 await self._write(migration, ready, targetAddress=action.address, **more)
             case side_plan.ReleaseGuest():
                 await self._release(uid, link, power.wants_paused(await self._machine(migration)))
@@ -115,7 +116,7 @@ class MigrateTarget(migration_side.Side[side_plan.TargetAction]):
         vm, connection = await self._machine(migration), migration_side.live(link)
         given = await self._ports.node.give_devices(vm, link.pod_uid, connection)
         # The guest runs already, and keeps its accelerator.
-        accelerator: messages.Accelerator = "kvm" if objects.dig(vm, "status", "domain", "type") == "kvm" else "qemu"
+        accelerator: messages.Accelerator = "kvm" if dig_vm(vm, "status", "domain", "type") == "kvm" else "qemu"
         if accelerator == "kvm" and given != "kvm":
             raise ownership.NotTheDevice("the guest runs with KVM, and there is no /dev/kvm in the pod")
         served = await self._ports.disks.add(vm, link.pod_uid)
@@ -129,8 +130,8 @@ class MigrateTarget(migration_side.Side[side_plan.TargetAction]):
 
         A compromised launcher may report new texts each time, so they are written at a machine's rate of status writes.
         """
-        message = guest_status.printable(f"the target on node {objects.dig(migration, 'status', 'targetNode')} is not ready: {error}")
-        if phases.phase_of(migration) != phases.PREPARING_TARGET or objects.dig(migration, "status", "message") == message:
+        message = guest_status.printable(f"the target on node {dig_migration(migration, 'status', 'targetNode')} is not ready: {error}")
+        if phases.phase_of(migration) != phases.PREPARING_TARGET or dig_migration(migration, "status", "message") == message:
             return
         now, limits = asyncio.get_running_loop().time(), self._ports.limits
         bucket = TokenBucket(limits.writes_burst, 1 / limits.write_seconds, now)
@@ -145,15 +146,15 @@ class MigrateTarget(migration_side.Side[side_plan.TargetAction]):
     async def _take_over(self, migration: Object, link: Link) -> None:
         """Write the VM first, which then belongs to this node. After a restart in between, the rest is written."""
         vm = await self._machine(migration)
-        source = objects.dig(migration, "status", "sourceNode")
-        if link.status is not None and objects.dig(vm, "status", "podUID") != link.pod_uid:
-            if objects.dig(vm, "status", "nodeName") != source:
+        source = dig_migration(migration, "status", "sourceNode")
+        if link.status is not None and dig_vm(vm, "status", "podUID") != link.pod_uid:
+            if dig_vm(vm, "status", "nodeName") != source:
                 raise errors.Conflict(f"virtual machine {migration_side.vm_name(migration)} is not on {source}, where it came from")
             interfaces = await self._ports.networks.set_up(vm, link.pod_uid, migration_side.live(link))
             status = self._moved(guest_status.running(vm, link.status, interfaces, self._ports.clock.now()), migration)
             written = await self._ports.api.update(VIRTUAL_MACHINES, {**vm, "status": status}, subresource="status")
             self._ports.machines.remember(written)
-        message = f"the guest moved to node {objects.dig(migration, 'status', 'targetNode')}"
+        message = f"the guest moved to node {dig_migration(migration, 'status', 'targetNode')}"
         await self._write(migration, phases.SUCCEEDED, message=message, **self._figures(migration, link))
         self._emit(migration, "Normal", "Migrated", f"the guest moved from node {source}")
 

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Final, Literal
 
 from apiserver.apis.meta import quantity, times
-from apiserver.apis.meta.objects import dig
+from apiserver.apis.virt.kinds import dig_migration
 from apiserver.apis.virt.lifecycle import migration_attempts, phases, progress
 from handler.reconcilers.migrations import migration_progress
 from launcher.protocol import messages
@@ -31,7 +31,7 @@ BOUND_SHARE: Final = 0.75
 
 def request(migration: Object) -> messages.Migrate:
     """Return the launcher's request for a new migration."""
-    options = dig(migration, "status", "options") or {}
+    options = dig_migration(migration, "status", "options") or {}
     return messages.Migrate(
         migration_attempts.uid_of(migration),
         bandwidth_bytes=quantity.parse(str(_given(options.get("bandwidth"), 0))).bytes,
@@ -57,7 +57,7 @@ def verdict_of(migration: Object, launcher: messages.Status, now: datetime, stal
     limit, elapsed = _limit(migration), _elapsed(migration, now)
     if limit is None or elapsed < limit:
         return "go on"
-    if not (dig(migration, "status", "options", "allowPause") and can_pause) or elapsed >= 2 * limit:
+    if not (dig_migration(migration, "status", "options", "allowPause") and can_pause) or elapsed >= 2 * limit:
         return "abort"
     return "pause" if launcher.domain is not None and launcher.domain.state == "running" else "go on"
 
@@ -69,7 +69,7 @@ def cause(migration: Object, known: messages.MigrationStatus, now: datetime, sta
         return "; ".join(filter(None, (f"timed out: nothing of the guest moved for {STALL_SECONDS} s", _moved(known))))
     if limit is None or elapsed < limit:
         return ""
-    options = dig(migration, "status", "options") or {}
+    options = dig_migration(migration, "status", "options") or {}
     paused = (
         f", and as long again paused (allowPause of {_origin(migration)})" if options.get("allowPause") and elapsed >= 2 * limit else ""
     )
@@ -117,18 +117,18 @@ def _moved(known: messages.MigrationStatus) -> str:
 
 
 def _origin(migration: Object) -> str:
-    policy = dig(migration, "status", "policy")
+    policy = dig_migration(migration, "status", "policy")
     return f"MigrationPolicy {policy}" if policy else "the cluster's default"
 
 
 def _limit(migration: Object) -> int | None:
-    found = dig(migration, "status", "options", "completionTimeoutSeconds")
+    found = dig_migration(migration, "status", "options", "completionTimeoutSeconds")
     return found if isinstance(found, int) and found > 0 else None
 
 
 def _elapsed(migration: Object, now: datetime) -> float:
     """Return seconds since ``Running``; negative before it."""
-    stamps = dig(migration, "status", "phaseTransitionTimestamps") or []
+    stamps = dig_migration(migration, "status", "phaseTransitionTimestamps") or []
     entered = [each["time"] for each in stamps if each.get("phase") == phases.RUNNING]
     return (now - times.parse(entered[-1])).total_seconds() if entered else -1.0
 

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from apiserver.apis.meta import objects, quantity, times
 from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt.kinds import dig_migration
 from apiserver.apis.virt.lifecycle import progress
 from handler.reconcilers.limits import DEFAULT
 from launcher.protocol import messages
@@ -139,7 +140,7 @@ def _moved(course: Course, known: messages.MigrationStatus) -> int:
 
 def _condition(migration: Mapping[str, Any], known: messages.MigrationStatus, course: Course) -> Object | None:
     """Return the condition to set; None if it stays. Its message is of that moment, because otherwise each write would change it."""
-    before = objects.condition(objects.dig(migration, "status", "conditions"), progress.CONVERGING)
+    before = objects.condition(dig_migration(migration, "status", "conditions"), progress.CONVERGING)
     is_behind = before is not None and before.get("status") == "False"
     total, processed, _ = amounts(known)
     # For a guest with large copied disks, check memory alone: disks may be most of the data, and are sent once.

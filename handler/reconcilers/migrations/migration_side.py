@@ -8,6 +8,7 @@ from typing import Generic, Literal, TypeVar
 from apiserver.apis.meta import objects, times
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt import structure
+from apiserver.apis.virt.kinds import dig_migration
 from apiserver.apis.virt.lifecycle import migration_attempts, phases
 from apiserver.apis.virt.places.resources import MIGRATIONS, VIRTUAL_MACHINES
 from controller.runtime.reconciling import InvalidObject, Request, Result
@@ -86,7 +87,7 @@ class Side(ABC, Generic[Action]):
 
     def _figures(self, migration: Object, link: Link | None) -> dict[str, Object]:
         known = link.status.migration_of(migration_attempts.uid_of(migration)) if link is not None and link.status is not None else None
-        return migration_progress.at_end(known, self._ports.clock.now(), objects.dig(migration, "status", "progress"))
+        return migration_progress.at_end(known, self._ports.clock.now(), dig_migration(migration, "status", "progress"))
 
     def _emit(self, migration: Object, type_: Literal["Normal", "Warning"], reason: str, message: str) -> None:
         """Record an Event of the Migration, and of its virtual machine if it is on this node."""
@@ -97,7 +98,7 @@ class Side(ABC, Generic[Action]):
 
 def vm_name(migration: Object) -> str:
     """Return the name of the migrated machine, or an empty string."""
-    return str(objects.dig(migration, "spec", "selector", "name") or "")
+    return str(dig_migration(migration, "spec", "selector", "name") or "")
 
 
 def sound(vm: Object) -> Object:

@@ -11,6 +11,7 @@ from typing import Final
 
 from apiserver.apis.meta import errors, objects
 from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt.kinds import dig_migration
 from apiserver.apis.virt.lifecycle import migration_attempts, phases
 from apiserver.apis.virt.places.resources import MIGRATIONS, VIRTUAL_MACHINES
 from controller.runtime.reconciling import Request, Result
@@ -39,7 +40,7 @@ class ReportProgress:
     async def reconcile(self, request: Request) -> Result:
         """Write the newest statistics, if it is time."""
         migration = self._ports.migrations.get(request.namespace, request.name)
-        is_moving = objects.dig(migration, "status", "phase") == phases.RUNNING
+        is_moving = dig_migration(migration, "status", "phase") == phases.RUNNING
         if migration is None or not is_moving or validation.validate_migration(migration):
             self._courses.pop(request, None)
             self._ports.links.release(Holder("progress", request))
@@ -63,7 +64,7 @@ class ReportProgress:
         return await self._write({**migration, "status": step.status}, step)
 
     def _link(self, request: Request, migration: Object) -> Link | None:
-        vm = self._ports.machines.get(request.namespace, str(objects.dig(migration, "spec", "selector", "name") or ""))
+        vm = self._ports.machines.get(request.namespace, str(dig_migration(migration, "spec", "selector", "name") or ""))
         pod_uid = source_pod(vm, migration)
         return self._ports.links.acquire(pod_uid, Holder("progress", request)) if pod_uid else None
 
@@ -79,7 +80,7 @@ class ReportProgress:
 
     def _emit(self, migration: Object, message: str) -> None:
         self._ports.events.event(migration, MIGRATIONS, "Warning", NOT_CONVERGING, message)
-        name = str(objects.dig(migration, "spec", "selector", "name") or "")
+        name = str(dig_migration(migration, "spec", "selector", "name") or "")
         if (vm := self._ports.machines.get(objects.namespace_of(migration), name)) is not None:
             self._ports.events.event(vm, VIRTUAL_MACHINES, "Warning", NOT_CONVERGING, message)
 

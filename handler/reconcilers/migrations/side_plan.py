@@ -37,6 +37,7 @@ from datetime import datetime
 from typing import Any, Final, TypeAlias
 
 from apiserver.apis.meta import objects, times
+from apiserver.apis.virt.kinds import dig_migration, dig_vm
 from apiserver.apis.virt.lifecycle import migration_attempts, phases, release
 from handler.pods import places
 from handler.reconcilers.migrations import migration_causes, migration_limits
@@ -206,8 +207,8 @@ def is_under_way(migration: Mapping[str, Any]) -> bool:
 
 def source_pod(vm: Mapping[str, Any] | None, migration: Mapping[str, Any]) -> str:
     """Return the uid of the source's pod from its machine; empty if the machine has another pod or an invalid uid."""
-    pod_uid = objects.dig(vm, "status", "podUID") or ""
-    if places.is_uid(pod_uid) and objects.dig(vm, "status", "podName") == objects.dig(migration, "status", "sourcePod"):
+    pod_uid = dig_vm(vm, "status", "podUID") or ""
+    if places.is_uid(pod_uid) and dig_vm(vm, "status", "podName") == dig_migration(migration, "status", "sourcePod"):
         return str(pod_uid)
     return ""
 
@@ -296,7 +297,7 @@ def _stays(seen: Observed) -> bool:
 
 
 def _forward(seen: Observed) -> tuple[ForwardConnections, ...]:
-    addresses = tuple(objects.dig(seen.migration, "status", "targetPodIPs") or ())
+    addresses = tuple(dig_migration(seen.migration, "status", "targetPodIPs") or ())
     return (ForwardConnections(addresses),) if addresses and not seen.forwarded and _stays(seen) else ()
 
 
@@ -350,14 +351,14 @@ def plan_target(seen: Observed) -> TargetPlan:
     if not seen.relaying:
         return (AcceptRelays(),)
     is_new = phase == phases.PREPARING_TARGET
-    if is_new or objects.dig(migration, "status", "targetAddress") != seen.address:
+    if is_new or dig_migration(migration, "status", "targetAddress") != seen.address:
         return () if objects.is_deleting(migration) or (is_new and seen.ending) else (OfferAddress(seen.address),)
     return ()
 
 
 def _target_over(seen: Observed) -> TargetPlan:
     """Return the actions until the Migration has the guest's downtime, which this side's launcher may report a moment later."""
-    is_told = objects.dig(seen.migration, "status", "progress", "downtimeMilliseconds") is not None
+    is_told = dig_migration(seen.migration, "status", "progress", "downtimeMilliseconds") is not None
     if phases.phase_of(seen.migration) != phases.SUCCEEDED or is_told or seen.gone:
         return (ForgetMigration(),)
     later: TargetPlan = (ForgetMigration(),)
@@ -376,7 +377,7 @@ def _target_over(seen: Observed) -> TargetPlan:
 def _left(seen: Observed, seconds: float) -> float:
     """Return how much is left of this time since the Migration ended, by any clock; 0 if none."""
     try:
-        ended = times.parse(str(objects.dig(seen.migration, "status", "endTime") or ""))
+        ended = times.parse(str(dig_migration(seen.migration, "status", "endTime") or ""))
     except ValueError:
         return 0.0
     ago = seconds if seen.now is None else abs(seen.now - ended).total_seconds()

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from apiserver.apis.meta import objects
+from apiserver.apis.virt.kinds import dig_vm
 
 READY: Final = "Ready"
 """True while the guest runs and is reachable. Absent from a machine that is off according to its spec."""
@@ -182,7 +183,7 @@ _WAITS: Final[Mapping[str, Mapping[str, Wait]]] = MappingProxyType(
 
 def found_false(vm: Mapping[str, Any], kind: str) -> Mapping[str, Any] | None:
     """Return the machine's condition of this type if it is False."""
-    found = objects.condition(objects.dig(vm, "status", "conditions"), kind)
+    found = objects.condition(dig_vm(vm, "status", "conditions"), kind)
     return found if found is not None and found.get("status") == "False" else None
 
 

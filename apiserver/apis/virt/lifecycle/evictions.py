@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final, Literal, TypeAlias, cast, get_args
 
-from apiserver.apis.meta.objects import NamespacedName, Object, annotations_of, dig, labels_of, namespace_of
+from apiserver.apis.meta.objects import NamespacedName, Object, annotations_of, labels_of, namespace_of
+from apiserver.apis.virt.kinds import dig_migration, dig_vm
 from apiserver.apis.virt.places import names
 
 Strategy: TypeAlias = Literal["LiveMigrate", "LiveMigrateIfPossible", "Shutdown", "External"]
@@ -24,7 +25,7 @@ DRAIN_LABEL: Final = "kubevirt.io/drain"
 
 def strategy_of(vm: Object) -> Strategy | None:
     """Return ``spec.evictionStrategy``; None for the cluster's strategy, also for an unknown value of a later release."""
-    found = dig(vm, "spec", "evictionStrategy")
+    found = dig_vm(vm, "spec", "evictionStrategy")
     return cast("Strategy", found) if found in get_args(Strategy) else None
 
 
@@ -40,9 +41,9 @@ def is_by_controller(migration: Object) -> bool:
 
 def machine_of(migration: Object) -> NamespacedName:
     """Return the machine of a Migration; its name is empty if the Migration has none."""
-    return NamespacedName(namespace_of(migration), str(dig(migration, "spec", "selector", "name") or ""))
+    return NamespacedName(namespace_of(migration), str(dig_migration(migration, "spec", "selector", "name") or ""))
 
 
 def node_left_by(migration: Object) -> str:
     """Return the source node of a Migration, or an empty string while it is not recorded."""
-    return str(dig(migration, "status", "sourceNode") or annotations_of(migration).get(NODE_ANNOTATION, ""))
+    return str(dig_migration(migration, "status", "sourceNode") or annotations_of(migration).get(NODE_ANNOTATION, ""))

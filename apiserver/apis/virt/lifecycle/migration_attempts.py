@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from apiserver.apis.meta import objects, times
+from apiserver.apis.virt.kinds import dig_migration
 
 MAX_ATTEMPTS: Final = 3
 """virt-launcher remembers four migrations. The limit also bounds the cost of a node on which every attempt fails."""
@@ -32,7 +33,7 @@ def number_of(migration: Mapping[str, Any]) -> int:
 
     This is called before a Migration is validated.
     """
-    found = objects.dig(migration, "status", "attempt")
+    found = dig_migration(migration, "status", "attempt")
     return found if type(found) is int else 0
 
 
@@ -45,13 +46,13 @@ def uid_of(migration: Mapping[str, Any]) -> str:
 def failure_of(migration: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Return the entry of the current attempt in ``status.attempts``; None if it has not failed."""
     number = number_of(migration)
-    failed = objects.dig(migration, "status", "attempts") or ()
+    failed = dig_migration(migration, "status", "attempts") or ()
     return next((each for each in failed if each["number"] == number), None) if number else None
 
 
 def nodes_of(migration: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the target nodes of the failed attempts, without duplicates."""
-    failed = objects.dig(migration, "status", "attempts") or ()
+    failed = dig_migration(migration, "status", "attempts") or ()
     return tuple(sorted({str(node) for each in failed if (node := each.get("targetNode"))}))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from apiserver.apis.meta import objects
+from apiserver.apis.virt.kinds import dig_migration
 from apiserver.apis.virt.lifecycle import phases
 
 NUMBERS: Final = (
@@ -36,7 +36,7 @@ CATCHES_UP: Final = "MovesFaster"
 
 def of(migration: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the progress of a Migration; empty before memory is sent."""
-    found: Mapping[str, Any] = objects.dig(migration, "status", "progress") or {}
+    found: Mapping[str, Any] = dig_migration(migration, "status", "progress") or {}
     return found
 
 

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from apiserver.apis.meta import objects, times
+from apiserver.apis.virt.kinds import dig_migration
 
 RELEASED: Final = "Released"
 """Type of the condition."""
@@ -22,7 +23,7 @@ SOURCE_SILENT: Final = "SourcePodEnded"
 
 def is_released(migration: Mapping[str, Any]) -> bool:
     """Return True if the guest may run on the target."""
-    return objects.is_true(objects.dig(migration, "status", "conditions"), RELEASED)
+    return objects.is_true(dig_migration(migration, "status", "conditions"), RELEASED)
 
 
 def released(migration: Mapping[str, Any], reason: str, message: str, now: datetime) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from apiserver.apis.meta import objects
 from apiserver.apis.meta.lines import one_line
+from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import conditions, phases, power
 
 Object = Mapping[str, Any]
@@ -47,7 +48,7 @@ _WORDS: Final[Mapping[str, str]] = MappingProxyType(
 def word(vm: Object) -> str:
     """Return the one word."""
     phase = phases.phase_of(vm)
-    if objects.dig(vm, "metadata", "deletionTimestamp"):
+    if dig_vm(vm, "metadata", "deletionTimestamp"):
         return TERMINATING
     if phase == phases.RUNNING:
         return _of_running(vm)
@@ -78,7 +79,7 @@ def _of_ended(vm: Object, phase: str) -> str:
 
 
 def _of_running(vm: Object) -> str:
-    migration = objects.dig(vm, "status", "migration") or {}
+    migration = dig_vm(vm, "status", "migration") or {}
     if migration.get("name") and migration.get("phase") not in phases.MIGRATION_FINAL:
         return MIGRATING
     if _condition(vm, conditions.PAUSED).get("status") == "True":
@@ -98,9 +99,9 @@ def _what_is_missing(vm: Object, otherwise: str) -> str:
 def _was_asked_to_stop(vm: Object) -> bool:
     current = power.current_attempt(vm)
     decision = power.decide(vm)
-    attempts = objects.dig(vm, "status", "attempts") or ()
+    attempts = dig_vm(vm, "status", "attempts") or ()
     return not decision.on or any(int(each["number"]) == current and each.get("stopTime") for each in attempts)
 
 
 def _condition(vm: Object, type_: str) -> Mapping[str, Any]:
-    return objects.condition(objects.dig(vm, "status", "conditions"), type_) or {}
+    return objects.condition(dig_vm(vm, "status", "conditions"), type_) or {}

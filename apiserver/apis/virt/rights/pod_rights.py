@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from apiserver.apis.meta.objects import controller_of, dig, name_of, namespace_of, uid_of
 from apiserver.apis.virt.hardware import cloud_init, disk_imports, disks, filesystems, firmware, network_disks
+from apiserver.apis.virt.kinds import dig_migration, dig_vm
 from apiserver.apis.virt.lifecycle import phases
 from apiserver.apis.virt.places import forms
 from apiserver.apis.virt.spec import access_credentials, attachments, running, service_accounts
@@ -142,9 +143,9 @@ def brings(migration: Object, vm: Object, pod_uid: str) -> bool:
     """
     return (
         phases.is_unfinished(migration)
-        and dig(migration, "spec", "selector", "name") == name_of(vm)
-        and dig(migration, "status", "targetPodUID") == pod_uid
-        and str(dig(migration, "metadata", "creationTimestamp")) >= str(dig(vm, "metadata", "creationTimestamp"))
+        and dig_migration(migration, "spec", "selector", "name") == name_of(vm)
+        and dig_migration(migration, "status", "targetPodUID") == pod_uid
+        and str(dig_migration(migration, "metadata", "creationTimestamp")) >= str(dig_vm(vm, "metadata", "creationTimestamp"))
     )
 
 

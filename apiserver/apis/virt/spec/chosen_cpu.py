@@ -13,6 +13,7 @@ from typing import Any
 from apiserver.apis.meta.objects import dig
 from apiserver.apis.virt.hardware import cpu
 from apiserver.apis.virt.hardware.given import Domain
+from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.spec import running as running_form
 
 
@@ -32,16 +33,16 @@ def is_to_choose(vm: Mapping[str, Any]) -> bool:
 
 def chosen(vm: Mapping[str, Any]) -> Chosen | None:
     """Return the CPU chosen for the newest attempt; None if none was, or it is the node's."""
-    model = dig(vm, "status", "cpu", "model") or ""
+    model = dig_vm(vm, "status", "cpu", "model") or ""
     if not model or model in cpu.OF_THE_NODE or not is_to_choose(vm):
         return None
-    return Chosen(model, tuple(dig(vm, "status", "cpu", "features") or ()))
+    return Chosen(model, tuple(dig_vm(vm, "status", "cpu", "features") or ()))
 
 
 def running(vm: Mapping[str, Any]) -> Chosen | None:
     """Return the chosen CPU if the guest runs with it."""
     found = chosen(vm)
-    return found if found is not None and dig(vm, "status", "domain", "cpuModel") == found.model else None
+    return found if found is not None and dig_vm(vm, "status", "domain", "cpuModel") == found.model else None
 
 
 def given(domain: Domain, found: Chosen | None) -> Domain:

@@ -20,6 +20,7 @@ from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object, dig, generation_of
 from apiserver.apis.meta.validation import Path
 from apiserver.apis.virt.hardware import devices
+from apiserver.apis.virt.kinds import dig_vm
 
 FIELDS: Final = ("domain", "domainXML", "accessCredentials")
 """Fields of ``spec`` that a guest keeps from its start to its end."""
@@ -52,7 +53,7 @@ class Difference:
 def spec_of(vm: Mapping[str, Any]) -> Object:
     """Return the spec with the running hardware. Fields outside :data:`FIELDS` are always those of the spec."""
     spec: Object = vm.get("spec") or {}
-    kept = dig(vm, "status", RUNNING)
+    kept = dig_vm(vm, "status", RUNNING)
     if not isinstance(kept, dict):
         return spec
     others = {key: value for key, value in spec.items() if key not in FIELDS}
@@ -61,7 +62,7 @@ def spec_of(vm: Mapping[str, Any]) -> Object:
 
 def differences(vm: Mapping[str, Any]) -> tuple[Difference, ...]:
     """Return how the desired hardware differs from the running one; empty if both are the same, and without a guest."""
-    return tuple(_differences(vm.get("spec") or {}, spec_of(vm))) if dig(vm, "status", RUNNING) else ()
+    return tuple(_differences(vm.get("spec") or {}, spec_of(vm))) if dig_vm(vm, "status", RUNNING) else ()
 
 
 def note_edit(obj: Object, old: Object, *, has_guest: bool) -> None:

@@ -19,6 +19,7 @@ from typing import Any, Final
 from apiserver.apis.meta.objects import dig, name_of, uid_of
 from apiserver.apis.meta.validation import FieldError, forbidden
 from apiserver.apis.virt.hardware import interfaces
+from apiserver.apis.virt.kinds import dig_migration
 from apiserver.apis.virt.lifecycle import conditions, migration_attempts, operations, phases, power
 from apiserver.apis.virt.rights.node_rights import differences
 from apiserver.apis.virt.rights.node_rights.differences import PHASE_FIELDS, STATUS, shown
@@ -210,7 +211,11 @@ def _not_the_target(write: MachineWrite) -> Iterator[FieldError]:
     old, new, migration = _status(write.old), _status(write.new), write.migration
     given = new.get("migration") or {}
     path = STATUS.child("migration")
-    if migration is None or given.get("uid") != uid_of(migration) or dig(migration, "spec", "selector", "name") != name_of(write.old):
+    if (
+        migration is None
+        or given.get("uid") != uid_of(migration)
+        or dig_migration(migration, "spec", "selector", "name") != name_of(write.old)
+    ):
         on = shown(old.get("nodeName"))
         yield forbidden(STATUS.child("nodeName"), f'the virtual machine is on node "{on}", and status.migration names no Migration of it')
         return
