@@ -36,6 +36,7 @@ def _of_machine_plan(*modules: str) -> tuple[Module, ...]:
 MODULES: Final = (
     _module("apiserver/apis/virt/lifecycle/phases.py", "apiserver/apis/virt/test_phases.py"),
     _module("apiserver/apis/virt/lifecycle/power.py", "apiserver/apis/virt/test_power.py"),
+    _module("apiserver/apis/virt/lifecycle/operations.py", "apiserver/apis/virt/test_operations.py"),
     _module("apiserver/apis/virt/lifecycle/summary.py", "apiserver/apis/virt/test_summary.py"),
     _module(
         "apiserver/apis/virt/hardware/host_disks.py",
@@ -123,6 +124,11 @@ MODULES: Final = (
     _module("handler/identity/plan.py", "handler/identity/test_plan.py"),
     _module("handler/probes/tally.py", "handler/probes/test_tally.py"),
     _module("handler/reconcilers/guests/guest_plan.py", "handler/reconcilers/test_guest_plan.py"),
+    _module(
+        "handler/reconcilers/guests/guest_operations.py",
+        "handler/reconcilers/test_guest_operations.py",
+        "handler/reconcilers/test_guest_plan.py",
+    ),
     _module("handler/reconcilers/guests/guest_probes.py", "handler/reconcilers/test_guest_probes.py"),
     _module("handler/reconcilers/guests/guest_report.py", "handler/reconcilers/test_guest_report.py"),
     _module("handler/reconcilers/migrations/migration_stalls.py", "handler/reconcilers/test_migration_stalls.py"),

@@ -423,3 +423,29 @@ def test_a_file_system_is_lost_once_and_not_by_the_end_of_the_run() -> None:
     assert known.filesystem_lost(lost, "more").status.lost_filesystems == ("data", "more")
     for before in (ENDED, dataclasses.replace(STARTED, over=True)):
         assert known.filesystem_lost(before, "data") is before
+
+
+# --- operations ---
+
+
+def test_an_operation_has_begun_and_then_is_over() -> None:
+    begun = known.operating(known.operating(STARTED, "a", 4), "b", 5)
+    assert begun.status.operations == (messages.OperationStatus("a", 4), messages.OperationStatus("b", 5))
+    assert begun.status.revision == STARTED.status.revision + 2
+    assert begun.status.operation_of("b") == messages.OperationStatus("b", 5, "running")
+    assert begun.status.operation_of("c") is None
+    over = known.operated(known.operated(begun, "a"), "b", "no\nroom")
+    assert over.status.operations == (
+        messages.OperationStatus("a", 4, "succeeded"),
+        messages.OperationStatus("b", 5, "failed", "no | room"),
+    )
+
+
+def test_the_newest_operations_are_remembered() -> None:
+    now = STARTED
+    for number in range(1, messages.MAX_OPERATIONS + 3):
+        now = known.operating(now, f"o{number}", number)
+    assert [each.number for each in now.status.operations] == [*range(3, messages.MAX_OPERATIONS + 3)]
+    long = known.operated(now, "o3", "x" * 999).status.operation_of("o3")
+    assert long is not None
+    assert len(long.message) == known.MAX_PROBLEM

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from typing import Any
 
 import pytest
 
 from launcher.domain.states import State
 from launcher.hypervisor.port import HypervisorError, OperationTimeout, Unavailable
-from launcher.main.decisions import requests
-from launcher.main.decisions.known import Known
 from launcher.main.decisions.refusal import RequestRefused
 from launcher.main.lifecycle import operating
 from launcher.protocol import messages
-from tests.unit.launcher.main.test_known import ENDED, LEAVING, STARTED, target
 from tests.unit.launcher.main.world import NAME, SYNC, Call, World
 
 RESET = messages.Operate("a", 1, "Reset")
@@ -147,35 +143,6 @@ async def test_a_guest_that_a_fault_stopped_is_resumed_once_for_each_operation(w
         await world.domain.handle(messages.Operate("a", 1, "Resume"))
     assert told(world) == ("failed", "the guest stopped again at once: I/O error")
     assert world.hypervisor.calls.count("resume") == 2  # one was the start's
-
-
-def operated(*numbers: int) -> Known:
-    done = tuple(messages.OperationStatus(f"o{number}", number, "succeeded") for number in numbers)
-    return dataclasses.replace(STARTED, status=dataclasses.replace(STARTED.status, operations=done))
-
-
-@pytest.mark.parametrize(
-    ("now", "request_", "expected"),
-    [
-        (STARTED, RESET, True),
-        (operated(1), messages.Operate("o1", 1, "Reset"), False),
-        (operated(1), messages.Operate("o2", 2, "Reset"), True),
-        (operated(3), messages.Operate("o2", 2, "Reset"), "Invalid"),
-        (operated(3), messages.Operate("x", 3, "Reset"), "Invalid"),
-        (Known(), RESET, "Conflict"),
-        (ENDED, RESET, "Conflict"),
-        (LEAVING, RESET, "Conflict"),
-        (target("arrived"), RESET, "Conflict"),
-    ],
-)
-def test_what_may_have_been_carried_out_is_refused_and_what_nobody_remembers(
-    now: Known, request_: messages.Operate, expected: object
-) -> None:
-    try:
-        found: object = requests.is_to_operate(now, request_)
-    except RequestRefused as error:
-        found = error.reason
-    assert found == expected
 
 
 async def test_what_is_forgotten_is_not_carried_out_again(world: World) -> None:

@@ -236,3 +236,31 @@ def test_disks_of_the_pod_need_a_virt_handler_that_relays_them() -> None:
     assert judged(lambda: requests.is_to_migrate(runs, migrate)) == ("Invalid", f"cannot migrate: {why}")
     assert judged(lambda: requests.is_to_prepare(Known(), dataclasses.replace(prepare, relays_disks=True))) is True
     assert judged(lambda: requests.is_to_migrate(runs, dataclasses.replace(migrate, relays_disks=True))) is True
+
+
+def operated(*numbers: int) -> Known:
+    done = tuple(messages.OperationStatus(f"o{number}", number, "succeeded") for number in numbers)
+    return dataclasses.replace(STARTED, status=dataclasses.replace(STARTED.status, operations=done))
+
+
+FORGOTTEN = ("Invalid", "a later operation was carried out, and this one may have been before it")
+
+
+@pytest.mark.parametrize(
+    ("now", "id_", "number", "expected"),
+    [
+        (STARTED, "a", 1, True),
+        (operated(1), "o1", 1, False),
+        (operated(1, 3), "o1", 1, False),
+        (operated(1), "o2", 2, True),
+        (operated(1, 3), "o2", 2, FORGOTTEN),
+        (operated(3), "x", 3, FORGOTTEN),
+        (Known(), "a", 1, ("Conflict", "cannot reset: no guest runs in this pod")),
+        (ENDED, "a", 1, ("Conflict", "cannot reset: the guest is off")),
+        (LEAVING, "a", 1, ("Conflict", "cannot reset: the guest is being migrated")),
+        (target("arrived"), "a", 1, ("Conflict", "cannot reset: no guest runs in this pod")),
+        (dataclasses.replace(STARTED, stopping=Stopping(1.0, 1.0)), "a", 1, ("Conflict", "cannot reset: the guest is being shut down")),
+    ],
+)
+def test_an_operation_is_carried_out_once_and_an_old_one_never(now: Known, id_: str, number: int, expected: object) -> None:
+    assert judged(lambda: requests.is_to_operate(now, messages.Operate(id_, number, "Reset"))) == expected

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apiserver.apis.virt.lifecycle.conditions import WAITS_FOR_DISKS, Wait, waits_for
+from apiserver.apis.virt.lifecycle.conditions import WAITS_FOR_DISKS, Wait, waits_for, was_stopped_by_a_fault
 
 
 def a_machine(*conditions: tuple[str, str, str]) -> dict[str, object]:
@@ -42,3 +42,18 @@ def test_other_reasons_are_no_wait_of_a_pod(reason: str) -> None:
 def test_a_machine_may_wait_for_a_disk_and_a_network() -> None:
     vm = a_machine(("DisksReady", "False", "SecretNotFound"), ("NetworkReady", "False", "NetworkNotUsable"))
     assert waits_for(vm) == {Wait.SOURCE, Wait.NETWORK}
+
+
+@pytest.mark.parametrize(
+    ("condition", "fault"),
+    [
+        (("Paused", "True", "DiskFull"), True),
+        (("Paused", "True", "GuestSuspended"), True),
+        (("Paused", "True", "User"), False),
+        (("Paused", "False", "Running"), False),
+        (("Ready", "True", "DiskFull"), False),
+    ],
+)
+def test_a_guest_that_stands_still_without_a_pause_was_stopped_by_a_fault(condition: tuple[str, str, str], *, fault: bool) -> None:
+    assert was_stopped_by_a_fault([dict(zip(("type", "status", "reason"), condition, strict=True))]) is fault
+    assert not was_stopped_by_a_fault(None)

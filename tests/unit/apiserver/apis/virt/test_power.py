@@ -240,6 +240,9 @@ def test_setting_the_pause_of_a_machine_without_a_status() -> None:
     vm: dict[str, Any] = {"metadata": {"generation": 3}}
     power.set_pause(vm, "2026-01-01T00:00:00Z", wanted=True)
     assert vm["status"] == {"pause": {"wanted": True, "attempt": 0, "generation": 3, "time": "2026-01-01T00:00:00Z"}}
+    stored: dict[str, Any] = {"status": {}}
+    power.set_pause(stored, "2026-01-01T00:00:00Z", wanted=False)
+    assert stored["status"] == {"pause": {"wanted": False, "attempt": 0, "generation": 0, "time": "2026-01-01T00:00:00Z"}}
 
 
 def test_pausing_a_manually_started_machine_leaves_it_on() -> None:

@@ -1,0 +1,62 @@
+"""What a machine says of its operations, from its launcher's words. Which one is sent: test_guest_plan."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from handler.reconcilers.guests import guest_operations
+from launcher.protocol.messages import OperationStatus
+from tests.unit.handler.reconcilers.builders import NOW, a_vm, an_operation
+
+WAITING, OVER = an_operation("a", 1), an_operation("b", 2, result="Failed", message="m", completionTime="then")
+EARLIER = an_operation("c", 3, attempt=0)
+VM = a_vm("Running", operations=[WAITING, OVER, EARLIER])
+MOMENT = "2026-11-21T08:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("told", "change"),
+    [
+        ((), {}),
+        ((OperationStatus("a", 1, "running"),), {}),
+        ((OperationStatus("x", 1, "succeeded"),), {}),
+        ((OperationStatus("a", 1, "succeeded"),), {"result": "Succeeded", "completionTime": MOMENT}),
+        ((OperationStatus("a", 1, "failed", "no\x1b[2J way"),), {"result": "Failed", "message": "no[2J way", "completionTime": MOMENT}),
+        ((OperationStatus("a", 1, "failed"),), {"result": "Failed", "completionTime": MOMENT}),
+    ],
+)
+def test_results_are_the_launchers(told: tuple[OperationStatus, ...], change: dict[str, Any]) -> None:
+    found = guest_operations.with_results(VM, told, NOW)
+    assert found == [{**WAITING, **change}, OVER, EARLIER]
+
+
+def test_a_launcher_changes_no_result_and_none_of_another_attempt() -> None:
+    told = (OperationStatus("b", 2, "succeeded"), OperationStatus("c", 3, "succeeded"))
+    assert guest_operations.with_results(VM, told, NOW) == [WAITING, OVER, EARLIER]
+
+
+def test_what_a_launcher_says_is_bounded() -> None:
+    (found, *_) = guest_operations.with_results(VM, (OperationStatus("a", 1, "failed", "x" * 9999),), NOW)
+    assert len(found["message"]) == guest_operations.MAX_MESSAGE
+
+
+@pytest.mark.parametrize(
+    ("action", "result", "message", "event"),
+    [
+        ("Reset", "Succeeded", "", ("Normal", "Reset", "the guest was reset")),
+        ("Resume", "Succeeded", "", ("Normal", "Unpaused", "the guest goes on")),
+        ("Reset", "Failed", "why", ("Warning", "ResetFailed", "why")),
+        ("Resume", "Failed", "", ("Warning", "ResumeFailed", "")),
+    ],
+)
+def test_a_result_is_told_once(action: str, result: str, message: str, event: tuple[str, str, str]) -> None:
+    waiting = an_operation("a", 1, action)
+    over = {**waiting, "result": result, **({"message": message} if message else {})}
+    vm = a_vm("Running", operations=[waiting, OVER])
+    status = {**vm["status"], "operations": [OVER, over, an_operation("n", 9, result="Failed")]}
+    assert list(guest_operations.events(vm, status)) == [event]
+    assert list(guest_operations.events({"status": status}, status)) == []
+    assert list(guest_operations.events(vm, vm["status"])) == []
+    assert list(guest_operations.events(vm, {})) == []
