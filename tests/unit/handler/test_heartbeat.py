@@ -107,7 +107,7 @@ async def test_the_node_owns_its_lease() -> None:
     assert leases.reviews == 1
 
 
-async def test_a_lease_that_went_with_its_node_comes_back_with_the_uid_of_the_new_one() -> None:
+async def test_lease_of_a_recreated_node_has_the_new_uid() -> None:
     leases = Leases(None)
     leases.uid = "uid-1"
     first = await beats(leases, 1)
@@ -141,7 +141,7 @@ class Collected(Leases):
         return created
 
 
-async def test_a_token_with_the_uid_of_a_former_node_does_not_keep_the_lease_from_staying() -> None:
+async def test_token_of_a_former_node_does_not_lose_the_lease() -> None:
     """Otherwise each renewed Lease would be deleted again until the token expires."""
     leases = Collected()
     leases.uid = "uid-1"
@@ -154,14 +154,14 @@ async def test_a_token_with_the_uid_of_a_former_node_does_not_keep_the_lease_fro
 
 
 @pytest.mark.parametrize("fault", [None, errors.NotFound("first")], ids=["patch", "create"])
-async def test_where_only_those_who_may_delete_give_owners_the_lease_is_renewed_all_the_same(fault: Exception | None) -> None:
+async def test_lease_is_renewed_without_owner_if_owners_are_refused(fault: Exception | None) -> None:
     leases = Leases(fault)
     leases.uid, leases.refuses_owners = "uid-1", True
 
     assert await beats(leases, 2) == [None, None]
 
 
-def test_a_node_is_silent_after_several_renewals_that_did_not_come_and_not_after_one() -> None:
+def test_node_is_silent_after_several_missed_renewals() -> None:
     lease = heartbeat.lease("node1", "leases", VERDICT, "2026-11-22T12:00:00.000000Z")
 
     assert lease["spec"] == {"holderIdentity": "node1", "leaseDurationSeconds": 40, "renewTime": "2026-11-22T12:00:00.000000Z"}

@@ -402,7 +402,7 @@ def moved_as_far_as_confirm() -> Migrating:
     return made
 
 
-def test_a_guest_that_left_while_no_handler_lived_is_released_by_the_last_words_of_its_pod() -> None:
+def test_guest_that_left_without_handler_is_released_by_its_pod() -> None:
     made = moved_as_far_as_confirm()
     made.the_source_handler_dies()
     made.libvirt_goes_on()
@@ -421,7 +421,7 @@ def test_a_lost_answer_leaves_the_guest_on_the_source() -> None:
     assert phases.phase_of(made.migration) == phases.FAILED
 
 
-def test_a_source_that_dies_before_it_could_say_that_the_guest_left_takes_the_guest_with_it() -> None:
+def test_source_dying_before_its_report_takes_the_guest_with_it() -> None:
     made = moved_as_far_as_confirm()
     made.the_source_is_killed()
     made.teardown()

@@ -23,7 +23,7 @@ def root(tmp_path: Path) -> Iterator[int]:
     os.close(descriptor)
 
 
-async def test_a_pod_whose_storage_hangs_stalls_neither_the_others_nor_their_event_loop(root: int) -> None:
+async def test_hanging_pod_storage_stalls_no_other_pod(root: int) -> None:
     answers, asked = threading.Event(), []
 
     def give(_root: int, node: ownership.Node) -> bool:
@@ -52,14 +52,14 @@ async def test_a_pod_whose_storage_hangs_stalls_neither_the_others_nor_their_eve
 
 
 @pytest.mark.parametrize(("there", "accelerator"), [({ownership.KVM, ownership.TUN}, "kvm"), ({ownership.TUN}, "qemu"), (set(), "qemu")])
-async def test_kvm_is_what_a_guest_gets_whose_pod_has_the_device(root: int, there: set[ownership.Node], accelerator: str) -> None:
+async def test_guest_uses_kvm_if_its_pod_has_the_device(root: int, there: set[ownership.Node], accelerator: str) -> None:
     node = Node(give=lambda _root, node: node in there)
     connection = SimpleNamespace(process=SimpleNamespace(root=root, pidfd=root))
     given = await node.give_devices(a_vm(), "pod-1", connection)  # type: ignore[arg-type]  # of a connection it takes the root alone
     assert given == accelerator
 
 
-def test_only_a_machine_that_asks_for_sockets_to_its_node_is_given_their_device() -> None:
+def test_vsock_device_is_given_only_on_request() -> None:
     assert ownership.VHOST_VSOCK not in device_nodes(a_vm())
     assert ownership.VHOST_VSOCK in device_nodes({"spec": {"domain": {"devices": {"vsock": {}}}}})
 
@@ -81,7 +81,7 @@ def test_a_claim_that_the_guest_only_reads_is_given_to_be_read() -> None:
     assert found == [ownership.disk("own"), *only_read, ownership.disk("filled")]
 
 
-async def test_what_is_wrong_with_a_disk_is_raised(root: int) -> None:
+async def test_device_errors_are_raised(root: int) -> None:
     def give(*_arguments: Any) -> bool:
         raise ownership.NotTheDevice("/dev/kvm in the pod is reached through a link")
 

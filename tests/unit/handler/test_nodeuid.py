@@ -58,7 +58,7 @@ class Reviews:
 
 
 @pytest.mark.parametrize("fault", [errors.Forbidden("no"), TransportError("refused"), None], ids=["refused", "away", "silent"])
-def test_a_review_that_fails_is_made_up_for_and_what_was_known_stays(fault: Exception | None) -> None:
+def test_failed_review_is_retried_and_the_known_uid_kept(fault: Exception | None) -> None:
     async def scenario() -> list[str]:
         reviews = Reviews(answer(MINE), fault, answer({**MINE, NODE_UID_CLAIM: ["uid-2"]}))
         uid = NodeUid(reviews, "node1")

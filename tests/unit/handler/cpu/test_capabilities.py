@@ -42,11 +42,11 @@ def text(host: str = "yes", custom: str = "yes", expanded: str = HOST) -> str:
     return json.dumps({"domainCapabilities": DOCUMENT.format(host=host, custom=custom), "hostModel": expanded})
 
 
-def test_usable_models_and_required_features_are_what_the_node_has() -> None:
+def test_usable_models_and_required_features_are_the_nodes() -> None:
     assert capabilities.parse(text()) == Capabilities("EPYC-Rome", ("x2apic",), ("EPYC", "EPYC-v1"), ("avx2", "x2apic"))
 
 
-def test_what_libvirt_does_not_support_here_the_node_has_not() -> None:
+def test_unsupported_cpu_modes_give_no_capabilities() -> None:
     assert capabilities.parse(text(host="no", custom="no", expanded="")) == Capabilities()
     assert capabilities.labels(Capabilities()) == {}
 
@@ -78,7 +78,7 @@ def test_there_are_so_many_labels_at_most_and_models_come_first() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["", "[]", "{}", '{"domainCapabilities": "<a>", "hostModel": ""}', "x", '"a"'])
-def test_what_is_no_answer_of_libvirts_is_told(wrong: str) -> None:
+def test_malformed_libvirt_answers_are_reported(wrong: str) -> None:
     with pytest.raises(UnknownCapabilities):
         capabilities.parse(wrong)
 

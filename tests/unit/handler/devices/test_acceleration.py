@@ -7,7 +7,7 @@ from handler.devices import acceleration, kvm, trial
 GOOD = "stage C 0.0001\nstage P 0.0002\nstage I 0.0003\nstage X 0.0004\nstage L 0.0154\nend done\n"
 
 
-def test_a_guest_that_got_through_everything_in_time_is_accelerated() -> None:
+def test_guest_that_finished_in_time_is_accelerated() -> None:
     verdict = acceleration.verdict_of(GOOD, ended=True)
 
     assert verdict.accelerated
@@ -42,7 +42,7 @@ async def test_an_administrator_can_force_either_answer(choice: acceleration.Cho
     assert choice in verdict.reason
 
 
-def test_the_processor_starts_in_long_mode_with_the_tables_of_the_guest() -> None:
+def test_processor_starts_in_long_mode_with_the_guests_tables() -> None:
     sregs = bytearray(312)
     kvm.long_mode(sregs)
 

@@ -52,7 +52,7 @@ class Trials(acceleration.Trials):
         return self._reports.pop(0) if len(self._reports) > 1 else self._reports[0], True
 
 
-def test_the_verdict_changes_when_the_device_appears_and_nobody_asks_again(tmp_path: Path) -> None:
+def test_verdict_changes_with_the_device_and_probing_stops(tmp_path: Path) -> None:
     device, verdicts = tmp_path / "kvm", list[Verdict]()
 
     async def scenario() -> Trials:
@@ -97,7 +97,7 @@ def test_a_device_that_never_works_is_tried_seldom(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("choice", ["kvm", "emulation"])
-def test_what_an_administrator_forced_is_not_tried_again(tmp_path: Path, choice: acceleration.Choice) -> None:
+def test_forced_choice_is_not_probed(tmp_path: Path, choice: acceleration.Choice) -> None:
     async def scenario() -> Trials:
         trials = Trials(GOOD)
         detector = Detection(choice, trials=trials, device=tmp_path)

@@ -21,7 +21,7 @@ def opened(tmp_path: Path) -> Iterator[list[int]]:
         os.close(each)
 
 
-def test_nobody_waits_for_a_directory_that_is_another_one(opened: list[int]) -> None:
+def test_locked_directory_does_not_block_another(opened: list[int]) -> None:
     passed = threading.Event()
 
     def make() -> None:
@@ -51,7 +51,7 @@ def test_in_one_directory_one_file_is_made_at_a_time(opened: list[int]) -> None:
     assert order == ["first", "second"]
 
 
-def test_nothing_is_kept_of_directories_in_which_nobody_makes_a_file(opened: list[int]) -> None:
+def test_directory_locks_are_dropped_after_use(opened: list[int]) -> None:
     for each in opened:
         with host_disks.alone(each):
             assert len(host_disks._turns) == 1

@@ -18,7 +18,7 @@ def test_each_id_is_a_device_of_its_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("unknown", ["macvtap0", "macvtap65", "macvtap", "tun1", "macvtap01", "../1"])
-def test_what_is_no_id_gives_nothing(tmp_path: Path, unknown: str) -> None:
+def test_invalid_macvtap_ids_give_no_path(tmp_path: Path, unknown: str) -> None:
     assert Macvtaps(tmp_path).paths([unknown]) == ()
 
 
@@ -32,14 +32,14 @@ def node(tmp_path: Path) -> Macvtaps:
     return Macvtaps(tmp_path / "nodes", numbers=tmp_path, drivers=tmp_path / "devices")
 
 
-def test_a_number_that_a_macvtap_of_the_node_has_is_given_to_nobody(node: Macvtaps) -> None:
+def test_device_number_of_an_existing_macvtap_is_refused(node: Macvtaps) -> None:
     """The pod would open another guest's macvtap, or one of another program."""
     assert node.refusal(["macvtap1", "macvtap2", "macvtap3"]) == "a macvtap of the node has the number 246:1 and 246:3 already"
     assert node.refusal(["macvtap2", "macvtap4", "tun1"]) == ""
     assert network.MACVTAP_HOLDER == "kvhold"
 
 
-def test_the_lowest_numbers_that_nobody_has_are_preferred(node: Macvtaps) -> None:
+def test_lowest_free_device_numbers_are_preferred(node: Macvtaps) -> None:
     available = ["macvtap10", "macvtap3", "macvtap4", "macvtap1", "tun1", "macvtap2"]
     assert node.preferred(available, 2) == ("macvtap2", "macvtap4")
     assert node.preferred(available, 9) == ("macvtap2", "macvtap4", "macvtap10", "macvtap1", "macvtap3")
@@ -59,7 +59,7 @@ def test_the_drivers_number_is_the_kernels(tmp_path: Path, listed: str, major: i
     assert macvtap.driver(tmp_path / "devices") == major
 
 
-def test_what_is_no_device_of_a_macvtap_is_not_the_pods(tmp_path: Path) -> None:
+def test_files_that_are_no_macvtap_device_are_ignored(tmp_path: Path) -> None:
     (tmp_path / "dev").mkdir()
     (tmp_path / macvtap.path_of(3)[1:]).write_text("")
     (tmp_path / macvtap.path_of(4)[1:]).symlink_to("/dev/null")

@@ -27,13 +27,13 @@ def test_the_nearest_processes_below_a_launcher_are_found_first(tmp_path: Path) 
     assert list(passthrough._children(1, tmp_path)) == [2, 3, 4]  # 4 has ended
 
 
-def test_a_launcher_that_starts_process_below_process_keeps_nobody_looking(tmp_path: Path) -> None:
+def test_deep_process_trees_are_searched_within_a_limit(tmp_path: Path) -> None:
     for pid in range(1, 2000):
         _process(tmp_path, pid, pid + 1)
     assert len(list(passthrough._children(1, tmp_path))) == passthrough.MAX_PROCESSES
 
 
-def test_a_launcher_with_very_many_children_keeps_nobody_looking(tmp_path: Path) -> None:
+def test_wide_process_trees_are_searched_within_a_limit(tmp_path: Path) -> None:
     _process(tmp_path, 1, *range(2, 5000))
     assert list(passthrough._children(1, tmp_path)) == list(range(2, 2 + passthrough.MAX_PROCESSES))
 

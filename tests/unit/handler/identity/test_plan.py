@@ -30,7 +30,7 @@ GOOD = Observed(Held(NOW - SKEW, NOW + DAY), has_authorities=True, refusal="", i
         (replace(GOOD, has_authorities=False), DAY, "", "kubevirt-trust"),
     ],
 )
-def test_what_is_done_and_said(observed: Observed, later: timedelta, asks: str, said: str) -> None:
+def test_certificate_plan_decides_request_and_problem(observed: Observed, later: timedelta, asks: str, said: str) -> None:
     action = plan(observed, NOW + later)
 
     assert isinstance(action, RequestCertificate) == bool(asks)
@@ -42,7 +42,7 @@ def test_what_is_done_and_said(observed: Observed, later: timedelta, asks: str, 
 
 
 @given(st.timedeltas(min_value=timedelta(minutes=1), max_value=timedelta(days=400)), st.floats(0, 1))
-def test_a_certificate_is_renewed_within_its_life_and_not_at_once(life: timedelta, spread: float) -> None:
+def test_certificate_is_renewed_within_its_life_and_not_at_once(life: timedelta, spread: float) -> None:
     held = Held(NOW - SKEW, NOW + life)
 
     due = renewed_at(held, spread)
@@ -54,13 +54,13 @@ def test_a_certificate_is_renewed_within_its_life_and_not_at_once(life: timedelt
     assert 0 < before.seconds <= (due - NOW).total_seconds()
 
 
-def test_a_certificate_that_was_not_dated_back_is_renewed_within_its_life_too() -> None:
+def test_certificate_without_backdating_is_renewed_in_its_life() -> None:
     held = Held(NOW, NOW + timedelta(minutes=4))
 
     assert NOW < renewed_at(held, 0.0) <= renewed_at(held, 1.0) < held.not_after
 
 
-def test_a_certificate_that_lives_as_long_as_it_might_have_been_dated_back_is_renewed_before_its_end() -> None:
+def test_certificate_no_longer_than_the_skew_is_renewed_in_time() -> None:
     held = Held(NOW, NOW + SKEW)
 
     assert NOW < renewed_at(held, 0.0) <= renewed_at(held, 1.0) < held.not_after

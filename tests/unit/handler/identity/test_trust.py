@@ -53,7 +53,7 @@ def test_a_certificate_of_a_node_names_it(node: str) -> None:
         peer(("DNS", f"{'a.' * 121}a.virt-handler")),
     ],
 )
-def test_everybody_else_is_nobody(stranger: Peer | None) -> None:
+def test_peers_without_a_valid_node_certificate_are_strangers(stranger: Peer | None) -> None:
     with pytest.raises(Stranger):
         node_of(stranger, NONE)
 
@@ -74,12 +74,12 @@ def test_no_text_names_two_nodes(text: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "*", "a" * 64, "a." * 120 + "ab", "A", "a_b", "a/b", "a,DNS:b", "a\n", "-a", "a-", ".a", "ä"])
-def test_a_node_that_fits_into_no_certificate_is_refused_with_the_reason(name: str) -> None:
+def test_node_name_too_long_for_a_certificate_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="can have no certificate: its name must be"):
         names.handler_server_name(name)
 
 
-def test_what_ssl_tells_is_read_and_an_unverified_certificate_is_none() -> None:
+def test_ssl_peer_fields_are_read_and_unverified_ones_are_none() -> None:
     told = {
         "subject": ((("commonName", "virt-handler"),),),
         "subjectAltName": (("DNS", "n.virt-handler"),),
@@ -97,7 +97,7 @@ def test_what_ssl_tells_is_read_and_an_unverified_certificate_is_none() -> None:
     assert two.common_name == ""
 
 
-async def test_whoever_removes_the_config_map_pardons_nobody(tmp_path: Path) -> None:
+async def test_removed_config_map_pardons_no_node(tmp_path: Path) -> None:
     client, store = Client(Config("http://127.0.0.1:1"), user_agent="test"), Store(tmp_path)
     trust = Trust(client, "kubevirt", store)
     trust._changed({"data": {"revoked.n": "stolen"}})

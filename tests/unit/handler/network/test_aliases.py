@@ -11,7 +11,7 @@ LEASE = Lease("10.77.0.2/24", network.BRIDGED_SERVER, (Route("0.0.0.0/0", "10.77
 KEPT = ("10.77.0.2/24", "0.0.0.0/0>10.77.0.1", "172.16.0.0/12>")
 
 
-def test_what_is_kept_is_found_again_by_its_word_alone() -> None:
+def test_stored_lease_is_found_by_its_prefix() -> None:
     assert aliases.of_lease(LEASE) == KEPT
     made = aliases.text("ours", KEPT, "too long")
     assert made == "ours,10.77.0.2/24,0.0.0.0/0>10.77.0.1,172.16.0.0/12>"
@@ -26,7 +26,7 @@ def test_a_link_without_an_ipv4_address_has_no_lease() -> None:
 
 
 @pytest.mark.parametrize("kept", [(), ("x",), ("10.77.0.2/33",), ("fd00::1/64",), (KEPT[0], "x"), (KEPT[0], "10.0.0.0/8>x")])
-def test_what_says_no_lease_is_none(kept: tuple[str, ...]) -> None:
+def test_malformed_lease_aliases_are_refused(kept: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match=r".+"):
         aliases.lease(kept)
 

@@ -37,7 +37,7 @@ def test_each_network_has_parts_of_its_own() -> None:
     assert (own.uplink, own.bridge, own.tap) == (network.UPLINK, network.BRIDGE, network.TAP)
 
 
-def test_the_guests_address_is_taken_off_the_link_and_nothing_else_stays_on_it() -> None:
+def test_guest_mac_is_removed_from_the_link_with_its_addresses() -> None:
     lines = script(SEEN)
     assert f"address flush dev {LINK}" in lines
     assert f"link set dev {LINK} address {network.derived_mac(MAC, 'uplink')}" in lines
@@ -46,7 +46,7 @@ def test_the_guests_address_is_taken_off_the_link_and_nothing_else_stays_on_it()
     assert not any(line.startswith(f"link set dev {LINK} address") for line in script(moved))
 
 
-def test_what_exists_is_not_made_again() -> None:
+def test_existing_links_are_not_created_again() -> None:
     assert any(line.startswith("link add") for line in script(SEEN))
     assert any(line.startswith("tuntap add") for line in script(SEEN))
     made = Observed((*SEEN.links, *(Link(each("lan"), "", 1400, ()) for each in (attachments.bridge, attachments.tap))))
@@ -86,7 +86,7 @@ ROUTES = (Route("0.0.0.0/0", "10.77.0.1"), Route("172.16.0.0/12"))
 ALIAS = "kubevirt-ipam,10.77.0.2/24,0.0.0.0/0>10.77.0.1,172.16.0.0/12>"
 
 
-def test_what_ipam_gave_is_the_guests_and_kept_for_the_next_time() -> None:
+def test_ipam_address_is_given_to_the_guest_and_kept() -> None:
     first = dataclasses.replace(SEEN, further_routes={LINK: ROUTES, "net0": (Route("10.0.0.0/8"),)})
     (plan,) = plans(a_vm(CARD), first)
     assert plan.interface.lease == Lease("10.77.0.2/24", network.BRIDGED_SERVER, ROUTES)
@@ -99,7 +99,7 @@ def test_what_ipam_gave_is_the_guests_and_kept_for_the_next_time() -> None:
 
 
 @pytest.mark.parametrize("given", [(), ("fd00::7/64",)])
-def test_where_ipam_gave_nothing_that_dhcp_can_tell_the_guest_hears_the_networks_own_server(given: tuple[str, ...]) -> None:
+def test_guest_uses_the_networks_dhcp_when_ipam_gives_none(given: tuple[str, ...]) -> None:
     (plan,) = plans(a_vm(CARD), Observed((*EMPTY.links, Link(LINK, MAC, 1400, given))))
     assert (plan.interface.lease, plan.interface.addresses) == (None, ())
     for absent in ("alias", "guest_dhcp", "table bridge", "address replace", "ip_unprivileged_port_start"):
@@ -120,13 +120,13 @@ def test_more_routes_than_can_be_kept_are_told() -> None:
         plans(a_vm(CARD), dataclasses.replace(SEEN, further_routes={LINK: routes}))
 
 
-def test_a_pod_without_the_network_says_which_one_and_what_is_needed() -> None:
+def test_pod_without_the_network_names_it_and_the_requirement() -> None:
     with pytest.raises(Unsupported, match=rf"interface lan: the pod has no link {LINK} to network ns/lan: .* such as Multus"):
         plans(a_vm(CARD), EMPTY)
 
 
 @pytest.mark.parametrize("given", ["other/lan", "a b", "lan;reboot", "x" * 64, "-"])
-def test_what_is_no_network_gets_no_further_than_its_name(given: str) -> None:
+def test_invalid_network_names_are_refused(given: str) -> None:
     with pytest.raises(Unsupported, match=r"interface lan: .* is no network that a pod may have"):
         setup.wanted(a_vm({**CARD, "network": given}))
 

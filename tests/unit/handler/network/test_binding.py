@@ -36,13 +36,13 @@ def plans(vm: dict[str, Any], observed: Observed) -> tuple[Plan, ...]:
     return tuple(bindings.plan(each, observed) for each in setup.wanted(vm))
 
 
-def test_what_ip_tells_of_a_namespace_is_read() -> None:
+def test_links_of_a_namespace_are_parsed() -> None:
     assert binding.observe(LINKS) == Observed(
         (Link("eth0", "0a:58:0a:f4:01:07", 1450, ("10.0.0.9/24", "fd00::9/64")), Link("lo", "", binding.DEFAULT_MTU, ()))
     )
 
 
-def test_what_is_wanted_observed_and_planned_is_plain_data() -> None:
+def test_network_plans_are_plain_data() -> None:
     vm = a_vm({"name": "lan", "type": "masquerade", "mac": "52-54-00-AA-BB-CC"})
     (wanted,), (plan,) = setup.wanted(vm), plans(vm, EMPTY)
     for each in (wanted, EMPTY, plan):
@@ -58,7 +58,7 @@ def test_the_pods_first_address_says_which_family_comes_first(address: str | Non
 
 @pytest.mark.parametrize("kind", ["masquerade", "bridge", "passt"])
 @pytest.mark.parametrize("first", ["10.0.0.9", "fd00::9"])
-def test_the_order_of_the_pods_addresses_stays_whatever_virt_handler_writes(kind: str, first: str) -> None:
+def test_first_pod_address_stays_first_after_status_writes(kind: str, first: str) -> None:
     """``podIP`` decides first; afterwards the first address of the binding does."""
     both = Observed((dataclasses.replace(EMPTY.links[0], addresses=("10.0.0.9/24", "fd00::9/64")),))
     vm = {**a_vm({"name": "a", "type": kind, **({"ports": []} if kind == "passt" else {})}), "status": {"podIP": first}}
@@ -82,6 +82,6 @@ def test_a_machine_without_interfaces_wants_no_network() -> None:
         ([{"name": "a", "mac": "02:00:00:00:00:01"}], "interface a: MAC address"),
     ],
 )
-def test_what_cannot_be_served_is_told_before_anything_is_done(interfaces: list[dict[str, Any]], said: str) -> None:
+def test_unsupported_interfaces_are_reported_before_any_change(interfaces: list[dict[str, Any]], said: str) -> None:
     with pytest.raises(Unsupported, match=said):
         plans(a_vm(*interfaces), EMPTY)

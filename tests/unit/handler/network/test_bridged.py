@@ -34,14 +34,14 @@ def test_the_guest_has_the_addresses_of_the_pod() -> None:
     assert found.lease == Lease("10.244.1.7/24", network.BRIDGED_SERVER, ROUTES)
 
 
-def test_what_the_pod_had_is_found_again_when_the_guest_has_it() -> None:
+def test_pod_address_is_found_again_after_the_guest_took_it() -> None:
     assert bridged.plan(WANTED, AGAIN).interface == bridged.plan(WANTED, NEW).interface
     assert f"link set dev eth0 alias {ALIAS}" in lines(NEW)
     assert f"link set dev eth0 alias {ALIAS}" in lines(AGAIN)
     assert not [each for each in lines(AGAIN) if each.startswith(("link add", "tuntap", f"link set dev eth0 address {PODS_MAC}"))]
 
 
-def test_it_is_kept_before_it_is_taken_and_the_filter_is_there_before_the_guest_is_joined() -> None:
+def test_address_is_saved_before_removal_and_filtered_first() -> None:
     found = lines(NEW)
     kept, flushed = found.index(f"link set dev eth0 alias {ALIAS}"), found.index("address flush dev eth0")
     loaded = found.index("}", found.index(f"  exit {binding.NO_FILTER}"))
@@ -64,7 +64,7 @@ def test_a_machine_may_name_its_mac_address() -> None:
     assert f"alias kubevirt,{PODS_MAC}," in plan.script
 
 
-def test_the_rules_keep_the_guest_to_its_addresses_and_its_questions_in_the_pod() -> None:
+def test_rules_limit_the_guest_to_its_addresses_and_pod_queries() -> None:
     text = filters.bridged(WANTED, PODS_MAC, "10.244.1.7")
     assert f"arp saddr ether {PODS_MAC} arp saddr ip {{ 10.244.1.7, 0.0.0.0 }} accept" in text
     assert "ip saddr != 10.244.1.7 counter name foreign_ipv4 drop" in text
@@ -136,7 +136,7 @@ def test_the_guest_says_of_its_own_addresses_alone_who_has_them() -> None:
         (Observed((UPLINK,), tuple(Route(f"10.{each}.0.0/16", "10.244.1.1") for each in range(20))), "too many routes"),
     ],
 )
-def test_a_pod_whose_place_nobody_can_take_is_told(observed: Observed, said: str) -> None:
+def test_pod_interface_that_cannot_be_bridged_is_reported(observed: Observed, said: str) -> None:
     with pytest.raises(Unsupported, match=said):
         bridged.plan(WANTED, observed)
 
@@ -163,7 +163,7 @@ def test_an_alias_that_is_not_ours_says_nothing(alias: str) -> None:
     assert bridged.plan(WANTED, dataclasses.replace(NEW, alias=alias)).interface.addresses == ("10.244.1.7",)
 
 
-def test_what_ip_tells_of_routes_and_aliases_is_read() -> None:
+def test_routes_and_aliases_are_parsed() -> None:
     routes: list[dict[str, Any]] = [
         {"dst": "default", "gateway": "10.244.1.1", "dev": "eth0"},
         {"dst": "169.254.1.1", "dev": "eth0", "scope": "link"},
@@ -186,11 +186,11 @@ def test_what_ip_tells_of_routes_and_aliases_is_read() -> None:
         ([{"dst": "default", "dev": "eth0"}], ""),
     ],
 )
-def test_what_ip_tells_of_the_way_out_by_ipv6_is_read(told: list[dict[str, Any]], gateway: str | None) -> None:
+def test_ipv6_default_gateway_is_parsed(told: list[dict[str, Any]], gateway: str | None) -> None:
     assert binding.observe([], (), (), told).gateway6 == gateway
 
 
-def test_only_on_the_pods_own_network_the_guest_has_the_mac_address_of_the_pod() -> None:
+def test_bridge_guest_has_the_pods_mac_only_on_the_pod_network() -> None:
     interface = {"name": "lan", "type": "bridge"}
     vm: dict[str, Any] = {"metadata": {"uid": "u", "namespace": "n"}, "spec": {"domain": {"devices": {"interfaces": [interface]}}}}
     assert [each.mac for each in setup.wanted(vm)] == [""]

@@ -14,7 +14,7 @@ def chain(name: str) -> list[str]:
     return [line.strip() for line in text[start : text.index("\n  }", start)].splitlines()[1:]]
 
 
-def test_the_guests_frames_are_judged_at_its_tap_and_dropped_unless_named() -> None:
+def test_guest_frames_are_filtered_at_the_tap_by_default_drop() -> None:
     first, *rest = chain("guest")
     assert first == 'type filter hook ingress device "tap0" priority -500; policy drop;'
     assert rest[0] == f"ether saddr != {MAC} counter name foreign_mac drop"
@@ -55,18 +55,18 @@ def test_both_tables_are_replaced_in_one_transaction() -> None:
         ("", False),
     ],
 )
-def test_what_a_kernel_lacks_is_told_from_what_passes(said: str, lacking: bool) -> None:
+def test_missing_kernel_support_is_recognized(said: str, lacking: bool) -> None:
     assert filters.is_not_in_this_kernel(said) == lacking
 
 
-def test_without_a_list_every_port_of_the_pods_address_is_the_guests() -> None:
+def test_without_a_port_list_all_pod_ports_reach_the_guest() -> None:
     text = filters.rules(MAC)
     assert '    iifname "eth0" dnat to 10.0.2.2\n' in text
     assert "    ip daddr 127.0.0.1 meta l4proto tcp dnat to 10.0.2.2\n" in text
     assert "hook forward" not in text
 
 
-def test_with_a_list_nothing_else_that_comes_to_the_pod_is_translated_or_forwarded() -> None:
+def test_with_a_port_list_no_other_port_reaches_the_guest() -> None:
     text = filters.rules(MAC, (Port("TCP", 80), Port("UDP", 53), Port("TCP", 22), Port("TCP", 80)))
     assert [line.strip() for line in text.splitlines() if "dnat to" in line] == [
         'iifname "eth0" tcp dport { 22, 80 } dnat to 10.0.2.2',

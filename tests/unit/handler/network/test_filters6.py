@@ -25,7 +25,7 @@ def test_frames_are_judged_after_their_mac_address() -> None:
     assert found[-1] == "counter name other_protocol drop"
 
 
-def test_nothing_is_accepted_but_plain_packets_from_the_one_address() -> None:
+def test_only_plain_ipv6_packets_of_the_guests_address_pass() -> None:
     found = chain("guest_ipv6")
     (accepting,) = (line for line in found if line.endswith("accept"))
     before = found[: found.index(accepting)]
@@ -36,7 +36,7 @@ def test_nothing_is_accepted_but_plain_packets_from_the_one_address() -> None:
     assert [line for line in before if line.startswith("ip6 nexthdr icmpv6 icmpv6 type != {")]
 
 
-def test_questions_go_to_virt_launcher_so_many_a_second_and_its_answers_to_the_guest_alone() -> None:
+def test_ipv6_control_messages_go_to_virt_launcher_rate_limited() -> None:
     assert chain("guest_control") == [
         'limit rate 20/second burst 40 packets fwd to "tap-ipv6"',
         "counter name too_much_control drop",

@@ -9,7 +9,7 @@ from handler.network.binding import Unsupported
 from handler.network.macs import mac_address
 
 
-def test_a_mac_address_follows_from_the_machine_and_not_from_the_pod() -> None:
+def test_mac_follows_from_the_machine_not_the_pod() -> None:
     one = mac_address("uid-1", "default")
 
     assert one == mac_address("uid-1", "default")

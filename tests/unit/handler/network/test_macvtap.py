@@ -34,11 +34,11 @@ def planned(seen: Observed, device: str = "246:7", **domain: Any) -> Plan:
     return bindings.plan(dataclasses.replace(wanted, device=device), seen)
 
 
-def test_the_guest_has_a_tap_on_the_network_and_no_address_of_ours() -> None:
+def test_macvtap_guest_has_a_tap_and_no_pod_address() -> None:
     assert planned(SEEN).interface == Interface("lan", MAC, TAP, "virtio", (), is_own=False)
 
 
-def test_the_link_is_the_one_that_libvirt_finds_by_the_pods_device() -> None:
+def test_macvtap_link_has_the_index_of_the_pods_device() -> None:
     script = planned(SEEN).script
     made = f"ip link add link {LINK} name {TAP} index {network.MACVTAP_INDEX + 7} address {MAC} mtu 1400 type macvtap mode bridge\n"
     assert made in script
@@ -47,7 +47,7 @@ def test_the_link_is_the_one_that_libvirt_finds_by_the_pods_device() -> None:
     assert f"*/{TAP}/macvtap/tap{network.MACVTAP_INDEX + 7}) ;;" in script
 
 
-def test_what_exists_is_not_made_again_and_its_device_is_looked_at_again() -> None:
+def test_existing_macvtap_is_kept_and_its_device_rechecked() -> None:
     script = planned(MADE).script
     assert "type macvtap" not in script
     assert "/sys/dev/char/246:7" in script
@@ -83,12 +83,12 @@ def test_a_pod_without_a_device_is_told(device: str) -> None:
         planned(SEEN, device)
 
 
-def test_a_pod_without_the_network_says_which_one_and_what_is_needed() -> None:
+def test_pod_without_the_network_names_it_and_the_requirement() -> None:
     with pytest.raises(Unsupported, match=rf"interface lan: the pod has no link {LINK} to network ns/lan: .* such as Multus"):
         planned(EMPTY)
 
 
-def test_the_devices_of_the_pod_are_those_of_its_macvtaps_in_order() -> None:
+def test_macvtap_devices_are_assigned_in_order() -> None:
     vm = a_vm({"name": "default"}, CARD, {"name": "other", "network": "lan"}, {**CARD, "name": "wan", "mac": "52:54:00:aa:bb:cd"})
     asked = setup.with_devices(setup.wanted(vm), [a_device(4), a_device(9), a_device(11)])
     assert [each.device for each in asked] == ["", "246:4", "", "246:9"]

@@ -19,7 +19,7 @@ def script(observed: Observed, queues: int = 1) -> str:
     return masquerade.plan(Wanted("default", "masquerade", MAC, "virtio", queues), observed).script
 
 
-def test_what_exists_is_not_made_again() -> None:
+def test_existing_links_are_not_created_again() -> None:
     first = script(EMPTY)
     again = script(FULL)
 
@@ -50,7 +50,7 @@ def test_the_rules_are_there_before_the_tap_can_carry_a_frame(observed: Observed
     assert filters.rules(MAC) in script(observed)
 
 
-def test_without_rules_the_tap_goes_down_unless_older_ones_are_in_force() -> None:
+def test_tap_goes_down_without_rules_unless_older_ones_apply() -> None:
     lines = [line.strip() for line in script(FULL).splitlines()]
     position = lines.index("nft list table netdev kubevirt >/dev/null 2>&1 || ip link set dev tap0 down")
     assert lines[position + 1] == "exit 65"
@@ -113,7 +113,7 @@ def test_others_reach_the_guest_by_the_address_of_the_pod() -> None:
 
 
 @pytest.mark.parametrize("port", [0, -1, 65536, 10**9])
-def test_what_is_no_port_is_not_told_to_nft(port: int) -> None:
+def test_invalid_ports_never_reach_nft(port: int) -> None:
     with pytest.raises(Unsupported, match=f"interface default: {port} is no port"):
         masquerade.plan(Wanted("default", "masquerade", MAC, "virtio", ports=(Port("TCP", port),)), EMPTY)
 

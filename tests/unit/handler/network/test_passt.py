@@ -9,7 +9,7 @@ INTERFACE = {"name": "lan", "type": "passt", "ports": [{"port": 22}]}
 BOTH = Observed((Link("eth0", "0a:58:0a:f4:01:07", 1450, ("10.0.0.9/24", "fd00::9/64")),))
 
 
-def test_the_guest_is_reached_by_all_addresses_of_its_pod_and_needs_no_tap() -> None:
+def test_passt_guest_has_all_pod_addresses_and_no_tap() -> None:
     (plan,) = plans(a_vm(INTERFACE), BOTH)
     assert (plan.interface.name, plan.interface.addresses, plan.interface.tap, plan.interface.model) == (
         "lan",
@@ -26,7 +26,7 @@ def test_its_address_is_the_machines_in_every_pod() -> None:
     assert given.interface.mac == "02:00:00:00:0e:01"
 
 
-def test_the_pods_user_may_have_low_ports_and_ask_for_echoes_and_nothing_else_is_done() -> None:
+def test_passt_setup_allows_low_ports_and_ping_only() -> None:
     (plan,) = plans(a_vm(INTERFACE), BOTH)
     assert plan.script.splitlines() == [
         "set -e",

@@ -32,12 +32,12 @@ def over_the_wire(document: Any) -> Any:
     ],
     ids=str,
 )
-def test_what_is_told_is_understood(interface: dict[str, Any]) -> None:
+def test_wanted_interface_survives_serialization(interface: dict[str, Any]) -> None:
     (wanted,) = setup.wanted(a_vm(interface))
     assert results.wanted(over_the_wire(results.document_of(wanted))) == wanted
 
 
-def test_third_parties_are_told_no_more_than_the_document_says_and_ours_the_rest_in_one_member() -> None:
+def test_third_party_plugins_get_only_documented_members() -> None:
     private, default = setup.wanted(
         {
             **a_vm({"name": "private", "type": "plugin", "plugin": "isolated"}, {"name": "default", "ports": [{"port": 22}]}),
@@ -52,12 +52,12 @@ def test_third_parties_are_told_no_more_than_the_document_says_and_ours_the_rest
 
 
 @pytest.mark.parametrize("given", [None, [], {}, {"name": 5}, {"name": "a", "type": "b", "mac": "c", "model": "d", "queues": "1"}], ids=str)
-def test_what_is_no_interface_is_told(given: Any) -> None:
+def test_malformed_interface_documents_are_reported(given: Any) -> None:
     with pytest.raises(ValueError, match=r"^interface"):
         results.wanted(given)
 
 
-def test_a_plugins_interface_has_parts_and_an_address_of_its_own_and_leaves_the_pods_network_to_others() -> None:
+def test_plugin_interface_has_own_names_and_mac() -> None:
     private, default = setup.wanted(a_vm({"name": "private", "type": "plugin", "plugin": "isolated"}, {"name": "default"}))
     assert (private.plugin, private.options, private.network) == ("isolated", {}, "")
     assert private.mac
@@ -75,7 +75,7 @@ def test_a_plugins_interface_has_parts_and_an_address_of_its_own_and_leaves_the_
     ],
     ids=str,
 )
-def test_what_ours_say_is_understood(made: Interface) -> None:
+def test_results_of_own_bindings_are_parsed(made: Interface) -> None:
     wanted = Wanted(made.name, "masquerade", made.mac, made.model, network="" if made.is_own else "ns/lan", ports=(Port("TCP", 22),))
     assert results.of_ours(wanted, over_the_wire({"version": "1.0.0", **results.members(made)})) == made
 
@@ -83,7 +83,7 @@ def test_what_ours_say_is_understood(made: Interface) -> None:
 THEIRS = Wanted("private", "plugin", MAC, "virtio", tap="tap7", plugin="isolated")
 
 
-def test_what_theirs_say_is_understood_in_any_usual_notation() -> None:
+def test_plugin_results_are_parsed_in_any_usual_notation() -> None:
     said = {"version": "1.0.0", "tap": "tap7", "mac": "52-54-00-00-00-77", "addresses": ["10.9.0.7", "FD00::0:7"]}
     made = results.of_theirs(THEIRS, said, live_migration=True)
     assert made == Interface("private", MAC, "tap7", "virtio", ("10.9.0.7", "fd00::7"), is_own=False)
@@ -104,13 +104,13 @@ def test_what_theirs_say_is_understood_in_any_usual_notation() -> None:
     ],
     ids=str,
 )
-def test_what_theirs_may_not_say(said: dict[str, Any]) -> None:
+def test_invalid_plugin_results_are_refused(said: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(said))):
         results.of_theirs(THEIRS, {"version": "1.0.0", "tap": "tap7", "mac": MAC, **said}, live_migration=True)
 
 
 @pytest.mark.parametrize("told", [None, {}, [], [7], [{}], [{"ifname": "tap7", "linkinfo": None}], [{"ifname": "tap7"}]], ids=str)
-def test_what_ip_does_not_know_is_no_tap(told: Any) -> None:
+def test_unknown_link_is_no_tap(told: Any) -> None:
     made = results.of_theirs(THEIRS, {"tap": "tap7", "mac": MAC}, live_migration=True)
     assert results.tap_problem(made, told, frozenset({"107"}), several_queues=False) == "the pod has no tap device tap7"
 

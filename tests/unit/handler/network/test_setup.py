@@ -34,7 +34,7 @@ async def add(interface: dict[str, Any], fault: Fault) -> None:
 
 
 @pytest.mark.parametrize("fault", [Failed("it failed"), TimedOut("it took too long")])
-async def test_one_of_ours_that_fails_or_takes_too_long_is_no_fault_of_a_third_partys(fault: Fault) -> None:
+async def test_failure_of_an_own_binding_is_no_plugin_failure(fault: Fault) -> None:
     with pytest.raises(CommandFailed, match=str(fault)):
         await add({"name": "default"}, fault)
     with pytest.raises(type(fault), match=str(fault)):

@@ -61,7 +61,7 @@ def test_silence_is_an_answer_where_there_is_nothing_to_say(command: Command, fi
     ],
     ids=str,
 )
-def test_what_is_no_answer_is_a_fault_in_one_line(output: Output, words: str) -> None:
+def test_malformed_plugin_output_is_a_one_line_failure(output: Output, words: str) -> None:
     with pytest.raises(Failed, match=words) as fault:
         answers.result_of("lan", "ADD", output, None)
     assert str(fault.value).startswith("plugin lan (ADD)")
@@ -69,14 +69,14 @@ def test_what_is_no_answer_is_a_fault_in_one_line(output: Output, words: str) ->
 
 
 @pytest.mark.parametrize("code", [2, 7])
-def test_what_can_never_be_is_told_apart(code: int) -> None:
+def test_permanent_plugin_errors_are_distinguished(code: int) -> None:
     with pytest.raises(PluginRefused, match=r"^plugin lan \(ADD\): option vlan is no number"):
         answers.result_of("lan", "ADD", said({"code": code, "msg": "option vlan is no number"}, 1), None)
 
 
 @pytest.mark.parametrize(("kind", "mine"), [("network", "tap"), ("storage", "disk")])
 @pytest.mark.parametrize("command", ["ADD", "CHECK", "DEL"])
-def test_a_member_that_a_result_of_this_kind_does_not_have_is_a_fault(kind: Kind, mine: str, command: Command) -> None:
+def test_unknown_result_members_are_a_failure(kind: Kind, mine: str, command: Command) -> None:
     members, fine = answers.members_of(kind, command), {"version": VERSION, mine: {}}
     assert answers.result_of("lan", command, said(fine), members) == fine
     for unknown in ("foo", {"tap": "disk", "disk": "tap"}[mine], "liveMigration"):
@@ -104,7 +104,7 @@ def described(**members: Any) -> answers.Description:
     return answers.describe("lan", "network", {"supportedVersions": ["0.9.0", VERSION], "kinds": ["network"], **members})
 
 
-def test_what_a_plugin_says_of_itself() -> None:
+def test_plugin_description_is_parsed() -> None:
     assert described() == answers.Description(("0.9.0", VERSION), ("network",), live_migration=False)
     assert described(liveMigration=True).live_migration
     long = [*(str(each) for each in range(30)), "v" * 32, VERSION]

@@ -55,7 +55,7 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-async def test_only_what_is_of_pods_that_are_gone_is_ended_with_what_is_known(world: World) -> None:
+async def test_records_of_gone_pods_are_deleted_with_their_result(world: World) -> None:
     world.records.write(Record("storage", HERE, "data", "images", MACHINE, {"disk": {}}))
     world.records.write(Record("storage", GONE, "data", "images", MACHINE, {"disk": {"size": 512}}))
     world.records.write(Record("network", GONE, "lan", "isolated", MACHINE))
@@ -67,7 +67,7 @@ async def test_only_what_is_of_pods_that_are_gone_is_ended_with_what_is_known(wo
     assert [each.pod_uid for each in world.records.all()] == [HERE]
 
 
-async def test_what_fails_is_told_and_tried_again_with_pauses_and_keeps_no_other(world: World) -> None:
+async def test_failed_deletion_is_reported_retried_and_blocks_no_other(world: World) -> None:
     world.fault = Failed("the pool is away")
     world.records.write(Record("storage", GONE, "data", "images", MACHINE))
     world.records.write(Record("network", GONE, "lan", "isolated", MACHINE))
@@ -80,7 +80,7 @@ async def test_what_fails_is_told_and_tried_again_with_pauses_and_keeps_no_other
     assert [name for name, _, _ in world.calls].count("network isolated") == 1
 
 
-async def test_one_that_hangs_keeps_no_later_one_waiting(world: World) -> None:
+async def test_hanging_deletion_delays_no_later_one(world: World) -> None:
     world.records.write(Record("storage", GONE, "slow", "slow", MACHINE))
     async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         running = group.create_task(world.deleter.run())
@@ -93,7 +93,7 @@ async def test_one_that_hangs_keeps_no_later_one_waiting(world: World) -> None:
         running.cancel()
 
 
-async def test_what_is_added_while_its_pod_goes_is_deleted_after_that_and_not_beside_it(world: World) -> None:
+async def test_deletion_waits_for_a_running_add(world: World) -> None:
     """A DEL during an unfinished ADD would find nothing and be the last one."""
     record = Record("storage", GONE, "data", "images", MACHINE)
     async with asyncio.TaskGroup() as group, world.records.lock(Element("storage", GONE, "data")):
@@ -126,9 +126,7 @@ def test_an_event_tells_the_owner_of_a_machine_that_may_be_gone() -> None:
     assert message == "disk 'data': plugin images (DEL): the pool | is away; it is asked again"
 
 
-async def test_what_nobody_expected_of_one_record_ends_no_other_deletion_and_is_tried_again(
-    world: World, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_unexpected_error_of_one_record_ends_no_other_deletion(world: World, caplog: pytest.LogCaptureFixture) -> None:
     call, met = world.call, 0
 
     async def spoiled(kind: Kind, name: str, command: Command, document: Mapping[str, Any]) -> Mapping[str, Any]:

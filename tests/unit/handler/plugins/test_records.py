@@ -30,7 +30,7 @@ def test_the_next_process_finds_what_was_written_last(records: Records, tmp_path
     assert {stat.S_IMODE(each.stat().st_mode) for each in (tmp_path / "records").glob("*/*")} == {0o600}
 
 
-def test_what_is_removed_leaves_nothing(records: Records, tmp_path: Path) -> None:
+def test_removed_records_leave_no_files(records: Records, tmp_path: Path) -> None:
     for record in (RECORD, Record("storage", UID, "other", "images", {})):
         records.write(record)
     records.remove(RECORD)
@@ -41,7 +41,7 @@ def test_what_is_removed_leaves_nothing(records: Records, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"plugin": "a"}', '{"plugin": "a", "document": 7, "result": null}'], ids=repr)
-def test_one_that_cannot_be_read_keeps_nobody_from_the_others(records: Records, tmp_path: Path, text: str) -> None:
+def test_unreadable_record_does_not_hide_the_others(records: Records, tmp_path: Path, text: str) -> None:
     records.write(RECORD)
     broken = tmp_path / "records" / UID / "storage-broken.json"
     broken.write_text(text)

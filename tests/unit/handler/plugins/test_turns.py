@@ -51,7 +51,7 @@ def ended(*tasks: asyncio.Task[None]) -> Iterator[None]:
             each.cancel()
 
 
-async def test_one_namespace_never_has_the_last_turn() -> None:
+async def test_single_namespace_never_takes_the_last_turn() -> None:
     world = World(4)
     async with asyncio.TaskGroup() as group:
         with ended(*(group.create_task(world.call(f"greedy-{each}")) for each in range(8))):
@@ -67,7 +67,7 @@ async def test_one_namespace_never_has_the_last_turn() -> None:
             assert len(world.under_way) == 3
 
 
-async def test_the_next_turn_is_that_of_who_waited_longest_since_its_last_one() -> None:
+async def test_next_turn_goes_to_the_namespace_waiting_longest() -> None:
     world = World(2)
     async with asyncio.TaskGroup() as group:
         names = ["a-0", "b-0", "a-1", "a-2", "a-3", "b-1", "c-0"]
@@ -82,7 +82,7 @@ async def test_the_next_turn_is_that_of_who_waited_longest_since_its_last_one() 
             assert world.begun == ["a-0", "b-0", "a-1", "b-1", "c-0", "a-2"]
 
 
-async def test_who_waits_no_longer_costs_no_turn() -> None:
+async def test_timed_out_waits_cost_no_turn() -> None:
     turns = Turns(2)
     async with turns.turn("a", None):
         with pytest.raises(TimeoutError):
@@ -93,7 +93,7 @@ async def test_who_waits_no_longer_costs_no_turn() -> None:
             pass
 
 
-async def test_a_turn_that_was_given_while_its_wait_was_ended_goes_to_the_next() -> None:
+async def test_turn_given_to_a_cancelled_wait_goes_to_the_next() -> None:
     world = World(1)
     async with asyncio.TaskGroup() as group:
         async with world.turns.turn("a", None):
@@ -106,7 +106,7 @@ async def test_a_turn_that_was_given_while_its_wait_was_ended_goes_to_the_next()
     await there_is_one(world.turns)
 
 
-async def test_who_waits_no_longer_when_a_turn_is_free_is_passed_over() -> None:
+async def test_cancelled_wait_is_skipped_when_a_turn_is_free() -> None:
     world = World(1)
     async with asyncio.TaskGroup() as group:
         async with world.turns.turn("a", None):
@@ -147,7 +147,7 @@ async def without_end(turns: Turns, namespace: str) -> None:
 
 
 @pytest.mark.parametrize(("namespaces", "disks"), [(1, 24), (2, 6), (3, 6), (4, 6), (5, 2), (6, 4), (12, 6)])
-def test_namespaces_whose_calls_all_hang_keep_nobody_else_from_a_plugin(namespaces: int, disks: int) -> None:
+def test_namespaces_with_hanging_calls_do_not_block_others(namespaces: int, disks: int) -> None:
     """They may share one storage server. No limiter can predict a namespace's first call."""
 
     async def play() -> list[float]:
@@ -168,7 +168,7 @@ def test_namespaces_whose_calls_all_hang_keep_nobody_else_from_a_plugin(namespac
     assert sum(further) < 2 * SECONDS
 
 
-def test_who_had_no_answer_has_one_turn_until_there_is_one() -> None:
+def test_namespace_without_an_answer_is_limited_to_one_turn() -> None:
     async def play() -> None:
         turns = Turns(4)
         for end in ("timeout", "cancelled"):
@@ -192,7 +192,7 @@ def test_who_had_no_answer_has_one_turn_until_there_is_one() -> None:
     virtualtime.run(play())
 
 
-def test_those_who_had_no_answer_leave_a_turn_for_others_and_have_theirs_when_one_is_answered() -> None:
+def test_unanswered_namespaces_leave_a_turn_for_others() -> None:
     async def play() -> list[str]:
         turns, begun = Turns(4), []
         for each in "abcd":

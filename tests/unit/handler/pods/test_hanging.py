@@ -27,12 +27,12 @@ def joined(uid: str) -> None:
     assert ended(uid)
 
 
-async def test_a_call_that_returned_is_over_and_who_asks_again_has_another() -> None:
+async def test_finished_call_is_over_and_the_next_request_calls_again() -> None:
     calls, counted = Calls[int](), itertools.count()
     assert [await calls.run("pod-1", lambda: counted.__next__) for _ in range(3)] == [0, 1, 2]
 
 
-async def test_who_waits_gets_what_the_call_fails_with_and_may_ask_again() -> None:
+async def test_waiter_gets_the_calls_error_and_may_retry() -> None:
     """The VM's message is the system's error, not that the storage hangs."""
     calls, answers = Calls[str](), iter([OSError("stale file handle"), None])
 
@@ -46,7 +46,7 @@ async def test_who_waits_gets_what_the_call_fails_with_and_may_ask_again() -> No
     assert await calls.run("pod-1", lambda: call) == "given"
 
 
-async def test_who_is_cancelled_leaves_the_call_to_the_next_one() -> None:
+async def test_cancelled_waiter_leaves_the_call_to_the_next() -> None:
     calls, answers, begun = Calls[str](), threading.Event(), itertools.count()
 
     def call() -> str:
@@ -83,7 +83,7 @@ async def test_a_call_that_fails_after_everybody_left_is_no_complaint() -> None:
 
 
 @pytest.mark.parametrize("outcome", ["result", "error"])
-def test_a_call_that_outlives_the_event_loop_ends_quietly_and_holds_no_process(outcome: str) -> None:
+def test_call_outliving_the_event_loop_ends_quietly(outcome: str) -> None:
     """An uncaught exception in a thread fails this test, because pytest treats warnings as errors."""
     answers, daemonic = threading.Event(), []
 

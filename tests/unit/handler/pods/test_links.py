@@ -64,7 +64,7 @@ class Node:
         return self
 
 
-def test_changes_are_told_in_bursts_then_slowly_and_the_newest_always() -> None:
+def test_changes_are_sent_in_bursts_then_slowly_newest_always() -> None:
     async def flood(node: Node) -> None:
         node.links.acquire("pod-1", ME)
         await asyncio.sleep(1)
@@ -91,7 +91,7 @@ def test_a_change_that_comes_alone_is_told_at_once() -> None:
 
 
 @pytest.mark.parametrize("fault", [ValueError("no uid"), RuntimeError("a defect"), KeyError("x"), UnicodeError("bytes")], ids=repr)
-def test_what_goes_wrong_with_one_link_ends_there_and_is_tried_again(fault: Exception) -> None:
+def test_fault_of_one_link_is_contained_and_retried(fault: Exception) -> None:
     async def meet(node: Node) -> None:
         node.pods["pod-1"].faults = [fault]
         node.links.acquire("pod-1", ME)
@@ -105,7 +105,7 @@ def test_what_goes_wrong_with_one_link_ends_there_and_is_tried_again(fault: Exce
 
 
 @pytest.mark.parametrize("uid", ["../../x", "", "a/b", "\x00", "x" * 64, None, ["x"], 7], ids=ascii)
-def test_what_is_no_uid_gets_no_link(uid: Any) -> None:
+def test_invalid_uid_gets_no_link(uid: Any) -> None:
     async def want(node: Node) -> None:
         with pytest.raises(ValueError, match="no uid of a pod"):
             node.links.acquire(uid, ME)

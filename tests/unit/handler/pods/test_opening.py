@@ -20,21 +20,21 @@ def root(tmp_path: Path) -> Iterator[int]:
 
 
 @pytest.mark.parametrize("path", ["file\x00/../x", "\x00", "half \ud800"], ids=ascii)
-def test_what_is_no_path_is_refused_and_not_cut_short(tmp_path: Path, root: int, path: str) -> None:
+def test_invalid_paths_are_refused_and_not_truncated(tmp_path: Path, root: int, path: str) -> None:
     (tmp_path / "file").write_bytes(b"x")
     with pytest.raises(OSError, match="Invalid argument"):
         opening.openat2(root, path, os.O_PATH, resolve=opening.NO_SYMLINKS)
 
 
 @pytest.mark.parametrize("uid", ["../../x", "..", "", "a/b", "a\x00", "a\n", "x" * 64, "é"], ids=ascii)
-def test_what_is_no_uid_becomes_no_path(tmp_path: Path, uid: str) -> None:
+def test_invalid_uid_becomes_no_path(tmp_path: Path, uid: str) -> None:
     assert not places.is_uid(uid)
     with pytest.raises(ValueError, match="no uid of a pod"), places.run_directory(uid, tmp_path):
         pass
 
 
 @pytest.mark.parametrize("value", [None, 7, ["x"], {}], ids=repr)
-def test_what_is_no_text_is_no_uid(value: object) -> None:
+def test_values_of_wrong_type_are_no_uid(value: object) -> None:
     assert not places.is_uid(value)
 
 

@@ -50,7 +50,7 @@ def pidfd() -> Iterator[tuple[subprocess.Popen[bytes], int]]:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_the_end_of_a_launcher_is_seen_however_many_descriptors_are_open(pidfd: tuple[subprocess.Popen[bytes], int]) -> None:
+def test_launcher_end_is_seen_with_many_open_descriptors(pidfd: tuple[subprocess.Popen[bytes], int]) -> None:
     child, descriptor = pidfd
     launcher = Launcher(child.pid, descriptor, network=-1, root=-1)
     assert not launcher.has_ended

@@ -115,7 +115,7 @@ def test_a_new_reason_is_told_as_a_new_verdict_is() -> None:
     assert guests.changed == [(0.0, link.pod_uid), (10.0, link.pod_uid)]
 
 
-def test_a_guest_is_asked_in_each_period_from_its_initial_delay_on() -> None:
+def test_guest_is_probed_every_period_after_the_initial_delay() -> None:
     guests, link = Guests(), a_link()
     asker = guests.prober()
 
@@ -140,7 +140,7 @@ def test_a_guest_is_asked_in_each_period_from_its_initial_delay_on() -> None:
         ("0001-01-01T00:00:00Z", 0.0),
     ],
 )
-def test_the_initial_delay_counts_from_the_guests_start_wherever_it_was(running: str, first: float) -> None:
+def test_initial_delay_counts_from_the_guests_start(running: str, first: float) -> None:
     guests = Guests()
     asker = guests.prober()
 
@@ -157,7 +157,7 @@ def test_the_initial_delay_counts_from_the_guests_start_wherever_it_was(running:
     [a_running("paused", "I/O error"), a_migrating("running"), a_running(stopping=True)],
     ids=["paused", "moves", "shuts down"],
 )
-def test_nobody_is_asked_who_cannot_answer_and_what_follows_is_counted_anew(quiet: messages.Status) -> None:
+def test_guest_that_cannot_answer_is_not_probed_and_count_resets(quiet: messages.Status) -> None:
     guests, link = Guests(answer=BAD), a_link()
     asker, vm = guests.prober(), probed(periodSeconds=1, failureThreshold=2)
 
@@ -195,7 +195,7 @@ def test_an_answer_that_comes_while_the_guest_stops_is_none() -> None:
     assert (guests.times(), guests.changed) == ([0.0], [])
 
 
-def test_nobody_is_asked_in_a_pod_whose_launcher_has_ended() -> None:
+def test_ended_launcher_is_not_probed() -> None:
     guests, link = Guests(), a_link()
     asker = guests.prober()
     link.gone = True
@@ -208,7 +208,7 @@ def test_nobody_is_asked_in_a_pod_whose_launcher_has_ended() -> None:
     assert guests.asked == []
 
 
-def test_a_probe_that_is_edited_is_asked_anew_and_one_that_is_taken_away_no_more() -> None:
+def test_edited_probe_restarts_and_a_removed_one_stops() -> None:
     guests, link = Guests(answer=BAD), a_link()
     asker = guests.prober()
 
@@ -227,7 +227,7 @@ def test_a_probe_that_is_edited_is_asked_anew_and_one_that_is_taken_away_no_more
     assert [(time, port) for time, _, port in guests.asked] == [(0.0, 80), (0.5, 81), (1.5, 81)]
 
 
-def test_nobody_is_asked_any_more_in_pods_that_are_gone_nor_by_a_link_that_was_replaced() -> None:
+def test_gone_pods_and_replaced_links_are_not_probed() -> None:
     guests, first, second = Guests(), a_link(), a_link()
     asker, vm = guests.prober(), probed(periodSeconds=1)
 
@@ -245,7 +245,7 @@ def test_nobody_is_asked_any_more_in_pods_that_are_gone_nor_by_a_link_that_was_r
     assert guests.times() == [0.0, 0.5, 1.5]
 
 
-def test_who_is_gone_before_the_first_question_is_never_asked() -> None:
+def test_pod_gone_before_the_first_probe_is_never_probed() -> None:
     guests, link = Guests(), a_link()
     asker = guests.prober()
 
@@ -258,7 +258,7 @@ def test_who_is_gone_before_the_first_question_is_never_asked() -> None:
     assert guests.asked == []
 
 
-def test_where_nobody_can_be_asked_the_verdict_says_why_and_where_it_is_not_known_nothing() -> None:
+def test_verdict_explains_why_no_probe_is_possible() -> None:
     guests, link = Guests(), a_link()
     asker, vm = guests.prober(), probed(periodSeconds=1)
     wrong = probed()
@@ -292,7 +292,7 @@ def test_an_agent_needs_no_address() -> None:
     assert guests.asked == [(0.0, "", 0)]
 
 
-def test_only_a_liveness_probe_that_fails_says_that_a_guest_is_dead() -> None:
+def test_only_a_failing_liveness_probe_reports_a_dead_guest() -> None:
     guests, link = Guests(), a_link()
     asker, vm = guests.prober(), a_vm("Running")
     vm["spec"]["livenessProbe"] = {"tcpSocket": {"port": 22}, "periodSeconds": 1, "failureThreshold": 1}
@@ -309,7 +309,7 @@ def test_only_a_liveness_probe_that_fails_says_that_a_guest_is_dead() -> None:
     play(asker, scene)
 
 
-def test_what_one_question_raises_ends_no_other_and_is_tried_again_later(caplog: pytest.LogCaptureFixture) -> None:
+def test_error_of_one_probe_ends_no_other_and_is_retried(caplog: pytest.LogCaptureFixture) -> None:
     guests = Guests(answers={"10.0.0.1": OverflowError("connect(): port must be 0-65535.")})
     one, other = a_link(), a_link(pod_uid="8c9c3b0e-0000-4000-8000-000000000002")
     asker, vm = guests.prober(), probed(periodSeconds=1)
@@ -328,7 +328,7 @@ def test_what_one_question_raises_ends_no_other_and_is_tried_again_later(caplog:
     assert other.pod_uid not in caplog.text
 
 
-def test_what_is_stored_cannot_make_virt_handler_ask_without_a_pause() -> None:
+def test_stored_probe_cannot_make_virt_handler_probe_nonstop() -> None:
     guests = Guests()
     asker, vm = guests.prober(), probed(periodSeconds=0, timeoutSeconds=-1, initialDelaySeconds=-5)
 
@@ -340,7 +340,7 @@ def test_what_is_stored_cannot_make_virt_handler_ask_without_a_pause() -> None:
     assert guests.times() == [0.0, 1.0, 2.0]
 
 
-def test_a_question_that_takes_longer_than_a_period_is_followed_by_the_next_at_once() -> None:
+def test_probe_longer_than_a_period_is_followed_at_once() -> None:
     guests, link = Guests(), a_link()
     asker, vm = guests.prober(), probed(periodSeconds=1)
     guests.seconds = 2.5

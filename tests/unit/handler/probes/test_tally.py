@@ -47,7 +47,7 @@ def test_the_reason_is_that_of_the_moment_at_which_it_failed() -> None:
     assert after(BAD, GOOD, failure=1).message == ""
 
 
-def test_a_new_reason_takes_the_place_of_the_old_one_when_it_came_as_often_as_the_threshold_says() -> None:
+def test_new_failure_message_replaces_the_old_at_the_threshold() -> None:
     worse, later = (Outcome(succeeded=False, message=message) for message in ("worse", "later"))
 
     assert after(BAD, BAD, worse, failure=2).message == "bad"
@@ -60,7 +60,7 @@ def test_a_new_reason_takes_the_place_of_the_old_one_when_it_came_as_often_as_th
     assert after(BAD, BAD, worse, GOOD, worse, worse, success=2, failure=2).message == "worse"
 
 
-def test_an_interruption_keeps_the_verdict_and_counts_anew() -> None:
+def test_interruption_keeps_the_verdict_and_resets_the_count() -> None:
     assert interrupted(after(GOOD, BAD, BAD)) == Tally(verdict=True)
     assert interrupted(after(BAD, failure=1)) == Tally(verdict=False, message="bad")
 

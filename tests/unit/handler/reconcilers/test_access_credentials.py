@@ -27,7 +27,7 @@ def a_vm(*methods: str) -> dict[str, Any]:
         (AuthorizedKeysStatus("synchronized"), ("True", "Synchronized")),
     ],
 )
-def test_what_became_of_the_keys_is_a_condition(keys: AuthorizedKeysStatus, expected: tuple[str, str]) -> None:
+def test_key_propagation_is_reported_as_a_condition(keys: AuthorizedKeysStatus, expected: tuple[str, str]) -> None:
     status = with_propagation(a_vm("noCloud", "qemuGuestAgent"), {"conditions": []}, Status(1, authorized_keys=keys), NOW)
     found = condition(status["conditions"], "AccessCredentialsSynchronized")
     assert found is not None
@@ -36,6 +36,6 @@ def test_what_became_of_the_keys_is_a_condition(keys: AuthorizedKeysStatus, expe
     assert "\n" not in found["message"]
 
 
-def test_nothing_is_said_of_a_machine_without_such_keys_or_of_a_guest_that_goes() -> None:
+def test_no_condition_without_agent_keys_or_for_an_ending_guest() -> None:
     for vm, status in ((a_vm("noCloud"), Status(1)), (a_vm(), Status(1)), (a_vm("qemuGuestAgent"), Status(1, stopping=True))):
         assert with_propagation(vm, {"a": 1}, status, NOW) == {"a": 1}

@@ -41,20 +41,20 @@ def test_the_condition_names_the_disk_and_what_the_guest_knows(faults: list[Disk
     assert found == {"type": "DisksReady", "status": "False", "reason": reason, "message": message, "observedGeneration": 3}
 
 
-def test_of_several_the_full_one_says_the_reason_and_all_are_named() -> None:
+def test_full_disk_is_the_reason_and_all_failing_disks_are_named() -> None:
     found = disk_faults.condition(with_disks("a", "b"), [DiskFault("b", full=True), DiskFault("a")]) or {}
     assert found["reason"] == "DiskFull"
     assert found["message"].index("disk 'a'") < found["message"].index("disk 'b'")
 
 
-def test_what_the_machine_does_not_have_is_not_believed_and_many_are_bounded() -> None:
+def test_unknown_disks_are_ignored_and_the_message_is_bounded() -> None:
     assert disk_faults.condition(with_disks("a"), [DiskFault("forged", full=True)]) is None
     many = [f"disk-{number}" for number in range(100)]
     found = disk_faults.condition(with_disks(*many), [DiskFault(each) for each in many]) or {}
     assert len(found["message"]) <= disk_faults.MAX_MESSAGE
 
 
-def test_a_running_guest_keeps_the_condition_unchanged_until_the_disk_is_well_and_it_is_news_once() -> None:
+def test_disk_fault_stays_until_recovery_and_is_news_once() -> None:
     vm = with_disks("data")
     failing = replace(a_running(), disk_faults=(DiskFault("data", full=True),))
     first = guest_status.running(vm, failing, None, NOW)
@@ -71,7 +71,7 @@ def test_a_running_guest_keeps_the_condition_unchanged_until_the_disk_is_well_an
     assert disk_faults.news({**vm, "status": first}, well) is None
 
 
-def test_what_a_plugin_has_not_done_is_news_where_its_words_or_its_reason_are_other_ones() -> None:
+def test_plugin_fault_is_news_when_its_message_or_reason_changes() -> None:
     vm = with_disks("data")
     first, other, worse = (
         guest_status.with_disks_fault(vm, {}, reason, message, NOW)

@@ -83,7 +83,7 @@ def test_a_pod_that_was_deleted_before_its_guest_ran_says_so() -> None:
     assert len(action.end.message) <= guest_status.MAX_MESSAGE
 
 
-def test_a_domain_that_somebody_destroyed_in_a_pod_that_was_not_asked_to_end_is_no_deleted_pod() -> None:
+def test_destroyed_domain_in_an_unstopped_pod_is_powered_off() -> None:
     (action,) = guest_plan.plan(Observed(a_run(), an_ended("destroyed", "the domain was destroyed"), connected=True, gone=False))
 
     assert isinstance(action, EndAttempt)
@@ -103,5 +103,5 @@ def test_a_domain_that_somebody_destroyed_in_a_pod_that_was_not_asked_to_end_is_
         (a_run(), ("Failed", "Crashed"), "Warning"),
     ],
 )
-def test_the_event_about_an_end_that_the_guest_did_not_choose_is_a_warning(vm: dict[str, Any], end: tuple[str, str], type_: str) -> None:
+def test_event_of_an_unwanted_end_is_a_warning(vm: dict[str, Any], end: tuple[str, str], type_: str) -> None:
     assert ending_causes.event_type(vm, guest_status.End(*end, "m")) == type_

@@ -39,7 +39,7 @@ def condition(status: Object) -> tuple[str, str]:
     return found["status"], found["reason"]
 
 
-def test_what_the_guest_says_stands_apart_from_what_we_know() -> None:
+def test_agent_answers_are_separate_from_known_status() -> None:
     status, again = told(machine(), SEEN)
 
     assert again is None
@@ -55,7 +55,7 @@ def test_what_the_guest_says_stands_apart_from_what_we_know() -> None:
     assert condition(status) == ("True", "Connected")
 
 
-def test_a_guest_without_an_agent_has_a_condition_and_nothing_else() -> None:
+def test_guest_without_an_agent_has_only_a_condition() -> None:
     status, again = told(machine(), messages.Status(1, started=True))
 
     assert (condition(status), again) == (("False", "NotConnected"), None)
@@ -65,7 +65,7 @@ def test_a_guest_without_an_agent_has_a_condition_and_nothing_else() -> None:
     assert (condition(arrived), arrived["guest"]["hostname"]) == (("True", "Connected"), "web-1")
 
 
-def test_changes_are_written_once_a_minute_and_the_newest_is_the_last() -> None:
+def test_guest_agent_answers_are_written_once_a_minute() -> None:
     status, _ = told(machine(), SEEN)
     other = replace(SEEN, agent=replace(AGENT, hostname="web-2"))
 
@@ -102,7 +102,7 @@ def test_a_channel_that_opens_and_closes_writes_once_a_minute() -> None:
     assert writes <= 3
 
 
-def test_what_an_agent_said_stays_when_it_goes() -> None:
+def test_agent_answers_stay_when_it_disconnects() -> None:
     status, _ = told(machine(), SEEN)
     for agent in (replace(AGENT, connected=False), messages.AgentStatus()):
         gone, _ = told(machine(status), replace(SEEN, agent=agent), after=100.0)
@@ -135,7 +135,7 @@ def test_few_of_many_interfaces_and_addresses_are_told() -> None:
     assert [each["ipAddresses"] for each in found] == [list(addresses[:-1])] * MAX_INTERFACES
 
 
-def test_an_interface_that_has_nothing_to_tell_is_told_by_its_name() -> None:
+def test_interface_without_details_is_listed_by_name() -> None:
     cards = (messages.InterfaceStatus("default", "", "", ("x",)), messages.InterfaceStatus("other", "", "eth1"))
     assert told(machine(), replace(SEEN, interfaces=cards))[0]["guest"]["interfaces"] == [{"name": "default"}]
 
@@ -157,7 +157,7 @@ def test_the_condition_says_in_one_line_what_is_wrong(agent: messages.AgentStatu
     assert found["observedGeneration"] == (machine()["metadata"].get("generation") or 0)
 
 
-def test_what_was_said_and_is_no_time_is_written_again() -> None:
+def test_invalid_guest_time_is_written_again() -> None:
     status, _ = told(machine(), SEEN)
     status = {**status, "guest": {**status["guest"], "time": "yesterday"}}
     changed, again = told(machine(status), replace(SEEN, agent=replace(AGENT, hostname="web-2")))
@@ -203,7 +203,7 @@ ANY = st.text(max_size=400)
         max_size=99,
     ),
 )
-def test_whatever_a_launcher_says_the_api_takes(agent: messages.AgentStatus, interfaces: list[Any]) -> None:
+def test_any_launcher_status_gives_a_valid_guest_status(agent: messages.AgentStatus, interfaces: list[Any]) -> None:
     vm = machine()
     status, _ = told(vm, messages.Status(1, agent=agent, interfaces=tuple(interfaces)))
     assert status_validation.validate_virtual_machine_status({**vm, "status": status}, vm) == []

@@ -35,7 +35,7 @@ def test_the_machines_own_devices_are_listed_in_its_order() -> None:
 
 
 @pytest.mark.parametrize("text", ["../../x", "vda\n", "x" * 70_000, "\x1b[2J", "vda/"])
-def test_what_virt_api_would_refuse_is_left_out(text: str) -> None:
+def test_device_fields_virt_api_would_refuse_are_left_out(text: str) -> None:
     vm = a_vm()
     listed = guest_devices.listed(vm, [messages.DeviceStatus("disk", "root", text, text)])
     assert listed == [{"kind": "disk", "name": "root"}]
@@ -52,7 +52,7 @@ def test_a_flood_of_devices_is_as_long_as_the_machines_own() -> None:
     assert len(guest_devices.listed(a_vm(), flood)) == 1
 
 
-def test_the_target_of_a_migration_is_told_the_names_that_disks_have() -> None:
+def test_migration_target_gets_the_known_disk_names() -> None:
     devices = [
         {"kind": "disk", "name": "root", "target": "vdb"},
         {"kind": "disk", "name": "data"},

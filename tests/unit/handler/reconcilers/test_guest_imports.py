@@ -27,7 +27,7 @@ def disks_ready(vm: dict[str, Any]) -> tuple[str, str, str]:
     return found["status"], found["reason"], found["message"]
 
 
-def test_progress_is_told_in_numbers_and_in_words_without_the_query_of_the_address() -> None:
+def test_import_progress_is_reported_without_the_urls_query() -> None:
     vm = importing(ImportStatus("root", "Downloading", 5 << 20, 9 << 20))
 
     assert disks_ready(vm) == ("False", "Importing", f"disk 'root': 5 of 9 MiB of its image are downloaded from {URL}")
@@ -37,7 +37,7 @@ def test_progress_is_told_in_numbers_and_in_words_without_the_query_of_the_addre
     assert not validate_virtual_machine_status(vm, {})
 
 
-def test_a_server_that_does_not_say_how_much_it_sends_is_told_of_so() -> None:
+def test_import_of_unknown_size_is_reported_without_a_total() -> None:
     vm = importing(ImportStatus("root", "Downloading", 5 << 20))
 
     assert disks_ready(vm)[2] == f"disk 'root': 5 MiB of its image are downloaded from {URL}"
@@ -58,7 +58,7 @@ def test_the_other_phases_are_told() -> None:
     assert "after another one" in disks_ready(importing(ImportStatus("root")))[2]
 
 
-def test_only_disks_of_the_machine_are_believed_and_words_are_bounded() -> None:
+def test_only_known_import_disks_are_reported_and_texts_bounded() -> None:
     forged = ImportStatus("other", "Retrying", 1, 1, 1, "x")
     vm = importing(*[forged] * 100, ImportStatus("root", "Retrying", -5, -1, 1 << 40, "a\x1b[2J\n" + "b" * 9999))
 
@@ -84,7 +84,7 @@ def test_events_tell_of_the_beginning_and_of_each_failure_once() -> None:
     assert guest_imports.events(failed, failed["status"]) == []
 
 
-def test_nothing_is_told_of_imports_once_the_guest_runs_or_its_attempt_ended() -> None:
+def test_imports_are_not_reported_once_the_guest_runs_or_ended() -> None:
     vm = importing(ImportStatus("root", "Converting"))
 
     running = guest_status.running(vm, a_running(), None, NOW)

@@ -40,13 +40,13 @@ def observed(vm: dict[str, Any], launcher: messages.Status | None, *, connected:
     return Observed(vm=vm, launcher=launcher, connected=connected, gone=gone)
 
 
-def test_a_scheduled_machine_is_started_once_its_launcher_answers() -> None:
+def test_scheduled_machine_starts_once_its_launcher_answers() -> None:
     assert plan(observed(a_vm(), None, connected=False)) == ()
     assert plan(observed(a_vm(), EMPTY)) == START
     assert plan(observed(a_vm(), a_running())) == REPORT
 
 
-def test_a_start_that_is_not_answered_yet_goes_on_whatever_its_guest_looks_like() -> None:
+def test_unanswered_start_continues_whatever_the_guest_state() -> None:
     """libvirt starts a guest paused, with the reason "user", before its first instruction."""
     on_its_way = a_running(state="paused", reason="user")
     assert plan(replace(observed(a_vm(), on_its_way), starting=True)) == START
@@ -68,14 +68,14 @@ def test_a_domain_that_ran_is_not_started_again_in_its_pod() -> None:
     assert plan(observed(a_vm("Running"), replace(EMPTY, started=True))) == ()
 
 
-def test_no_guest_is_started_in_a_pod_that_was_asked_to_end_and_its_last_word_is_waited_for() -> None:
+def test_no_guest_starts_in_a_pod_that_is_ending() -> None:
     """A drain may precede the start; the attempt's result comes from its launcher."""
     assert plan(observed(a_vm(), replace(EMPTY, stopping=True))) == ()
     assert plan(observed(a_vm(deleting=True), replace(EMPTY, stopping=True))) == ()
 
 
 @pytest.mark.parametrize(("given", "seconds"), [(5, 5.0), (0, 0.0), (None, 30.0)])
-def test_a_guest_has_the_time_to_shut_down_that_its_spec_gives_however_it_is_stopped(given: int | None, seconds: float) -> None:
+def test_guest_gets_its_grace_period_however_it_is_stopped(given: int | None, seconds: float) -> None:
     """virt-api gives every deletion a grace period of 0; a deleted VM's guest must still shut down cleanly."""
     deleted, stopped = a_vm("Running", deleting=True), a_vm("Running", request=a_request("Stop"))
     deleted["metadata"]["deletionGracePeriodSeconds"] = 0
@@ -87,7 +87,7 @@ def test_a_guest_has_the_time_to_shut_down_that_its_spec_gives_however_it_is_sto
 @pytest.mark.parametrize(
     "vm", [a_vm("Running", request=a_request("Stop")), a_vm("Running", deleting=True), a_vm("Running", request=a_request("Restart", 2))]
 )
-def test_a_running_guest_that_shall_be_off_is_asked_to_shut_down_once(vm: dict[str, Any]) -> None:
+def test_unwanted_guest_is_asked_to_shut_down_once(vm: dict[str, Any]) -> None:
     assert plan(observed(vm, a_running())) == shut_down(30.0)
     assert plan(observed(vm, a_running(stopping=True))) == REPORT
     vm["status"]["phase"] = "Stopping"
@@ -96,7 +96,7 @@ def test_a_running_guest_that_shall_be_off_is_asked_to_shut_down_once(vm: dict[s
 
 @pytest.mark.parametrize("phase", ["Running", "Stopping", "Unknown"])
 @pytest.mark.parametrize("deleting", [True, False])
-def test_a_grace_period_that_is_shortened_while_the_guest_shuts_down_is_sent_once(phase: str, *, deleting: bool) -> None:
+def test_shortened_grace_period_is_sent_once(phase: str, *, deleting: bool) -> None:
     vm = a_vm(phase, deleting=deleting, request=a_request("Stop"))
     vm["spec"]["terminationGracePeriodSeconds"] = 3
     assert plan(observed(vm, a_running(stopping=True, grace_seconds=900.0))) == shut_down(3.0)
@@ -109,7 +109,7 @@ def test_no_grace_period_is_sent_to_a_guest_that_shall_be_on() -> None:
     assert plan(observed(a_vm("Running"), a_running(stopping=True, grace_seconds=900.0))) == REPORT
 
 
-def test_a_stop_that_has_begun_is_carried_out_though_the_machine_is_to_be_on_by_now() -> None:
+def test_begun_stop_is_completed_despite_a_later_start() -> None:
     """A start may revoke a stop: the guest neither stays in Stopping forever, nor starts only to end at once."""
     for request in (None, a_request("Start"), a_request("Unpause")):
         assert plan(observed(a_vm("Stopping", request=request), a_running())) == shut_down(30.0)
@@ -118,7 +118,7 @@ def test_a_stop_that_has_begun_is_carried_out_though_the_machine_is_to_be_on_by_
         assert action.end.result == "Stopped"
 
 
-def test_why_a_guest_has_to_shut_down_is_never_why_it_should_be_on() -> None:
+def test_shutdown_reason_is_never_a_reason_to_run() -> None:
     dead = {"type": "Ready", "status": "False", "reason": "LivenessProbeFailed", "message": "the liveness probe failed: no answer"}
     vm = a_vm("Stopping")
     assert guest_plan.why_down(vm) == "the attempt has begun to end"
@@ -152,7 +152,7 @@ def test_a_guest_that_libvirt_still_starts_is_not_resumed() -> None:
     ("state", "reason"),
     [("running", "unknown"), ("blocked", "unknown"), ("pmsuspended", "unknown"), ("shutdown", "user"), ("paused", "crashed")],
 )
-def test_only_a_pause_is_ended_where_nobody_asked_for_one(state: DomainState, reason: str) -> None:
+def test_only_an_unrequested_pause_is_resumed(state: DomainState, reason: str) -> None:
     """libvirt uses the same reasons in other states: a running VM would be resumed, with Events, forever."""
     assert plan(observed(a_vm("Running"), a_running(state, reason))) == REPORT
 
@@ -170,7 +170,7 @@ def test_no_level_resumes_a_guest_that_a_fault_stopped(state: DomainState, reaso
 @pytest.mark.parametrize(
     ("pause", "goes_on"), [(None, True), (a_pause(wanted=False), True), (a_pause(), False), (a_pause(attempt=0), True)]
 )
-def test_a_guest_goes_on_by_itself_when_there_is_room_unless_somebody_paused_it(pause: dict[str, Any] | None, *, goes_on: bool) -> None:
+def test_guest_resumes_with_room_unless_paused_by_a_user(pause: dict[str, Any] | None, *, goes_on: bool) -> None:
     roomy = a_running("paused", "I/O error", has_room=True)
     assert plan(observed(a_vm("Running", pause=pause), roomy)) == (RESUME if goes_on else REPORT)
 
@@ -184,7 +184,7 @@ def operating(vm: dict[str, Any], launcher: messages.Status, known: frozenset[st
 
 @pytest.mark.parametrize("action", operations.ACTIONS)
 @pytest.mark.parametrize(("state", "reason"), [("running", "booted"), *FAULTS])
-def test_an_operation_without_a_result_is_sent_with_its_id_and_number(action: operations.Action, state: DomainState, reason: str) -> None:
+def test_open_operation_is_sent_with_id_and_number(action: operations.Action, state: DomainState, reason: str) -> None:
     vm = a_vm("Running", operations=[an_operation("a", 7, action)])
     assert operating(vm, a_running(state, reason)) == (SendRequest(messages.Operate("a", 7, action)),)
 
@@ -200,9 +200,7 @@ def test_an_operation_without_a_result_is_sent_with_its_id_and_number(action: op
         ((messages.OperationStatus("b", 2, "succeeded"),), "a"),
     ],
 )
-def test_operations_are_sent_one_after_the_other_and_none_that_the_launcher_tells_of(
-    told: tuple[messages.OperationStatus, ...], sent: str | None
-) -> None:
+def test_operations_are_sent_one_by_one_and_known_ones_skipped(told: tuple[messages.OperationStatus, ...], sent: str | None) -> None:
     """What is not written yet was told by the launcher, to a virt-handler that was restarted, too."""
     vm = a_vm("Running", operations=[an_operation("a", 1), an_operation("b", 2)])
     expected = REPORT if sent is None else (SendRequest(messages.Operate(sent, 1 if sent == "a" else 2, "Reset")),)
@@ -219,7 +217,7 @@ def test_operations_are_sent_one_after_the_other_and_none_that_the_launcher_tell
         a_vm("Unknown", operations=[an_operation("a", 1)]),
     ],
 )
-def test_an_operation_is_not_sent_once_it_is_over_and_not_before_the_guest_is_said_to_run(vm: dict[str, Any]) -> None:
+def test_operation_is_sent_only_while_open_and_running(vm: dict[str, Any]) -> None:
     assert operating(vm, a_running()) == REPORT
 
 
@@ -243,7 +241,7 @@ def test_a_guest_that_is_to_be_off_is_shut_down_and_not_reset(request_: dict[str
     assert operating(a_vm("Running", request=request_, operations=[an_operation("a", 1)]), a_running()) == shut_down(30.0)
 
 
-def test_a_pause_comes_before_an_operation_and_is_no_obstacle_to_a_reset() -> None:
+def test_pause_precedes_an_operation_and_allows_a_reset() -> None:
     vm = a_vm("Running", pause=a_pause(), operations=[an_operation("a", 1)])
     assert operating(vm, a_running()) == SUSPEND
     assert operating(vm, a_running("paused", "user")) == (SendRequest(messages.Operate("a", 1, "Reset")),)
@@ -254,7 +252,7 @@ def test_a_resume_that_a_later_pause_overtook_is_not_sent() -> None:
     assert operating(vm, a_running("paused", "I/O error")) == (guest_operations.Fail("a", guest_operations.PAUSED_SINCE),)
 
 
-def test_a_launcher_of_an_earlier_release_is_asked_to_resume_and_for_no_reset() -> None:
+def test_older_launcher_is_asked_to_resume_but_not_to_reset() -> None:
     resume, reset = ([an_operation("a", 1, action)] for action in ("Resume", "Reset"))
     stopped = a_running("paused", "I/O error")
     assert operating(a_vm("Running", operations=resume), stopped, frozenset()) == (guest_operations.ResumeByRequest("a"),)
@@ -276,7 +274,7 @@ def test_an_end_tells_what_came_of_operations() -> None:
         ]
 
 
-def test_room_is_no_reason_to_resume_a_guest_that_does_not_stand_still() -> None:
+def test_room_does_not_resume_a_running_guest() -> None:
     assert plan(observed(a_vm("Running"), a_running(has_room=True))) == REPORT
 
 
@@ -295,11 +293,11 @@ def test_a_guest_that_runs_is_not_resumed_by_an_unpause() -> None:
         (None, False),
     ],
 )
-def test_what_stands_still_is_what_nobody_paused(launcher: messages.Status | None, stands: bool) -> None:
+def test_only_unrequested_pauses_count_as_standstill(launcher: messages.Status | None, stands: bool) -> None:
     assert guest_plan.stands_still(launcher) is stands
 
 
-def test_what_libvirt_pauses_during_a_migration_is_left_alone_and_not_reported() -> None:
+def test_migration_pause_by_libvirt_is_left_alone() -> None:
     moving = replace(a_migrating("running"), domain=messages.DomainStatus("d", "u", "qemu", "paused", "migrating"))
 
     assert plan(observed(a_vm("Running"), moving)) == ()
@@ -308,7 +306,7 @@ def test_what_libvirt_pauses_during_a_migration_is_left_alone_and_not_reported()
 @pytest.mark.parametrize(
     ("direction", "state", "reported"), [("outgoing", "running", True), ("incoming", "arrived", False), ("incoming", "running", False)]
 )
-def test_a_guest_that_was_paused_to_arrive_is_reported_where_it_still_is(
+def test_guest_paused_to_arrive_is_reported_while_still_here(
     direction: messages.MigrationDirection, state: messages.MigrationState, *, reported: bool
 ) -> None:
     standing = replace(a_migrating(state, direction), domain=messages.DomainStatus("d", "u", "qemu", "paused", "user"))
@@ -321,19 +319,19 @@ def test_a_guest_that_moved_away_is_no_longer_reported_from_here() -> None:
     assert plan(observed(a_vm("Running"), a_migrating("succeeded"), gone=True)) == ()
 
 
-def test_a_guest_that_has_just_left_is_the_targets_even_before_its_launcher_has_ended() -> None:
+def test_guest_that_just_left_belongs_to_the_target() -> None:
     """Its domain is still listed here; a stop or report would concern the wrong pod."""
     for vm in (a_vm("Running"), a_vm("Running", request=a_request("Stop")), a_vm("Running", deleting=True)):
         assert plan(observed(vm, a_migrating("succeeded"))) == ()
 
 
-def test_a_guest_that_came_by_a_migration_is_reported_and_stopped_like_any_other() -> None:
+def test_migrated_guest_is_reported_and_stopped_like_any_other() -> None:
     assert plan(observed(a_vm("Running"), a_migrating("succeeded", "incoming"))) == REPORT
     assert plan(observed(a_vm("Running", deleting=True), a_migrating("succeeded", "incoming"))) == shut_down(30.0)
 
 
 @pytest.mark.parametrize("connected", [False, True])
-def test_the_end_of_a_launcher_whose_guest_was_leaving_is_not_guessed(connected: bool) -> None:
+def test_end_of_a_launcher_with_a_leaving_guest_is_not_guessed(connected: bool) -> None:
     """The guest may already run at the target: reporting an end would start a second one."""
     leaving: tuple[messages.MigrationState, ...] = ("running", "succeeded")
     staying: tuple[messages.MigrationState, ...] = ("prepared", "failed", "cancelled")
@@ -374,7 +372,7 @@ def test_a_launcher_that_vanished_takes_its_guest_along() -> None:
     assert action.end.result == "Failed"
 
 
-def test_an_end_is_written_even_when_the_launcher_is_gone_already() -> None:
+def test_end_is_written_even_when_the_launcher_is_gone() -> None:
     assert isinstance(only(plan(observed(a_vm("Stopping"), an_ended("shutdown-requested"), connected=False, gone=True))), EndAttempt)
 
 
@@ -478,7 +476,7 @@ def test_only_a_guest_that_runs_and_stays_can_answer_a_probe(launcher: messages.
 
 
 @pytest.mark.parametrize("phase", ["Scheduled", "Running", "Stopping", "Unknown"])
-def test_of_a_launcher_that_is_not_understood_nothing_is_known_but_its_end(phase: str) -> None:
+def test_only_the_end_of_an_unsupported_launcher_is_known(phase: str) -> None:
     """An older virt-handler may follow a newer one: earlier messages no longer count."""
     for launcher in (None, EMPTY, a_running(), an_ended("shutdown")):
         seen = replace(observed(a_vm(phase, deleting=True), launcher, connected=False), not_understood="it speaks version 9")

@@ -61,18 +61,18 @@ def test_a_paused_guest_is_as_ready_as_before_once_it_runs_on() -> None:
     assert ready(a_probed(READY), BAD, "paused")[1] == "ReadinessProbeFailed"
 
 
-def test_a_machine_without_the_probe_is_ready_when_its_guest_runs() -> None:
+def test_machine_without_a_probe_is_ready_when_its_guest_runs() -> None:
     assert ready(a_vm("Running"), BAD)[0] == "True"
 
 
-def test_what_does_not_change_is_not_written_again() -> None:
+def test_unchanged_status_is_not_written_again() -> None:
     vm = a_probed()
     vm["status"] = guest_status.running(vm, a_running(), None, NOW, BAD)
     assert guest_status.running(vm, a_running(), None, NOW.replace(hour=9), BAD) == vm["status"]
     assert guest_status.running(vm, a_running(), None, NOW.replace(hour=9), Verdict()) == vm["status"]
 
 
-def test_a_guest_that_is_not_alive_is_stopping_and_its_attempt_says_why() -> None:
+def test_guest_failing_liveness_is_stopping_with_its_reason() -> None:
     vm = a_probed(READY)
     status = guest_probes.ending(vm, vm["status"], Verdict(dead="connection to port 22: Connection refused"), NOW)
     found = condition(status["conditions"], "Ready") or {}

@@ -36,13 +36,13 @@ def test_a_guest_that_runs_for_the_first_time_has_started_once() -> None:
     assert reasons(seen(a_vm("Running"))) == []
 
 
-def test_what_a_guest_runs_with_is_told() -> None:
+def test_start_event_names_the_accelerator() -> None:
     with_kvm = a_running(domain=messages.DomainStatus("d", "u", "kvm", "running", "booted"))
     observed = seen(a_vm("Scheduled"), with_kvm)
     assert list(guest_report.events(observed, guest_report.status_of(observed)[0])) == [("Normal", "Started", "the guest runs (KVM)")]
 
 
-def test_a_guest_that_is_not_alive_has_begun_to_end_and_nothing_else_is_told() -> None:
+def test_guest_failing_liveness_reports_only_its_end() -> None:
     fault = DisksFault({"root": Failed("no luck")})
     dead = replace(seen(a_vm("Scheduled")), verdict=Verdict(dead="no answer"), disks=fault)
     status, again = guest_report.status_of(dead)
@@ -52,7 +52,7 @@ def test_a_guest_that_is_not_alive_has_begun_to_end_and_nothing_else_is_told() -
     assert "LivenessProbeFailed" not in reasons(replace(dead, launcher=a_running(stopping=True)))  # it is already ending
 
 
-def test_a_guest_whose_connections_nobody_makes_has_no_network() -> None:
+def test_passt_failure_is_a_network_fault() -> None:
     vm = a_vm("Running")
     vm["spec"]["domain"]["devices"] = {"interfaces": [{"name": "lan", "type": "passt", "ports": []}]}
     status, _ = guest_report.status_of(seen(vm, a_running(passt_problem="passt ended with -9")))
@@ -63,7 +63,7 @@ def test_a_guest_whose_connections_nobody_makes_has_no_network() -> None:
     assert found["message"] == "no bridge"
 
 
-def test_what_a_plugin_of_disks_did_not_do_is_told_once() -> None:
+def test_disk_plugin_failure_is_reported_once() -> None:
     fault = DisksFault({"root": Failed("no luck")})
     observed = replace(seen(a_vm("Running")), disks=fault)
     status, _ = guest_report.status_of(observed)
@@ -72,7 +72,7 @@ def test_what_a_plugin_of_disks_did_not_do_is_told_once() -> None:
     assert reasons(replace(observed, vm={**a_vm("Running"), "status": status})) == []
 
 
-def test_what_is_said_by_one_is_added_to_what_others_said() -> None:
+def test_status_parts_are_merged() -> None:
     vm = a_vm("Scheduled")
     keys = {"source": {"secret": {"secretName": "s"}}, "propagationMethod": {"qemuGuestAgent": {"users": ["u"]}}}
     vm["spec"]["accessCredentials"] = [{"sshPublicKey": keys}]
@@ -84,7 +84,7 @@ def test_what_is_said_by_one_is_added_to_what_others_said() -> None:
     assert conditions(status).keys() == {*kinds, "AgentConnected"}
 
 
-def test_every_condition_that_still_holds_carries_the_generation_of_the_last_look() -> None:
+def test_valid_conditions_carry_the_current_generation() -> None:
     vm = a_vm("Running")
     told = {
         "DisksReady": ("True", "DisksFound"), "NetworkReady": ("True", "Ready"), "Migratable": ("False", "DisksNotShared"),

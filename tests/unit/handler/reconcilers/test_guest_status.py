@@ -18,7 +18,7 @@ from tests.unit.handler.reconcilers.builders import NOW, a_running, a_vm
 WIRED = (Interface("default", "02:00:00:00:00:09", "tap0", "virtio", ("10.244.0.9",)),)
 
 
-def test_one_write_says_everything_about_a_guest_that_runs() -> None:
+def test_running_status_is_written_at_once() -> None:
     status = guest_status.running(a_vm(), a_running(), WIRED, NOW)
 
     assert status["phase"] == "Running"
@@ -35,7 +35,7 @@ def test_one_write_says_everything_about_a_guest_that_runs() -> None:
     assert status["phaseTransitionTimestamps"][-1] == {"phase": "Running", "time": "2026-11-21T08:00:00.000000Z"}
 
 
-def test_the_address_of_sockets_is_told_of_a_machine_that_has_them_and_only_if_it_can_be_one() -> None:
+def test_vsock_cid_is_reported_only_if_valid_and_wanted() -> None:
     def told(cid: int, old: dict[str, Any] | None = None, **devices: Any) -> Any:
         vm = a_vm(**(old or {}))
         vm["spec"]["domain"]["devices"] |= devices
@@ -63,7 +63,7 @@ def test_devices_are_those_of_the_last_report_that_has_any() -> None:
     assert told() is None
 
 
-def test_a_machine_moves_only_where_the_plugin_of_its_interface_says_so() -> None:
+def test_migratability_follows_the_interface_plugins_answer() -> None:
     vm = a_vm()
     vm["spec"]["domain"]["devices"]["interfaces"] = [{"name": "private", "type": "plugin", "plugin": "isolated"}]
     made = Interface("private", "02:00:00:00:00:09", "tap7", "virtio", (), is_own=False)
@@ -83,7 +83,7 @@ def test_looking_again_changes_nothing() -> None:
     assert guest_status.running({**a_vm(), "status": status}, a_running(), None, NOW) == status
 
 
-def test_a_guest_without_a_network_has_no_interfaces_and_one_that_was_not_looked_at_keeps_its_own() -> None:
+def test_interfaces_are_empty_without_network_and_kept_if_unread() -> None:
     known = {**a_vm(), "status": guest_status.running(a_vm(), a_running(), WIRED, NOW)}
 
     assert guest_status.running(known, a_running(), (), NOW)["interfaces"] == []
@@ -98,7 +98,7 @@ def test_an_address_that_no_pod_has_does_not_become_the_machines(address: str) -
     assert guest_status.running(known, a_running(), said, NOW)["podIP"] == known["status"]["podIP"]
 
 
-def test_facts_of_the_agent_and_console_connections_are_no_reason_to_write() -> None:
+def test_agent_facts_and_console_connections_cause_no_write() -> None:
     status = guest_status.running(a_vm(), a_running(), WIRED, NOW)
     chatty = a_running(revision=99, consoles=3, agent=messages.AgentStatus(connected=True, hostname="guest"))
 
@@ -149,7 +149,7 @@ def test_a_full_disk_is_told_apart_and_named_with_what_to_do() -> None:
     assert ready["message"] == f"the guest is paused: {paused['message']}"
 
 
-def test_a_launcher_that_says_full_of_a_guest_that_was_paused_on_request_changes_nothing() -> None:
+def test_requested_pause_ignores_a_full_disk_detail() -> None:
     launcher = a_running("paused", "user")
     assert launcher.domain is not None
     told = replace(launcher, domain=replace(launcher.domain, full=True))
@@ -157,7 +157,7 @@ def test_a_launcher_that_says_full_of_a_guest_that_was_paused_on_request_changes
     assert (found["reason"], found["message"]) == ("User", "paused on request")
 
 
-def test_what_virt_controller_said_of_claims_stays_until_the_launcher_knows_of_something_else() -> None:
+def test_claims_condition_stays_until_the_launcher_knows_better() -> None:
     told = {"type": "Migratable", "status": "False", "reason": "DisksNotShared", "message": "PersistentVolumeClaim a is not ReadWriteMany"}
     vm = a_vm("Running")
     vm["status"]["conditions"] = [told]
@@ -180,7 +180,7 @@ def test_a_guest_that_cannot_migrate_says_why() -> None:
     assert (found["status"], found["message"]) == ("False", "disk0 is local")
 
 
-def test_what_qemu_wrote_is_one_bounded_printable_line() -> None:
+def test_qemu_log_is_one_bounded_printable_line() -> None:
     ending = messages.Ending("crashed", "QEMU died", log=("x" * 5000, "a\x1b[31mb\n"))
     end = guest_status.end_of(ending)
 
@@ -189,7 +189,7 @@ def test_what_qemu_wrote_is_one_bounded_printable_line() -> None:
     assert end.message.isprintable()
 
 
-def test_a_launcher_that_lies_about_libvirts_word_writes_one_bounded_line() -> None:
+def test_forged_libvirt_reason_is_one_bounded_line() -> None:
     status = guest_status.running(a_vm("Running"), a_running("paused", "\x1b[2J\n" + "x" * 100_000), None, NOW)
 
     texts = [status["domain"]["reason"], *(each["message"] for each in status["conditions"])]
@@ -215,7 +215,7 @@ def test_an_end_leaves_the_conditions_that_tell_of_no_guest() -> None:
     assert {each["type"] for each in status["conditions"]} == {"Ready", "Stalled", "DisksReady", "DisruptionTarget", "LauncherOutdated"}
 
 
-def test_a_wait_for_an_image_names_disk_claim_and_file_and_is_written_once() -> None:
+def test_image_wait_names_its_disk_and_is_written_once() -> None:
     vm = a_vm()
     vm["spec"]["domain"]["devices"]["disks"][0]["source"]["name"] = "myVolumeClaim"
     status = guest_status.waiting_for_images(vm, ("disk0", "forged by the launcher", *("disk0",) * 9), NOW)
@@ -243,7 +243,7 @@ def test_a_wait_for_an_image_names_disk_claim_and_file_and_is_written_once() -> 
         ("disk 'a': the claim is full: expand", True),
     ],
 )
-def test_of_a_wait_for_room_nothing_is_told_again_while_only_the_room_differs(message: str, is_news: bool) -> None:
+def test_room_wait_is_no_news_when_only_the_room_differs(message: str, is_news: bool) -> None:
     first = guest_status.waiting_for_room(a_vm(), "disk 'a': its claim has room for 50Gi: expand", NOW)
     assert guest_status.is_news_of_disks(a_vm(), first)
     vm = {**a_vm(), "status": first}
@@ -282,7 +282,7 @@ def test_an_end_is_told_as_of_the_generation_that_ended() -> None:
     assert status["observedGeneration"] == 3
 
 
-def test_of_a_launcher_that_is_not_understood_it_is_not_known_whether_the_guest_is_ready() -> None:
+def test_readiness_is_unknown_with_an_unsupported_launcher() -> None:
     status = guest_status.not_understood(a_vm("Running"), "it speaks\nversion 9", NOW)
     ready = objects.condition(status["conditions"], "Ready") or {}
     assert (status["phase"], ready["status"], ready["reason"]) == ("Running", "Unknown", "LauncherNotUnderstood")
@@ -295,7 +295,7 @@ def test_a_server_that_is_silent_goes_before_a_disk_that_failed() -> None:
     assert disks["reason"] == "DiskServerSilent"
 
 
-def test_nobody_looks_for_an_image_after_the_end() -> None:
+def test_image_wait_ends_with_the_attempt() -> None:
     waiting = {**a_vm(), "status": guest_status.waiting_for_images(a_vm(), ("disk0",), NOW)}
     status = guest_status.ended(waiting, guest_status.End("Stopped", "ShutDown", "not started"), NOW)
 
@@ -311,7 +311,7 @@ def test_an_end_takes_back_what_was_told_of_the_network() -> None:
 
 
 @pytest.mark.parametrize("kind", ["NetworkReady", "DisksReady"])
-def test_what_is_in_order_already_is_not_written_anew_for_every_edit_of_the_spec(kind: str) -> None:
+def test_satisfied_condition_is_not_rewritten_for_each_edit(kind: str) -> None:
     known = {"type": kind, "status": "True", "reason": "AsEver", "message": "", "observedGeneration": 1}
     vm = a_vm("Running", conditions=[known])
 
@@ -320,12 +320,12 @@ def test_what_is_in_order_already_is_not_written_anew_for_every_edit_of_the_spec
     assert objects.condition(told["conditions"], kind) == known
 
 
-def test_a_node_that_is_back_and_waits_for_an_image_is_known_again() -> None:
+def test_returned_node_waiting_for_an_image_is_scheduled_again() -> None:
     status = guest_status.waiting_for_images(a_vm("Unknown"), ("disk0",), NOW)
     assert status["phase"] == "Scheduled"
 
 
-def test_what_is_said_of_a_disk_that_failed_is_one_bounded_line() -> None:
+def test_failed_disk_detail_is_one_bounded_line() -> None:
     launcher = a_running("paused", "I/O error")
     assert launcher.domain is not None
     failed = replace(launcher, domain=replace(launcher.domain, detail="\x1b[2J\n" + "x" * 100_000))
@@ -337,7 +337,7 @@ def test_what_is_said_of_a_disk_that_failed_is_one_bounded_line() -> None:
     assert "xxx" in (objects.condition(conditions, "Paused") or {})["message"]
 
 
-def test_a_machine_is_reached_at_the_first_address_of_its_interface_on_the_pods_network() -> None:
+def test_pod_ip_is_the_first_address_on_the_pod_network() -> None:
     first = replace(WIRED[0], addresses=("10.244.0.9", "fd00::9"))
     further = replace(WIRED[0], name="other", addresses=("10.9.9.9",), is_own=False)
     for order in ((first, further), (further, first)):
@@ -348,7 +348,7 @@ def test_a_machine_is_reached_at_the_first_address_of_its_interface_on_the_pods_
         assert status["interfaces"][order.index(first)]["ipAddresses"] == ["10.244.0.9", "fd00::9"]
 
 
-def test_what_is_wrong_with_a_disk_is_told_in_one_bounded_line() -> None:
+def test_disk_fault_message_is_one_bounded_line() -> None:
     status = guest_status.with_disks_fault(a_vm(), {}, "DiskNotUsable", "disk0:\n\x1b[2J" + "x" * 5000, NOW)
 
     found = objects.condition(status["conditions"], "DisksReady")
@@ -357,7 +357,7 @@ def test_what_is_wrong_with_a_disk_is_told_in_one_bounded_line() -> None:
     assert found["message"].isprintable()
 
 
-def test_of_a_failure_qemus_last_words_are_told_and_of_another_end_none() -> None:
+def test_only_failures_quote_qemus_last_lines() -> None:
     log = ("first", "second", "third", "last")
     failed = guest_status.end_of(messages.Ending("crashed", "QEMU died", log=log))
     stopped = guest_status.end_of(messages.Ending("destroyed", "powered off", log=log))
@@ -368,7 +368,7 @@ def test_of_a_failure_qemus_last_words_are_told_and_of_another_end_none() -> Non
     assert stopped.message == "powered off"
 
 
-def test_qemus_last_words_are_not_told_twice_where_libvirts_error_has_them() -> None:
+def test_qemus_last_lines_are_not_repeated_from_libvirts_error() -> None:
     failed = guest_status.end_of(messages.Ending("start-failed", "process exited: Failed to get lock", log=("Failed to get lock",)))
     assert failed is not None
     assert failed.message == "process exited: Failed to get lock"
@@ -396,7 +396,7 @@ def test_a_guest_that_shuts_down_is_stopping_and_not_ready() -> None:
     assert (ready["status"], ready["reason"]) == ("False", "Stopping")
 
 
-def test_only_disks_whose_image_is_missing_are_named() -> None:
+def test_only_disks_with_a_missing_image_are_named() -> None:
     vm = a_vm()
     vm["spec"]["domain"]["devices"]["disks"].append({"name": "data", "type": "PersistentVolumeClaim", "source": {"name": "other"}})
     disks = objects.condition(guest_status.waiting_for_images(vm, ("data",), NOW)["conditions"], "DisksReady") or {}
@@ -414,7 +414,7 @@ def with_servers() -> dict[str, Any]:
     return vm
 
 
-def test_a_wait_for_a_server_names_disk_and_server_and_is_written_once() -> None:
+def test_server_wait_names_disk_and_server_and_is_written_once() -> None:
     vm = with_servers()
     status = guest_status.waiting_for_servers(vm, ("unit", "forged by the launcher", "disk0"), NOW)
 
@@ -427,7 +427,7 @@ def test_a_wait_for_a_server_names_disk_and_server_and_is_written_once() -> None
     assert guest_status.waiting_for_servers(vm, ("disk0",), NOW) is None
 
 
-def test_a_running_guest_whose_server_is_silent_is_told_with_its_disk_until_it_answers() -> None:
+def test_silent_server_is_reported_until_it_answers() -> None:
     vm = with_servers()
     status = guest_status.running(vm, replace(a_running(), servers_silent=("data", "forged")), WIRED, NOW)
 
@@ -443,7 +443,7 @@ def test_a_running_guest_whose_server_is_silent_is_told_with_its_disk_until_it_a
     assert objects.is_true(back["conditions"], "DisksReady")
 
 
-def test_a_plugins_server_that_does_not_answer_is_named_with_disk_and_plugin_until_the_plugin_says_more() -> None:
+def test_silent_plugin_server_is_reported_until_the_plugin_fails() -> None:
     vm = a_vm("Running")
     vm["spec"]["domain"]["devices"]["disks"] = [{"name": "data", "type": "Plugin", "source": {"plugin": "images"}}]
     status = guest_status.running(vm, a_running(servers_silent=("data", "other")), None, NOW)

@@ -96,7 +96,7 @@ def test_a_machine_that_should_be_off_says_why(vm: Any, why: str) -> None:
         (messages.MigrationStatus("m", "outgoing", "failed", "client socket is closed"), ended("crashed"), "", False),
     ],
 )
-def test_only_a_broken_connection_of_a_guest_that_goes_on_may_pass(
+def test_only_a_broken_connection_of_a_running_guest_may_pass(
     known: messages.MigrationStatus, launcher: messages.Status, stop: str, may: bool
 ) -> None:
     assert causes.may_pass(known, launcher, stop) is may

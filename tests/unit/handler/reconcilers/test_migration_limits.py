@@ -133,7 +133,7 @@ def test_the_migration_says_that_it_timed_out_and_what_may_help(migration: dict[
     assert planned(migration, seconds, cancelled(**FIGURES)) == (plan.EndMigration("Failed", words),)
 
 
-def test_what_moved_are_disks_that_are_copied_along_too() -> None:
+def test_progress_message_includes_copied_disks() -> None:
     copying = cancelled(
         elapsed_milliseconds=10_000, data_total_bytes=900 * MIB, data_processed_bytes=300 * MIB, data_remaining_bytes=600 * MIB
     )
@@ -142,7 +142,7 @@ def test_what_moved_are_disks_that_are_copied_along_too() -> None:
     assert ": 300Mi were sent, 30Mi a second, 600Mi of 900Mi remain;" in action.message
 
 
-def test_a_launcher_that_has_no_figures_of_what_it_aborted_leaves_those_that_were_written_last() -> None:
+def test_abort_without_figures_uses_the_last_written_ones() -> None:
     figures = {"totalBytes": 900, "processedBytes": 300, "remainingBytes": 600}
     migration = moving()
     migration["status"]["progress"] = {
@@ -169,7 +169,7 @@ def test_a_migration_in_which_nothing_moved_says_so() -> None:
     assert action.message == "timed out: nothing of the guest moved for 150 s"
 
 
-def test_a_deleted_migration_is_cancelled_and_a_stopped_guest_stopped_however_late() -> None:
+def test_deletion_and_stop_take_precedence_over_a_timeout() -> None:
     assert planned(moving(deleting=True), 1e4, cancelled()) == (plan.EndMigration("Cancelled", "deleted while the guest moved"),)
     (action,) = planned(moving(), 1e4, replace(cancelled(), stopping=True))
     assert isinstance(action, plan.EndMigration)
@@ -215,7 +215,7 @@ def caused(migration: dict[str, Any], seconds: float, *, stalled: float = 0.0, *
     return limits.cause(migration, known, BEGAN + timedelta(seconds=seconds), stalled)
 
 
-def test_the_cause_is_a_limit_from_the_moment_on_at_which_it_was_reached() -> None:
+def test_limit_is_the_cause_from_the_moment_it_is_reached() -> None:
     assert caused(moving(), 149.9) == ""
     assert caused(moving(), 150).startswith("timed out: the guest did not arrive within 150 s")
     assert caused(a_migration("Running", phaseTransitionTimestamps=STAMPS), 1e6) == ""
@@ -235,13 +235,13 @@ def test_memory_that_is_sent_again_is_a_hurdle(iteration: int, *, is_said: bool)
     assert ("; the guest writes memory as fast as it is sent" in caused(moving(), 151, iteration=iteration)) is is_said
 
 
-def test_nobody_knows_how_fast_it_goes_within_a_second() -> None:
+def test_rate_is_omitted_within_the_first_second() -> None:
     assert ": 1.46Gi were sent, 700Mi of 4Gi remain;" in caused(moving(), 151, elapsed_milliseconds=999)
     assert ": 1.46Gi were sent, 1.46Gi a second, 700Mi of 4Gi remain;" in caused(moving(), 151, elapsed_milliseconds=1000)
     assert ": 900Mi were sent, 600Mi a second," in caused(moving(), 151, elapsed_milliseconds=1500, memory_processed_bytes=900 * MIB)
 
 
-def test_a_launcher_that_knows_the_total_is_believed_though_nothing_was_sent() -> None:
+def test_known_total_is_used_though_nothing_was_sent() -> None:
     assert ": 0 were sent, 0 a second, 0 of 4Gi remain;" in caused(moving(), 151, memory_processed_bytes=0, memory_remaining_bytes=0)
 
 
@@ -253,7 +253,7 @@ def test_of_figures_that_were_written_in_part_the_rest_is_none() -> None:
     assert ": 0 were sent, 0 of 900Mi remain;" in action.message
 
 
-def test_where_nobody_wrote_figures_none_are_told() -> None:
+def test_message_without_figures_has_none() -> None:
     (action,) = planned(moving(), 151, cancelled())
     assert isinstance(action, plan.EndMigration)
     assert "): a MigrationPolicy" in action.message
@@ -268,7 +268,7 @@ def test_a_bandwidth_that_bounds_the_rate_is_named(bandwidth: str | None, *, is_
     assert "bandwidth" not in caused(moving(bandwidth=bandwidth), 151, elapsed_milliseconds=999)
 
 
-def test_a_bandwidth_that_bounds_the_rate_of_a_paused_guest_is_named() -> None:
+def test_bandwidth_limit_is_named_for_a_paused_guest() -> None:
     said = caused(moving(bandwidth="10Mi", allowPause=True), 301)
     assert said.endswith(
         "a second may be (bandwidth); a MigrationPolicy with a higher bandwidth or a longer completionTimeoutPerGiB may help"

@@ -41,7 +41,7 @@ def test_the_source_writes_running_before_it_begins() -> None:
     assert source(a_migration("Running"), a_running()) == (plan.MigrateGuest(),)
 
 
-def test_the_source_begins_only_after_the_operations_of_its_guest() -> None:
+def test_source_starts_after_the_guests_operations() -> None:
     """The target's launcher would not know of them; one that is under way goes on."""
     waiting = Observed(a_migration("TargetReady"), a_running(), connected=True, gone=False, operating=True)
     assert plan.plan_source(waiting) == ()
@@ -113,7 +113,7 @@ def test_only_of_a_guest_that_goes_on_is_said_that_it_stays(state: messages.Migr
         assert action.stays is stays
 
 
-def test_a_migration_that_never_began_is_cancelled_by_its_deletion() -> None:
+def test_deleted_migration_that_never_began_is_cancelled() -> None:
     (action,) = source(a_migration("TargetReady", deleting=True), a_running())
 
     assert isinstance(action, plan.EndMigration)
@@ -129,9 +129,7 @@ def test_a_migration_that_never_began_is_cancelled_by_its_deletion() -> None:
         (a_running(), False, True),  # it could not report; only this plan ends the Migration
     ],
 )
-def test_a_guest_that_ended_before_it_could_move_fails_its_migration(
-    phase: str, launcher: messages.Status, connected: bool, gone: bool
-) -> None:
+def test_guest_ending_before_the_move_fails_the_migration(phase: str, launcher: messages.Status, connected: bool, gone: bool) -> None:
     (action,) = source(a_migration(phase), launcher, connected=connected, gone=gone)
 
     assert isinstance(action, plan.EndMigration)
@@ -139,7 +137,7 @@ def test_a_guest_that_ended_before_it_could_move_fails_its_migration(
 
 
 @pytest.mark.parametrize("deleting", [False, True])
-def test_only_the_target_writes_that_the_guest_arrived_and_only_once_it_was_released(deleting: bool) -> None:
+def test_only_the_target_reports_arrival_and_after_release(deleting: bool) -> None:
     for phase in ("TargetReady", "Running"):
         migration = a_migration(phase, deleting=deleting, targetAddress="10.0.0.2:8445")
         assert source(migration, a_migrating("succeeded")) == (plan.RequestRelease(),)
@@ -148,7 +146,7 @@ def test_only_the_target_writes_that_the_guest_arrived_and_only_once_it_was_rele
         assert target(migration, a_migrating("succeeded", "incoming"), connected=False) == (plan.TakeOverMachine(),)
 
 
-def test_a_guest_that_arrived_is_released_when_the_migration_says_so() -> None:
+def test_arrived_guest_is_released_when_the_migration_says_so() -> None:
     migration = a_migration("Running", targetAddress="10.0.0.2:8445")
     migration["status"] = release.released(migration, release.BY_POD, "", NOW)
     assert target(migration, a_migrating("arrived", "incoming")) == (plan.ReleaseGuest(),)
@@ -157,7 +155,7 @@ def test_a_guest_that_arrived_is_released_when_the_migration_says_so() -> None:
     assert source(migration, a_migrating("succeeded")) == (plan.RequestRelease(),)
 
 
-def test_a_guest_that_left_and_is_gone_is_released_all_the_same_which_ends_its_pod() -> None:
+def test_missing_arrived_guest_is_released_to_end_its_pod() -> None:
     migration = a_migration("Running", targetAddress="10.0.0.2:8445")
     assert target(migration, a_migrating("failed", "incoming")) == ()
     migration["status"] = release.released(migration, release.BY_POD, "", NOW)
@@ -166,7 +164,7 @@ def test_a_guest_that_left_and_is_gone_is_released_all_the_same_which_ends_its_p
     assert target(migration, a_migrating("failed", "incoming"), connected=False) == ()
 
 
-def test_a_restarted_target_expects_the_word_about_a_guest_that_arrived() -> None:
+def test_restarted_target_accepts_relays_for_an_arrived_guest() -> None:
     assert target(a_migration("Running"), a_migrating("arrived", "incoming"), relaying=False) == (plan.AcceptRelays(),)
 
 
@@ -179,14 +177,14 @@ def test_the_target_is_prepared_then_expected_then_offered() -> None:
     assert target(a_migration("TargetReady", targetAddress="10.0.0.2:8445"), prepared) == ()
 
 
-def test_a_target_whose_address_is_known_already_becomes_ready_all_the_same() -> None:
+def test_target_with_known_address_becomes_ready_too() -> None:
     """The status may contain it early; the source begins only with the phase."""
     migration = a_migration("PreparingTarget", targetAddress="10.0.0.2:8445")
     assert target(migration, a_migrating("prepared", "incoming")) == (plan.OfferAddress("10.0.0.2:8445"),)
 
 
 @pytest.mark.parametrize("phase", ["PreparingTarget", "TargetReady"])
-def test_a_target_whose_launcher_has_ended_is_neither_prepared_nor_offered(phase: str) -> None:
+def test_ended_target_launcher_is_neither_prepared_nor_offered(phase: str) -> None:
     """virt-controller sees the pod's end and ends the Migration."""
     prepared = a_migrating("prepared", "incoming").migrations
     for migrations in ((), prepared):
@@ -195,14 +193,14 @@ def test_a_target_whose_launcher_has_ended_is_neither_prepared_nor_offered(phase
             assert target(a_migration(phase), replace(ended, migrations=migrations), relaying=relaying) == ()
 
 
-def test_a_restarted_target_opens_its_door_again_and_tells_its_new_address() -> None:
+def test_restarted_target_accepts_relays_at_a_new_address() -> None:
     ready, prepared = a_migration("TargetReady", targetAddress="10.0.0.1:8445"), a_migrating("prepared", "incoming")
 
     assert target(ready, prepared, relaying=False) == (plan.AcceptRelays(),)
     assert target(ready, prepared) == (plan.OfferAddress("10.0.0.2:8445"),)
 
 
-def test_a_target_whose_guest_did_not_come_leaves_the_word_to_the_source() -> None:
+def test_target_without_guest_leaves_the_result_to_the_source() -> None:
     for state in ("failed", "cancelled"):
         assert target(a_migration("Running"), a_migrating(state, "incoming")) == ()
 
@@ -222,7 +220,7 @@ ADDRESSES = ("10.244.1.7", "fd00:10::7")
 
 
 @pytest.mark.parametrize("phase", ["Running", "Succeeded"])
-def test_connections_are_passed_on_once_the_guest_was_released_and_while_its_former_pod_stays(phase: str) -> None:
+def test_connections_are_forwarded_while_the_former_pod_exists(phase: str) -> None:
     migration = a_migration(phase, targetPodIPs=list(ADDRESSES))
     left = Observed(migration, a_migrating("succeeded"), connected=True, gone=False, released=True)
     afterwards = (plan.CloseRelays(),) if phase == "Succeeded" else LOOK_AGAIN
@@ -234,7 +232,7 @@ def test_connections_are_passed_on_once_the_guest_was_released_and_while_its_for
     assert plan.plan_source(replace(left, connected=False)) == ((plan.ForgetMigration(),) if phase == "Succeeded" else LOOK_AGAIN)
 
 
-def test_nothing_is_passed_on_before_the_guest_has_gone_and_may_run() -> None:
+def test_nothing_is_forwarded_before_the_guest_left_and_may_run() -> None:
     for phase in ("TargetReady", "Running"):
         migration = a_migration(phase, targetPodIPs=list(ADDRESSES))
         assert source(migration, a_migrating("succeeded")) == (plan.RequestRelease(),)
@@ -243,7 +241,7 @@ def test_nothing_is_passed_on_before_the_guest_has_gone_and_may_run() -> None:
         assert source(a_migration(phase, targetPodIPs=list(ADDRESSES)), a_migrating("succeeded")) == (plan.ForgetMigration(),)
 
 
-def test_what_a_migration_took_is_told_after_virt_controller_was_the_first_to_say_that_it_succeeded() -> None:
+def test_figures_are_written_after_virt_controllers_success() -> None:
     took = replace(a_migrating("succeeded", "incoming").migrations[0], downtime_milliseconds=45)
     there = a_running(migrations=(took,))
     assert target(a_migration("Succeeded"), there) == (plan.WriteFigures(), plan.ForgetMigration())
@@ -264,7 +262,7 @@ def test_a_source_that_its_machine_does_not_name_is_none(status: dict[str, Any])
     assert plan.source_pod(None, a_migration("Running")) == ""
 
 
-def test_relays_stay_until_the_sources_libvirt_has_learnt_the_outcome() -> None:
+def test_relays_stay_until_the_sources_libvirt_knows_the_outcome() -> None:
     for phase in ("Succeeded", "Failed", "Cancelled"):
         over = a_migration(phase, endTime=times.to_rfc3339(NOW))
         at_it = Observed(over, a_migrating("running"), connected=True, gone=False, now=NOW + timedelta(seconds=CONFIRM_SECONDS - 1))
@@ -272,7 +270,7 @@ def test_relays_stay_until_the_sources_libvirt_has_learnt_the_outcome() -> None:
         assert plan.plan_source(replace(at_it, connected=False)) == (plan.ForgetMigration(),)
 
 
-def test_a_launcher_that_says_for_ever_that_it_still_migrates_has_no_relays_for_ever() -> None:
+def test_relays_end_though_a_launcher_claims_to_migrate_forever() -> None:
     over = a_migration("Failed", endTime=times.to_rfc3339(NOW))
     late = Observed(over, a_migrating("running"), connected=True, gone=False, now=NOW + timedelta(seconds=CONFIRM_SECONDS))
     assert plan.plan_source(late) == (plan.ForgetMigration(),)
@@ -304,7 +302,7 @@ def test_at_most_one_side_writes_an_end(phase: str, deleting: bool, state: messa
         assert isinstance(ends[0], plan.TakeOverMachine) is (state == "succeeded")
 
 
-def test_what_a_launcher_says_later_is_waited_for_a_while() -> None:
+def test_final_figures_of_a_launcher_are_awaited_for_a_while() -> None:
     here = replace(a_migrating("succeeded", "incoming").migrations[0], downtime_milliseconds=0)
 
     def of(launcher: messages.Status | None, *, ended: timedelta = timedelta(), gone: bool = False) -> plan.TargetPlan:
@@ -329,7 +327,7 @@ def a_broken(uid: str = "mig-1") -> messages.Status:
     return a_running(migrations=(messages.MigrationStatus(uid, "outgoing", "failed", "client socket is closed"),))
 
 
-def test_a_broken_connection_is_virt_controllers_to_judge_where_attempts_are_counted() -> None:
+def test_broken_connection_fails_the_attempt_if_counted() -> None:
     (action,) = source(a_migration("Running", attempt=1), a_broken(), connected=False)
     assert isinstance(action, plan.FailAttempt)
     assert action.message.startswith("the connection to the target broke")
@@ -343,7 +341,7 @@ def test_a_broken_connection_is_virt_controllers_to_judge_where_attempts_are_cou
     assert source(a_migration("Running", attempt=1), refused) == (plan.EndMigration("Failed", "no such CPU"),)
 
 
-def test_the_end_of_a_target_pod_that_virt_controller_saw_waits_for_this_word() -> None:
+def test_source_confirms_the_end_of_a_target_pod() -> None:
     ended = {**BROKE, "reason": "TargetPodEnded"}
     assert isinstance(only(source(a_migration("Running", attempt=1, attempts=[ended]), a_broken())), plan.FailAttempt)
     assert source(a_migration("Running", attempt=1, attempts=[ended]), a_migrating("running")) == LOOK_AGAIN
@@ -378,7 +376,7 @@ def test_a_second_attempt_begins_whatever_became_of_the_first() -> None:
     assert target(running, a_migrating("succeeded", "incoming", "mig-1-2")) == (plan.TakeOverMachine(),)
 
 
-def test_nothing_begins_on_a_node_whose_virt_handler_ends_soon() -> None:
+def test_nothing_starts_while_virt_handler_is_ending() -> None:
     def leaves(migration: dict[str, Any], launcher: messages.Status) -> plan.SourcePlan:
         return plan.plan_source(Observed(migration, launcher, connected=True, gone=False, ending=True))
 

@@ -49,7 +49,7 @@ def after(known: MigrationStatus, times: int, migration: dict[str, Any] | None =
     return step
 
 
-def test_what_is_said_of_it_comes_with_the_figures() -> None:
+def test_condition_is_written_with_the_figures() -> None:
     status = after(BEHIND, plan.SAMPLES).status
     assert status is not None
     assert status["progress"]["dirtyBytesPerSecond"] == 80 * MIB
@@ -61,7 +61,7 @@ def converging(step: Step) -> tuple[str, str] | None:
     return None if found is None else (found["status"], found["reason"])
 
 
-def test_figures_are_those_of_the_launcher_in_the_words_of_the_status() -> None:
+def test_figures_are_the_launchers_in_status_terms() -> None:
     step = planned(FIRST)
     assert step.status is not None
     assert step.status["progress"] == {
@@ -95,7 +95,7 @@ def test_an_end_is_expected_where_there_is_one(rate: int, dirty: int, expected: 
     assert found.get("expectedRemainingSeconds") == expected
 
 
-def test_a_hostile_launchers_numbers_are_numbers_that_virt_api_takes() -> None:
+def test_hostile_figures_are_clamped_to_valid_numbers() -> None:
     least, most = -(2**63), 2**63 - 1
     for number in (least, -1, most):
         found = plan.figures(
@@ -127,13 +127,13 @@ def test_how_long_the_guest_stood_still_is_the_targets_word() -> None:
     assert "expectedRemainingSeconds" not in told
 
 
-def test_at_the_end_figures_that_nobody_knows_leave_those_before() -> None:
+def test_unknown_final_figures_keep_the_earlier_ones() -> None:
     assert plan.at_end(None, NOW) == {}
     assert plan.at_end(MigrationStatus("mig-1", "incoming", "succeeded"), NOW) == {}
     assert plan.at_end(replace(FIRST, state="failed"), NOW)["progress"]["remainingBytes"] == 156 * MIB
 
 
-def test_at_the_end_disks_of_which_the_target_knows_nothing_are_counted_as_the_source_counted_them() -> None:
+def test_final_figures_of_disks_come_from_the_source() -> None:
     arrived = MigrationStatus("mig-1", "incoming", "succeeded", data_total_bytes=256 * MIB, data_processed_bytes=100 * MIB)
     before = {"totalBytes": 900 * MIB, "processedBytes": 700 * MIB, "remainingBytes": 200 * MIB}
     found = plan.at_end(arrived, NOW, before)["progress"]
@@ -151,7 +151,7 @@ def test_equal_figures_are_written_once() -> None:
     assert (again.status, again.again) == (None, None)
 
 
-def test_a_write_waits_for_its_turn_whatever_became_of_the_one_before() -> None:
+def test_progress_write_waits_for_its_interval_after_a_failure() -> None:
     first = planned(FIRST, at=100.0)
     newer = replace(FIRST, elapsed_milliseconds=1_000)
     early = planned(newer, course=first.course, at=102.0)
@@ -162,14 +162,14 @@ def test_a_write_waits_for_its_turn_whatever_became_of_the_one_before() -> None:
     assert late.course.tried == 105.0
 
 
-def test_a_guest_that_writes_faster_for_some_seconds_does_not_converge() -> None:
+def test_faster_writes_for_some_seconds_prevent_convergence() -> None:
     assert converging(after(BEHIND, plan.SAMPLES - 1)) is None
     step = after(BEHIND, plan.SAMPLES)
     assert converging(step) == ("False", progress.WRITES_FASTER)
     assert step.warning == "the guest writes its memory at 80Mi/s, and 50Mi/s are moved"
 
 
-def test_a_guest_that_writes_as_fast_as_pages_are_sent_does_not_converge_whatever_a_moments_rate_is() -> None:
+def test_writes_at_the_transfer_rate_prevent_convergence() -> None:
     """As QEMU reports for a guest with endless writes: it counts each page at most once between two transfers."""
     course, migration, step = Course(), a_migration("Running"), None
     for number, moment in enumerate((4, 1, 3, 4, 2, 4, 4, 3, 4, 4, 4, 4), start=1):
@@ -198,7 +198,7 @@ def test_figures_that_go_back_leave_the_launchers_own_rate(odd: dict[str, Any]) 
     assert planned(replace(AHEAD, **odd), course=course).course.row == -plan.SAMPLES - 1
 
 
-def test_one_look_in_which_it_is_slower_begins_the_count_anew() -> None:
+def test_slower_sample_resets_the_convergence_count() -> None:
     course = after(BEHIND, plan.SAMPLES - 1).course
     course = after(AHEAD, 1, course=course).course
     assert converging(after(BEHIND, plan.SAMPLES - 1, course=course)) is None
@@ -217,25 +217,25 @@ def test_rates_of_the_first_iteration_say_nothing_of_the_guest() -> None:
     assert converging(after(first, 2 * plan.SAMPLES)) is None
 
 
-def test_one_without_rates_is_not_said_to_write_faster() -> None:
+def test_migration_without_rates_is_not_called_too_fast() -> None:
     still = replace(BEHIND, bytes_per_second=0, dirty_bytes_per_second=0)
     assert converging(after(still, 2 * plan.SAMPLES)) is None
 
 
 @pytest.mark.parametrize(("processed", "expected"), [(plan.OFTEN * 256 * MIB - 1, None), (plan.OFTEN * 256 * MIB, "False")])
-def test_one_that_was_sent_several_times_does_not_converge(processed: int, expected: str | None) -> None:
+def test_memory_sent_several_times_prevents_convergence(processed: int, expected: str | None) -> None:
     step = planned(replace(AHEAD, data_processed_bytes=processed))
     assert (converging(step) or (None,))[0] == expected
     assert ("3 times as much was sent as there is" in step.warning) is (expected is not None)
 
 
-def test_memory_that_was_sent_several_times_is_told_however_large_the_disks_are_beside_it() -> None:
+def test_repeated_memory_is_reported_despite_large_disks() -> None:
     disks = replace(AHEAD, data_total_bytes=900 << 30, memory_total_bytes=MIB, memory_processed_bytes=plan.OFTEN * MIB)
     assert (converging(planned(disks)) or (None,))[0] == "False"
     assert converging(planned(replace(disks, memory_processed_bytes=plan.OFTEN * MIB - 1))) is None
 
 
-def test_it_is_said_once_and_taken_back_when_it_holds_no_longer() -> None:
+def test_convergence_is_reported_once_and_withdrawn() -> None:
     said = after(BEHIND, plan.SAMPLES).status
     assert said is not None
     migration = a_migration("Running") | {"status": said}

@@ -13,12 +13,12 @@ def a_vm(**interface: Any) -> dict[str, Any]:
     return {"spec": {"domain": {"devices": {"interfaces": [{"name": "lan", **interface}]}}}}
 
 
-def test_a_network_that_nobody_carries_is_a_fault() -> None:
+def test_missing_passt_is_a_network_fault() -> None:
     vm = a_vm(type="passt", ports=[])
     assert passt_faults.fault(vm, AWAY) == NetworkFault("NetworkNotReady", "interface lan: passt ended with -9; it is started again")
     assert passt_faults.fault(vm, Status(1, passt_ends=1)) is None
 
 
-def test_nothing_is_believed_of_other_machines_or_of_a_guest_that_goes() -> None:
+def test_passt_faults_of_other_or_ending_guests_are_ignored() -> None:
     assert passt_faults.fault(a_vm(), AWAY) is None
     assert passt_faults.fault(a_vm(type="passt", ports=[]), Status(1, stopping=True, passt_problem="x")) is None

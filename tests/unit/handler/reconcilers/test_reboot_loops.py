@@ -51,7 +51,7 @@ def test_many_reboots_within_minutes_are_a_loop(reboots: Reboots, found: str) ->
     assert events == ([("Warning", "RebootLoop", reboot_loops.MESSAGE)] if found == "True" else [])
 
 
-def test_a_loop_is_told_once_shown_as_the_status_and_over_when_the_guest_is_quiet() -> None:
+def test_reboot_loop_is_reported_once_until_the_guest_is_quiet() -> None:
     reboots = after(10, 20, 30, 40, 50)
     status, again, events = told(a_vm("Running"), reboots, 50)
     assert (again, len(events)) == (WINDOW.total_seconds(), 1)
@@ -65,7 +65,7 @@ def test_a_loop_is_told_once_shown_as_the_status_and_over_when_the_guest_is_quie
     assert reboot_loops.noted(reboots, 1000, NOW).times == (NOW,) * MANY
 
 
-def test_a_restart_of_virt_handler_takes_nothing_back_before_the_guest_was_quiet() -> None:
+def test_virt_handler_restart_keeps_a_reported_reboot_loop() -> None:
     looping = {**a_vm("Running"), "status": told(a_vm("Running"), after(10, 20, 30, 40, 50), 50)[0]}
     assert state(told(looping, after(first=5), 299)[0]) == "True"
     assert state(told(looping, after(first=5), 300)[0]) == "False"

@@ -25,7 +25,7 @@ def a_vm(*names: str) -> dict[str, Any]:
         (("two", "made-up", "one"), ("False", "FilesystemLost"), "file system one, two: "),
     ],
 )
-def test_a_file_system_that_nobody_serves_is_a_condition(lost: tuple[str, ...], expected: tuple[str, str], named: str) -> None:
+def test_unserved_file_system_is_a_condition(lost: tuple[str, ...], expected: tuple[str, str], named: str) -> None:
     found = condition(
         with_filesystems(a_vm("one", "two", "three"), {}, Status(1, lost_filesystems=lost), NOW)["conditions"], "FilesystemsReady"
     )
@@ -35,7 +35,7 @@ def test_a_file_system_that_nobody_serves_is_a_condition(lost: tuple[str, ...], 
     assert "made-up" not in found["message"]
 
 
-def test_nothing_is_said_of_a_machine_without_any_or_of_a_guest_that_goes() -> None:
+def test_no_condition_without_file_systems_or_for_ending_guests() -> None:
     for vm, status in ((a_vm(), Status(1, lost_filesystems=("x",))), (a_vm("x"), Status(1, stopping=True))):
         assert with_filesystems(vm, {"a": 1}, status, NOW) == {"a": 1}
 

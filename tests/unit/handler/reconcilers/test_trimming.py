@@ -7,7 +7,7 @@ LONG = {"x": "y" * 1000}
 METADATA = {"name": "a", "namespace": "b", "uid": "u", "resourceVersion": "7", "generation": 2, "finalizers": ["f"]}
 
 
-def test_of_a_machine_all_is_kept_but_metadata_that_nobody_reads() -> None:
+def test_trimmed_machine_keeps_all_but_unread_metadata() -> None:
     vm = {
         "metadata": {**METADATA, "annotations": LONG, "labels": LONG, "managedFields": [LONG]},
         "spec": {"domain": {}, **dict.fromkeys(SCHEDULING, LONG)},
@@ -18,7 +18,7 @@ def test_of_a_machine_all_is_kept_but_metadata_that_nobody_reads() -> None:
     assert trim_machine({"metadata": METADATA, "spec": "?"}) == {"metadata": METADATA, "spec": "?"}
 
 
-def test_of_a_migration_the_spec_says_whose_it_is() -> None:
+def test_trimmed_migration_keeps_its_selector() -> None:
     spec = {"selector": {"name": "vm", "other": "x"}, "nodeSelector": LONG}
     migration = {"metadata": {**METADATA, "annotations": LONG}, "spec": spec, "status": {"phase": "Running"}}
     assert trim_migration(migration) == {"metadata": METADATA, "spec": {"selector": {"name": "vm"}}, "status": {"phase": "Running"}}

@@ -10,7 +10,7 @@ from handler.relays.outgoing import split_address
 
 
 @given(st.from_regex(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}", fullmatch=True), st.sampled_from(["libvirt", "data", "disks"]))
-def test_what_is_encoded_is_decoded(uid: str, channel: header.Channel) -> None:
+def test_header_survives_encoding(uid: str, channel: header.Channel) -> None:
     line = Header(uid, channel).encode()
 
     assert header.decode(line) == Header(uid, channel)
@@ -40,7 +40,7 @@ def test_anything_else_is_no_header(line: bytes) -> None:
 
 
 @pytest.mark.parametrize("uid", [b"", b"-", b"a/b", b"../x", b"a b", b"a" * 64, b"\xff", "٣".encode()])
-def test_what_is_no_uid_names_no_migration(uid: bytes) -> None:
+def test_invalid_uid_names_no_migration(uid: bytes) -> None:
     assert header.decode(b"kubevirt-relay/1 " + uid + b" data\n") is None
     assert header.decode(b"kubevirt-relay/1 " + uid + b" released running\n") is None
 
@@ -58,7 +58,7 @@ def test_addresses_have_a_host_and_a_port(address: str, parts: tuple[str, int]) 
 
 
 @pytest.mark.parametrize("address", ["nowhere", "", "a.example:8445", "10.0.0.1:65536", "10.0.0.1:0", "fd00::1:8445", "10.0.0.1:٨٤٤٥"])
-def test_what_asyncio_could_not_dial_is_refused_before(address: str) -> None:
+def test_invalid_target_addresses_are_refused(address: str) -> None:
     with pytest.raises(ValueError, match="an IP address that a pod can have, and a port"):
         split_address(address)
 

@@ -28,7 +28,7 @@ class Faulty(Outgoing):
 
 
 @pytest.mark.parametrize("fault", [OSError("no such pod"), ValueError("no uid"), OverflowError("nobody's word")])
-def test_what_the_relays_of_one_migration_meet_ends_no_others(fault: Exception, caplog: pytest.LogCaptureFixture) -> None:
+def test_fault_of_one_migrations_relays_ends_no_others(fault: Exception, caplog: pytest.LogCaptureFixture) -> None:
     told: list[str] = []
 
     async def scene() -> None:
@@ -49,7 +49,7 @@ def test_what_the_relays_of_one_migration_meet_ends_no_others(fault: Exception, 
     assert "migration other" not in caplog.text
 
 
-def test_relays_that_are_open_are_not_opened_again_until_they_are_closed() -> None:
+def test_open_relays_are_not_reopened_until_closed() -> None:
     made: list[str] = []
 
     def make(uid: str, *_: object) -> Faulty:
@@ -79,7 +79,7 @@ class Unready(Faulty):
         await asyncio.Event().wait()
 
 
-def test_relays_that_do_not_come_to_be_are_waited_for_so_long_and_no_longer() -> None:
+def test_relays_that_do_not_open_are_awaited_for_a_bounded_time() -> None:
     async def scene() -> None:
         relays = Relays(lambda uid, *_: Unready(uid, None), changed=lambda _uid: None)
         async with asyncio.TaskGroup() as tasks:

@@ -18,7 +18,7 @@ def served(disk: Any, *, live_migration: bool = False) -> Served:
 
 
 @pytest.mark.parametrize("live", [True, False])
-def test_what_a_plugin_may_answer(live: bool) -> None:
+def test_valid_plugin_answers_are_accepted(live: bool) -> None:
     assert served(NBD, live_migration=live) == Served("nbd", 8192, "", live_migration=live)
     assert served({**NBD, "export": "vms/a", "liveMigration": not live}, live_migration=live) == Served(
         "nbd", 8192, "vms/a", live_migration=not live
@@ -57,7 +57,7 @@ def test_what_a_plugin_may_answer(live: bool) -> None:
     ],
     ids=str,
 )
-def test_what_it_may_not(disk: Any, words: str) -> None:
+def test_invalid_plugin_answers_are_refused(disk: Any, words: str) -> None:
     with pytest.raises(Failed, match=r"^plugin images \(ADD\) ") as raised:
         served(disk)
     assert words in str(raised.value)

@@ -39,7 +39,7 @@ async def ask(answer: bytes, name: str = "") -> tuple[Export, bytes]:
     return await nbd.ask(reader, said, name), said.bytes  # type: ignore[arg-type]  # it only writes
 
 
-async def test_size_and_rights_of_an_export_are_learned_and_nothing_is_left_open() -> None:
+async def test_export_size_and_rights_are_read_and_connection_closed() -> None:
     found, said = await ask(GREETING + reply(3, b"\x00\x03\x00\x00\x02\x00") + info(4096, 3) + reply(1), "vms/a")
     assert found == Export(4096, read_only=True)
     option = b"IHAVEOPT" + struct.pack(">II", 7, 11) + struct.pack(">I", 5) + b"vms/a" + b"\0\0"
@@ -67,7 +67,7 @@ async def test_size_and_rights_of_an_export_are_learned_and_nothing_is_left_open
     ],
     ids=lambda each: repr(each)[-40:],
 )
-async def test_what_is_no_export_is_told(answer: bytes, words: str) -> None:
+async def test_invalid_nbd_answers_are_reported(answer: bytes, words: str) -> None:
     if words:
         with pytest.raises(NoExport, match=words):
             await ask(answer)

@@ -44,7 +44,7 @@ def test_each_limit_counts_its_own_streams_and_no_others(limits: Limits, wanted:
     assert opened(limits, *wanted) == let_in
 
 
-def test_a_stream_that_ends_gives_its_place_back_and_leaves_nothing() -> None:
+def test_closed_stream_frees_its_place() -> None:
     streams = OpenStreams(Limits(1, 1, 1))
     for each in (CONSOLE, DISPLAY, BOBS, ANOTHER):
         with streams.one(each):

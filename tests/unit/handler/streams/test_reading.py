@@ -36,7 +36,7 @@ async def test_the_place_of_a_reader_that_fails_is_given_back() -> None:
     assert not waiting._waiting
 
 
-async def test_what_is_wrong_is_told_without_the_launchers_words() -> None:
+async def test_errors_do_not_quote_the_launcher() -> None:
     async def ask(pod_uid: str, what: str) -> str:
         return "sesame"
 

@@ -73,12 +73,12 @@ def greeted(capabilities: int = EVERY) -> Packets:
 
 
 @pytest.mark.parametrize(("kind", "body"), RIGHT, ids=str)
-def test_what_the_protocol_has_is_passed_as_it_is(kind: int, body: bytes) -> None:
+def test_valid_packets_pass_unchanged(kind: int, body: bytes) -> None:
     assert greeted().from_client(packet(kind, body)) == packet(kind, body)
 
 
 @given(st.lists(st.integers(0, len(SAID)), max_size=8), st.integers(0, 8), st.integers(0, len(hello())))
-def test_it_is_passed_however_it_is_cut_and_whenever_the_other_side_says_hello(cuts: list[int], when: int, half: int) -> None:
+def test_packets_pass_in_any_pieces_and_hello_order(cuts: list[int], when: int, half: int) -> None:
     packets, sent, passed = Packets(), hello() + SAID, b""
     parts = [sent[start:end] for start, end in itertools.pairwise([0, *sorted(cuts), len(sent)])]
     for position, part in enumerate(parts):
@@ -111,7 +111,7 @@ def test_a_client_has_to_wait_for_the_hello_of_qemu() -> None:
 
 
 @pytest.mark.parametrize("rest", [1, 2, 3, 5])
-def test_capabilities_of_which_qemu_would_read_less_than_we_are_refused(rest: int) -> None:
+def test_capabilities_not_in_whole_words_are_refused(rest: int) -> None:
     """QEMU's parser reads whole words: after such a hello it would expect short headers and misread the packets that follow."""
     cut = packet(Type.HELLO, bytes(64) + b"\xff" * rest, long=False)
     packets = Packets()
@@ -163,7 +163,7 @@ def test_a_hello_has_any_number_of_words_of_capabilities(words: int) -> None:
     ],
     ids=str,
 )
-def test_what_breaks_the_protocol_ends_it_before_qemu_reads_it(sent: bytes, why: str) -> None:
+def test_protocol_violations_end_before_qemu_reads_them(sent: bytes, why: str) -> None:
     with pytest.raises(Breach, match=why):
         greeted().from_client(sent)
     drops = greeted()
