@@ -31,7 +31,7 @@ def test_a_sigterm_that_came_before_python_began_is_heeded() -> None:
     assert (done.returncode, done.stderr) == (0, f"{__main__.NOT_RUN}\n")
 
 
-def test_the_kubelet_sees_of_a_start_that_was_stopped_what_virt_launcher_says_of_any_other() -> None:
+def test_stopped_start_has_a_regular_termination_message() -> None:
     kind, _, words = __main__.NOT_RUN.partition(": ")
 
     assert kind in get_args(messages.EndingKind)
@@ -73,7 +73,7 @@ asyncio.run(__main__._to_the_end(run))
 
 
 @pytest.mark.parametrize("there", ["a file", "a link", "nothing"])
-def test_a_start_that_is_stopped_says_so_in_the_file_that_the_kubelet_made_and_in_no_other(tmp_path: Path, there: str) -> None:
+def test_stopped_start_writes_only_to_the_termination_log(tmp_path: Path, there: str) -> None:
     log, other = tmp_path / "termination-log", tmp_path / "other"
     other.touch()
     if there == "a file":
@@ -90,7 +90,7 @@ def test_a_start_that_is_stopped_says_so_in_the_file_that_the_kubelet_made_and_i
     assert other.read_text() == ""
 
 
-def test_what_it_makes_is_its_own_and_tls_is_not_loaded() -> None:
+def test_files_are_private_and_tls_is_not_loaded() -> None:
     program = """
 import os, sys, types
 

@@ -52,13 +52,13 @@ def test_an_offer_has_all_that_the_client_asks_for_and_no_more() -> None:
     }  # fmt: skip
 
 
-def test_who_asks_for_nothing_gets_everything() -> None:
+def test_request_without_a_list_gets_all_options() -> None:
     _, _, options = read(answer(packet(message.DISCOVER), LEASE))
     assert {1, 3, 6, 12, 26, 119} < options.keys()
     assert options[12] == b"testvm"
 
 
-def test_what_is_not_known_is_not_said() -> None:
+def test_unknown_settings_are_omitted() -> None:
     _, _, options = read(answer(packet(message.DISCOVER), Lease(MAC, "10.0.2.2", "10.0.2.1", "255.255.255.0", 1500)))
     assert not {6, 12, 119} & options.keys()
 
@@ -98,7 +98,7 @@ def test_parameters_alone_come_without_a_lease() -> None:
         (0x8000, FOREIGN, EVERYBODY),
     ],
 )
-def test_an_answer_goes_to_the_guest_or_to_everybody_and_never_elsewhere(flags: int, ciaddr: bytes, destination: str) -> None:
+def test_answer_goes_to_the_guest_or_broadcast_only(flags: int, ciaddr: bytes, destination: str) -> None:
     said = answer(packet(message.DISCOVER, flags=flags, ciaddr=ciaddr), LEASE)
     assert said is not None
     assert said.destination == destination
@@ -129,7 +129,7 @@ def test_the_clients_name_for_itself_comes_back() -> None:
         *(packet(kind) for kind in (0, message.OFFER, message.DECLINE, message.ACK, message.NAK, message.RELEASE, 9, 255)),
     ],
 )
-def test_what_is_no_request_of_the_guest_is_not_answered(data: bytes) -> None:
+def test_foreign_requests_are_not_answered(data: bytes) -> None:
     assert answer(data, LEASE) is None
 
 
@@ -197,7 +197,7 @@ def test_search_domains_are_names_as_in_dns() -> None:
     assert message.domain_search([]) == b""
 
 
-def test_a_guest_is_told_its_router_and_routes_where_they_are_not_the_servers() -> None:
+def test_router_and_routes_are_sent_if_not_the_servers() -> None:
     pods = Lease(MAC, "10.0.2.2", "169.254.75.1", "255.255.255.255", 1500, router="10.0.9.1")
     _, _, options = read(answer(packet(message.DISCOVER), pods))
     assert (options[3], 121 in options) == (bytes((10, 0, 9, 1)), False)

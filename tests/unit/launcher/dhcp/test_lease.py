@@ -88,7 +88,7 @@ def test_a_guest_with_the_pods_address_is_told_the_pods_routes(
     assert (found.router, found.routes) == (router, told)
 
 
-def test_the_lease_of_the_interface_goes_before_the_one_of_a_masqueraded_guest(tmp_path: Path) -> None:
+def test_interface_lease_precedes_a_masqueraded_one(tmp_path: Path) -> None:
     card = messages.Interface("default", TAP.mac, "tap0", lease=messages.Lease("10.244.1.7/24", "169.254.75.1"))
     with socket.socket() as any_socket:
         machine_ = messages.Machine("default", "testvm", "u-1", {}, "qemu", (card,))
@@ -96,7 +96,7 @@ def test_the_lease_of_the_interface_goes_before_the_one_of_a_masqueraded_guest(t
     assert found == Lease(TAP.mac, "10.244.1.7", "169.254.75.1", "255.255.255.0", 1450, "testvm", router="")
 
 
-def test_a_guest_is_told_the_address_of_ipam_on_a_further_network_and_nothing_of_the_pods(tmp_path: Path) -> None:
+def test_further_network_gets_only_its_ipam_lease(tmp_path: Path) -> None:
     (tmp_path / "resolv.conf").write_text("nameserver 10.96.0.10\nsearch svc.local\n")
     given = messages.Lease("192.168.7.9/24", "169.254.75.1", routes("172.16.0.0/12>192.168.7.1"))
     lan = messages.Interface("lan", "52:54:00:c0:ff:ef", attachments.tap("lan"), lease=given)

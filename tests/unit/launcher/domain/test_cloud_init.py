@@ -13,7 +13,7 @@ from launcher.domain.values import InvalidSpecification
 FACTS: dict[str, Any] = {"uid": "u-1", "hostname": "testvm", "keys": ["ssh-ed25519 A me"]}
 
 
-def test_no_cloud_has_user_data_even_where_nobody_gave_any() -> None:
+def test_no_cloud_writes_empty_user_data_by_default() -> None:
     found = cloud_init.files(NO_CLOUD, {}, {}, FACTS)
     assert found.keys() == {"user-data", "meta-data"}
     assert found["user-data"] == b""
@@ -40,9 +40,7 @@ def test_a_config_drive_has_what_openstack_has() -> None:
         ),
     ],
 )
-def test_data_stand_where_they_are_looked_for_in_whatever_way_they_are_given(
-    kind: str, network: bytes, meta: bytes, places: list[str]
-) -> None:
+def test_data_are_written_to_their_paths_from_every_source(kind: str, network: bytes, meta: bytes, places: list[str]) -> None:
     source = {"userData": "ü", "networkDataBase64": base64.b64encode(network).decode(), "metaDataSecretRef": {"name": "s"}}
     found = cloud_init.files(kind, source, {"metaData": meta}, FACTS)
     assert found == dict(zip(places, ["ü".encode(), network, meta], strict=True))
@@ -61,7 +59,7 @@ def test_the_meta_data_of_the_same_machine_are_the_same_bytes() -> None:
     assert cloud_init.meta_data(NO_CLOUD, **{**FACTS, "uid": "u-2"}) != cloud_init.meta_data(NO_CLOUD, **FACTS)
 
 
-def test_data_that_virt_api_did_not_see_are_told_without_being_repeated() -> None:
+def test_invalid_base64_data_are_reported_without_the_data() -> None:
     with pytest.raises(InvalidSpecification, match=r"^userData: must be base64$"):
         cloud_init.files(NO_CLOUD, {"userDataBase64": "sesame!"}, {}, FACTS)
 
@@ -73,7 +71,7 @@ def test_every_line_of_every_value_is_a_key() -> None:
 
 
 @pytest.mark.parametrize("line", [b"\xff", b"a\x00b", b"a\x1bb", b"x" * (cloud_init.MAX_KEY + 1), "a\u2028b".encode()])
-def test_what_cannot_be_a_key_is_told_without_being_repeated(line: bytes) -> None:
+def test_invalid_keys_are_reported_without_the_keys(line: bytes) -> None:
     with pytest.raises(InvalidSpecification) as refused:
         cloud_init.public_keys({"keys": b"ssh-rsa A\n" + line}, "spec.accessCredentials[0]")
     assert str(refused.value).startswith("spec.accessCredentials[0]: line 2 of the value of 'keys' in its Secret is no ")

@@ -20,7 +20,7 @@ def of(*disks: dict[str, Any]) -> dict[str, Any]:
     return {"devices": {"disks": list(disks)}}
 
 
-def test_what_the_pod_alone_has_is_copied() -> None:
+def test_disks_that_exist_only_in_the_pod_are_copied() -> None:
     assert copied_disks.names(of(CLAIM, BLANK, EPHEMERAL, image("x"))) == ("blank", "ephemeral", "image")
     assert (
         copied_disks.names(of(CLAIM, {**EPHEMERAL, "readOnly": True}, image("x", readOnly=True), image("x", name="cd", device="cdrom")))
@@ -41,16 +41,16 @@ def test_what_the_pod_alone_has_is_copied() -> None:
         ((image("registry.example/a:1", readOnly=True), EPHEMERAL), True),
     ],
 )
-def test_only_what_was_written_is_copied_where_what_lies_below_is_the_same(disks: tuple[dict[str, Any], ...], expected: bool) -> None:
+def test_copy_is_shallow_when_the_base_image_is_the_same(disks: tuple[dict[str, Any], ...], expected: bool) -> None:
     assert copied_disks.is_shallow(of(*disks)) is expected
 
 
-def test_more_disks_than_a_relay_carries_keep_a_guest_where_it_is() -> None:
+def test_too_many_copied_disks_prevent_migration() -> None:
     blank = [{**BLANK, "name": f"blank{number}"} for number in range(copied_disks.MAX_COPIED + 1)]
     assert migratability.not_migratable(of(*blank[1:])) == ""
     assert "9 disks exists in its pod only, and no more than 8 are copied" in migratability.not_migratable(of(*blank))
 
 
-def test_the_page_cache_of_a_disk_that_is_copied_is_in_nobodys_way() -> None:
+def test_page_cache_of_a_copied_disk_allows_migration() -> None:
     assert migratability.not_migratable(of({**EPHEMERAL, "driver": {"cache": "writeback"}})) == ""
     assert "'claim'" in migratability.not_migratable(of({**CLAIM, "driver": {"cache": "writeback"}}))

@@ -24,7 +24,7 @@ def test_a_disk_past_the_page_cache_moves(disk: dict[str, Any]) -> None:
     assert told(disk) == ""
 
 
-def test_a_disk_in_the_page_cache_of_its_node_does_not_and_says_why() -> None:
+def test_page_cached_disk_prevents_migration_with_the_reason() -> None:
     assert told({**CLAIM, "driver": {"cache": "writeback"}}) == "the page cache of its node has data of the disk 'root': cache is writeback"
     assert told({**NBD, "driver": {"cache": "unsafe"}}).endswith("cache is unsafe")
     cannot = told(CLAIM, direct=False)
@@ -42,6 +42,6 @@ def test_a_disk_in_the_page_cache_of_its_node_does_not_and_says_why() -> None:
         {"name": "root", "device": "cdrom"},
     ],
 )
-def test_what_nobody_writes_to_or_what_is_copied_is_in_nobodys_way(disk: dict[str, Any]) -> None:
+def test_unwritten_or_copied_disks_allow_migration(disk: dict[str, Any]) -> None:
     assert disk_caches.shared({"devices": {"disks": [BLANK, disk]}}) == ()
     assert told(disk, direct=False) == ""

@@ -29,6 +29,6 @@ def test_a_claim_is_raw_whatever_is_found_in_it(disk: dict[str, Any], found: dis
     assert disk_origins.format_of(origin, Found(format=found)) == expected
 
 
-def test_nobody_writes_to_a_cdrom_whatever_its_author_said() -> None:
+def test_cdrom_is_always_read_only() -> None:
     (origin,) = disk_origins.origins({"devices": {"disks": [{**CLAIM, "device": "cdrom", "readOnly": False}]}})
     assert origin.read_only

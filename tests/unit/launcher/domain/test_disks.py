@@ -35,7 +35,7 @@ def a_domain(**buses: str) -> dict[str, Any]:
         ),
     ],
 )
-def test_a_disk_keeps_its_name_and_a_new_one_gets_the_first_free_one(
+def test_disk_keeps_its_name_and_new_ones_get_the_first_free(
     given: dict[str, str], buses: dict[str, str], expected: dict[str, str]
 ) -> None:
     assert disks.assigned(given, a_domain(**buses)) == expected

@@ -478,7 +478,7 @@ def test_memory_is_a_quantity_in_bytes(text: str, expected: int) -> None:
     ],
     ids=str,
 )
-def test_what_makes_no_sense_is_refused(specification: dict[str, Any]) -> None:
+def test_invalid_specifications_are_refused(specification: dict[str, Any]) -> None:
     with pytest.raises(InvalidSpecification):
         to_xml(defined(**specification))
 
@@ -492,7 +492,7 @@ def test_interfaces_that_make_no_sense_are_refused(tap: Tap) -> None:
 
 
 @given(st.text(max_size=30), st.text(max_size=30))
-def test_strings_of_users_never_add_an_element_or_leave_their_directory(kernel: str, arguments: str) -> None:
+def test_user_strings_add_no_elements_and_stay_in_directory(kernel: str, arguments: str) -> None:
     boot = {"kernelBoot": {"container": {"kernelPath": kernel}, "kernelArgs": arguments}}
     try:
         root = xml(firmware=boot)
@@ -510,14 +510,14 @@ def test_disks_are_named_in_order_per_bus() -> None:
     assert names[25:] == ["vdz", "vdaa", "vdab"]
 
 
-def test_a_block_claim_is_the_device_and_a_filesystem_claim_the_file_in_it() -> None:
+def test_block_claim_is_a_device_and_file_system_claim_a_file() -> None:
     root = with_disks(CLAIM, {**CLAIM, "name": "files"}, root=Found(block=True))
     block, file = root.findall("devices/disk")
     assert (block.get("type"), block.find("source").attrib) == ("block", {"dev": "/dev/kubevirt-disks/root"})  # type: ignore[union-attr]  # it is there
     assert (file.get("type"), file.find("source").attrib) == ("file", {"file": "/var/lib/kubevirt/disks/files/disk.img"})  # type: ignore[union-attr]  # it is there
 
 
-def test_an_image_the_guest_writes_to_gets_an_overlay_which_is_copied_when_it_migrates() -> None:
+def test_writable_image_gets_an_overlay_copied_on_migration() -> None:
     specification = {"devices": {"disks": [IMAGE]}}
     assert str(disk_origins.origins(specification)[0].overlay) == "/var/lib/kubevirt/overlays/image.qcow2"
     assert copied_disks.names(specification) == ("image",)
@@ -550,7 +550,7 @@ def test_processors_of_its_own_that_the_pod_has_not_are_told(own: tuple[int, ...
         to_xml(defined(cpu={"cores": 2, "dedicatedCpuPlacement": True}, processors=own))
 
 
-def test_the_emulator_runs_beside_the_processors_unless_it_is_isolated() -> None:
+def test_emulator_shares_the_processors_unless_isolated() -> None:
     root = xml(cpu={"cores": 2, "dedicatedCpuPlacement": True}, processors=(4, 5))
     assert [each.attrib for each in root.findall("cputune/*")] == [
         {"vcpu": "0", "cpuset": "4"},
@@ -560,7 +560,7 @@ def test_the_emulator_runs_beside_the_processors_unless_it_is_isolated() -> None
     assert xml(cpu={"cores": 2, "isolateEmulatorThread": True}, processors=(4, 5)).find("cputune") is None
 
 
-def test_memory_that_is_too_little_for_the_nodes_of_the_pod_is_told() -> None:
+def test_too_little_memory_for_the_pods_numa_nodes_is_reported() -> None:
     def cells(guest: str) -> list[str]:
         cpu = {"cores": 2, "dedicatedCpuPlacement": True, "numa": {"guestMappingPassthrough": {}}}
         root = xml(cpu=cpu, memory={"guest": guest}, processors=(1, 2), nodes={1: 0, 2: 1})
@@ -571,7 +571,7 @@ def test_memory_that_is_too_little_for_the_nodes_of_the_pod_is_told() -> None:
         cells("31Mi")
 
 
-def test_of_disks_that_are_made_in_the_pod_a_token_alone_ends_with_it() -> None:
+def test_only_a_token_disk_prevents_migration_of_made_disks() -> None:
     made = CASES["disks-made-in-the-pod"].specification["devices"]["disks"]
     assert "the token on the disk 'account'" in disk_origins.not_migratable({"devices": {"disks": made}})
     assert disk_origins.not_migratable({"devices": {"disks": [each for each in made if each["name"] != "account"]}}) == ""
@@ -592,7 +592,7 @@ def test_words_that_only_kvm_writes_are_checked_too() -> None:
             to_xml(defined(accelerator="kvm", **specification))
 
 
-def test_what_an_emulated_machine_does_without_is_told() -> None:
+def test_fields_without_effect_under_emulation_are_reported() -> None:
     emulated = document.left_out(CASES["windows-emulated"])
     assert {"clock.timer.hyperv", "clock.timer.kvm", "clock.timer.rtc.tickPolicy", "features.kvm", "features.hyperv.evmcs"} <= set(emulated)
     assert not {"clock.timer.hpet.tickPolicy", "features.smm", "features.acpi", "features.hyperv.reset"} & set(emulated)
@@ -632,7 +632,7 @@ def test_a_guest_with_shared_file_systems_stays_on_its_node() -> None:
     assert "file system 'data'" in migratability.not_migratable({"devices": {"filesystems": FILESYSTEMS}})
 
 
-def test_a_guest_whose_connections_are_its_pods_stays_on_its_node() -> None:
+def test_passt_guest_does_not_migrate() -> None:
     interface = {"name": "lan", "type": "passt", "ports": []}
     assert "interface 'lan' is passt's" in migratability.not_migratable({"devices": {"interfaces": [interface]}})
     assert migratability.not_migratable({"devices": {"interfaces": [{**interface, "type": "masquerade"}]}}) == ""
@@ -674,7 +674,7 @@ def on_buses(*buses: str) -> Any:
     ],
     ids=str,
 )
-def test_libvirt_finds_every_scsi_controller_that_it_puts_disks_on(buses: list[str], controllers: int) -> None:
+def test_every_scsi_disk_has_its_controller(buses: list[str], controllers: int) -> None:
     root = ET.fromstring(to_xml(Definition("ns", "n", "u", on_buses(*buses), "qemu")))
     found = [(each.get("index"), each.get("model")) for each in root.iterfind("devices/controller[@type='scsi']")]
 

@@ -145,7 +145,7 @@ def test_a_disk_that_is_something_else_is_refused(disk: dict[str, Any], found: F
         filled(document(DISK), found={"root": found}, devices={"disks": [disk]})
 
 
-def test_memory_beside_the_xml_wins() -> None:
+def test_typed_memory_overrides_the_xml() -> None:
     xml = document(memory="<memory unit='MiB' dumpCore='off'>128</memory><currentMemory>131072</currentMemory>")
     assert changes(xml, filled(xml, memory={"guest": "1Gi"})) == [
         ("@name@", "default_testvm"),
@@ -157,14 +157,14 @@ def test_memory_beside_the_xml_wins() -> None:
     assert changes(xml, filled(xml, memory={"guest": "128Mi"})) == changes(xml, filled(xml))
 
 
-def test_processors_beside_the_xml_win() -> None:
+def test_typed_processors_override_the_xml() -> None:
     xml = document(inside=TOPOLOGY, vcpu="<vcpu current='1'>2</vcpu>")
     after = filled(xml, cpu={"sockets": 1, "cores": 2, "threads": 2})
     assert "<vcpu current='4'>4</vcpu>" in after
     assert "<topology sockets='1' dies='1' cores='2' threads='2'/>" in after
 
 
-def test_addresses_and_uuids_beside_the_xml_win() -> None:
+def test_typed_macs_and_uuids_override_the_xml() -> None:
     xml = document(INTERFACE.replace("@mac:default@", "52:54:00:00:00:09")).replace("@uuid@", UUID.replace("5", "6"))
     after = filled(xml, firmware={"uuid": UUID}, devices={"interfaces": [{"name": "default", "mac": "52:54:00:00:00:02"}]})
     assert f"<uuid>{UUID}</uuid>" in after
@@ -181,7 +181,7 @@ def test_the_type_is_what_the_pod_has() -> None:
 
 
 @pytest.mark.parametrize("xml", ["<domain", document("<hostdev/>"), document(DISK.replace("@disk:root@", "/etc/shadow"))])
-def test_what_virt_api_refuses_is_refused_here_too(xml: str) -> None:
+def test_xml_that_virt_api_refuses_is_refused_here_too(xml: str) -> None:
     definition = Definition("default", "testvm", "u-1", {}, "qemu")
     with pytest.raises(InvalidSpecification, match="domainXML: "):
         filling.fill(xml, definition, TAPS)
@@ -201,11 +201,11 @@ def test_a_cached_disk_cannot_be_migrated() -> None:
     assert filling.not_migratable(document(DISK), ["other"])
 
 
-def test_disks_that_fail_are_named_as_beside_the_xml() -> None:
+def test_disk_names_come_from_the_xml() -> None:
     assert filling.names_by_target(document(DISK)) == {"vda": "root"}
 
 
-def test_what_a_dump_says_twice_is_filled_in_twice() -> None:
+def test_repeated_placeholders_are_all_filled() -> None:
     console = "<console type='unix'><source mode='bind' path='@serial@'/><target type='serial' port='0'/></console>"
     display = "<graphics type='vnc' socket='@vnc@'><listen type='socket' socket='@vnc@'/></graphics>"
     xml = filled(document(SERIAL + console + display))

@@ -83,7 +83,7 @@ def standing_beside(name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", sorted(CASES))
-def test_an_emptied_golden_document_is_filled_in_as_it_was_and_means_the_same(name: str) -> None:
+def test_emptied_golden_document_is_filled_to_the_same_meaning(name: str) -> None:
     text, typed = emptied(name), CASES[name]
     if name in REFUSED:
         assert REFUSED[name] in [each.path for each in reading.problems_of(text)]
@@ -210,7 +210,7 @@ def definition_of(text: str, domain: dict[str, Any]) -> tuple[Definition, dict[s
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_mutations_are_refused_with_their_places_or_can_be_filled_in(seed: int) -> None:
+def test_mutations_are_refused_with_their_paths_or_can_be_filled(seed: int) -> None:
     draw = random.Random(seed)
     names = [each for each in sorted(CASES) if each not in REFUSED and not errors(emptied(each), admissible(each))]
     assert len(names) >= 12

@@ -76,7 +76,7 @@ def test_a_disk_of_a_server_does_not_keep_a_guest_from_migrating() -> None:
         '"user":"initiator-7',
     ],
 )
-def test_what_qemu_says_of_a_disk_is_told_without_the_users_name(said: str) -> None:
+def test_qemu_errors_are_shown_without_user_names(said: str) -> None:
     told = network_disks.without_users(said)
     assert "initiator-7" not in told
     assert told.replace("…", "initiator-7").rstrip('"') == said.replace("initiator-7\n", 'initiator-7"\n').rstrip('"')

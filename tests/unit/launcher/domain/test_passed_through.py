@@ -36,7 +36,7 @@ def xml(environment: dict[str, str], specification: dict[str, Any]) -> str:
     ],
     ids=str,
 )
-def test_a_device_that_is_not_there_or_has_no_address_is_named_by_its_place(environment: dict[str, str]) -> None:
+def test_missing_device_is_named_by_its_path(environment: dict[str, str]) -> None:
     with pytest.raises(InvalidSpecification, match=r"^devices\.hostDevices\[[01]\]\.deviceName: "):
         xml(environment, TWO)
 
@@ -72,7 +72,7 @@ def test_a_device_of_the_node_stays_on_it() -> None:
     assert migratability.not_migratable({}) == ""
 
 
-def test_only_what_device_plugins_say_is_taken_from_the_environment() -> None:
+def test_only_device_plugin_variables_are_read() -> None:
     ours = {"PCI_RESOURCE_A": "1", "MDEV_PCI_RESOURCE_B": "2", "PCIDEVICE_C": "3"}
     assert variables({**ours, "PATH": "/bin", "XPCI_RESOURCE_C": "3"}) == ours
 

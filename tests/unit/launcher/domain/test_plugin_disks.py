@@ -23,7 +23,7 @@ def test_a_disk_that_no_plugin_has_set_up_is_refused(given: dict[str, Any]) -> N
         disk_origins.origins(given)
 
 
-def test_such_a_disk_keeps_a_guest_from_migrating_unless_its_plugin_says_otherwise() -> None:
+def test_plugin_disk_prevents_migration_unless_declared_movable() -> None:
     said = migratability.not_migratable(served())
     assert said == "the disk 'data' is set up on its node alone, by plugin 'images'"
     assert migratability.not_migratable(served(liveMigration=True)) == ""

@@ -51,7 +51,7 @@ def test_numbers_of_a_later_libvirt_are_tolerated() -> None:
     assert states.reason_of(State.RUNNING, 99) == "unknown"
 
 
-def test_every_state_of_libvirts_has_a_name_of_the_apis_and_every_name_is_one() -> None:
+def test_libvirt_states_and_api_states_correspond() -> None:
     assert sorted(states.NAMES.values()) == sorted(DOMAIN_STATES)
 
 

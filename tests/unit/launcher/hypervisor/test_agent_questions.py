@@ -77,7 +77,7 @@ async def test_an_answer_is_what_the_agent_returned(hypervisor: LibvirtHyperviso
     ],
     ids=str,
 )
-async def test_what_goes_wrong_has_its_error(hypervisor: LibvirtHypervisor, agent: Agent, answer: Any, kind: type[Exception]) -> None:
+async def test_each_agent_failure_has_its_error(hypervisor: LibvirtHypervisor, agent: Agent, answer: Any, kind: type[Exception]) -> None:
     agent.answer = answer
     with pytest.raises(kind, match="ask the guest agent of domain test for guest-info") as raised:
         await hypervisor.ask_agent(NAME, "guest-info")
@@ -92,7 +92,7 @@ def test_newer_libvirts_say_what_an_agent_did(name: str, kind: type[Exception]) 
 
 
 @pytest.mark.parametrize("agent_call_seconds", [0.2])
-async def test_an_agent_that_hangs_is_asked_nothing_more_and_keeps_nobody_else_waiting(hypervisor: LibvirtHypervisor, agent: Agent) -> None:
+async def test_hanging_agent_is_asked_no_more_and_delays_no_other_call(hypervisor: LibvirtHypervisor, agent: Agent) -> None:
     answered = threading.Event()
     agent.answer = lambda: answered.wait(30) and '{"return": 1}'
     try:

@@ -19,7 +19,7 @@ def test_a_look_tells_of_a_domain_that_was_there_before(*, connected: bool) -> N
 
 
 @pytest.mark.parametrize("connected", [True, False])
-def test_an_event_that_comes_while_its_domain_is_looked_at_is_not_lost(*, connected: bool) -> None:
+def test_event_during_a_look_is_not_lost(*, connected: bool) -> None:
     agents = Agents()
 
     def look() -> bool:

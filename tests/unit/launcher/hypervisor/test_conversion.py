@@ -44,7 +44,7 @@ def test_the_answer_of_an_agent_is_what_it_returned(value: object) -> None:
 @pytest.mark.parametrize(
     "text", ["", "1", "[]", "{}", '{"error": {}}', '{"return": ', " " * conversion.MAX_ANSWER + '{"return": 1}'], ids=len
 )
-def test_what_is_no_answer_is_told(text: str) -> None:
+def test_malformed_agent_answers_are_reported(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - json's own among them
         conversion.agent_answer(text)
 
@@ -82,7 +82,7 @@ def test_figures_of_a_migration() -> None:
     assert conversion.progress({"type": 0}) is None
 
 
-def test_rates_of_a_migration_are_in_bytes_whatever_libvirt_counts_in() -> None:
+def test_migration_rates_are_converted_to_bytes() -> None:
     stats = {
         "time_elapsed": 12,
         "data_total": 30,
@@ -99,7 +99,7 @@ def test_rates_of_a_migration_are_in_bytes_whatever_libvirt_counts_in() -> None:
     assert (found.bytes_per_second, found.dirty_bytes_per_second) == (7, 3 * 4096)
 
 
-def test_the_rate_of_disks_follows_from_what_was_copied_until_memory_moves() -> None:
+def test_disk_copy_rate_is_computed_until_memory_moves() -> None:
     copying = {"time_elapsed": 500, "disk_processed": 1000, "data_processed": 1000}
     found = conversion.progress(copying)
     assert found is not None
@@ -111,7 +111,7 @@ def test_the_rate_of_disks_follows_from_what_was_copied_until_memory_moves() -> 
 
 
 @pytest.mark.parametrize(("shallow", "flag"), [(True, libvirt.VIR_MIGRATE_NON_SHARED_INC), (False, libvirt.VIR_MIGRATE_NON_SHARED_DISK)])
-def test_disks_that_are_copied_are_named_and_have_a_way_of_their_own(shallow: bool, flag: int) -> None:
+def test_copied_disks_are_named_and_have_their_own_uri(shallow: bool, flag: int) -> None:
     disks = Disks(("vda", "vdc"), shallow, uri="unix:///disks")
     assert conversion.migration_parameters(Terms(), disks) == ({"migrate_disks": ["vda", "vdc"], "disks_uri": "unix:///disks"}, flag)
     assert conversion.migration_parameters(Terms(), Disks(uri="unix:///disks")) == ({}, 0)
@@ -125,7 +125,7 @@ def test_disks_share_the_bandwidth_that_libvirt_gives_to_each(bandwidth: int, co
     assert parameters["bandwidth"] == share
 
 
-def test_libvirt_judges_disks_by_itself_unless_there_are_shared_ones_that_were_judged() -> None:
+def test_unsafe_flag_is_set_only_for_judged_shared_disks() -> None:
     assert conversion.migration_parameters(Terms(), Disks(shared=True)) == ({}, libvirt.VIR_MIGRATE_UNSAFE)
     assert conversion.migration_parameters(Terms(), Disks()) == ({}, 0)
     assert not connection._MIGRATE_FLAGS & libvirt.VIR_MIGRATE_UNSAFE

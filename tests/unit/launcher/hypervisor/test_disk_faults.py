@@ -13,7 +13,7 @@ from launcher.hypervisor.port import NO_SPACE, DiskFault
 TARGETS = {"virtio-disk0": "vda", "ua-b": "vdb"}
 
 
-def test_the_last_error_of_each_disk_is_kept_by_the_domain_and_libvirts_name() -> None:
+def test_last_error_of_each_disk_is_kept_by_domain_and_target() -> None:
     faults = DiskFaults()
     assert faults.of("a", TARGETS) == ()
     faults.take("a", "ua-b", "", ignored=False, now=1.0)
@@ -41,13 +41,13 @@ def test_the_same_error_again_is_worth_a_look_only_now_and_then(reason: str, ign
     assert [each.time for each in faults.of("a", TARGETS)] == [later]
 
 
-def test_a_guest_that_fails_without_an_end_is_looked_at_now_and_then() -> None:
+def test_endless_disk_errors_cause_occasional_looks() -> None:
     faults = DiskFaults()
     looks = [faults.take("a", "ua-b", "", ignored=False, now=tenth / 10) for tenth in range(1000)]
     assert sum(looks) == 100 / NEWS_SECONDS
 
 
-def test_an_error_that_comes_while_the_others_are_gathered_ends_nothing() -> None:
+def test_error_during_the_collection_of_others_is_harmless() -> None:
     faults = DiskFaults()
 
     class Targets(dict[str, str]):
@@ -61,13 +61,13 @@ def test_an_error_that_comes_while_the_others_are_gathered_ends_nothing() -> Non
     assert faults.of("a", Targets(TARGETS)) == (DiskFault("vdb", "I/O error", False, 1.0),)
 
 
-def test_an_error_of_nobody_is_nobodys() -> None:
+def test_error_without_an_alias_belongs_to_no_disk() -> None:
     faults = DiskFaults()
     assert not faults.take("a", "", "enospc", ignored=False, now=0.0)
     assert faults.of("a", {"": "vda"}) == ()
 
 
-def test_disks_are_found_by_their_aliases_while_the_domain_is_active() -> None:
+def test_disks_are_found_by_alias_while_the_domain_is_active() -> None:
     disks = "<disk><target dev='vda'/><alias name='virtio-disk0'/></disk><disk><alias name='ua-b'/><target dev='vdb'/></disk>"
     off = "<disk><target dev='vdc'/></disk><disk><alias name='ua-c'/></disk>"
     assert conversion.targets_by_alias(ET.fromstring(f"<domain><devices>{disks}{off}</devices></domain>")) == TARGETS

@@ -29,7 +29,7 @@ def test_the_first_reset_counts_on_a_clock_that_has_just_begun() -> None:
     assert reboots.of("a") == 1
 
 
-def test_a_reset_that_was_asked_for_is_not_counted_and_a_later_one_is() -> None:
+def test_requested_reset_is_not_counted_and_a_later_one_is() -> None:
     reboots = Occurrences()
     reboots.take("a", 1.0)
     reboots.expect("a", 10.0)

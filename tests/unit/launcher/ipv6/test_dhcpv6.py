@@ -40,7 +40,7 @@ def read(said: bytes | None) -> tuple[int, dict[int, bytes]]:
     return found.kind, dict(found.options)
 
 
-def test_a_client_that_looks_for_a_server_is_offered_the_one_address() -> None:
+def test_soliciting_client_is_offered_the_one_address() -> None:
     kind, options = read(dhcpv6.answer(message(dhcpv6.SOLICIT, IA), SETTINGS))
     assert kind == dhcpv6.ADVERTISE
     assert options == {
@@ -69,7 +69,7 @@ def test_only_what_is_asked_for_is_told(asked: bytes, told: set[int]) -> None:
     assert options.keys() & {23, 24} == told
 
 
-def test_who_has_an_address_of_its_own_is_told_the_rest() -> None:
+def test_information_request_gets_the_other_options() -> None:
     kind, options = read(dhcpv6.answer(message(dhcpv6.INFORMATION_REQUEST, client=None), SETTINGS))
     assert (kind, set(options)) == (dhcpv6.REPLY, {2, 23, 24})
 

@@ -62,13 +62,13 @@ def test_an_advertisement_says_all_that_a_guest_needs() -> None:
     ]
 
 
-def test_what_there_is_nothing_to_say_of_is_left_out() -> None:
+def test_empty_options_are_left_out() -> None:
     said = read(discovery.advertisement(dataclasses.replace(SETTINGS, router_mac=b"", dns=(), search=(), is_default=False)))
     assert (said.destination, said.payload[6:8]) == (ALL_NODES, b"\0\0")
     assert [kind for kind, _ in options(said.payload[16:])] == [5]
 
 
-def test_what_is_on_the_link_is_told_and_no_address_follows_from_it() -> None:
+def test_on_link_prefix_is_advertised_without_autoconfiguration() -> None:
     said = read(discovery.advertisement(dataclasses.replace(SETTINGS, on_link="fd00:10:244::/64")))
     (told,) = (value for kind, value in options(said.payload[16:]) if kind == 3)
     assert told == b"\x40\x80" + b"\xff" * 8 + bytes(4) + packed("fd00:10:244::")
@@ -79,7 +79,7 @@ def test_the_longest_advertisement_fits_into_every_link() -> None:
     assert 1000 < len(discovery.advertisement(most)) - 14 <= 1280
 
 
-def test_who_has_no_address_yet_is_told_with_everybody() -> None:
+def test_solicitation_without_address_is_answered_to_all_nodes() -> None:
     frame = answer(asked(bytes(4), UNSPECIFIED), SETTINGS)
     assert read(frame).destination == ALL_NODES
     assert frame is not None
@@ -95,7 +95,7 @@ def test_the_gateways_addresses_are_the_gateways(target: str) -> None:
     assert read(answer(solicitation(target, destination=target, options=b""), SETTINGS)).destination == GUEST
 
 
-def test_a_guest_that_takes_the_gateways_address_is_told_that_it_is_taken() -> None:
+def test_guest_claiming_the_gateway_address_gets_a_conflict() -> None:
     said = read(answer(solicitation("fe80::1", UNSPECIFIED, options=b"\x0e\1" + bytes(6)), SETTINGS))
     assert (said.destination, said.payload[4]) == (ALL_NODES, 0xA0)
 

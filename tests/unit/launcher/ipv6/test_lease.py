@@ -34,7 +34,7 @@ def test_servers_that_no_guest_reaches_are_left_out(tmp_path: Path, address: str
     assert found(TOLD, tmp_path, f"nameserver {address}\n").dns == ()
 
 
-def test_what_is_on_the_link_follows_from_the_address(tmp_path: Path) -> None:
+def test_on_link_prefix_follows_from_the_address(tmp_path: Path) -> None:
     assert found(messages.Lease6("fd00:10:244::7/64", "fe80::2"), tmp_path).on_link == "fd00:10:244::/64"
 
 

@@ -10,7 +10,7 @@ PACKET = Packet(b"\2\0\0\0\0\1", SOURCE, DESTINATION, UDP, 64, bytes.fromhex("02
 FRAME = packets.encode(b"\x33\x33\0\0\0\1", PACKET)
 
 
-def test_what_is_written_is_read_again() -> None:
+def test_written_packets_are_parsed_back() -> None:
     found = packets.parse(FRAME + b"padding of Ethernet")
     assert found is not None
     assert (found.source_mac, found.source, found.destination, found.hop_limit) == (PACKET.source_mac, SOURCE, DESTINATION, 64)

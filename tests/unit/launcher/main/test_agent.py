@@ -109,7 +109,7 @@ def scene(times: Times) -> Scene:
     return Scene(times)
 
 
-async def test_an_agent_is_asked_as_soon_as_it_connects_and_missed_as_soon_as_it_leaves(scene: Scene) -> None:
+async def test_agent_is_queried_on_connect_and_gone_on_disconnect(scene: Scene) -> None:
     async with scene.running():
         scene.becomes(connected=True)
         told = await scene.seen.get()
@@ -144,7 +144,7 @@ async def test_an_agent_that_does_not_answer_is_asked_one_question(scene: Scene)
     assert [command for command, _ in scene.hypervisor.questions] == ["guest-info"]
 
 
-async def test_nobody_is_asked_while_the_guest_stands_still_or_is_shut_down(scene: Scene) -> None:
+async def test_paused_or_stopping_guest_is_not_queried(scene: Scene) -> None:
     async with scene.running():
         scene.becomes(connected=True, state=State.PAUSED)
         await asyncio.sleep(0.01)
@@ -156,7 +156,7 @@ async def test_nobody_is_asked_while_the_guest_stands_still_or_is_shut_down(scen
     assert scene.hypervisor.questions == []
 
 
-async def test_a_libvirtd_that_is_away_is_not_told_as_the_agents_silence_and_ends_nothing(scene: Scene) -> None:
+async def test_disconnected_libvirtd_is_not_reported_as_a_silent_agent(scene: Scene) -> None:
     scene.hypervisor.answers["guest-info"] = Unavailable("libvirtd is not connected")
     async with scene.running():
         scene.becomes(connected=True)
@@ -186,7 +186,7 @@ async def test_a_sign_of_life_is_asked_for_and_nothing_else(scene: Scene) -> Non
 
 
 @pytest.mark.parametrize(("error", "reason"), [(AgentSilent("silent"), "Timeout"), (HypervisorError("broken"), "Failed")])
-async def test_an_agent_that_gives_no_sign_of_life_is_told_with_the_reason(scene: Scene, error: HypervisorError, reason: str) -> None:
+async def test_silent_agent_is_reported_with_the_reason(scene: Scene, error: HypervisorError, reason: str) -> None:
     scene.becomes(connected=True)
     scene.hypervisor.answers["guest-ping"] = error
     with pytest.raises(RequestRefused) as refused:
@@ -222,7 +222,7 @@ async def test_a_read_is_told_everything(scene: Scene) -> None:
     assert guestinfo.bounded(info) == info
 
 
-async def test_packages_are_listed_once_in_ten_minutes_whatever_came_of_it(scene: Scene) -> None:
+async def test_packages_are_listed_once_in_ten_minutes_at_any_result(scene: Scene) -> None:
     scene.becomes(connected=True)
     scene.hypervisor.answers |= executed("", code=2)
     reasons = [(await scene.read())["unavailable"] for _ in range(3)]
@@ -231,7 +231,7 @@ async def test_packages_are_listed_once_in_ten_minutes_whatever_came_of_it(scene
     assert [command for command, _ in scene.hypervisor.questions].count("guest-exec") == 1
 
 
-async def test_packages_are_listed_anew_when_the_agent_has_connected_anew(scene: Scene) -> None:
+async def test_packages_are_listed_again_after_a_reconnect(scene: Scene) -> None:
     scene.becomes(connected=True)
     scene.hypervisor.answers |= executed("bash\t5.2\n")
     before = await scene.read()
@@ -267,7 +267,7 @@ async def test_a_process_without_a_number_is_not_looked_for(scene: Scene, begun:
 
 
 @pytest.mark.parametrize("said", ["YQ", "ä", "YWR\ud800"])
-async def test_output_that_is_no_base64_is_told_and_the_rest_is_not_lost(scene: Scene, said: str) -> None:
+async def test_invalid_base64_output_is_reported_and_the_rest_kept(scene: Scene, said: str) -> None:
     scene.hypervisor.answers |= executed("") | {"guest-exec-status": {"exited": True, "exitcode": 0, "out-data": said}}
     scene.becomes(connected=True)
 
@@ -276,7 +276,7 @@ async def test_output_that_is_no_base64_is_told_and_the_rest_is_not_lost(scene: 
     assert info["hostname"] == "web-1"
 
 
-async def test_what_the_agent_forbids_is_not_asked_and_says_why(scene: Scene) -> None:
+async def test_disabled_agent_commands_are_skipped_with_a_reason(scene: Scene) -> None:
     scene.hypervisor.answers |= ANSWERS
     scene.becomes(connected=True)
 
@@ -286,7 +286,7 @@ async def test_what_the_agent_forbids_is_not_asked_and_says_why(scene: Scene) ->
     assert [command for command, _ in scene.hypervisor.questions] == ["guest-info", "guest-get-users"]
 
 
-async def test_what_it_refuses_says_why_and_the_rest_is_told(scene: Scene) -> None:
+async def test_refused_agent_command_is_reported_and_the_rest_kept(scene: Scene) -> None:
     scene.hypervisor.answers |= executed("a\t1\n") | {"guest-get-users": AgentRefused("no \x1b[2J users")}
     scene.becomes(connected=True)
 
@@ -307,7 +307,7 @@ async def test_an_agent_that_falls_silent_is_asked_no_more(scene: Scene) -> None
     assert "guest-get-users" not in asked
 
 
-async def test_who_cannot_be_asked_is_told_with_the_reason(scene: Scene) -> None:
+async def test_unavailable_agent_is_reported_with_the_reason(scene: Scene) -> None:
     assert ((await scene.refused()).reason, str(await scene.refused())) == ("Conflict", "the guest does not run")
     scene.becomes(connected=False)
     assert "no guest agent is connected" in str(await scene.refused())
@@ -324,7 +324,7 @@ async def test_who_cannot_be_asked_is_told_with_the_reason(scene: Scene) -> None
 
 
 @pytest.mark.parametrize("times", [dataclasses.replace(RARE, agent_turn=0.01)])
-async def test_one_reader_asks_at_a_time_and_another_does_not_wait_for_ever(scene: Scene) -> None:
+async def test_readers_take_turns_with_a_bounded_wait(scene: Scene) -> None:
     scene.becomes(connected=True)
     async with scene.agent._turn:
         refused = await scene.refused()
@@ -387,7 +387,7 @@ async def test_a_command_is_looked_at_now_and_then(scene: Scene) -> None:
     assert [command for command, _ in scene.hypervisor.questions].count("guest-exec-status") <= 4
 
 
-async def test_what_the_agent_does_has_its_turn_among_the_questions(scene: Scene) -> None:
+async def test_agent_command_waits_for_its_turn(scene: Scene) -> None:
     scene.becomes(connected=True)
     scene.hypervisor.answers["guest-sync"] = {}
     async with asyncio.TaskGroup() as tasks, scene.agent._turn:
@@ -424,7 +424,7 @@ ANY = st.recursive(
 
 
 @given(st.fixed_dictionaries(dict.fromkeys([*ANSWERS, "guest-exec", "guest-exec-status"], ANY)))
-def test_whatever_a_guest_answers_is_bounded_and_printable(answers: dict[str, object]) -> None:
+def test_any_guest_answer_is_bounded_and_printable(answers: dict[str, object]) -> None:
     scene = Scene(RARE)
     scene.hypervisor.answers = answers
     scene.becomes(connected=True)

@@ -26,7 +26,7 @@ OFF = dataclasses.replace(RUNNING, state=State.SHUTOFF)
         (PAUSED, False, Turn.PASS),
     ],
 )
-def test_what_a_turn_is_for(domain: Observation | None, *, stopping: bool, expected: Turn) -> None:
+def test_agent_turn_follows_the_domain_state(domain: Observation | None, *, stopping: bool, expected: Turn) -> None:
     assert agent_questions.turn(domain, stopping=stopping) is expected
 
 

@@ -87,13 +87,13 @@ async def kept(scene: Scene) -> AsyncIterator[None]:
         running.cancel()
 
 
-def test_who_gets_keys_of_which_credential() -> None:
+def test_users_are_mapped_to_their_credentials() -> None:
     machine = a_machine(AccessCredential("noCloud", ("root",)), by_agent("root", "core"), by_agent("core"))
     assert positions_of(machine) == {"root": (1,), "core": (1, 2)}
     assert positions_of(None) == positions_of(MACHINE) == {}
 
 
-async def test_the_keys_of_all_secrets_are_set_when_the_agent_connects_and_again_when_one_changes(scene: Scene) -> None:
+async def test_keys_of_all_secrets_are_set_on_connect_and_on_change(scene: Scene) -> None:
     mount(scene.secrets / "1", {"a": b"ssh-rsa A\nssh-rsa B\n"})
     mount(scene.secrets / "2", {"c": b"ssh-rsa B\nssh-rsa C\n"})
     async with kept(scene):
@@ -118,7 +118,7 @@ async def test_the_keys_of_all_secrets_are_set_when_the_agent_connects_and_again
         await scene.until(lambda: scene.sets == 6)
 
 
-async def test_nothing_is_set_in_a_guest_that_stands_still_or_is_another_pods(scene: Scene) -> None:
+async def test_no_keys_are_set_in_a_paused_or_foreign_guest(scene: Scene) -> None:
     for position in (1, 2):
         mount(scene.secrets / str(position), {"a": KEY.encode()})
     machine = scene.machine
@@ -148,7 +148,7 @@ async def test_a_refusal_is_told_without_the_keys_and_tried_again(scene: Scene) 
     assert "\n" not in scene.told[1].message
 
 
-async def test_a_user_whom_the_guest_does_not_have_keeps_no_other_from_the_keys(scene: Scene) -> None:
+async def test_missing_user_does_not_block_the_keys_of_others(scene: Scene) -> None:
     unknown = {f"nosuchuser{number}" for number in range(8)}
     scene.machine = a_machine(by_agent(*sorted(unknown), "debian", "core"))
     mount(scene.secrets / "0", {"a": KEY.encode()})
@@ -170,7 +170,7 @@ async def test_a_user_whom_the_guest_does_not_have_keeps_no_other_from_the_keys(
     assert len(message) <= MAX_PROBLEM
 
 
-async def test_an_agent_that_does_not_answer_is_not_asked_for_each_user(scene: Scene) -> None:
+async def test_silent_agent_is_not_asked_for_each_user(scene: Scene) -> None:
     for position in (1, 2):
         mount(scene.secrets / str(position), {"a": KEY.encode()})
     scene.hypervisor.answers = {COMMAND: AgentSilent("the guest agent does not answer")}
@@ -193,7 +193,7 @@ async def test_no_line_of_a_log_has_a_key(scene: Scene, caplog: pytest.LogCaptur
     assert not [each for each in caplog.records if KEY.split()[1] in str(vars(each))]
 
 
-async def test_a_secret_that_changes_while_its_keys_are_set_is_read_again(scene: Scene) -> None:
+async def test_secret_changed_during_the_setting_is_read_again(scene: Scene) -> None:
     mount(scene.secrets / "1", {"a": b"ssh-rsa OLD\n"})
     mount(scene.secrets / "2", {})
 
@@ -284,5 +284,5 @@ async def test_a_failure_is_not_repeated_all_the_time(scene: Scene) -> None:
         (KeysState(retry=10.0), {1: "a"}, True),
     ],
 )
-def test_keys_are_due_when_others_are_mounted_and_no_try_is_too_fresh(state: KeysState, versions: dict[int, str], *, due: bool) -> None:
+def test_keys_are_due_when_changed_and_not_retried_too_soon(state: KeysState, versions: dict[int, str], *, due: bool) -> None:
     assert is_due(state, versions, 10.0) is due

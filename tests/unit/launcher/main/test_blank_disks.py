@@ -31,7 +31,7 @@ def specification(size: str = "3Mi", *names: str, **fields: Any) -> dict[str, An
     return {"devices": {"disks": [{**each, **fields} for each in disks]}}
 
 
-def test_an_empty_claim_gets_a_sparse_file_that_the_pods_group_may_write_to(claim: Path) -> None:
+def test_empty_claim_gets_a_sparse_group_writable_file(claim: Path) -> None:
     before = os.umask(0)
     try:
         blank_disks.create(specification())
@@ -42,7 +42,7 @@ def test_an_empty_claim_gets_a_sparse_file_that_the_pods_group_may_write_to(clai
 
 
 @pytest.mark.parametrize("content", [b"", b"mine", bytes(4 * MIB)], ids=["empty", "smaller", "larger"])
-def test_what_is_there_stays_as_it_is(claim: Path, content: bytes) -> None:
+def test_existing_disk_is_left_unchanged(claim: Path, content: bytes) -> None:
     (claim / "disk.img").write_bytes(content)
     blank_disks.create(specification())
     assert (claim / "disk.img").read_bytes() == content
@@ -115,7 +115,7 @@ def test_a_file_that_took_the_place_of_a_left_one_is_not_removed(claim: Path) ->
     third[0].close()
 
 
-def test_claims_with_too_little_room_are_all_named_with_what_they_have(claim: Path) -> None:
+def test_claims_with_too_little_room_are_all_named(claim: Path) -> None:
     (claim.parent / "more").mkdir()
     room = os.statvfs_result((4096, 4096, 1000, 600, 511, 0, 0, 0, 0, 255))
     with pytest.raises(files.NoRoom) as small:
@@ -149,7 +149,7 @@ def test_a_file_system_that_does_not_tell_its_room_is_tried(claim: Path) -> None
         (os.open, errno.EROFS, files.DiskUnusable, "Read-only file system"),
     ],
 )
-def test_what_the_file_system_refuses_is_told(
+def test_file_system_errors_are_reported(
     claim: Path, call: Callable[..., Any], number: int, kind: type[files.DiskUnusable], words: str
 ) -> None:
     with pytest.raises(files.DiskUnusable, match=f"disk 'data': .*{words}") as told, system_calls.refused(call, number):

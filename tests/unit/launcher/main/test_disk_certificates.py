@@ -49,7 +49,7 @@ async def prepare(*disks: dict[str, Any], children: Children | None = None, seco
     await disk_certificates.prepare(children or Commands(), {"devices": {"disks": list(disks)}}, seconds)
 
 
-async def test_certificates_are_nobody_elses_and_each_try_has_those_of_its_time(directories: tuple[Path, Path]) -> None:
+async def test_certificates_are_private_and_rewritten_for_each_try(directories: tuple[Path, Path]) -> None:
     source, written = directories
     for values in (VALUES, {"ca-cert.pem": b"another"}):
         mount(source, values)
@@ -98,7 +98,7 @@ async def test_a_secret_that_cannot_be_one_is_told(
     assert str(told.value) == f"Secret 'certificates' of tlsSecretRef: {words}"
 
 
-async def test_what_qemu_says_is_told_without_the_options_and_with_the_keys_of_the_secret(directories: tuple[Path, Path]) -> None:
+async def test_qemu_error_shows_secret_keys_and_no_options(directories: tuple[Path, Path]) -> None:
     source, written = directories
     mount(source, VALUES)
     for said, words in (
@@ -110,7 +110,7 @@ async def test_what_qemu_says_is_told_without_the_options_and_with_the_keys_of_t
         assert str(told.value) == f"disk 'data': TLS with its server: {words}"
 
 
-async def test_a_server_that_says_nothing_is_waited_for_as_one_that_is_away(directories: tuple[Path, Path]) -> None:
+async def test_silent_server_is_awaited_like_a_missing_one(directories: tuple[Path, Path]) -> None:
     mount(directories[0], VALUES)
     with pytest.raises(ServersSilent) as told:
         await prepare(NBD, children=Commands(hangs=True), seconds=0.01)

@@ -41,7 +41,7 @@ def secret(tmp_path: Path, pod_directories: Callable[..., None]) -> Path:
     return now
 
 
-async def test_libvirt_is_told_the_password_and_the_name_and_nobody_else_is(world: World, secret: Path) -> None:
+async def test_password_and_name_are_given_to_libvirt_only(world: World, secret: Path) -> None:
     assert secret.exists()
     world.network.ports = {3260}
     await world.domain.handle(messages.Sync(MACHINE))
@@ -65,7 +65,7 @@ def test_each_disk_has_the_login_of_its_own(secret: Path) -> None:
     assert [(each.disk, each.user) for each in found] == [("unit", "initiator-7"), ("second", "initiator-8")]
 
 
-async def test_the_target_of_a_migration_knows_the_password_before_the_guest_comes(world: World, secret: Path) -> None:
+async def test_migration_target_knows_the_password_before_the_guest(world: World, secret: Path) -> None:
     world.network.ports = {3260}
     assert secret.exists()
     await world.domain.handle(messages.PrepareMigrationTarget("m1", MACHINE))
@@ -101,7 +101,7 @@ IMAGE: dict[str, Any] = {
 }
 
 
-async def test_the_key_of_a_user_of_ceph_is_told_to_libvirt_as_what_it_is(world: World, secret: Path) -> None:
+async def test_ceph_key_is_given_to_libvirt_as_a_ceph_secret(world: World, secret: Path) -> None:
     world.network.ports = {3300, 6789}
     for file in secret.iterdir():
         file.unlink()

@@ -58,7 +58,7 @@ async def test_a_start_waits_for_the_servers_of_all_disks(world: World, answers:
     assert len(world.hypervisor.created) == 1
 
 
-async def test_a_guest_goes_on_when_all_servers_that_stopped_it_are_back(world: World, answers: FakeNetwork) -> None:
+async def test_guest_resumes_when_all_its_servers_are_back(world: World, answers: FakeNetwork) -> None:
     answers.ports = {10809, 3260}
     await world.domain.handle(messages.Sync(MACHINE))
     answers.connected = [10809, 3260]
@@ -80,7 +80,7 @@ async def test_a_guest_goes_on_when_all_servers_that_stopped_it_are_back(world: 
 
 
 @pytest.mark.parametrize("errors", [(("vda", "I/O error"), ("vdc", "no space left")), ()], ids=["another disk too", "no disk"])
-async def test_what_servers_did_not_stop_they_do_not_let_go_on(
+async def test_returning_servers_do_not_resume_other_faults(
     world: World, answers: FakeNetwork, errors: tuple[tuple[str, str], ...]
 ) -> None:
     answers.ports = {10809, 3260}
@@ -90,7 +90,7 @@ async def test_what_servers_did_not_stop_they_do_not_let_go_on(
     assert world.hypervisor.domains[NAME].state is State.PAUSED
 
 
-async def test_a_disk_at_a_plugins_socket_is_waited_for_and_looked_at_as_those_of_other_servers(world: World, answers: FakeNetwork) -> None:
+async def test_plugin_socket_is_awaited_like_a_server(world: World, answers: FakeNetwork) -> None:
     listening = answers.listening
     disks = [{"name": "data", "type": "Plugin", "source": {"plugin": "p", "served": SERVED}}]
     domain = {**MACHINE.domain, "devices": {"disks": [*disks, NBD | {"name": "other"}]}}
@@ -110,7 +110,7 @@ async def test_a_disk_at_a_plugins_socket_is_waited_for_and_looked_at_as_those_o
     await world.until(lambda: world.hypervisor.domains[NAME].state is State.RUNNING)
 
 
-def test_a_socket_counts_only_while_somebody_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_socket_counts_only_while_listening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # sun_path is short, and paths of tests are long
     assert not NETWORK.listens("nbd.sock")
     with socket.socket(socket.AF_UNIX) as listener:
@@ -121,7 +121,7 @@ def test_a_socket_counts_only_while_somebody_listens(tmp_path: Path, monkeypatch
     assert not NETWORK.listens("nbd.sock")
 
 
-def test_a_disk_that_a_plugin_put_into_the_pod_as_a_file_has_no_server() -> None:
+def test_plugin_file_disk_has_no_server() -> None:
     disks = [
         {"name": each, "type": "Plugin", "source": {"plugin": "p", "served": {**SERVED, "protocol": each}}} for each in ("nbd", "file")
     ]

@@ -40,7 +40,7 @@ def test_a_disk_ends_with_a_whole_unit_of_its_file_system(disk: Path, size: int,
 
 
 @pytest.mark.parametrize(("before", "after"), [(MIB, 3 * MIB), (3 * MIB, 3 * MIB), (4 * MIB, 4 * MIB)], ids=["smaller", "equal", "larger"])
-def test_a_disk_that_is_there_grows_to_the_size_that_is_asked_for_and_shrinks_never(disk: Path, before: int, after: int) -> None:
+def test_existing_disk_grows_to_the_requested_size_only(disk: Path, before: int, after: int) -> None:
     disk.write_bytes(b"x" * before)
     file_sizes.prepare(specification("3Mi"))
     assert disk.read_bytes() == b"x" * before + bytes(after - before)
@@ -54,7 +54,7 @@ def test_a_disk_that_the_guest_does_not_write_stays_as_it_is(disk: Path, fields:
     assert disk.stat().st_size == 100
 
 
-def test_what_is_no_file_of_the_claim_is_left_alone(disk: Path, tmp_path: Path) -> None:
+def test_files_outside_the_claim_are_left_alone(disk: Path, tmp_path: Path) -> None:
     file_sizes.prepare(specification("3Mi"))
     assert not disk.exists()
     (tmp_path / "elsewhere").write_bytes(b"mine")
@@ -67,7 +67,7 @@ def test_what_is_no_file_of_the_claim_is_left_alone(disk: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-def test_a_disk_for_whose_growth_there_is_no_room_waits_and_says_so(disk: Path, number: int) -> None:
+def test_disk_without_room_to_grow_waits_and_says_so(disk: Path, number: int) -> None:
     disk.write_bytes(bytes(MIB))
     with system_calls.refused(os.ftruncate, number), pytest.raises(NoRoom, match=r"source\.create\.size is 3Mi, its file has 1Mi"):
         file_sizes.prepare(specification("3Mi"))
@@ -92,7 +92,7 @@ def test_the_unit_of_a_file_is_the_smallest_that_reads(disk: Path, unit: int) ->
     assert file_sizes.alignment(disk, lambda _, page, length: length >= unit and page[0] == 0) == unit
 
 
-def test_a_hole_which_can_be_read_in_any_unit_says_nothing_of_the_file_system(disk: Path) -> None:
+def test_sparse_file_gives_the_default_alignment(disk: Path) -> None:
     disk.write_bytes(b"x" * 8192)
     assert file_sizes.alignment(disk, lambda *_: True) == 4096
     assert file_sizes.alignment(disk, lambda *_: False) == 4096

@@ -85,7 +85,7 @@ def test_a_directory_in_place_of_an_image_is_refused(volumes: Path) -> None:
         files.look(IMAGE)
 
 
-def test_of_an_image_only_a_file_that_is_not_there_is_said_to_be_missing(volumes: Path) -> None:
+def test_only_a_missing_file_is_reported_as_a_missing_image(volumes: Path) -> None:
     (volumes / "images/i/disk/disk.img").symlink_to("disk.img")
     with pytest.raises(DiskUnusable, match=r"^disk 'i': disk/disk\.img(: Too many levels| is a loop)"):
         files.look(IMAGE)
@@ -96,7 +96,7 @@ def test_of_an_image_only_a_file_that_is_not_there_is_said_to_be_missing(volumes
         files.look(IMAGE)
 
 
-def test_claims_without_an_image_may_still_get_one_and_all_of_them_are_named(volumes: Path) -> None:
+def test_all_claims_without_an_image_are_named(volumes: Path) -> None:
     (volumes / "disks/d").mkdir()
     both = {"devices": {"disks": [{"name": name, "type": "PersistentVolumeClaim"} for name in ("c", "d")]}}
 
@@ -110,7 +110,7 @@ def test_claims_without_an_image_may_still_get_one_and_all_of_them_are_named(vol
     assert missing.value.disks == ("d",)
 
 
-def test_what_waiting_cannot_mend_is_told_before_what_it_can(volumes: Path) -> None:
+def test_permanent_faults_are_reported_before_missing_images(volumes: Path) -> None:
     with pytest.raises(DiskUnusable) as failed:
         files.look({"devices": {"disks": [*CLAIM["devices"]["disks"], *IMAGE["devices"]["disks"]]}})
     assert not isinstance(failed.value, ImagesMissing)
@@ -128,7 +128,7 @@ def an_image(**disk: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("content", [bytes((1 << 20) + 1), qcow2(size=(1 << 20) + 1)], ids=["raw", "qcow2"])
-def test_a_disk_that_could_outgrow_its_overlay_is_refused_before_the_start(volumes: Path, content: bytes) -> None:
+def test_image_larger_than_its_overlay_is_refused(volumes: Path, content: bytes) -> None:
     (volumes / "images/i/disk/disk.img").write_bytes(content)
 
     with pytest.raises(DiskUnusable, match=r"disk 'i': its image holds a disk of 1048577 bytes.* Set sizeLimit to 2Mi or more"):
@@ -143,7 +143,7 @@ def test_a_disk_as_large_as_its_limit_is_taken(volumes: Path, content: bytes) ->
 
 
 @pytest.mark.parametrize(("content", "fits"), [(bytes(1 << 20), True), (bytes((1 << 20) + 1), False), (qcow2(size=1 << 40), True)])
-def test_an_overlay_over_a_claim_has_room_for_all_of_it_and_its_content_is_always_raw(volumes: Path, content: bytes, *, fits: bool) -> None:
+def test_claim_overlay_has_room_for_all_and_raw_content(volumes: Path, content: bytes, *, fits: bool) -> None:
     (volumes / "disks/c/disk.img").write_bytes(content)
     disk = {"name": "c", "type": "PersistentVolumeClaim", "source": {"ephemeral": True, "sizeLimit": "1Mi"}}
     scratch = {"devices": {"disks": [disk]}}

@@ -79,7 +79,7 @@ def test_variables_are_made_once_and_stay(volumes: Path, prepare: Prepare, speci
     assert file.read_bytes() == changed
 
 
-def test_what_a_start_left_unfinished_is_no_state(volumes: Path, prepare: Prepare) -> None:
+def test_unfinished_start_leaves_no_state(volumes: Path, prepare: Prepare) -> None:
     directory = volumes / "claim/u-1"
     (directory / "tpm/tpm2.new").mkdir(parents=True)
     (directory / "tpm/tpm2.new/tpm2-00.permall").write_bytes(b"half")
@@ -96,7 +96,7 @@ def test_a_tpm_is_made_once_where_libvirt_looks_for_it(volumes: Path, prepare: P
     assert (volumes / "run/swtpm/the-uuid/tpm2/tpm2-00.permall").read_bytes() == b"keys 1"
 
 
-def test_a_persistent_tpm_lies_in_the_claim_and_the_next_pod_finds_it(volumes: Path, prepare: Prepare) -> None:
+def test_persistent_tpm_is_in_the_claim_for_the_next_pod(volumes: Path, prepare: Prepare) -> None:
     commands = Commands()
     prepare(KEPT_TPM, commands)
     place = volumes / "run/swtpm/the-uuid"
@@ -145,7 +145,7 @@ def large(place: Path) -> None:
 
 
 @pytest.mark.parametrize("plant", [a_link, a_second_name, Path.mkdir, os.mkfifo, large], ids=lambda each: each.__name__)
-def test_what_somebody_put_in_place_of_a_file_is_refused(volumes: Path, prepare: Prepare, plant: Any) -> None:
+def test_planted_state_files_are_refused(volumes: Path, prepare: Prepare, plant: Any) -> None:
     variables = volumes / "claim/u-1/OVMF_VARS_4M.fd"
     variables.parent.mkdir()
     plant(variables)
@@ -160,7 +160,7 @@ def test_what_somebody_put_in_place_of_a_file_is_refused(volumes: Path, prepare:
 
 @pytest.mark.parametrize("name", ["u-1", "u-1/tpm", "u-1/tpm/tpm2"])
 @pytest.mark.parametrize("kind", ["link", "file"])
-def test_what_somebody_put_in_place_of_a_directory_is_refused(volumes: Path, prepare: Prepare, name: str, kind: str) -> None:
+def test_planted_state_directories_are_refused(volumes: Path, prepare: Prepare, name: str, kind: str) -> None:
     place = volumes / "claim" / name
     place.parent.mkdir(parents=True, exist_ok=True)
     if kind == "link":
@@ -183,7 +183,7 @@ def test_more_files_than_a_tpm_has_are_not_read(volumes: Path, prepare: Prepare)
         prepare(KEPT_TPM)
 
 
-def test_a_directory_of_somebody_else_is_refused(volumes: Path, prepare: Prepare, pod_directories: Callable[..., None]) -> None:
+def test_state_directory_of_another_user_is_refused(volumes: Path, prepare: Prepare, pod_directories: Callable[..., None]) -> None:
     if os.geteuid() == 0:
         (volumes / "claim/u-1").mkdir()
         os.chown(volumes / "claim/u-1", 65534, -1)

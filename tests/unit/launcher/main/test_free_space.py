@@ -49,12 +49,12 @@ def test_tries_become_rarer_and_never_end() -> None:
     assert set(pauses[6:]) == {300}
 
 
-def test_what_nobody_took_up_is_no_failure_and_stays_offered() -> None:
+def test_unused_offer_of_room_is_no_failure() -> None:
     offered = Tries(2, offered=True, next=50.0)
     assert full_disks.next_tries(offered, 60.0, full=True, tried=False) == Tries(2, offered=True, next=50.0, stood=60.0)
 
 
-def test_a_guest_that_ran_for_a_while_begins_anew_and_one_that_stops_again_soon_does_not() -> None:
+def test_long_run_resets_the_tries_and_a_short_one_does_not() -> None:
     failed = Tries(3, offered=True, next=200.0, stood=100.0)
     assert full_disks.next_tries(failed, 159.0, full=False, tried=True) == Tries(3, offered=False, next=200.0, stood=100.0)
     assert full_disks.next_tries(failed, 160.0, full=False, tried=True) == Tries()
@@ -106,7 +106,7 @@ def test_an_error_is_told_as_long_as_it_means_anything(full: bool, rooms: dict[s
         (NO_SPACE, {}, {"data": ENOUGH_BYTES}, {"data": 110.0}),
     ],
 )
-def test_what_was_for_want_of_room_is_seen_at_the_file_system(
+def test_full_disk_is_recognized_by_its_file_systems_room(
     error: str, before: dict[str, float], rooms: dict[str, int], full: dict[str, float]
 ) -> None:
     found = full_disks.full_since({**before, "gone": 107.0}, {"data": DiskFault("vda", error, False, 107.0)}, rooms, 110.0)
@@ -156,9 +156,7 @@ async def looks(world: World) -> None:
         await world.domain._free_space.look()
 
 
-async def test_a_guest_may_go_on_once_there_is_room_and_is_offered_that_again_when_it_stops_again(
-    world: World, storage: dict[str, int]
-) -> None:
+async def test_resuming_is_offered_whenever_there_is_room_again(world: World, storage: dict[str, int]) -> None:
     await world.domain.handle(messages.Sync(DISKLESS))
     stop(world, ("vda", NO_SPACE))
     await looks(world)
@@ -183,7 +181,7 @@ async def test_an_error_that_is_not_of_room_is_nobodys_to_try(world: World, stor
     assert not world.status.has_room
 
 
-async def test_disks_that_fail_under_a_guest_that_goes_on_are_named_until_there_is_room(world: World, storage: dict[str, int]) -> None:
+async def test_failing_disks_are_named_until_there_is_room(world: World, storage: dict[str, int]) -> None:
     await world.domain.handle(messages.Sync(DISKLESS))
     faults = tuple(DiskFault(disk, "I/O error", False, float("-inf")) for disk in ("vda", "vdz"))
     world.hypervisor.domains[NAME] = dataclasses.replace(world.hypervisor.domains[NAME], disk_faults=faults)

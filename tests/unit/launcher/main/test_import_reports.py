@@ -32,7 +32,7 @@ def test_a_message_is_bounded() -> None:
 
 
 @pytest.mark.parametrize("line", [b"", b"x", b"[]", b"null", b"5", b"\xff", b"[" * 8000, b'{"phase": []}', b'{"phase": "Downloading"}'])
-def test_whatever_else_is_none(line: bytes) -> None:
+def test_malformed_import_reports_are_refused(line: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011  # whatever it says
         import_reports.read(line)
 

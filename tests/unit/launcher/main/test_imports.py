@@ -87,7 +87,7 @@ async def test_a_claim_that_has_a_disk_is_left_alone(pod: Pod) -> None:
     assert pod.told == []
 
 
-async def test_imports_run_to_their_end_and_the_request_is_refused_until_then(pod: Pod) -> None:
+async def test_start_is_refused_until_all_imports_are_done(pod: Pod) -> None:
     pod.play(f"import sys; sys.stdin.read(); {SAYS_DONE}")
     answer = await refused(pod, a_machine("a", "b"))
     assert (answer.reason, answer.disks) == ("NotReady", ("a", "b"))
@@ -123,7 +123,7 @@ async def test_the_importer_is_given_its_plan(pod: Pod, tmp_path: Path) -> None:
         ("print('[]'); print('{\"phase\": \"Downloading\"}'); print('{\"phase\": [], \"bytes\": 1}'); print('null')", "the importer ended"),
     ],
 )
-async def test_what_fails_is_told_and_tried_again(pod: Pod, program: str, words: str) -> None:
+async def test_failed_import_is_reported_and_retried(pod: Pod, program: str, words: str) -> None:
     pod.play(program)
     await refused(pod, a_machine("a"))
     async with asyncio.timeout(40):
@@ -137,7 +137,7 @@ async def test_what_fails_is_told_and_tried_again(pod: Pod, program: str, words:
     assert pod.record.known.status.imports[0].message == ""
 
 
-async def test_one_import_runs_at_a_time(pod: Pod, tmp_path: Path) -> None:
+async def test_imports_run_one_at_a_time(pod: Pod, tmp_path: Path) -> None:
     running = str(tmp_path / "running")
     pod.play(
         f"import os, time; os.close(os.open({running!r}, os.O_CREAT | os.O_EXCL)); time.sleep(0.3); os.unlink({running!r}); {SAYS_DONE}",
@@ -162,7 +162,7 @@ async def test_the_end_of_the_pod_ends_an_import(tmp_path: Path) -> None:
                 await asyncio.sleep(0.01)
 
 
-async def test_a_pod_whose_guest_runs_imports_nothing(world: World) -> None:
+async def test_pod_with_a_running_guest_imports_nothing(world: World) -> None:
     await world.domain.handle(messages.Sync(MACHINE))
     await world.domain.handle(messages.Import(a_machine("a")))
     assert world.status.imports == ()

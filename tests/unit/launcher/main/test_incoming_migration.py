@@ -37,14 +37,14 @@ def test_how_far_a_domain_is_follows_from_one_look_at_it(known: messages.Migrati
 
 
 @pytest.mark.parametrize(("start_time", "then"), [(0.0, 7.0), (3.0, 3.0)])
-def test_the_arrival_of_one_that_nobody_saw_coming_is_its_start(start_time: float, then: float) -> None:
+def test_unnoticed_migration_starts_with_its_arrival(start_time: float, then: float) -> None:
     known = messages.MigrationStatus("m1", "incoming", "running", start_time=start_time)
     assert advanced(known, Observation("guest", "u-1", "qemu", State.PAUSED, "user"), 7.0, releasing=False).start_time == then
 
 
 @pytest.mark.parametrize("known", ["prepared", "running", "arrived"])
 @pytest.mark.parametrize("state", [State.RUNNING, State.PAUSED])
-def test_one_that_nobody_asked_to_release_was_not_released(known: messages.MigrationState, state: State) -> None:
+def test_unreleased_migration_is_not_succeeded(known: messages.MigrationState, state: State) -> None:
     seen = Observation("guest", "u-1", "qemu", state, "user")
     assert advanced(messages.MigrationStatus("m1", "incoming", known), seen, 7.0, releasing=False).state in ("running", "arrived")
 
@@ -66,11 +66,11 @@ def test_a_domain_is_expected_until_it_was_released(migrations: tuple[messages.M
 
 
 @pytest.mark.parametrize("known", ["running", "arrived"])
-def test_one_that_was_here_and_is_not_did_not_arrive(known: messages.MigrationState) -> None:
+def test_vanished_arrival_has_failed(known: messages.MigrationState) -> None:
     assert lost(messages.MigrationStatus("m1", "incoming", known), 7.0).state == "failed"
 
 
 @pytest.mark.parametrize("known", ["prepared", "succeeded", "failed", "cancelled"])
-def test_one_that_was_not_here_is_not_lost(known: messages.MigrationState) -> None:
+def test_migration_not_yet_here_is_not_lost(known: messages.MigrationState) -> None:
     status = messages.MigrationStatus("m1", "incoming", known)
     assert lost(status, 7.0) is status

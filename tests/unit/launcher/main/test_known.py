@@ -58,7 +58,7 @@ def test_a_domain_has_the_name_of_its_machine() -> None:
         ({"devices": {"consoles": []}}, 0),
     ],
 )
-def test_a_machine_has_a_serial_port_unless_it_wants_none_or_more(domain: dict[str, Any], expected: int) -> None:
+def test_serial_port_exists_unless_none_or_more_are_wanted(domain: dict[str, Any], expected: int) -> None:
     assert Known(machine=dataclasses.replace(MACHINE, domain=domain)).serial_ports == expected
 
 
@@ -111,14 +111,14 @@ def test_a_making_begins_and_is_over() -> None:
     assert known.abandoned(making) == Known(making=True, abandoned=True)
 
 
-def test_what_keeps_a_domain_from_migrating_is_known_once_it_is_prepared() -> None:
+def test_obstacles_to_migration_are_known_after_preparation() -> None:
     of_node = {"name": "root", "type": "HostDisk", "source": {"path": "/x"}}
     machine = dataclasses.replace(MACHINE, domain={"devices": {"disks": [of_node]}})
     assert known.prepared(Known(machine=machine)).status == Status(1, not_migratable="the disk 'root' is a file of its node")
     assert known.prepared(Known()) == Known()
 
 
-def test_a_domain_that_is_there_has_started_and_one_that_is_set_running_has_run() -> None:
+def test_created_domain_has_started_and_resumed_one_has_run() -> None:
     made = known.created(Known(machine=MACHINE))
     assert made == Known(Status(1, started=True), MACHINE)
     assert known.set_running(made) == dataclasses.replace(made, run=Run(ran=True))
@@ -142,7 +142,7 @@ def test_an_ending_by_the_watchdog_says_so() -> None:
     assert (ending.watchdog, ending.panicked) == (True, False)
 
 
-def test_a_pod_whose_run_is_over_has_to_end() -> None:
+def test_pod_after_its_run_ignores_later_ends() -> None:
     found = known.ended(dataclasses.replace(ENDED, over=False), "crashed", "later", 10.0)
     assert found == ENDED
 
@@ -240,7 +240,7 @@ def test_a_disk_without_room_is_told_apart(errors: tuple[tuple[str, str], ...], 
     assert told.full is full
 
 
-def test_that_there_is_room_counts_until_the_guest_is_resumed_or_goes_on() -> None:
+def test_room_counts_until_the_guest_runs_or_stops_again() -> None:
     stopped = known.observed(STARTED, dataclasses.replace(PAUSED, reason="I/O error"), 9.0)
     roomy = known.room_found(stopped)
     assert (stopped.status.has_room, roomy.status.has_room) == (False, True)
@@ -283,7 +283,7 @@ def test_a_started_domain_that_is_gone_crashed() -> None:
 
 @pytest.mark.parametrize("before", [Known(machine=MACHINE), Known(machine=MACHINE, making=True), LEAVING])
 @pytest.mark.parametrize("seen", [None, OFF])
-def test_a_domain_that_is_not_there_yet_or_is_leaving_has_not_ended(before: Known, seen: Observation | None) -> None:
+def test_coming_or_leaving_domain_has_not_ended(before: Known, seen: Observation | None) -> None:
     status = dataclasses.replace(before.status, domain=described(RUNNING))
     found = known.observed(dataclasses.replace(before, status=status), seen, 9.0)
     assert found.status == dataclasses.replace(before.status, revision=status.revision + 1)
@@ -307,7 +307,7 @@ def test_a_domain_that_is_not_there_yet_or_is_leaving_has_not_ended(before: Know
         (target("failed", stopping=SOON, over=True), None, "failed", True),
     ],
 )
-def test_what_a_look_says_of_a_domain_that_is_to_come(before: Known, seen: Observation | None, state: str, *, over: bool) -> None:
+def test_observations_advance_an_incoming_migration(before: Known, seen: Observation | None, state: str, *, over: bool) -> None:
     found = known.observed(before, seen, 9.0)
     assert (state_of(found), found.over) == (state, over)
     assert found.status.ending is None
@@ -318,7 +318,7 @@ def test_what_a_look_says_of_a_domain_that_is_to_come(before: Known, seen: Obser
     assert ends == (9.0 if state in ("succeeded", "failed") and state_of(before) != state else 0.0)
 
 
-def test_what_the_agent_said_last_stays_when_it_goes() -> None:
+def test_agent_facts_stay_when_it_disconnects() -> None:
     interfaces = (messages.InterfaceStatus("default", "m", "eth0", ("10.0.2.2",)),)
     agent = messages.AgentStatus(connected=True, hostname="guest")
     answered = known.agent_answered(STARTED, agent, interfaces)
@@ -328,7 +328,7 @@ def test_what_the_agent_said_last_stays_when_it_goes() -> None:
     assert known.agent_gone(gone) is gone
 
 
-def test_an_agent_that_does_not_answer_has_a_bounded_reason_until_it_answers_or_goes() -> None:
+def test_silent_agent_has_a_bounded_problem_until_it_answers() -> None:
     agent = messages.AgentStatus(connected=True, hostname="guest")
     answered = known.agent_answered(STARTED, agent, ())
     silent = known.agent_silent(answered, "timed\x1b out" + "x" * 1000)
@@ -403,7 +403,7 @@ def test_a_guest_that_left_has_ended_here() -> None:
     assert found.over
 
 
-def test_who_carries_the_network_is_lost_each_time_and_found_again() -> None:
+def test_passt_end_is_recorded_each_time_and_cleared() -> None:
     lost = known.passt_ended(STARTED, "passt ended with -9\n" + "x" * 999)
     assert (lost.status.passt_ends, lost.status.revision) == (1, 4)
     assert lost.status.passt_problem.startswith("passt ended with -9")
@@ -416,7 +416,7 @@ def test_who_carries_the_network_is_lost_each_time_and_found_again() -> None:
         assert known.passt_works_again(before) is before
 
 
-def test_a_file_system_is_lost_once_and_not_by_the_end_of_the_run() -> None:
+def test_file_system_loss_is_recorded_once_and_not_after_the_end() -> None:
     lost = known.filesystem_lost(STARTED, "data")
     assert lost.status == dataclasses.replace(STARTED.status, lost_filesystems=("data",), revision=4)
     assert known.filesystem_lost(lost, "data") is lost

@@ -23,7 +23,7 @@ START = (
 
 
 @pytest.mark.parametrize("line", START)
-def test_what_libvirtd_says_at_each_start_and_end_is_not_told(line: bytes) -> None:
+def test_libvirtds_usual_start_and_end_lines_are_dropped(line: bytes) -> None:
     assert not libvirtd_log.worth_telling(line)
 
 
@@ -40,7 +40,7 @@ def test_lines_come_in_pieces_and_have_a_length() -> None:
     assert lines.feed(b"x" * libvirtd_log.MAX_LINE) == [b"three" + b"x" * libvirtd_log.MAX_LINE]
 
 
-async def test_what_is_forwarded_is_marked_and_cut_and_nobody_reads_afterwards(capfd: pytest.CaptureFixture[str]) -> None:
+async def test_forwarded_lines_are_marked_cut_and_the_reader_removed(capfd: pytest.CaptureFixture[str]) -> None:
     loop, told = asyncio.get_running_loop(), ""
     with libvirtd_log.forwarding() as writer:
         mine = [int(each.name) for each in Path("/proc/self/fd").iterdir()]

@@ -58,7 +58,7 @@ def test_the_next_step_towards_off(domain: Observation | None, how_far: Stopping
 
 
 @pytest.mark.parametrize("domain", [RUNNING, WITH_AGENT, PAUSED, SWITCHING])
-def test_a_guest_that_is_leaving_has_to_stay_before_anybody_presses_its_buttons(domain: Observation) -> None:
+def test_leaving_guest_is_kept_before_its_shutdown(domain: Observation) -> None:
     assert life.next_step(5, stopping(10), domain, leaving=True) is Step.ABORT_MIGRATION
     assert life.next_step(5, stopping(5), domain, leaving=True) is Step.DESTROY
 
@@ -90,13 +90,13 @@ def test_a_copy_that_was_not_released_is_never_resumed_or_asked(
         (INCOMING, "running", stopping(), Step.DESTROY),
     ],
 )
-def test_a_copy_that_may_be_being_released_is_left_alone_until_the_deadline(
+def test_copy_being_released_is_left_alone_until_the_deadline(
     domain: Observation, incoming: messages.MigrationState, how_far: Stopping, expected: Step
 ) -> None:
     assert life.next_step(5, how_far, domain, leaving=False, incoming=incoming, operating=True) is expected
 
 
-def test_nothing_was_tried_and_nothing_ran_until_somebody_says_so() -> None:
+def test_defaults_say_that_nothing_was_tried_or_ran() -> None:
     assert Stopping(10.0, 4.5) == Stopping(10.0, 4.5, 0, float("-inf"))
     assert Run() == Run(ran=False, asked_to_stop=False, destroyed=False, migrated_to="")
 
@@ -178,14 +178,14 @@ def test_of_qemus_log_its_own_last_lines_are_kept() -> None:
 @given(st.binary(max_size=2000))
 @example(b"x" * 1000)
 @example(b"x\n" * 1000)
-def test_whatever_qemu_logs_is_shown_safely(data: bytes) -> None:
+def test_any_qemu_log_is_shown_safely(data: bytes) -> None:
     lines = life.last_lines(data)
     assert len(lines) <= life.MAX_LOG_LINES
     assert all(line.isprintable() and len(line) <= 300 for line in lines)
 
 
 @pytest.mark.parametrize("line", ["char device redirected to /dev/pts/1 (label serial0)", "-msg timestamp=on"])
-def test_what_says_nothing_of_a_failure_is_left_out(line: str) -> None:
+def test_irrelevant_log_lines_are_left_out(line: str) -> None:
     assert life.last_lines(f"{line}\nqemu: no such disk\n".encode()) == ("qemu: no such disk",)
 
 

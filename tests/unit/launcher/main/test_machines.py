@@ -16,7 +16,7 @@ def test_an_address_of_ipam_keeps_a_guest_in_its_pod() -> None:
     assert machines.not_migratable(dataclasses.replace(machine, interfaces=(dataclasses.replace(lan, lease=None),))) == ""
 
 
-def test_disks_that_the_pod_alone_has_are_named_as_libvirt_names_them() -> None:
+def test_pod_only_disks_have_libvirts_names() -> None:
     claim = {"name": "root", "type": "PersistentVolumeClaim", "source": {"name": "c"}}
     blank = {"name": "scratch", "type": "EmptyDisk", "source": {"size": "1Mi"}}
     machine = dataclasses.replace(

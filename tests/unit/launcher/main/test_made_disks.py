@@ -62,7 +62,7 @@ SEED = {"name": "seed", "type": "CloudInitNoCloud", "source": {"userDataSecretRe
 
 
 @pytest.mark.parametrize("disk", [FILES, SEED], ids=["files", "seed"])
-async def test_what_is_not_mounted_is_told_with_the_disk(sources: Path, disk: dict[str, Any]) -> None:
+async def test_unmounted_sources_are_reported_with_the_disk(sources: Path, disk: dict[str, Any]) -> None:
     with pytest.raises(SourceUnusable, match=f"disk '{disk['name']}': {disk['type']}: it is not mounted"):
         await make(disk)
     assert list((sources / "MADE").iterdir()) == []
@@ -74,7 +74,7 @@ async def test_a_key_that_no_image_can_name_is_told(sources: Path) -> None:
         await make(FILES)
 
 
-async def test_data_that_virt_api_did_not_see_are_told_with_their_field_alone() -> None:
+async def test_invalid_data_are_reported_by_field_only() -> None:
     with pytest.raises(InvalidSpecification, match=r"^devices\.disks\[0\]\.source\.userData: must be base64$"):
         await make({**SEED, "source": {"userDataBase64": "sesame!"}})
 
@@ -88,7 +88,7 @@ async def test_keys_of_all_secrets_together_are_not_too_many(sources: Path) -> N
         await make({**SEED, "source": {}}, credentials=(credential, credential))
 
 
-async def test_the_files_of_an_image_are_its_users_alone_and_gone_when_it_is_made(sources: Path) -> None:
+async def test_image_sources_are_private_and_removed_after_use(sources: Path) -> None:
     mount(sources / "SOURCES/files", {"a": b"1", "b": b"2"})
     commands = Commands()
     await make(FILES, children=commands)
@@ -103,7 +103,7 @@ async def test_the_same_content_has_the_same_times(sources: Path) -> None:
     assert not list((sources / "MADE").glob("*.new"))
 
 
-async def test_a_start_that_fails_leaves_no_files_and_the_next_one_is_not_in_its_way(sources: Path) -> None:
+async def test_failed_start_leaves_no_files_for_the_next(sources: Path) -> None:
     mount(sources / "SOURCES/files", {"a": b"1"})
     with pytest.raises(CommandFailed):
         await make(FILES, children=Commands(fails=True))

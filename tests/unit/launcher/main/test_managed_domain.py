@@ -122,7 +122,7 @@ async def test_sigterm_without_a_guest_ends_at_once(world: World) -> None:
     assert world.status.ending.message == life.NOT_RUN
 
 
-async def test_sigterm_presses_the_button_again_and_again_and_then_destroys(world: World) -> None:
+async def test_sigterm_presses_the_button_repeatedly_then_destroys(world: World) -> None:
     await world.domain.handle(SYNC)
     world.domain.terminate()
     assert world.status.stopping
@@ -152,7 +152,7 @@ async def test_the_agent_is_asked_first_where_there_is_one(world: World) -> None
     [(SYNC, "ready"), (SYNC, "create"), (messages.PrepareMigrationTarget("m1", MACHINE), "ready")],
     ids=["start, libvirtd", "start, domain", "target, libvirtd"],
 )
-async def test_sigterm_ends_what_is_being_made_however_long_it_would_take(world: World, call: str, request_: messages.Action) -> None:
+async def test_sigterm_ends_any_start_in_progress(world: World, call: str, request_: messages.Action) -> None:
     world.hypervisor.intercept(call, hangs)
     async with asyncio.TaskGroup() as group:
         asked = group.create_task(refused(world, request_))
@@ -164,7 +164,7 @@ async def test_sigterm_ends_what_is_being_made_however_long_it_would_take(world:
     assert world.status.ending.message == life.NOT_RUN
 
 
-async def test_sigterm_waits_for_no_libvirtd_that_is_to_tidy_up_after_a_failed_start(world: World) -> None:
+async def test_sigterm_does_not_wait_for_cleanup_by_libvirtd(world: World) -> None:
     """Otherwise the stop would wait for the start, and the start for libvirtd, for a minute."""
 
     async def away(_destroy: Call) -> None:
@@ -181,7 +181,7 @@ async def test_sigterm_waits_for_no_libvirtd_that_is_to_tidy_up_after_a_failed_s
     assert asked.result().reason == "Conflict"
 
 
-async def test_sigterm_between_creation_and_first_instruction_leaves_no_domain(world: World) -> None:
+async def test_sigterm_between_creation_and_start_leaves_no_domain(world: World) -> None:
     world.hold_console()
     async with asyncio.TaskGroup() as group:
         group.create_task(refused(world, SYNC))
@@ -193,7 +193,7 @@ async def test_sigterm_between_creation_and_first_instruction_leaves_no_domain(w
 
 
 @pytest.mark.parametrize("by", ["SIGTERM", "Shutdown"])
-async def test_a_guest_that_never_ran_is_not_started_in_order_to_shut_down(world: World, by: str) -> None:
+async def test_guest_that_never_ran_is_not_started_to_shut_down(world: World, by: str) -> None:
     await world.domain.handle(messages.Sync(dataclasses.replace(MACHINE, grace_seconds=3600.0), paused=True))
     if by == "SIGTERM":
         world.domain.terminate()
@@ -205,7 +205,7 @@ async def test_a_guest_that_never_ran_is_not_started_in_order_to_shut_down(world
     assert world.status.ending.message == life.NOT_RUN
 
 
-async def test_a_guest_that_ran_before_it_was_paused_has_its_grace_period(world: World) -> None:
+async def test_guest_paused_after_running_has_its_grace_period(world: World) -> None:
     await world.domain.handle(messages.Sync(MACHINE, paused=True))
     await world.domain.handle(messages.Resume())
     await world.domain.handle(messages.Suspend())
@@ -227,7 +227,7 @@ async def test_a_shorter_grace_period_counts_and_a_longer_one_does_not(world: Wo
     await world.ends("destroyed")
 
 
-async def test_a_grace_period_that_is_shortened_bounds_a_call_that_hangs_already(world: World) -> None:
+async def test_shortened_grace_period_bounds_a_hanging_call(world: World) -> None:
     async def hang(_press: Call) -> None:
         asked.set()
         await asyncio.Event().wait()
@@ -266,7 +266,7 @@ async def test_libvirtd_away_leaves_the_last_status_and_ends_nothing(world: Worl
     await world.ends("crashed")
 
 
-async def test_what_the_agent_tells_is_in_the_status(world: World) -> None:
+async def test_agent_answers_are_in_the_status(world: World) -> None:
     card = {"name": "eth0", "hardware-address": TAP.mac, "ip-addresses": [{"ip-address": "10.0.2.2"}]}
     world.hypervisor.answers = {"guest-info": {}, "guest-get-host-name": {"host-name": "guest"}, "guest-network-get-interfaces": [card]}
     await world.domain.handle(SYNC)
@@ -299,7 +299,7 @@ async def test_a_domain_that_migrated_away_ends_the_pod(world: World) -> None:
     )
 
 
-async def test_a_failed_migration_leaves_the_domain_and_its_uid_is_not_tried_again(world: World) -> None:
+async def test_failed_migration_keeps_the_domain_and_uses_up_its_uid(world: World) -> None:
     await migrating(world)
     world.hypervisor.end_migration(NAME, MigrationFailed("the relay broke"))
     await world.until(lambda: state_of(world) == "failed")
@@ -320,7 +320,7 @@ async def test_an_aborted_migration_is_cancelled(world: World) -> None:
     assert world.status.ending is None
 
 
-async def test_a_migration_that_could_not_be_broken_off_is_not_said_to_have_ended_for_want_of_memory(world: World) -> None:
+async def test_failed_abort_is_not_reported_as_lack_of_memory(world: World) -> None:
     await migrating(world)
     world.hypervisor.fail_next = HypervisorError("abort: timed out")
     world.memory = 0
@@ -334,7 +334,7 @@ async def test_a_migration_that_could_not_be_broken_off_is_not_said_to_have_ende
     assert migration.message == "the relay broke"
 
 
-async def test_a_migration_is_broken_off_before_the_pods_memory_ends_and_the_guest_goes_on(world: World) -> None:
+async def test_migration_is_aborted_before_the_pods_memory_ends(world: World) -> None:
     world.memory = outgoing_migration.MEMORY_KEPT
     await migrating(world)
     await asyncio.sleep(0.1)
@@ -381,7 +381,7 @@ async def test_a_guest_that_left_all_the_same_has_left(world: World) -> None:
     assert state_of(world) == "succeeded"
 
 
-async def test_who_cancels_a_migration_is_told_that_it_was(world: World) -> None:
+async def test_cancelled_migration_is_reported_as_cancelled(world: World) -> None:
     async def nothing(_call: object) -> None:
         pass
 
@@ -404,7 +404,7 @@ async def test_a_migration_has_the_terms_that_it_was_asked_for(world: World) -> 
 
 
 @pytest.mark.parametrize(("request_", "size"), [(messages.Sync, 3 << 20), (partial(messages.PrepareMigrationTarget, "m1"), 100)])
-async def test_a_start_grows_a_disk_and_an_arrival_finds_it_as_the_source_made_it(
+async def test_start_grows_a_disk_and_an_arrival_does_not(
     world: World, tmp_path: Path, pod_directories: Callable[..., None], request_: Callable[..., messages.Action], size: int
 ) -> None:
     pod_directories(DISKS=tmp_path)
@@ -433,7 +433,7 @@ async def test_disks_that_the_pod_alone_has_leave_with_the_guest(world: World, o
         (messages.Migrate("m", codec.MAX_INTEGER, codec.MAX_INTEGER, codec.MAX_INTEGER), Terms(codec.MAX_INTEGER, 2_000_000, 255)),
     ],
 )
-def test_terms_that_no_virt_api_admitted_stay_within_those_of_qemu(request_: messages.Migrate, terms: Terms) -> None:
+def test_migration_terms_stay_within_qemus_limits(request_: messages.Migrate, terms: Terms) -> None:
     assert outgoing_migration.terms_of(request_) == terms
     parameters, _ = conversion.migration_parameters(terms)
     assert parameters.get("bandwidth", 0) <= codec.MAX_INTEGER >> 20
@@ -472,7 +472,7 @@ async def test_a_guest_that_stays_is_resumed_until_libvirt_can(world: World) -> 
     assert tried == 3
 
 
-async def test_a_guest_that_its_user_paused_stays_paused_when_it_does_not_move(world: World) -> None:
+async def test_guest_paused_by_a_user_stays_paused_after_a_failure(world: World) -> None:
     await world.domain.handle(SYNC)
     await world.domain.handle(messages.Suspend())
     await world.domain.handle(messages.Migrate("m1"))
@@ -483,7 +483,7 @@ async def test_a_guest_that_its_user_paused_stays_paused_when_it_does_not_move(w
     assert (world.hypervisor.domains[NAME].state, world.hypervisor.domains[NAME].reason) == (State.PAUSED, "user")
 
 
-async def test_a_guest_that_was_paused_to_arrive_does_not_run_here_again(world: World) -> None:
+async def test_guest_paused_to_arrive_does_not_run_here_again(world: World) -> None:
     await migrating(world)
     await world.domain.handle(messages.PauseForMigration("m1"))
     resumed = world.hypervisor.calls.count("resume")
@@ -539,7 +539,7 @@ async def test_a_guest_that_powers_off_while_it_migrates_has_shut_down(world: Wo
 
 
 @pytest.mark.parametrize("gone", [True, False], ids=["gone", "still here"])
-async def test_when_libvirtd_dies_during_a_migration_its_successor_tells_the_outcome(world: World, *, gone: bool) -> None:
+async def test_migration_outcome_is_read_after_libvirtd_restarts(world: World, *, gone: bool) -> None:
     await migrating(world)
     world.hypervisor.connect(connected=False)
     world.hypervisor.end_migration(NAME, Unavailable("the connection broke"))
@@ -573,7 +573,7 @@ async def test_sigterm_during_a_migration_aborts_it_first(world: World) -> None:
     await world.ends("destroyed")
 
 
-async def test_sigterm_while_libvirt_confirms_presses_no_button_and_ends_well(world: World) -> None:
+async def test_sigterm_during_confirmation_presses_no_button(world: World) -> None:
     """The domain is complete on the target and paused here; the last observation may still say that it runs."""
     await migrating(world)
     world.hypervisor.domains[NAME] = dataclasses.replace(world.hypervisor.domains[NAME], state=State.PAUSED, reason="migrating")
@@ -608,9 +608,7 @@ async def test_a_guest_that_is_leaving_is_neither_paused_nor_resumed(world: Worl
 
 
 @pytest.mark.parametrize("error", [Unavailable("the connection broke"), MigrationFailed("no answer")], ids=["unavailable", "failed"])
-async def test_a_domain_that_libvirt_left_paused_without_an_outcome_goes_on_here(
-    world: World, error: MigrationFailed | Unavailable
-) -> None:
+async def test_domain_left_paused_without_outcome_resumes_here(world: World, error: MigrationFailed | Unavailable) -> None:
     await migrating(world)
     world.hypervisor.become(NAME, State.PAUSED, "migrating")
     world.hypervisor.end_migration(NAME, error)
@@ -670,7 +668,7 @@ async def test_a_domain_that_arrives_is_the_pods(world: World) -> None:
     await world.ends("shutdown")
 
 
-async def test_what_a_migration_took_is_known_before_its_domain_is_released(world: World) -> None:
+async def test_migration_figures_are_known_before_the_release(world: World) -> None:
     world.hypervisor.took = Progress(1_200, 2, downtime_milliseconds=45, data_total_bytes=3)
     await arrived(world)
 
@@ -688,7 +686,7 @@ async def test_what_a_migration_took_is_known_before_its_domain_is_released(worl
     assert (known.state, known.elapsed_milliseconds, known.data_total_bytes) == ("succeeded", 1_200, 3)
 
 
-async def test_a_libvirt_that_knows_it_after_the_release_only_is_asked_again(world: World) -> None:
+async def test_migration_figures_are_read_again_after_the_release(world: World) -> None:
     await arrived(world)
     await world.domain.handle(RELEASE)
     world.hypervisor.took = Progress(1_200, 2, downtime_milliseconds=45)
@@ -701,7 +699,7 @@ async def test_a_libvirt_that_knows_it_after_the_release_only_is_asked_again(wor
     await world.until(lambda: took() == ("succeeded", 45))
 
 
-async def test_a_libvirt_that_does_not_say_what_a_migration_took_keeps_no_guest_waiting(world: World) -> None:
+async def test_missing_migration_figures_delay_no_guest(world: World) -> None:
     async def silent(_progress: Call) -> None:
         raise Unavailable("ask for the migration of the domain: not connected")
 
@@ -723,7 +721,7 @@ async def test_nothing_but_a_release_resumes_a_domain_that_arrived(world: World)
     assert world.hypervisor.domains[NAME].state is State.PAUSED
 
 
-async def test_a_domain_that_is_gone_when_it_is_to_be_released_ends_the_pod(world: World) -> None:
+async def test_domain_missing_at_its_release_ends_the_pod(world: World) -> None:
     """It left the source: no other component would report the guest's end."""
     await arrived(world)
     world.hypervisor.vanish(NAME)
@@ -745,7 +743,7 @@ async def test_a_guest_that_its_user_paused_is_released_paused(world: World) -> 
     assert world.hypervisor.domains[NAME].state is State.RUNNING
 
 
-async def test_a_release_that_comes_again_runs_no_guest_that_was_paused_since(world: World) -> None:
+async def test_repeated_release_does_not_resume_a_paused_guest(world: World) -> None:
     await arrived(world)
     await world.domain.handle(RELEASE)
     await world.domain.handle(messages.Suspend())
@@ -753,7 +751,7 @@ async def test_a_release_that_comes_again_runs_no_guest_that_was_paused_since(wo
     assert world.hypervisor.domains[NAME].state is State.PAUSED
 
 
-async def test_a_release_before_the_arrival_is_refused_and_one_before_it_was_noticed_is_not(world: World) -> None:
+async def test_release_is_refused_only_before_the_real_arrival(world: World) -> None:
     await world.domain.handle(PREPARE)
     world.hypervisor.become(NAME, State.PAUSED, "migrating")
     with pytest.raises(RequestRefused) as refused:
@@ -765,7 +763,7 @@ async def test_a_release_before_the_arrival_is_refused_and_one_before_it_was_not
     assert state_of(world) == "succeeded"
 
 
-async def test_a_release_that_libvirt_could_not_carry_out_can_be_repeated(world: World) -> None:
+async def test_failed_release_can_be_repeated(world: World) -> None:
     await arrived(world)
     tried = 0
 
@@ -784,7 +782,7 @@ async def test_a_release_that_libvirt_could_not_carry_out_can_be_repeated(world:
     assert state_of(world) == "succeeded"
 
 
-async def test_a_release_whose_answer_is_lost_has_succeeded_where_the_guest_runs(world: World) -> None:
+async def test_release_with_a_lost_answer_succeeds_if_the_guest_runs(world: World) -> None:
     """libvirtd ends after it resumed the domain: the running guest must not count as one to discard."""
     await arrived(world)
 
@@ -810,7 +808,7 @@ async def test_a_target_that_must_end_waits_a_moment_for_the_release(world: Worl
 
 
 @pytest.mark.parametrize("times", [dataclasses.replace(QUICK, release=0.05)])
-async def test_a_target_that_must_end_destroys_a_copy_that_nobody_releases(world: World) -> None:
+async def test_ending_target_destroys_an_unreleased_copy(world: World) -> None:
     await arrived(world)
     world.domain.terminate()
     await world.until(lambda: world.over)
@@ -818,7 +816,7 @@ async def test_a_target_that_must_end_destroys_a_copy_that_nobody_releases(world
     assert "press power button" not in world.hypervisor.calls
 
 
-async def test_a_domain_that_does_not_arrive_is_no_ending_and_no_sync_starts_another(world: World) -> None:
+async def test_missing_arrival_is_no_ending_and_starts_no_other_guest(world: World) -> None:
     await world.domain.handle(PREPARE)
     world.hypervisor.become(NAME, State.PAUSED, "starting up")
     await world.until(lambda: state_of(world) == "running")
@@ -880,7 +878,7 @@ async def test_without_addresses_no_guest_is_started(world: World) -> None:
     await world.ends("start-failed")
 
 
-async def test_nothing_is_broken_off_where_nobody_can_tell_the_pods_memory(world: World) -> None:
+async def test_unknown_pod_memory_aborts_nothing(world: World) -> None:
     await migrating(world)
     looks = world.hypervisor.calls.count("progress") + 10
     await world.until(lambda: world.hypervisor.calls.count("progress") > looks)  # as often as during the memory phase
@@ -888,7 +886,7 @@ async def test_nothing_is_broken_off_where_nobody_can_tell_the_pods_memory(world
     assert "abort" not in world.hypervisor.calls
 
 
-async def test_why_it_was_broken_off_is_known_before_libvirt_has_answered(world: World) -> None:
+async def test_abort_reason_is_known_before_libvirt_answers(world: World) -> None:
     async def without_answer(call: Call) -> None:
         await call()
         await asyncio.Event().wait()

@@ -20,7 +20,7 @@ async def refused(world: World, request: messages.Action) -> RequestRefused:
 
 
 @pytest.mark.parametrize("request_", [messages.Sync(SYNC.machine, paused=True), SYNC, PREPARE], ids=["paused", "running", "target"])
-async def test_a_sigterm_at_the_last_moment_of_what_is_being_made_ends_the_pod(world: World, request_: messages.Action) -> None:
+async def test_sigterm_at_the_end_of_a_start_ends_the_pod(world: World, request_: messages.Action) -> None:
     """Otherwise it is lost: no wait is left that it could interrupt."""
 
     async def and_sigterm(call: Call) -> None:
@@ -35,7 +35,7 @@ async def test_a_sigterm_at_the_last_moment_of_what_is_being_made_ends_the_pod(w
     assert not [domain for domain in world.hypervisor.domains.values() if domain.active]
 
 
-async def test_a_sigterm_at_the_moment_in_which_a_disk_is_missed_ends_the_pod(world: World) -> None:
+async def test_sigterm_when_a_disk_is_missing_ends_the_pod(world: World) -> None:
     world.network.looked = world.domain.terminate
     source = {"plugin": "p", "served": {"protocol": "nbd", "size": 512, "export": "", "liveMigration": True}}
     domain = {**SYNC.machine.domain, "devices": {"disks": [{"name": "data", "type": "Plugin", "source": source}]}}
@@ -43,7 +43,7 @@ async def test_a_sigterm_at_the_moment_in_which_a_disk_is_missed_ends_the_pod(wo
     await world.ends("destroyed")
 
 
-async def test_a_sigterm_at_the_moment_in_which_a_start_fails_waits_for_no_libvirtd(world: World) -> None:
+async def test_sigterm_when_a_start_fails_does_not_wait_for_libvirtd(world: World) -> None:
     async def failing(_create: Call) -> None:
         world.domain.terminate()
         raise HypervisorError("no such device")
@@ -104,7 +104,7 @@ async def test_a_copy_that_is_being_released_is_not_destroyed(world: World) -> N
 
 
 @pytest.mark.parametrize("times", [dataclasses.replace(QUICK, release=20.0)])
-async def test_a_copy_that_arrived_while_libvirtd_was_away_is_not_taken_for_one_that_never_came(world: World) -> None:
+async def test_copy_arriving_while_libvirtd_is_away_is_kept(world: World) -> None:
     """It may be the only copy by then; the last successful observation is too old to end the target."""
     await world.domain.handle(messages.PrepareMigrationTarget("m1", dataclasses.replace(SYNC.machine, grace_seconds=30.0)))
     await asyncio.sleep(0.03)
@@ -120,7 +120,7 @@ async def test_a_copy_that_arrived_while_libvirtd_was_away_is_not_taken_for_one_
     await world.ends("shutdown-requested")
 
 
-async def test_a_target_whose_libvirtd_stays_away_ends_when_its_grace_period_does(world: World) -> None:
+async def test_target_without_libvirtd_ends_after_its_grace_period(world: World) -> None:
     await world.domain.handle(messages.PrepareMigrationTarget("m1", dataclasses.replace(SYNC.machine, grace_seconds=0.2)))
     world.hypervisor.connect(connected=False)
     world.domain.terminate()
@@ -140,7 +140,7 @@ async def test_a_libvirtd_that_hangs_is_given_up_like_one_that_fails(world: Worl
     assert world.status.ending.message == power_off.GAVE_UP
 
 
-async def test_a_guest_whose_agent_hangs_is_destroyed_at_the_end_of_its_grace_period(world: World) -> None:
+async def test_guest_with_a_hanging_agent_is_destroyed_in_time(world: World) -> None:
     await world.domain.handle(messages.Sync(dataclasses.replace(SYNC.machine, grace_seconds=0.1)))
     world.hypervisor.become(NAME, State.RUNNING, "booted", agent=True)
     world.hypervisor.intercept("press_power_button", hangs)
@@ -158,7 +158,7 @@ async def leaving(world: World) -> None:
     await world.until(lambda: world.hypervisor.migrating)
 
 
-async def test_a_guest_that_is_paused_at_the_moment_in_which_it_stays_runs_again(world: World) -> None:
+async def test_guest_paused_when_its_migration_fails_resumes(world: World) -> None:
     await leaving(world)
 
     async def as_it_stays(suspend: Call) -> None:
@@ -172,7 +172,7 @@ async def test_a_guest_that_is_paused_at_the_moment_in_which_it_stays_runs_again
     assert world.hypervisor.domains[NAME].state is State.RUNNING
 
 
-async def test_a_guest_that_stays_and_runs_again_is_not_paused_by_a_request_of_that_moment(world: World) -> None:
+async def test_pause_request_at_the_failure_does_not_pause_the_guest(world: World) -> None:
     """No component would resume it: its migration is over."""
     await leaving(world)
     await world.domain.handle(messages.PauseForMigration("m1"))
@@ -189,7 +189,7 @@ async def test_a_guest_that_stays_and_runs_again_is_not_paused_by_a_request_of_t
     assert world.hypervisor.domains[NAME].state is State.RUNNING
 
 
-async def test_a_guest_of_which_nobody_knows_whether_it_was_paused_runs_again_when_it_stays(world: World) -> None:
+async def test_guest_with_unknown_pause_resumes_when_it_stays(world: World) -> None:
     await leaving(world)
 
     async def lost(suspend: Call) -> None:
@@ -203,7 +203,7 @@ async def test_a_guest_of_which_nobody_knows_whether_it_was_paused_runs_again_wh
     assert world.hypervisor.domains[NAME].state is State.RUNNING
 
 
-async def test_a_migration_that_ends_before_libvirt_has_answered_to_its_abortion_is_cancelled(world: World) -> None:
+async def test_migration_ending_during_its_abort_is_cancelled(world: World) -> None:
     await leaving(world)
 
     async def slowly(_abort: Call) -> None:

@@ -27,7 +27,7 @@ def test_a_change_is_noticed(tmp_path: Path) -> None:
     assert mounted.version(tmp_path) != first
 
 
-def test_what_is_not_mounted_is_told(tmp_path: Path) -> None:
+def test_unmounted_volume_is_reported(tmp_path: Path) -> None:
     with pytest.raises(Unreadable, match="it is not mounted"):
         mounted.read(tmp_path)
 
@@ -75,7 +75,7 @@ def test_of_a_value_no_more_is_read_than_may_be_there(tmp_path: Path) -> None:
         mounted.read(tmp_path)
 
 
-def test_what_the_kubelet_removes_while_it_is_read_is_read_as_it_is_then(tmp_path: Path) -> None:
+def test_volume_changed_during_reading_is_read_again(tmp_path: Path) -> None:
     mount(tmp_path, {"a": b"1"})
     left = [b"2", b"3", b"4", b"5"]
 

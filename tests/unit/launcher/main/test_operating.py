@@ -41,7 +41,7 @@ async def test_a_reset_is_carried_out_once_for_each_id(world: World) -> None:
     assert world.hypervisor.domains[NAME].state is State.RUNNING
 
 
-async def test_a_reset_that_comes_again_while_it_is_carried_out_waits_for_its_end(world: World) -> None:
+async def test_repeated_reset_waits_for_the_running_one(world: World) -> None:
     """virt-handler was restarted meanwhile: its successor asks again."""
     await world.domain.handle(SYNC)
     go = asyncio.Event()
@@ -79,7 +79,7 @@ async def test_a_paused_guest_stays_paused_after_a_reset(world: World) -> None:
         (ZeroDivisionError(), operating.UNEXPECTED),
     ],
 )
-async def test_a_reset_that_failed_or_may_have_been_done_is_not_done_again(world: World, error: Exception, problem: str) -> None:
+async def test_failed_or_uncertain_reset_is_not_repeated(world: World, error: Exception, problem: str) -> None:
     """libvirtd may end after it asked QEMU and before it answered. The machine says that the guest may have been reset."""
     await world.domain.handle(SYNC)
 
@@ -97,7 +97,7 @@ async def test_a_reset_that_failed_or_may_have_been_done_is_not_done_again(world
     assert told(world) == ("failed", problem)
 
 
-async def test_a_reset_waits_for_a_libvirtd_that_is_away_and_is_not_lost(world: World) -> None:
+async def test_reset_waits_for_a_disconnected_libvirtd(world: World) -> None:
     await world.domain.handle(SYNC)
     back = asyncio.Event()
 
@@ -129,7 +129,7 @@ async def test_a_guest_that_ended_while_libvirtd_was_away_is_not_reset(world: Wo
     assert told(world) == ("", "")
 
 
-async def test_a_guest_that_a_fault_stopped_is_resumed_once_for_each_operation(world: World) -> None:
+async def test_guest_stopped_by_a_fault_is_resumed_once_per_operation(world: World) -> None:
     await world.domain.handle(SYNC)
     world.hypervisor.become(NAME, State.PAUSED, "I/O error")
     await world.until(lambda: world.status.domain is not None and world.status.domain.state == "paused")
@@ -145,7 +145,7 @@ async def test_a_guest_that_a_fault_stopped_is_resumed_once_for_each_operation(w
     assert world.hypervisor.calls.count("resume") == 2  # one was the start's
 
 
-async def test_what_is_forgotten_is_not_carried_out_again(world: World) -> None:
+async def test_forgotten_operation_is_not_repeated(world: World) -> None:
     """A virt-handler that has slept may ask for an operation that is long over."""
     await world.domain.handle(SYNC)
     count = messages.MAX_OPERATIONS + 1

@@ -34,7 +34,7 @@ OFF = dataclasses.replace(RUNNING, state=State.SHUTOFF, reason="shutdown")
         (RUNNING, False, False, Finding.STAYED),
     ],
 )
-def test_what_a_look_after_the_call_means(seen: Observation | None, *, returned: bool, job: bool, expected: Finding) -> None:
+def test_look_after_the_migration_call_gives_its_outcome(seen: Observation | None, *, returned: bool, job: bool, expected: Finding) -> None:
     assert outgoing_migration.finding(seen, returned=returned, job=job) is expected
 
 

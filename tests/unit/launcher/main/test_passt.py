@@ -18,7 +18,7 @@ from launcher.main.programs import passt
     ],
     ids=["no ports", "ports of both protocols"],
 )
-def test_it_listens_by_the_given_ports_and_no_others(
+def test_passt_listens_on_the_given_ports_only(
     tcp: tuple[int, ...], udp: tuple[int, ...], told: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = tmp_path / "passt"

@@ -58,7 +58,7 @@ def test_both_versions_side_by_side_have_the_limit_in_the_first(tmp_path: Path, 
     ],
     ids=["no limit", "no number", "no pages", "no files", "a relative path", "no line of cgroups", "nothing"],
 )
-def test_what_cannot_be_told(tmp_path: Path, own: Path, cgroup: str, files: dict[str, object]) -> None:
+def test_unreadable_memory_limits_give_none(tmp_path: Path, own: Path, cgroup: str, files: dict[str, object]) -> None:
     own.write_text(cgroup)
     put(tmp_path / "fs", **files)
     assert pod_memory.available(tmp_path / "fs", own) is None
@@ -68,7 +68,7 @@ def test_a_system_without_cgroups(tmp_path: Path) -> None:
     assert pod_memory.available(tmp_path / "fs", tmp_path / "none") is None
 
 
-def test_a_path_with_colons_of_a_controller_beside_another(tmp_path: Path, own: Path) -> None:
+def test_cgroup_paths_with_colons_are_parsed(tmp_path: Path, own: Path) -> None:
     """As named by the systemd cgroup driver of a container runtime."""
     own.write_text("4:hugetlb,memory:/kubepods.slice:cri-containerd:c1\n")
     put(

@@ -46,7 +46,7 @@ def target(state: messages.MigrationState = "prepared", **also: Any) -> Known:  
         (STARTED, Termination.POWER_OFF),
     ],
 )
-def test_what_a_sigterm_asks_for(now: Known, expected: Termination) -> None:
+def test_sigterm_action_follows_the_known_state(now: Known, expected: Termination) -> None:
     assert power_off.termination(now) is expected
 
 
@@ -77,7 +77,7 @@ def test_the_shortest_grace_period_that_was_given_is_told() -> None:
     assert told == [(900.0, 1), (3.0, 2), (3.0, 2), (0.0, 3)]
 
 
-def test_how_far_the_stop_is_stays_known_when_it_is_asked_for_again() -> None:
+def test_repeated_stop_request_keeps_the_attempts() -> None:
     stopping = Stopping(150.0, 90.0, attempts=3, last_attempt=99.0)
     found = power_off.requested(dataclasses.replace(STARTED, stopping=stopping), 1.0, 100.0)
     assert found.stopping == dataclasses.replace(stopping, deadline=101.0)
@@ -144,7 +144,7 @@ def test_libvirt_is_waited_for_until_the_next_measure(stopping: Stopping | None,
         (Step.GIVE_UP, {}),
     ],
 )
-def test_what_is_known_from_the_moment_at_which_a_step_is_taken(step: Step, changed: dict[str, Any]) -> None:
+def test_step_updates_the_known_state(step: Step, changed: dict[str, Any]) -> None:
     before = dataclasses.replace(STARTED, stopping=SOON)
     assert power_off.begun(before, step, 5.0) == dataclasses.replace(before, **changed)
 
@@ -154,14 +154,14 @@ def test_each_press_is_another_attempt() -> None:
     assert power_off.begun(before, Step.PRESS_BUTTON, 5.0).stopping == Stopping(100.0, 4.0, 4, 5.0)
 
 
-def test_how_long_a_guest_ignored_that_it_was_asked_to_power_off_is_known() -> None:
+def test_time_since_an_ignored_power_off_is_recorded() -> None:
     before = dataclasses.replace(STARTED, stopping=Stopping(16.0, 4.0, 3, 13.0))
     found = power_off.begun(before, Step.DESTROY, 16.5)
     assert found.run == Run(ran=True, destroyed=True, ignored_seconds=12.5)
     assert power_off.begun(found, Step.DESTROY, 30.0).run == found.run, "the second try says the time of the first"
 
 
-def test_a_button_that_nobody_asked_to_press_is_no_attempt() -> None:
+def test_unrequested_button_press_is_no_attempt() -> None:
     assert power_off.begun(STARTED, Step.PRESS_BUTTON, 5.0) == STARTED
 
 
@@ -169,7 +169,7 @@ def test_a_button_that_nobody_asked_to_press_is_no_attempt() -> None:
     ("give_up", "until"),
     [(8.0, 8.0), (0.5, 0.5)],
 )
-def test_how_long_libvirt_is_waited_for_after_the_deadline_is_a_time_of_the_pods(give_up: float, until: float) -> None:
+def test_wait_after_the_deadline_is_the_pods_setting(give_up: float, until: float) -> None:
     before = dataclasses.replace(STARTED, stopping=LATE)
     times = Times(give_up=give_up)
     assert power_off.patience(before, 5.0, times) == until

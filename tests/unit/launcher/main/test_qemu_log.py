@@ -21,7 +21,7 @@ def test_a_log_within_its_bound_is_left_alone(log: Path) -> None:
     assert log.stat().st_size == qemu_log.MAX_BYTES
 
 
-def test_a_longer_one_is_cut_to_its_end_and_whoever_appends_goes_on_there(log: Path) -> None:
+def test_long_log_is_cut_to_its_end_and_appending_continues(log: Path) -> None:
     with log.open("ab") as writer:
         writer.write(b"x\n" * qemu_log.MAX_BYTES + b"the last\n")
         writer.flush()
@@ -32,7 +32,7 @@ def test_a_longer_one_is_cut_to_its_end_and_whoever_appends_goes_on_there(log: P
     assert qemu_log.last_lines(log)[-2:] == ("the last", "and after it")
 
 
-def test_a_fifo_in_its_place_makes_nobody_wait(log: Path) -> None:
+def test_fifo_in_place_of_the_log_does_not_block(log: Path) -> None:
     os.mkfifo(log)
     assert qemu_log.last_lines(log) == ()
     assert not qemu_log.trim(log)

@@ -34,7 +34,7 @@ async def test_each_image_is_opened_as_qemu_will_open_it() -> None:
     ]
 
 
-async def test_what_cannot_be_opened_is_told_with_its_disk() -> None:
+async def test_unreadable_image_is_reported_with_its_disk() -> None:
     for commands, words in (
         (Commands("Could not open '{place}': error reading header:\nnone"), "its image: error reading header: none"),
         (

@@ -58,7 +58,7 @@ async def test_the_source_of_a_migration_has_nothing_to_release(world: World) ->
     assert (await refused(world, messages.ReleaseMigration("m1"))).reason == "Conflict"
 
 
-async def test_a_domain_that_somebody_else_made_is_left_alone(world: World) -> None:
+async def test_foreign_domain_is_left_alone(world: World) -> None:
     world.hypervisor.become(NAME, State.RUNNING, "booted")
 
     assert "exists already" in str(await refused(world, SYNC))

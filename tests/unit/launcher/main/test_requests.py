@@ -89,7 +89,7 @@ IO_ERROR = dataclasses.replace(PAUSED, reason="I/O error")
 
 
 @pytest.mark.parametrize(("before", "expected"), [(None, False), (RUNNING, False), (OFF, False), (PAUSED, False), (IO_ERROR, True)])
-def test_what_nobody_asked_for_may_happen_again(before: Observation | None, *, expected: bool) -> None:
+def test_only_an_io_error_pause_may_recur(before: Observation | None, *, expected: bool) -> None:
     assert requests.may_stop_again(before) is expected
 
 
@@ -220,7 +220,7 @@ def test_libvirt_is_asked_to_abort_only_what_runs(now: Known, uid: str, expected
         (HypervisorError("why"), "Failed"),
     ],
 )
-def test_what_libvirt_could_not_do_is_refused_with_its_words(error: HypervisorError, reason: str) -> None:
+def test_libvirt_failures_are_refused_with_their_message(error: HypervisorError, reason: str) -> None:
     found = requests.refusal_of(error)
     assert (found.reason, str(found), found.disks) == (reason, "why", ())
 

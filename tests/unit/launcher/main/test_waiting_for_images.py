@@ -29,7 +29,7 @@ async def refused(world: World, request: messages.Action) -> RequestRefused:
     return found.value
 
 
-async def test_the_pod_goes_on_and_starts_the_guest_once_the_image_is_there(world: World, claim: Path) -> None:
+async def test_guest_starts_once_the_image_exists(world: World, claim: Path) -> None:
     for _ in range(3):
         answer = await refused(world, messages.Sync(WITH_CLAIM))
         assert (answer.reason, answer.disks) == ("NotReady", ("data",))
@@ -61,7 +61,7 @@ async def test_a_blank_disk_is_created_as_soon_as_there_is_room_for_it(world: Wo
     assert str(claim) in world.hypervisor.created[0]
 
 
-async def test_nothing_is_created_for_a_guest_that_comes_from_another_pod(world: World, claim: Path) -> None:
+async def test_migration_target_creates_no_disk(world: World, claim: Path) -> None:
     machine = messages.Machine("default", "testvm", "u-1", {**CLAIM, "devices": {"disks": [CREATED]}}, "qemu", (), 0.4)
     answer = await refused(world, messages.PrepareMigrationTarget("m1", machine))
     assert (answer.reason, list(claim.parent.iterdir())) == ("Failed", [])
@@ -79,7 +79,7 @@ async def test_a_pod_that_waits_ends_at_once_when_it_is_asked_to(world: World, c
     assert world.hypervisor.created == []
 
 
-async def test_being_asked_to_end_while_the_image_is_looked_for_ends_the_pod(world: World, claim: Path) -> None:
+async def test_stop_during_the_image_check_ends_the_pod(world: World, claim: Path) -> None:
     assert not claim.exists()
     async with asyncio.TaskGroup() as group:
         asked = group.create_task(refused(world, messages.Sync(WITH_CLAIM)))

@@ -99,7 +99,7 @@ def test_every_message_has_a_strategy_here() -> None:
 
 
 @given(st.binary(max_size=200))
-def test_whatever_bytes_come_only_a_protocol_error_is_raised(data: bytes) -> None:
+def test_any_bytes_raise_only_a_protocol_error(data: bytes) -> None:
     for receiver in (codec.requests(), codec.replies()):
         try:
             receiver.receive(data + b"\n")
@@ -110,7 +110,7 @@ def test_whatever_bytes_come_only_a_protocol_error_is_raised(data: bytes) -> Non
 
 
 @given(json_values, st.sampled_from(["Sync", "Hello", "Reply", "Migrate", "StatusChanged"]))
-def test_whatever_json_comes_a_message_or_a_protocol_error_results(body: Any, kind: str) -> None:
+def test_any_json_gives_a_message_or_a_protocol_error(body: Any, kind: str) -> None:
     line = json.dumps({"type": kind, "id": 1, "body": body}).encode() + b"\n"
     for receiver in (codec.requests(), codec.replies()):
         with contextlib.suppress(ProtocolError):
@@ -196,14 +196,14 @@ def test_a_launcher_has_shorter_lines_and_lists() -> None:
         {"interfaces": [{"name": "", "mac": "", "ip_addresses": ["aa"] * MAX_ITEMS}] * MAX_ITEMS},
     ],
 )
-def test_texts_that_take_much_more_memory_than_their_line_are_refused(body: dict[str, Any]) -> None:
+def test_texts_with_a_large_memory_footprint_are_refused(body: dict[str, Any]) -> None:
     line = a_hello(**body)
     assert len(line) < MAX_REPLY_BYTES
     with pytest.raises(ProtocolError, match="bytes of memory"):
         codec.replies().receive(line)
 
 
-def test_what_is_not_kept_of_a_line_does_not_count() -> None:
+def test_ignored_members_of_a_line_do_not_count() -> None:
     """From a later release or a hostile pod: nested as deep as the parser allows."""
     nested: Any = "a" * (300 << 10) + "\U0001f600"
     for _ in range(900):
@@ -211,7 +211,7 @@ def test_what_is_not_kept_of_a_line_does_not_count() -> None:
     assert codec.replies().receive(a_hello(of_a_later_release=nested))
 
 
-def test_a_status_is_measured_whatever_brings_it_and_a_text_that_was_asked_for_is_not() -> None:
+def test_every_status_is_measured_and_requested_texts_are_not() -> None:
     long = "a" * (150 << 10) + "\U0001f600"
     status = messages.Status(1, not_migratable=long)
     for message in (messages.StatusChanged(status), messages.Reply(1, status), messages.Refusal(1, "Failed", "", status)):
@@ -221,7 +221,7 @@ def test_a_status_is_measured_whatever_brings_it_and_a_text_that_was_asked_for_i
     assert codec.replies().receive(encode(messages.Content(1, long)))
 
 
-def test_a_text_that_was_asked_for_is_as_long_as_a_launcher_may_send_it_and_no_longer() -> None:
+def test_requested_text_has_a_maximum_length() -> None:
     for length, refusal in ((codec.MAX_CONTENT_BYTES, ""), (codec.MAX_CONTENT_BYTES + 1, "characters")):
         line = encode(messages.Content(1, "x" * length))
         with pytest.raises(ProtocolError, match=refusal) if refusal else contextlib.nullcontext():
@@ -258,7 +258,7 @@ def test_a_connection_that_ends_inside_a_message_is_an_error() -> None:
     [{"a": "x" * MAX_LINE_BYTES}, {"a": float("nan")}, {"a": object()}, {"a": "\ud800"}],
     ids=["long", "nan", "object", "surrogate"],
 )
-def test_what_cannot_be_sent_is_refused_before_it_is_sent(domain: dict[str, Any]) -> None:
+def test_unsendable_messages_are_refused_before_sending(domain: dict[str, Any]) -> None:
     machine = messages.Machine("default", "testvm", "u-1", domain, "qemu")
     with pytest.raises(ProtocolError):
         encode(messages.Call(1, messages.Sync(machine)))
@@ -281,9 +281,7 @@ def other_hello(**members: Any) -> bytes:
     ],
     ids=["a later one", "none", "a long name", "a long number"],
 )
-def test_a_launcher_of_another_version_is_told_from_one_that_breaks_the_rules_whatever_else_it_says(
-    body: dict[str, Any], said: str
-) -> None:
+def test_other_protocol_version_is_distinguished_from_violations(body: dict[str, Any], said: str) -> None:
     with pytest.raises(codec.OtherProtocol, match=said) as told:
         codec.replies().receive(other_hello(**body))
     assert len(str(told.value)) < 200
