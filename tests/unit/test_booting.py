@@ -30,7 +30,7 @@ def test_two_processes_boot_guests_and_a_third_one_waits(tmp_path: Path) -> None
     first.end()
 
 
-def test_a_process_boots_further_guests_in_its_slot_and_may_end_twice(tmp_path: Path) -> None:
+def test_process_boots_further_guests_in_its_slot(tmp_path: Path) -> None:
     one, other, third = (slots(tmp_path) for _ in range(3))
     other.begin()
     one.begin()

@@ -104,7 +104,7 @@ def test_an_emulated_machine_is_given_the_same_as_everywhere() -> None:
     assert '<cpu mode="maximum"' in cpu_xml(machine_of(vm, "qemu", (), chosen_cpu.chosen(vm)))
 
 
-def test_each_attempt_chooses_anew() -> None:
+def test_each_attempt_chooses_its_cpu_again() -> None:
     _, vm = started(AMD[:1], a_vm())
     vm["status"] |= {
         "phase": "Failed",
@@ -148,7 +148,7 @@ def test_a_migration_asks_for_what_was_chosen_and_no_more() -> None:
 
 
 @pytest.mark.parametrize(("model", "accelerator"), [("", "kvm"), ("EPYC", "kvm"), ("EPYC-Rome-v2", "qemu")])
-def test_a_guest_that_was_started_without_it_goes_where_its_node_has_no_lead(model: str, accelerator: messages.Accelerator) -> None:
+def test_guest_started_without_chosen_cpu_relies_on_its_nodes(model: str, accelerator: messages.Accelerator) -> None:
     """An older virt-handler does not pass it on, and an older virt-launcher does not report it."""
     _, vm = started(AMD, a_vm())
     vm = reported(vm, model, accelerator)
@@ -171,7 +171,7 @@ def test_the_nodes_own_processor_is_nothing_chosen(status: dict[str, Any]) -> No
     assert chosen_cpu.chosen(vm) is chosen_cpu.running(vm) is None
 
 
-def test_what_was_chosen_for_a_machine_that_names_one_by_now_does_not_count() -> None:
+def test_chosen_cpu_is_ignored_once_the_machine_names_one() -> None:
     status = {"cpu": {"model": "EPYC"}, "domain": {"cpuModel": "EPYC"}}
     assert chosen_cpu.running({**a_vm(), "status": status}) == chosen_cpu.Chosen("EPYC")
     for spec in ({"domain": {"cpu": {"model": "host-model"}}}, {"domainXML": "<domain/>"}):

@@ -23,7 +23,7 @@ from tests.given_time import LAST_RESORT_SECONDS, LOOK_SECONDS, Deadline, Look, 
     ],
     ids=["quiet", "others work", "always others", "a guest works", "a second one began", "on several processors", "a guest idles"],
 )
-def test_what_others_took_of_the_processor_is_not_given(after: Look, expected: float) -> None:
+def test_processor_time_of_others_is_not_given_time(after: Look, expected: float) -> None:
     assert given(Look(0.0, 0.0, {1: 3.0}), after) == pytest.approx(expected)
 
 
@@ -57,7 +57,7 @@ def test_a_deadline_is_over_when_so_much_was_given(clocks: Clocks, moves: int) -
     assert clocks.until_over(Deadline(30.0, lambda: [7], clocks)) == moves
 
 
-def test_ten_minutes_of_the_wall_are_the_last_resort_and_a_longer_wait_lasts_as_long_as_it_is_meant_to() -> None:
+def test_wall_time_is_the_last_resort_of_a_deadline() -> None:
     starved, quiet = Clocks(1.0, 1.0, 0.0), Clocks(1.0, 0.0, 0.0)
     assert starved.until_over(Deadline(100.0, look=starved)) == LAST_RESORT_SECONDS
     assert quiet.until_over(Deadline(LAST_RESORT_SECONDS + 300, look=quiet)) == LAST_RESORT_SECONDS + 300

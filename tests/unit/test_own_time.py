@@ -7,19 +7,19 @@ import pytest
 from tests.own_time import own, promptly, within
 
 
-def test_time_that_others_had_the_processor_is_not_counted_and_all_other_is() -> None:
+def test_own_time_excludes_processor_time_of_others() -> None:
     assert own(wall=0.006, processor=0.0) == 0.006, "it waited"
     assert own(wall=3.0, processor=3.0) == 3.0, "it was held up by its own work"
     assert own(wall=3.0, processor=0.5) == pytest.approx(0.51)
 
 
-async def test_what_never_comes_is_late() -> None:
+async def test_missing_event_is_late() -> None:
     with pytest.raises(TimeoutError, match="own time"):
         await promptly(lambda: False, 0.02)
     await promptly(lambda: True, 0.0)
 
 
-async def test_work_gives_its_result_or_its_error_and_is_ended_when_it_is_late() -> None:
+async def test_work_returns_its_result_or_is_ended_when_late() -> None:
     ended = asyncio.Event()
 
     async def work(seconds: float, result: float) -> float:
@@ -38,7 +38,7 @@ async def test_work_gives_its_result_or_its_error_and_is_ended_when_it_is_late()
     assert ended.is_set()
 
 
-async def test_work_does_not_go_on_when_the_test_that_waits_for_it_is_cancelled() -> None:
+async def test_work_ends_when_its_waiting_test_is_cancelled() -> None:
     begun, ended = asyncio.Event(), asyncio.Event()
 
     async def work() -> None:
@@ -58,7 +58,7 @@ async def test_work_does_not_go_on_when_the_test_that_waits_for_it_is_cancelled(
 @pytest.mark.parametrize(
     ("wall", "processor", "turns"), [(10.0, 0.0, 11), (0.3, 0.3, 1), (0.005, 0.0, 21)], ids=["others work", "it works", "it waits"]
 )
-async def test_each_turn_takes_as_much_of_the_time_as_was_the_processs_own(wall: float, processor: float, turns: int) -> None:
+async def test_each_turn_counts_the_processs_own_time(wall: float, processor: float, turns: int) -> None:
     looks = 0
 
     def clocks() -> tuple[float, float]:

@@ -28,7 +28,7 @@ def test_other_processes_have_other_ports_a_forked_child_too() -> None:
     assert not blocks & here
 
 
-def test_a_port_that_somebody_listens_on_is_left_out() -> None:
+def test_used_port_is_not_handed_out() -> None:
     number = ports.free_port()
     with socket.create_server(("127.0.0.1", number)):
         assert number not in {ports.free_port() for _ in range(2 * ports.BLOCK - 10)}

@@ -20,7 +20,7 @@ def test_a_reading_is_found_among_other_words() -> None:
 
 
 @pytest.mark.parametrize("said", ["", "gauge: connect: Connection refused", "gauge operations=1 bytes=1 microseconds=0"])
-def test_what_says_no_figures_is_no_reading(said: str) -> None:
+def test_output_without_figures_is_no_reading(said: str) -> None:
     with pytest.raises(NotMeasured, match="gauge said"):
         gauges.reading(said)
 
@@ -30,7 +30,7 @@ def test_throughput_and_rate_are_of_the_seconds_it_took() -> None:
     assert (read.mib_per_second, read.per_second) == (4.0, 150.0)
 
 
-def test_a_disk_is_told_beside_the_file_outside() -> None:
+def test_disk_report_compares_guest_and_container() -> None:
     def readings(per_second: int) -> dict[str, list[Reading]]:
         return {name: [Reading(each, each * work.block_bytes, 1.0) for each in (per_second, 1, 9999)] for name, work in disks.WORKS.items()}
 
@@ -43,7 +43,7 @@ def test_a_disk_is_told_beside_the_file_outside() -> None:
     }
 
 
-def test_a_way_is_told_beside_the_container() -> None:
+def test_network_report_compares_with_the_container() -> None:
     def readings(rate: int) -> dict[str, list[Reading]]:
         return {figure: [Reading(rate, rate * 2 * MIB, 1.0)] for figure in network.FIGURES}
 
@@ -67,7 +67,7 @@ def test_nothing_has_no_ratio() -> None:
     assert gauges.ratio(1.0, 0.0) is None
 
 
-def test_who_has_no_address_yet_is_asked_again_until_it_is_too_late() -> None:
+def test_missing_address_is_retried_until_the_deadline() -> None:
     answers: Iterator[NotMeasured | int] = iter([NotMeasured("no route"), 7])
 
     def look() -> int:

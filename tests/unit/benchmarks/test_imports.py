@@ -8,7 +8,7 @@ from benchmarks.gauges import MIB
 from benchmarks.imports import Sample
 
 
-def test_an_import_is_told_beside_the_plain_download() -> None:
+def test_import_report_compares_with_a_plain_download() -> None:
     samples = [Sample(each, 80.0, 2.0, 512 * MIB) for each in (8.0, 4.0, 100.0)]
     assert imports.report({"raw": samples}, 1024) == {
         "image_mib": 1024,

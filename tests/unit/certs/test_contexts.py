@@ -110,7 +110,7 @@ def test_names_dates_and_signatures_are_verified(serve: Callable[..., ssl.SSLCon
         meet(contexts.client(), serve(ROOT))
 
 
-def test_no_context_is_strict_or_speaks_what_is_older_than_tls_1_2() -> None:
+def test_contexts_are_not_strict_and_require_tls_1_2() -> None:
     for context in (contexts.client(), contexts.server(), contexts.trusting()):
         assert not context.verify_flags & ssl.VERIFY_X509_STRICT
         assert context.verify_flags & ssl.VERIFY_X509_PARTIAL_CHAIN

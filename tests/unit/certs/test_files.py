@@ -30,7 +30,7 @@ def test_a_crash_before_the_swap_leaves_the_old_set(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 4  # leftovers of the crash are removed
 
 
-def test_names_that_are_published_no_more_vanish_and_strange_files_stay(tmp_path: Path) -> None:
+def test_unpublished_names_vanish_and_strange_files_stay(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("x")
     files.publish(tmp_path, {"tls.crt": b"1", "ca.crt": b"c"})
     files.publish(tmp_path, {"tls.crt": b"2"})

@@ -76,7 +76,7 @@ def presented(end: ssl.SSLObject) -> bytes:
     return ssl.DER_cert_to_PEM_cert(der).encode()
 
 
-def test_both_ends_see_a_renewed_certificate_without_a_new_listener(side: Side) -> None:
+def test_both_ends_use_a_renewed_certificate_without_restart(side: Side) -> None:
     server, client = ServerTls(side.server, clients=ssl.CERT_REQUIRED), ClientTls(side.client)
     first = handshake(server.context, client.context)
     side.issue_server()
@@ -93,7 +93,7 @@ def test_both_ends_see_a_renewed_certificate_without_a_new_listener(side: Side) 
     assert not server.refresh()
 
 
-def test_a_client_that_names_no_server_gets_the_renewed_certificate_too(side: Side) -> None:
+def test_client_without_server_name_gets_the_renewed_certificate(side: Side) -> None:
     server = ServerTls(side.server)
     side.issue_server()
     server.refresh()
@@ -118,7 +118,7 @@ def test_an_authority_that_left_the_files_is_no_longer_trusted(side: Side) -> No
         handshake(server.context, old_client)
 
 
-def test_old_and_new_authorities_work_side_by_side_while_they_overlap(side: Side) -> None:
+def test_old_and_new_authorities_work_during_their_overlap(side: Side) -> None:
     old = side.authority
     old_client = ClientTls(side.client)
     side.authority = issuing.new_authority("ca", DAY, NOW)
@@ -139,7 +139,7 @@ def _only(authority: Pair) -> ssl.SSLContext:
     return context
 
 
-def test_a_half_written_set_is_refused_and_the_last_good_one_stays(side: Side, caplog: pytest.LogCaptureFixture) -> None:
+def test_half_written_set_is_refused_and_the_last_good_one_kept(side: Side, caplog: pytest.LogCaptureFixture) -> None:
     server, client = ServerTls(side.server), ClientTls(side.client)
     good = side.server.certificate.read_bytes()
     files.publish(side.root / "server", {"tls.crt": side.leaf("virt-handler").certificate, "tls.key": b"garbage", "ca.crt": b""})
@@ -178,7 +178,7 @@ def test_only_what_changed_is_loaded(side: Side) -> None:
 
 
 @pytest.mark.parametrize("refusal", [ssl.SSLError("no match"), ValueError("no certificate"), OSError("read error")])
-def test_what_was_refused_is_looked_at_again_though_nothing_about_it_changed(side: Side, refusal: Exception) -> None:
+def test_refused_files_are_reread_though_unchanged(side: Side, refusal: Exception) -> None:
     """On some file systems a file has its final time and size before its last byte is written."""
     loads = Loads()
     reloader = Reloader(side.server, loads)
@@ -240,7 +240,7 @@ def test_authorities_from_elsewhere_are_trusted_and_replaced(side: Side, tmp_pat
     handshake(server.context, two)
 
 
-def test_a_session_cannot_be_resumed_past_the_check_of_its_certificate(side: Side) -> None:
+def test_tls_session_cannot_be_resumed(side: Side) -> None:
     server, client = ServerTls(side.server, clients=ssl.CERT_REQUIRED), ClientTls(side.client)
     ends = handshake(server.context, client.context)
     with pytest.raises(ssl.SSLWantReadError):
@@ -263,7 +263,7 @@ def test_a_server_with_another_name_is_refused(side: Side) -> None:
         handshake(ServerTls(side.server).context, ClientTls(side.client).context, "virt-api")
 
 
-def test_material_for_other_libraries_is_one_version_and_keeps_its_key_out_of_logs(side: Side) -> None:
+def test_key_material_is_one_version_and_hidden_from_logs(side: Side) -> None:
     material = ClientTls(side.client).material
 
     assert material.certificate == side.client.certificate.read_bytes()

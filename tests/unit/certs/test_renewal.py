@@ -29,7 +29,7 @@ def test_a_fresh_certificate_is_good() -> None:
     assert judge() is None
 
 
-def test_it_is_good_on_a_node_whose_clock_runs_four_minutes_behind() -> None:
+def test_certificate_is_valid_with_a_clock_four_minutes_behind() -> None:
     assert judge(now=NOW - timedelta(minutes=4)) is None
 
 
@@ -42,11 +42,11 @@ def test_it_is_good_on_a_node_whose_clock_runs_four_minutes_behind() -> None:
         (NOW - timedelta(hours=1), Reason.NOT_YET_VALID),
     ],
 )
-def test_it_is_renewed_after_two_thirds_of_its_life(now: datetime, reason: Reason | None) -> None:
+def test_certificate_is_renewed_after_two_thirds_of_its_life(now: datetime, reason: Reason | None) -> None:
     assert judge(now=now) is reason
 
 
-def test_whatever_is_wrong_with_it_has_a_reason_of_its_own() -> None:
+def test_each_certificate_fault_has_its_reason() -> None:
     another = issuing.issue(AUTHORITY, SERVER, YEAR, NOW)
 
     assert judge(Pair(b"", b"")) is Reason.MISSING

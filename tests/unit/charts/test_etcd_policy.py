@@ -101,7 +101,7 @@ async def refusal(world: World, old: StatefulSet | None, new: StatefulSet | None
     return said
 
 
-async def test_virt_controller_tells_etcd_of_authorities_for_the_first_time_and_again(world: World) -> None:
+async def test_virt_controller_may_annotate_etcd_repeatedly(world: World) -> None:
     first = noted(etcd())
     assert await refusal(world, etcd(), first) == ""
     again = noted(etcd())
@@ -110,7 +110,7 @@ async def test_virt_controller_tells_etcd_of_authorities_for_the_first_time_and_
 
 
 @pytest.mark.parametrize("change", FORBIDDEN.values(), ids=FORBIDDEN)
-async def test_it_changes_nothing_else_of_it(world: World, change: Change) -> None:
+async def test_virt_controller_may_change_nothing_else_of_etcd(world: World, change: Change) -> None:
     changed = etcd()
     change(changed)
     assert await refusal(world, etcd(), changed) != ""
@@ -124,12 +124,12 @@ async def test_an_annotation_of_the_pods_is_not_taken_away(world: World) -> None
 
 
 @pytest.mark.parametrize(("operation", "subresource"), [("CREATE", ""), ("DELETE", ""), ("UPDATE", "scale"), ("UPDATE", "status")])
-async def test_whatever_rbac_may_grant_one_day_it_only_updates_it(world: World, operation: str, subresource: str) -> None:
+async def test_only_updates_of_etcd_are_allowed_under_any_rbac(world: World, operation: str, subresource: str) -> None:
     old, new = (None if operation == "CREATE" else etcd()), (None if operation == "DELETE" else etcd())
     assert "only updates" in await refusal(world, old, new, operation=operation, subresource=subresource)
 
 
-async def test_whoever_installs_changes_it_as_ever(world: World) -> None:
+async def test_installer_may_change_etcd(world: World) -> None:
     changed = etcd()
     FORBIDDEN["another image"](changed)
     assert await refusal(world, etcd(), changed, user="system:serviceaccount:kube-system:virt-controller") == ""

@@ -58,13 +58,13 @@ async def refusal(world: World, obj: Object, old: Object | None = None, *, user:
 
 
 @pytest.mark.parametrize(("kind", "key"), MARKS)
-async def test_nobody_makes_a_migration_that_an_eviction_or_an_upgrade_seems_to_have_caused(world: World, kind: str, key: str) -> None:
+async def test_only_virt_controller_creates_marked_migrations(world: World, kind: str, key: str) -> None:
     assert f"{key} is virt-controller's" in await refusal(world, marked((kind, key, "x")))
     assert await refusal(world, marked((kind, key, "x")), user=ACCOUNT) == ""
 
 
 @pytest.mark.parametrize(("kind", "key"), MARKS)
-async def test_nobody_gives_changes_or_takes_a_mark(world: World, kind: str, key: str) -> None:
+async def test_only_virt_controller_changes_a_mark(world: World, kind: str, key: str) -> None:
     others = [(*each, "kept") for each in MARKS if each != (kind, key)]
     without, one, two = marked(*others), marked(*others, (kind, key, "1")), marked(*others, (kind, key, "2"))
     for old, new in ((without, one), (one, two), (one, without)):
@@ -80,7 +80,7 @@ async def test_everything_else_of_such_a_migration_may_be_edited(world: World) -
     assert await refusal(world, bare) == await refusal(world, bare, bare) == ""
 
 
-def test_the_charts_values_are_what_virt_controller_takes_without_flags() -> None:
+def test_chart_values_equal_the_flag_defaults() -> None:
     values = yaml.safe_load((forbidden_pods.ROOT / "charts/kubevirt/values.yaml").read_text())
     given = Limits(values["evictionStrategy"], values["migrations"]["perNode"], values["migrations"]["perCluster"])
     assert given == Limits()

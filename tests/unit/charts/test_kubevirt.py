@@ -75,13 +75,13 @@ def pod_templates(*settings: str) -> Iterator[tuple[str, dict[str, Any]]]:
             yield each["metadata"]["name"], each["spec"]["template"]["spec"]
 
 
-def test_it_lints() -> None:
+def test_chart_lints() -> None:
     done = helm("lint", "--strict", str(CHART), "--set", NODE)
 
     assert done.returncode == 0, done.stdout
 
 
-def test_what_it_renders_is_what_was_reviewed() -> None:
+def test_chart_renders_the_reviewed_manifests() -> None:
     """After an intended change, write the file again: GOLDEN=write pytest tests/unit/charts."""
     rendered = render(NODE)
     if os.environ.get("GOLDEN") == "write":
@@ -158,7 +158,7 @@ def test_pages_of_other_hosts_are_named_to_virt_api_one_by_one() -> None:
         assert "corsAllowedOrigins" in done.stderr
 
 
-def test_without_any_disk_for_etcd_it_says_what_to_set_and_how_to_try_it_out() -> None:
+def test_missing_etcd_disk_explains_what_to_set() -> None:
     done = helm("template", "kubevirt", str(CHART))
 
     assert done.returncode != 0
@@ -183,7 +183,7 @@ def test_etcds_data_is_on_a_disk_that_stays() -> None:
         assert not [each for each in pod["volumes"] if "emptyDir" in each]
 
 
-def test_the_authority_of_the_api_service_is_left_to_virt_controller() -> None:
+def test_ca_bundle_of_the_api_service_is_left_to_virt_controller() -> None:
     service = one("APIService", API_SERVICE)
 
     assert "caBundle" not in service["spec"]
@@ -290,7 +290,7 @@ def test_plugins_are_for_the_administrator_to_name() -> None:
     assert volume["hostPath"] == {"path": "/opt/plugins", "type": "DirectoryOrCreate"}
 
 
-def test_files_of_nodes_are_allowed_to_both_and_bounded_where_they_are_made() -> None:
+def test_host_disk_settings_reach_both_components() -> None:
     def arguments(kind: str, name: str, *settings: str) -> list[str]:
         (container,) = one(kind, name, NODE, *settings)["spec"]["template"]["spec"]["containers"]
         return [each for each in container["args"] if "host-disks" in each]
@@ -335,7 +335,7 @@ def test_the_room_for_files_of_nodes_is_a_quantity() -> None:
     assert [each for each in ("100K", "100ki", "", "k", "-1", "1.5Gi", "1Gi ") if admitted.fullmatch(each)] == []
 
 
-def test_the_bandwidth_of_migrations_is_one_that_virt_controller_takes() -> None:
+def test_migration_bandwidth_pattern_matches_virt_controller() -> None:
     """Otherwise it would not start. The pattern also refuses a few valid amounts near the bounds, which have another notation."""
     admitted = pattern_of("migrations", "bandwidth")
     taken = [each for each in AMOUNTS if admitted.fullmatch(each)]
@@ -388,7 +388,7 @@ def allows(role: dict[str, Any], group: str, resource: str, verb: str, name: str
     )
 
 
-def test_virt_controller_may_rotate_its_certificates_and_read_no_other_secret() -> None:
+def test_virt_controller_rotates_its_secrets_and_reads_no_other() -> None:
     role, everywhere = one("Role", "virt-controller"), one("ClusterRole", "kubevirt.io:virt-controller")
     secrets = [name for each in authorities("kubevirt") for name in (each.secret, *(leaf.secret for leaf in each.leaves))]
 
@@ -441,7 +441,7 @@ def test_virt_handler_and_virt_api_may_do_little() -> None:
     assert {pair for pair in api if pair[1] not in {"get", "list", "watch"}} == {("resourcequotas/status", "update")}  # see quotas.yaml
 
 
-def test_no_role_has_a_wildcard_and_nobody_but_virt_controller_touches_secrets() -> None:
+def test_no_role_has_wildcards_and_one_role_has_secrets() -> None:
     for each in objects(NODE):
         if each["kind"] not in {"Role", "ClusterRole"}:
             continue
@@ -471,12 +471,12 @@ def explained(column: int) -> set[tuple[str, str]]:
     return found
 
 
-def test_the_roles_for_people_grant_what_is_explained_and_nothing_else() -> None:
+def test_user_roles_grant_exactly_what_is_documented() -> None:
     assert granted("view") == explained(1)
     assert granted("edit") == granted("admin") == explained(2)
 
 
-def test_who_may_view_may_only_read_and_reads_no_stream() -> None:
+def test_view_role_only_reads_and_opens_no_stream() -> None:
     every = {*get_args(streams.Stream), *VERBS}
     view, edit = granted("view"), granted("edit")
 
@@ -527,7 +527,7 @@ def test_guests_are_shut_down_before_anything_is_removed() -> None:
     assert job["spec"]["activeDeadlineSeconds"] > 300
 
 
-def test_quotas_are_enforced_where_that_is_asked_for_and_only_there_may_they_be_written() -> None:
+def test_quota_flag_and_right_come_together() -> None:
     """QUO-01: the flag and the right come together."""
     for value, expected in (("true", True), ("false", False)):
         settings = (NODE, f"admission.resourceQuota={value}")
@@ -539,11 +539,11 @@ def test_quotas_are_enforced_where_that_is_asked_for_and_only_there_may_they_be_
         assert ("virt-api-quotas.kubevirt.io" in policies) is expected
 
 
-def test_quotas_are_enforced_unless_the_administrator_says_otherwise() -> None:
+def test_quotas_are_enforced_by_default() -> None:
     assert "--enable-admission-plugins=ResourceQuota" in one("Deployment", "virt-api")["spec"]["template"]["spec"]["containers"][0]["args"]
 
 
-def test_a_secret_with_the_encryptions_configuration_is_mounted_and_followed() -> None:
+def test_encryption_secret_is_mounted_and_reloaded() -> None:
     plain = one("Deployment", "virt-api")["spec"]["template"]["spec"]
     assert not [each for each in plain["containers"][0]["args"] if "encryption" in each]
     spec = one("Deployment", "virt-api", NODE, "etcd.encryptionSecret=keys")["spec"]["template"]["spec"]
@@ -553,7 +553,7 @@ def test_a_secret_with_the_encryptions_configuration_is_mounted_and_followed() -
     assert "--encryption-provider-config-automatic-reload" in spec["containers"][0]["args"]
 
 
-def test_an_image_that_has_a_digest_is_taken_by_it_wherever_it_is_named() -> None:
+def test_image_digest_is_used_wherever_the_image_is_named() -> None:
     digest = "sha256:" + "a" * 64
     settings = (NODE, f"image.digests.virt-launcher={digest}", f"image.digests.etcd={digest}")
 
@@ -651,7 +651,7 @@ def test_values_narrow_who_reaches_api_and_metrics() -> None:
     assert not [each for each in objects(NODE, "networkPolicies.enabled=false") if each["kind"] == "NetworkPolicy"]
 
 
-def test_every_pod_of_the_release_is_selected_by_the_policy_that_lets_nothing_in() -> None:
+def test_every_pod_of_the_release_is_isolated_by_the_policy() -> None:
     policy = one("NetworkPolicy", "kubevirt")["spec"]
 
     assert policy["policyTypes"] == ["Ingress"]
@@ -671,7 +671,7 @@ def test_the_namespace_is_labelled_unless_the_installer_does_it() -> None:
         assert granted == [reads, *([{**reads, "resourceNames": ["kubevirt"], "verbs": ["get", "patch"]}] if labelled else [])]
 
 
-def test_virt_controller_may_make_pods_with_the_image_that_it_is_told_and_with_what_webhooks_make_of_it() -> None:
+def test_allowed_launcher_images_include_webhook_results() -> None:
     digest = f"sha256:{'a' * 64}"
     settings = (NODE, f"image.digests.virt-launcher={digest}", "admission.launcherImages={mirror.example/virt-launcher:v1}")
     arguments = one("Deployment", "virt-controller", *settings)["spec"]["template"]["spec"]["containers"][0]["args"]
@@ -685,13 +685,13 @@ def test_virt_controller_may_make_pods_with_the_image_that_it_is_told_and_with_w
     assert binding == {"policyName": "virt-controller-pods.kubevirt.io", "validationActions": ["Deny"]}
 
 
-def test_an_image_with_a_quote_in_it_does_not_get_into_the_policy() -> None:
+def test_image_with_a_quote_does_not_get_into_the_policy() -> None:
     done = helm("template", "kubevirt", str(CHART), "--set", NODE, "--set", "admission.launcherImages={x'y}")
     assert done.returncode != 0
     assert "launcherImages" in done.stderr
 
 
-def test_every_policy_denies_and_denies_too_when_it_cannot_be_evaluated() -> None:
+def test_every_policy_denies_also_on_evaluation_errors() -> None:
     policies = [each for each in objects(NODE) if each["kind"] == "ValidatingAdmissionPolicy"]
     bindings = {each["spec"]["policyName"]: each["spec"] for each in objects(NODE) if each["kind"] == "ValidatingAdmissionPolicyBinding"}
     assert {each["spec"]["failurePolicy"] for each in policies} == {"Fail"}
@@ -699,7 +699,7 @@ def test_every_policy_denies_and_denies_too_when_it_cannot_be_evaluated() -> Non
     assert all(each == {"policyName": name, "validationActions": ["Deny"]} for name, each in bindings.items())
 
 
-def test_what_becomes_of_outdated_launchers_is_told_to_virt_controller_and_evictions_are_its_right_only_where_it_is_to_evict() -> None:
+def test_workload_update_flags_and_eviction_right_go_together() -> None:
     def arguments(*settings: str) -> list[str]:
         flags: list[str] = one("Deployment", "virt-controller", NODE, *settings)["spec"]["template"]["spec"]["containers"][0]["args"]
         return [each for each in flags if "update" in each or "rewritten" in each]

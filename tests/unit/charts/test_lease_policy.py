@@ -69,7 +69,7 @@ async def refusal(
 
 
 @pytest.mark.parametrize("operation", ["CREATE", "UPDATE", "DELETE"])
-async def test_a_virt_handler_writes_the_lease_of_its_node_and_no_other(world: World, operation: str) -> None:
+async def test_virt_handler_writes_only_its_nodes_lease(world: World, operation: str) -> None:
     assert not await refusal(world, a_lease(), operation=operation)
     why = await refusal(world, a_lease("node2"), operation=operation)
     assert why.startswith("403: ")
@@ -107,6 +107,6 @@ async def test_leases_of_everybody_else_are_left_alone(world: World) -> None:
         assert not await refusal(world, a_lease("node2"), user=user, claims=None, namespace="kubevirt")
 
 
-def test_what_cannot_be_evaluated_is_refused() -> None:
+def test_policy_fails_closed() -> None:
     policy = next(iter(each for each in yaml.safe_load_all(CHART.read_text()) if each and each["kind"] == "ValidatingAdmissionPolicy"))
     assert policy["spec"]["failurePolicy"] == "Fail"

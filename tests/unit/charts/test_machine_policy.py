@@ -76,12 +76,12 @@ async def test_virt_controller_keeps_its_finalizer(world: World, change: Change)
 
 
 @pytest.mark.parametrize("change", FORBIDDEN.values(), ids=FORBIDDEN)
-async def test_it_changes_nothing_else(world: World, change: Change) -> None:
+async def test_other_changes_are_refused(world: World, change: Change) -> None:
     assert all("and nothing else" in each for each in await refusals(world, change))
 
 
 @pytest.mark.parametrize("change", FORBIDDEN.values(), ids=FORBIDDEN)
-async def test_nobody_else_is_judged_and_no_status_is(world: World, change: Change) -> None:
+async def test_other_users_and_status_writes_are_not_judged(world: World, change: Change) -> None:
     assert await refusals(world, change, user="alice") == {""}
     assert await refusals(world, change, subresource="status") == {""}
 
@@ -115,7 +115,7 @@ async def said_of(world: World, new: Object | None, old: Object, operation: Any,
 
 
 @pytest.mark.parametrize("old", [None, [], [STRANGER]], ids=["no owners", "none", "another"])
-async def test_it_makes_the_machine_an_owner_of_its_migration(world: World, old: list[Object] | None) -> None:
+async def test_machine_may_become_owner_of_its_migration(world: World, old: list[Object] | None) -> None:
     assert await adoption(world, old, [*(old or []), an_owner()]) == ""
 
 
@@ -133,11 +133,11 @@ async def test_it_makes_the_machine_an_owner_of_its_migration(world: World, old:
     ],
     ids=["an owner goes", "a stranger", "another kind", "another group", "another machine", "as controller", "blocks", "the machine goes"],
 )
-async def test_it_gives_a_migration_no_other_owner(world: World, old: list[Object], new: list[Object]) -> None:
+async def test_other_owners_of_a_migration_are_refused(world: World, old: list[Object], new: list[Object]) -> None:
     assert "and nothing else" in await adoption(world, old, new)
 
 
-async def test_it_deletes_migrations_that_are_over(world: World) -> None:
+async def test_ended_migrations_may_be_deleted(world: World) -> None:
     for phase in ("", *phases.MIGRATION_PHASES):
         said = await said_of(world, None, a_migration(phase=phase), "DELETE")
         assert (said == "") is (phase in phases.MIGRATION_FINAL), phase
@@ -150,7 +150,7 @@ async def test_it_deletes_migrations_that_are_over(world: World) -> None:
             await world.plugin.validate(given)
 
 
-async def test_it_makes_migrations_and_no_machines(world: World) -> None:
+async def test_migrations_may_be_created_and_machines_not(world: World) -> None:
     said = await refusals(world, lambda _: None, operation="CREATE")
     assert "" in said  # for the Migration
     assert all("only updates" in each and "virtualmachines" in each for each in said - {""})

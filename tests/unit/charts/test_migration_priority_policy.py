@@ -75,17 +75,17 @@ async def refusal(policies: ValidatingPolicies, priority: int | None, user: User
 
 
 @pytest.mark.parametrize("priority", [None, 0, -1, -100])
-async def test_whoever_makes_a_migration_may_let_others_go_first(policies: ValidatingPolicies, priority: int | None) -> None:
+async def test_any_user_may_lower_the_priority(policies: ValidatingPolicies, priority: int | None) -> None:
     assert await refusal(policies, priority, TENANT) == ""
 
 
 @pytest.mark.parametrize("priority", [1, 100])
-async def test_whoever_may_cordon_nodes_may_go_before_others(policies: ValidatingPolicies, priority: int) -> None:
+async def test_raised_priority_needs_the_right_to_cordon(policies: ValidatingPolicies, priority: int) -> None:
     assert await refusal(policies, priority, ADMINISTRATOR) == ""
     assert "needs the right to patch nodes" in await refusal(policies, priority, TENANT)
 
 
-def test_the_charts_values_are_what_virt_controller_takes_without_flags() -> None:
+def test_chart_values_equal_the_flag_defaults() -> None:
     values = yaml.safe_load((forbidden_pods.ROOT / "charts/kubevirt/values.yaml").read_text())["migrations"]
     given = MigrationLimits(values["perNode"], values["perCluster"], values["schedulingSeconds"], values["kept"])
     assert given == MigrationLimits() == options.parse(["--launcher-image=x"]).migrations

@@ -107,7 +107,7 @@ async def test_a_pod_with_one_more_power_is_refused(policies: ValidatingPolicies
     assert await refusal(policies, obj=changed(CREATIONS[what])) != ""
 
 
-async def test_a_token_is_on_a_disk_where_the_namespace_allows_it_and_nowhere_else(policies: ValidatingPolicies) -> None:
+async def test_token_disk_needs_the_namespaces_permission(policies: ValidatingPolicies) -> None:
     for pod in (launcher_pod(TOKEN, 1, {}, SETTINGS, Placement()), target_pod(TOKEN, a_migration(), 1, {}, SETTINGS, MOVE)):
         assert await refusal(policies, obj=pod, namespace=OPEN) == ""
         assert "service-account-disks=allowed" in await refusal(policies, obj=pod)
@@ -121,7 +121,7 @@ async def test_where_tokens_are_allowed_no_other_power_is(policies: ValidatingPo
 
 
 @pytest.mark.parametrize("change", REFUSED_EARLIER.values(), ids=REFUSED_EARLIER)
-async def test_what_kube_apiserver_itself_refuses_today_is_refused_by_the_policy_too(policies: ValidatingPolicies, change: Change) -> None:
+async def test_pods_that_kube_apiserver_refuses_are_refused_too(policies: ValidatingPolicies, change: Change) -> None:
     assert await refusal(policies, obj=changed(change)) != ""
 
 
@@ -147,14 +147,12 @@ async def test_pods_of_others_cannot_be_deleted(policies: ValidatingPolicies, ch
         ("CONNECT", "exec"),
     ],
 )
-async def test_whatever_rbac_may_grant_one_day_nothing_else_is_done_with_pods(
-    policies: ValidatingPolicies, operation: str, subresource: str
-) -> None:
+async def test_other_pod_operations_are_refused_under_any_rbac(policies: ValidatingPolicies, operation: str, subresource: str) -> None:
     pod = changed(OURS["as it was made"])
     assert "only creates and deletes" in await refusal(policies, obj=pod, old=pod, operation=operation, subresource=subresource)
 
 
-async def test_where_the_operator_has_outdated_pods_evicted_launcher_pods_may_be_and_nothing_else() -> None:
+async def test_eviction_strategy_allows_evicting_launcher_pods_only() -> None:
     evicting = policies_of(objects(NODE, "workloadUpdate.strategy=Evict"))
     eviction = {"kind": "Eviction", "metadata": {"name": "virt-launcher-testvm-abcde", "namespace": "default"}}
     assert await refusal(evicting, obj=eviction, operation="CREATE", subresource="eviction") == ""
@@ -177,7 +175,7 @@ async def test_whether_the_guest_runs_may_be_told_in_the_pods_status(policies: V
     assert await said(policies, change, changed(TOLD["that the guest runs"], changed(on_a_node))) == ""
 
 
-async def test_it_is_told_in_a_pod_that_says_nothing_of_itself_yet(policies: ValidatingPolicies) -> None:
+async def test_readiness_is_written_to_a_pod_without_status(policies: ValidatingPolicies) -> None:
     pod = changed(lambda pod: pod.update(status={}))
     written = {**pod, "status": {"conditions": [{"type": "kubevirt.io/guest-running", "status": "True"}]}}
     assert await refusal(policies, obj=written, old=pod, operation="UPDATE", subresource="status") == ""
@@ -202,7 +200,7 @@ async def test_nothing_is_told_in_a_pod_without_the_gate(policies: ValidatingPol
         assert "no launcher pod with the readiness gate" in await said(policies, TOLD["that the guest runs"], pod)
 
 
-async def test_nobody_elses_pods_are_judged(policies: ValidatingPolicies) -> None:
+async def test_pods_of_other_users_are_not_judged(policies: ValidatingPolicies) -> None:
     for who in ("system:serviceaccount:other:virt-controller", "system:serviceaccount:kubevirt:virt-controller2", "alice"):
         assert await refusal(policies, obj=changed(CREATIONS["privileged"]), user=User(who, ())) == ""
 
@@ -213,7 +211,7 @@ def expressions() -> list[str]:
     return [" ".join(each["expression"].split()) for each in (*spec["variables"], *spec["validations"])]
 
 
-def test_the_policy_has_the_shape_of_a_launcher_pod_word_for_word() -> None:
+def test_policy_contains_the_launcher_pod_shape_verbatim() -> None:
     assert f"(variables.deletes || variables.tells) && {shape.expression('oldObject')}" in expressions()
     (of_volumes,) = (each for each in expressions() if "each.emptyDir" in each)
     assert set(re.findall(r"has\(each\.(\w+)\)", of_volumes)) == set(shape.VOLUMES)
@@ -227,7 +225,7 @@ def test_no_machine_gets_a_pod_with_other_volumes() -> None:
             assert all(each.keys() <= set(shape.PROJECTED) for each in volume.get("projected", {}).get("sources", ()))
 
 
-def test_virt_controller_counts_as_a_machines_what_it_may_delete_and_nothing_else() -> None:
+def test_counted_launcher_pods_are_exactly_the_deletable_ones() -> None:
     """A counted pod that cannot be deleted would block its VM forever; an uncounted one could be a second QEMU."""
     assert all(ownership.is_launcher(pod) for pod in forbidden_pods.made())
     assert all(ownership.is_launcher(changed(change)) for change in OURS.values())

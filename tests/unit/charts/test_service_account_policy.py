@@ -85,7 +85,7 @@ def with_another_disk(vm: Json) -> Json:
     return changed
 
 
-async def test_whoever_may_create_pods_may_have_such_a_disk_where_the_namespace_allows_it(policies: ValidatingPolicies) -> None:
+async def test_pod_creators_may_use_service_account_disks(policies: ValidatingPolicies) -> None:
     assert await refusal(policies, VM) == ""
     assert await refusal(policies, VM, BARE) == ""
     assert await refusal(policies, with_another_disk(VM), VM) == ""
@@ -97,12 +97,12 @@ async def test_a_namespace_without_the_label_has_no_such_machines(policies: Vali
         assert "kubevirt.io/service-account-disks=allowed" in await refusal(policies, VM, old, namespace=namespace)
 
 
-async def test_the_right_to_make_machines_is_no_right_to_be_a_service_account(policies: ValidatingPolicies) -> None:
+async def test_machine_creation_alone_grants_no_service_account(policies: ValidatingPolicies) -> None:
     for old in (None, BARE):
         assert "needs the right to create pods" in await refusal(policies, VM, old, user=OTHER)
 
 
-async def test_what_reads_the_token_of_somebody_elses_machine_is_not_changed_either(policies: ValidatingPolicies) -> None:
+async def test_machine_with_a_foreign_token_may_not_be_changed(policies: ValidatingPolicies) -> None:
     assert "needs the right to create pods" in await refusal(policies, with_another_disk(VM), VM, user=OTHER)
 
 

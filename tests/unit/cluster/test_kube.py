@@ -60,7 +60,7 @@ def terminal() -> Iterator[tuple[Console, int]]:
     os.close(controller)
 
 
-def test_a_console_goes_on_reading_after_a_silence_and_ends_in_its_time(terminal: tuple[Console, int]) -> None:
+def test_console_reads_on_after_silence_and_ends_in_time(terminal: tuple[Console, int]) -> None:
     console, other = terminal
     os.write(other, b"one\n")
     console.expect("one")
@@ -74,7 +74,7 @@ def test_a_console_goes_on_reading_after_a_silence_and_ends_in_its_time(terminal
         console.expect("three", timeout=3600)
 
 
-def test_what_a_console_replays_is_skipped(terminal: tuple[Console, int]) -> None:
+def test_console_replay_is_skipped(terminal: tuple[Console, int]) -> None:
     console, other = terminal
     os.write(other, b"press Enter for a prompt.\ntick 1\ntick 2\n")
 

@@ -31,7 +31,7 @@ def test_as_much_of_it_as_came_is_cut_off() -> None:
         b"SSH",
     ],
 )
-def test_what_the_guest_does_not_say_is_another_answer(answer: bytes) -> None:
+def test_answers_of_other_servers_are_distinguished(answer: bytes) -> None:
     assert client.told(answer).startswith(f"{client.ANOTHER}: b'")
 
 

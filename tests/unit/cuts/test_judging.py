@@ -36,7 +36,7 @@ def test_a_guest_that_runs_in_two_places_at_once_is_seen() -> None:
     assert fault.startswith("mover: ran two: QEMU 10 and 20 within ")
 
 
-def test_a_guest_that_is_paused_in_the_other_place_is_none_that_runs() -> None:
+def test_paused_guest_in_the_other_place_does_not_count() -> None:
     paused = [replace(each, processors={**each.processors, TARGET: 0.5}) for each in looks(10)]
     assert of(replace(GOOD, samples=paused)) == []
 
@@ -63,7 +63,7 @@ def test_a_counter_that_goes_back_is_lost_data() -> None:
         (replace(GOOD, phase="Running", seconds=None), "mover: hung: its Migration is still Running"),
     ],
 )
-def test_what_hangs_hangs_whatever_is_expected(guest: Guest, fault: str) -> None:
+def test_hanging_is_a_fault_under_every_expectation(guest: Guest, fault: str) -> None:
     for expected in Expected:
         assert fault in of(guest, expected)
 
@@ -76,7 +76,7 @@ def test_a_step_that_was_missed_is_no_result() -> None:
     assert judging.faults(replace(SEEN, step_seen="the phase was Running")) == ["missed: the phase was Running"]
 
 
-def test_what_has_to_become_of_the_guest_is_the_cells() -> None:
+def test_required_outcome_is_the_cells() -> None:
     failed, anew = replace(GOOD, phase="Failed", message="it broke"), replace(GOOD, boots=2)
     assert of(failed) == ["mover: did not move: its Migration is Failed (it broke)"]
     assert of(failed, Expected.MOVES_OR_STAYS) == []
@@ -85,7 +85,7 @@ def test_what_has_to_become_of_the_guest_is_the_cells() -> None:
 
 
 @pytest.mark.parametrize("is_undisturbed", [True, False])
-def test_an_answer_that_is_not_the_guests_is_a_fault_of_every_cell(is_undisturbed: bool) -> None:
+def test_foreign_answer_is_a_fault_of_every_cell(is_undisturbed: bool) -> None:
     failures = [Failure(4.0, f"{client.ANOTHER}: b'nginx'"), Failure(4.2, "TimeoutError"), Failure(4.4, f"{client.ANOTHER}: b'apache'")]
     found = judging.faults(replace(SEEN, failures=failures, is_undisturbed=is_undisturbed))
     assert found == ["client: 2 answers were not the guest's: another answer: b'nginx'"]
@@ -96,7 +96,7 @@ def test_a_service_that_does_not_answer_again_hangs() -> None:
 
 
 @pytest.mark.parametrize("words", sorted(client.NOBODY))
-def test_a_connection_that_leads_to_nobody_is_a_fault_where_nothing_is_cut(words: str) -> None:
+def test_refused_connection_is_a_fault_when_nothing_is_cut(words: str) -> None:
     seen = replace(SEEN, failures=[Failure(3.5, words), Failure(3.6, words)])
     assert judging.faults(seen) == []
     assert judging.faults(replace(seen, is_undisturbed=True)) == [
@@ -104,12 +104,12 @@ def test_a_connection_that_leads_to_nobody_is_a_fault_where_nothing_is_cut(words
     ]
 
 
-def test_connections_that_wait_or_break_while_the_guest_moves_are_what_a_move_costs() -> None:
+def test_delayed_or_broken_connections_during_a_move_are_allowed() -> None:
     failures = [Failure(3.5, "TimeoutError"), Failure(3.6, "ECONNRESET"), Failure(3.7, client.CUT_OFF)]
     assert judging.faults(replace(SEEN, failures=failures, is_undisturbed=True)) == []
 
 
-def test_a_silence_that_is_longer_than_the_guests_own_stop_is_a_fault_where_nothing_is_cut() -> None:
+def test_silence_longer_than_the_downtime_is_a_fault() -> None:
     still = [replace(each, counter=min(each.counter, 15) if each.at < 5 else each.counter) for each in looks(30)]
     stop = judging.longest_stop(still, CUT)
     assert stop == pytest.approx(2.0)

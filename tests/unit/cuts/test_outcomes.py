@@ -26,7 +26,7 @@ def text(seen: Seen) -> str:
     return outcomes.outcome(CELL, seen, "abc1234").text
 
 
-def test_a_cell_says_what_became_of_the_migration_and_how_long_nobody_counted_or_answered() -> None:
+def test_cell_shows_the_outcome_and_both_outages() -> None:
     assert text(SEEN) == "Succeeded 4 s; 0.2/2.5"
 
 
@@ -37,7 +37,7 @@ def test_a_cell_says_what_was_unusual() -> None:
     assert text(replace(SEEN, operation_seconds=None)) == "Succeeded hung; 0.2/2.5"
 
 
-def test_what_is_kept_is_found_again(tmp_path: Path) -> None:
+def test_stored_outcome_is_read_back(tmp_path: Path) -> None:
     directory = tmp_path / "faults"
     found = outcomes.outcome(CELL, replace(SEEN, operation_seconds=None), "abc1234")
     assert found.faults == ("hung: the operation was not over in time",)

@@ -13,7 +13,7 @@ def outcome(*faults: str) -> Outcome:
     return Outcome(NAME, "2 Succeeded 20 s; 0.8/1.2", faults, "abc1234", 20.0)
 
 
-def test_what_is_written_is_read_again() -> None:
+def test_written_table_is_read_back() -> None:
     document = table.written({NAME: outcome()}, {}, "2030-01-02")
     assert table.read(document) == {NAME: "2 Succeeded 20 s; 0.8/1.2"}
     assert "Last run 2030-01-02, at abc1234 (1 cells)." in document
@@ -50,7 +50,7 @@ def test_cells_are_chosen_by_words_in_their_names() -> None:
         chosen("drain etdc")
 
 
-def test_only_what_ends_the_guest_itself_may_have_it_begin_anew() -> None:
+def test_only_cuts_of_the_guest_itself_may_restart_it() -> None:
     anew = {each.name for each in cells() if each.expected is Expected.RESTARTS}
     assert anew == {
         f"migration.{cut}.{step}" for cut in ("launcher-target", "qemu-target", "pod-target") for step in ("hand-over", "Succeeded")

@@ -31,7 +31,7 @@ def test_the_newest_number_is_found_as_it_grows(tmp_path: Path) -> None:
     assert disk.boots(1, 201) == 1
 
 
-def test_a_number_that_was_never_written_is_missing_and_hides_no_later_one(tmp_path: Path) -> None:
+def test_missing_number_hides_no_later_one(tmp_path: Path) -> None:
     image = a_disk(tmp_path)
     for number in (1, 2, 4):
         write(image, number)

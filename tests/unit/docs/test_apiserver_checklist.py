@@ -126,7 +126,7 @@ def test_nothing_is_missing_but_what_is_known_to_be() -> None:
     assert set(missing.values()) <= {"O"}
 
 
-def test_a_row_whose_test_fails_or_was_not_run_is_told() -> None:
+def test_row_with_a_failed_or_missing_test_is_reported() -> None:
     rows = checklist.rows(
         "## 1.1 X\n| A-01 | M | a | done | `test_x.py::test_a`, `unit/test_y.py::test_b` |\n| A-02 | S | b | done* | `test_x.py::test_c` |"
     )

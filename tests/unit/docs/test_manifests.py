@@ -42,7 +42,7 @@ def test_the_readme_shows_machines_that_are_accepted() -> None:
     assert [errors(vm) for vm in shown] == [[], []]
 
 
-def test_the_parts_of_a_machine_in_the_text_on_its_first_boot_are_one_that_is_accepted() -> None:
+def test_first_boot_page_shows_a_valid_machine() -> None:
     seed, keys, *more = blocks("docs/first-boot.md")
     spec = {**seed["spec"], **keys["spec"]}
     assert len(more) == 3
@@ -67,7 +67,7 @@ def test_the_disks_that_the_text_on_disks_shows_are_accepted() -> None:
     assert [errors(vm) for vm in found] == [[]] * 7
 
 
-def test_the_interfaces_that_the_text_on_networks_shows_are_accepted() -> None:
+def test_networks_page_shows_valid_interfaces() -> None:
     found = of_devices("docs/networks.md", ["interfaces"] * 4)
     assert [errors(vm) for vm in found] == [[]] * 4
 
@@ -101,7 +101,7 @@ def test_the_api_page_names_every_field_of_a_machine(model: type[BaseModel]) -> 
     assert {each.alias or name for name, each in model.model_fields.items()} - shown() == set()
 
 
-def test_the_api_page_names_every_field_and_condition_of_a_migration() -> None:
+def test_api_page_names_all_migration_fields_and_conditions() -> None:
     named = {each.alias or name for name, each in types.MigrationStatus.model_fields.items()}
     assert named | {"Succeeded", release.RELEASED, progress.CONVERGING, migration_retries.TARGET_SCHEDULED} <= shown("Migration")
 

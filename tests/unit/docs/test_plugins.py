@@ -43,7 +43,7 @@ def said(command: Command, document: Any, status: int = 0) -> Mapping[str, Any]:
     return answers.result_of("isolated", command, Output(status, json.dumps(document).encode()), answers.members_of("network", command))
 
 
-def test_what_a_plugin_is_told() -> None:
+def test_documented_plugin_request_is_the_real_one() -> None:
     (wanted,) = setup.wanted(vm())
     told = setup.over_the_wire({**requests.common(vm(), REQUEST["pod"]["uid"]), "interface": results.document_of(wanted)})
     links = {"tap": attachments.tap("private"), "bridge": attachments.bridge("private"), "uplink": attachments.link("private")}
@@ -54,7 +54,7 @@ def test_what_a_plugin_is_told() -> None:
     assert set(re.findall(r"^\| `(KUBEVIRT_\w+)`", TEXT, re.MULTILINE)) == variables
 
 
-def test_what_a_plugin_says() -> None:
+def test_documented_plugin_answers_are_accepted() -> None:
     described = answers.describe("isolated", "network", said("VERSION", DESCRIPTION))
     assert not described.live_migration
     result = said("ADD", RESULT)
@@ -64,7 +64,7 @@ def test_what_a_plugin_says() -> None:
         said("ADD", ERROR, status=1)
 
 
-def test_what_a_plugin_of_disks_is_told_and_says() -> None:
+def test_documented_disk_plugin_exchange_is_accepted() -> None:
     shown = DISK_REQUEST["disk"]
     disk = {"name": shown["name"], "type": "Plugin", "source": {"plugin": DISK_REQUEST["plugin"], "options": shown["options"]}}
     vm = {"metadata": DISK_REQUEST["machine"], "spec": {"domain": {"devices": {"disks": [disk]}}}}

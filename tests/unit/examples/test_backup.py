@@ -47,7 +47,7 @@ def kept(*items: dict[str, Any]) -> tuple[list[dict[str, Any]], str]:
     return json.loads(done.stdout)["items"], done.stderr
 
 
-def test_what_follows_from_the_uid_is_said_and_what_is_the_servers_is_not() -> None:
+def test_uid_derived_fields_are_kept_and_server_fields_dropped() -> None:
     disks = [
         {"name": "seed", "type": "CloudInitNoCloud", "source": {"userData": "#cloud-config"}},
         {"name": "own", "type": "CloudInitNoCloud", "source": {"metaDataBase64": "e30="}},
@@ -78,7 +78,7 @@ def test_what_follows_from_the_uid_is_said_and_what_is_the_servers_is_not() -> N
     assert told == ""
 
 
-def test_a_machine_without_interfaces_says_the_one_it_had_and_virt_api_takes_it() -> None:
+def test_implicit_interface_is_written_and_valid() -> None:
     (made,), _ = kept(machine())
     assert made["spec"]["domain"]["devices"]["interfaces"] == [{"name": "default", "mac": network.derived_mac(UID, "default")}]
     defaults.default_virtual_machine(made)
@@ -104,7 +104,7 @@ def test_a_machine_that_is_off_stays_off(status: dict[str, Any], strategy: str |
     assert made["spec"].get("runStrategy") == strategy
 
 
-def test_state_of_firmware_is_found_again_at_the_price_of_another_uuid() -> None:
+def test_firmware_state_is_kept_by_fixing_the_uuid() -> None:
     vm = machine({"firmware": {"persistentState": {"claimName": "state"}}, "devices": {"tpm": {"persistent": True}}})
     (made,), told = kept(vm)
     domain = made["spec"]["domain"]
@@ -116,7 +116,7 @@ def test_state_of_firmware_is_found_again_at_the_price_of_another_uuid() -> None
     assert (made["spec"]["domain"]["firmware"], told) == (vm["spec"]["domain"]["firmware"], "")
 
 
-def test_what_no_field_can_say_is_told() -> None:
+def test_fields_that_cannot_be_kept_are_reported() -> None:
     seed = {"name": "seed", "type": "CloudInitNoCloud", "source": {"userData": "a"}}
     (made,), told = kept(machine({"devices": {"disks": [seed]}}, accessCredentials=KEYS))
     assert made["spec"]["domain"]["devices"]["disks"] == [seed]

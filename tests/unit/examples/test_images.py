@@ -58,7 +58,7 @@ def test_half_a_file_is_told_and_keeps_no_other_disk_away(daemons: Daemons, caps
     assert sorted(line.split(":")[0] for line in capsys.readouterr().err.splitlines()) == ["a-disk.json", "z-disk.json"]
 
 
-def test_what_is_served_is_kept_whole_or_not_at_all(daemons: Daemons) -> None:
+def test_served_disk_is_stored_atomically(daemons: Daemons) -> None:
     """A new file never overwrites an old one, and an unfinished one does not count."""
     daemons.kept.write_text("of a former life")
     (daemons.state / "u-data.new").write_text("half")

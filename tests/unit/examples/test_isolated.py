@@ -10,7 +10,7 @@ isolated = load("plugins/isolated/isolated.py")
 
 
 @pytest.mark.parametrize("options", [{"segmnt": "a"}, {"segment": "A/B"}])
-def test_what_was_refused_is_deleted_without_a_word(options: dict[str, str]) -> None:
+def test_refused_interface_is_deleted_silently(options: dict[str, str]) -> None:
     """Otherwise virt-handler would repeat the request forever."""
     told: dict[str, Any] = {"interface": {"name": "lan", "options": options}, "machine": {"namespace": "a"}, "pod": {"uid": "u"}}
     with pytest.raises(isolated.PluginError) as refused:

@@ -97,7 +97,7 @@ def test_a_test_that_fails_once_has_flaked_and_the_run_succeeds(suite: pytest.Py
     assert "CPU pressure" in text
 
 
-def test_it_runs_alone_in_a_new_namespace_which_the_tests_after_it_have_too(suite: pytest.Pytester) -> None:
+def test_retry_runs_alone_in_a_new_namespace_for_later_tests_too(suite: pytest.Pytester) -> None:
     suite.makepyfile(test_it=SUITE)
     suite.runpytest_inprocess("--once-more")
     assert log(suite) == ["cluster", "namespace", "test_flaky", "end", "alone", "namespace", "test_flaky", "end"]
@@ -142,7 +142,7 @@ def test_other_tests_and_other_runs_have_no_second_one(suite: pytest.Pytester, m
     assert (result.ret, log(suite)) == (1, ["test_it"])
 
 
-def test_a_test_whose_conftest_cannot_have_it_alone_has_no_second_run(suite: pytest.Pytester) -> None:
+def test_test_is_not_retried_if_its_conftest_cannot_isolate_it(suite: pytest.Pytester) -> None:
     suite.makeconftest(CONFTEST.replace("def pytest_run_alone", "def run_alone"))
     suite.makepyfile("import pytest\n@pytest.mark.host\ndef test_it(fails_first):\n    assert fails_first()")
     assert (suite.runpytest_inprocess("--once-more").ret, log(suite)) == (1, ["test_it"])
@@ -194,7 +194,7 @@ def test_a_run_fails_if_more_than_two_tests_flaked(suite: pytest.Pytester, count
     assert any("more than 2" in line for line in result.outlines) is bool(code)
 
 
-def test_a_fixture_that_does_not_end_is_an_error_and_no_second_run(suite: pytest.Pytester) -> None:
+def test_failing_teardown_is_an_error_without_a_retry(suite: pytest.Pytester) -> None:
     suite.makepyfile(
         """
         import pytest
@@ -254,7 +254,7 @@ def test_the_second_run_has_its_whole_time_and_what_hangs_ends(suite: pytest.Pyt
     )
 
 
-def test_what_makes_a_run_fail() -> None:
+def test_known_and_too_many_flakes_fail_a_run() -> None:
     flakes = [Flake(name, 0, 0.0, "") for name in "abc"]
     assert failures(flakes[:2], ["c"]) == []
     assert failures(flakes[:1], ["a"]) == ["a flaked, and tests/flakes.toml lists it already"]

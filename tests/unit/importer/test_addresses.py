@@ -29,7 +29,7 @@ def test_an_address_is_shown_without_its_query(url: str, shown: str, target: str
      "http://host/a\r\nX: y",
      "http://host:99999/", "http://host:x/", "http://[fd00::1/", "http://hö/", ""],
 )  # fmt: skip
-def test_what_is_no_address_is_refused_without_repeating_it(url: str) -> None:
+def test_invalid_urls_are_refused_without_repeating_them(url: str) -> None:
     with pytest.raises(ImportFailed) as refused:
         addresses.parse(url)
 

@@ -40,14 +40,14 @@ def test_a_link_in_its_place_is_not_followed(tmp_path: Path, partial: Path) -> N
         claim.File(partial)
 
 
-def test_one_of_two_may_write(partial: Path) -> None:
+def test_single_writer_holds_the_lock(partial: Path) -> None:
     with claim.File(partial) as first, claim.File(partial) as second:
         first.lock()
         with pytest.raises(ImportFailed, match="goes on"):
             second.lock()
 
 
-def test_who_opened_what_another_one_has_ended_with_may_not_write(partial: Path) -> None:
+def test_late_opener_of_a_finished_file_may_not_write(partial: Path) -> None:
     with claim.File(partial) as late:
         partial.unlink()
         with pytest.raises(ImportFailed, match="goes on"):
@@ -68,7 +68,7 @@ def test_nothing_is_left_of_an_earlier_try(partial: Path) -> None:
     assert partial.read_bytes() == b"later".ljust(claim.BLOCK, b"\0")
 
 
-def test_a_disk_that_came_meanwhile_stays_also_where_there_are_no_links(tmp_path: Path, file: claim.File) -> None:
+def test_disk_created_meanwhile_is_kept_also_without_links(tmp_path: Path, file: claim.File) -> None:
     (tmp_path / claim.IMAGE).write_bytes(b"a guest's")
     with pytest.raises(claim.DiskExists):
         claim.finish(tmp_path, file)

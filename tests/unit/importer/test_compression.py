@@ -30,13 +30,13 @@ def out(data: bytes, length: int = 1000) -> bytes:
 
 @pytest.mark.parametrize("compress", KINDS.values(), ids=KINDS)
 @pytest.mark.parametrize("length", [1, 7, 1000, 1 << 22])
-def test_what_went_in_comes_out(compress: Callable[[bytes], bytes], length: int) -> None:
+def test_compressed_data_are_decompressed(compress: Callable[[bytes], bytes], length: int) -> None:
     data = DATA if length > 1 else DATA[:20000]
 
     assert out(compress(data), length) == data
 
 
-def test_what_is_not_compressed_stays() -> None:
+def test_uncompressed_data_pass_unchanged() -> None:
     assert out(DATA) == DATA
 
 
@@ -47,13 +47,13 @@ def test_streams_behind_each_other_are_one(compress: Callable[[bytes], bytes]) -
 
 @pytest.mark.parametrize("compress", KINDS.values(), ids=KINDS)
 @pytest.mark.parametrize("end", [-1, -9, 12])
-def test_one_that_ends_too_early_is_noticed(compress: Callable[[bytes], bytes], end: int) -> None:
+def test_truncated_data_are_detected(compress: Callable[[bytes], bytes], end: int) -> None:
     with pytest.raises(ImportFailed, match="damaged"):
         out(compress(DATA)[:end])
 
 
 @pytest.mark.parametrize("compress", KINDS.values(), ids=KINDS)
-def test_one_with_something_behind_it_is_noticed(compress: Callable[[bytes], bytes]) -> None:
+def test_trailing_data_are_detected(compress: Callable[[bytes], bytes]) -> None:
     with pytest.raises(ImportFailed, match="something else behind"):
         out(compress(DATA) + b"something")
 

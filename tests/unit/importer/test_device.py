@@ -58,7 +58,7 @@ def test_an_import_that_ends_at_any_moment_is_done_again(path: Path) -> None:
     assert path.read_bytes().startswith(IMAGE)
 
 
-def test_one_of_two_may_write(path: Path) -> None:
+def test_single_writer_holds_the_lock(path: Path) -> None:
     with device.Device(path) as first, device.Device(path) as second:
         first.lock()
         with pytest.raises(ImportFailed, match="goes on"):

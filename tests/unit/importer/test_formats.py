@@ -45,7 +45,7 @@ def test_features_that_qemu_img_reads_by_itself_are_taken(bit: int) -> None:
     assert formats.qcow2_size(header(incompatible=1 << bit)) == MIB
 
 
-def test_extensions_that_say_nothing_of_other_files_are_passed_over() -> None:
+def test_harmless_extensions_are_skipped() -> None:
     assert formats.qcow2_size(with_extension(0x6803F857, b"x" * 384)) == MIB
     assert formats.qcow2_size(with_extension(0xE2792ACA, b"raw")) == MIB
 
@@ -78,7 +78,7 @@ def test_extensions_that_say_nothing_of_other_files_are_passed_over() -> None:
         (with_extension(1, b"")[:108] + b"\xff\xff\xff\xff" + bytes(100), "more header extensions"),
     ],
 )
-def test_what_refers_to_other_files_or_is_not_understood_is_refused(head: bytes, words: str) -> None:
+def test_external_references_and_unknown_features_are_refused(head: bytes, words: str) -> None:
     with pytest.raises(ImportFailed, match=words):
         formats.qcow2_size(head)
 
@@ -126,7 +126,7 @@ def test_other_formats_are_refused_by_name(head: bytes, words: str) -> None:
     ],
     ids=["MBR", "GPT", "ISO 9660", "ext4", "XFS", "Btrfs", "swap"],
 )
-def test_what_looks_like_a_disk_is_one(offset: int, magic: bytes) -> None:
+def test_known_disk_signatures_are_raw_images(offset: int, magic: bytes) -> None:
     head = b"\xeb\x63\x90".ljust(offset, b"\1")[:offset] + magic + bytes(512)
 
     assert formats.of(head[: formats.HEAD_BYTES]) == "raw"

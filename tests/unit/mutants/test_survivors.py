@@ -75,7 +75,7 @@ def test_an_entry_that_stands_twice_is_refused() -> None:
         survivors.read(text + text)
 
 
-def test_the_file_of_survivors_is_whole_and_of_modules_that_are_run() -> None:
+def test_survivors_file_is_complete_and_names_mutated_modules() -> None:
     reasons = survivors.read(survivors.PATH.read_text(encoding="utf-8"))
 
     assert {key.module for key in reasons} <= {module.path for module in table.MODULES}

@@ -29,7 +29,7 @@ def chosen(commit: str, *changed: str) -> list[str]:
         ("5", ["a", "b", "upgrade"]),
     ],
 )
-def test_the_slice_begins_where_the_commit_says_and_keeps_the_cap(commit: str, modules: list[str]) -> None:
+def test_slice_starts_at_the_commit_and_keeps_the_cap(commit: str, modules: list[str]) -> None:
     found = additions(commit, (), TABLE)
     assert chosen(commit) == modules
     assert sum(each.row.seconds for each in found) <= CAP_SECONDS
@@ -41,12 +41,12 @@ def test_every_module_has_its_turn() -> None:
     assert found == {row.module for row in rings.ROWS}
 
 
-def test_the_same_commit_adds_the_same_and_another_one_other_modules() -> None:
+def test_same_commit_adds_the_same_modules() -> None:
     runs = [tuple(each.row.module for each in additions(f"{number:08x}", ())) for number in (1, 1, 9)]
     assert runs[0] == runs[1] != runs[2]
 
 
-def test_modules_of_changed_packages_come_first_and_leave_room_for_the_slice() -> None:
+def test_changed_packages_come_first_and_leave_room() -> None:
     assert chosen("0", "controller/evictions/outcomes.py") == ["drain", "a"]
     assert chosen("0", "handler/node.py")[0] == "b"
     found = additions("0", ["launcher/domain/cpu.py", "launcher/main/decisions/life.py"], TABLE)
@@ -60,7 +60,7 @@ def test_a_path_that_only_begins_alike_changes_no_package(path: str) -> None:
     assert chosen("3", path) == chosen("3")
 
 
-def test_one_module_at_most_has_the_cluster_to_itself() -> None:
+def test_at_most_one_module_has_the_cluster_to_itself() -> None:
     for commit in "01234":
         assert {"drain", "upgrade"} - set(chosen(commit, "controller/x.py", "charts/x.yaml"))
 
@@ -77,7 +77,7 @@ def test_commits_one_after_the_other_run_each_case_once() -> None:
     assert is_in_sample(0, 8, "")
 
 
-def test_a_module_has_the_ring_of_its_row_or_exception_or_directory() -> None:
+def test_ring_follows_the_row_exception_or_directory() -> None:
     assert ring_of(rings.ROWS[0].module) == "all"
     assert ring_of("contracts/test_cel_as_go.py") == "test"
     assert ring_of("unit/handler/test_node.py") == "check"

@@ -69,7 +69,7 @@ def test_changes_are_those_of_the_day_before_the_last_commit(repository: Path) -
     assert changed_within_a_day(repository) == ["new/c.py", "new/d.py"]
 
 
-def test_a_clone_without_history_changed_nothing_and_one_without_git_has_no_commit(repository: Path, tmp_path: Path) -> None:
+def test_shallow_clone_has_no_changes_and_no_git_no_commit(repository: Path, tmp_path: Path) -> None:
     shallow = tmp_path / "shallow"
     git(tmp_path, "clone", "-q", "--depth=1", f"file://{repository}", str(shallow))
     assert changed_within_a_day(shallow) == []
@@ -117,7 +117,7 @@ def test_a_module_is_imported_if_its_ring_is_run_or_it_was_added() -> None:
     ],
     ids=["no ring", "check", "test", "all"],
 )
-def test_a_run_has_the_tests_of_its_ring_and_says_what_it_left_out(
+def test_run_selects_its_rings_tests_and_reports_the_rest(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...], passed: int, lines: list[str]
 ) -> None:
     monkeypatch.setenv(SEED, "00000003")

@@ -6,7 +6,7 @@ from storage.memory import MemoryStorage
 from storage.port import Compacted, Put
 
 
-async def test_a_bounded_history_forgets_the_oldest_and_keeps_what_is_there_now() -> None:
+async def test_bounded_history_drops_the_oldest_and_keeps_values() -> None:
     store = MemoryStorage(keep_revisions=10)
     first = await store.commit([], [Put("first", b"")])
     for number in range(100):

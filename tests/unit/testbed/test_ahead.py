@@ -16,7 +16,7 @@ def test_both_run_at_once_and_the_background_is_waited_for(tmp_path: Path) -> No
     assert int((tmp_path / "built").read_text()) >= ahead.NICENESS
 
 
-def test_a_background_that_fails_fails_the_whole_and_shows_the_end_of_its_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_failed_background_fails_the_run_and_shows_its_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert ahead.run("echo out of disk >&2; exit 3", ["true"], tmp_path / "log") == 3
     assert "out of disk" in capsys.readouterr().err
 

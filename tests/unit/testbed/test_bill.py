@@ -59,7 +59,7 @@ def root(tmp_path: Path) -> Path:
     return root
 
 
-def test_it_names_installed_packages_and_distributions_alone(root: Path) -> None:
+def test_bill_names_installed_packages_and_distributions_only(root: Path) -> None:
     document, path = made(root)
 
     assert [each["purl"] for each in document["components"]] == [
@@ -72,7 +72,7 @@ def test_it_names_installed_packages_and_distributions_alone(root: Path) -> None
     assert document["components"][2]["licenses"] == [{"expression": "MIT"}]
 
 
-def test_it_is_valid_and_equal_for_equal_contents(root: Path) -> None:
+def test_bill_is_valid_and_equal_for_equal_contents(root: Path) -> None:
     document, _ = made(root)
 
     schema_validator().validate(document)

@@ -89,7 +89,7 @@ def test_a_program_has_its_modules_in_the_versions_of_kubernetes(tool: str) -> N
     assert common == {name: kubernetes[name] for name in common}
 
 
-def test_go_is_run_in_one_place_so_that_all_programs_share_its_cache() -> None:
+def test_go_is_run_in_one_module_that_shares_its_cache() -> None:
     sources = [path for name in ("tests", "benchmarks") for path in (layout.REPOSITORY / name).rglob("*.py")]
     running = [path.name for path in sources if re.search(r"\"go\",\s*\"(build|install|run)\"", path.read_text())]
     assert running == ["build.py"]

@@ -14,7 +14,7 @@ def wanted(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> pathlib.P
     return tmp_path / "cache" / "tool-1"
 
 
-def test_who_comes_second_waits_and_makes_nothing(wanted: pathlib.Path) -> None:
+def test_second_process_waits_and_builds_nothing(wanted: pathlib.Path) -> None:
     begun, may_end, made = threading.Event(), threading.Event(), []
 
     def make(directory: pathlib.Path) -> None:
@@ -39,7 +39,7 @@ def test_who_comes_second_waits_and_makes_nothing(wanted: pathlib.Path) -> None:
     assert wanted.stat().st_mode & 0o777 == 0o755  # other users may read it
 
 
-def test_what_failed_or_was_killed_leaves_nothing_that_counts(wanted: pathlib.Path) -> None:
+def test_failed_or_killed_build_leaves_nothing(wanted: pathlib.Path) -> None:
     def fail(directory: pathlib.Path) -> None:
         (directory / "half").touch()
         raise RuntimeError("killed")

@@ -59,7 +59,7 @@ def test_etcd_is_built_without_the_tools_that_nothing_uses() -> None:
     assert etcd.packages == ("go.etcd.io/etcd/server/v3",)
 
 
-def test_the_lines_of_one_distribution_are_found_with_all_their_hashes() -> None:
+def test_distribution_is_pinned_with_all_its_hashes() -> None:
     text = "other==1 \\\n    --hash=sha256:00\nuv==2 \\\n    --hash=sha256:11 \\\n    --hash=sha256:22\nuvloop==3\n"
     assert installing.pinned("uv", text) == "uv==2 \\\n    --hash=sha256:11 \\\n    --hash=sha256:22\n"
     with pytest.raises(progress.StepFailed, match="pins no absent"):
@@ -106,7 +106,7 @@ Progress = estimate.Progress
         (Progress(700, 600, 0), 0),
     ],
 )
-def test_what_is_left_follows_this_machines_speed(seen: estimate.Progress, seconds: float) -> None:
+def test_estimate_follows_this_machines_speed(seen: estimate.Progress, seconds: float) -> None:
     assert estimate.left(seen) == pytest.approx(seconds)
 
 
@@ -138,7 +138,7 @@ def test_an_estimate_is_rounded_up_and_says_what_it_is_worth(seen: estimate.Prog
     assert estimate.describe(seen) == words
 
 
-def test_a_course_counts_from_its_beginning_what_was_expected_and_once() -> None:
+def test_course_counts_expected_steps_once_from_the_start() -> None:
     now = 1000.0
     course = estimate.Course({"a": 100.0, "b": 100.0, "c": 300.0}, clock=lambda: now)
     assert course.describe() == "about 9 min left, if this machine is like the one of the records"  # 500 s
@@ -175,7 +175,7 @@ def test_every_line_of_a_step_says_what_is_left(
     assert "left" not in ended[2]
 
 
-def test_the_demo_expects_everything_of_an_empty_cache_and_little_of_a_full_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_demo_expects_all_steps_only_for_an_empty_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("KUBEVIRT_CACHE", str(tmp_path))
     whole = demo._expected(own=True)
     assert whole[build.title("kubernetes")] == estimate.SECONDS["kubernetes"]
@@ -188,7 +188,7 @@ def test_the_demo_expects_everything_of_an_empty_cache_and_little_of_a_full_one(
     assert sum(demo._expected(own=False).values()) < 120
 
 
-def test_what_the_demo_adds_is_asked_for_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_demo_additions_are_selected_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DEMO", raising=False)
     assert not cloud_demo.is_wanted()
     monkeypatch.setenv("DEMO", "cloud")
@@ -198,7 +198,7 @@ def test_what_the_demo_adds_is_asked_for_by_its_name(monkeypatch: pytest.MonkeyP
         cloud_demo.is_wanted()
 
 
-def test_the_login_that_the_demo_prints_is_with_its_own_key_which_stays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_demo_login_uses_its_own_key_which_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("KUBEVIRT_STATE", str(tmp_path / "of mine"))
     cloud_demo.key().parent.mkdir(parents=True)
     cloud_demo.key().write_text("made before")

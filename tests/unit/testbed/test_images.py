@@ -15,7 +15,7 @@ def blobs(archive: Path) -> dict[str, bytes]:
         return {member.name: file.read() for member in tar if (file := tar.extractfile(member))}
 
 
-def test_an_archive_names_its_image_and_every_blob_has_its_digest(tmp_path: Path) -> None:
+def test_archive_names_its_image_and_its_blobs_have_digests(tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.write_bytes(b"\x7fELF")
 
@@ -34,7 +34,7 @@ def test_an_archive_names_its_image_and_every_blob_has_its_digest(tmp_path: Path
         assert tar.getmember("bin/sh").linkname == "program"
 
 
-def test_a_digest_changes_with_content_name_and_executable_bit_of_a_file(tmp_path: Path) -> None:
+def test_digest_covers_content_name_and_executable_bit(tmp_path: Path) -> None:
     directory = tmp_path / "source"
     directory.mkdir()
     file = directory / "module.py"

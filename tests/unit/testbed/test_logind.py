@@ -18,7 +18,7 @@ def call(serial: int, member: str) -> bytes:
     return logind.encode(logind.CALL, serial, fields, b"body")
 
 
-def test_what_is_encoded_is_decoded() -> None:
+def test_message_survives_encoding() -> None:
     message = call(7, "Inhibit")
     length = struct.unpack_from("<I", message, 12)[0]
     assert logind.decode(message[:16], message[16 : 16 + length]) == logind.Message(logind.CALL, 0, 7, "Inhibit")

@@ -37,14 +37,14 @@ def of_web(**spec: Any) -> list[str]:
     return rules[:-1]
 
 
-def test_without_a_policy_everything_passes_but_by_addresses_that_no_policy_knows() -> None:
+def test_without_policies_all_traffic_of_known_addresses_passes() -> None:
     first = ["type filter hook forward priority filter; policy accept;", "ct state established,related accept"]
     neighbours = ["icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } accept", "ip6 saddr fe80::/10 ip6 daddr fe80::/10 drop"]
     assert chains() == {"forward": [*first, *neighbours]}
     assert chains(a_policy("bank")).keys() == {"forward"}  # from a namespace without pods on the node
 
 
-def test_a_policy_isolates_the_nodes_pods_that_it_selects_in_its_directions() -> None:
+def test_policy_isolates_its_selected_pods_in_its_directions() -> None:
     both = chains(a_policy(podSelector={"matchLabels": {"app": "web"}}, policyTypes=["Ingress", "Egress"]))
     assert both["forward"][4:] == [
         "ip saddr 10.244.1.2 jump egress-10-244-1-2",
@@ -136,7 +136,7 @@ def test_label_selectors(expression: dict[str, Any], chosen: set[str]) -> None:
     assert not ruleset.matches({"matchLabels": {"tier": "1"}, **selector}, labels["web"])
 
 
-def test_a_selector_that_nobody_understands_is_no_selector() -> None:
+def test_unknown_selector_operator_is_refused() -> None:
     with pytest.raises(ValueError, match="unknown operator"):
         ruleset.matches({"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]}, {})
 
@@ -156,7 +156,7 @@ def test_a_pod_counts_while_it_has_a_network_of_its_own() -> None:
         assert ruleset.pod_of({**pod, **change}) is None
 
 
-def test_what_is_kept_of_a_collection_is_what_matters_and_only_that_is_told() -> None:
+def test_follower_keeps_selected_parts_and_signals_changes_only() -> None:
     changed = threading.Event()
     context: Any = None
     follower = following.Follower("h:1", context, "/x", lambda obj: obj.get("kept"), changed)
@@ -195,7 +195,7 @@ def test_what_is_kept_of_a_collection_is_what_matters_and_only_that_is_told() ->
     assert [each.rpartition("=")[2] for each in asked[1:]] == ["5", "7", "8", "9"]
 
 
-def test_the_engine_is_a_process_of_each_node_and_starts_anew_with_its_source() -> None:
+def test_policy_engine_runs_per_node_and_restarts_when_changed() -> None:
     for node in layout.NODES:
         assert f"{node.name}-network-policies" in nodes.process_names(node)
     before = nodes.digest_of_network_policies()

@@ -25,7 +25,7 @@ def test_pods_have_networks_of_their_own_namespace() -> None:
     assert networks.configuration(layout.NODES[0])["namespaceIsolation"] is True
 
 
-def test_multus_reads_pods_and_networks_and_writes_the_status_of_pods() -> None:
+def test_multus_reads_pods_and_networks_and_writes_pod_status() -> None:
     role = networks.rights()[0]
     assert json.loads(json.dumps(role["rules"])) == [
         {"apiGroups": ["k8s.cni.cncf.io"], "resources": ["network-attachment-definitions"], "verbs": ["get"]},

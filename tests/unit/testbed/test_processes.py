@@ -40,7 +40,7 @@ def test_a_recycled_process_id_is_not_taken_for_ours() -> None:
     assert not other.is_alive()
 
 
-def test_one_that_ignores_the_request_is_killed() -> None:
+def test_process_ignoring_termination_is_killed() -> None:
     stubborn = processes.ensure("stubborn", ["sh", "-c", "trap '' TERM; while :; do sleep 0.1; done"])
     time.sleep(0.1)
 

@@ -13,7 +13,7 @@ def git(directory: Path, *arguments: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
-def test_it_is_what_the_commit_holds_whatever_lies_in_the_working_tree(tmp_path: Path) -> None:
+def test_old_release_is_checked_out_from_its_commit(tmp_path: Path) -> None:
     origin = tmp_path / "origin"
     origin.mkdir()
     git(origin, "init", "-q")
@@ -37,7 +37,7 @@ def test_a_clone_without_its_history_is_told_what_it_lacks(tmp_path: Path) -> No
         release_before.check_out(tmp_path / "source", tmp_path)
 
 
-def test_its_archive_is_not_taken_for_an_older_one_of_todays_image() -> None:
+def test_old_releases_archive_is_distinct_from_todays_image() -> None:
     today = project_images.image_of("virt-launcher").archive
     prefix = today.name.removesuffix(f"{project_images.image_of('virt-launcher').digest}.tar")
     before = release_before.launcher().archive
@@ -67,7 +67,7 @@ USER 107:107
         ("python3 qemu", "0:0", False),
     ],
 )
-def test_its_source_lies_on_todays_packages_where_nothing_that_it_had_is_missing(packages: str, user: str, *, may: bool) -> None:
+def test_old_source_is_layered_on_todays_packages_if_complete(packages: str, user: str, *, may: bool) -> None:
     before = f"FROM base\nRUN LOCKED=no sh /build/install-packages.sh {packages} && true\nCOPY source/ /\nUSER {user}\nENV A=1\n"
     assert release_before.may_lie_on(before, TODAY) is may
 

@@ -43,7 +43,7 @@ def configuration(archive: Path) -> dict[str, Any]:
     return oci.blob_of(archive, oci.manifest_of(archive)["config"]["digest"])
 
 
-def test_an_image_over_another_one_has_its_layers_and_configuration_and_one_layer_more(tmp_path: Path) -> None:
+def test_derived_image_adds_one_layer_to_its_base(tmp_path: Path) -> None:
     lower, upper = below(tmp_path), tmp_path / "upper.tar"
     oci.write_over(upper, REFERENCE, lower, oci.layer_of(source(tmp_path)))
 
@@ -63,7 +63,7 @@ def test_an_image_over_another_one_has_its_layers_and_configuration_and_one_laye
         ]
 
 
-def test_its_archive_leaves_the_lower_layers_out_and_every_blob_has_its_digest(tmp_path: Path) -> None:
+def test_derived_archive_omits_base_layers_and_has_digests(tmp_path: Path) -> None:
     lower, upper = below(tmp_path, b"\x7fELF" * 100_000), tmp_path / "upper.tar"
     oci.write_over(upper, REFERENCE, lower, oci.layer_of(source(tmp_path)))
 
@@ -75,7 +75,7 @@ def test_its_archive_leaves_the_lower_layers_out_and_every_blob_has_its_digest(t
     assert upper.stat().st_size < 20_000
 
 
-def test_equal_sources_give_an_equal_archive_whatever_the_times_of_their_files(tmp_path: Path) -> None:
+def test_equal_sources_give_an_equal_archive_despite_file_times(tmp_path: Path) -> None:
     lower, root = below(tmp_path), source(tmp_path)
     oci.write_over(tmp_path / "first.tar", REFERENCE, lower, oci.layer_of(root))
     (root / "usr/module.py").write_text("X = 1\n")
@@ -85,7 +85,7 @@ def test_equal_sources_give_an_equal_archive_whatever_the_times_of_their_files(t
     assert oci.digest_of(tmp_path / "first.tar") == oci.digest_of(tmp_path / "second.tar")
 
 
-def test_an_image_is_built_again_when_the_one_below_became_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_image_is_rebuilt_when_its_base_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBEVIRT_CACHE", str(tmp_path / "cache"))
     lower = images.Image("localhost/a/below:1", "0" * 12, lambda _: None)
     upper = images.Image(REFERENCE, "1" * 12, lambda _: None, lower)
@@ -100,7 +100,7 @@ def test_an_image_is_built_again_when_the_one_below_became_another(tmp_path: Pat
     assert not images.is_built(upper)
 
 
-def test_what_is_no_archive_says_what_to_remove(tmp_path: Path) -> None:
+def test_invalid_archive_says_what_to_remove(tmp_path: Path) -> None:
     (tmp_path / "empty.tar").write_bytes(b"")
     with pytest.raises(progress.StepFailed, match=r"empty\.tar is no OCI archive"):
         oci.digest_of(tmp_path / "empty.tar")
@@ -118,7 +118,7 @@ def test_a_change_of_source_leaves_the_image_below_as_it_is(process: project_ima
     assert other.below.digest == image.below.digest
 
 
-def test_bytecode_lies_beside_its_module_wherever_other_bytecode_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bytecode_is_written_next_to_its_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBEVIRT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("KUBEVIRT_STATE", str(tmp_path / "state"))
     monkeypatch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path / "elsewhere"))

@@ -33,7 +33,7 @@ def test_the_figures_are_in_words() -> None:
     assert words.startswith("2 min 5 s, 231 CPU-seconds (200 user, 30 system; without the cluster's processes), load 2.0 on ")
 
 
-def test_make_keeps_bytecode_outside_the_work_tree_also_where_the_environment_keeps_none(tmp_path: Path) -> None:
+def test_make_keeps_bytecode_outside_the_work_tree(tmp_path: Path) -> None:
     given = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "KUBEVIRT_CACHE": str(tmp_path)}
     words = ["make", "--silent", "--eval", "probe: ; @env", "probe"]
     done = subprocess.run(words, cwd=layout.REPOSITORY, env=given, capture_output=True, text=True, check=True)

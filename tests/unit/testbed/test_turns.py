@@ -60,7 +60,7 @@ def test_a_module_that_disturbs_others_meets_none(lock: Path) -> None:
     assert may(lock, fcntl.LOCK_EX)
 
 
-def test_a_test_that_runs_again_meets_no_other_until_its_module_ends(lock: Path) -> None:
+def test_test_run_alone_meets_no_other_until_its_module_ends(lock: Path) -> None:
     one, other = turns.Turn(lock, alone=()), turns.Turn(lock, alone=())
     one.begin(ALONE)
     other.begin(TOO)
@@ -74,7 +74,7 @@ def test_a_test_that_runs_again_meets_no_other_until_its_module_ends(lock: Path)
     assert may(lock, fcntl.LOCK_SH)
 
 
-def test_who_waits_to_be_alone_is_not_overtaken(lock: Path) -> None:
+def test_waiting_exclusive_turn_is_not_overtaken(lock: Path) -> None:
     first, waiting, late = turns.Turn(lock), turns.Turn(lock), turns.Turn(lock)
     first.begin(TOGETHER)
     order: list[str] = []
@@ -100,7 +100,7 @@ def test_modules_that_disturb_others_exist() -> None:
     assert {each.stem for each in TESTS.glob("test_*.py")} >= turns.ALONE
 
 
-def test_what_is_done_one_at_a_time_is_let_go_at_its_end(lock: Path) -> None:
+def test_lock_for_single_use_is_released_at_the_end(lock: Path) -> None:
     with turns.one_at_a_time(lock):
         assert not may(lock, fcntl.LOCK_SH)
     assert may(lock, fcntl.LOCK_EX)

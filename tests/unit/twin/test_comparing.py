@@ -55,7 +55,7 @@ OTHER_WORDS: Final = get(differs="other words")
         (get(beside={"details.name": "why"}), answer(status(details={"causes": CAUSES})), "only the twin: details.name"),
     ],
 )
-def test_a_difference_that_a_step_does_not_name_is_found_and_one_that_it_names_in_vain(step: Step, ours: Answer, member: str) -> None:
+def test_unnamed_differences_and_vain_exceptions_are_found(step: Step, ours: Answer, member: str) -> None:
     assert any(each.startswith(member) for each in judge(step, answer(status()), ours))
 
 
@@ -71,7 +71,7 @@ def test_a_difference_that_a_step_does_not_name_is_found_and_one_that_it_names_i
         ),
     ],
 )
-def test_what_a_step_names_may_differ(step: Step, ours: Answer) -> None:
+def test_named_differences_are_allowed(step: Step, ours: Answer) -> None:
     assert judge(step, answer(status()), ours) == []
 
 
@@ -106,7 +106,7 @@ def test_an_event_more_is_named_by_its_type() -> None:
         (Answer(422, JSON, "text"), ["kind", "apiVersion", "status", "reason", "code", "message", "details.causes"]),
     ],
 )
-def test_where_another_code_was_decided_the_whole_answer_is_that_of_the_code(ours: Answer, found: list[str]) -> None:
+def test_decided_code_requires_the_matching_answer(ours: Answer, found: list[str]) -> None:
     wrong = judge(get(differs="decided", code=422), answer(status(code=400, reason="BadRequest")), ours)
     assert [each.partition(":")[0] for each in wrong] == found
 
@@ -115,7 +115,7 @@ def entry(manager: str, second: int) -> dict[str, str]:
     return {"manager": manager, "operation": "Apply", "apiVersion": "v1", "time": f"2026-01-01T00:00:0{second}Z"}
 
 
-def test_owners_whose_order_is_that_of_their_times_are_the_same_within_a_second_and_beyond_it() -> None:
+def test_owners_ordered_by_time_are_equal_within_a_second() -> None:
     at_once, later, wrong = (
         answer({"metadata": {"managedFields": [*entries]}})
         for entries in ((entry("a", 1), entry("b", 1)), (entry("b", 1), entry("a", 2)), (entry("b", 1), entry("a", 1)))

@@ -25,7 +25,7 @@ def test_machines_are_as_the_api_wants_them() -> None:
     assert accepted(payloads.machine(), VirtualMachineStrategy())
 
 
-def test_templates_and_patches_have_the_sequence_that_the_load_generator_replaces(tmp_path: Path) -> None:
+def test_templates_and_patches_contain_the_sequence_placeholder(tmp_path: Path) -> None:
     for kind in (payloads.flunder("g"), payloads.machine()):
         for file in kind.write(tmp_path):
             assert f'"{payloads.SEQUENCE}":"@SEQUENCE@"' in file.read_text()

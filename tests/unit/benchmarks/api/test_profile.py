@@ -9,7 +9,7 @@ run (threading.py:1);_worker (concurrent/futures/thread.py:81);0x7f (libc.so.6) 
 """
 
 
-def test_waiting_is_left_out_and_lines_of_one_function_count_together() -> None:
+def test_waiting_is_omitted_and_lines_of_a_function_are_summed() -> None:
     count, own, total = folded(STACKS)
     assert count == 40
     assert dict(own) == {"write (libc.so.6)": 30, "get (pack/a.py)": 10}

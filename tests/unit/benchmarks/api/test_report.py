@@ -25,7 +25,7 @@ def a_sample(server_seconds: float, count: int, **more: object) -> dict[str, obj
     return {**sample, "p50_us": 100, "p99_us": 200, "bytes_per_answer": 4400, **more}
 
 
-def test_a_ratio_is_that_of_medians_of_processor_time_for_one_operation() -> None:
+def test_ratio_compares_medians_of_processor_time_per_operation() -> None:
     twin = [a_sample(1.0, 1000), a_sample(1.0, 500), a_sample(1.0, 100)]  # 1,000, 2,000 and 10,000 µs
     ours = [a_sample(1.0, 10_000), a_sample(1.0, 5_000), a_sample(1.0, 5_000)]  # 100, 200 and 200 µs
     assert report.finish(a_result(get={"twin": twin, "ours": ours}))["ratios"] == {"get": 10.0}
@@ -40,11 +40,11 @@ def test_memory_is_compared_as_it_is() -> None:
     assert report.finish(result)["ratios"] == {"memory_10k": 4.0}
 
 
-def test_what_was_not_measured_on_both_sides_has_no_ratio() -> None:
+def test_measurement_of_one_side_has_no_ratio() -> None:
     assert report.finish(a_result(get={"twin": [a_sample(1.0, 1000)]}))["ratios"] == {}
 
 
-def test_servers_that_had_not_the_same_reviewed_have_no_ratio_and_it_is_told() -> None:
+def test_different_review_shares_give_no_ratio_but_a_failure() -> None:
     twin = [a_sample(1.0, 1000, reviewed=share) for share in (0.9, 0.24, 0.22)]
     ours = [a_sample(1.0, 2000, reviewed=0.35)]
     found = report.finish(
@@ -95,7 +95,7 @@ def test_a_varied_row_says_how_many_requests_were_reviewed() -> None:
     assert [each.rpartition("  ")[2] for each in speeds] == ["0.25 reviews a request"] * 2
 
 
-def test_who_had_less_reviewed_has_no_ratio_either_and_each_twin_is_compared_by_its_own_share() -> None:
+def test_each_twin_is_compared_by_its_own_review_share() -> None:
     twin, tuned = ([a_sample(1.0, 1000, reviewed=share)] for share in (0.25, 0.05))
     ours = [a_sample(1.0, 2000, reviewed=0.05)]
     found = report.finish(a_result(varied_get={"twin": twin, "twin400": tuned, "ours": ours}))
@@ -103,7 +103,7 @@ def test_who_had_less_reviewed_has_no_ratio_either_and_each_twin_is_compared_by_
     assert set(found["failures"]) == {"varied_get"}
 
 
-def test_of_what_one_side_did_not_do_it_is_told_why_and_nothing_of_reviews() -> None:
+def test_failed_side_is_reported_without_review_shares() -> None:
     samples = [a_sample(1.0, 1000, reviewed=0.25)]
     result = a_result(
         varied_get={"twin": samples}, varied_patch={"ours": samples}, varied_update={"twin": samples, "ours": [a_sample(1.0, 1)]}

@@ -56,7 +56,7 @@ def test_both_are_asked_for_the_same_by_the_front_proxy(here: Environment, opera
     assert asked == load(here, payloads.flunder(GROUP), operation, USER), "nothing of it is drawn or counted up"
 
 
-def test_one_seed_gives_the_same_requests_and_another_does_not() -> None:
+def test_seed_determines_the_requests() -> None:
     first = list(varied.requests(SEED))
     assert first == list(varied.requests(SEED))
     assert first != list(varied.requests("varied_get-1"))

@@ -13,7 +13,7 @@ KEYED: list[type[AesGcm | AesCbc | Secretbox]] = [AesGcm, AesCbc, Secretbox]
 
 @pytest.mark.parametrize("kind", KEYED)
 @given(value=st.binary(max_size=100))
-def test_every_provider_reads_what_it_wrote_and_never_writes_the_same_twice(kind: type[AesGcm | AesCbc | Secretbox], value: bytes) -> None:
+def test_every_provider_decrypts_its_output_which_never_repeats(kind: type[AesGcm | AesCbc | Secretbox], value: bytes) -> None:
     chain = Chain((kind("k1", KEY),))
     stored = chain.seal(value, ABOUT)
     assert chain.unseal(stored, ABOUT) == (value, False)
@@ -44,7 +44,7 @@ def test_a_value_moved_to_another_key_is_refused_by_aesgcm() -> None:
         Chain((AesGcm("k1", KEY),)).unseal(stored, ABOUT + b"b")
 
 
-def test_the_first_provider_writes_and_what_another_wrote_is_stale() -> None:
+def test_first_provider_writes_and_output_of_others_is_stale() -> None:
     old, new = AesCbc("1", KEY), AesGcm("2", KEY)
     stored = Chain((old,)).seal(b"value", ABOUT)
     assert Chain((new, old)).unseal(stored, ABOUT) == (b"value", True)
@@ -58,7 +58,7 @@ def test_a_key_of_the_same_name_does_not_hide_the_right_one() -> None:
     assert Chain((AesGcm("1", OTHER), AesGcm("1", KEY))).unseal(stored, ABOUT) == (b"value", True)
 
 
-def test_what_is_in_the_clear_is_read_until_identity_is_taken_away() -> None:
+def test_plaintext_is_read_until_identity_is_removed() -> None:
     keyed = AesGcm("1", KEY)
     assert Chain((keyed, Identity())).unseal(b'{"a":1}', ABOUT) == (b'{"a":1}', True)
     with pytest.raises(Undecryptable, match="no provider"):

@@ -31,7 +31,7 @@ def writes(rules: Rules, group: str, resource: str) -> bytes:
     return rules.chain(group, resource).providers[0].prefix
 
 
-def test_a_resource_has_its_own_rule_else_its_groups_else_everybodys() -> None:
+def test_rule_of_resource_precedes_group_and_wildcard() -> None:
     rules = read(
         rule("virtualmachines.kubevirt.io", providers=[keyed(name="own")]),
         rule("*.kubevirt.io", providers=[keyed(name="group")]),
@@ -44,7 +44,7 @@ def test_a_resource_has_its_own_rule_else_its_groups_else_everybodys() -> None:
     assert writes(read(rule("*.")), "", "secrets")
 
 
-def test_the_keys_of_a_provider_and_providers_of_later_rules_follow_in_order() -> None:
+def test_keys_and_later_providers_follow_in_order() -> None:
     two = {"secretbox": {"keys": [{"name": "a", "secret": KEY}, {"name": "b", "secret": KEY}]}}
     rules = read(rule("vms.g", providers=[two, keyed("aescbc", "c")]), rule("vms.g", providers=[IDENTITY]))
     prefixes = [each.prefix for each in rules.chain("g", "vms").providers]
@@ -82,7 +82,7 @@ BAD: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("bad", "message"), BAD)
-def test_what_is_wrong_is_said_without_the_secret(bad: Any, message: str) -> None:
+def test_configuration_errors_do_not_show_the_secret(bad: Any, message: str) -> None:
     with pytest.raises(Misconfigured, match=message) as caught:
         parse(bad if isinstance(bad, str) else yaml.safe_dump(bad))
     assert "secret!" not in str(caught.value)

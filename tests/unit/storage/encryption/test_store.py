@@ -28,7 +28,7 @@ async def test_nothing_readable_reaches_the_storage() -> None:
     assert b"secret" not in entry.value
 
 
-async def test_what_an_older_key_wrote_is_stale_until_it_is_written_again() -> None:
+async def test_value_of_an_older_key_is_stale_until_rewritten() -> None:
     inner = MemoryStorage()
     await over(inner, OLD).commit([], [Put("a", b"value")])
     store = over(inner, NEW, OLD)
@@ -44,7 +44,7 @@ async def test_what_an_older_key_wrote_is_stale_until_it_is_written_again() -> N
     assert [(each.value, each.stale) for each in again] == [(b"value", False)]
 
 
-async def test_a_value_without_its_key_is_handed_out_as_stored_and_the_rest_is_read(caplog: pytest.LogCaptureFixture) -> None:
+async def test_undecryptable_value_is_returned_as_stored(caplog: pytest.LogCaptureFixture) -> None:
     inner = MemoryStorage()
     await over(inner, OLD).commit([], [Put("bad", b"value")])
     store = over(inner, NEW)
@@ -60,7 +60,7 @@ async def test_a_value_without_its_key_is_handed_out_as_stored_and_the_rest_is_r
     assert [entry.key for entry in (await store.range("")).entries] == ["good"]
 
 
-async def test_watches_show_values_and_those_that_met_undecryptable_ones_end_when_keys_come() -> None:
+async def test_watches_end_when_keys_for_undecryptable_values_arrive() -> None:
     inner = MemoryStorage()
     await over(inner, OLD).commit([], [Put("a", b"1")])
     store = over(inner, NEW)

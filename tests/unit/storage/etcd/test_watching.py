@@ -19,12 +19,12 @@ def kv(key: str, revision: int, *, created: int = 5, version: int = 1) -> rpc.Ke
     return rpc.KeyValue(key=b"/p/" + key.encode(), value=b"v", create_revision=created, mod_revision=revision, version=version)
 
 
-def test_the_pause_before_a_broken_watch_is_opened_again_doubles_up_to_its_bound_however_long_etcd_is_away() -> None:
+def test_watch_retry_pause_doubles_up_to_its_limit() -> None:
     assert [watching.pause_seconds(failures) for failures in (1, 2, 5)] == [0.04, 0.08, 0.64]
     assert watching.pause_seconds(7) == watching.pause_seconds(5000) == watching.MAX_BACKOFF_SECONDS
 
 
-def test_events_become_one_batch_a_revision_and_those_told_before_are_dropped() -> None:
+def test_events_are_batched_by_revision_and_old_ones_dropped() -> None:
     events = [
         rpc.Event(kv=kv("a", 5)),
         rpc.Event(kv=kv("a", 6, version=2), prev_kv=kv("a", 5)),
@@ -38,7 +38,7 @@ def test_events_become_one_batch_a_revision_and_those_told_before_are_dropped() 
 
 
 @pytest.mark.parametrize("event", [rpc.Event(kv=kv("a", 6, version=2)), rpc.Event(type=rpc.Event.DELETE, kv=kv("a", 6, version=0))])
-def test_a_change_whose_previous_value_was_compacted_is_not_passed_off_as_a_creation(event: rpc.Event) -> None:
+def test_change_with_compacted_previous_value_is_no_creation(event: rpc.Event) -> None:
     with pytest.raises(Compacted):
         list(batches([event], KEYS, 5))
     assert list(batches([event], KEYS, 6)) == []  # already delivered
@@ -53,7 +53,7 @@ def test_keys_that_are_no_text_survive() -> None:
     assert KEYS.inner(KEYS.outer(b"/p/\xff\x00")) == b"/p/\xff\x00"
 
 
-async def test_progress_is_asked_once_at_a_time_and_again_when_etcd_is_silent() -> None:
+async def test_progress_is_requested_once_and_again_on_silence() -> None:
     sent: list[None] = []
     progress = Progress(lambda: sent.append(None), asked=False, again_seconds=0.05)
     assert not sent
@@ -78,7 +78,7 @@ async def test_progress_is_asked_once_at_a_time_and_again_when_etcd_is_silent() 
     assert len(sent) == before + 2
 
 
-async def test_a_question_that_a_lost_stream_did_not_answer_is_asked_on_the_next() -> None:
+async def test_unanswered_progress_request_moves_to_the_next_stream() -> None:
     sent: list[None] = []
     progress = Progress(lambda: sent.append(None), asked=True)
     assert len(sent) == 1

@@ -117,7 +117,7 @@ async def test_a_deadline_is_kept_and_a_silent_connection_is_left() -> None:
         assert (await later).status == DEADLINE_EXCEEDED  # calls in progress on it may still get answers
 
 
-async def test_a_call_that_is_slow_on_a_living_connection_does_not_take_it_along() -> None:
+async def test_slow_call_does_not_close_a_live_connection() -> None:
     async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await greeted(reader, writer)
         while True:
@@ -129,7 +129,7 @@ async def test_a_call_that_is_slow_on_a_living_connection_does_not_take_it_along
         assert made.is_usable
 
 
-async def test_cancelling_a_call_tells_the_server_and_leaves_the_connection_usable() -> None:
+async def test_cancelled_call_is_reset_and_the_connection_stays_usable() -> None:
     resets: list[int] = []
 
     async def reluctant(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -160,7 +160,7 @@ async def test_a_lost_connection_fails_calls_under_way() -> None:
         assert not made.is_usable
 
 
-async def test_a_server_that_leaves_answers_what_it_has_and_the_connection_closes() -> None:
+async def test_leaving_server_answers_open_calls_then_closes() -> None:
     closed = asyncio.Event()
 
     async def leaving(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -177,7 +177,7 @@ async def test_a_server_that_leaves_answers_what_it_has_and_the_connection_close
             await closed.wait()
 
 
-async def test_a_silent_server_is_pinged_while_calls_are_under_way_and_then_given_up() -> None:
+async def test_silent_server_is_pinged_during_calls_then_given_up() -> None:
     pings: list[bytes] = []
 
     async def deaf(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -242,7 +242,7 @@ async def test_streams_carry_messages_until_cancelled() -> None:
 
 
 @pytest.mark.parametrize("greeting", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"SSH-2.0-OpenSSH_9.2\r\n", b""])
-async def test_what_is_no_http2_is_an_error_at_once(greeting: bytes) -> None:
+async def test_non_http2_greeting_is_an_error_at_once(greeting: bytes) -> None:
     async def other(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(greeting)
         await writer.drain()
@@ -255,7 +255,7 @@ async def test_what_is_no_http2_is_an_error_at_once(greeting: bytes) -> None:
         await within(2, refused(port))
 
 
-async def test_a_server_whose_tls_does_not_offer_http2_is_refused(tmp_path: Path) -> None:
+async def test_tls_server_without_http2_is_refused(tmp_path: Path) -> None:
     ca, cert, key = Authority().issue(tmp_path, "etcd")
     theirs = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     theirs.load_cert_chain(cert, key)

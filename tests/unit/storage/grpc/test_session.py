@@ -129,7 +129,7 @@ def flood(session: Session, frame: bytes, times: int) -> None:
         session.receive(frame)
 
 
-def test_a_call_is_one_message_with_the_headers_of_grpc_and_its_answer_another() -> None:
+def test_call_sends_one_message_with_grpc_headers() -> None:
     server = Server()
     call, future = server.call(b"request")
     server.exchange()
@@ -173,7 +173,7 @@ def test_messages_larger_than_every_window_go_both_ways() -> None:
     assert (future.result(timeout=0), second.result(timeout=0)) == (large, b"ok")
 
 
-def test_what_flow_control_holds_back_is_sent_when_the_server_reads() -> None:
+def test_blocked_data_are_sent_when_the_server_reads() -> None:
     server = Server()
     server.acknowledges = False
     calls = [server.call(bytes(40_000))[0] for _ in range(3)]
@@ -186,7 +186,7 @@ def test_what_flow_control_holds_back_is_sent_when_the_server_reads() -> None:
     assert [len(server.bodies[call.stream]) for call in calls] == [40_005] * 3
 
 
-def test_a_smaller_window_announced_later_holds_and_a_larger_one_releases() -> None:
+def test_later_window_sizes_apply_to_open_streams() -> None:
     server = Server()
     server.acknowledges = False
     server.connection.update_settings({h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: 10})
@@ -213,7 +213,7 @@ def test_calls_beyond_the_servers_limit_wait_their_turn() -> None:
     assert len(server.requests) == 4
 
 
-def test_an_answer_may_be_trailers_alone_and_its_message_is_percent_encoded() -> None:
+def test_trailers_only_answer_has_a_percent_decoded_message() -> None:
     server = Server()
     call, future = server.call()
     server.exchange()
@@ -261,7 +261,7 @@ def test_an_answer_that_ends_with_data_has_no_status() -> None:
     assert error_of(future).status == UNAVAILABLE
 
 
-def test_headers_may_be_informational_padded_prioritised_and_continued() -> None:
+def test_informational_padded_and_continued_headers_are_read() -> None:
     session = begun()
     call, future = opened(session)
     fields = block(*HEADERS)
@@ -291,7 +291,7 @@ def test_pings_are_answered_and_ours_heard() -> None:
     server.exchange()
 
 
-def test_a_server_that_leaves_finishes_what_it_has_and_says_what_it_never_began() -> None:
+def test_leaving_server_finishes_calls_and_names_unstarted_ones() -> None:
     server = Server()
     first, answered = server.call()
     second, refused = server.call()
@@ -316,14 +316,14 @@ def test_a_server_that_leaves_finishes_what_it_has_and_says_what_it_never_began(
 @pytest.mark.parametrize(
     ("code", "processed"), [(frames.REFUSED_STREAM, False), (frames.ERROR_NAMES.index("INTERNAL_ERROR"), True), (77, True)]
 )
-def test_a_reset_call_is_unavailable_and_safe_to_repeat_only_if_it_was_refused(code: int, processed: bool) -> None:
+def test_reset_call_is_unavailable_and_repeatable_if_refused(code: int, processed: bool) -> None:
     session = begun()
     call, future = opened(session)
     session.receive(frames.reset(call.stream, code))
     assert (error_of(future).status, error_of(future).processed) == (UNAVAILABLE, processed)
 
 
-def test_a_cancelled_call_is_reset_and_what_still_comes_for_it_is_passed_over() -> None:
+def test_cancelled_call_is_reset_and_its_late_data_ignored() -> None:
     server = Server()
     call, future = server.call()
     server.exchange()
@@ -353,7 +353,7 @@ def test_calls_expire_those_that_never_left_safely() -> None:
     assert session.next_deadline() == 7.0
 
 
-def test_a_lost_connection_fails_everything_and_tells_what_was_never_sent() -> None:
+def test_lost_connection_fails_all_calls_and_marks_unsent_ones() -> None:
     session = begun()
     session.receive(raw(frames.SETTINGS, 0, 0, b"\0\3\0\0\0\1"))
     _, sent = opened(session)
@@ -363,7 +363,7 @@ def test_a_lost_connection_fails_everything_and_tells_what_was_never_sent() -> N
     assert session.is_idle
 
 
-def test_streams_carry_messages_both_ways_and_stop_the_server_while_nobody_reads() -> None:
+def test_streams_carry_messages_both_ways_with_backpressure() -> None:
     server = Server()
     stream = Stream(BLOCK)
     server.session.open(stream)
@@ -400,7 +400,7 @@ def test_streams_carry_messages_both_ways_and_stop_the_server_while_nobody_reads
     assert caught.value.status == OK
 
 
-def test_a_message_larger_than_the_window_still_comes_through_a_stream() -> None:
+def test_message_larger_than_the_window_passes_a_stream() -> None:
     server = Server()
     stream = Stream(BLOCK)
     server.session.open(stream)
@@ -410,7 +410,7 @@ def test_a_message_larger_than_the_window_still_comes_through_a_stream() -> None
     assert stream.take() == large
 
 
-def test_a_stream_refuses_a_message_that_nobody_would_send() -> None:
+def test_oversized_message_is_refused_on_a_stream() -> None:
     session = begun()
     stream = Stream(BLOCK)
     session.open(stream)
@@ -450,7 +450,7 @@ def test_however_the_bytes_are_split_the_answers_are_the_same(cuts: list[int]) -
     assert session.take() == raw(frames.SETTINGS, frames.ACK, 0) + raw(frames.PING, frames.ACK, 0, b"12345678")
 
 
-def test_one_octet_at_a_time_is_a_split_too() -> None:
+def test_session_accepts_single_octets() -> None:
     session = Session()
     calls = [opened(session)[1] for _ in range(3)]
     for octet in recorded():
@@ -469,7 +469,7 @@ FRAMES = st.builds(
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(FRAMES, max_size=30))
-def test_whatever_frames_come_the_session_goes_on_or_ends_and_every_call_with_it(sent: list[bytes]) -> None:
+def test_any_frames_keep_the_session_or_end_it_with_its_calls(sent: list[bytes]) -> None:
     session = begun()
     calls = [opened(session) for _ in range(3)]
     stream = Stream(BLOCK)
@@ -489,7 +489,7 @@ def test_whatever_frames_come_the_session_goes_on_or_ends_and_every_call_with_it
 
 @settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=200))
-def test_whatever_octets_come_only_the_protocols_error_is_raised(data: bytes) -> None:
+def test_any_octets_raise_only_a_protocol_error(data: bytes) -> None:
     session = Session()
     try:
         session.receive(data)
@@ -529,7 +529,7 @@ def test_whatever_octets_come_only_the_protocols_error_is_raised(data: bytes) ->
         (frames.window_update(1, frames.MAX_WINDOW) * 2, frames.FLOW_CONTROL_ERROR),
     ],
 )
-def test_what_breaks_the_protocol_ends_the_connection_with_its_code(sent: bytes, code: int) -> None:
+def test_protocol_violation_ends_the_connection_with_its_code(sent: bytes, code: int) -> None:
     session = begun()
     opened(session)
     with pytest.raises(ProtocolError) as caught:
@@ -584,7 +584,7 @@ def test_data_for_calls_given_up_is_counted_and_given_back() -> None:
     assert frames.window_update(0, 1)[:9] in session.take()
 
 
-def test_the_headers_of_errors_do_not_crowd_out_those_that_come_again() -> None:
+def test_error_headers_do_not_displace_cached_ones() -> None:
     heads = headers.Heads()
     for number in range(1000):
         heads.decode(block(("grpc-status", "14"), ("grpc-message", str(number))))
