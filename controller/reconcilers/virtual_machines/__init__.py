@@ -6,7 +6,7 @@ Read ``virtual_machine_plan`` first: it has the rules, in order. ``observed`` is
 - the steps of an attempt: ``start_rules``, ``attempt_start``, ``pod_obstacles``, ``hand_over``, ``attempt_end``, and ``rest`` between two;
 - what the status keeps of attempts, and their times: ``attempts``, ``endings``;
 - pods that the cluster ends or does not report: ``disruptions``, ``silent_nodes``;
-- the rest of the status: ``migration_record``, ``outdated``; ``statuses`` writes it.
+- the rest of the status: ``migration_record``, ``outdated``, ``restart_required``; ``statuses`` writes it.
 
 ``validation`` rejects machines with an unsound structure. :mod:`apiserver.apis.virt.lifecycle.power` decides whether a machine should be
 on.
