@@ -165,7 +165,7 @@ class Chain:
         return user
 
     async def _impersonate(self, impersonate: Impersonation, context: RequestContext) -> None:
-        found = await impersonate(context.request, context.user)
+        found = await impersonate(context.request, context.user, context.info)
         if found is not None:
             context.annotate(IMPERSONATOR, context.user.name)
             context.user = found

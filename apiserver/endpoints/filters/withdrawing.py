@@ -123,7 +123,7 @@ class Withdrawing:
             return End(UNAUTHORIZED, "your credential is not valid any more")
         if impersonation.wants(context.request):
             try:
-                found = await self._impersonation(context.request, user)
+                found = await self._impersonation(context.request, user, context.info)
             except Forbidden:
                 return End(POLICY_VIOLATION, "your right to act as somebody else was withdrawn")
             user = found or user

@@ -9,12 +9,14 @@ import pytest
 
 from apiserver.apis.meta.errors import BadRequest, Forbidden
 from apiserver.apis.meta.users import User
+from apiserver.endpoints import requestinfo
 from apiserver.endpoints.filters.authorization import Decision
 from apiserver.endpoints.filters.impersonation import Impersonation, wants
 from apiserver.endpoints.http.heads import Fields, Head
 from apiserver.endpoints.http.messages import Request
 from apiserver.endpoints.requestinfo import RequestInfo
 
+GET = requestinfo.parse("GET", "/apis/example.com/v1/namespaces/a/widgets/x", {})
 ALICE = User("alice", ("system:authenticated",))
 Asked = tuple[str, str, str, str, str, str]
 
@@ -46,7 +48,7 @@ def request(*headers: tuple[str, str]) -> Request:
 
 
 async def act(rules: Rules, *headers: tuple[str, str], user: User = ALICE) -> User | None:
-    return await Impersonation(rules)(request(*headers), user)
+    return await Impersonation(rules)(request(*headers), user, GET)
 
 
 def legacy(resource: str, name: str, *, group: str = "", subresource: str = "", namespace: str = "") -> Asked:
@@ -86,11 +88,52 @@ async def test_anonymous_is_unauthenticated() -> None:
     assert found.groups == ("system:unauthenticated",)
 
 
+async def test_constrained_impersonation_needs_both_verbs() -> None:
+    """KEP-5284, on by default since 1.36."""
+    on = ("impersonate-on:user-info:get", "example.com", "widgets", "", "a", "x")
+    who = ("impersonate:user-info", "authentication.k8s.io", "users", "", "", "bob")
+    found = await act(Rules({on, who}), ("Impersonate-User", "bob"))
+    assert found == User("bob", ("system:authenticated",))
+    for each in (on, who):
+        with pytest.raises(Forbidden):
+            await act(Rules({each}), ("Impersonate-User", "bob"))
+
+
+async def test_a_node_is_impersonated_by_its_own_agent() -> None:
+    agent = User("system:serviceaccount:ops:agent", (), "", {"authentication.kubernetes.io/node-name": ("n1",)})
+    on = ("impersonate-on:associated-node:get", "example.com", "widgets", "", "a", "x")
+    who = ("impersonate:associated-node", "authentication.k8s.io", "nodes", "", "", "*")
+    found = await act(Rules({on, who}), ("Impersonate-User", "system:node:n1"), user=agent)
+    assert found == User("system:node:n1", ("system:nodes", "system:authenticated"))
+    with pytest.raises(Forbidden):
+        await act(Rules({on, who}), ("Impersonate-User", "system:node:n2"), user=agent)
+
+
+async def test_nobody_becomes_a_master_by_constrained_impersonation() -> None:
+    rules = Rules({
+        ("impersonate-on:user-info:get", "example.com", "widgets", "", "a", "x"),
+        ("impersonate:user-info", "authentication.k8s.io", "users", "", "", "bob"),
+        ("impersonate:user-info", "authentication.k8s.io", "groups", "", "", "system:masters"),
+    })  # fmt: skip
+    with pytest.raises(Forbidden, match="system:masters group is not allowed"):
+        await act(rules, ("Impersonate-User", "bob"), ("Impersonate-Group", "system:masters"))
+
+
 async def test_refused_impersonation_names_the_user_only() -> None:
-    rules = Rules(set())
+    rules = Rules({("impersonate-on:user-info:get", "example.com", "widgets", "", "a", "x")})
     with pytest.raises(Forbidden) as refused:
         await act(rules, ("Impersonate-User", "bob"), ("Impersonate-Group", "system:masters"))
     assert (refused.value.details.kind, refused.value.details.name) == ("users", "bob")
+
+
+async def test_many_groups_may_be_allowed_at_once() -> None:
+    groups = [("Impersonate-Group", f"g{each}") for each in range(5)]
+    rules = Rules({
+        ("impersonate-on:user-info:get", "example.com", "widgets", "", "a", "x"),
+        ("impersonate:user-info", "authentication.k8s.io", "users", "", "", "bob"),
+        ("impersonate:user-info", "authentication.k8s.io", "groups", "", "", "*"),
+    })  # fmt: skip
+    assert await act(rules, ("Impersonate-User", "bob"), *groups) is not None
 
 
 async def test_groups_without_a_user_are_a_bad_request() -> None:
