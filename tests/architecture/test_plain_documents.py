@@ -1,11 +1,15 @@
-"""Documents are in plain English (docs/development/style.md).
+"""Documents, docstrings and comments are in plain English (docs/development/style.md).
 
 A hit may be the best wording, so no single sentence fails.
 """
 
 from __future__ import annotations
 
+import io
 import re
+import tokenize
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +19,10 @@ ROOT = Path(__file__).parents[2]
 RATE: Final = 6.0
 """Allowed hits per 1,000 words."""
 FEW: Final = 3
-"""Allowed hits in a document of any length."""
+"""Allowed hits in a document or package of any length."""
+TOPS: Final = ("apiserver", "benchmarks", "certs", "controller", "examples", "handler", "importer", "launcher", "storage", "tests")
+STARTS: Final = (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
+"""Tokens before a statement."""
 PATTERNS: Final = (
     r"nobody|somebody|anybody|everybody|whoever",
     r"whose|(?:of|by|to|from|in|with|on|for|after|under|through) (?:which|whom)",
@@ -48,11 +55,48 @@ def documents() -> list[Path]:
     return sorted([*ROOT.glob("*.md"), *(each for folder in folders for each in (ROOT / folder).rglob("*.md"))])
 
 
+@cache
+def packages() -> dict[str, list[Path]]:
+    """Return our modules by package, two levels deep, such as ``apiserver/registry``."""
+    found: dict[str, list[Path]] = {}
+    for top in TOPS:
+        for path in sorted((ROOT / top).rglob("*.py")):
+            if "_pb2" not in path.name:
+                found.setdefault("/".join(path.relative_to(ROOT).parent.parts[:2]), []).append(path)
+    return found
+
+
+def pieces(module: str) -> Iterator[str]:
+    """Yield the comments and bare strings of a module, including docstrings of attributes."""
+    last = tokenize.NEWLINE
+    for each in tokenize.generate_tokens(io.StringIO(module).readline):
+        if each.type == tokenize.COMMENT:
+            yield each.string.lstrip("#")
+        elif each.type == tokenize.STRING and last in STARTS:
+            yield each.string.lstrip("r").strip('"')
+        if each.type not in (tokenize.COMMENT, tokenize.NL):
+            last = each.type
+
+
+def counted_in_code(module: str) -> tuple[int, int]:
+    text = prose("\n\n".join(pieces(module)).replace("``", "`"))
+    return len(HIT.findall(text)), len(WORD.findall(text))
+
+
 @pytest.mark.parametrize("document", documents(), ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_document_is_plain(document: Path) -> None:
     hits, words = counted(document)
 
     assert hits <= FEW or rate(hits, words) <= RATE, HIT.findall(prose(document.read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("package", packages())
+def test_docstrings_and_comments_of_a_package_are_plain(package: str) -> None:
+    counts = {path: counted_in_code(path.read_text(encoding="utf-8")) for path in packages()[package]}
+    hits, words = (sum(each) for each in zip(*counts.values(), strict=True))
+    worst = sorted(counts, key=lambda path: counts[path][0])
+
+    assert hits <= FEW or rate(hits, words) <= RATE, worst[-3:]
 
 
 @pytest.mark.parametrize(
@@ -66,3 +110,14 @@ def test_a_document_is_plain(document: Path) -> None:
 )
 def test_hits_are_counted_in_prose_alone(text: str, hits: int) -> None:
     assert len(HIT.findall(prose(text))) == hits
+
+
+def test_hits_are_counted_in_docstrings_and_comments_alone() -> None:
+    module = '''"""A pod whose node is gone."""
+LIMIT = "nobody"
+"""Nobody reads ``nobody``."""  # it has to wait
+def nobody() -> None:
+    """Return, too."""
+'''
+
+    assert counted_in_code(module) == (4, 14)
