@@ -26,8 +26,8 @@ def names(specification: Mapping[str, Any]) -> tuple[str, ...]:
 def is_shallow(specification: Mapping[str, Any]) -> bool:
     """Return whether a migration copies only what the guest wrote, because the data below the overlays is the same at the target.
 
-    It is the same for claims, and for images named by digest. A tag may point to another image by now; with a tag, all of the disks is
-    copied.
+    It is the same for claims, and for images named by digest. A tag may point to another image by now, so with a tag
+    the whole disks are copied.
     """
     return all(_is_pinned(each) for each in disks.defaulted(specification) if disks.is_overlaid(each) and each.get("type") == disks.IMAGE)
 
