@@ -108,7 +108,7 @@ async def world() -> AsyncIterator[World]:
         yield made
 
 
-async def test_the_first_installation_makes_everything_and_a_second_pass_nothing(world: World) -> None:
+async def test_first_pass_creates_everything_and_the_second_nothing(world: World) -> None:
     await world.settle()
     before = world.snapshot()
     writes = len(world.api.writes)
@@ -123,7 +123,7 @@ async def test_the_first_installation_makes_everything_and_a_second_pass_nothing
     assert "annotations" not in world.api.get(STATEFUL_SETS, NAMESPACE, ETCD)["spec"]["template"]["metadata"]  # no restart
 
 
-async def test_etcds_authority_vouches_for_nobody_outside_etcd(world: World) -> None:
+async def test_etcds_authority_signs_only_etcds_certificates(world: World) -> None:
     await world.settle()
 
     ca = world.certificate("kubevirt-ca")
@@ -188,7 +188,7 @@ async def test_a_secret_of_another_type_is_replaced(world: World) -> None:
     assert world.api.get(SECRETS, NAMESPACE, "kubevirt-ca")["type"] == "kubernetes.io/tls"
 
 
-async def test_leaves_are_renewed_after_two_thirds_of_their_life_under_the_same_authority(world: World) -> None:
+async def test_leaves_are_renewed_after_two_thirds_of_their_life(world: World) -> None:
     await world.settle()
     authority, leaf = world.certificate("kubevirt-ca"), world.certificate("kubevirt-virt-api-tls")
 
@@ -203,7 +203,7 @@ async def test_leaves_are_renewed_after_two_thirds_of_their_life_under_the_same_
     world.check()
 
 
-async def test_a_rotation_of_the_authority_never_asks_anyone_for_what_they_have_not_got(world: World) -> None:
+async def test_authority_rotation_never_requires_missing_trust(world: World) -> None:
     await world.settle()
     world.api.get(STATEFUL_SETS, NAMESPACE, ETCD)["status"]["readyReplicas"] = 1
     old = world.certificate("kubevirt-ca")
@@ -239,7 +239,7 @@ async def test_a_rotation_of_the_authority_never_asks_anyone_for_what_they_have_
     assert not [each for each in world.api.all(SECRETS) if len(each["data"]["ca.crt"]) > 2000]
 
 
-async def test_the_next_authority_waits_while_a_consumer_is_out_of_reach(world: World) -> None:
+async def test_next_authority_waits_for_an_unreachable_consumer(world: World) -> None:
     await world.settle()
     old = world.certificate("kubevirt-etcd-ca")
     stateful_set = world.api.get(STATEFUL_SETS, NAMESPACE, ETCD)
@@ -254,7 +254,7 @@ async def test_the_next_authority_waits_while_a_consumer_is_out_of_reach(world: 
     assert world.certificate("kubevirt-ca").not_before > old.not_before  # the other one was rotated
 
 
-async def test_after_years_of_standstill_everything_is_made_anew(world: World) -> None:
+async def test_everything_is_recreated_after_years_of_standstill(world: World) -> None:
     await world.settle()
     world.now += POLICY.authority * 2
 
@@ -272,7 +272,7 @@ async def test_an_api_service_that_skips_verification_is_corrected(world: World)
     assert world.api.get(API_SERVICES, "", API_SERVICE)["spec"]["insecureSkipTLSVerify"] is False
 
 
-async def test_it_works_before_the_chart_has_made_the_rest(world: World) -> None:
+async def test_rotation_works_before_the_rest_of_the_chart_exists(world: World) -> None:
     await world.api.remove(API_SERVICES, "", API_SERVICE)
     await world.api.remove(STATEFUL_SETS, NAMESPACE, ETCD)
 
@@ -307,7 +307,7 @@ async def test_private_keys_reach_no_log(world: World, caplog: pytest.LogCapture
         assert key[40:80] not in said
 
 
-async def test_what_the_operator_revoked_outlives_every_change_of_the_authorities(world: World) -> None:
+async def test_revocations_survive_every_authority_change(world: World) -> None:
     await world.settle()
     await world.api.edit(CONFIG_MAPS, NAMESPACE, "kubevirt-trust", lambda found: found["data"].update({"revoked.node1": "stolen"}))
     await world.api.remove(SECRETS, NAMESPACE, "kubevirt-ca")
@@ -319,7 +319,7 @@ async def test_what_the_operator_revoked_outlives_every_change_of_the_authoritie
 
 
 @pytest.mark.parametrize("garbage", [None, {}, {"ca.crt": "nonsense"}])
-async def test_trusted_authorities_that_are_removed_or_garbled_come_back(world: World, garbage: dict[str, str] | None) -> None:
+async def test_removed_or_garbled_authorities_are_restored(world: World, garbage: dict[str, str] | None) -> None:
     await world.settle()
     await world.api.remove(CONFIG_MAPS, NAMESPACE, "kubevirt-trust")
     if garbage is not None:

@@ -163,7 +163,7 @@ async def test_a_refusal_ends_the_wait(api: Api, fake: FakeAPI) -> None:
         await asyncio.to_thread(lambda: api.until("pods", "p", lambda _: True, timeout=SECONDS, what="never"))
 
 
-async def test_a_failure_says_what_was_waited_for_and_what_was_seen_last(api: Api, fake: FakeAPI) -> None:
+async def test_failure_shows_the_awaited_and_the_last_state(api: Api, fake: FakeAPI) -> None:
     await fake.put(PODS, a_pod("p", "Unknown", managedFields=[{"manager": "somebody"}]))
 
     async def meanwhile() -> None:
@@ -235,7 +235,7 @@ async def test_objects_are_created_merged_and_found(api: Api, fake: FakeAPI) -> 
     await asyncio.to_thread(requests)
 
 
-async def test_what_a_replaced_object_lacks_is_gone(api: Api, fake: FakeAPI) -> None:
+async def test_replaced_object_drops_missing_fields(api: Api, fake: FakeAPI) -> None:
     await fake.put("/api/v1/configmaps", {"metadata": {"name": "c", "namespace": "default"}, "data": {"one": "1"}})
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"two": "2"}}
     assert (await asyncio.to_thread(api.replace, config))["data"] == {"two": "2"}
@@ -267,7 +267,7 @@ def test_a_condition_is_chosen_by_its_fields() -> None:
 
 
 @pytest.mark.parametrize(("judged", "holds"), [({}, True), ({"observedGeneration": 2}, True), ({"observedGeneration": 1}, False)])
-def test_a_condition_that_was_judged_before_the_last_edit_does_not_count(judged: dict[str, Any], holds: bool) -> None:
+def test_condition_older_than_the_last_edit_does_not_count(judged: dict[str, Any], holds: bool) -> None:
     obj = {"metadata": {"generation": 2}, "status": {"conditions": [{"type": "Ready", "status": "True", **judged}]}}
     assert is_true("Ready")(obj) is holds
     assert not is_true("Ready", "False")(obj)

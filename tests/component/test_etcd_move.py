@@ -162,9 +162,7 @@ CUTS = (
 
 @pytest.mark.sample(4, "cuts of kubectl virt move-etcd")
 @pytest.mark.parametrize("cut", CUTS)
-def test_a_command_that_fails_leaves_one_etcd_with_all_data_and_the_next_one_finishes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: str
-) -> None:
+def test_failed_move_leaves_one_complete_etcd_and_can_be_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: str) -> None:
     made = nodes_with_marks(tmp_path, monkeypatch)
     made.cut(cut)
     first = entry.main(["move-etcd", "--to", "b"])
@@ -222,7 +220,7 @@ def test_a_command_that_is_killed_is_finished_by_the_next(
         ("persistentvolume/kubevirt-etcd-0", volume(nodeAffinity=None), "does not say which node"),
     ],
 )
-def test_what_cannot_be_moved_is_said_before_anything_stops(
+def test_impossible_move_is_reported_before_anything_stops(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, key: str, fields: dict[str, Any], said: str
 ) -> None:
     made = nodes_with_marks(tmp_path, monkeypatch)
@@ -245,7 +243,7 @@ def test_data_of_another_etcd_on_the_target_is_not_overwritten(tmp_path: Path, m
     assert "there is no node c" in capsys.readouterr().err
 
 
-def test_a_real_etcd_has_every_key_and_its_revision_after_the_move(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_moved_etcd_has_every_key_and_its_revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     port, peer = free_port(), free_port()
     urls = f"--listen-client-urls=http://127.0.0.1:{port} --advertise-client-urls=http://127.0.0.1:{port}"
     peers = f"--listen-peer-urls=http://127.0.0.1:{peer} --initial-advertise-peer-urls=http://127.0.0.1:{peer}"

@@ -144,7 +144,7 @@ async def test_a_connection_that_breaks_is_dialled_again(server: FakeStreams, wa
     assert "Reconnected.\r\n" in said
 
 
-async def test_what_a_person_types_while_the_console_is_away_is_discarded_and_the_session_says_so(
+async def test_persons_input_during_an_outage_is_discarded_with_notice(
     server: FakeStreams, way: Access, capsys: pytest.CaptureFixture[str]
 ) -> None:
     said = ""
@@ -171,7 +171,7 @@ async def test_what_a_person_types_while_the_console_is_away_is_discarded_and_th
         await until(lambda: has_said("Reconnected.\r\n"))
 
 
-async def test_what_a_script_sends_while_the_console_is_away_waits_for_it(server: FakeStreams, way: Access) -> None:
+async def test_scripts_input_during_an_outage_is_delivered_later(server: FakeStreams, way: Access) -> None:
     async with attached(way, terminal=False) as (one, _):
         await until(lambda: one.read() == SCREENFUL)
         server.refusals = [errors.ServiceUnavailable("virt-handler is not ready")] * 2
@@ -191,7 +191,7 @@ async def test_a_warning_of_the_server_is_printed_as_kubectl_prints_it(
     assert said.index("Connected to the console") < said.index('\r\nWarning: virtual machine "testvm" is paused: asked for\r\n')
 
 
-async def test_a_server_that_goes_away_is_dialled_again_and_an_end_of_the_guest_is_the_end(
+async def test_lost_server_is_redialled_and_the_guests_end_is_final(
     server: FakeStreams, way: Access, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with attached(way) as (one, task):
@@ -253,7 +253,7 @@ async def test_no_terminal_obeys_why_a_viewer_was_cut_off(server: FakeStreams, w
     ]
 
 
-async def test_a_console_whose_right_was_withdrawn_is_not_dialled_again(server: FakeStreams, way: Access) -> None:
+async def test_console_with_a_withdrawn_right_is_not_redialled(server: FakeStreams, way: Access) -> None:
     one = Attached(way, console.Settings("testvm"), terminal=True)
     before = termios.tcgetattr(one.near)
 
@@ -272,7 +272,7 @@ async def test_a_console_whose_right_was_withdrawn_is_not_dialled_again(server: 
     one.close()
 
 
-async def test_a_console_whose_credential_expired_is_dialled_again_with_a_new_one(server: FakeStreams, url: str) -> None:
+async def test_console_with_an_expired_credential_redials_with_a_new(server: FakeStreams, url: str) -> None:
     tokens = iter(("old", "new"))
 
     async def load() -> Access:
@@ -340,7 +340,7 @@ async def test_a_script_types_what_it_pipes_and_leaves_at_ctrl_bracket(server: F
     await until(lambda: server.typed == b"uname\n")
 
 
-async def test_a_script_whose_input_ends_reads_the_answer_and_leaves(
+async def test_script_with_ended_input_reads_the_answer_and_leaves(
     server: FakeStreams, way: Access, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.refusals = [errors.BadRequest("it is not running"), errors.BadRequest("it is not running")]
@@ -355,9 +355,7 @@ async def test_a_script_whose_input_ends_reads_the_answer_and_leaves(
 
 
 @pytest.mark.parametrize("what", ["nothing", "closed"])
-async def test_a_script_without_input_shows_what_the_guest_said_and_leaves(
-    server: FakeStreams, url: str, tmp_path: Path, what: str
-) -> None:
+async def test_script_without_input_shows_the_output_and_leaves(server: FakeStreams, url: str, tmp_path: Path, what: str) -> None:
     done = await program(tmp_path, url, "console", "testvm", "--linger", "300ms", shell=f'exec "$@" {REDIRECTIONS[what]}')
     assert (done.code, done.out) == (0, SCREENFUL.decode())
 
@@ -417,7 +415,7 @@ async def test_verbs_are_one_request_each(server: FakeStreams, way: Access) -> N
     ]
 
 
-async def test_what_a_guest_says_of_itself_is_shown_as_a_table_or_as_it_came(server: FakeStreams, way: Access) -> None:
+async def test_guest_info_is_shown_as_a_table_or_raw(server: FakeStreams, way: Access) -> None:
     told = {"kind": "VirtualMachineGuestInfo", "hostname": "web-1\x1b[2J", "users": [{"userName": "alice"}], "nonsense": 1}
     server.answers["guestinfo"] = told
 
@@ -440,9 +438,7 @@ async def test_the_xml_that_libvirt_was_given_is_shown(server: FakeStreams, way:
     assert {(method, path.rsplit("/", 2)[-1]) for method, path, _ in server.requests} == {("GET", "domainxml")}
 
 
-async def test_a_viewer_on_the_port_speaks_to_the_guest_and_each_has_a_websocket(
-    server: FakeStreams, way: Access, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_each_viewer_connection_has_its_own_websocket(server: FakeStreams, way: Access, capsys: pytest.CaptureFixture[str]) -> None:
     async def load() -> Access:
         return way
 
@@ -491,7 +487,7 @@ async def test_a_viewer_is_found_started_and_awaited(
 
 
 @pytest.mark.parametrize("proxy_only", [True, False])
-async def test_a_screen_whose_right_was_withdrawn_ends_viewer_and_command(
+async def test_withdrawn_screen_right_ends_viewer_and_command(
     server: FakeStreams,
     way: Access,
     tmp_path: Path,
@@ -629,7 +625,7 @@ async def test_flags_choose_another_cluster_and_user(url: str, tmp_path: Path) -
         await access.load(Selection(), {"KUBECONFIG": "/nonexistent"})
 
 
-def test_flags_stand_before_and_after_the_command_and_names_may_carry_their_kind() -> None:
+def test_flags_work_before_and_after_the_command() -> None:
     before, after = flags.parse(["-n", "a", "console", "vm/web"]), flags.parse(["console", "web", "--namespace", "a", "--wait", "1m30s"])
 
     assert before.selection == after.selection == Selection(namespace="a")
@@ -655,9 +651,7 @@ def test_flags_stand_before_and_after_the_command_and_names_may_carry_their_kind
         (["vnc", "web", "--port", "http"], "'http' is no port (0 to 65535)"),
     ],
 )
-def test_a_mistake_in_the_arguments_is_1_and_a_line_as_with_kubectl(
-    capsys: pytest.CaptureFixture[str], wrong: list[str], said: str
-) -> None:
+def test_usage_error_exits_1_with_one_line_as_kubectl(capsys: pytest.CaptureFixture[str], wrong: list[str], said: str) -> None:
     assert entry.main(wrong) == 1
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].startswith("error: ")
@@ -666,7 +660,7 @@ def test_a_mistake_in_the_arguments_is_1_and_a_line_as_with_kubectl(
     assert len(lines) == 2
 
 
-def test_the_help_of_the_console_says_whose_words_are_seen_there(capsys: pytest.CaptureFixture[str]) -> None:
+def test_console_help_explains_shared_scrollback(capsys: pytest.CaptureFixture[str]) -> None:
     assert entry.main(["console", "--help"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "with what others typed there before; whoever opens the console next sees yours." in said
@@ -700,7 +694,7 @@ NOBODY_READS = """{ trap '' PIPE; while echo 2>/dev/null; do sleep 0.05; done; t
 
 
 @pytest.mark.parametrize("arguments", [("start", "testvm"), ("console", "testvm"), ("--help",)], ids=" ".join)
-async def test_output_that_nobody_reads_ends_the_program_as_sigpipe_does(
+async def test_closed_output_ends_the_program_like_sigpipe(
     url: str, server: FakeStreams, tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
     done = await program(tmp_path, url, *arguments, shell=NOBODY_READS)
@@ -748,7 +742,7 @@ def test_a_wrong_value_is_one_line_that_says_so(
     assert server.requests == []
 
 
-async def test_a_server_given_by_flag_is_verified_although_the_kubeconfig_has_plain_http(url: str, tmp_path: Path) -> None:
+async def test_server_given_by_flag_is_verified_by_tls(url: str, tmp_path: Path) -> None:
     path = str(write_kubeconfig(tmp_path / "config", url, {"token": "mine"}))
 
     found = await access.load(Selection(kubeconfig=path, server="https://127.0.0.1:1/"))
@@ -831,7 +825,7 @@ def shown(far: int, last: bytes) -> bytes:
     return said
 
 
-def test_what_a_guest_had_a_terminal_answer_is_not_given_to_the_shell() -> None:
+def test_terminal_replies_do_not_reach_the_shell() -> None:
     far, near = pty.openpty()
 
     def answer() -> None:
@@ -847,7 +841,7 @@ def test_what_a_guest_had_a_terminal_answer_is_not_given_to_the_shell() -> None:
     os.close(near)
 
 
-def test_a_terminal_has_the_modes_of_a_shell_after_a_guest_and_a_pipe_gets_none() -> None:
+def test_terminal_modes_are_reset_after_a_guest_except_on_pipes() -> None:
     far, near = pty.openpty()
     out, into = os.pipe()
     tty.setraw(near)
@@ -905,7 +899,7 @@ async def test_the_program_ends_with_1_and_says_why(url: str, server: FakeStream
 
 @pytest.mark.parametrize("command", ["start", "console"])
 @pytest.mark.parametrize("where", [["..", "-n", "a"], ["testvm", "-n", "a/../b"], ["a%2fb"]], ids=" ".join)
-def test_a_name_that_would_lead_elsewhere_is_an_error_and_no_request(
+def test_name_with_a_path_is_an_error_without_a_request(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, where: list[str]
 ) -> None:
     path = write_kubeconfig(tmp_path / "config", "http://127.0.0.1:1", {"token": "mine"})

@@ -50,7 +50,7 @@ async def test_a_credential_that_expires_again_is_loaded_again(server: FakeStrea
     one.close()
 
 
-async def test_a_credential_that_is_worth_nothing_when_it_is_new_is_the_end(server: FakeStreams, way: Access) -> None:
+async def test_invalid_new_credential_ends_the_session(server: FakeStreams, way: Access) -> None:
     one = Attached(way, console.Settings("testvm", 0.0, 60.0), terminal=True)
 
     async def expire() -> None:
@@ -88,7 +88,7 @@ async def screen(
         task.cancel()
 
 
-async def test_credentials_of_a_screen_are_loaded_once_and_again_when_they_are_not_taken(
+async def test_screen_credentials_are_reloaded_only_when_refused(
     server: FakeStreams, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The kubeconfig's plugin returns another token on each run."""
@@ -140,7 +140,7 @@ async def test_viewers_that_come_at_once_load_new_credentials_once(
     assert loaded == 2
 
 
-async def test_credentials_are_loaded_again_after_a_connection_that_came_to_nothing(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_failed_connection_reloads_the_credentials(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     """As with an expired certificate that is refused before any read."""
     ways = iter([Access(url, "default"), Access("http://127.0.0.1:1", "default"), Access(url, "default")])
     loaded: list[Access] = []
@@ -162,7 +162,7 @@ async def test_credentials_are_loaded_again_after_a_connection_that_came_to_noth
 
 
 @pytest.mark.parametrize("refusal", [errors.Unauthorized("no"), errors.Forbidden("no"), errors.NotFound("no"), errors.Invalid("no")])
-async def test_what_waiting_does_not_change_is_not_waited_for(server: FakeStreams, way: Access, refusal: errors.StatusError) -> None:
+async def test_permanent_refusals_are_not_retried(server: FakeStreams, way: Access, refusal: errors.StatusError) -> None:
     server.refusals = [refusal] * 100
     one = Attached(way, console.Settings("testvm", wait_seconds=60.0), terminal=True)
     async with asyncio.timeout(30):
@@ -181,7 +181,7 @@ async def test_a_server_that_is_not_there_is_not_waited_for() -> None:
     one.close()
 
 
-async def test_a_person_who_types_on_and_on_without_a_connection_stays_in_the_session(server: FakeStreams, way: Access) -> None:
+async def test_typing_without_a_connection_keeps_the_session(server: FakeStreams, way: Access) -> None:
     server.refusals = [errors.ServiceUnavailable("starting")] * 1000
     async with attached(way, wait=60) as (one, task):
         for _ in range(2 * console.MAX_TYPED_AHEAD):
@@ -194,7 +194,7 @@ async def test_a_person_who_types_on_and_on_without_a_connection_stays_in_the_se
             await task
 
 
-async def test_input_of_a_script_that_a_broken_connection_did_not_take_goes_to_the_next_one_in_order(way: Access) -> None:
+async def test_unsent_script_input_goes_to_the_next_connection(way: Access) -> None:
     one = Attached(way, console.Settings("testvm"), terminal=False)
     one.session._keys.put_nowait(b"first")
     one.session._keys.put_nowait(b"second")
@@ -224,7 +224,7 @@ class Unwritable(io.StringIO):
         raise self.error
 
 
-async def test_a_terminal_that_was_hung_up_hears_nothing_and_ends_no_session(server: FakeStreams, way: Access) -> None:
+async def test_hung_up_terminal_ends_no_session(server: FakeStreams, way: Access) -> None:
     with contextlib.redirect_stderr(Unwritable(OSError(5, "Input/output error"))):
         async with attached(way) as (one, _):
             await until(lambda: one.read() == SCREENFUL)
@@ -245,7 +245,7 @@ class Counted(console.Session):
         await super()._write(content)
 
 
-async def test_the_beginning_of_a_connection_is_compared_for_a_moment_and_its_rest_is_passed_on(server: FakeStreams, way: Access) -> None:
+async def test_start_of_a_connection_is_compared_briefly(server: FakeStreams, way: Access) -> None:
     server.scrollback = b"the first line of the boot\r\nthe second line of the boot\r\n"
     async with attached(way, replay=0.05, session=Counted) as (one, _):
         await until(lambda: one.read() == server.scrollback)
@@ -261,7 +261,7 @@ async def test_the_beginning_of_a_connection_is_compared_for_a_moment_and_its_re
         await until(lambda: one.read().endswith(b"first line of the boot\r\nA"))
 
 
-async def test_what_was_held_for_comparison_is_printed_when_the_guest_ends(server: FakeStreams, way: Access) -> None:
+async def test_held_output_is_printed_when_the_guest_ends(server: FakeStreams, way: Access) -> None:
     server.scrollback = b"the first line of the boot\r\nthe second line of the boot\r\n"
     async with attached(way, replay=60.0) as (one, task):
         await until(lambda: one.read() == server.scrollback)
@@ -274,7 +274,7 @@ async def test_what_was_held_for_comparison_is_printed_when_the_guest_ends(serve
         assert one.read().endswith(b"second line of the boot\r\nthe first line of the boot\r\n")
 
 
-def test_nothing_is_held_of_a_first_connection_and_little_is_kept_of_a_long_one() -> None:
+def test_first_connection_holds_nothing_scrollback_is_limited() -> None:
     assert Overlap(b"").take(b"login: ") == b"login: "
     seen = Scrollback(limit=10)
     for _ in range(5):
@@ -349,7 +349,7 @@ def test_a_mistake_of_ours_is_one_line_that_names_it(capsys: pytest.CaptureFixtu
     assert capsys.readouterr().err == "error: KeyError in kubectl virt, which is a mistake in it: 'name'\n"
 
 
-async def test_a_failure_that_nobody_can_read_is_1_all_the_same(server: FakeStreams, url: str, tmp_path: Path) -> None:
+async def test_failure_exits_1_though_unreadable(server: FakeStreams, url: str, tmp_path: Path) -> None:
     server.refusals = [errors.NotFound("testvm not found")]
     done = await program(tmp_path, url, "start", "testvm", shell='"$@" 2>/dev/full; echo $?')
     assert (done.out, done.err) == ("1\n", "")
@@ -395,7 +395,7 @@ async def test_input_that_another_reader_took_is_waited_for() -> None:
     os.close(near)
 
 
-def test_a_failure_whose_words_cannot_be_written_is_no_second_failure() -> None:
+def test_unwritable_failure_message_is_no_second_failure() -> None:
     def refused() -> int:
         raise Failure("error: no")
 

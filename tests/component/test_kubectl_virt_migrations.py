@@ -127,7 +127,7 @@ async def test_a_migration_has_the_priority_that_it_is_given(world: World, waiti
         assert await command == (0 if not waiting.wait else f"error: migration {objects.name_of(made)} failed: no way")
 
 
-async def test_what_it_took_is_waited_for_that_is_told_after_the_end(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_final_figures_are_awaited_after_the_end(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     async with asyncio.timeout(60), running(migrations.migrate("web", world.load, WAIT)) as command:
         name = objects.name_of(await world.migration())
         await world.write(MIGRATIONS, name, phase="Running", progress=PROGRESS)
@@ -146,14 +146,14 @@ def printed(capsys: pytest.CaptureFixture[str]) -> str:
 
 
 @pytest.mark.parametrize(("phase", "said"), [("Failed", "failed: no way"), ("Cancelled", "was cancelled: no way")])
-async def test_one_that_ends_otherwise_says_why(world: World, phase: str, said: str) -> None:
+async def test_unsuccessful_migration_says_why(world: World, phase: str, said: str) -> None:
     async with asyncio.timeout(60), running(migrations.migrate("web", world.load, WAIT)) as command:
         name = objects.name_of(await world.migration())
         await world.write(MIGRATIONS, name, phase=phase, message="no way")
         assert await command == f"error: migration {name} {said}"
 
 
-async def test_one_that_takes_too_long_goes_on_and_can_be_cancelled(world: World) -> None:
+async def test_timed_out_migration_continues_and_can_be_cancelled(world: World) -> None:
     with pytest.raises(
         Failure, match=r"timed out waiting for migration web-\S+, which goes on; cancel it with: kubectl virt cancel-migration web -n ns"
     ):
@@ -161,7 +161,7 @@ async def test_one_that_takes_too_long_goes_on_and_can_be_cancelled(world: World
     assert not objects.is_deleting(await world.migration())
 
 
-async def test_what_virt_api_refuses_is_said(world: World) -> None:
+async def test_refusal_of_virt_api_is_shown(world: World) -> None:
     await world.write(VIRTUAL_MACHINES, "web", phase="Stopped")
     with pytest.raises(Failure, match=r"Error from server \(Conflict\): migrate virtual machine ns/web"):
         await migrations.migrate("web", world.load, WAIT)
@@ -235,7 +235,7 @@ async def test_a_guest_that_moves_while_it_is_cancelled_is_1(world: World) -> No
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_ctrl_c_leaves_the_migration_going_on_and_says_how_to_cancel_it(world: World, number: signal.Signals) -> None:
+async def test_ctrl_c_leaves_the_migration_running_with_advice(world: World, number: signal.Signals) -> None:
     """The installed program on a terminal: the bar is shown, and the message begins on its own line."""
     far, near = pty.openpty()
     process = await asyncio.create_subprocess_exec(
@@ -326,7 +326,7 @@ async def test_without_the_right_to_watch_it_is_read_again_and_again(followed: F
         assert (await task)["status"]["phase"] == "Failed"
 
 
-async def test_one_that_is_gone_is_over_and_so_is_one_that_was_made_again(followed: Followed) -> None:
+async def test_deleted_or_recreated_migration_is_over(followed: Followed) -> None:
     followed.api.authorize = lambda _method, _path, query: not query.get("watch")
     await followed.phase("Running")
     async with asyncio.timeout(30), asyncio.TaskGroup() as group:
@@ -338,7 +338,7 @@ async def test_one_that_is_gone_is_over_and_so_is_one_that_was_made_again(follow
         assert (await task)["status"]["phase"] == "Running"
 
 
-async def test_a_right_that_is_withdrawn_and_a_server_that_stays_away_are_said(followed: Followed) -> None:
+async def test_withdrawn_right_and_lost_server_are_reported(followed: Followed) -> None:
     followed.api.authorize = lambda _method, _path, _query: False
     with pytest.raises(Failure, match=r"\(Forbidden\): follow migration default/move"):
         await followed.end()

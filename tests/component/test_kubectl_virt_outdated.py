@@ -46,7 +46,7 @@ async def put(client: Client, namespace: str, name: str, *conditions: dict[str, 
     await client.update(VIRTUAL_MACHINES, {**made, "status": status}, subresource="status")
 
 
-async def test_those_that_are_outdated_are_listed_with_what_becomes_of_them(client: Client, found: Access) -> None:
+async def test_outdated_machines_are_listed_with_their_way(client: Client, found: Access) -> None:
     assert await outdated.show(found, all_namespaces=False, page=1) == "No virtual machine in namespace ns has an outdated virt-launcher."
     await put(client, "ns", "current", {**OUTDATED, "status": "False"})
     await put(client, "ns", "old", OUTDATED)

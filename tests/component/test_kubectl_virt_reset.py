@@ -78,7 +78,7 @@ async def test_a_reset_is_waited_for(world: World, capsys: pytest.CaptureFixture
             assert capsys.readouterr().out.splitlines()[-1] == "virtualmachine.kubevirt.io/web: reset done"
 
 
-async def test_a_reset_that_has_no_result_in_time_or_is_not_listed_any_more_is_a_failure(world: World) -> None:
+async def test_reset_without_a_timely_result_is_a_failure(world: World) -> None:
     with pytest.raises(Failure, match="timed out waiting for the reset of virtual machine ns/web, which goes on"):
         await operating.operate(world.way, "web", "reset", Waiting(wait=True, seconds=0.1))
 
@@ -106,7 +106,7 @@ async def test_the_same_id_adds_nothing_and_a_dry_run_neither(world: World) -> N
         await world.client.request("PUT", path, body={"id": "../x"})
 
 
-async def test_the_write_that_ends_the_attempt_ends_the_operation_in_the_same_transaction(world: World) -> None:
+async def test_end_of_the_attempt_ends_its_operations_in_one_write(world: World) -> None:
     """virt-controller of an earlier release knows nothing of operations."""
     await world.client.request("PUT", VIRTUAL_MACHINES.path("ns", "web", "reset"), body={"id": "mine"})
     await world.write(phase="Failed", attempts=[{"number": 1, "result": "Failed", "endTime": "2026-01-02T00:00:00Z"}])

@@ -15,7 +15,7 @@ MODULE: Final = "apiserver/apis/virt/lifecycle/phases.py"
 TESTS: Final = "tests/unit/apiserver/apis/virt/test_phases.py"
 
 
-def test_a_worker_tells_a_change_that_tests_notice_from_one_that_they_do_not() -> None:
+def test_worker_distinguishes_noticed_and_unnoticed_changes() -> None:
     source = Path(layout.REPOSITORY, MODULE).read_text(encoding="utf-8")
     changed = source.replace("WITH_POD - {SCHEDULING}", "WITH_POD")
     assert changed != source

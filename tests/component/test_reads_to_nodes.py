@@ -92,7 +92,7 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
         yield Scene(tmp_path, authority, revoked, operator)
 
 
-async def test_what_the_node_tells_is_an_object_of_ours(scene: Scene) -> None:
+async def test_nodes_answer_becomes_an_object(scene: Scene) -> None:
     async with scene.handler(scene.authority.node("node1")):
         found = await scene.song.read(scene.vm())
 
@@ -101,7 +101,7 @@ async def test_what_the_node_tells_is_an_object_of_ours(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("text", ['{"words": "la"}', '{"words": [1]}', '{"words": ' + "[" * 500 + "]" * 500 + "}"])
-async def test_what_is_no_such_object_is_nobodys(scene: Scene, text: str) -> None:
+async def test_malformed_node_answer_is_refused(scene: Scene, text: str) -> None:
     scene.text = text
     async with scene.handler(scene.authority.node("node1")):
         with pytest.raises(errors.ServiceUnavailable, match="is no song of virtual machine"):
@@ -143,7 +143,7 @@ async def test_a_machine_without_a_guest_is_not_asked_about(scene: Scene, status
 
 
 @pytest.mark.parametrize("stranger", STRANGERS)
-async def test_whoever_else_answers_at_its_address_is_not_believed(scene: Scene, stranger: str) -> None:
+async def test_strangers_at_the_nodes_address_are_not_believed(scene: Scene, stranger: str) -> None:
     make: Callable[[Authority], Files] = STRANGERS[stranger]
     async with scene.handler(make(scene.authority)):
         with pytest.raises(errors.ServiceUnavailable, match="cannot connect"):

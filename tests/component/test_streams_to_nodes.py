@@ -100,7 +100,7 @@ STRANGERS: dict[str, Callable[[Authority], Files]] = {
 
 
 @pytest.mark.parametrize("stranger", STRANGERS)
-async def test_whoever_else_answers_at_its_address_gets_none(scene: Scene, stranger: str) -> None:
+async def test_strangers_at_the_nodes_address_get_no_stream(scene: Scene, stranger: str) -> None:
     async with scene.handler(STRANGERS[stranger](scene.authority)):
         with pytest.raises(errors.ServiceUnavailable, match="cannot be reached"):
             async with scene.console():
@@ -134,7 +134,7 @@ async def test_a_revoked_node_is_not_dialled_and_its_open_streams_end(scene: Sce
     assert scene.revoked._callbacks == []  # ended streams leave no callbacks
 
 
-async def test_a_certificate_from_before_the_revocations_time_is_refused(scene: Scene) -> None:
+async def test_certificate_from_before_the_revocation_time_is_refused(scene: Scene) -> None:
     await scene.operator.revoke("node1", "2126-01-01T00:00:00Z")
     await eventually(lambda: bool(scene.revoked._revocations.nodes))
     async with scene.handler(scene.authority.node("node1")):
@@ -145,6 +145,6 @@ async def test_a_certificate_from_before_the_revocations_time_is_refused(scene: 
     assert scene.typed == []
 
 
-async def test_a_node_whose_name_fits_into_no_certificate_is_told(scene: Scene) -> None:
+async def test_node_name_too_long_for_a_certificate_is_reported(scene: Scene) -> None:
     with pytest.raises(errors.ServiceUnavailable, match="can have no certificate"):
         await scene.stream.locate(scene.vm("a" * 64), {})

@@ -47,7 +47,7 @@ async def test_migrations_go_before_the_machines_that_they_move() -> None:
         assert not api.all(VMS)
 
 
-async def test_it_waits_for_the_pods_of_guests_and_names_what_is_left_when_time_is_up() -> None:
+async def test_uninstall_waits_for_guest_pods_and_names_the_rest() -> None:
     async with cluster() as (api, client):
         await api.put(VMS, machine("stuck", finalizers=["kubevirt.io/virtual-machine"]))
         ours = {"kubevirt.io": "virt-launcher"}

@@ -33,7 +33,7 @@ def owners(obj: Any) -> dict[tuple[str, str, str], Any]:
     return {(each["manager"], each["operation"], each.get("subresource", "")): each["fieldsV1"] for each in entries}
 
 
-async def test_ssa_01_apply_creates_what_is_absent_and_merges_into_what_is_there(api: Api) -> None:
+async def test_ssa_01_apply_creates_absent_and_merges_existing_objects(api: Api) -> None:
     made = await applied(api, "a", b"apiVersion: example.test/v1\nkind: Widget\nmetadata: {name: s}\nspec:\n  size: 3\n")
     assert made.code == 201
     assert made.json["spec"]["size"] == 3
@@ -42,7 +42,7 @@ async def test_ssa_01_apply_creates_what_is_absent_and_merges_into_what_is_there
     assert (again.code, again.json["spec"]["size"], again.json["metadata"]["generation"]) == (200, 4, 2)
 
 
-async def test_ssa_02_a_manager_is_required_and_force_is_for_apply_alone(api: Api) -> None:
+async def test_ssa_02_manager_is_required_and_force_is_for_apply_only(api: Api) -> None:
     refused = await applied(api, "", body(size=1))
     assert refused.code == 422
     assert "fieldManager: Required value: is required for apply patch" in refused.json["message"]
@@ -92,7 +92,7 @@ async def test_ssa_05_entries_are_written_in_gos_order_and_grammar(api: Api) -> 
     )
 
 
-async def test_ssa_06_what_an_applier_gives_up_goes_unless_somebody_else_owns_it(api: Api) -> None:
+async def test_ssa_06_omitted_fields_are_removed_unless_owned(api: Api) -> None:
     await applied(api, "a", body(size=3, color="green", parts=[{"name": "x"}, {"name": "y"}]))
     await applied(api, "b", body(parts=[{"name": "y"}]))
     left = (await applied(api, "a", body(size=3))).json
@@ -101,7 +101,7 @@ async def test_ssa_06_what_an_applier_gives_up_goes_unless_somebody_else_owns_it
     assert ("b", "Apply", "") in owners(left)
 
 
-async def test_ssa_07_and_meta_05_other_writes_move_ownership_to_their_manager(api: Api) -> None:
+async def test_ssa_07_and_meta_05_writes_move_ownership(api: Api) -> None:
     await applied(api, "a", body(size=1, slot="x"))
     patched = (await api.patch("s?fieldManager=u", {"spec": {"size": 2}})).json
     assert owners(patched) == {
@@ -116,7 +116,7 @@ async def test_ssa_07_and_meta_05_other_writes_move_ownership_to_their_manager(a
     assert owners(painted)["v", "Update", "paint"] == {"f:spec": {"f:color": {}}, "f:status": {".": {}, "f:phase": {}}}
 
 
-async def test_ssa_08_old_updaters_are_folded_and_untracked_objects_begin_with_the_first_apply(api: Api) -> None:
+async def test_ssa_08_old_updaters_are_folded_and_untracked_tracked(api: Api) -> None:
     await api.make(widget("s"))
     for number in range(12):
         await api.patch(f"s?fieldManager=m{number:02}", {"metadata": {"labels": {f"l{number}": "1"}}})
@@ -131,7 +131,7 @@ async def test_ssa_08_old_updaters_are_folded_and_untracked_objects_begin_with_t
     assert owners(begun)["before-first-apply", "Update", ""]["f:spec"] == {"f:size": {}}
 
 
-async def test_ssa_09_managed_fields_are_the_servers_but_may_be_forgotten(api: Api) -> None:
+async def test_ssa_09_managed_fields_are_the_servers_but_resettable(api: Api) -> None:
     refused = await applied(api, "a", {**body(), "metadata": {"name": "s", "managedFields": []}})
     assert (refused.code, refused.json["message"]) == (400, "metadata.managedFields must be nil")
     made = (await applied(api, "a", body(size=1))).json
@@ -142,7 +142,7 @@ async def test_ssa_09_managed_fields_are_the_servers_but_may_be_forgotten(api: A
     assert "managedFields" not in (await api.call("PUT", "s", reset)).json["metadata"]
 
 
-async def test_ssa_10_status_and_the_rest_are_owned_through_their_own_endpoints(api: Api) -> None:
+async def test_ssa_10_status_and_rest_have_owners_per_endpoint(api: Api) -> None:
     made = (await applied(api, "a", {**body(size=1), "status": {"phase": "Wrong"}})).json
     assert owners(made) == {("a", "Apply", ""): {"f:spec": {"f:size": {}}}}
     status = await applied(api, "c", {**body(size=9), "status": {"phase": "Up"}}, path="s/status")
@@ -154,7 +154,7 @@ async def test_ssa_10_status_and_the_rest_are_owned_through_their_own_endpoints(
     assert (await applied(api, "c", body(), path="absent/status")).code == 404
 
 
-async def test_ssa_10_what_a_write_to_status_leaves_out_stays_there_and_whose_it_was(api: Api) -> None:
+async def test_ssa_10_status_write_keeps_omitted_metadata_and_owners(api: Api) -> None:
     """Some controllers keep only the parts of an object that they read."""
     labelled = {**body(size=1), "metadata": {"name": "s", "labels": {"a": "b"}, "annotations": {"c": "d"}}}
     made = (await applied(api, "a", labelled)).json
@@ -206,7 +206,7 @@ async def test_ssa_13_and_upd_07_to_say_the_same_again_writes_nothing(api: Api) 
     assert (await api.get("s")).json == first
 
 
-async def test_ssa_14_an_unknown_field_is_named_in_gos_words_with_code_422(api: Api) -> None:
+async def test_ssa_14_unknown_field_is_422_in_gos_words(api: Api) -> None:
     refused = await applied(api, "a", body(foo=1), "&fieldValidation=Ignore")
     assert (refused.code, refused.json["reason"]) == (422, "Invalid")
     assert refused.json["message"] == (
@@ -217,7 +217,7 @@ async def test_ssa_14_an_unknown_field_is_named_in_gos_words_with_code_422(api: 
     assert wrong.json["message"].endswith(".spec.size: expected numeric (int or float), got string")
 
 
-async def test_a_field_that_the_kind_knows_by_another_name_is_explained_by_every_write(api: Api) -> None:
+async def test_known_alias_of_a_field_is_explained_by_every_write(api: Api) -> None:
     hint = 'unknown field "spec.theirs": write spec.size'
     refused = await applied(api, "a", body(theirs=1))
     assert refused.json["message"].endswith(".spec.theirs: field not declared in schema; spec.theirs: write spec.size")
@@ -272,7 +272,7 @@ async def test_ssa_17_apply_respects_uid_and_revision(api: Api) -> None:
     assert (await applied(api, "a", body("else"))).code == 400
 
 
-async def test_ssa_18_and_dry_01_a_dry_run_shows_the_result_and_stores_nothing(api: Api) -> None:
+async def test_ssa_18_and_dry_01_dry_run_shows_but_stores_nothing(api: Api) -> None:
     shown = await applied(api, "a", body(size=1), "&dryRun=All")
     assert shown.code == 201
     assert owners(shown.json) == {("a", "Apply", ""): {"f:spec": {"f:size": {}}}}
@@ -282,7 +282,7 @@ async def test_ssa_18_and_dry_01_a_dry_run_shows_the_result_and_stores_nothing(a
     assert (await api.get("s")).json == made
 
 
-async def test_ssa_19_duplicates_are_borne_on_update_and_refused_on_apply(api: Api) -> None:
+async def test_ssa_19_duplicates_pass_an_update_and_fail_an_apply(api: Api) -> None:
     made = await api.make(widget("s", parts=[{"name": "x"}, {"name": "x"}]), "?fieldManager=u")
     assert owners(made)["u", "Update", ""]["f:spec"]["f:parts"] == {".": {}, 'k:{"name":"x"}': {}}
     refused = await applied(api, "a", body(parts=[{"name": "x"}, {"name": "x"}]))
@@ -312,7 +312,7 @@ async def test_auz_06_apply_creates_only_for_those_who_may_create(cluster: Clust
     assert (await as_user("bob", "PATCH", "s", body(size=2)))[0] == 200
 
 
-async def test_cre_12_what_is_too_large_with_its_owners_is_stored_without(pki: Pki) -> None:
+async def test_cre_12_object_too_large_with_owners_is_stored_without(pki: Pki) -> None:
     class Small(MemoryStorage):
         async def commit(self, conditions: Any, writes: Any) -> int:
             if any(b"managedFields" in getattr(each, "value", b"") for each in writes):

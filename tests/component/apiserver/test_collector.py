@@ -55,7 +55,7 @@ async def let_go(api: Api, owner: Any) -> Answer:
     )
 
 
-async def test_meta_11_a_dependent_without_its_owner_is_collected_and_one_with_another_owner_is_only_freed(api: Api) -> None:
+async def test_meta_11_orphan_is_collected_and_shared_dependent_freed(api: Api) -> None:
     gone, stays = await api.make(widget("gone")), await api.make(widget("stays"))
     orphan = await owned(api, "orphan", gone)
     shared = await owned(api, "shared", gone, stays)
@@ -82,7 +82,7 @@ async def test_meta_11_a_dependent_without_its_owner_is_collected_and_one_with_a
     assert (await api.call("PATCH", "shared", json.dumps(patch).encode(), Accept=ONE, Content_Type=STRATEGIC)).code == 409
 
 
-async def test_meta_12_an_owner_that_goes_in_the_foreground_waits_for_the_dependents_that_hold_it(api: Api) -> None:
+async def test_meta_12_foreground_deletion_waits_for_blockers(api: Api) -> None:
     owner = await api.make(widget("owner"))
     held = await owned(api, "held", owner, blocks=True, finalizers=("example.test/hold",))
     assert held["metadata"]["ownerReferences"][0]["blockOwnerDeletion"] is True

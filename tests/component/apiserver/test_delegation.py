@@ -134,7 +134,7 @@ async def test_the_front_proxy_may_tell_of_hundreds_of_groups(cluster: Cluster) 
     assert (code, status["code"]) == (431, 431)
 
 
-async def test_nobody_but_the_front_proxy_is_believed_about_others(cluster: Cluster) -> None:
+async def test_only_the_front_proxy_is_believed_about_other_users(cluster: Cluster) -> None:
     masters = {"X-Remote-User": "admin", "X-Remote-Group": "system:masters"}
     assert (await cluster.ask("somebody-else", cluster.proxies, headers=masters))[0] == 401
     code, status = await cluster.ask("front-proxy-client", None, headers=masters)  # the right name, from the clients' authority
@@ -159,7 +159,7 @@ async def test_answers_are_remembered_for_a_moment(cluster: Cluster) -> None:
     assert len(cluster.reviews) == 1
 
 
-async def test_bearer_tokens_are_reviewed_and_a_bad_one_is_never_anonymous(cluster: Cluster) -> None:
+async def test_bearer_tokens_are_reviewed_and_bad_ones_never_anonymous(cluster: Cluster) -> None:
     cluster.allowed_users.add("system:anonymous")
     assert (await cluster.ask(None, headers={"Authorization": "Bearer good"}))[0] == 200
     assert cluster.reviews[-1]["groups"] == ["token-holders", "system:authenticated"]
@@ -220,7 +220,7 @@ async def test_a_new_object_needs_a_living_namespace(cluster: Cluster) -> None:
     assert "because it is being terminated" in status["message"]
 
 
-async def test_while_the_cluster_cannot_be_asked_our_resources_are_503_and_never_404(pki: Pki, tmp_path: Path) -> None:
+async def test_resources_are_503_not_404_while_the_cluster_is_away(pki: Pki, tmp_path: Path) -> None:
     kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", Config(server="http://127.0.0.1:9"))
     async with running.running(arguments(pki, kubeconfig), lambda _: Kinds((WidgetStrategy(),)), MemoryStorage()) as (host, port):
         session = aiohttp.ClientSession(f"https://{host}:{port}", connector=aiohttp.TCPConnector(ssl=pki.client()))

@@ -43,7 +43,7 @@ async def count_up(api: Api, acknowledged: list[int], stop: asyncio.Event) -> No
             acknowledged.append(obj["spec"]["size"])
 
 
-async def test_no_acknowledged_write_is_lost_when_etcd_is_killed_and_the_watch_goes_on(pki: Pki, tmp_path: Path) -> None:
+async def test_acknowledged_writes_and_watches_survive_an_etcd_kill(pki: Pki, tmp_path: Path) -> None:
     etcd = EtcdServer(tmp_path / "etcd", durable=True)
     etcd.start()
     try:
@@ -80,7 +80,7 @@ UNANSWERABLE = ("w1", "absent", "", "?limit=1", "?fieldSelector=metadata.name=w1
 
 
 @pytest.mark.parametrize("how", ["pause", "kill"])
-async def test_a_read_that_cannot_be_answered_says_so_and_asks_no_second_time(pki: Pki, tmp_path: Path, how: str) -> None:
+async def test_unanswerable_read_fails_without_a_second_request(pki: Pki, tmp_path: Path, how: str) -> None:
     """Otherwise the fast path, the cache and etcd would each try, for up to 3, 3 and 5 s."""
     etcd = EtcdServer(tmp_path / "etcd", durable=True)
     etcd.start()

@@ -60,7 +60,7 @@ async def dial(api: Api, tls: ssl.SSLContext, address: str = "127.0.0.1") -> Lin
 
 
 @pytest.mark.parametrize("query", QUERIES)
-async def test_what_is_written_is_read_at_once_and_what_is_deleted_is_gone(api: Api, query: str) -> None:
+async def test_writes_and_deletions_are_visible_at_once(api: Api, query: str) -> None:
     made = await api.make(widget())
     assert (await api.get(f"w1{query}")).json == made
     made["metadata"]["labels"] = {"a": "b"}
@@ -97,7 +97,7 @@ async def aborts(api: Api) -> list[str]:
     return [line.rpartition(" ")[2] for line in aborted]
 
 
-async def test_a_client_that_does_not_wait_is_counted_and_its_seat_is_free(pki: Pki) -> None:
+async def test_aborted_request_is_counted_and_its_seat_freed(pki: Pki) -> None:
     storage = Slow()
     async with serving(pki, "--max-requests-inflight=1", storage=storage) as api:
         await api.make(widget())
@@ -131,7 +131,7 @@ async def test_requests_sent_ahead_are_answered_in_their_order(pki: Pki) -> None
         line.writer.close()
 
 
-async def test_an_answer_under_way_when_the_server_drains_is_the_connections_last(pki: Pki) -> None:
+async def test_response_during_a_drain_is_the_connections_last(pki: Pki) -> None:
     storage = Slow()
     async with serving(pki, storage=storage) as api:
         await api.make(widget())

@@ -53,7 +53,7 @@ async def answer_of(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
     ],
     ids=["length-and-chunks", "folded", "bare-lf", "nul", "absolute", "no-host", "noise"],
 )
-async def test_what_could_be_smuggled_is_400_and_ends_the_connection(api: Api, pki: Pki, raw: bytes) -> None:
+async def test_smuggling_attempts_are_400_and_close_the_connection(api: Api, pki: Pki, raw: bytes) -> None:
     async with asyncio.timeout(10), connected(api, pki) as (reader, writer):
         writer.write(raw + GET % b"/livez")
         told = await reader.read()
@@ -115,7 +115,7 @@ async def test_neg_15_old_tls_is_refused_and_certificates_are_optional(api: Api,
         assert answer.status == 200
 
 
-async def test_req_08_head_is_refused_on_resources_and_served_elsewhere(api: Api) -> None:
+async def test_req_08_head_is_refused_on_resources_only(api: Api) -> None:
     await api.make(widget())
     assert [(await api.call("HEAD", path)).code for path in ("", "w1", "w1/status")] == [405, 405, 405]
     for path in ("/livez", "/version", "/metrics"):
@@ -137,7 +137,7 @@ async def test_neg_09_people_get_lines_and_programs_do_not(api: Api) -> None:
         assert (await anext(frames))["type"] == "ADDED"
 
 
-async def test_neg_10_a_large_list_is_compressed_and_a_small_one_is_not(api: Api) -> None:
+async def test_neg_10_large_lists_are_compressed_and_small_ones_not(api: Api) -> None:
     for number in range(40):
         await api.make({**widget(f"w{number}"), "metadata": {"name": f"w{number}", "annotations": {"a": "x" * 5000}}})
     api.session._auto_decompress = False  # in the client, so that the test sees the received bytes
@@ -153,14 +153,14 @@ async def test_neg_10_a_large_list_is_compressed_and_a_small_one_is_not(api: Api
     assert "Content-Encoding" not in refused.headers
 
 
-async def test_neg_13_answers_carry_the_headers_that_scanners_and_logs_want(api: Api) -> None:
+async def test_neg_13_answers_carry_security_and_audit_headers(api: Api) -> None:
     answer = await api.get("nope", Audit_Id="abc")
     assert answer.headers["Cache-Control"] == "no-cache, private"
     assert (answer.headers["Audit-Id"], answer.headers["X-Content-Type-Options"]) == ("abc", "nosniff")
     assert answer.headers["Date"].endswith("GMT")
 
 
-async def test_wch_14_a_watch_speaks_websocket_and_a_client_that_closes_ends_it(api: Api) -> None:
+async def test_wch_14_watch_speaks_websocket_and_ends_on_close(api: Api) -> None:
     await api.make(widget())
     async with api.session.ws_connect(f"{api.url}{api.path}?watch=1", protocols=("v4.channel.k8s.io",)) as socket:
         first = await socket.receive()
@@ -184,7 +184,7 @@ async def test_agg_06_a_frame_is_sent_at_once_and_without_a_length(api: Api) -> 
         assert b'"ADDED"' in await within(0.5, answer.content.readline())
 
 
-async def test_a_watch_whose_client_goes_away_ends(api: Api, pki: Pki) -> None:
+async def test_watch_ends_when_its_client_disconnects(api: Api, pki: Pki) -> None:
     async with connected(api, pki) as (reader, writer):
         writer.write(GET % (LIST + b"?watch=1"))
         await reader.readuntil(b"\r\n\r\n")
@@ -204,7 +204,7 @@ async def _stop(api: Api) -> None:
     await api.process.listener.stop(delay=0, not_ready=lambda: None)
 
 
-async def test_wch_16_watches_end_cleanly_and_spread_when_the_server_stops(pki: Pki) -> None:
+async def test_wch_16_watches_end_cleanly_and_spread_at_shutdown(pki: Pki) -> None:
     ends: list[float] = []
 
     async def follow(api: Api) -> None:
@@ -252,7 +252,7 @@ async def test_shd_01_a_stop_loses_no_request(pki: Pki) -> None:
     assert codes.count(200) > 8
 
 
-async def test_shd_01_a_request_under_way_is_answered_while_the_server_stops(pki: Pki) -> None:
+async def test_shd_01_current_request_is_answered_during_shutdown(pki: Pki) -> None:
     async with serving(pki) as api:
         entered, release = asyncio.Event(), asyncio.Event()
         commit = api.storage.commit

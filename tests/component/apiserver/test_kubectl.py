@@ -138,7 +138,7 @@ def test_a_wrong_manifest_is_told_everything_at_once(kubectl: Kubectl) -> None:
         assert each in said
 
 
-def test_one_unfinished_migration_for_each_machine(kubectl: Kubectl) -> None:
+def test_each_machine_has_one_unfinished_migration(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", str(ROOT / "examples" / "slides" / "virtualmachine.yaml"))
     migration = str(ROOT / "examples" / "slides" / "migration.yaml")
     kubectl("create", "-f", migration)
@@ -151,7 +151,7 @@ def test_one_unfinished_migration_for_each_machine(kubectl: Kubectl) -> None:
     kubectl("delete", "vmmig", "--all", "--wait=false")
 
 
-def test_ssa_12_and_meta_05_server_side_apply_takes_over_from_client_side(kubectl: Kubectl) -> None:
+def test_ssa_12_and_meta_05_server_side_apply_takes_over(kubectl: Kubectl) -> None:
     manifest = yaml.safe_load((ROOT / "examples" / "tiny.yaml").read_text())
     manifest["metadata"]["name"] = "ssa"
     manifest["spec"]["runStrategy"] = "Manual"

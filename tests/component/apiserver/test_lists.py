@@ -237,7 +237,7 @@ async def test_a_watch_by_name_or_selector_hears_what_it_asked_for(api: Api) -> 
                 assert [(await anext(frames))["object"]["metadata"]["name"] for _ in expected] == expected
 
 
-async def test_a_watch_ends_cleanly_after_its_time_with_a_last_bookmark(api: Api) -> None:
+async def test_watch_ends_after_its_timeout_with_a_last_bookmark(api: Api) -> None:
     revision = await fill(api, "a")
     async with api.watch(f"resourceVersion={revision}&timeoutSeconds=1&allowWatchBookmarks=") as frames:
         events = [each async for each in frames]
@@ -280,7 +280,7 @@ async def test_tables_and_metadata_alone_in_lists_and_watches(api: Api) -> None:
     assert bookmark["rows"][0]["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
 
 
-async def test_watches_of_every_form_are_told_the_same_at_the_same_time_and_each_event_is_counted(api: Api) -> None:
+async def test_watches_of_every_form_get_the_same_counted_events(api: Api) -> None:
     partial = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
     table = "application/json;as=Table;v=v1;g=meta.k8s.io"
     forms: list[tuple[str, dict[str, str]]] = [
@@ -343,7 +343,7 @@ async def test_a_client_that_goes_away_ends_its_watch(api: Api) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_a_client_that_does_not_read_holds_up_nobody(api: Api) -> None:
+async def test_client_that_does_not_read_delays_no_other(api: Api) -> None:
     body = widget("big")
     body["metadata"]["annotations"] = {"a": "x" * 100_000}
     made = await api.make(body)
@@ -357,7 +357,7 @@ async def test_a_client_that_does_not_read_holds_up_nobody(api: Api) -> None:
         assert stalled.status == 200
 
 
-async def test_a_watch_that_ends_in_the_middle_of_a_write_does_not_say_an_older_revision_than_it_told(api: Api) -> None:
+async def test_interrupted_watch_never_reports_an_older_revision(api: Api) -> None:
     """Otherwise its client would continue from there and receive deletions twice."""
     body = widget("big")
     body["metadata"]["annotations"] = {"a": "x" * 100_000}
@@ -373,7 +373,7 @@ async def test_a_watch_that_ends_in_the_middle_of_a_write_does_not_say_an_older_
     assert revisions == sorted(revisions)
 
 
-async def test_the_old_path_of_a_watch_shows_exactly_what_it_was_authorized_for(api: Api) -> None:
+async def test_legacy_watch_path_shows_only_the_authorized_object(api: Api) -> None:
     """``/watch/…/NAME`` is authorized as a watch of that name: a role for one object must not open the collection."""
     await api.make(widget("w1"))
     await api.make(widget("w2"))

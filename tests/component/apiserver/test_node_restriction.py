@@ -194,7 +194,7 @@ async def test_the_nodes_own_virt_handler_reports_and_ends_the_guest(cluster: Cl
     assert (await cluster.put_status(VM_STATUS, ended, "node1"))[0] == 200
 
 
-async def test_another_nodes_virt_handler_is_told_who_it_is_and_what_is_not_its(cluster: Cluster) -> None:
+async def test_virt_handler_of_another_node_is_refused_with_the_reason(cluster: Cluster) -> None:
     code, status = await cluster.put_status(VM_STATUS, RUNNING, "node2")
     assert (code, status["reason"]) == (403, "Forbidden")
     assert status["message"] == (
@@ -235,7 +235,7 @@ async def test_no_kind_of_write_gets_past_it(cluster: Cluster, dry: tuple[str, .
     assert await cluster.admin("GET", VM) == before
 
 
-async def test_the_own_node_forges_neither_request_nor_place_nor_attempt(cluster: Cluster) -> None:
+async def test_own_node_forges_neither_request_nor_place_nor_attempt(cluster: Cluster) -> None:
     await cluster.put_status(VM_STATUS, RUNNING, "node1")
     for changes, fields in (
         ({"request": REQUEST}, {"status.request"}),
@@ -278,7 +278,7 @@ async def test_a_revoked_node_writes_nothing_until_it_is_pardoned(cluster: Clust
             await asyncio.sleep(0.02)
 
 
-async def test_even_with_more_rights_virt_handler_writes_nothing_but_the_status(cluster: Cluster) -> None:
+async def test_virt_handler_writes_only_the_status_with_any_rights(cluster: Cluster) -> None:
     await cluster.put_status(VM_STATUS, RUNNING, "node1")
     for method, path, body in OTHER_WRITES:
         code, status = await cluster.handler("node1", method, path, body, kind="merge-patch+json" if method == "PATCH" else "json")
@@ -313,7 +313,7 @@ async def test_the_claim_is_read_however_it_is_spelled(cluster: Cluster) -> None
         assert "does not name the one node" in status["message"]
 
 
-async def test_nobody_but_the_front_proxy_brings_a_claim(cluster: Cluster) -> None:
+async def test_only_the_front_proxy_passes_a_node_claim(cluster: Cluster) -> None:
     """By a client certificate for the account's name with the header, and by a direct token without a node."""
     obj = await cluster.admin("GET", VM)
     body = {**obj, "status": RUNNING}
@@ -417,7 +417,7 @@ async def test_a_migration_that_does_not_run_moves_no_machine(cluster: Cluster, 
     assert (await cluster.put_status(VM_STATUS, arrived(uid), "node2"))[0] == 403
 
 
-async def test_the_guests_memory_goes_to_virt_handler_of_the_target_and_nowhere_else(cluster: Cluster) -> None:
+async def test_guest_memory_is_sent_to_the_targets_virt_handler_only(cluster: Cluster) -> None:
     await moving(cluster, "PreparingTarget")
     status: Any = None
     for address in ("10.0.0.1:8445", "10.0.0.66:8445", "10.0.0.2:22"):
@@ -436,7 +436,7 @@ async def status_of(cluster: Cluster) -> Json:
     return found
 
 
-async def test_while_it_is_not_known_where_the_target_is_it_is_asked_to_come_again(cluster: Cluster) -> None:
+async def test_unknown_target_pod_asks_the_client_to_retry(cluster: Cluster) -> None:
     await moving(cluster, "PreparingTarget")
     await cluster.kube.remove("/api/v1/pods", "kubevirt", "virt-handler-2")
     ready = entered(await status_of(cluster), "TargetReady", targetAddress="10.0.0.2:8445")
@@ -456,7 +456,7 @@ async def test_the_answer_to_a_forgery_of_everything_is_bounded(cluster: Cluster
     assert len(json.dumps(status)) < 8192
 
 
-async def test_a_status_of_wrong_form_is_named_whoever_writes_it(cluster: Cluster) -> None:
+async def test_malformed_status_is_named_for_every_writer(cluster: Cluster) -> None:
     hostile = {**RUNNING, "podUID": "../../x", "podIP": "localhost"}
     for node in (None, "node1"):
         obj = await cluster.admin("GET", VM)

@@ -52,7 +52,7 @@ async def test_a_wrong_object_is_refused_in_words(api: Api, change: dict[str, ob
     assert text in answer.json["message"]
 
 
-async def test_strict_validation_names_every_unknown_and_wrong_field_at_once(api: Api) -> None:
+async def test_strict_validation_names_all_wrong_fields_at_once(api: Api) -> None:
     body = widget(size=-1, foo=1) | {"bar": {}}
     body["metadata"]["baz"] = 2
     answer = await api.call("POST", "?fieldValidation=Strict", body)
@@ -60,7 +60,7 @@ async def test_strict_validation_names_every_unknown_and_wrong_field_at_once(api
     assert {each["field"] for each in answer.json["details"]["causes"]} == {"metadata.baz", "bar", "spec.foo", "spec.size"}
 
 
-async def test_unknown_and_duplicate_fields_give_warnings_and_are_dropped(api: Api) -> None:
+async def test_unknown_and_duplicate_fields_are_dropped_with_warnings(api: Api) -> None:
     raw = b'{"apiVersion":"example.test/v1","kind":"Widget","metadata":{"name":"w"},"spec":{"foo":1,"size":1,"size":2}}'
     answer = await api.call("POST", "", raw)
     assert answer.code == 201
@@ -84,7 +84,7 @@ class Talking(WidgetStrategy):
 
 
 @pytest.mark.parametrize("strategy", [Talking()])
-async def test_what_a_kind_has_to_say_about_an_update_is_a_warning_of_its_answer(api: Api) -> None:
+async def test_kinds_update_warning_is_in_the_response(api: Api) -> None:
     made = await api.make(widget(size=1))
     told = await api.call("PUT", "w1?dryRun=All", made | {"spec": {"size": 2}})
     assert (told.code, told.headers.getall("Warning")) == (200, ['299 - "it grows from 1 to 2"'])
@@ -96,7 +96,7 @@ async def test_what_a_kind_has_to_say_about_an_update_is_a_warning_of_its_answer
 
 
 @pytest.mark.parametrize("strategy", [Talking()])
-async def test_what_a_kind_has_to_say_about_a_deletion_is_a_warning_of_its_answer(api: Api) -> None:
+async def test_kinds_deletion_warning_is_in_the_response(api: Api) -> None:
     await api.make(widget())
     told = await api.call("DELETE", "w1?gracePeriodSeconds=3&dryRun=All")
     assert (told.code, told.headers.getall("Warning")) == (200, ['299 - "w1 takes longer than 3 s"'])
@@ -137,7 +137,7 @@ async def test_an_update_grows_the_generation_only_with_the_spec(api: Api) -> No
 
 
 @pytest.mark.parametrize("status", [{"phase": 5}, "lost", {"phase": {"deep": []}}, {"replicas": "many"}])
-async def test_a_status_of_wrong_shape_is_ignored_in_the_object_and_refused_as_a_status(api: Api, status: object) -> None:
+async def test_misshapen_status_is_ignored_in_objects_only(api: Api, status: object) -> None:
     made = await api.make({**widget(size=1), "status": status})
     assert "status" not in made
     await api.patch("w1/status", {"status": {"phase": "Done"}})
@@ -160,7 +160,7 @@ async def test_an_update_from_an_old_revision_is_a_conflict(api: Api) -> None:
     )
 
 
-async def test_an_update_without_a_revision_or_of_another_uid_or_name_is_refused(api: Api) -> None:
+async def test_update_needs_the_revision_and_the_same_identity(api: Api) -> None:
     made = await api.make(widget())
     bare = {**made, "metadata": {key: value for key, value in made["metadata"].items() if key != "resourceVersion"}}
     assert (await api.call("PUT", "w1", bare)).code == 422
@@ -176,7 +176,7 @@ async def test_an_update_without_a_revision_or_of_another_uid_or_name_is_refused
     assert (await api.call("PUT", "w2", widget("w2"))).code == 404
 
 
-async def test_what_changes_nothing_is_not_written(api: Api) -> None:
+async def test_unchanged_object_is_not_written(api: Api) -> None:
     made = await api.make(widget(size=1))
     assert (await api.call("PUT", "w1", made)).json == made
     for kind, body in (("merge-patch+json", {}), ("json-patch+json", []), ("strategic-merge-patch+json", {"spec": {"size": 1}})):
@@ -192,7 +192,7 @@ async def test_fifty_patches_at_once_all_succeed(api: Api) -> None:
     assert len((await api.get("w1")).json["metadata"]["labels"]) == 50
 
 
-async def test_each_patch_type_does_its_work_and_the_unknown_one_is_415(api: Api) -> None:
+async def test_each_patch_type_works_and_unknown_ones_are_415(api: Api) -> None:
     await api.make(widget(parts=[{"name": "a"}]))
     merged = await api.patch("w1", {"spec": {"parts": [{"name": "b"}]}}, "strategic-merge-patch+json")
     assert sorted(each["name"] for each in merged.json["spec"]["parts"]) == ["a", "b"]
@@ -209,7 +209,7 @@ async def test_each_patch_type_does_its_work_and_the_unknown_one_is_415(api: Api
         assert "application/merge-patch+json" in refused.json["message"]
 
 
-async def test_delete_says_success_or_returns_the_object_that_finalizers_hold(api: Api) -> None:
+async def test_delete_returns_success_or_the_finalized_object(api: Api) -> None:
     made = await api.make(widget("gone"))
     answer = (await api.call("DELETE", "gone")).json
     assert (answer["kind"], answer["status"], answer["details"]["uid"]) == ("Status", "Success", made["metadata"]["uid"])
@@ -301,12 +301,12 @@ async def test_a_write_is_read_at_once(api: Api) -> None:
         assert len((await api.get()).json["items"]) == i + 1
 
 
-async def test_kind_and_version_of_a_body_are_those_of_the_url_when_it_does_not_say(api: Api) -> None:
+async def test_missing_kind_and_version_default_to_the_urls(api: Api) -> None:
     made = (await api.call("POST", "", {"metadata": {"name": "w1"}})).json
     assert (made["apiVersion"], made["kind"]) == (WIDGETS.api_version, WIDGETS.kind)
 
 
-async def test_an_unknown_path_is_404_with_the_paths_that_there_are_and_below_apis_a_status(api: Api) -> None:
+async def test_unknown_path_is_404_with_known_paths_or_a_status(api: Api) -> None:
     for path in (f"/{WIDGETS.group}", "/nope"):
         answer = await api.get(path)
         assert answer.code == 404

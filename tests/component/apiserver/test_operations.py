@@ -63,7 +63,7 @@ def reading(shine: Shine) -> WidgetStrategy:
 
 
 @pytest.mark.parametrize(("flag", "query"), [("--request-timeout=1s", ""), ("--request-timeout=1m", "?timeout=100ms")])
-async def test_tmo_01_what_takes_too_long_is_504_and_the_next_request_is_answered(pki: Pki, flag: str, query: str) -> None:
+async def test_tmo_01_slow_request_is_504_and_the_next_is_answered(pki: Pki, flag: str, query: str) -> None:
     cancelled = asyncio.Event()
 
     class Hanging(Shine):
@@ -129,7 +129,7 @@ async def test_flw_03_a_refused_body_is_not_read(pki: Pki) -> None:
             first.cancel()
 
 
-async def test_imp_01_acting_as_somebody_else_is_asked_and_then_done(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+async def test_imp_01_impersonation_is_authorized_then_applied(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     """The aggregator impersonates before it forwards; this is ``kubectl --as`` on our own address."""
     caplog.set_level(logging.INFO)
     headers = {"Impersonate-User": "bob", "Impersonate-Group": "g"}
@@ -160,7 +160,7 @@ async def test_aun_06_a_browser_gives_its_token_as_a_subprotocol(cluster: Cluste
         assert (await cluster.ask(None, headers={**upgrade, "Sec-WebSocket-Protocol": wrong}))[0] == 401
 
 
-async def test_aun_10_an_unauthorized_answer_is_a_status_without_a_challenge(cluster: Cluster) -> None:
+async def test_aun_10_unauthorized_is_a_status_without_challenge(cluster: Cluster) -> None:
     session = aiohttp.ClientSession(cluster.url, connector=aiohttp.TCPConnector(ssl=cluster.pki.client(None)))
     async with session, session.get(WIDGETS.path(NAMESPACE), headers={"Authorization": "Bearer x"}) as answer:
         assert answer.status == 401
@@ -209,7 +209,7 @@ async def test_dis_07_the_hash_of_the_storage_version_is_gos(api: Api) -> None:
     assert [each["storageVersionHash"] for each in listed if each["name"] == "widgets"] == [expected]
 
 
-async def test_dis_10_discovery_is_for_whoever_may(cluster: Cluster) -> None:
+async def test_dis_10_discovery_requires_authorization(cluster: Cluster) -> None:
     assert (await cluster.ask("alice", path="/apis"))[0] == 200
     assert cluster.reviews[-1]["nonResourceAttributes"] == {"path": "/apis", "verb": "get"}
     assert (await cluster.ask("carol", path="/apis"))[0] == 403
@@ -256,7 +256,7 @@ async def test_agg_09_nothing_is_redirected(api: Api) -> None:
         assert (await api.get(path)).code not in range(300, 400), path
 
 
-async def test_agg_11_the_aggregators_poll_is_answered_whether_it_takes_v2_or_not(api: Api) -> None:
+async def test_agg_11_aggregators_discovery_poll_is_answered(api: Api) -> None:
     accept = ",".join(f"application/json;g=apidiscovery.k8s.io;v={each};as=APIGroupDiscoveryList" for each in ("v2", "v2beta1"))
     answer = await api.get("/apis", Accept=accept)
     assert answer.json["items"][0]["versions"][0]["freshness"] == "Current"
@@ -280,7 +280,7 @@ async def test_flg_01_without_a_certificate_one_is_made(tmp_path: Path) -> None:
     assert (tmp_path / "made" / "apiserver.key").stat().st_mode & 0o077 == 0
 
 
-async def test_shd_03_until_caches_are_complete_every_answer_is_503_and_none_404(pki: Pki) -> None:
+async def test_shd_03_answers_are_503_until_caches_are_filled(pki: Pki) -> None:
     """DIS-09, LST-13: the namespace controller would read a 404 as an empty collection."""
 
     class Slow(MemoryStorage):

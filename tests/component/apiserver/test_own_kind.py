@@ -54,7 +54,7 @@ async def connected(client: Client) -> None:
         return
 
 
-async def test_a_kind_of_ones_own_is_served_with_all_that_kubectl_wants(kubeconfig: Path) -> None:
+async def test_example_kind_is_served_with_all_kubectl_needs(kubeconfig: Path) -> None:
     async with Client(Config.load(str(kubeconfig)), user_agent="test") as client:
         await connected(client)
         made = await client.create(BACKUPS, backup(targets=[{"name": "a", "url": "s3://a"}]), "default")

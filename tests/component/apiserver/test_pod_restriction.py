@@ -86,7 +86,7 @@ async def test_the_name_of_an_own_pod_does_not_bring_in_anothers_uid(cluster: Cl
 
 
 @pytest.mark.parametrize(("volume", "what"), [(SECRET, "Secret password"), (CLAIM, "database"), (IMAGE, "Image evil.example/os:v1")])
-async def test_a_machine_is_not_handed_to_a_pod_that_mounts_what_it_does_not_name(cluster: Cluster, volume: Json, what: str) -> None:
+async def test_machine_is_not_handed_to_a_pod_with_foreign_mounts(cluster: Cluster, volume: Json, what: str) -> None:
     """In the VM's own namespace: the image's author could read a Secret that the pod mounts."""
     machine = await cluster.admin("GET", VM)
     await cluster.kube.put(PODS, launcher_pod(machine, "virt-launcher-vm1-aaaaa", "uid-9", volume))
@@ -111,7 +111,7 @@ async def test_a_disk_that_the_machine_names_may_be_there(cluster: Cluster) -> N
     assert (await patch(cluster, f"{BASE}/virtualmachines/vm2/status", status))[0] == 200
 
 
-async def test_every_kind_of_write_is_judged_whoever_it_comes_from(cluster: Cluster) -> None:
+async def test_every_kind_of_write_by_any_user_is_checked(cluster: Cluster) -> None:
     obj = await cluster.admin("GET", VM)
     stolen = {**SCHEDULED, "podUID": "uid-9"}
     administrator = [("X-Remote-User", "admin"), ("X-Remote-Group", "system:masters")]
@@ -134,7 +134,7 @@ async def test_a_new_machine_comes_with_no_pod(cluster: Cluster) -> None:
     assert code == 403 or not answer.get("status", {}).get("podUID")
 
 
-async def test_a_status_that_names_no_other_pod_asks_nobody(cluster: Cluster) -> None:
+async def test_status_without_another_pod_causes_no_lookup(cluster: Cluster) -> None:
     before = await asked(cluster)
     assert (await patch(cluster, VM_STATUS, {"podIP": "10.244.1.8"}))[0] == 200
     await cluster.kube.remove(PODS, "acc", "p1")
@@ -158,7 +158,7 @@ async def test_a_guests_memory_goes_into_no_pod_of_another_namespace(cluster: Cl
     assert (await patch(cluster, MOVE_STATUS, PREPARING))[0] == 200
 
 
-async def test_connections_to_a_guest_that_moves_are_passed_on_to_its_own_pod_and_nowhere_else(cluster: Cluster) -> None:
+async def test_moved_guests_connections_go_to_its_own_target_pod_only(cluster: Cluster) -> None:
     """The source's node forwards them to that pod, from its own address."""
     machine = await cluster.admin("GET", VM)
     await cluster.put_status(VM_STATUS, RUNNING)
@@ -196,7 +196,7 @@ async def test_addresses_of_one_target_are_not_left_to_the_next(cluster: Cluster
     assert (await patch(cluster, MOVE_STATUS, {"targetPod": "p3", "targetPodUID": "uid-3", "targetPodIPs": ["10.244.1.8"]}))[0] == 200
 
 
-async def test_a_machine_arrives_where_its_migration_was_admitted_without_another_look(cluster: Cluster) -> None:
+async def test_arrival_at_an_admitted_target_needs_no_lookup(cluster: Cluster) -> None:
     """The guest is paused in the meantime, and kube-apiserver may be away."""
     await cluster.put_status(VM_STATUS, RUNNING)
     move = await cluster.admin("POST", f"{BASE}/migrations", MIGRATION)
@@ -221,7 +221,7 @@ async def test_a_migration_that_is_over_brings_no_machine_anywhere(cluster: Clus
     assert (await patch(cluster, VM_STATUS, {"podName": "p2", "podUID": "uid-2", "migration": {"name": "move"}}))[0] == 403
 
 
-async def test_while_kube_apiserver_does_not_say_nobody_is_believed(cluster: Cluster) -> None:
+async def test_unavailable_kube_apiserver_trusts_no_status(cluster: Cluster) -> None:
     machine = await cluster.admin("GET", VM)
     await cluster.kube.put(PODS, launcher_pod(machine, "p9", "uid-9"))
     granted, cluster.kube.authorize = cluster.kube.authorize, lambda *request: request[1] in (REVIEWS, TOKENS)
@@ -249,7 +249,7 @@ async def test_the_refusal_is_bounded(cluster: Cluster) -> None:
     assert status["message"].endswith("and 83 more]")
 
 
-async def test_who_has_no_migration_to_write_of_is_told(cluster: Cluster) -> None:
+async def test_status_without_a_target_pod_is_refused(cluster: Cluster) -> None:
     await cluster.put_status(VM_STATUS, RUNNING)
     await cluster.admin("POST", f"{BASE}/migrations", MIGRATION)
     assert (await cluster.admin("GET", MOVE))["spec"]["selector"]["name"] == "vm1"

@@ -40,7 +40,7 @@ async def put(world: World, effect: str, spec: Json, *, name: str = "p", binding
     await world.kube.put(bindings, {"metadata": {"name": f"b-{name}"}, "spec": bound | (binding or {})})
 
 
-async def test_a_validating_policy_denies_what_its_expression_does_not_hold_for(world: World) -> None:
+async def test_validating_policy_denies_false_expressions(world: World) -> None:
     """ADM-01, ADM-04: Go's message, code and reason."""
     await put(world, "validating", {"validations": [{"expression": "object.spec.size == 1"}]})
     async with world.api() as api:
@@ -126,7 +126,7 @@ async def test_parameters_come_from_config_maps_and_may_change(world: World) -> 
         assert answer.json["message"].endswith(f"denied request: {why}")
 
 
-async def test_parameters_of_a_kind_that_does_not_exist_fail_closed_unless_the_policy_ignores_failures(world: World) -> None:
+async def test_unknown_parameter_kind_fails_closed_unless_ignored(world: World) -> None:
     """ADM-04, ADM-08: unknown paramKind; failurePolicy."""
     spec = {"paramKind": {"apiVersion": "toys.test/v1", "kind": "Rule"}, "validations": [{"expression": "false"}]}
     await put(world, "validating", spec, binding={"paramRef": {"name": "x", "parameterNotFoundAction": "Deny"}})
@@ -238,7 +238,7 @@ async def test_selectors_and_exclusions_narrow_a_policy(world: World) -> None:
         assert "'names'" in (await api.call("POST", "", widget(name="w9"))).json["message"]
 
 
-async def test_a_mutating_policy_adds_a_label_by_an_apply_configuration(world: World) -> None:
+async def test_mutating_policy_adds_a_label_by_apply_configuration(world: World) -> None:
     """ADM-05: ApplyConfiguration merges with the object."""
     expression = "Object{metadata: Object.metadata{labels: {'added': 'yes'}}, spec: Object.spec{size: object.spec.size + 1}}"
     mutations = [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}}]
@@ -328,7 +328,7 @@ async def test_a_mutation_that_cannot_be_applied_refuses_the_request(world: Worl
         ),
     ],
 )
-async def test_a_json_patch_of_a_policy_must_leave_the_object_that_it_was(
+async def test_policys_json_patch_must_keep_the_objects_identity(
     world: World, operation: str, failure: str, code: int, message: str
 ) -> None:
     """ADM-05: Go's messages where they help; failurePolicy does not cover a patch's result."""
@@ -339,7 +339,7 @@ async def test_a_json_patch_of_a_policy_must_leave_the_object_that_it_was(
         assert (answer.code, answer.json["message"]) == (code, message)
 
 
-async def test_a_policy_cannot_move_an_object_by_an_apply_configuration(world: World) -> None:
+async def test_apply_configuration_cannot_move_an_object(world: World) -> None:
     """ADM-05: otherwise its key would name one namespace, and its metadata another."""
     expression = "Object{metadata: Object.metadata{namespace: 'other'}}"
     mutations = [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}}]
@@ -359,7 +359,7 @@ async def test_a_policy_may_be_about_how_something_is_deleted(world: World) -> N
         assert (await api.call("DELETE", "w1", {"gracePeriodSeconds": 3})).code == 200
 
 
-async def test_mutating_policies_run_by_name_and_again_if_they_ask_for_it(world: World) -> None:
+async def test_mutating_policies_run_by_name_and_reinvoked_on_request(world: World) -> None:
     """ADM-05: order, reinvocationPolicy IfNeeded."""
 
     def appends(key: str) -> Json:

@@ -49,7 +49,7 @@ def names(found: Any) -> list[str]:
     return sorted(each["metadata"]["name"] for each in found)
 
 
-async def test_parameters_are_found_by_name_or_selector_in_the_object_s_namespace_or_another() -> None:
+async def test_parameters_are_found_by_name_or_selector() -> None:
     """ADM-04: paramRef."""
     kube = FakeAPI()
     for namespace, name, labels in (("a", "x", {"use": "yes"}), ("a", "y", {}), ("b", "x", {"use": "yes"})):
@@ -81,7 +81,7 @@ async def test_parameters_of_the_cluster_are_in_no_namespace() -> None:
             await params.of(policy(SCOPE), binding(name="one", namespace="a"), "a")
 
 
-async def test_what_may_not_be_read_fails_until_it_may(caplog: pytest.LogCaptureFixture) -> None:
+async def test_unreadable_parameter_kind_fails_until_readable(caplog: pytest.LogCaptureFixture) -> None:
     """ADM-04, ADM-08: policies fail until the operator grants reading their kind; the log names the missing right."""
     kube = FakeAPI()
     await kube.put(RULES, {"metadata": {"namespace": "a", "name": "x"}})
@@ -102,7 +102,7 @@ async def test_what_may_not_be_read_fails_until_it_may(caplog: pytest.LogCapture
                     await asyncio.sleep(0.05)
 
 
-async def test_a_kind_that_nobody_wants_any_more_is_not_followed() -> None:
+async def test_unused_parameter_kind_is_not_followed() -> None:
     """ADM-04: an informer of parameters ends with the last policy that names its kind."""
     kube = FakeAPI()
     async with following(kube) as params:

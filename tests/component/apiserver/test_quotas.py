@@ -47,7 +47,7 @@ async def codes(api: Api, names: list[str]) -> list[int]:
     return sorted(each.result() for each in made)
 
 
-async def test_one_too_many_is_forbidden(world: World) -> None:
+async def test_object_beyond_the_quota_is_forbidden(world: World) -> None:
     """QUO-01: Go's message; dry runs are checked but not counted; other namespaces are unaffected."""
     await put(world, "1")
     async with world.api(ON) as api:
@@ -64,7 +64,7 @@ async def test_one_too_many_is_forbidden(world: World) -> None:
         assert (await api.call("POST", WIDGETS.path("other"), widget())).code == 201
 
 
-async def test_it_is_off_by_default(world: World) -> None:
+async def test_quotas_are_off_by_default(world: World) -> None:
     """QUO-01: as in a Go aggregated server."""
     await put(world, "0")
     async with world.api() as api:
@@ -81,7 +81,7 @@ async def test_a_crowd_gets_what_there_is_in_few_writes(world: World) -> None:
     assert sum(path.endswith("/q/status") for _, path, _ in world.kube.writes) < 7
 
 
-async def test_what_another_server_took_is_seen_in_the_conflict(world: World) -> None:
+async def test_quota_used_by_another_server_is_seen_in_the_conflict(world: World) -> None:
     """QUO-01: two servers together admit as many as one, even with late events."""
     await put(world, "6")
     async with world.api(ON) as one, world.api(ON) as other:

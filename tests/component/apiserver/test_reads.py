@@ -16,7 +16,7 @@ async def test_a_read_answers_with_an_object_of_its_own_kind(api: Api) -> None:
     assert yaml.safe_load(written.body)["shine"] == 3
 
 
-async def test_what_there_is_not_to_read_is_told(api: Api) -> None:
+async def test_unavailable_reads_are_explained(api: Api) -> None:
     await api.make(widget(size=0))
 
     assert (await api.get("nope/shine")).code == 404

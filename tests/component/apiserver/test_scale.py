@@ -43,7 +43,7 @@ async def test_sub_02_what_is_no_scale_of_the_object_is_refused(api: Api) -> Non
     assert (await api.get("w1/scale")).json["spec"] == {"replicas": 2}
 
 
-async def test_dis_05_and_16_discovery_says_whose_kind_a_scale_is(api: Api) -> None:
+async def test_dis_05_and_16_discovery_names_the_scale_kind(api: Api) -> None:
     resources = {each["name"]: each for each in (await api.get("/apis/example.test/v1")).json["resources"]}
     found = resources["widgets/scale"]
     assert (found["group"], found["version"], found["kind"], found["verbs"]) == ("autoscaling", "v1", "Scale", ["get", "patch", "update"])

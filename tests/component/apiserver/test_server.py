@@ -36,7 +36,7 @@ async def test_discovery_says_what_there_is(api: Api) -> None:
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
-async def test_what_is_not_there_is_404_by_any_method_and_what_is_only_read_is_405(api: Api, method: str) -> None:
+async def test_unknown_path_is_404_and_read_only_path_405_on_writes(api: Api, method: str) -> None:
     for path in ("/nope", "/apis/authentication.k8s.io/v1/selfsubjectreviews", "/apis/example.test/nope", "/openapi/v3/nope"):
         assert (await api.call(method, path, {})).code == 404, path
     for path in ("/version", "/apis", "/apis/example.test/v1", "/openapi/v3", "/livez/ping"):
@@ -194,7 +194,7 @@ async def test_an_outage_of_storage_is_503_or_504_and_heals(pki: Pki, caplog: py
         assert (await api.get("w1")).code == 200
 
 
-async def test_a_client_is_told_to_try_again_by_itself_only_where_that_does_nothing_twice(pki: Pki) -> None:
+async def test_retry_after_is_sent_only_for_repeatable_requests(pki: Pki) -> None:
     storage = Broken()
     async with serving(pki, storage=storage) as api:
         await api.make(widget())
@@ -214,7 +214,7 @@ async def test_a_client_is_told_to_try_again_by_itself_only_where_that_does_noth
         assert "may have happened" in twice[0].json["message"]
 
 
-async def test_an_unexpected_error_is_one_internal_error_without_a_traceback(api: Api, caplog: pytest.LogCaptureFixture) -> None:
+async def test_unexpected_error_is_an_internal_error_without_traceback(api: Api, caplog: pytest.LogCaptureFixture) -> None:
     api.strategy.validate = lambda _: 1 // 0  # type: ignore[method-assign,assignment,return-value]  # a mistake of ours
     answer = await api.call("POST", "", widget(), Audit_Id="find-me")
     assert (answer.code, answer.json["reason"]) == (500, "InternalError")

@@ -38,7 +38,7 @@ def owned(*owners: dict[str, Any]) -> dict[str, Any]:
     return made
 
 
-async def test_cre_10_owners_that_are_named_twice_are_kept_once_with_a_warning(api: Api) -> None:
+async def test_cre_10_duplicate_owners_are_merged_with_a_warning(api: Api) -> None:
     owner = {"apiVersion": "v1", "kind": "A", "name": "a", "uid": "1"}
     answer = await api.call("POST", "", owned(owner, owner, {**owner, "uid": "2"}))
     assert [each["uid"] for each in answer.json["metadata"]["ownerReferences"]] == ["1", "2"]
@@ -47,7 +47,7 @@ async def test_cre_10_owners_that_are_named_twice_are_kept_once_with_a_warning(a
     assert warning.endswith('observed: 1"') or "observed" not in warning  # a warning is cut at 256 characters
 
 
-async def test_del_03_and_07_deletes_that_wait_are_202_on_request_and_wrong_options_are_refused(api: Api) -> None:
+async def test_del_03_and_07_waiting_deletes_are_202_bad_options_422(api: Api) -> None:
     held = widget()
     held["metadata"]["finalizers"] = ["a.b/c"]
     await api.make(held)
@@ -56,7 +56,7 @@ async def test_del_03_and_07_deletes_that_wait_are_202_on_request_and_wrong_opti
     assert (await api.call("DELETE", "w1", {"orphanDependents": False})).code == 202
 
 
-async def test_lst_11_a_list_shows_what_was_written_before_it_was_asked(api: Api) -> None:
+async def test_lst_11_list_shows_earlier_writes(api: Api) -> None:
     async def one(number: int) -> bool:
         await api.make(widget(f"q{number}"))
         return any(each["metadata"]["name"] == f"q{number}" for each in (await api.get()).json["items"])
@@ -67,14 +67,14 @@ async def test_lst_11_a_list_shows_what_was_written_before_it_was_asked(api: Api
         assert all(each.result() for each in asked)
 
 
-async def test_wch_08_a_watch_without_initial_events_begins_with_what_changes(api: Api) -> None:
+async def test_wch_08_watch_without_initial_events_starts_with_changes(api: Api) -> None:
     await api.make(widget())
     query = "watch=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan&timeoutSeconds=1"
     answer = await api.get(f"?{query}")
     assert (answer.code, answer.body) == (200, b"")
 
 
-async def test_tbl_04_and_05_errors_and_success_are_no_tables_and_protobuf_is_no_form_of_one(api: Api) -> None:
+async def test_tbl_04_and_05_statuses_and_protobuf_are_no_tables(api: Api) -> None:
     await api.make(widget())
     assert (await api.get("nope", Accept=TABLE)).json["kind"] == "Status"
     assert (await api.get("", Accept="application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io")).code == 406
@@ -82,7 +82,7 @@ async def test_tbl_04_and_05_errors_and_success_are_no_tables_and_protobuf_is_no
     assert (deleted["kind"], deleted["status"]) == ("Status", "Success")
 
 
-async def test_sub_09_and_req_10_unknown_subresources_are_404_and_the_old_path_of_a_watch_is_served(api: Api) -> None:
+async def test_sub_09_and_req_10_unknown_subresources_are_404(api: Api) -> None:
     await api.make(widget())
     unknown = await api.get("w1/nosuch")
     assert (unknown.code, unknown.json["kind"]) == (404, "Status")
@@ -90,7 +90,7 @@ async def test_sub_09_and_req_10_unknown_subresources_are_404_and_the_old_path_o
     assert b'"type":"ADDED"' in (await api.get(path)).body
 
 
-async def test_agg_10_discovery_says_what_kubectl_resolves_short_names_by(api: Api) -> None:
+async def test_agg_10_discovery_has_short_names(api: Api) -> None:
     main = next(each for each in (await api.get("/apis/example.test/v1")).json["resources"] if each["name"] == "widgets")
     assert (main["shortNames"], main["singularName"], main["categories"]) == (["wd"], "widget", ["toys"])
 
@@ -104,7 +104,7 @@ class Unlucky(WidgetStrategy):
 
 
 @pytest.mark.parametrize("strategy", [Unlucky()])
-async def test_cre_08_a_generated_name_that_is_taken_is_drawn_again_but_not_for_ever(api: Api, strategy: Unlucky) -> None:
+async def test_cre_08_taken_generated_name_is_redrawn_a_few_times(api: Api, strategy: Unlucky) -> None:
     await api.make(widget("a-taken"))
     body = {**widget(), "metadata": {"generateName": "a-"}}
     strategy.drawn = iter(["a-taken", "a-taken", "a-free"])
@@ -157,7 +157,7 @@ async def test_lst_05_what_is_too_old_is_told_in_gos_words(api: Api) -> None:
     assert exact["message"].startswith("The resourceVersion for the provided list is too old")
 
 
-async def test_lst_07_a_page_of_a_given_revision_is_of_exactly_that_one(api: Api) -> None:
+async def test_lst_07_page_of_a_given_revision_is_exact(api: Api) -> None:
     await api.make(widget("a"))
     revision = (await api.make(widget("b")))["metadata"]["resourceVersion"]
     await api.call("DELETE", "a")
@@ -171,7 +171,7 @@ async def test_lst_07_a_page_of_a_given_revision_is_of_exactly_that_one(api: Api
     assert (await api.get("?shardSelector=x")).code == 200, "LST-12: an alpha parameter is one that nobody knows"
 
 
-async def test_wch_05_bookmarks_come_from_time_to_time_though_nothing_happens(api: Api) -> None:
+async def test_wch_05_bookmarks_are_sent_while_idle(api: Api) -> None:
     api.process.assembly.watches.bookmark_seconds = 0.05
     made = await api.make(widget())
     async with api.watch(f"resourceVersion={made['metadata']['resourceVersion']}&allowWatchBookmarks=true") as frames:
@@ -195,7 +195,7 @@ class Counting(OldWidgetStrategy):
         return super().downgrade(obj)
 
 
-async def test_wch_17_an_event_is_encoded_once_for_all_watches_of_a_form(pki: Pki) -> None:
+async def test_wch_17_event_is_encoded_once_for_all_watches(pki: Pki) -> None:
     hub, storage = WidgetStrategy(), MemoryStorage()
     old = Counting(hub)
     async with (
@@ -225,7 +225,7 @@ async def _encoded_once(api: Api, old: Counting) -> None:
     assert old.shown - before == 2 * 10
 
 
-async def test_sub_08_verbs_can_be_tried_and_are_published_with_the_kind_of_their_answer(api: Api) -> None:
+async def test_sub_08_verbs_support_dry_run_and_are_published(api: Api) -> None:
     await api.make(widget())
     tried = await api.call("PUT", "w1/paint?dryRun=All", {})
     assert (tried.code, tried.json["spec"]["color"]) == (200, "green")
@@ -247,7 +247,7 @@ async def test_dbg_01_nothing_of_the_process_is_shown(api: Api) -> None:
         assert (await api.get(path)).code == 404, path
 
 
-async def test_shd_01_a_server_that_stops_is_unready_at_once_and_serves_on_until_balancers_know(pki: Pki) -> None:
+async def test_shd_01_stopping_server_is_unready_but_serves_on(pki: Pki) -> None:
     storage, leave = MemoryStorage(), asyncio.Event()
     address: asyncio.Future[tuple[str, int]] = asyncio.get_running_loop().create_future()
 
@@ -298,7 +298,7 @@ class Slow(Noting):
 
 
 @pytest.mark.parametrize("strategy", [Noting()])
-async def test_a_long_table_is_made_in_pieces_between_which_others_are_served(api: Api, strategy: Noting) -> None:
+async def test_long_table_is_built_in_pieces_while_others_are_served(api: Api, strategy: Noting) -> None:
     """See docs/differences.md; the answer equals that of single pages."""
     count = 3 * MOST
     async with asyncio.TaskGroup() as tasks:

@@ -95,7 +95,7 @@ async def test_sto_03_resource_versions_are_etcds_revisions(pki: Pki, etcd_serve
         assert int(frame["object"]["metadata"]["resourceVersion"]) == revision
 
 
-async def test_sto_05_the_key_of_the_compaction_is_there_and_history_goes(
+async def test_sto_05_compaction_key_exists_and_history_is_removed(
     pki: Pki, etcd_server: EtcdServer, etcd: EtcdStorage
 ) -> None:  # fmt: skip
     async with serving(pki, "--etcd-compaction-interval=100ms", storage=client(etcd_server)) as api:
@@ -125,7 +125,7 @@ async def until_reloaded(api: Api, times: int) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_sto_06_a_key_is_rotated_without_a_restart_and_a_write_that_changes_nothing_renews_an_object(
+async def test_sto_06_key_rotation_needs_no_restart_and_noop_rewrites(
     pki: Pki, etcd_server: EtcdServer, etcd: EtcdStorage, tmp_path: Path
 ) -> None:
     file = tmp_path / "encryption.yaml"
@@ -156,7 +156,7 @@ async def test_sto_06_a_key_is_rotated_without_a_restart_and_a_write_that_change
         assert {item["metadata"]["name"] for item in (await api.get()).json["items"]} == {"w1", "w2"}
 
 
-async def test_sto_06_08_what_cannot_be_decrypted_is_reported_and_the_rest_is_served_until_the_key_is_back(
+async def test_sto_06_08_undecryptable_objects_are_reported(
     pki: Pki, etcd_server: EtcdServer, etcd: EtcdStorage, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = tmp_path / "encryption.yaml"
@@ -182,7 +182,7 @@ async def test_sto_06_08_what_cannot_be_decrypted_is_reported_and_the_rest_is_se
         assert (await api.get("w1")).code == 200
 
 
-async def test_sto_06_a_key_management_service_takes_over_rotates_and_fails_without_harm(
+async def test_sto_06_kms_takes_over_rotates_and_fails_harmlessly(
     pki: Pki, etcd_server: EtcdServer, etcd: EtcdStorage, tmp_path: Path
 ) -> None:
     file, kms = tmp_path / "encryption.yaml", FakeKms()
@@ -219,7 +219,7 @@ async def test_sto_06_a_moved_value_is_refused(pki: Pki, etcd_server: EtcdServer
         assert [item["metadata"]["name"] for item in (await api.get()).json["items"]] == ["w1"]
 
 
-async def test_sto_09_a_dead_endpoint_is_passed_over_and_readiness_and_size_are_told(pki: Pki, etcd_server: EtcdServer) -> None:
+async def test_sto_09_dead_endpoint_is_skipped_and_size_reported(pki: Pki, etcd_server: EtcdServer) -> None:
     dead = f"http://127.0.0.1:{free_port()}"
     storage = EtcdStorage(Settings((dead, etcd_server.endpoint)))
     async with serving(pki, "--etcd-db-metric-poll-interval=50ms", storage=storage) as api:
@@ -231,7 +231,7 @@ async def test_sto_09_a_dead_endpoint_is_passed_over_and_readiness_and_size_are_
                 await asyncio.sleep(0.05)
 
 
-async def test_sto_09_a_hung_etcd_makes_us_unready_within_the_flags_time(pki: Pki, tmp_path: Path) -> None:
+async def test_sto_09_hung_etcd_makes_the_server_unready_in_time(pki: Pki, tmp_path: Path) -> None:
     etcd = EtcdServer(tmp_path / "etcd", durable=False)
     etcd.start()
     flags = ("--etcd-readycheck-timeout=200ms", "--etcd-healthcheck-timeout=200ms")

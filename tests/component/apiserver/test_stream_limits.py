@@ -56,7 +56,7 @@ async def until_open(session: aiohttp.ClientSession, url: str) -> aiohttp.Client
                 await asyncio.sleep(0.02)
 
 
-async def test_one_stream_too_many_is_answered_before_the_upgrade_and_says_how_many_are_open(pki: Pki, limited: Api) -> None:
+async def test_excess_stream_is_refused_before_the_upgrade(pki: Pki, limited: Api) -> None:
     async with tapped(pki, limited) as url, session_of(pki, "alice") as alice, session_of(pki, "bob") as bob, AsyncExitStack() as streams:
         await limited.make(widget("w2"))
         other = url.replace("/w1/", "/w2/")
@@ -74,7 +74,7 @@ async def test_one_stream_too_many_is_answered_before_the_upgrade_and_says_how_m
         assert "4 are open on this server, and 4 is the limit" in await refused(bob, url)
 
 
-async def test_the_end_of_a_stream_makes_room_whoever_ends_it_and_however(pki: Pki, limited: Api) -> None:
+async def test_any_end_of_a_stream_frees_its_place(pki: Pki, limited: Api) -> None:
     async with tapped(pki, limited) as url, session_of(pki, "alice") as alice:
         for _ in range(3):
             one, two = await until_open(alice, url), await until_open(alice, url)
@@ -127,7 +127,7 @@ class Held(Tap):
 
 
 @pytest.mark.parametrize("strategy", [WidgetStrategy(Held())])
-async def test_the_server_of_a_stream_learns_whose_it_is_by_a_token(pki: Pki, limited: Api) -> None:
+async def test_stream_server_identifies_the_holder_by_a_token(pki: Pki, limited: Api) -> None:
     seen: list[str] = []
 
     async def serve(request: web.BaseRequest) -> web.StreamResponse:
@@ -143,7 +143,7 @@ async def test_the_server_of_a_stream_learns_whose_it_is_by_a_token(pki: Pki, li
 
 
 @pytest.mark.parametrize("strategy", [WidgetStrategy(Held())])
-async def test_a_client_cannot_say_whose_its_stream_is(pki: Pki, limited: Api) -> None:
+async def test_client_cannot_set_the_holder_of_its_stream(pki: Pki, limited: Api) -> None:
     seen: list[list[str]] = []
 
     async def serve(request: web.BaseRequest) -> web.StreamResponse:
@@ -157,7 +157,7 @@ async def test_a_client_cannot_say_whose_its_stream_is(pki: Pki, limited: Api) -
 
 
 @pytest.mark.parametrize("message", [b"x" * (64 << 10), b"xy", b""], ids=["long messages", "keys", "empty messages"])
-async def test_what_waits_at_the_server_of_a_stream_that_reads_nothing_is_bounded(pki: Pki, limited: Api, message: bytes) -> None:
+async def test_queue_of_a_stalled_stream_server_is_bounded(pki: Pki, limited: Api, message: bytes) -> None:
     stop, served = asyncio.Event(), list[web.WebSocketResponse]()
 
     async def serve(request: web.BaseRequest) -> web.StreamResponse:
@@ -185,7 +185,7 @@ async def test_what_waits_at_the_server_of_a_stream_that_reads_nothing_is_bounde
         stop.set()
 
 
-async def test_a_message_of_the_client_that_is_too_long_ends_the_stream_with_1009(pki: Pki, limited: Api) -> None:
+async def test_overlong_client_message_closes_the_stream_with_1009(pki: Pki, limited: Api) -> None:
     async with tapped(pki, limited) as url, session_of(pki, "alice") as alice, alice.ws_connect(url) as stream, asyncio.timeout(30):
         await stream.send_bytes(b"x" * joining.MAX_MESSAGE_BYTES)
         assert len(await stream.receive_bytes()) == joining.MAX_MESSAGE_BYTES
@@ -206,7 +206,7 @@ async def test_no_compression_is_agreed_on_either_way(pki: Pki, limited: Api) ->
     assert offered == [""]
 
 
-async def test_what_the_kernel_keeps_of_a_stream_is_bounded_on_both_of_our_sides(pki: Pki, limited: Api) -> None:
+async def test_kernel_buffers_of_a_stream_are_bounded_on_both_sides(pki: Pki, limited: Api) -> None:
     """Otherwise it would grow to megabytes, which count as the pod's memory."""
     async with tapped(pki, limited) as url, session_of(pki, "alice") as alice:
         before = narrowed()

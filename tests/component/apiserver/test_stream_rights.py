@@ -156,7 +156,7 @@ async def closed(socket: aiohttp.ClientWebSocketResponse) -> tuple[Any, Any]:
     return message.data, message.extra
 
 
-async def test_whoever_may_only_read_does_not_type_and_nothing_is_dialled(scene: Scene) -> None:
+async def test_read_only_users_get_no_stream_and_cause_no_dial(scene: Scene) -> None:
     scene.rights.granted = {"reader": {"get", "list", "watch"}, "writer": {"create"}, "editor": {"get", "create"}}
 
     code, status = await scene.refusal(X_Remote_User="reader")
@@ -251,7 +251,7 @@ async def test_a_token_that_was_revoked_ends_its_stream(scene: Scene) -> None:
         assert await closed(socket) == (3000, "your credential is not valid any more")
 
 
-async def test_a_front_proxy_that_is_not_trusted_any_more_keeps_no_stream(scene: Scene) -> None:
+async def test_untrusted_front_proxy_loses_its_streams(scene: Scene) -> None:
     scene.rights.granted = {"alice": {"get", "create"}}
     async with scene.proxied() as session, session.ws_connect(TAP, headers={"X-Remote-User": "alice"}) as socket:
         await spoken(socket)
@@ -278,7 +278,7 @@ async def test_a_stream_that_a_page_of_another_host_opens_is_refused(scene: Scen
             assert not [each for each in answer.headers if each.lower().startswith("access-control")]
 
 
-async def test_a_watch_over_a_websocket_is_never_refused_for_its_origin(scene: Scene) -> None:
+async def test_websocket_watch_is_never_refused_for_its_origin(scene: Scene) -> None:
     scene.rights.granted = {"alice": {"watch", "list"}}
     watch = f"{WIDGETS.path('acc')}?watch=1"
     async with scene.proxied() as session:

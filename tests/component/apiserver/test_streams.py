@@ -75,7 +75,7 @@ async def test_sub_07_megabytes_come_back_whole_while_both_sides_speak(pki: Pki,
         assert rate > 1, f"{rate:.1f} MB/s"
 
 
-async def test_sub_07_a_keystroke_is_passed_on_at_once_and_the_stream_is_counted_as_long_as_it_lasts(pki: Pki, api: Api) -> None:
+async def test_sub_07_keystroke_passes_at_once_and_stream_is_counted(pki: Pki, api: Api) -> None:
     async with tapped(pki, api) as url:
         async with api.session.ws_connect(url) as socket:
             assert await open_streams(api) == 1
@@ -93,7 +93,7 @@ async def test_sub_07_a_keystroke_is_passed_on_at_once_and_the_stream_is_counted
                 await asyncio.sleep(0.02)
 
 
-async def test_whoever_connects_is_warned_in_the_answer_to_the_upgrade(pki: Pki, api: Api) -> None:
+async def test_warning_is_in_the_answer_to_the_upgrade(pki: Pki, api: Api) -> None:
     async with tapped(pki, api) as url:
         async with api.session.ws_connect(url) as socket:
             assert "Warning" not in socket._response.headers
@@ -121,7 +121,7 @@ async def test_text_stays_text_and_a_broken_server_is_told(pki: Pki, api: Api) -
         assert str(closed.extra).startswith("the connection broke")
 
 
-async def test_no_terminal_of_a_client_obeys_why_a_server_ended_its_stream(pki: Pki, api: Api) -> None:
+async def test_close_reason_of_a_stream_server_is_sanitized(pki: Pki, api: Api) -> None:
     async def serve(request: web.BaseRequest) -> web.StreamResponse:
         socket = web.WebSocketResponse()
         await socket.prepare(request)
@@ -160,9 +160,7 @@ async def test_a_message_that_is_too_long_ends_the_stream(pki: Pki, api: Api) ->
         (599, "\x1b[2J", 503),
     ],
 )
-async def test_whatever_a_server_answers_instead_of_its_stream_is_no_failure_of_ours(
-    pki: Pki, api: Api, code: int, body: str, expected: int
-) -> None:
+async def test_any_refusal_by_a_stream_server_is_passed_on_safely(pki: Pki, api: Api, code: int, body: str, expected: int) -> None:
     async def serve(_: web.BaseRequest) -> web.StreamResponse:
         return web.Response(status=code, text=body, headers={"Location": "https://elsewhere"})
 
@@ -172,7 +170,7 @@ async def test_whatever_a_server_answers_instead_of_its_stream_is_no_failure_of_
     assert refused.value.status == expected
 
 
-async def test_no_terminal_of_a_client_obeys_why_a_server_could_not_be_dialled(pki: Pki, api: Api) -> None:
+async def test_dial_error_of_a_stream_server_is_printable(pki: Pki, api: Api) -> None:
     async def serve(_: web.BaseRequest) -> web.StreamResponse:
         return web.Response(status=101, headers={"Connection": "Upgrade", "Upgrade": "\x9b2J"})
 

@@ -45,7 +45,7 @@ async def serial(api: Api, pki: Pki) -> str:
     return str(found)
 
 
-async def test_agg_04_new_certificates_and_new_authorities_of_clients_count_without_a_restart(pki: Pki, tmp_path: Path) -> None:
+async def test_agg_04_new_certificates_and_authorities_need_no_restart(pki: Pki, tmp_path: Path) -> None:
     for name in ("server.crt", "server.key", "ca.crt"):
         shutil.copy(pki.directory / name, tmp_path / name)
     given = flags(
@@ -128,7 +128,7 @@ async def test_aun_11_each_kubeconfig_is_used_for_what_it_is_for(pki: Pki, tmp_p
     assert NAMESPACES in asked(core)
 
 
-async def test_oas_12_and_aun_08_whoever_is_known_may_read_the_documents_without_groups_of_their_own(cluster: Cluster) -> None:
+async def test_oas_12_and_aun_08_known_users_may_read_documents(cluster: Cluster) -> None:
     """The aggregator of kube-apiserver reads them as a user without groups, but the cluster's roles are for ``system:authenticated``."""
     cluster.allowed_users.add("system:aggregator")
     for path in ("/openapi/v3", "/openapi/v2"):
@@ -152,7 +152,7 @@ async def test_aun_04_a_certificate_names_user_groups_and_itself(cluster: Cluste
     assert review["extra"] == {"authentication.kubernetes.io/credential-id": [f"X509SHA256={hashlib.sha256(der).hexdigest()}"]}
 
 
-async def test_aun_04_a_certificate_for_servers_names_nobody(cluster: Cluster) -> None:
+async def test_aun_04_server_certificate_is_no_user(cluster: Cluster) -> None:
     certificate, key = cluster.pki.issued("serving", Profile("alice", dns_names=("alice",), server=True))
     context = cluster.pki.client()
     context.load_cert_chain(certificate, key)
@@ -166,7 +166,7 @@ async def test_aun_04_a_certificate_for_servers_names_nobody(cluster: Cluster) -
     assert not any(each["user"] == "alice" for each in cluster.reviews)
 
 
-async def test_aun_05_a_token_is_reviewed_once_for_a_while_and_500_when_nobody_can_judge_it(cluster: Cluster) -> None:
+async def test_aun_05_token_review_is_cached_and_500_if_unavailable(cluster: Cluster) -> None:
     def reviewed() -> int:
         return sum(path == TOKENS for _, path, _ in cluster.kube.requests)
 

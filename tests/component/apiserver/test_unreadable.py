@@ -14,7 +14,7 @@ UNREAD = "ignoreStoreReadErrorWithClusterBreakingPotential"
 KEY = f"/registry/{WIDGETS.group}/{WIDGETS.plural}/acc/bad"
 
 
-async def test_an_object_that_cannot_be_decoded_breaks_nothing_and_can_be_deleted(api: Api) -> None:
+async def test_undecodable_object_breaks_nothing_and_can_be_deleted(api: Api) -> None:
     for name in "ab":
         await api.make(widget(name))
     await api.storage.commit([], [Put(KEY, b'{"kind":"Widget","metadata":{"na')])
@@ -39,7 +39,7 @@ async def test_an_object_that_cannot_be_decoded_breaks_nothing_and_can_be_delete
     assert readable.code == 200
 
 
-async def test_a_cache_that_lost_an_object_is_noticed_and_read_anew(pki: Pki) -> None:
+async def test_cache_that_lost_an_object_is_detected_and_reread(pki: Pki) -> None:
     async with serving(pki, storage=MemoryStorage()) as api:
         for name in "abc":
             await api.make(widget(name))

@@ -189,7 +189,7 @@ async def test_a_head_that_comes_slowly_has_its_time(pki: Pki) -> None:
         assert await exposed.serves(pki)
 
 
-async def test_a_first_message_of_tls_that_is_announced_long_ends_the_connection(exposed: Exposed, pki: Pki) -> None:
+async def test_overlong_first_tls_message_closes_the_connection(exposed: Exposed, pki: Pki) -> None:
     wires = await exposed.crowd(20, shaken=False)
     for each in wires:
         each.send(b"\x16\x03\x01\x40\x00\x01" + (131_000).to_bytes(3, "big") + b"\x03\x03" + b"x" * 16_000)
@@ -210,7 +210,7 @@ async def test_requests_without_end_do_not_pile_up(exposed: Exposed, pki: Pki) -
     assert await exposed.serves(pki)
 
 
-async def test_answers_that_nobody_reads_have_their_time(pki: Pki) -> None:
+async def test_unread_answers_time_out(pki: Pki) -> None:
     async with exposing(pki, times=allowing(stall_seconds=0.5)) as exposed:
         wire = await exposed.connect(reads=False, room=4096)
         await exposed.until(lambda: exposed.strangers == 1)
@@ -224,7 +224,7 @@ async def test_answers_that_nobody_reads_have_their_time(pki: Pki) -> None:
         assert await exposed.serves(pki)
 
 
-async def test_who_asks_for_new_keys_of_tls_without_end_is_let_go(exposed: Exposed, pki: Pki) -> None:
+async def test_endless_tls_key_updates_close_the_connection(exposed: Exposed, pki: Pki) -> None:
     wire = await exposed.connect(reads=False, room=4096)
     await exposed.until(lambda: exposed.strangers == 1)
     async with asyncio.timeout(20):
@@ -246,7 +246,7 @@ async def test_a_body_is_not_read_before_it_is_known_who_sends_it(pki: Pki) -> N
         assert b"Connection: close" in answer
 
 
-async def test_a_flood_of_handshakes_leaves_those_who_are_known_their_turn(exposed: Exposed, pki: Pki) -> None:
+async def test_handshake_flood_leaves_known_clients_their_turn(exposed: Exposed, pki: Pki) -> None:
     """The flood uses the whole server, and every request still gets an answer."""
     stop = asyncio.Event()
     hello = (await exposed.connect(shaken=False)).hello()

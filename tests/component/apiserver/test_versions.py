@@ -34,7 +34,7 @@ async def stored(api: Api) -> Object:
     return obj
 
 
-async def test_ver_01_one_object_is_shown_in_each_version_under_one_uid_and_revision(both: Api) -> None:
+async def test_ver_01_object_has_one_uid_and_revision_in_all_versions(both: Api) -> None:
     made = (await both.call("POST", OLD, old_widget(extent=3, paint="green"))).json
     assert (made["apiVersion"], made["spec"]) == ("example.test/v1beta1", {"extent": 3, "paint": "green"})
     new, old = (await both.get("w1")).json, (await both.get(f"{OLD}/w1")).json
@@ -44,7 +44,7 @@ async def test_ver_01_one_object_is_shown_in_each_version_under_one_uid_and_revi
     assert (await stored(both))["apiVersion"] == "example.test/v1"
 
 
-async def test_ver_01_lists_tables_and_watches_are_of_the_version_that_is_asked_for(both: Api) -> None:
+async def test_ver_01_lists_tables_and_watches_have_the_asked_version(both: Api) -> None:
     revision = (await both.make(widget(size=3)))["metadata"]["resourceVersion"]
     listed = (await both.get(OLD)).json
     assert (listed["apiVersion"], listed["items"][0]["spec"]) == ("example.test/v1beta1", {"extent": 3})
@@ -55,7 +55,7 @@ async def test_ver_01_lists_tables_and_watches_are_of_the_version_that_is_asked_
     assert (event["type"], event["object"]["apiVersion"], event["object"]["spec"]) == ("MODIFIED", "example.test/v1beta1", {"extent": 4})
 
 
-async def test_ver_01_a_change_through_one_version_keeps_what_the_other_said(both: Api) -> None:
+async def test_ver_01_change_in_one_version_keeps_fields_of_the_other(both: Api) -> None:
     await both.make(widget(size=3, color="green", parts=[{"name": "a"}]))
     patched = await both.patch(f"{OLD}/w1", {"spec": {"extent": 5, "parts": [{"name": "b"}]}}, "strategic-merge-patch+json")
     assert patched.json["spec"]["extent"] == 5
@@ -88,7 +88,7 @@ async def test_every_subresource_works_through_each_version(both: Api) -> None:
     assert (await both.get(f"{OLD}/w1/tap")).json["message"] == "the widget is off"
 
 
-async def test_replicas_are_scaled_through_a_version_that_calls_them_otherwise(both: Api) -> None:
+async def test_scale_works_in_a_version_with_other_replica_names(both: Api) -> None:
     await both.make(widget(size=3, replicas=1))
     scale = (await both.get(f"{OLD}/w1/scale")).json
     assert scale["spec"] == {"replicas": 1}
@@ -103,7 +103,7 @@ async def test_replicas_are_scaled_through_a_version_that_calls_them_otherwise(b
     assert (owned["apiVersion"], owned["subresource"], owned["fieldsV1"]) == ("example.test/v1beta1", "scale", {"f:spec": {"f:count": {}}})
 
 
-async def test_ver_02_discovery_and_openapi_name_both_and_prefer_the_stable_one(both: Api) -> None:
+async def test_ver_02_discovery_and_openapi_prefer_the_stable_version(both: Api) -> None:
     group = (await both.get("/apis/example.test")).json
     assert [each["version"] for each in group["versions"]] == ["v1", "v1beta1"]
     assert group["preferredVersion"]["version"] == "v1"
@@ -119,7 +119,7 @@ async def test_ver_03_defaults_of_each_version_count_for_old_objects(both: Api) 
     assert (await both.get(f"{OLD}/w1")).json["spec"] == {"extent": 1}
 
 
-async def test_ver_04_an_empty_patch_rewrites_what_is_stored_in_another_version_once(pki: Pki) -> None:
+async def test_ver_04_empty_patch_rewrites_the_stored_version_once(pki: Pki) -> None:
     storage = MemoryStorage()
     old = {"apiVersion": "example.test/v1beta1", "kind": "Widget", "metadata": {"name": "w1", "namespace": "acc", "uid": "u"}}
     before = await storage.commit([], [Put(KEY, json.dumps({**old, "spec": {"extent": 3}}).encode())])
@@ -130,7 +130,7 @@ async def test_ver_04_an_empty_patch_rewrites_what_is_stored_in_another_version_
         assert (await api.patch("w1", {})).json["metadata"]["resourceVersion"] == first
 
 
-async def test_what_is_stored_in_a_version_that_nobody_knows_is_not_shown_and_breaks_nothing(both: Api) -> None:
+async def test_object_of_an_unknown_version_is_hidden_and_harmless(both: Api) -> None:
     await both.make(widget("w2"))
     strange = {"apiVersion": "example.test/v9", "kind": "Widget", "metadata": {"name": "w1", "namespace": "acc", "uid": "u"}}
     await both.storage.commit([], [Put(KEY, json.dumps(strange).encode())])

@@ -75,7 +75,7 @@ async def test_the_request_that_a_webhook_sees(world: World) -> None:
     assert world.hooks["see"].queries == ["timeout=10s"]
 
 
-async def test_mutating_webhooks_run_in_order_before_validation_and_validating_ones_see_the_result(world: World) -> None:
+async def test_webhooks_mutate_in_order_then_validate_the_result(world: World) -> None:
     """ADM-03, CRE-11: decode, mutate, default, validate, call validating webhooks, write."""
 
     def grow(review: Json) -> Json:
@@ -92,7 +92,7 @@ async def test_mutating_webhooks_run_in_order_before_validation_and_validating_o
     assert world.hooks["judge"].requests[0]["object"]["metadata"]["labels"] == {"b": "1"}
 
 
-async def test_what_a_mutating_webhook_makes_is_validated(world: World) -> None:
+async def test_mutating_webhooks_result_is_validated(world: World) -> None:
     """CRE-11: a mutating webhook cannot bypass the kind's rules or leave a malformed object."""
     bad: list[Json] = [{"op": "replace", "path": "/spec/size", "value": -1}]
     await world.mutating(world.hook("bad", lambda review: patch(review, *bad)))
@@ -111,7 +111,7 @@ async def test_what_a_mutating_webhook_makes_is_validated(world: World) -> None:
         assert "changed apiVersion or kind" in answer.json["message"]
 
 
-async def test_a_webhook_is_called_again_after_a_later_change_if_it_asks_for_that(world: World) -> None:
+async def test_webhook_is_reinvoked_after_a_later_change_on_request(world: World) -> None:
     """ADM-03: reinvocationPolicy; a webhook that was not called in the first round is not called in the second."""
     late = {"matchLabels": {"late": "yes"}}
     await world.mutating(
@@ -126,7 +126,7 @@ async def test_a_webhook_is_called_again_after_a_later_change_if_it_asks_for_tha
     assert made["metadata"]["labels"] == {"again": "2", "late": "yes"}
 
 
-async def test_nobody_is_called_again_when_nothing_changed_afterwards(world: World) -> None:
+async def test_webhooks_are_not_reinvoked_without_a_change(world: World) -> None:
     """ADM-03: reinvocation only if needed."""
     await world.mutating(
         world.hook("first", lambda review: label(review, "x", "1"), reinvocationPolicy="IfNeeded"), world.hook("second", allow)
@@ -311,7 +311,7 @@ async def test_equivalent_versions_match_and_are_converted(world: World) -> None
         assert world.order == ["equivalent", "equivalent", "exact"]
 
 
-async def test_what_a_webhook_makes_has_the_shape_of_the_version_that_it_was_shown(world: World) -> None:
+async def test_webhooks_result_must_match_the_version_it_was_shown(world: World) -> None:
     """ADM-03: validation before the conversion, which relies on it. A Scale has one version."""
     old = RULE | {"apiVersions": [OLD_WIDGETS.version], "resources": ["widgets", "widgets/scale"]}
     operations: list[Json] = [{"op": "add", "path": "/spec/extent", "value": "x"}]
@@ -380,7 +380,7 @@ async def test_a_patch_needs_its_type(world: World, reply: Any, message: str) ->
         assert message in (await api.call("POST", "", widget())).json["message"]
 
 
-async def test_a_patch_that_cannot_be_applied_fails_whatever_the_policy(world: World) -> None:
+async def test_unappliable_patch_fails_under_every_failure_policy(world: World) -> None:
     """ADM-03: also an unknown operation. A patch that is not a list follows the failurePolicy."""
     world_hook = world.hook("m", failurePolicy="Ignore")
     await world.mutating(world_hook)
@@ -394,7 +394,7 @@ async def test_a_patch_that_cannot_be_applied_fails_whatever_the_policy(world: W
         assert (await api.call("POST", "", widget())).code == 201
 
 
-async def test_an_error_names_the_webhook_that_made_a_value_of_a_wrong_type(world: World) -> None:
+async def test_error_names_the_webhook_that_set_a_wrong_type(world: World) -> None:
     """ADM-03: 500, as in Go, because it is not the client's error."""
     await world.mutating(world.hook("m", lambda review: patch(review, {"op": "replace", "path": "/spec/size", "value": "large"})))
     async with world.api() as api:
@@ -491,7 +491,7 @@ async def test_a_change_of_a_configuration_counts_at_once(world: World) -> None:
                 await asyncio.sleep(0.01)
 
 
-async def test_before_the_configurations_are_known_nothing_slips_through(world: World) -> None:
+async def test_unknown_configurations_admit_nothing(world: World) -> None:
     """ADM-08: a server that cannot read them admits nothing."""
     world.kube.authorize = lambda _, path, __: not path.startswith(VALIDATING)
     async with world.api(ready=False) as api:
@@ -545,7 +545,7 @@ async def test_a_service_is_called_by_its_name_in_the_cluster(world: World) -> N
         assert 'Post "https://hooks.acc.svc:8443/v?timeout=10s"' in answer.json["message"]
 
 
-async def test_nobody_is_asked_twice_about_the_same_change(world: World) -> None:
+async def test_webhook_is_called_once_per_change(world: World) -> None:
     """ADM-03: also not for refused changes, dry runs and empty changes."""
     await world.validating(world.hook("v", only_creates))
     async with world.api() as api:
@@ -597,7 +597,7 @@ def answered(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
     return [each for each in lines if each["verb"] in ("create", "update")]
 
 
-async def test_what_webhooks_annotate_is_in_the_log(world: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_webhook_audit_annotations_are_logged(world: World, caplog: pytest.LogCaptureFixture) -> None:
     """ADM-03, AUD: webhooks' annotations, and ignored failures; no line about other requests."""
     caplog.set_level(logging.INFO)
 
@@ -632,7 +632,7 @@ async def test_slow_webhooks_are_named_where_a_request_was_slow(world: World, ca
     assert [400 <= waited["mutating-webhook"] < 5000, 200 <= waited["validating-webhook"] < 5000] == [True, True]
 
 
-async def test_what_the_chart_grants_suffices(world: World) -> None:
+async def test_charts_rights_suffice_for_admission(world: World) -> None:
     """ADM-01: webhooks and policies of the cluster, with the rights of virt-api and of all users."""
     granted = rbac.authorizer("virt-api")
     discovery = re.compile("/apis?(/[^/]+){0,2}/?")
@@ -702,7 +702,7 @@ async def test_scaling_shows_the_scale(world: World) -> None:
     assert (request["resource"]["resource"], request["object"]["spec"]["replicas"]) == ("widgets", 9)
 
 
-async def test_a_request_whose_time_is_over_does_not_wait_for_a_webhook(world: World) -> None:
+async def test_request_past_its_timeout_does_not_wait_for_a_webhook(world: World) -> None:
     """ADM-03: whatever timeoutSeconds and failurePolicy are; nothing is stored."""
     await world.validating(world.hook("slow", failurePolicy="Ignore"))
     world.hooks["slow"].seconds = 5

@@ -30,7 +30,7 @@ async def test_a_connection_is_used_again() -> None:
         (Origin("::1", 6443, ssl.create_default_context()), "[::1]:6443"),
     ],
 )
-def test_who_is_asked(origin: Origin, host: str) -> None:
+def test_host_header_omits_the_default_port(origin: Origin, host: str) -> None:
     assert origin.authority == host
 
 
@@ -72,7 +72,7 @@ async def test_an_answer_with_something_behind_it_is_the_last() -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT"])
-async def test_a_kept_connection_that_ends_with_the_request_on_its_way_costs_nothing(method: str) -> None:
+async def test_closed_idle_connection_is_retried_transparently(method: str) -> None:
     async with world(answering(OK, then=gone)) as (server, origin, connections):
         assert [await ask(connections, origin, method) for _ in range(3)] == [b"ok"] * 3
         assert len(server.peers) == 3
@@ -106,7 +106,7 @@ async def test_a_reset_says_so() -> None:
         assert isinstance(broken.value.cause, ConnectionResetError)
 
 
-async def test_a_response_that_is_left_early_closes_its_connection_and_one_whose_end_is_here_does_not() -> None:
+async def test_unread_response_closes_its_connection_unless_complete() -> None:
     more = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nok"
     async with world(answering(OK, more, then=silent), answering(OK)) as (server, origin, connections):
         with await send(connections, origin) as response:
@@ -145,7 +145,7 @@ async def test_a_body_that_was_read_gives_its_turn_away_at_once() -> None:
         assert len(server.peers) == 1
 
 
-async def test_who_waits_for_a_turn_gives_up_in_time_or_when_cancelled() -> None:
+async def test_connection_wait_times_out_and_can_be_cancelled() -> None:
     async with world(answering(OK), limit=1) as (_, origin, connections):
         with await send(connections, origin):
             with pytest.raises(TimeoutError, match=r"no connection to 127\.0\.0\.1"):

@@ -31,7 +31,7 @@ async def test_a_literal_of_ipv6_is_dialled() -> None:
         assert await ask(connections, Origin("::1", server.sockets[0].getsockname()[1])) == b"ok"
 
 
-async def test_nobody_there() -> None:
+async def test_unreachable_hosts_raise_an_error_and_are_forgotten() -> None:
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
     async with Connections(keep_seconds=1, limit=1) as connections:
@@ -46,7 +46,7 @@ async def test_nobody_there() -> None:
         assert connections._hosts == {}
 
 
-async def test_what_is_dialled_may_be_another_address() -> None:
+async def test_resolver_may_dial_another_address() -> None:
     server = Server(answering(OK))
     async with server.serving(), Connections(keep_seconds=1, resolve={"hooks.acc.svc": "127.0.0.1"}.__getitem__) as connections:
         assert await ask(connections, Origin("hooks.acc.svc", server.port)) == b"ok"
@@ -95,7 +95,7 @@ async def test_no_tls_where_it_is_expected(tls: tuple[ssl.SSLContext, str]) -> N
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.002, 0.005, 0.05])
-async def test_a_handshake_that_is_cancelled_or_not_answered_leaves_nothing_behind(tls: tuple[ssl.SSLContext, str], seconds: float) -> None:
+async def test_cancelled_or_unanswered_handshake_leaves_nothing(tls: tuple[ssl.SSLContext, str], seconds: float) -> None:
     async with world(silent, limit=1) as (server, origin, connections):
         stuck = origin._replace(tls=ssl.create_default_context(cadata=tls[1]))
         with pytest.raises(TimeoutError):

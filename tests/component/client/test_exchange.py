@@ -20,7 +20,7 @@ async def test_status_fields_and_body_are_what_was_said() -> None:
             assert await response.read(0) == b""
 
 
-async def test_what_may_not_stand_in_a_target_is_quoted() -> None:
+async def test_target_is_quoted_and_invalid_headers_refused() -> None:
     async with world(answering(OK)) as (server, origin, connections):
         with await connections.send(origin, "GET", "/a b/ü?c=%20d", headers={}):
             pass
@@ -74,7 +74,7 @@ async def test_a_body_until_the_end_of_the_connection() -> None:
     ],
     ids=["head", "length", "chunks"],
 )
-async def test_an_answer_that_ends_in_the_middle_is_an_error_and_not_repeated(begun: bytes) -> None:
+async def test_truncated_response_is_an_error_and_not_repeated(begun: bytes) -> None:
     async with world(answering(OK, begun, then=gone_at_once)) as (server, origin, connections):
         await ask(connections, origin)
         pieces: list[bytes] = []
@@ -147,7 +147,7 @@ async def test_a_reader_that_does_not_read_stops_the_server() -> None:
             assert sum([len(piece) async for piece in response]) == 64 << 20
 
 
-async def test_a_server_that_sends_a_byte_in_a_chunk_leaves_others_their_turns() -> None:
+async def test_tiny_chunks_yield_to_other_tasks() -> None:
     said = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 20_000 + b"0\r\n\r\n"
     async with world(answering(said)) as (_, origin, connections), asyncio.TaskGroup() as tasks:
         turns = 0

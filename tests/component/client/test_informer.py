@@ -70,7 +70,7 @@ async def test_an_informer_holds_what_the_server_has_and_follows_it(streaming_li
 
 
 @pytest.mark.parametrize("streaming_lists", [True, False], ids=["streaming list", "list and watch"])
-async def test_others_have_their_turns_while_objects_that_came_at_once_are_indexed(streaming_lists: bool) -> None:
+async def test_indexing_of_listed_objects_yields_to_other_tasks(streaming_lists: bool) -> None:
     api = FakeAPI()
     api.streaming_lists = streaming_lists
     objects, turns = 20, 0
@@ -103,7 +103,7 @@ async def test_a_cut_watch_goes_on_where_it_was_without_a_new_list() -> None:
         assert all("resourceVersion" in query and "sendInitialEvents" not in query for query in resumed)
 
 
-async def test_a_deletion_whose_event_was_lost_is_reported_after_410() -> None:
+async def test_deletion_with_a_lost_event_is_reported_after_410() -> None:
     api = FakeAPI()
     await api.put(PATH, a_map("kept"))
     await api.put(PATH, a_map("lost"))
@@ -120,7 +120,7 @@ async def test_a_deletion_whose_event_was_lost_is_reported_after_410() -> None:
         assert gone == ["lost"]
 
 
-async def test_a_namesake_made_while_the_watch_was_away_is_a_deletion_and_an_addition() -> None:
+async def test_namesake_created_during_an_outage_is_delete_and_add() -> None:
     api = FakeAPI()
     first = await api.put(PATH, a_map("m"))
     seen: list[tuple[Any, Any]] = []

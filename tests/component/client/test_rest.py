@@ -41,7 +41,7 @@ async def test_a_list_follows_its_pages() -> None:
         assert len(api.requests) == 3
 
 
-async def test_of_the_objects_of_a_list_each_page_is_trimmed_as_it_comes() -> None:
+async def test_list_pages_are_trimmed_as_they_arrive() -> None:
     api, whole = FakeAPI(), []
 
     def trim(obj: dict[str, Any]) -> dict[str, Any]:
@@ -56,7 +56,7 @@ async def test_of_the_objects_of_a_list_each_page_is_trimmed_as_it_comes() -> No
     assert whole == [1, 1, 1, 2, 2, 2, 3]  # before it requested the next page
 
 
-async def test_a_continue_token_that_expires_begins_the_list_anew() -> None:
+async def test_expired_continue_token_restarts_the_list() -> None:
     class Forgetful(FakeAPI):
         def _list(self, request: web.Request, collection: str, namespace: str) -> web.Response:
             if "continue" in request.query:
@@ -89,7 +89,7 @@ async def test_patience_ends() -> None:
         assert len(api.requests) == 6
 
 
-async def test_an_answer_that_is_no_status_becomes_an_error_that_shows_it() -> None:
+async def test_non_status_answer_becomes_an_error_that_shows_it() -> None:
     api = FakeAPI()
     api.refusals = [web.Response(status=502, text="upstream fell over")]
     async with api.serving() as config, Client(config, user_agent="test") as client:
@@ -97,7 +97,7 @@ async def test_an_answer_that_is_no_status_becomes_an_error_that_shows_it() -> N
             await client.get(NODES, "n")
 
 
-async def test_a_token_that_was_rotated_is_read_again_when_the_old_one_is_refused(tmp_path: Path) -> None:
+async def test_rotated_token_is_reread_after_a_refusal(tmp_path: Path) -> None:
     class Strict(FakeAPI):
         async def _serve(self, request: web.Request) -> web.StreamResponse:
             if request.headers.get("Authorization") != "Bearer new":

@@ -71,7 +71,7 @@ async def test_a_guest_moves_to_whatever_has_what_was_chosen_for_it(api: FakeAPI
     assert pool.vm()["status"]["cpu"]["model"] == "EPYC-Rome-v2"
 
 
-async def test_a_pod_left_by_an_interrupted_start_is_replaced_once_when_another_cpu_would_be_chosen_now(api: FakeAPI, pool: Pool) -> None:
+async def test_pod_of_an_interrupted_start_is_replaced_for_another_cpu(api: FakeAPI, pool: Pool) -> None:
     left = await pool.restarted("EPYC-Rome-v2")
     await pool.has("node1", MILAN)
 

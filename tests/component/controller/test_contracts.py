@@ -42,14 +42,14 @@ def not_on(pod: dict[str, Any]) -> list[list[str]]:
     return [each["values"] for term in terms for each in term.get("matchFields") or () if each["operator"] == "NotIn"]
 
 
-async def test_neither_starts_nor_migrations_lead_to_a_node_whose_virt_handler_is_not_understood(api: FakeAPI, cluster: Cluster) -> None:
+async def test_nodes_with_an_unsupported_handler_get_no_guests(api: FakeAPI, cluster: Cluster) -> None:
     assert not_on(await cluster.running()) == [["node2"]]
     await api.put(MIGRATIONS, a_migration("m"))
     target = await cluster.until(lambda: next((each for each in api.all(PODS) if not_on(each) == [["node1"], ["node2"]]), None), "target")
     assert dig(target, "metadata", "labels", names.MIGRATION_LABEL)
 
 
-async def test_an_unschedulable_pod_says_which_nodes_are_left_out_and_why(api: FakeAPI, cluster: Cluster) -> None:
+async def test_unschedulable_pod_names_excluded_nodes_and_reasons(api: FakeAPI, cluster: Cluster) -> None:
     await api.put(VMS, a_vm())
     pod = await cluster.pod()
     lacking = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes are available"}
@@ -63,7 +63,7 @@ async def test_an_unschedulable_pod_says_which_nodes_are_left_out_and_why(api: F
     )
 
 
-async def test_a_machine_that_names_such_a_node_waits_until_its_virt_handler_is_of_this_release(api: FakeAPI, cluster: Cluster) -> None:
+async def test_machine_naming_an_unsupported_node_waits(api: FakeAPI, cluster: Cluster) -> None:
     await api.put(VMS, a_vm(nodeName="node2"))
     await cluster.phase_is("Pending")
     ready = condition(cluster.vm()["status"]["conditions"], "Ready") or {}

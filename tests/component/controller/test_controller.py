@@ -170,7 +170,7 @@ async def test_a_machine_gets_a_pod_and_a_node_with_two_writes(api: FakeAPI, clu
     await cluster.until(lambda: cluster.events() == ["SuccessfulCreate", "Scheduled"], "events")
 
 
-async def test_a_missing_claim_is_said_and_the_machine_starts_when_it_appears(api: FakeAPI, cluster: Cluster) -> None:
+async def test_missing_claim_is_reported_and_the_machine_starts_later(api: FakeAPI, cluster: Cluster) -> None:
     disk = {"name": "disk0", "type": "PersistentVolumeClaim", "source": {"name": "myVolumeClaim"}}
     await api.put(VMS, a_vm(domain={"memory": {"guest": "64Mi"}, "devices": {"disks": [disk]}}))
     await cluster.phase_is("Pending")
@@ -187,7 +187,7 @@ async def test_a_missing_claim_is_said_and_the_machine_starts_when_it_appears(ap
 
 
 @pytest.mark.parametrize("requeueing", [Times(networks=0.05)])
-async def test_a_missing_network_is_said_and_the_machine_starts_when_it_appears(api: FakeAPI, cluster: Cluster) -> None:
+async def test_missing_network_is_reported_and_the_start_waits(api: FakeAPI, cluster: Cluster) -> None:
     cards = [{"name": "default"}, {"name": "lan", "network": "lan"}, {"name": "wan", "network": "default/wan"}]
     await api.put(NETWORKS, {"metadata": {"name": "wan", "namespace": "default"}})
     await api.put(VMS, a_vm(domain={"memory": {"guest": "64Mi"}, "devices": {"interfaces": cards}}))
@@ -304,7 +304,7 @@ async def test_stop_deletes_the_pod_and_start_makes_the_next(api: FakeAPI, clust
     [("EvictionByEvictionAPI", True), ("PreemptionByScheduler", True), ("DeletionByTaintManager", True), ("", False)],
     ids=["eviction", "preemption", "taint", "by hand"],
 )
-async def test_a_machine_that_runs_once_goes_on_elsewhere_if_the_cluster_ended_its_pod(
+async def test_single_run_machine_is_rerun_if_its_pod_was_evicted(
     api: FakeAPI, cluster: Cluster, strategy: str, cause: str, *, goes_on: bool
 ) -> None:
     await api.put(VMS, a_vm(runStrategy=strategy))
@@ -330,7 +330,7 @@ async def test_a_machine_that_runs_once_goes_on_elsewhere_if_the_cluster_ended_i
         assert power.decide(cluster.vm()).on is False
 
 
-async def test_a_stop_before_the_guest_is_quick_and_no_failure_whatever_is_wished_meanwhile(api: FakeAPI, cluster: Cluster) -> None:
+async def test_stop_before_the_guest_is_quick_and_no_failure(api: FakeAPI, cluster: Cluster) -> None:
     await api.put(VMS, a_vm(runStrategy="Always"))
     pod = await cluster.pod()
 
@@ -362,7 +362,7 @@ async def test_a_deleted_machine_goes_when_its_pod_is_gone(api: FakeAPI, cluster
     await cluster.until(lambda: api.all(VMS) == [], "the end of the machine")
 
 
-async def test_a_machine_whose_finalizer_was_taken_off_goes_no_earlier_than_its_pod(api: FakeAPI, cluster: Cluster) -> None:
+async def test_machine_without_its_finalizer_outlives_its_pod(api: FakeAPI, cluster: Cluster) -> None:
     pod = await cluster.running()
     await api.edit(VMS, "ns", "testvm", lambda obj: obj["metadata"].pop("finalizers"))
     await cluster.until(lambda: cluster.vm()["metadata"].get("finalizers") == [names.VM_FINALIZER], "the finalizer")
@@ -382,7 +382,7 @@ async def test_a_machine_deleted_while_its_pod_is_made_leaves_no_pod(api: FakeAP
     await cluster.until(lambda: api.all(PODS) == [], "the end of the pods")
 
 
-async def test_the_second_machine_with_a_mac_address_is_told_and_starts(api: FakeAPI, cluster: Cluster) -> None:
+async def test_duplicate_mac_is_reported_and_the_machine_starts(api: FakeAPI, cluster: Cluster) -> None:
     def with_mac(name: str, mac: str, namespace: str = "ns") -> dict[str, Any]:
         domain = {"memory": {"guest": "64Mi"}, "devices": {"interfaces": [{"name": "default", "mac": mac}]}}
         vm = a_vm(name, domain=domain)
@@ -406,7 +406,7 @@ async def test_the_second_machine_with_a_mac_address_is_told_and_starts(api: Fak
     assert "is also one of first:" in told["message"]
 
 
-async def test_the_second_machine_with_a_claim_waits_until_the_first_is_off(api: FakeAPI, cluster: Cluster) -> None:
+async def test_second_machine_with_a_claim_waits_for_the_first(api: FakeAPI, cluster: Cluster) -> None:
     disk = {"name": "root", "type": "PersistentVolumeClaim", "source": {"name": "data"}}
     domain = {"memory": {"guest": "64Mi"}, "devices": {"disks": [disk]}}
     await api.put(CLAIMS, {"metadata": {"name": "data", "namespace": "ns"}, "spec": {"accessModes": ["ReadWriteMany"]}})
@@ -440,7 +440,7 @@ async def test_machines_that_are_off_do_not_hide_who_holds_a_claim(api: FakeAPI,
     assert "data by virtual machine first" in found["message"]
 
 
-async def test_a_machine_that_crashed_and_is_to_go_on_keeps_its_disk_from_one_that_waits(api: FakeAPI, cluster: Cluster) -> None:
+async def test_crashed_machine_keeps_its_disk_from_a_waiting_one(api: FakeAPI, cluster: Cluster) -> None:
     """After two crashes it has no pod during the pause, and must still keep its disk from a waiting VM with the same claim."""
     disk = {"name": "root", "type": "PersistentVolumeClaim", "source": {"name": "data"}}
     domain = {"memory": {"guest": "64Mi"}, "devices": {"disks": [disk]}}
@@ -465,7 +465,7 @@ async def test_a_machine_that_crashed_and_is_to_go_on_keeps_its_disk_from_one_th
     await cluster.until(lambda: cluster.phase("second") == "Scheduling", "the start of the one that waited")
 
 
-async def test_a_machine_that_is_to_have_another_disk_gives_the_one_that_it_had_to_who_waits(api: FakeAPI, cluster: Cluster) -> None:
+async def test_changed_disk_is_released_to_a_waiting_machine(api: FakeAPI, cluster: Cluster) -> None:
     disk = {"name": "root", "type": "PersistentVolumeClaim", "source": {"name": "data"}}
     domain = {"memory": {"guest": "64Mi"}, "devices": {"disks": [disk]}}
     for claim in ("data", "other"):
@@ -479,7 +479,7 @@ async def test_a_machine_that_is_to_have_another_disk_gives_the_one_that_it_had_
     await cluster.until(lambda: cluster.phase("second") == "Scheduling", "the start of the one that waited")
 
 
-async def test_the_second_machine_with_a_disk_of_a_server_waits_until_the_first_is_off(api: FakeAPI, cluster: Cluster) -> None:
+async def test_second_machine_with_a_network_disk_waits_for_the_first(api: FakeAPI, cluster: Cluster) -> None:
     source = {"targetPortal": "iscsi.example", "iqn": "iqn.2026-01.example:a", "lun": 1}
 
     def with_disk(name: str, namespace: str = "ns", **said: Any) -> dict[str, Any]:
@@ -505,7 +505,7 @@ async def test_the_second_machine_with_a_disk_of_a_server_waits_until_the_first_
     await cluster.until(lambda: cluster.phase("second") == "Scheduling", "the second start")
 
 
-async def test_a_machine_of_another_namespace_with_a_file_of_the_node_is_no_holder_of_a_claim(api: FakeAPI, cluster: Cluster) -> None:
+async def test_foreign_host_file_does_not_hold_a_claim_of_equal_name(api: FakeAPI, cluster: Cluster) -> None:
     """Equal claim names in two namespaces are two claims."""
     file = {"name": "file", "type": "HostDisk", "source": {"path": "/srv/vms/a.img"}, "readOnly": True}
     disk = {"name": "root", "type": "PersistentVolumeClaim", "source": {"name": "data"}}
@@ -532,9 +532,7 @@ async def with_file_and_claim(api: FakeAPI, namespace: str, name: str, *disks: s
     await api.put(VMS, vm)
 
 
-async def test_a_machine_of_another_namespace_with_the_same_file_is_no_rival_for_a_claim_of_the_same_name(
-    api: FakeAPI, cluster: Cluster
-) -> None:
+async def test_foreign_machine_with_the_same_file_contests_no_claim(api: FakeAPI, cluster: Cluster) -> None:
     for namespace in ("ns", "elsewhere"):
         await api.put(CLAIMS, {"metadata": {"name": "data", "namespace": namespace}, "spec": {"accessModes": ["ReadWriteMany"]}})
     await with_file_and_claim(api, "elsewhere", "foreign", "file", "claim")
@@ -545,7 +543,7 @@ async def test_a_machine_of_another_namespace_with_the_same_file_is_no_rival_for
     assert "foreign" not in json.dumps(cluster.vm("own"))
 
 
-async def test_a_machine_of_another_namespace_does_not_hide_a_rival_of_the_same_name(api: FakeAPI, cluster: Cluster) -> None:
+async def test_foreign_namesake_does_not_hide_a_rival(api: FakeAPI, cluster: Cluster) -> None:
     for namespace in ("ns", "elsewhere"):
         await api.put(CLAIMS, {"metadata": {"name": "data", "namespace": namespace}, "spec": {"accessModes": ["ReadWriteMany"]}})
     await with_file_and_claim(api, "elsewhere", "first", "file")
@@ -558,7 +556,7 @@ async def test_a_machine_of_another_namespace_does_not_hide_a_rival_of_the_same_
     assert "data by virtual machine first" in found["message"]
 
 
-async def test_of_two_machines_that_have_pods_the_one_with_the_guest_is_waited_for(api: FakeAPI, cluster: Cluster) -> None:
+async def test_machine_with_the_guest_precedes_another_with_a_pod(api: FakeAPI, cluster: Cluster) -> None:
     """Two virt-controllers each created a pod at once; virt-api accepts one hand-over."""
     disk = {"name": "root", "type": "PersistentVolumeClaim", "source": {"name": "data"}}
     other = {"name": "root", "type": "PersistentVolumeClaim", "source": {"name": "other"}}
@@ -583,7 +581,7 @@ async def test_of_two_machines_that_have_pods_the_one_with_the_guest_is_waited_f
     await cluster.until(lambda: cluster.phase("second") == "Scheduled", "the second guest")
 
 
-async def test_the_second_machine_with_a_file_of_a_node_waits_there_until_the_first_is_off(api: FakeAPI, cluster: Cluster) -> None:
+async def test_second_machine_with_a_host_file_waits_for_the_first(api: FakeAPI, cluster: Cluster) -> None:
     disk = {"name": "root", "type": "HostDisk", "source": {"path": "/srv/vms/a.img"}}
     domain = {"memory": {"guest": "64Mi"}, "devices": {"disks": [disk]}}
     pods = []
@@ -614,7 +612,7 @@ async def test_a_pod_that_is_refused_is_said_once(api: FakeAPI, cluster: Cluster
     assert (ready["reason"], ready["message"]) == ("FailedCreate", "exceeded quota: memory")
 
 
-async def test_a_pod_that_something_changed_on_its_way_is_not_handed_over_and_said(api: FakeAPI, cluster: Cluster) -> None:
+async def test_modified_pod_is_not_handed_over_and_reported(api: FakeAPI, cluster: Cluster) -> None:
     """For example a webhook rewrote image references: virt-api refuses the hand-over to such a pod."""
 
     def rewrite(collection: str, obj: dict[str, Any]) -> None:
@@ -632,7 +630,7 @@ async def test_a_pod_that_something_changed_on_its_way_is_not_handed_over_and_sa
     assert "podUID" not in cluster.vm()["status"]
 
 
-async def test_a_migration_gets_a_target_pod_elsewhere_and_loses_the_source(api: FakeAPI, cluster: Cluster) -> None:
+async def test_migration_creates_a_target_pod_and_deletes_the_source(api: FakeAPI, cluster: Cluster) -> None:
     source = await cluster.running()
     migration = {
         "metadata": {"name": "m", "namespace": "ns", "finalizers": [names.MIGRATION_FINALIZER]},
@@ -673,7 +671,7 @@ async def test_a_migration_gets_a_target_pod_elsewhere_and_loses_the_source(api:
     assert [path for path in reads if not any(part in path for part in of_the_process)] == []
 
 
-async def test_the_target_of_a_guest_with_kvm_has_what_the_processors_of_its_node_have(api: FakeAPI, cluster: Cluster) -> None:
+async def test_kvm_target_requires_the_cpu_labels_of_the_source_node(api: FakeAPI, cluster: Cluster) -> None:
     def advertise(obj: dict[str, Any]) -> None:
         obj["status"]["allocatable"] = {names.KVM_RESOURCE: "100"}
         obj["metadata"]["labels"] = {"zone": "a", "cpu-feature.node.kubevirt.io/aes": "true"}
@@ -688,9 +686,7 @@ async def test_the_target_of_a_guest_with_kvm_has_what_the_processors_of_its_nod
     assert target["spec"]["nodeSelector"] == {"cpu-feature.node.kubevirt.io/aes": "true"}
 
 
-async def test_a_migration_that_is_seen_to_succeed_before_its_machine_is_seen_to_move_keeps_the_guest(
-    api: FakeAPI, cluster: Cluster
-) -> None:
+async def test_success_seen_before_the_move_keeps_the_guest(api: FakeAPI, cluster: Cluster) -> None:
     source = await cluster.running()
     made = await api.put(MIGRATIONS, {"metadata": {"name": "m", "namespace": "ns"}, "spec": {"selector": {"name": "testvm"}}})
     name = names.target_pod_name("testvm", made["metadata"]["uid"])
@@ -707,7 +703,7 @@ async def test_a_migration_that_is_seen_to_succeed_before_its_machine_is_seen_to
     assert "deletionTimestamp" not in api.get(PODS, "ns", name)["metadata"]
 
 
-async def test_a_machine_that_is_seen_to_move_last_of_all_keeps_its_guest(api: FakeAPI, cluster: Cluster) -> None:
+async def test_move_seen_last_keeps_the_guest(api: FakeAPI, cluster: Cluster) -> None:
     """virt-api was away at the hand-over: the watches return one by one, the one of VMs last."""
     source = await cluster.running()
     made = await api.put(MIGRATIONS, {"metadata": {"name": "m", "namespace": "ns"}, "spec": {"selector": {"name": "testvm"}}})
@@ -729,7 +725,7 @@ async def test_a_machine_that_is_seen_to_move_last_of_all_keeps_its_guest(api: F
     assert "deletionTimestamp" not in api.get(PODS, "ns", name)["metadata"]
 
 
-async def test_a_migration_deleted_before_it_began_is_cancelled_and_its_pod_deleted(api: FakeAPI, cluster: Cluster) -> None:
+async def test_migration_deleted_early_is_cancelled_with_its_pod(api: FakeAPI, cluster: Cluster) -> None:
     source = await cluster.running()
     migration = {
         "metadata": {"name": "m", "namespace": "ns", "finalizers": [names.MIGRATION_FINALIZER]},
@@ -767,7 +763,7 @@ async def test_our_api_may_be_away_at_first_and_cut_at_any_time(api: FakeAPI) ->
     assert away.all(LEASES)[0]["spec"]["holderIdentity"] == ""
 
 
-async def test_a_secret_that_the_kubelet_misses_is_told_with_its_field_and_the_pod_is_kept(cluster: Cluster) -> None:
+async def test_missing_secret_is_reported_by_field_and_the_pod_kept(cluster: Cluster) -> None:
     disk = {"type": "CloudInitNoCloud", "source": {"userDataSecretRef": {"name": "user"}}}
     await cluster.api.put(VMS, a_vm(domain={"memory": {"guest": "64Mi"}, "devices": {"disks": [disk]}}))
     pod = await cluster.pod()

@@ -163,7 +163,7 @@ async def served(
     assert api.forbidden == []
 
 
-async def test_an_eviction_makes_a_migration_once_and_is_refused_until_the_guest_has_left(api: FakeAPI, tmp_path: Path) -> None:
+async def test_eviction_creates_one_migration_and_waits_for_the_guest(api: FakeAPI, tmp_path: Path) -> None:
     async with served(api, tmp_path) as ask:
         code, answer = await ask(review())
         assert code == 200
@@ -185,7 +185,7 @@ async def test_an_eviction_makes_a_migration_once_and_is_refused_until_the_guest
                 await asyncio.sleep(0.02)
 
 
-async def test_who_asked_is_logged_with_a_guest_that_is_moved(api: FakeAPI, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_client_of_a_moving_eviction_is_logged(api: FakeAPI, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """If the secret leaked, another client than kube-apiserver can move guests."""
     caplog.set_level("INFO")
     async with served(api, tmp_path) as ask:
@@ -195,7 +195,7 @@ async def test_who_asked_is_logged_with_a_guest_that_is_moved(api: FakeAPI, tmp_
 
 
 @pytest.mark.parametrize(("mine", "anothers", "moves"), [("ReadWriteMany", "ReadWriteOnce", 1), ("ReadWriteOnce", "ReadWriteMany", 0)])
-async def test_whether_a_guest_can_move_is_seen_at_the_claims_of_its_own_namespace(
+async def test_migratability_depends_on_claims_of_the_own_namespace(
     api: FakeAPI, tmp_path: Path, mine: str, anothers: str, moves: int
 ) -> None:
     for namespace, mode in (("aaa", anothers), ("default", mine), ("zzz", anothers)):
@@ -208,7 +208,7 @@ async def test_whether_a_guest_can_move_is_seen_at_the_claims_of_its_own_namespa
 
 
 @pytest.mark.parametrize("dry", [{"dryRun": True}, {"object": {"deleteOptions": {"dryRun": ["All"]}}}])
-async def test_a_dry_run_moves_nobody(api: FakeAPI, tmp_path: Path, dry: dict[str, Any]) -> None:
+async def test_dry_run_moves_no_guest(api: FakeAPI, tmp_path: Path, dry: dict[str, Any]) -> None:
     async with served(api, tmp_path) as ask:
         _, answer = await ask(review(**dry))
         assert api.all(MIGRATIONS) == []
@@ -219,9 +219,7 @@ async def test_a_dry_run_moves_nobody(api: FakeAPI, tmp_path: Path, dry: dict[st
 
 
 @pytest.mark.parametrize(("strategy", "words"), [("External", "another program"), ("LiveMigrate", "cannot migrate")])
-async def test_a_dry_run_of_an_eviction_that_a_person_has_to_help_is_refused_for_good(
-    api: FakeAPI, tmp_path: Path, strategy: str, words: str
-) -> None:
+async def test_dry_run_of_a_manual_eviction_is_refused_for_good(api: FakeAPI, tmp_path: Path, strategy: str, words: str) -> None:
     def stays(obj: dict[str, Any]) -> None:
         obj["spec"]["evictionStrategy"] = strategy
         told = {"type": "Migratable", "status": "False", "reason": "NotMigratable", "message": "it has a device of the node"}
@@ -249,7 +247,7 @@ def disruption(api: FakeAPI) -> dict[str, Any]:
     return dict(condition(api.get(VMS, "default", "testvm")["status"].get("conditions"), "DisruptionTarget") or {})
 
 
-async def test_a_guest_that_an_eviction_ends_says_so_before_it_may_be_evicted(api: FakeAPI, tmp_path: Path) -> None:
+async def test_guest_to_be_ended_records_the_eviction_first(api: FakeAPI, tmp_path: Path) -> None:
     await api.edit(VMS, "default", "testvm", shuts_down)
     async with served(api, tmp_path) as ask:
         assert (await ask(review(dryRun=True)))[1]["response"]["allowed"]
@@ -287,7 +285,7 @@ async def test_an_eviction_that_cannot_be_written_down_is_asked_again(tmp_path: 
         assert disruption(api)["reason"] == "EvictionAllowed"
 
 
-async def test_etcds_only_member_is_refused_in_the_installations_own_namespace(api: FakeAPI, tmp_path: Path) -> None:
+async def test_etcds_only_member_is_refused_in_its_namespace(api: FakeAPI, tmp_path: Path) -> None:
     labels = {"kubevirt.io": "etcd"}
     for namespace in ("kubevirt", "default"):
         metadata = {"name": "kubevirt-etcd-0", "namespace": namespace, "labels": labels}
@@ -309,7 +307,7 @@ async def test_pods_that_are_no_machines_may_go(api: FakeAPI, tmp_path: Path) ->
             assert (await ask(review(name)))[1]["response"]["allowed"]
 
 
-async def test_what_cannot_be_looked_up_is_asked_again(api: FakeAPI, tmp_path: Path) -> None:
+async def test_failed_lookup_asks_to_retry(api: FakeAPI, tmp_path: Path) -> None:
     async with served(api, tmp_path) as ask:
         await ask(review(dryRun=True))  # loads the path's secret
         for before in (0, 1):  # the pod, then the VM
@@ -329,7 +327,7 @@ async def test_there_is_nothing_else_to_ask_for(api: FakeAPI, tmp_path: Path, pa
 
 
 @pytest.mark.parametrize("path", [f"{PREFIX}guessed", "/evictions/%C3%A4", "/evictions/%ED%A0%80"])
-async def test_who_does_not_know_the_secret_moves_nobody_and_is_asked_to_come_again(api: FakeAPI, tmp_path: Path, path: str) -> None:
+async def test_caller_without_the_secret_moves_nothing_and_gets_429(api: FakeAPI, tmp_path: Path, path: str) -> None:
     """The caller may be a kube-apiserver with an old configuration: any code but 429 would end a drain."""
     async with served(api, tmp_path) as ask:
         for pod in (POD, "virt-launcher-absent"):
@@ -339,7 +337,7 @@ async def test_who_does_not_know_the_secret_moves_nobody_and_is_asked_to_come_ag
         assert not [each for each in api.requests if "/pods/" in each[1]]
 
 
-async def test_a_large_body_of_somebody_who_does_not_know_the_secret_is_not_read(api: FakeAPI, tmp_path: Path) -> None:
+async def test_large_body_without_the_secret_is_not_read(api: FakeAPI, tmp_path: Path) -> None:
     """It would block the event loop of all reconcilers."""
     large = {**review(), "padding": ["x" * 100] * 60}
     async with served(api, tmp_path) as ask:
@@ -347,7 +345,7 @@ async def test_a_large_body_of_somebody_who_does_not_know_the_secret_is_not_read
         assert (await ask(large))[0] == 200
 
 
-async def test_nor_is_one_whose_length_nobody_said(api: FakeAPI, tmp_path: Path) -> None:
+async def test_body_of_unknown_length_without_the_secret_is_not_read(api: FakeAPI, tmp_path: Path) -> None:
     async def pieces() -> AsyncIterator[bytes]:
         yield json.dumps(review()).encode()
 
@@ -365,7 +363,7 @@ async def test_a_body_that_does_not_come_is_not_waited_for(api: FakeAPI, tmp_pat
         writer.close()
 
 
-async def test_while_the_secret_cannot_be_looked_up_evictions_are_refused_until_later(api: FakeAPI, tmp_path: Path) -> None:
+async def test_unavailable_secret_refuses_evictions_until_later(api: FakeAPI, tmp_path: Path) -> None:
     async with served(api, tmp_path) as ask:
         api.refusals += [errors.ServiceUnavailable("etcd is away")]
         answers = [await ask(review()) for _ in range(2)]  # the second one causes no read
@@ -390,7 +388,7 @@ async def test_while_the_secret_cannot_be_looked_up_evictions_are_refused_until_
         review(resource={"resource": "pods", "group": "x"}),
     ],
 )
-async def test_what_is_no_review_of_an_eviction_is_told_so(api: FakeAPI, tmp_path: Path, body: Any) -> None:
+async def test_invalid_eviction_review_is_a_bad_request(api: FakeAPI, tmp_path: Path, body: Any) -> None:
     async with served(api, tmp_path) as ask:
         code, text = await ask(body)
         assert (code, "AdmissionReview" in text) == (400, True)
@@ -427,7 +425,7 @@ async def test_path_and_authorities_are_written_apart(api: FakeAPI) -> None:
         assert await webhook.fingerprint() is None
 
 
-async def test_the_secret_is_replaced_again_and_again_whatever_happens_to_a_write(api: FakeAPI) -> None:
+async def test_secret_is_rotated_despite_failed_writes(api: FakeAPI) -> None:
     async with api.serving() as config, Client(config, user_agent="test") as client:
         api.refusals += [errors.Conflict("somebody wrote"), errors.ServiceUnavailable("etcd is away"), errors.NotFound("not yet")]
         async with asyncio.TaskGroup() as tasks:
@@ -469,7 +467,7 @@ async def test_of_many_that_are_evicted_at_once_two_move(api: FakeAPI, tmp_path:
     assert len(api.all(MIGRATIONS)) == Limits().migrations_per_node
 
 
-async def test_on_a_node_that_nobody_empties_one_moves(api: FakeAPI, tmp_path: Path) -> None:
+async def test_undrained_node_moves_a_single_guest(api: FakeAPI, tmp_path: Path) -> None:
     """Tenants who may evict pods must not use up the limits of the cluster's drains."""
     await api.put(NODES, {"metadata": {"name": "node1"}, "spec": {}})
     pods = await put_machines(api, 6)
@@ -482,9 +480,7 @@ async def test_on_a_node_that_nobody_empties_one_moves(api: FakeAPI, tmp_path: P
         assert len(api.all(MIGRATIONS)) == 2
 
 
-async def test_who_evicts_on_after_an_uncordon_is_told_that_the_drain_is_over_by_every_replica_and_a_cordon_goes_on_with_it(
-    api: FakeAPI, tmp_path: Path
-) -> None:
+async def test_eviction_after_an_uncordon_waits_for_a_new_cordon(api: FakeAPI, tmp_path: Path) -> None:
     await api.edit(PODS, "default", POD, lambda obj: obj["metadata"].update(creationTimestamp="2025-12-31T00:00:00Z"))
     pods = [POD, *await put_machines(api, 3)]
 
@@ -524,7 +520,7 @@ async def test_a_drain_of_hundreds_of_guests_is_answered_at_once(api: HangingAPI
     assert len(api.all(MIGRATIONS)) == Limits().migrations_per_node
 
 
-async def test_nobody_waits_for_another_ones_migration_and_it_counts_meanwhile(api: HangingAPI, tmp_path: Path) -> None:
+async def test_pending_migration_of_others_counts_and_delays_no_review(api: HangingAPI, tmp_path: Path) -> None:
     pods = await put_machines(api, 3, "others")
     async with served(api, tmp_path) as ask:
         api.hangs = lambda request: request.method == "POST" and "/namespaces/default/" in request.path
@@ -561,7 +557,7 @@ async def test_a_migration_that_is_refused_says_why_and_counts_no_more(api: Hang
 
 
 @pytest.mark.parametrize("name", ["a/b", "..", "%2e", "", "a" * (1 << 15)])
-async def test_a_pod_whose_owner_has_a_name_that_nothing_has_may_go(api: FakeAPI, tmp_path: Path, name: str) -> None:
+async def test_pod_with_an_impossible_owner_name_may_be_evicted(api: FakeAPI, tmp_path: Path, name: str) -> None:
     pod = a_pod()
     pod["metadata"]["ownerReferences"][0]["name"] = name
     await api.put(PODS, pod)
@@ -569,7 +565,7 @@ async def test_a_pod_whose_owner_has_a_name_that_nothing_has_may_go(api: FakeAPI
         assert (await ask(review()))[1]["response"]["allowed"]
 
 
-async def test_who_asks_about_a_pod_at_a_time_shares_the_look_and_nobody_else_waits(api: HangingAPI, tmp_path: Path) -> None:
+async def test_reviews_of_one_pod_share_a_lookup_and_delay_no_other(api: HangingAPI, tmp_path: Path) -> None:
     """Each review reads every claim; a tenant's evictions of one pod must not delay drains."""
     claims = [f"data-{number}" for number in range(26)]
     disks = [{"name": each, "type": "PersistentVolumeClaim", "source": {"name": each}} for each in claims]
@@ -589,7 +585,7 @@ async def test_who_asks_about_a_pod_at_a_time_shares_the_look_and_nobody_else_wa
         assert api.hanging == 2 * len(claims), "who asks later is judged by what is so then"
 
 
-async def test_an_object_that_nobody_expected_refuses_until_later(api: FakeAPI, tmp_path: Path) -> None:
+async def test_unsound_machine_refuses_its_eviction_until_later(api: FakeAPI, tmp_path: Path) -> None:
     vm = a_vm(phase="Running", attempts=[an_attempt()])
     await api.put(VMS, {**vm, "status": {**vm["status"], "conditions": ["Migratable"]}})
     async with served(api, tmp_path) as ask:
@@ -598,7 +594,7 @@ async def test_an_object_that_nobody_expected_refuses_until_later(api: FakeAPI, 
         assert "ask again" in answer["response"]["status"]["message"]
 
 
-async def test_a_migration_that_nobody_expected_has_failed_now(api: FakeAPI, tmp_path: Path) -> None:
+async def test_unsound_migration_counts_as_failed_now(api: FakeAPI, tmp_path: Path) -> None:
     failed = {"metadata": {"name": "m", "namespace": "default", "labels": {"kubevirt.io/evicted-pod": uid_of(a_pod())}}}
     await api.put(MIGRATIONS, {**failed, "spec": {"selector": {"name": "testvm"}}, "status": {"phase": "Failed", "endTime": "never"}})
     async with served(api, tmp_path) as ask:
@@ -608,9 +604,7 @@ async def test_a_migration_that_nobody_expected_has_failed_now(api: FakeAPI, tmp
 
 
 @pytest.mark.parametrize("status", [{"phase": "Running", "conditions": 4}, {"phase": "Running", "phaseTransitionTimestamps": 4}])
-async def test_a_migration_of_others_that_is_not_sound_keeps_no_eviction_from_being_judged(
-    api: FakeAPI, tmp_path: Path, status: dict[str, Any]
-) -> None:
+async def test_unsound_foreign_migration_blocks_no_eviction(api: FakeAPI, tmp_path: Path, status: dict[str, Any]) -> None:
     """Stored by another release, or restored from a backup."""
     metadata = {"name": "m", "namespace": "others", "labels": {"kubevirt.io/evicted-pod": "x", "kubevirt.io/drain": "true"}}
     await api.put(MIGRATIONS, {"metadata": metadata, "spec": {"selector": {"name": "theirs"}}, "status": status})
@@ -619,7 +613,7 @@ async def test_a_migration_of_others_that_is_not_sound_keeps_no_eviction_from_be
         assert "moves to another node first" in answer["response"]["status"]["message"]
 
 
-def test_an_eviction_looks_at_what_is_under_way_at_drains_and_at_its_own_machine() -> None:
+def test_eviction_considers_only_relevant_migrations() -> None:
     """Tenants can create any number of Migrations that end immediately, for VMs that do not exist."""
     drained = {evictions.POD_LABEL: "x", evictions.DRAIN_LABEL: "true"}
     for phase, labels, concern in (
@@ -634,7 +628,7 @@ def test_an_eviction_looks_at_what_is_under_way_at_drains_and_at_its_own_machine
         assert admission.concern_of(made) == [concern]
 
 
-async def test_who_deletes_the_migration_of_an_eviction_has_a_pause(api: FakeAPI, tmp_path: Path) -> None:
+async def test_deleted_eviction_migration_causes_a_pause(api: FakeAPI, tmp_path: Path) -> None:
     """A VM's owner may delete it. Without a pause, two such VMs would block their node's drain."""
     async with served(api, tmp_path) as ask:
         await ask(review())
@@ -650,9 +644,7 @@ async def test_who_deletes_the_migration_of_an_eviction_has_a_pause(api: FakeAPI
 
 
 @pytest.mark.parametrize("dry", [False, True])
-async def test_a_namespace_that_found_no_place_has_the_next_one_and_a_dry_run_waits_for_none(
-    api: FakeAPI, tmp_path: Path, *, dry: bool
-) -> None:
+async def test_waiting_namespace_gets_the_next_place_except_dry_runs(api: FakeAPI, tmp_path: Path, *, dry: bool) -> None:
     pods, (other,) = await put_machines(api, 3), await put_machines(api, 1, "others")
     async with served(api, tmp_path) as ask:
 
@@ -680,7 +672,7 @@ async def test_an_answer_that_takes_too_long_is_to_ask_again(api: HangingAPI, tm
         api.go_on.set()
 
 
-async def test_nobody_is_moved_before_it_is_known_who_moves(api: HangingAPI, tmp_path: Path) -> None:
+async def test_no_guest_moves_before_migrations_are_known(api: HangingAPI, tmp_path: Path) -> None:
     api.hangs = lambda request: request.method == "GET" and request.path == MIGRATIONS
     async with served(api, tmp_path, seconds=0.5) as ask:
         _, answer = await ask(review())
@@ -689,7 +681,7 @@ async def test_nobody_is_moved_before_it_is_known_who_moves(api: HangingAPI, tmp
         api.go_on.set()
 
 
-async def test_strangers_connections_do_not_close_one_that_waits_for_its_answer(api: HangingAPI, tmp_path: Path) -> None:
+async def test_idle_connections_do_not_displace_a_waiting_one(api: HangingAPI, tmp_path: Path) -> None:
     async with served(api, tmp_path, ServerLimits(connections=8)) as ask, contextlib.AsyncExitStack() as stack:
         api.hangs = lambda request: "/pods/" in request.path
         async with asyncio.TaskGroup() as tasks:
@@ -711,7 +703,7 @@ async def test_those_who_come_first_and_at_once_are_all_let_in(api: FakeAPI, tmp
     assert {each.result()[0] for each in asked} == {200}
 
 
-async def test_the_secret_before_the_present_one_holds_for_a_while_and_both_are_looked_up_again(api: FakeAPI) -> None:
+async def test_previous_secret_is_valid_for_a_while(api: FakeAPI) -> None:
     now = 0.0
     async with api.serving() as config, Client(config, user_agent="test") as client:
         rotation, known = SecretRotation(client), PathSecret(client, lambda: now)
@@ -732,7 +724,7 @@ async def test_the_secret_before_the_present_one_holds_for_a_while_and_both_are_
             assert not await known.holds(guess)
 
 
-async def test_who_shows_an_old_secret_only_is_found_out_after_a_while(api: FakeAPI) -> None:
+async def test_old_secret_expires_without_other_evictions(api: FakeAPI) -> None:
     """In a cluster without other evictions, a leaked secret must still expire."""
     now = 0.0
     async with api.serving() as config, Client(config, user_agent="test") as client:
@@ -770,7 +762,7 @@ async def test_a_secret_does_not_outlive_its_configuration(api: FakeAPI) -> None
         assert not await known.holds(first)
 
 
-async def test_guesses_are_not_asked_about_each_time_and_nothing_holds_that_cannot_be_read(api: FakeAPI) -> None:
+async def test_guesses_are_not_looked_up_and_never_accepted(api: FakeAPI) -> None:
     now = 0.0
     async with api.serving() as config, Client(config, user_agent="test") as client:
         await SecretRotation(client).rotate()

@@ -42,7 +42,7 @@ async def ended(reader: asyncio.StreamReader) -> bool:
         return True
 
 
-async def test_who_holds_connections_open_does_not_keep_the_kubelet_out() -> None:
+async def test_open_connections_do_not_block_the_kubelet() -> None:
     async with health() as port, contextlib.AsyncExitStack() as stack:
         readers = []
         for _ in range(MOST + 20):
@@ -57,7 +57,7 @@ async def test_who_holds_connections_open_does_not_keep_the_kubelet_out() -> Non
         assert [await ended(each) for each in readers] == [True] * 21 + [False] * (MOST - 1), "the oldest go"
 
 
-async def test_who_holds_many_connections_open_closes_its_own() -> None:
+async def test_excess_connections_of_an_address_close_its_own() -> None:
     async with health() as port, contextlib.AsyncExitStack() as stack:
         readers: dict[str, list[asyncio.StreamReader]] = {}
         for address, count in (("127.0.0.2", 3), ("127.0.0.1", MOST + 20)):
@@ -129,7 +129,7 @@ async def handshaken(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWri
         incoming.write(await reader.read(1 << 16))
 
 
-async def test_who_has_to_go_is_gone_whether_it_says_goodbye_or_not(tmp_path: Path) -> None:
+async def test_displaced_connection_is_closed_without_a_tls_goodbye(tmp_path: Path) -> None:
     room = listening.Connections(1)
     async with listening.listening(web.Application(), "127.0.0.1", 0, tls(tmp_path), connections=room) as port:
         reader, writer = await handshaken(port)

@@ -49,7 +49,7 @@ async def test_without_a_cluster_the_process_says_what_to_do() -> None:
     assert b"name a kubeconfig" in said
 
 
-async def test_a_signal_ends_the_process_in_order_and_gives_the_lease_back(tmp_path: Path) -> None:
+async def test_signal_ends_the_process_and_releases_the_lease(tmp_path: Path) -> None:
     api = FakeAPI()
     async with api.serving() as config:
         kubeconfig = tmp_path / "config"

@@ -64,7 +64,7 @@ class Before(FakeAPI):
         return await super()._serve(request)
 
 
-async def test_a_migration_begins_although_virt_api_serves_no_policies_yet() -> None:
+async def test_migration_starts_before_policies_are_served() -> None:
     api = Before()
     async with working(api, "--no-leader-elect", "--migration-timeout-per-gib=9", "--migration-bandwidth=5Mi"):
         cluster = Cluster(api)

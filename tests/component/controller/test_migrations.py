@@ -63,7 +63,7 @@ def left(api: FakeAPI) -> list[str]:
     return [name_of(each) for each in api.all(MIGRATIONS)]
 
 
-async def test_a_migration_that_somebody_made_belongs_to_its_machine_whatever_becomes_of_it(api: FakeAPI, cluster: Cluster) -> None:
+async def test_users_migration_is_owned_by_its_machine(api: FakeAPI, cluster: Cluster) -> None:
     await cluster.running()
     await api.put(MIGRATIONS, a_migration("made-by-hand"))
     await api.put(VMS, a_vm("off", runStrategy="Manual"))
@@ -75,9 +75,7 @@ async def test_a_migration_that_somebody_made_belongs_to_its_machine_whatever_be
 
 
 @pytest.mark.parametrize("own", [[], [{"blockOwnerDeletion": False}]], ids=["not named", "named behind"])
-async def test_a_migration_whose_author_named_another_owner_first_gets_its_machine_before_it_with_one_write(
-    api: FakeAPI, cluster: Cluster, own: list[dict[str, Any]]
-) -> None:
+async def test_machine_becomes_first_owner_with_one_write(api: FakeAPI, cluster: Cluster, own: list[dict[str, Any]]) -> None:
     await cluster.running()
     owner = owner_of(cluster.vm())
     bogus = {**owner, "uid": "made-up"}
@@ -116,7 +114,7 @@ class OlderPolicy(FakeAPI):
         return await super()._delete(key, options)
 
 
-async def test_what_an_older_policy_refuses_costs_no_migration_anything() -> None:
+async def test_refused_ownership_does_not_affect_migrations() -> None:
     api = OlderPolicy()
     async with working(api, "--no-leader-elect"):
         cluster = Cluster(api)
@@ -132,7 +130,7 @@ async def test_what_an_older_policy_refuses_costs_no_migration_anything() -> Non
         assert len(left(api)) == 8
 
 
-async def test_of_a_hundred_that_are_over_the_newest_are_kept_and_none_is_read(api: FakeAPI, cluster: Cluster) -> None:
+async def test_newest_ended_migrations_are_kept_without_reads(api: FakeAPI, cluster: Cluster) -> None:
     await cluster.running()
     owner = owner_of(cluster.vm())
     await api.put(MIGRATIONS, over(200, {**owner, "uid": "of-an-earlier-machine"}))
@@ -176,7 +174,7 @@ async def test_the_oldest_goes_when_another_one_is_over(api: FakeAPI, cluster: C
 
 
 @pytest.mark.parametrize("requeueing", [Times(back_off=(1, 1))])
-async def test_a_secret_that_the_targets_kubelet_misses_is_told_with_its_field(api: FakeAPI, cluster: Cluster) -> None:
+async def test_secret_missing_at_the_target_is_reported_by_field(api: FakeAPI, cluster: Cluster) -> None:
     await cluster.running()
     disk = {"type": "CloudInitNoCloud", "source": {"userDataSecretRef": {"name": "user"}}}
     await api.edit(VMS, "ns", "testvm", lambda obj: obj["spec"]["domain"].update(devices={"disks": [disk]}))
@@ -204,7 +202,7 @@ async def test_a_secret_that_the_targets_kubelet_misses_is_told_with_its_field(a
     await cluster.until(lambda: "SecretNotFound" in cluster.events(), "event")
 
 
-async def test_a_migration_whose_connection_broke_is_tried_again_in_another_pod(api: FakeAPI, cluster: Cluster) -> None:
+async def test_broken_connection_is_retried_in_another_pod(api: FakeAPI, cluster: Cluster) -> None:
     source = await cluster.running()
     await api.put(MIGRATIONS, a_migration("move"))
     await phase_is(cluster, "move", "Scheduling")
@@ -337,7 +335,7 @@ class SlowAPI(FakeAPI):
         return await super()._create(collection, namespace, obj)
 
 
-async def test_the_limits_hold_while_nobody_knows_what_has_just_begun() -> None:
+async def test_limits_hold_while_started_migrations_are_unseen() -> None:
     api = SlowAPI()
     async with working(api, "--no-leader-elect", "--migrations-per-node=3", "--migrations-per-cluster=2"):
         cluster = Cluster(api)
@@ -356,7 +354,7 @@ async def test_the_limits_hold_while_nobody_knows_what_has_just_begun() -> None:
         assert api.asked == 2
 
 
-async def test_one_whose_target_is_refused_holds_nobody_up(api: FakeAPI) -> None:
+async def test_refused_target_delays_no_other_migration(api: FakeAPI) -> None:
     def refuse(collection: str, obj: dict[str, Any]) -> None:
         labels = obj["metadata"].get("labels") or {}
         if collection == PODS and names.MIGRATION_LABEL in labels and labels[names.VM_NAME_LABEL] == "a":
@@ -372,7 +370,7 @@ async def test_one_whose_target_is_refused_holds_nobody_up(api: FakeAPI) -> None
         await cluster.until(lambda: targets(api) == ["b"], "the other's target")
 
 
-async def test_one_without_its_pod_holds_nobody_up(api: FakeAPI) -> None:
+async def test_migration_without_its_pod_delays_no_other(api: FakeAPI) -> None:
     async with working(api, "--no-leader-elect", "--migrations-per-cluster=1"):
         cluster = Cluster(api)
         await machines(cluster, "a", "b")
@@ -399,7 +397,7 @@ async def test_guests_of_a_node_that_is_emptied_go_before_others(api: FakeAPI) -
         assert said(api, "by-hand").startswith("Pending Queued")
 
 
-async def test_one_of_a_drain_that_waits_ends_when_the_node_is_uncordoned_and_those_under_way_go_on(api: FakeAPI) -> None:
+async def test_queued_drain_migrations_end_on_uncordon(api: FakeAPI) -> None:
     drain, evicted = ({"kubevirt.io/evicted-pod": "x", **mark} for mark in ({"kubevirt.io/drain": "true"}, {}))
     left = {"annotations": {"kubevirt.io/evicted-from": "node1"}}
     async with working(api, "--no-leader-elect", "--migrations-per-cluster=1"):
@@ -427,7 +425,7 @@ class SilentNodes(FakeAPI):
         return None if request.path == NODES and "watch" in request.query else super()._event(request, *change)
 
 
-async def test_the_first_of_a_drain_whose_cordon_is_not_known_yet_begins() -> None:
+async def test_drain_migration_starts_before_its_cordon_is_seen() -> None:
     api = SilentNodes()
     async with working(api, "--no-leader-elect"):
         cluster = Cluster(api)

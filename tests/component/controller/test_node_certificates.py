@@ -91,7 +91,7 @@ async def test_a_certificate_begins_where_the_revoked_ones_end(world: World) -> 
     assert timedelta(hours=23) < issued.not_after - now <= timedelta(days=1, minutes=1)  # the requested lifetime
 
 
-async def test_for_what_is_decided_nobody_is_asked(world: World) -> None:
+async def test_decided_requests_cause_no_reads(world: World) -> None:
     """A node can create any number, and a starting virt-controller looks at each: none may cost a read."""
     for number in range(20):
         await world.ask(f"denied-{number}", conditions=("Denied",))

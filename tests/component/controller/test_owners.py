@@ -103,9 +103,7 @@ async def tenant(api: FakeAPI) -> AsyncIterator[Tenant]:
 
 
 @pytest.mark.parametrize("phase", ["first start", "Running"])
-async def test_a_pod_of_another_namespace_with_every_mark_is_neither_adopted_nor_waited_for(
-    api: FakeAPI, tenant: Tenant, phase: str
-) -> None:
+async def test_forged_pod_of_another_namespace_is_ignored(api: FakeAPI, tenant: Tenant, phase: str) -> None:
     vm = a_vm()
     vm["metadata"]["uid"] = KNOWN
     stranger = await api.put(PODS, tenant.forged(names.launcher_pod_name("testvm", KNOWN, 1), "elsewhere", KNOWN))
@@ -123,7 +121,7 @@ async def test_a_pod_of_another_namespace_with_every_mark_is_neither_adopted_nor
     assert [each for method, path, each in api.writes if method == "DELETE" and "elsewhere" in path] == []
 
 
-async def test_a_forged_pod_beside_the_running_one_gets_nothing_and_goes_with_the_attempt(api: FakeAPI, tenant: Tenant) -> None:
+async def test_forged_second_pod_is_ignored_and_deleted_at_the_end(api: FakeAPI, tenant: Tenant) -> None:
     own = await tenant.running()
     forged = await api.put(PODS, tenant.forged("virt-launcher-aaa-first-by-name"))
     await tenant.nothing_happens(tenant.vm(), [forged, own])
@@ -137,7 +135,7 @@ async def test_a_forged_pod_beside_the_running_one_gets_nothing_and_goes_with_th
     await tenant.phase_is("Succeeded")
 
 
-async def test_a_forged_pod_under_the_name_of_the_next_attempt_is_replaced_and_never_used(api: FakeAPI, tenant: Tenant) -> None:
+async def test_forged_pod_named_like_the_next_attempt_is_replaced(api: FakeAPI, tenant: Tenant) -> None:
     vm = a_vm()
     vm["metadata"]["uid"] = KNOWN
     forged = await api.put(PODS, tenant.forged(names.launcher_pod_name("testvm", KNOWN, 1), uid=KNOWN))
@@ -158,7 +156,7 @@ async def test_a_forged_pod_under_the_name_of_the_next_attempt_is_replaced_and_n
     assert tenant.vm()["status"]["podUID"] == uid_of(own)
 
 
-async def test_a_pod_of_nobody_under_that_name_is_said_and_left_alone(api: FakeAPI, tenant: Tenant) -> None:
+async def test_foreign_pod_with_our_name_is_reported_and_left_alone(api: FakeAPI, tenant: Tenant) -> None:
     vm = a_vm()
     vm["metadata"]["uid"] = KNOWN
     name = names.launcher_pod_name("testvm", KNOWN, 1)
@@ -171,7 +169,7 @@ async def test_a_pod_of_nobody_under_that_name_is_said_and_left_alone(api: FakeA
     assert not [path for method, path, _ in api.writes if method == "DELETE"]
 
 
-async def test_a_pod_that_claims_the_machine_and_is_no_launcher_holds_nothing_up(api: FakeAPI, tenant: Tenant) -> None:
+async def test_non_launcher_pod_claiming_the_machine_blocks_nothing(api: FakeAPI, tenant: Tenant) -> None:
     """virt-controller may not delete it; if it counted, a tenant could block a VM's start or end forever."""
     shapeless = tenant.forged("virt-launcher-squatter", uid=KNOWN)
     del shapeless["spec"]["containers"][0]["volumeMounts"]
@@ -199,7 +197,7 @@ async def test_a_pod_in_the_way_that_may_not_be_deleted_is_said(api: FakeAPI, te
     await tenant.nothing_happens(tenant.vm(), [forged, own])
 
 
-async def test_a_pod_left_by_an_interrupted_start_is_used_when_it_is_what_would_be_made_now(api: FakeAPI, tenant: Tenant) -> None:
+async def test_pod_of_an_interrupted_start_is_used_if_unchanged(api: FakeAPI, tenant: Tenant) -> None:
     await api.put(VMS, a_vm())
     made = await tenant.pod()
     await tenant.phase_is("Scheduling")
@@ -273,7 +271,7 @@ async def test_marks_that_are_given_to_another_machine_move_nothing(api: FakeAPI
     assert [uid_of(each) for each in tenant.pods()] == [uid_of(own)]
 
 
-async def test_a_pod_that_is_unmarked_before_it_runs_is_handed_over_by_its_uid(api: FakeAPI, tenant: Tenant) -> None:
+async def test_pod_losing_its_labels_before_it_runs_is_handed_over(api: FakeAPI, tenant: Tenant) -> None:
     await api.put(VMS, a_vm())
     own = await tenant.pod()
     await tenant.phase_is("Scheduling")
@@ -287,7 +285,7 @@ async def test_a_pod_that_is_unmarked_before_it_runs_is_handed_over_by_its_uid(a
 # Deleted, and made again
 
 
-async def test_a_pod_remade_under_the_same_name_before_it_ran_gets_no_guest(api: FakeAPI, tenant: Tenant) -> None:
+async def test_pod_recreated_before_it_ran_gets_no_guest(api: FakeAPI, tenant: Tenant) -> None:
     await api.put(VMS, a_vm())
     own = await tenant.pod()
     await tenant.phase_is("Scheduling")
@@ -302,7 +300,7 @@ async def test_a_pod_remade_under_the_same_name_before_it_ran_gets_no_guest(api:
     assert second["spec"]["containers"][0]["image"] == "launcher:test"
 
 
-async def test_a_pod_remade_under_the_same_name_while_the_guest_ran_waits_for_what_may_still_run(api: FakeAPI, tenant: Tenant) -> None:
+async def test_pod_recreated_while_the_guest_ran_waits_for_the_old(api: FakeAPI, tenant: Tenant) -> None:
     own = await tenant.running()
     await api.remove(PODS, "ns", name_of(own))  # by force: its kubelet has not noticed
     bare = tenant.forged(name_of(own))
@@ -314,7 +312,7 @@ async def test_a_pod_remade_under_the_same_name_while_the_guest_ran_waits_for_wh
     assert [uid_of(each) for each in tenant.pods()] == [uid_of(bare)]
 
 
-async def test_a_pod_deleted_by_force_has_its_grace_period_before_the_next_one_is_made(api: FakeAPI, tenant: Tenant) -> None:
+async def test_forcibly_deleted_pod_keeps_its_grace_period(api: FakeAPI, tenant: Tenant) -> None:
     own = await tenant.running()
     grace = own["spec"]["terminationGracePeriodSeconds"]
     await api.remove(PODS, "ns", name_of(own))
@@ -346,7 +344,7 @@ async def test_virt_handler_ends_the_wait_and_a_dead_node_needs_none(api: FakeAP
     await tenant.pod(3)
 
 
-async def test_the_kubelet_of_a_forced_deletion_that_is_silent_ends_nothing(api: FakeAPI, tenant: Tenant) -> None:
+async def test_forced_deletion_waits_for_a_silent_kubelet(api: FakeAPI, tenant: Tenant) -> None:
     """For any length of silence; the grace period counts from the kubelet's return."""
     looks = itertools.count()
 
@@ -432,7 +430,7 @@ async def test_a_target_remade_under_its_name_fails_the_migration(api: FakeAPI, 
     assert "targetNode" not in move(api)
 
 
-async def test_the_last_words_of_a_pod_that_was_remade_as_the_source_release_nobody(api: FakeAPI, tenant: Tenant) -> None:
+async def test_last_message_of_a_recreated_source_releases_no_guest(api: FakeAPI, tenant: Tenant) -> None:
     source, target = await migrating(api, tenant)
     await api.remove(PODS, "ns", name_of(source))  # by force: QEMU still runs
     forged = tenant.forged(name_of(source))
@@ -462,7 +460,7 @@ async def test_a_target_without_its_marks_keeps_the_attempt_open(api: FakeAPI, t
     assert uid_of(target) in {uid_of(each) for each in tenant.pods()}
 
 
-async def test_a_pod_forged_as_the_target_of_a_migration_that_is_over_blocks_nothing(api: FakeAPI, tenant: Tenant) -> None:
+async def test_pod_forged_as_an_ended_migrations_target_blocks_nothing(api: FakeAPI, tenant: Tenant) -> None:
     own = await tenant.running()
     over = {
         "metadata": {"name": "m", "namespace": "ns", "uid": KNOWN},
@@ -482,7 +480,7 @@ async def look_again(api: FakeAPI) -> None:
     await api.edit(VMS, "ns", "testvm", lambda obj: obj["metadata"].update(labels={"look": str(len(api.writes))}))
 
 
-async def test_a_target_deleted_by_force_has_its_grace_period_before_the_next_pod_is_made(api: FakeAPI, tenant: Tenant) -> None:
+async def test_forcibly_deleted_target_keeps_its_grace_period(api: FakeAPI, tenant: Tenant) -> None:
     """The guest moved and was released over the relay; the target's virt-handler has not written that yet."""
     source, target = await migrating(api, tenant)
     await tenant.end_pod(source, message="migrated: the guest runs on in another pod")
@@ -506,9 +504,7 @@ async def test_a_target_deleted_by_force_has_its_grace_period_before_the_next_po
 
 
 @pytest.mark.parametrize("deleting", [False, True])
-async def test_a_machine_is_neither_started_nor_let_go_beside_a_target_deleted_by_force(
-    api: FakeAPI, tenant: Tenant, *, deleting: bool
-) -> None:
+async def test_machine_waits_for_a_forcibly_deleted_target(api: FakeAPI, tenant: Tenant, *, deleting: bool) -> None:
     """The source's virt-handler wrote the guest's end while the target's QEMU still has its disks open."""
     source, target = await migrating(api, tenant)
 
@@ -531,7 +527,7 @@ async def test_a_machine_is_neither_started_nor_let_go_beside_a_target_deleted_b
         await tenant.pod(2)
 
 
-async def test_no_attempt_of_a_migration_begins_beside_a_target_deleted_by_force(api: FakeAPI, tenant: Tenant) -> None:
+async def test_next_attempt_waits_for_a_forcibly_deleted_target(api: FakeAPI, tenant: Tenant) -> None:
     source, target = await migrating(api, tenant)
     broke = {"number": 1, "reason": "ConnectionBroken", "message": "the guest stayed", "endTime": "2026-01-01T00:20:00Z"}
     await api.remove(PODS, "ns", name_of(target))
@@ -546,7 +542,7 @@ async def test_no_attempt_of_a_migration_begins_beside_a_target_deleted_by_force
     assert not dig(api.get(PODS, "ns", name_of(source)), "metadata", "deletionTimestamp")
 
 
-async def test_virt_handler_takes_the_machine_in_a_target_deleted_by_force(api: FakeAPI, tenant: Tenant) -> None:
+async def test_virt_handler_takes_over_in_a_forcibly_deleted_target(api: FakeAPI, tenant: Tenant) -> None:
     source, target = await migrating(api, tenant)
     await tenant.end_pod(source, message="migrated: the guest runs on in another pod")
     await api.remove(PODS, "ns", name_of(target))
@@ -574,9 +570,7 @@ async def test_a_target_of_which_nothing_runs_is_not_waited_for(api: FakeAPI, te
 
 
 @pytest.mark.parametrize("fields", [(), ("labels", "annotations", "ownerReferences")])
-async def test_a_target_that_its_migration_let_go_is_waited_out_like_one_that_it_names(
-    api: FakeAPI, tenant: Tenant, fields: tuple[str, ...]
-) -> None:
+async def test_released_target_is_awaited_like_a_named_one(api: FakeAPI, tenant: Tenant, fields: tuple[str, ...]) -> None:
     """The guest moved without its source's report, so the target is deleted. A forced deletion does not shorten its grace period."""
     source, target = await migrating(api, tenant)
     if fields:
@@ -600,7 +594,7 @@ async def test_a_target_that_its_migration_let_go_is_waited_out_like_one_that_it
     await tenant.pod(2)
 
 
-async def test_a_target_that_its_migration_let_go_and_that_ended_is_not_waited_for(api: FakeAPI, tenant: Tenant) -> None:
+async def test_ended_target_of_a_migration_is_not_awaited(api: FakeAPI, tenant: Tenant) -> None:
     source, target = await migrating(api, tenant)
     await api.edit(MIGRATIONS, "ns", "m", lambda obj: obj["status"].update(phase="Failed"))
     await tenant.until(lambda: dig(api.get(PODS, "ns", name_of(target)), "metadata", "deletionTimestamp"), "deletion")

@@ -109,7 +109,7 @@ def test_a_pod_with_one_more_power_is_refused_by_the_policy(cluster: Cluster, wh
     assert "resulted in error" not in answer["message"]
 
 
-def test_a_token_is_on_a_disk_where_the_namespace_allows_it_and_nowhere_else(cluster: Cluster) -> None:
+def test_token_disk_needs_the_namespaces_permission(cluster: Cluster) -> None:
     labels = {service_accounts.NAMESPACE_LABEL: "allowed"}
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "open", "labels": labels}}
     assert cluster.ask("POST", "/api/v1/namespaces", namespace, user="")[0] == http.client.CREATED
@@ -204,7 +204,7 @@ def test_pods_are_neither_changed_nor_entered_with_the_account(cluster: Cluster)
             cluster.ask("DELETE", f"{PATHS[each['kind']]}/too-much", user="")
 
 
-def test_of_a_pods_status_the_account_writes_whether_the_guest_runs(cluster: Cluster) -> None:
+def test_account_writes_only_the_guest_readiness_of_pods(cluster: Cluster) -> None:
     """With virt-controller's own patch; all other changes of the status are refused."""
     pod = changed(OURS["as it was made"])
     pod["metadata"]["annotations"] = {"a": "b"}
@@ -252,7 +252,7 @@ def test_nothing_is_told_in_the_status_of_other_pods(cluster: Cluster) -> None:
         cluster.clear()
 
 
-def test_what_kube_apiserver_makes_of_our_pods_is_known_again(cluster: Cluster) -> None:
+def test_our_pods_with_server_defaults_are_recognized(cluster: Cluster) -> None:
     """The comparison in ``leftovers`` allows its defaults and nothing else."""
     for vm in forbidden_pods.examples():
         vm["metadata"].setdefault("namespace", "default")
@@ -269,7 +269,7 @@ def test_what_kube_apiserver_makes_of_our_pods_is_known_again(cluster: Cluster) 
             cluster.clear()
 
 
-def test_a_tenant_can_forge_every_mark_of_our_pods_but_not_what_is_compared(cluster: Cluster) -> None:
+def test_tenant_can_forge_all_marks_but_not_the_compared_spec(cluster: Cluster) -> None:
     """Kubernetes lets a tenant with ``edit`` name any uid as a pod's controller, so an owner proves nothing."""
     rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["*"]}
     rbac = "rbac.authorization.k8s.io"
@@ -291,7 +291,7 @@ def test_a_tenant_can_forge_every_mark_of_our_pods_but_not_what_is_compared(clus
     assert leftovers.objection(answer[1], wanted, TINY) == "spec.containers[].image differs"
 
 
-def test_of_etcds_stateful_set_the_account_changes_the_note_about_authorities_and_nothing_else(cluster: Cluster) -> None:
+def test_account_changes_only_the_annotation_of_etcd(cluster: Cluster) -> None:
     """Another account creates its pods, in a namespace with privileged ones: a free patch would allow any pod there."""
     collection = "/apis/apps/v1/namespaces/kubevirt/statefulsets"
     code, made = cluster.ask("POST", collection, test_etcd_policy.etcd(), user="")

@@ -69,7 +69,7 @@ async def test_the_hand_over_of_a_migration_is_that_of_the_connections(api: Fake
     assert of_status(api) == [name_of(source), name, name_of(source)]
 
 
-async def test_whoever_leads_next_goes_on_from_there(api: FakeAPI) -> None:
+async def test_next_leader_continues_readiness(api: FakeAPI) -> None:
     cluster = Cluster(api)
     async with working(api, "--no-leader-elect"):
         pod = await cluster.running()

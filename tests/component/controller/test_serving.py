@@ -113,7 +113,7 @@ async def test_health_tells_the_kubelet_and_nothing_else() -> None:
         serving.cancel()
 
 
-async def test_metrics_are_told_over_tls_to_whoever_may_get_them(tmp_path: Path) -> None:
+async def test_metrics_are_served_over_tls_to_authorized_users(tmp_path: Path) -> None:
     api, metrics = FakeAPI(), Metrics()
     reviewer = Reviewer(api)
     metrics.loops.reconciled("virtualmachines", "success", 0.01)
@@ -155,7 +155,7 @@ async def test_metrics_are_told_over_tls_to_whoever_may_get_them(tmp_path: Path)
         ("Bearer somebody", 403, 'forbidden: User "somebody" cannot get path "/metrics"'),
     ],
 )
-async def test_nobody_else_is_told(tmp_path: Path, authorization: str, code: int, said: str) -> None:
+async def test_unauthorized_users_get_no_metrics(tmp_path: Path, authorization: str, code: int, said: str) -> None:
     api = FakeAPI()
     Reviewer(api)
     async with served(api, tmp_path) as ask:
@@ -166,7 +166,7 @@ async def test_nobody_else_is_told(tmp_path: Path, authorization: str, code: int
     assert "up 1" not in answer[1]
 
 
-async def test_while_kube_apiserver_cannot_be_asked_nobody_is_told(tmp_path: Path) -> None:
+async def test_metrics_are_unavailable_while_reviews_fail(tmp_path: Path) -> None:
     api = FakeAPI()
     Reviewer(api)
     api.refusals = [errors.InternalError("etcd is away")]
@@ -175,7 +175,7 @@ async def test_while_kube_apiserver_cannot_be_asked_nobody_is_told(tmp_path: Pat
         assert (await ask("Bearer prometheus"))[0] == 200  # failures are not cached
 
 
-async def test_an_answer_is_remembered_for_some_seconds_and_then_asked_for_again() -> None:
+async def test_metrics_access_is_cached_for_some_seconds() -> None:
     api, now = FakeAPI(), 0.0
     reviewer = Reviewer(api)
     async with api.serving() as config, Client(config, user_agent="test") as client:
@@ -206,7 +206,7 @@ async def test_metrics_wait_for_their_certificate(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("labels", "after"), [({}, "privileged"), ({ENFORCE: "restricted"}, "restricted"), ({"a": "b"}, "privileged")])
-async def test_the_namespace_is_labelled_where_nobody_set_a_level(labels: dict[str, str], after: str) -> None:
+async def test_namespace_without_a_level_is_labelled(labels: dict[str, str], after: str) -> None:
     api = FakeAPI()
     await api.put("/api/v1/namespaces", {"metadata": {"name": "kubevirt", "labels": labels}})
     async with api.serving() as config, Client(config, user_agent="test") as client:

@@ -95,7 +95,7 @@ async def test_nothing_is_written_while_only_the_kubelet_is_silent(api: FakeAPI,
         assert "NodeUnreachable" not in node.events()
 
 
-async def test_a_machine_that_is_for_a_node_that_there_is_not_hears_so_and_starts_when_there_is(api: FakeAPI, node: Node) -> None:
+async def test_machine_for_a_missing_node_waits_for_it(api: FakeAPI, node: Node) -> None:
     machine = a_vm()
     machine["spec"]["nodeName"] = "node9"
     await api.put(VMS, machine)
@@ -108,7 +108,7 @@ async def test_a_machine_that_is_for_a_node_that_there_is_not_hears_so_and_start
     assert "NodeUnreachable" not in node.events()
 
 
-async def test_a_node_without_any_voice_is_said_once_and_its_handler_is_believed_when_it_is_back(api: FakeAPI, node: Node) -> None:
+async def test_silent_node_is_reported_once_and_recovers(api: FakeAPI, node: Node) -> None:
     await node.beat()
     async with node.handler_living():
         pod = await node.running()
@@ -132,7 +132,7 @@ async def test_a_node_without_any_voice_is_said_once_and_its_handler_is_believed
     assert len(node.status_writes()) == before + 1
 
 
-async def test_a_handler_that_writes_before_its_lease_is_renewed_is_believed(api: FakeAPI, node: Node) -> None:
+async def test_handler_writing_before_its_lease_renewal_is_believed(api: FakeAPI, node: Node) -> None:
     await node.beat()
     await node.running()
     await node.kubelet("Unknown")

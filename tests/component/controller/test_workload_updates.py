@@ -74,7 +74,7 @@ def moved(api: FakeAPI) -> list[str]:
     return sorted(each["spec"]["selector"]["name"] for each in api.all(MIGRATIONS))
 
 
-async def test_a_machine_in_a_pod_of_another_release_says_so_and_takes_it_back(api: FakeAPI) -> None:
+async def test_outdated_pod_is_reported_and_cleared(api: FakeAPI) -> None:
     async with working(api, "--no-leader-elect", "--workload-update-strategy=None"):
         cluster = Cluster(api)
         await started(cluster, "testvm")
@@ -114,7 +114,7 @@ async def test_guests_are_moved_a_batch_at_a_time(api: FakeAPI) -> None:
         await cluster.until(lambda: "c" in moved(api), "the next batch")
 
 
-async def test_a_guest_that_cannot_migrate_is_evicted_where_the_operator_says_so() -> None:
+async def test_unmigratable_guest_is_evicted_if_the_operator_says_so() -> None:
     api = Evicting()
     async with working(api, "--no-leader-elect", QUICK, "--workload-update-strategy=Evict", times=OFTEN):
         judged = api.authorize
@@ -143,9 +143,7 @@ TWO_BUDGETS = {"kind": "Status", "status": "Failure", "code": 500, "message": "T
     ],
     ids=["a budget", "a webhook", "two budgets"],
 )
-async def test_an_eviction_that_is_refused_is_told_and_holds_up_nobody(
-    refusal: errors.StatusError | None, failure: dict[str, Any] | None
-) -> None:
+async def test_refused_eviction_is_reported_and_delays_no_other(refusal: errors.StatusError | None, failure: dict[str, Any] | None) -> None:
     api = Evicting()
     api.refusal, api.failure = refusal, failure
     async with working(api, "--no-leader-elect", QUICK, "--workload-update-strategy=Evict", times=OFTEN):
@@ -160,7 +158,7 @@ async def test_an_eviction_that_is_refused_is_told_and_holds_up_nobody(
         assert len(api.evicted) == len(set(api.evicted)) == 2  # not repeated immediately
 
 
-async def test_a_migration_that_a_quota_refuses_is_told_and_holds_up_nobody(api: FakeAPI) -> None:
+async def test_migration_refused_by_quota_is_reported_and_skipped(api: FakeAPI) -> None:
 
     def admit(collection: str, obj: dict[str, Any]) -> None:
         if collection == MIGRATIONS and dig(obj, "spec", "selector", "name") == "a":
@@ -175,7 +173,7 @@ async def test_a_migration_that_a_quota_refuses_is_told_and_holds_up_nobody(api:
         await cluster.until(lambda: "FailedWorkloadUpdate" in cluster.events(), "Event")
 
 
-async def test_who_deletes_the_migration_of_an_upgrade_has_a_pause(api: FakeAPI) -> None:
+async def test_deleted_upgrade_migration_causes_a_pause(api: FakeAPI) -> None:
     """A VM's owner may delete it. Without a pause, its guest would be moved again and again."""
     async with working(api, "--no-leader-elect", QUICK, "--workload-update-batch-size=1", times=OFTEN):
         cluster = Cluster(api)
@@ -188,7 +186,7 @@ async def test_who_deletes_the_migration_of_an_upgrade_has_a_pause(api: FakeAPI)
         await cluster.until(lambda: moved(api) == ["b"], "the migration of the other one")
 
 
-async def test_a_machine_that_is_not_sound_holds_up_nobody_else(api: FakeAPI) -> None:
+async def test_unsound_machine_delays_no_other_upgrade(api: FakeAPI) -> None:
     async with working(api, "--no-leader-elect", QUICK, times=OFTEN):
         cluster = Cluster(api)
         spoiled = {"phase": "Running", "attempts": 7, "conditions": [{"type": "LauncherOutdated", "status": "True"}]}

@@ -23,7 +23,7 @@ from tests.fakes.kubeapi import FakeAPI
 from tests.ports import free_port
 
 
-async def test_a_client_that_dials_before_the_machines_are_known_is_told_to_dial_again(tmp_path: Path) -> None:
+async def test_dial_before_machines_are_known_asks_to_retry(tmp_path: Path) -> None:
     api, machine = FakeAPI(), NamespacedName("default", "testvm")
     async with api.serving() as config, Client(config, user_agent="test") as client:
         agent = Agent(live.options(tmp_path), client, Detection("emulation"), node=live.PureNode(), disks=live.PureDisks())
@@ -36,7 +36,7 @@ async def test_a_client_that_dials_before_the_machines_are_known_is_told_to_dial
             watching.cancel()
 
 
-async def test_a_node_without_a_certificate_gets_one_and_serves_with_it(world: World, tmp_path: Path) -> None:
+async def test_node_without_a_certificate_obtains_and_serves_one(world: World, tmp_path: Path) -> None:
     streams_port, relay_port, health_port, metrics_port = (free_port() for _ in range(4))
     given = options.parse(
         [

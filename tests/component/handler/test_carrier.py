@@ -82,7 +82,7 @@ def pid_of(process: Carrier) -> int:
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
-async def test_a_carrier_that_is_killed_ends_its_connections_and_the_next_one_has_another(scene: Scene, side: str) -> None:
+async def test_killed_carrier_ends_its_connections_and_is_replaced(scene: Scene, side: str) -> None:
     async with relayed(scene) as relay:
         process = relay._carrier if side == "source" else scene.incoming._carrier
         reader, writer = await dialled(scene)
@@ -98,7 +98,7 @@ async def test_a_carrier_that_is_killed_ends_its_connections_and_the_next_one_ha
         writer.close()
 
 
-async def test_what_a_pod_said_before_it_hung_up_arrives(scene: Scene) -> None:
+async def test_data_sent_before_a_hang_up_arrive(scene: Scene) -> None:
     heard = bytearray()
     async with relayed(scene):
         with places.run_directory("target", scene.root) as directory:
@@ -130,7 +130,7 @@ async def test_what_a_pod_said_before_it_hung_up_arrives(scene: Scene) -> None:
     assert bytes(heard) == said
 
 
-async def test_a_target_that_does_not_read_holds_the_source_up_and_costs_no_memory(scene: Scene) -> None:
+async def test_target_that_does_not_read_blocks_the_source_in_memory(scene: Scene) -> None:
     async with relayed(scene) as relay:
         with places.run_directory("target", scene.root) as directory:
             path = f"/proc/self/fd/{directory}/{layout.MIGRATION_DATA_SOCKET}"
@@ -161,7 +161,7 @@ async def test_a_target_that_does_not_read_holds_the_source_up_and_costs_no_memo
             each.close()
 
 
-async def test_a_target_holds_all_connections_of_all_migrations_when_nobody_reads(scene: Scene) -> None:
+async def test_target_holds_all_unread_connections_within_its_memory(scene: Scene) -> None:
     """All connections send as much as they can from both ends, as compromised launchers would. One more still fits."""
     migrations = MigrationLimits().per_cluster
     target, sources = Carrier(), [Carrier() for _ in range(migrations)]
@@ -222,7 +222,7 @@ def said(pod: socket.socket) -> int:
     return count
 
 
-def test_who_takes_no_answers_is_not_heard_without_an_end(tmp_path: Path) -> None:
+def test_peer_that_takes_no_answers_is_disconnected(tmp_path: Path) -> None:
     """OpenSSL answers each request for a new key, and TLS 1.3 allows any number of them."""
     authority = Authority(tmp_path)
     one, other = socket.socketpair()
@@ -235,7 +235,7 @@ def test_who_takes_no_answers_is_not_heard_without_an_end(tmp_path: Path) -> Non
             sides[0].fill()
 
 
-def test_what_was_read_before_virt_handler_ends_a_connection_arrives(tmp_path: Path) -> None:
+def test_data_read_before_a_connection_ends_arrive(tmp_path: Path) -> None:
     """As at the end of a migration or of virt-handler: unsent bytes wait a while for a reader."""
     authority, said = Authority(tmp_path), os.urandom(4 * MIB)
     one, other = socket.socketpair()
@@ -294,7 +294,7 @@ def memory(pid: int, line: str) -> int:
 
 
 @pytest.mark.parametrize("scene", [Limits(handshakes_per_address=3, handshake_seconds=60, last_seconds=0.2)], indirect=True)
-async def test_those_who_say_nothing_are_a_few_and_keep_nobody_else_waiting(scene: Scene) -> None:
+async def test_silent_peers_are_limited_and_delay_no_other(scene: Scene) -> None:
     scene.expect()
     with contextlib.ExitStack() as stack:
         silent = [stack.enter_context(socket.create_connection(("127.0.0.1", scene.incoming.port))) for _ in range(2)]
@@ -312,7 +312,7 @@ async def test_those_who_say_nothing_are_a_few_and_keep_nobody_else_waiting(scen
     assert await scene.dial(Header("mig-1", "data").encode()) == b"ping"
 
 
-async def test_a_renewed_certificate_is_shown_to_the_next_and_what_is_open_goes_on(scene: Scene) -> None:
+async def test_renewed_certificate_is_used_and_connections_stay(scene: Scene) -> None:
     async with relayed(scene):
         reader, writer = await dialled(scene)
         before = await shown(scene)
@@ -340,7 +340,7 @@ async def shown(scene: Scene) -> str:
         writer.close()
 
 
-async def test_a_certificate_of_another_authority_is_believed_on_neither_side(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+async def test_certificate_of_another_authority_is_refused_both_ways(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
     scene.expect()
     other = Authority(scene.root / "other").node("n")
     theirs = Files(other.certificate, other.key, scene.source.authorities)  # trusts our authority, as a thief would
@@ -383,7 +383,7 @@ async def test_an_address_that_is_not_of_the_target_node_gets_no_relay(scene: Sc
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="who is not root has no other user's rights to take")
-async def test_the_carrier_is_not_root_and_shows_the_key_to_nobody(scene: Scene) -> None:
+async def test_carrier_is_unprivileged_and_hides_its_key(scene: Scene) -> None:
     async with relayed(scene) as relay:
         _, writer = await dialled(scene)
         process = Path(f"/proc/{pid_of(relay._carrier)}")
@@ -445,7 +445,7 @@ async def test_the_carrier_ends_with_a_virt_handler_that_is_killed(scene: Scene)
         os.close(descriptor)
 
 
-async def test_a_carrier_that_cannot_be_started_ends_a_relay_with_words(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+async def test_carrier_that_cannot_start_ends_a_relay_with_a_message(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
     async with relayed(scene, Carrier("/nonexistent/python")):
         with places.run_directory("source", scene.root) as directory:
             reader, writer = await asyncio.open_unix_connection(sock=places.connect(directory, layout.MIGRATION_DATA_SOCKET))

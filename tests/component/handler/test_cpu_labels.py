@@ -55,7 +55,7 @@ async def once(node: Node) -> dict[str, str]:
     return node.labels()
 
 
-async def test_labels_are_written_beside_those_of_others_and_removed_when_they_are_no_longer_true(node: Node) -> None:
+async def test_cpu_labels_are_added_to_others_and_removed_when_false(node: Node) -> None:
     found = await once(node)
     assert found.items() > OTHERS.items()
     assert found["cpu-model.node.kubevirt.io/EPYC"] == "true"
@@ -67,7 +67,7 @@ async def test_labels_are_written_beside_those_of_others_and_removed_when_they_a
     assert await once(node) == OTHERS
 
 
-async def test_what_is_not_known_makes_no_labels(node: Node) -> None:
+async def test_unknown_capabilities_give_no_labels(node: Node) -> None:
     node.path.write_text("{")
     assert await once(node) == OTHERS
     node.path.unlink()

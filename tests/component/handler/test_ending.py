@@ -88,7 +88,7 @@ async def test_a_migration_that_is_under_way_ends_first(api: FakeAPI, tmp_path: 
 
 
 @pytest.mark.parametrize("phase", ["TargetReady", "PreparingTarget", "Failed"])
-async def test_what_has_not_begun_or_is_over_is_not_waited_for(
+async def test_unstarted_or_ended_migration_is_not_awaited(
     api: FakeAPI, tmp_path: Path, port: int, caplog: pytest.LogCaptureFixture, phase: str
 ) -> None:
     caplog.set_level(logging.INFO)

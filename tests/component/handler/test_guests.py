@@ -57,7 +57,7 @@ async def test_a_start_waits_for_the_plugin_of_a_disk_and_says_which(world: Worl
     assert objects.condition(world.status()["conditions"], "DisksReady") is None
 
 
-async def test_what_a_guest_says_of_itself_is_written_once_a_minute(world: World) -> None:
+async def test_guest_agent_answers_are_written_once_a_minute(world: World) -> None:
     await world.vm()
     async with world.handler():
         launcher = await world.launcher("pod-1")
@@ -72,7 +72,7 @@ async def test_what_a_guest_says_of_itself_is_written_once_a_minute(world: World
     assert objects.is_true(world.status()["conditions"], "AgentConnected")
 
 
-async def test_a_restarted_handler_learns_everything_and_starts_nothing(world: World) -> None:
+async def test_restarted_handler_relearns_the_state_and_starts_nothing(world: World) -> None:
     await world.vm()
     launcher = await world.launcher("pod-1")
     async with world.handler():
@@ -87,7 +87,7 @@ async def test_a_restarted_handler_learns_everything_and_starts_nothing(world: W
     assert [type(each) for each in launcher.received] == [messages.Sync]
 
 
-async def test_a_phase_that_somebody_edited_is_put_right_and_nothing_is_told_twice(world: World) -> None:
+async def test_edited_phase_is_corrected_without_repeated_events(world: World) -> None:
     await world.vm()
     await world.launcher("pod-1")
     async with world.handler():
@@ -132,7 +132,7 @@ async def test_the_end_of_a_guest_is_written_with_its_reason(world: World, kind:
     assert attempt["endTime"]
 
 
-async def test_a_launcher_that_is_killed_ends_the_attempt_and_its_network(world: World) -> None:
+async def test_killed_launcher_ends_the_attempt(world: World) -> None:
     await world.vm()
     launcher = await world.launcher("pod-1")
     async with world.handler():
@@ -157,7 +157,7 @@ async def test_stop_shuts_the_guest_down_and_says_so_first(world: World) -> None
     assert world.writes() == 3
 
 
-async def test_a_grace_period_that_is_shortened_while_the_guest_shuts_down_is_sent_once_by_whichever_handler_lives(world: World) -> None:
+async def test_shortened_grace_period_is_sent_once_across_restarts(world: World) -> None:
     def sent() -> list[messages.Action | messages.Read]:
         return [each for each in launcher.received if isinstance(each, messages.Shutdown)]
 
@@ -190,7 +190,7 @@ async def test_a_start_that_is_slow_is_asked_for_once(world: World) -> None:
         assert [type(each) for each in launcher.received] == [messages.Sync]
 
 
-async def test_a_machine_whose_start_hangs_is_stopped_without_waiting_for_it(world: World) -> None:
+async def test_hanging_start_is_stopped_without_waiting(world: World) -> None:
     world.limits = replace(world.limits, start_patience_seconds=0.05)
     await world.vm()
     launcher = await world.launcher("pod-1")
@@ -216,7 +216,7 @@ def result_of(world: World, operation_id: str = "a") -> tuple[str, str]:
     return str(found.get("result") or ""), str(found.get("message") or "")
 
 
-async def test_unpause_resumes_a_guest_that_a_fault_stopped_once_for_each_time_it_is_asked_for(world: World) -> None:
+async def test_unpause_resumes_a_faulted_guest_once_per_request(world: World) -> None:
     await world.vm(request=a_request("Unpause"))  # of an earlier release
     launcher = await world.launcher("pod-1")
 
@@ -250,7 +250,7 @@ async def test_unpause_resumes_a_guest_that_a_fault_stopped_once_for_each_time_i
     assert paused_reason(world) == "Running"
 
 
-async def test_an_unpause_that_came_while_virt_handler_was_away_is_heeded_once(world: World) -> None:
+async def test_unpause_during_a_handler_restart_is_obeyed_once(world: World) -> None:
     await world.vm()
     launcher = await world.launcher("pod-1")
     async with world.handler():
@@ -270,7 +270,7 @@ async def test_an_unpause_that_came_while_virt_handler_was_away_is_heeded_once(w
 
 
 @pytest.mark.parametrize("relapse", ["", "disk 'disk0': no space left"])
-async def test_a_launcher_of_an_earlier_release_resumes_by_a_plain_request(world: World, relapse: str) -> None:
+async def test_older_launcher_resumes_by_a_plain_request(world: World, relapse: str) -> None:
     await world.vm()
     launcher = await world.launcher("pod-1")
     launcher.operations = ()
@@ -288,7 +288,7 @@ async def test_a_launcher_of_an_earlier_release_resumes_by_a_plain_request(world
     assert sum(isinstance(each, messages.Resume) for each in launcher.received) == 1
 
 
-async def test_a_reset_is_carried_out_once_and_its_result_is_written_and_told(world: World) -> None:
+async def test_reset_is_done_once_with_result_and_event(world: World) -> None:
     await world.vm()
     launcher = await world.launcher("pod-1")
     async with world.handler():
@@ -318,7 +318,7 @@ async def test_a_reset_of_a_paused_guest_leaves_it_paused(world: World) -> None:
     assert sent == [messages.Sync, messages.Suspend, messages.Operate]
 
 
-async def test_a_reset_that_came_while_virt_handler_was_away_is_not_lost(world: World) -> None:
+async def test_reset_during_a_handler_restart_is_not_lost(world: World) -> None:
     await world.vm()
     launcher = await world.launcher("pod-1")
     async with world.handler():
@@ -330,7 +330,7 @@ async def test_a_reset_that_came_while_virt_handler_was_away_is_not_lost(world: 
 
 
 @pytest.mark.parametrize("answered", [False, True], ids=["before the answer", "after the answer"])
-async def test_a_virt_handler_that_is_killed_before_it_wrote_the_result_repeats_nothing(world: World, *, answered: bool) -> None:
+async def test_handler_killed_before_the_result_repeats_nothing(world: World, *, answered: bool) -> None:
     """The launcher carried the reset out. Its answer is lost, or the API takes no result, and then virt-handler is killed."""
     await world.vm()
     launcher = await world.launcher("pod-1")
@@ -378,7 +378,7 @@ async def test_a_successor_waits_for_a_reset_that_is_still_carried_out(world: Wo
     assert launcher.resets == 0
 
 
-async def test_a_reset_that_the_launcher_does_not_remember_fails_and_is_not_asked_for_again(world: World) -> None:
+async def test_reset_forgotten_by_the_launcher_fails_without_retry(world: World) -> None:
     await world.vm()
     launcher = await world.launcher("pod-1")
     launcher.change(operations=(messages.OperationStatus("b", 2, "succeeded"),))
@@ -389,7 +389,7 @@ async def test_a_reset_that_the_launcher_does_not_remember_fails_and_is_not_aske
     assert launcher.resets == 0
 
 
-async def test_a_launcher_of_an_earlier_release_resets_nothing_and_the_operation_says_what_to_do(world: World) -> None:
+async def test_older_launcher_fails_a_reset_with_advice(world: World) -> None:
     await world.vm()
     launcher = await world.launcher("pod-1")
     launcher.operations = ()
@@ -403,7 +403,7 @@ async def test_a_launcher_of_an_earlier_release_resets_nothing_and_the_operation
 
 
 @pytest.mark.parametrize("told", [True, False])
-async def test_an_operation_of_a_guest_that_ends_gets_its_result_with_the_end(world: World, *, told: bool) -> None:
+async def test_operation_of_an_ending_guest_gets_its_result_at_the_end(world: World, *, told: bool) -> None:
     await world.vm()
     launcher = await world.launcher("pod-1")
     async with world.handler():
@@ -433,7 +433,7 @@ async def test_a_panic_ends_the_attempt_as_a_failure_and_is_told(world: World) -
     assert ready["reason"] == "GuestPanicked"
 
 
-async def test_a_guest_that_its_watchdog_powered_off_has_failed_and_says_why(world: World) -> None:
+async def test_guest_powered_off_by_its_watchdog_has_failed(world: World) -> None:
     await world.vm()
     launcher = await world.launcher("pod-1")
     async with world.handler():
@@ -466,7 +466,7 @@ async def test_a_watchdog_that_fires_in_a_guest_that_goes_on_is_told(world: Worl
     assert "Rebooted" not in world.events()
 
 
-async def test_what_a_plugin_does_not_do_for_a_running_guests_disk_is_told_once(world: World) -> None:
+async def test_disk_plugin_fault_of_a_running_guest_is_reported_once(world: World) -> None:
     await world.vm()
     await world.launcher("pod-1")
     world.records.write(Record("storage", "pod-1", "data", "absent", {"pod": {"uid": "pod-1"}, "disk": {"name": "data"}}))
@@ -489,7 +489,7 @@ async def test_what_a_plugin_does_not_do_for_a_running_guests_disk_is_told_once(
     assert [each.get("count", 1) for each in world.api.all(EVENTS) if each["reason"] == "PluginNotFound"] == [1]
 
 
-async def test_a_file_system_that_nobody_serves_any_more_is_told_once_and_the_guest_goes_on(world: World) -> None:
+async def test_lost_file_system_is_reported_once_and_the_guest_runs_on(world: World) -> None:
     await world.vm()
     filesystems = [{"name": "data", "type": "ConfigMap", "source": {"name": "c"}}]
     await world.api.edit(VMS, "default", "testvm", lambda obj: obj["spec"]["domain"]["devices"].update(filesystems=filesystems))
@@ -510,7 +510,7 @@ async def test_a_file_system_that_nobody_serves_any_more_is_told_once_and_the_gu
     assert objects.condition(world.status()["conditions"], "FilesystemsReady") is None
 
 
-async def test_a_network_that_nobody_carries_is_told_until_somebody_does(world: World) -> None:
+async def test_missing_passt_is_reported_until_it_returns(world: World) -> None:
     await world.vm()
     interfaces = [{"name": "default", "type": "passt", "ports": []}]
     await world.api.edit(VMS, "default", "testvm", lambda obj: obj["spec"]["domain"]["devices"].update(interfaces=interfaces))
@@ -555,7 +555,7 @@ async def test_pause_and_unpause_reach_the_guest(world: World) -> None:
     assert [type(each) for each in launcher.received] == [messages.Sync, *[messages.Suspend, messages.Resume] * 2]
 
 
-async def test_a_domain_that_cannot_start_fails_the_attempt_with_libvirts_words(world: World) -> None:
+async def test_failed_domain_start_fails_the_attempt(world: World) -> None:
     await world.vm()
     launcher = await world.launcher("pod-1")
     launcher.refuse = "Cannot access storage file: Permission denied"
@@ -581,7 +581,7 @@ async def test_a_disk_that_is_no_device_gives_a_condition_and_an_event(world: Wo
     assert event.get("count", 1) == 1
 
 
-async def test_the_guest_goes_on_while_the_api_is_away_and_its_end_is_written_later(world: World) -> None:
+async def test_guest_runs_through_an_api_outage_and_its_end_is_written(world: World) -> None:
     await world.vm()
     launcher = await world.launcher("pod-1")
     async with world.handler():
@@ -594,7 +594,7 @@ async def test_the_guest_goes_on_while_the_api_is_away_and_its_end_is_written_la
     assert launcher.starts == 1
 
 
-async def test_a_claim_without_an_image_is_told_once_and_waited_for_in_the_same_pod(world: World) -> None:
+async def test_claim_without_image_is_reported_once_and_awaited(world: World) -> None:
     world.limits = replace(world.limits, image_seconds=0.02)
     await world.vm()
     launcher = await world.launcher("pod-1")
@@ -618,7 +618,7 @@ async def test_a_claim_without_an_image_is_told_once_and_waited_for_in_the_same_
     assert [each for each in world.events() if each == "DiskImageNotFound"] == ["DiskImageNotFound"]
 
 
-async def test_a_claim_with_too_little_room_is_told_once_and_waited_for(world: World) -> None:
+async def test_claim_without_room_is_reported_once_and_awaited(world: World) -> None:
     world.limits = replace(world.limits, image_seconds=0.02)
     await world.vm()
     launcher = await world.launcher("pod-1")
@@ -678,7 +678,7 @@ async def test_a_launcher_that_knows_no_imports_is_not_asked_for_one(world: Worl
     assert not any(isinstance(each, messages.Import) for each in launcher.received)
 
 
-async def test_a_restarted_handler_goes_on_waiting_and_says_nothing_twice(world: World) -> None:
+async def test_restarted_handler_continues_waiting_silently(world: World) -> None:
     world.limits = replace(world.limits, image_seconds=0.02)
     await world.vm()
     launcher = await world.launcher("pod-1")
@@ -742,7 +742,7 @@ async def test_a_fault_of_the_network_that_lasts_is_told(world: World) -> None:
         await eventually(lambda: "NetworkNotReady" in world.events())
 
 
-async def test_a_node_that_cannot_filter_starts_no_guest_and_the_machine_says_why(world: World) -> None:
+async def test_node_that_cannot_filter_starts_no_guest_and_says_why(world: World) -> None:
     await world.vm()
     launcher = await world.launcher("pod-1")
     async with world.handler() as handler:
@@ -762,7 +762,7 @@ def network(world: World) -> tuple[str, str, str]:
     return str(found.get("status")), str(found.get("reason")), str(found.get("message"))
 
 
-async def test_a_fault_of_a_running_guests_network_is_told_and_holds_up_no_status(world: World) -> None:
+async def test_network_fault_of_a_running_guest_delays_no_status(world: World) -> None:
     world.limits = replace(world.limits, network_heals_seconds=0.2)
     world.limits = replace(world.limits, network_seconds=0.1)
     await world.vm()
@@ -781,7 +781,7 @@ async def test_a_fault_of_a_running_guests_network_is_told_and_holds_up_no_statu
         await eventually(lambda: network(world)[0] == "True")
 
 
-async def test_a_launcher_that_has_its_pod_looked_at_has_no_programs_run_for_each_look(world: World) -> None:
+async def test_frequent_launcher_messages_do_not_rerun_network_setup(world: World) -> None:
     """Otherwise each message of the launcher would retry a network that cannot be set up."""
     world.link_limits = replace(world.link_limits, changes_per_second=1000.0)  # so that only the retries are limited here
     await world.vm()
@@ -799,7 +799,7 @@ async def test_a_launcher_that_has_its_pod_looked_at_has_no_programs_run_for_eac
         assert again.node.tried <= 1 + world.limits.network_tries_burst + 1 + (time.monotonic() - began) / world.limits.network_seconds
 
 
-async def test_a_fault_of_the_network_before_the_start_is_told_while_it_lasts(world: World) -> None:
+async def test_network_fault_before_the_start_is_reported_until_fixed(world: World) -> None:
     world.limits = replace(world.limits, network_heals_seconds=0.2)
     await world.vm()
     await world.launcher("pod-1")
@@ -811,7 +811,7 @@ async def test_a_fault_of_the_network_before_the_start_is_told_while_it_lasts(wo
         await eventually(lambda: phase_is(world, "Running") and network(world)[0] == "True")
 
 
-async def test_what_a_plugin_did_not_do_is_told_by_a_reason_of_its_own_until_it_does_it(world: World) -> None:
+async def test_plugin_fault_has_its_own_reason_until_it_succeeds(world: World) -> None:
     world.limits = replace(world.limits, network_heals_seconds=0.2)
     await world.vm()
     launcher = await world.launcher("pod-1")
@@ -831,7 +831,7 @@ async def test_what_a_plugin_did_not_do_is_told_by_a_reason_of_its_own_until_it_
     assert {"PluginFailed", "PluginTimedOut", "PluginNotFound"} <= set(world.events())
 
 
-async def test_a_running_guest_whose_network_is_lost_goes_on_and_the_machine_says_why(world: World) -> None:
+async def test_running_guest_with_a_lost_network_continues(world: World) -> None:
     await world.vm()
     await world.launcher("pod-1")
     async with world.handler():
@@ -843,7 +843,7 @@ async def test_a_running_guest_whose_network_is_lost_goes_on_and_the_machine_say
     assert phase_is(world, "Running")
 
 
-async def test_a_launcher_that_speaks_another_version_is_told_of_and_its_guest_goes_on(world: World) -> None:
+async def test_launcher_of_another_version_is_reported_and_runs_on(world: World) -> None:
     world.link_limits = replace(world.link_limits, fault_seconds=0.05)
     await world.vm()
     async with world.handler():
@@ -867,7 +867,7 @@ async def test_a_launcher_that_speaks_another_version_is_told_of_and_its_guest_g
         await eventually(lambda: ready(world).get("status") == "True")
 
 
-async def test_no_guest_is_started_by_a_launcher_that_is_not_understood(world: World) -> None:
+async def test_unsupported_launcher_starts_no_guest(world: World) -> None:
     await world.vm()
     async with world.handler():
         launcher = await world.launcher("pod-1", protocol=2)

@@ -49,7 +49,7 @@ def test_virt_handler_has_no_right_to_any_lease_elsewhere(method: str, path: str
     assert not allowed(method, f"/apis/coordination.k8s.io/v1{path}", {})
 
 
-def test_virt_controller_reads_the_leases_of_nodes_and_writes_its_own() -> None:
+def test_virt_controller_reads_node_leases_and_writes_its_own() -> None:
     allowed = rbac.authorizer("virt-controller")
     base = "/apis/coordination.k8s.io/v1/namespaces"
     assert allowed("GET", f"{base}/{NAMESPACE}/leases/virt-handler-node1", {})

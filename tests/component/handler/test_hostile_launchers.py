@@ -44,7 +44,7 @@ async def talk(world: Live, chatty: FakeLauncher, *, rounds: int, seconds: float
             await world.healthy_machine_follows(PROMPT_SECONDS)
 
 
-async def test_many_changes_are_few_writes_and_the_newest_is_written_in_the_end(tmp_path: Path) -> None:
+async def test_frequent_changes_cause_few_writes_the_newest_last(tmp_path: Path) -> None:
     heard = Limits(links=limits.Limits(changes_per_second=1000.0))  # so that only the writes are limited here
     async with live(tmp_path, limits=heard) as world:
         chatty, began = await a_chatty_machine(world), time.monotonic()
@@ -66,7 +66,7 @@ async def test_the_end_of_a_guest_waits_for_no_turn(tmp_path: Path) -> None:
     assert world.vm("chatty")["status"]["attempts"][0]["message"] == "it had enough"
 
 
-async def test_one_that_says_too_much_is_hung_up_on_and_heard_again_later(tmp_path: Path) -> None:
+async def test_talkative_launcher_is_disconnected_and_heard_later(tmp_path: Path) -> None:
     forgiving = Limits(links=limits.Limits(debt_bytes=limits.BUDGET_BYTES_PER_SECOND, exit_seconds=0.2))
     async with live(tmp_path, limits=forgiving) as world:
         chatty = await a_chatty_machine(world)
@@ -82,7 +82,7 @@ async def test_one_that_says_too_much_is_hung_up_on_and_heard_again_later(tmp_pa
         await world.healthy_machine_follows(PROMPT_SECONDS)
 
 
-async def test_launchers_that_never_answer_keep_no_other_machine_waiting(tmp_path: Path) -> None:
+async def test_unanswering_launchers_delay_no_other_machine(tmp_path: Path) -> None:
     """Three times as many as a pool of workers would have."""
     async with live(tmp_path) as world:
         for number in range(24):
@@ -96,7 +96,7 @@ async def test_launchers_that_never_answer_keep_no_other_machine_waiting(tmp_pat
         await promptly(lambda: world.vm("late")["status"]["phase"] == "Running", PROMPT_SECONDS)
 
 
-async def test_a_call_without_an_answer_cuts_the_connection_and_is_made_again(tmp_path: Path) -> None:
+async def test_unanswered_call_reconnects_and_is_repeated(tmp_path: Path) -> None:
     async with live(tmp_path, limits=Limits(links=limits.Limits(start_seconds=0.3, exit_seconds=0.1))) as world:
         mute = await world.launcher("pod-mute")
         mute.mute = True
@@ -161,7 +161,7 @@ async def test_words_that_are_none_cost_no_other_machine_anything(tmp_path: Path
         assert sum(each.sent for each in talkers) < 3 * 2 * limits.DEFAULT.budget_bytes
 
 
-async def test_a_launcher_that_says_it_did_and_does_not_is_not_asked_without_end(tmp_path: Path) -> None:
+async def test_launcher_that_lies_about_its_work_is_asked_rarely(tmp_path: Path) -> None:
     class Liar(FakeLauncher):
         def _carry_out(self, request: messages.Request) -> tuple[messages.RefusalReason, str] | None:
             self.status = replace(self.status, revision=self.status.revision + 1)

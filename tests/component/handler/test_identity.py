@@ -128,7 +128,7 @@ async def handshake(server: ServerTls, client: ClientTls, name: str) -> tuple[pe
     return seen[0], mine
 
 
-async def test_a_new_node_obtains_a_certificate_of_its_name_that_others_accept_both_ways(world: World) -> None:
+async def test_new_node_obtains_a_certificate_accepted_both_ways(world: World) -> None:
     async with world.controller(), world.node("n1") as one, world.node("n2") as two:
         for identity in (one, two):
             async with asyncio.timeout(10):
@@ -175,7 +175,7 @@ async def test_the_token_of_one_node_obtains_no_certificate_of_another(world: Wo
     assert not [each for each in world.requests() if each["status"].get("certificate")]
 
 
-async def test_who_asks_is_not_for_the_request_to_say(world: World) -> None:
+async def test_request_cannot_name_its_own_requester(world: World) -> None:
     made = await keys.make("n2")
     spec = {"signerName": names.HANDLER_SIGNER, "usages": ["digital signature", "server auth", "client auth"], **claimed("n2")}
     spec["request"] = base64.b64encode(made.request).decode()
@@ -207,7 +207,7 @@ async def test_a_renewed_certificate_is_used_without_a_restart(world: World) -> 
     assert len(world.requests()) == 2
 
 
-async def test_a_certificate_that_is_due_as_soon_as_it_is_issued_is_not_asked_for_without_end(world: World) -> None:
+async def test_certificate_due_at_issue_is_not_requested_endlessly(world: World) -> None:
     """The node's clock is far ahead of the signer's."""
     world.clock.ahead = DAY * 0.8
     async with world.controller(), world.node("n1") as identity:
@@ -216,7 +216,7 @@ async def test_a_certificate_that_is_due_as_soon_as_it_is_issued_is_not_asked_fo
     assert len(world.requests()) <= 3
 
 
-async def test_while_nobody_signs_the_present_certificate_serves_and_a_restart_finds_it(world: World) -> None:
+async def test_present_certificate_serves_while_none_is_signed(world: World) -> None:
     async with world.controller(), world.node("n1") as identity:
         await eventually(identity.ready.is_set)
     asked = len(world.requests())
@@ -234,7 +234,7 @@ async def test_while_nobody_signs_the_present_certificate_serves_and_a_restart_f
     world.api.forbidden.clear()
 
 
-async def test_a_node_that_started_before_virt_controller_gets_its_certificate_when_that_comes(world: World) -> None:
+async def test_node_started_early_gets_its_certificate_later(world: World) -> None:
     async with world.node("n1") as identity:
         await eventually(lambda: len(world.requests()) == 1)
         await asyncio.sleep(0.5)
@@ -252,7 +252,7 @@ async def test_a_request_that_was_removed_is_made_again(world: World) -> None:
             await eventually(identity.ready.is_set, seconds=15)
 
 
-async def test_a_node_that_is_revoked_obtains_nothing_and_says_so_and_comes_back_with_a_new_key(world: World) -> None:
+async def test_revoked_node_gets_no_certificate_until_pardoned(world: World) -> None:
     async with world.controller(), world.node("n1") as identity:
         await eventually(identity.ready.is_set)
         key = identity.files.key.read_bytes()
@@ -308,7 +308,7 @@ async def test_without_an_authority_the_request_waits_for_it(world: World) -> No
         await eventually(identity.ready.is_set, seconds=15)
 
 
-async def test_authorities_that_vanish_or_are_garbled_are_still_trusted(world: World) -> None:
+async def test_vanished_or_garbled_authorities_stay_trusted(world: World) -> None:
     async with world.controller(), world.node("n1") as identity:
         await eventually(identity.ready.is_set)
         await publish_trust(world.api, b"nonsense")

@@ -29,7 +29,7 @@ def open_files() -> list[str]:
 
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("node", ["node1", "ip-10-0-0-1.eu-west-1.compute.internal", ".".join(["a" * 60] * 3 + ["b" * 57])])
-def test_what_is_made_is_what_is_signed(loop: Callable[[], asyncio.AbstractEventLoop], node: str) -> None:
+def test_signed_request_matches_the_made_key(loop: Callable[[], asyncio.AbstractEventLoop], node: str) -> None:
     with asyncio.Runner(loop_factory=loop) as runner:
         made, again = runner.run(keys.make(node)), runner.run(keys.make(node))
 
@@ -43,7 +43,7 @@ def test_what_is_made_is_what_is_signed(loop: Callable[[], asyncio.AbstractEvent
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_an_openssl_that_fails_or_hangs_is_told_and_leaves_nothing(
+def test_failing_or_hanging_openssl_is_reported(
     loop: Callable[[], asyncio.AbstractEventLoop], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = tmp_path / "openssl"

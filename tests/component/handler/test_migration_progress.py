@@ -64,7 +64,7 @@ FIGURES: dict[str, Any] = {
 }
 
 
-async def test_the_source_tells_how_far_it_is_and_the_target_what_it_took(scene: Scene) -> None:
+async def test_source_reports_progress_and_target_final_figures(scene: Scene) -> None:
     async with AsyncExitStack() as stack:
         await under_way(stack, scene)
         assert told(scene) == {}  # nothing is known yet
@@ -80,7 +80,7 @@ async def test_the_source_tells_how_far_it_is_and_the_target_what_it_took(scene:
         assert "expectedRemainingSeconds" not in found
 
 
-async def test_what_it_took_is_told_after_virt_controller_was_the_first_to_say_that_it_succeeded(scene: Scene) -> None:
+async def test_figures_are_written_after_virt_controllers_success(scene: Scene) -> None:
     async with AsyncExitStack() as stack:
         await under_way(stack, scene)
         scene.arrive()
@@ -99,7 +99,7 @@ async def test_what_it_took_is_told_after_virt_controller_was_the_first_to_say_t
         assert {key: scene.status()[key] for key in ended} == ended
 
 
-async def test_what_a_launcher_knows_after_the_end_is_told(scene: Scene) -> None:
+async def test_late_figures_of_a_launcher_are_written(scene: Scene) -> None:
     async with AsyncExitStack() as stack:
         await under_way(stack, scene)
         scene.move()
@@ -121,7 +121,7 @@ async def test_the_last_figures_of_one_that_failed_stay(scene: Scene, state: mes
     assert "expectedRemainingSeconds" not in told(scene)
 
 
-async def test_a_launcher_that_says_figures_without_end_costs_few_writes(scene: Scene) -> None:
+async def test_endless_figures_cause_few_writes(scene: Scene) -> None:
     scene.world.link_limits = replace(scene.world.link_limits, changes_per_second=1000.0)  # so that only the writes are limited here
     async with AsyncExitStack() as stack:
         await under_way(stack, scene)

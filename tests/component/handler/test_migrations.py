@@ -135,7 +135,7 @@ async def begin_with_addresses(scene: Scene) -> None:
     await eventually(lambda: scene.state() == "running")
 
 
-async def test_connections_to_the_former_pod_are_passed_on_until_its_launcher_ends(scene: Scene) -> None:
+async def test_connections_are_forwarded_until_the_old_launcher_ends(scene: Scene) -> None:
     async with AsyncExitStack() as stack:
         source, target = await both(stack, scene)
         await begin_with_addresses(scene)
@@ -155,7 +155,7 @@ async def test_connections_to_the_former_pod_are_passed_on_until_its_launcher_en
     assert scene.world.refused == []
 
 
-async def test_what_cannot_be_passed_on_is_in_nobodys_way(scene: Scene) -> None:
+async def test_failed_forwarding_does_not_block_the_migration(scene: Scene) -> None:
     async with AsyncExitStack() as stack:
         source, _ = await both(stack, scene)
         source.node.not_forwarded = CommandFailed("nft failed")
@@ -166,7 +166,7 @@ async def test_what_cannot_be_passed_on_is_in_nobodys_way(scene: Scene) -> None:
     assert source.node.forwarded == [ADDRESSES]
 
 
-async def test_a_launcher_that_ends_before_connections_are_passed_on_is_left_alone(scene: Scene) -> None:
+async def test_launcher_ended_before_forwarding_is_left_alone(scene: Scene) -> None:
     """A launcher of an older release, or of a pod that was killed."""
     async with AsyncExitStack() as stack:
         source, _ = await both(stack, scene)
@@ -179,7 +179,7 @@ async def test_a_launcher_that_ends_before_connections_are_passed_on_is_left_alo
     assert source.node.forwarded == []
 
 
-async def test_a_source_whose_target_is_told_by_the_api_passes_connections_on_likewise(scene: Scene) -> None:
+async def test_source_informed_by_the_api_forwards_connections_too(scene: Scene) -> None:
     async with AsyncExitStack() as stack:
         source, _ = await both(stack, scene)
         await begin_with_addresses(scene)
@@ -217,7 +217,7 @@ def begun(scene: Scene, uid: str) -> bool:
     return known is not None and known.state == "running"
 
 
-async def test_an_attempt_whose_connection_broke_is_followed_by_another_into_another_pod(scene: Scene) -> None:
+async def test_broken_connection_is_followed_by_another_attempt(scene: Scene) -> None:
     async with AsyncExitStack() as stack:
         source, target = await both(stack, scene)
         await scene.begin(attempt=1)
@@ -254,7 +254,7 @@ async def test_an_attempt_whose_connection_broke_is_followed_by_another_into_ano
     assert not scene.world.refused
 
 
-async def test_a_source_handler_that_was_away_when_the_connection_broke_says_so_when_it_is_back(scene: Scene) -> None:
+async def test_restarted_source_handler_reports_the_broken_connection(scene: Scene) -> None:
     """Its own end broke the connection, because the relays ended with it."""
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(scene.world.handler("n2"))
@@ -270,7 +270,7 @@ async def test_a_source_handler_that_was_away_when_the_connection_broke_says_so_
     assert not scene.world.refused
 
 
-async def test_a_target_handler_that_was_away_between_two_attempts_serves_the_second(scene: Scene) -> None:
+async def test_target_handler_back_after_a_retry_serves_the_retry(scene: Scene) -> None:
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(scene.world.handler("n"))
         async with scene.world.handler("n2"):
@@ -289,7 +289,7 @@ async def test_a_target_handler_that_was_away_between_two_attempts_serves_the_se
 
 
 @pytest.mark.parametrize("refusal", [errors.Forbidden, errors.Invalid, errors.BadRequest])
-async def test_a_virt_api_that_knows_no_attempts_hears_that_the_migration_failed(scene: Scene, refusal: type[errors.StatusError]) -> None:
+async def test_virt_api_without_attempts_gets_a_failed_migration(scene: Scene, refusal: type[errors.StatusError]) -> None:
     async with AsyncExitStack() as stack:
         await both(stack, scene)
         await scene.begin(attempt=1)
@@ -347,7 +347,7 @@ def limited(**options: Any) -> dict[str, Any]:
     return {"apiVersion": "kubevirt.io/v1alpha1", "kind": "Migration", **migration}
 
 
-async def test_a_migration_that_takes_too_long_ends_whenever_virt_handler_was_restarted(scene: Scene) -> None:
+async def test_migration_timeout_applies_across_handler_restarts(scene: Scene) -> None:
     scene.source.migration("mig-1", "outgoing", "running")
     async with AsyncExitStack() as stack:
         await both(stack, scene)
@@ -359,7 +359,7 @@ async def test_a_migration_that_takes_too_long_ends_whenever_virt_handler_was_re
     assert scene.starts() == 1
 
 
-async def test_a_launcher_that_never_ends_what_is_over_loses_its_relays(scene: Scene) -> None:
+async def test_launcher_that_never_ends_a_migration_loses_its_relays(scene: Scene) -> None:
     async with AsyncExitStack() as stack:
         source, _ = await both(stack, scene)
         await scene.begin()
@@ -427,7 +427,7 @@ async def test_a_migration_made_again_under_its_name_is_another_one(scene: Scene
         assert scene.world.api.get(MIGS, "default", "m")["status"]["phase"] == "TargetReady"
 
 
-async def test_a_source_handler_that_dies_during_the_migration_finds_out_how_it_went(scene: Scene) -> None:
+async def test_restarted_source_handler_learns_the_outcome(scene: Scene) -> None:
     async with scene.world.handler("n2"):
         async with scene.world.handler("n"):
             await scene.begin()
@@ -440,7 +440,7 @@ async def test_a_source_handler_that_dies_during_the_migration_finds_out_how_it_
     assert scene.starts() == 1
 
 
-async def test_a_source_handler_that_dies_before_it_asked_the_launcher_goes_on_where_it_was(scene: Scene) -> None:
+async def test_source_handler_restarted_before_asking_continues(scene: Scene) -> None:
     async with scene.world.handler("n2"):
         async with scene.world.handler("n") as first:
             first.relays.fault = None
@@ -452,7 +452,7 @@ async def test_a_source_handler_that_dies_before_it_asked_the_launcher_goes_on_w
             await eventually(lambda: scene.phase() == "Succeeded")
 
 
-async def test_a_target_handler_that_was_away_when_the_guest_arrived_takes_it_over_when_it_is_back(scene: Scene) -> None:
+async def test_restarted_target_handler_takes_over_an_arrived_guest(scene: Scene) -> None:
     async with scene.world.handler("n"):
         async with scene.world.handler("n2"):
             await scene.begin()
@@ -464,7 +464,7 @@ async def test_a_target_handler_that_was_away_when_the_guest_arrived_takes_it_ov
     assert scene.world.status()["nodeName"] == "n2"
 
 
-async def test_a_target_handler_that_dies_between_its_two_writes_writes_the_second_later(scene: Scene) -> None:
+async def test_target_handler_restarted_between_writes_completes_them(scene: Scene) -> None:
     async with scene.world.handler("n"):
         async with scene.world.handler("n2"):
             await scene.begin()
@@ -531,7 +531,7 @@ async def test_a_target_that_cannot_be_told_reads_it_in_the_migration(scene: Sce
     assert scene.at_target() == "running"
 
 
-async def test_a_target_handler_that_is_away_is_told_when_it_is_back_even_if_the_source_never_comes_back(scene: Scene) -> None:
+async def test_restarted_target_handler_releases_without_the_source(scene: Scene) -> None:
     async with scene.world.handler("n"):
         async with scene.world.handler("n2"):
             await scene.begin()
@@ -545,7 +545,7 @@ async def test_a_target_handler_that_is_away_is_told_when_it_is_back_even_if_the
     assert scene.at_target() == "running"
 
 
-async def test_a_source_handler_that_dies_before_it_told_tells_when_it_is_back(scene: Scene) -> None:
+async def test_restarted_source_handler_reports_the_departure(scene: Scene) -> None:
     async with scene.world.handler("n2"):
         async with scene.world.handler("n"):
             await scene.begin()
@@ -577,7 +577,7 @@ async def test_without_an_api_server_the_guest_runs_on_all_the_same(scene: Scene
         await eventually(lambda: scene.phase() == "Succeeded")
 
 
-async def test_a_copy_at_the_target_of_a_failed_migration_is_never_released(scene: Scene) -> None:
+async def test_copy_of_a_failed_migration_is_never_released(scene: Scene) -> None:
     async with AsyncExitStack() as stack:
         await both(stack, scene)
         await scene.begin()
@@ -591,7 +591,7 @@ async def test_a_copy_at_the_target_of_a_failed_migration_is_never_released(scen
     assert scene.at_target() == "paused"
 
 
-async def test_a_guest_that_runs_with_kvm_goes_into_no_pod_without_the_device(scene: Scene) -> None:
+async def test_kvm_guest_is_prepared_only_in_a_pod_with_kvm(scene: Scene) -> None:
     domain = scene.source.status.domain
     assert domain is not None
     async with AsyncExitStack() as stack:
@@ -612,7 +612,7 @@ async def test_a_guest_that_runs_with_kvm_goes_into_no_pod_without_the_device(sc
         assert prepared.machine.accelerator == "kvm"
 
 
-async def test_what_keeps_a_target_from_being_ready_is_told_in_the_migration_until_it_is(scene: Scene) -> None:
+async def test_unready_target_is_reported_until_it_is_ready(scene: Scene) -> None:
     async with AsyncExitStack() as stack:
         _, target = await both(stack, scene)
         target.node.no_network = CommandFailed("nft: no such table")
@@ -631,7 +631,7 @@ async def test_what_keeps_a_target_from_being_ready_is_told_in_the_migration_unt
         await eventually(lambda: scene.phase() == "Succeeded")
 
 
-async def test_a_target_that_finds_new_words_each_time_is_told_of_in_few_writes(scene: Scene) -> None:
+async def test_changing_target_errors_cause_few_writes(scene: Scene) -> None:
     """Otherwise each would be written as often as its launcher triggers a pass."""
     scene.world.link_limits = replace(scene.world.link_limits, changes_per_second=1000.0)  # so that only the writes are limited here
     refusals = 0
@@ -661,7 +661,7 @@ async def test_a_target_that_finds_new_words_each_time_is_told_of_in_few_writes(
         assert len(written) <= scene.world.limits.writes_burst + 1 + (time.monotonic() - began) / scene.world.limits.write_seconds
 
 
-async def test_a_target_that_forgets_that_it_was_ready_moves_no_phase_back(scene: Scene) -> None:
+async def test_forgetful_target_moves_no_phase_back(scene: Scene) -> None:
     """Otherwise virt-handler would keep trying to write PreparingTarget, which virt-api refuses."""
     async with AsyncExitStack() as stack:
         await both(stack, scene)
@@ -695,7 +695,7 @@ async def test_a_guest_leaves_only_after_its_operations_have_results(scene: Scen
     assert (scene.source.resets, scene.target.resets) == (0, 0)
 
 
-async def test_a_guest_leaves_only_after_its_machine_names_the_migration(scene: Scene) -> None:
+async def test_guest_leaves_only_after_its_machine_names_the_migration(scene: Scene) -> None:
     """Until then virt-api takes operations, of which this copy of the machine may not have heard."""
     async with AsyncExitStack() as stack:
         await both(stack, scene)

@@ -60,7 +60,7 @@ PLANTS = {
 
 
 @pytest.mark.parametrize("part", PLANTS)
-async def test_what_one_object_makes_of_a_part_ends_there(
+async def test_fault_of_one_object_is_contained_in_every_part(
     tmp_path: Path, part: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)

@@ -86,7 +86,7 @@ def quick(device: Offered, directory: Path, *, offered: bool, check: Callable[[O
     return Plugin(device, directory, offered=offered, check=check, poll_seconds=0.05, health_seconds=0.05)
 
 
-async def test_the_kubelet_learns_of_the_device_and_is_told_where_it_lies(tmp_path: Path) -> None:
+async def test_kubelet_learns_the_device_and_its_path(tmp_path: Path) -> None:
     kubelet = Kubelet(tmp_path)
     async with kubelet.running(), offering(quick(TUN, tmp_path, offered=True, check=lambda _: ""), tmp_path):
         await registrations(kubelet, 1)
@@ -126,7 +126,7 @@ async def test_each_macvtap_is_a_device_of_its_own(tmp_path: Path) -> None:
     assert found == [[(str(nodes / str(each)), macvtap.path_of(each), "rw") for each in minors] for minors in ((4, 5), (8,))]
 
 
-async def test_a_number_that_a_macvtap_has_is_not_preferred_and_its_allocation_fails_with_words(tmp_path: Path) -> None:
+async def test_used_macvtap_number_is_not_preferred_and_refused(tmp_path: Path) -> None:
     numbers = tmp_path / "numbers"
     kubelet, nodes = Kubelet(tmp_path / "kubelet"), tmp_path / "nodes"
     for each in (numbers, kubelet.directory):
@@ -179,7 +179,7 @@ async def test_a_restarted_kubelet_is_registered_with_again(tmp_path: Path) -> N
                 assert len((await watch(channel).read()).devices) == plugin.IDS
 
 
-async def test_a_device_that_breaks_is_reported_unhealthy_and_healthy_again(tmp_path: Path) -> None:
+async def test_broken_device_is_unhealthy_until_it_recovers(tmp_path: Path) -> None:
     faults = {"now": ""}
     kubelet = Kubelet(tmp_path)
     async with kubelet.running(), offering(quick(TUN, tmp_path, offered=True, check=lambda _: faults["now"]), tmp_path):
@@ -222,7 +222,7 @@ async def test_a_device_that_can_be_used_later_is_offered_then(tmp_path: Path) -
     assert len(kubelet.registered) == 1
 
 
-async def test_a_device_whose_module_is_loaded_later_is_offered_as_soon_as_it_can_be_opened(tmp_path: Path) -> None:
+async def test_device_is_offered_once_its_module_is_loaded(tmp_path: Path) -> None:
     faults = {"now": "open /dev/vhost-vsock: No such file or directory"}
     kubelet, vsock = Kubelet(tmp_path), quick(VSOCK, tmp_path, offered=False, check=lambda _: faults["now"])
     async with kubelet.running(), offering(vsock, tmp_path), asyncio.TaskGroup() as tasks:

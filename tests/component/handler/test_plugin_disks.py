@@ -73,7 +73,7 @@ async def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-async def test_a_pod_that_goes_while_its_plugin_adds_leaves_nothing_attached(world: World) -> None:
+async def test_pod_deleted_during_an_add_leaves_nothing_attached(world: World) -> None:
     async def add() -> None:
         with pytest.raises(DisksFault):
             await world.disks.add(VM, POD)
@@ -95,7 +95,7 @@ async def test_a_pod_that_goes_while_its_plugin_adds_leaves_nothing_attached(wor
     assert not list(world.records.all())
 
 
-async def test_a_plugin_that_hangs_is_a_fault_before_the_pass_of_the_loop_is_ended(world: World) -> None:
+async def test_hanging_plugin_is_a_fault_before_the_pass_ends(world: World) -> None:
     disks = PluginDisks(world.san, world.records, world.kubelet, adding.Limits(all_seconds=0.05))
     with pytest.raises(DisksFault, match=r"disk 'data': its plugin did not answer within 0\.05 s in all") as raised:
         await disks.add(VM, POD)

@@ -102,7 +102,7 @@ async def test_every_other_answer_is_a_failure_and_says_why(server: Server, answ
     assert await asked(Probe("httpGet", server.port)) == Outcome(succeeded=False, message=f"GET / at port {server.port}: {why}")
 
 
-async def test_a_connection_is_enough_for_tcp_and_nobody_at_the_port_is_a_failure(server: Server) -> None:
+async def test_tcp_probe_succeeds_on_connection_and_fails_without(server: Server) -> None:
     assert await asked(Probe("tcpSocket", server.port)) == Outcome(succeeded=True)
     server.close()
     told = f"connection to port {server.port}: "
@@ -111,7 +111,7 @@ async def test_a_connection_is_enough_for_tcp_and_nobody_at_the_port_is_a_failur
     assert "refused" in found.message.lower()
 
 
-async def test_who_does_not_answer_has_failed_in_time(server: Server) -> None:
+async def test_unanswered_probe_fails_at_its_timeout(server: Server) -> None:
     server.answer = None
     found = await asked(Probe("httpGet", server.port, timeout_seconds=1))
     assert found == Outcome(succeeded=False, message=f"GET / at port {server.port}: no answer within 1 s")
@@ -136,7 +136,7 @@ async def test_no_socket_stays_open_whatever_comes_of_a_question(server: Server)
     assert [each.fileno() for each in made] == [-1] * 5
 
 
-async def test_who_cannot_be_asked_has_not_failed() -> None:
+async def test_impossible_probe_is_no_failure() -> None:
     def refuse(_: socket.AddressFamily) -> socket.socket:
         raise OSError(24, "Too many open files")
 
@@ -220,7 +220,7 @@ async def test_a_guest_that_is_not_alive_is_ended_and_has_failed(world: World, s
     assert world.refused == []
 
 
-async def test_a_handler_that_ends_between_the_verdict_and_the_end_leaves_both_to_the_next(world: World, server: Server) -> None:
+async def test_handler_ending_after_a_verdict_hands_the_end_on(world: World, server: Server) -> None:
     async with probed(world, livenessProbe=of_http(server)) as (launcher, _):
         launcher.mute = True
         server.answer = b"HTTP/1.1 500 Oh\r\n\r\n"
@@ -280,7 +280,7 @@ async def test_an_agent_is_asked_one_question_at_a_time(world: World) -> None:
         assert pings() == count
 
 
-async def test_an_agent_whose_launcher_hung_up_has_not_failed(world: World) -> None:
+async def test_disconnected_launcher_is_no_probe_failure(world: World) -> None:
     probe = {"guestAgentPing": {}, "periodSeconds": 1, "timeoutSeconds": 600, "failureThreshold": 1}
     await world.vm()
     await world.api.edit(VMS, "default", "testvm", lambda vm: vm["spec"].update(readinessProbe=probe))
@@ -301,7 +301,7 @@ async def test_an_agent_whose_launcher_hung_up_has_not_failed(world: World) -> N
         assert ready(world)[0] == "True"
 
 
-async def test_what_the_agent_says_no_to_is_a_failure_with_its_reason(world: World) -> None:
+async def test_agent_error_is_a_probe_failure_with_its_reason(world: World) -> None:
     probe = {"guestAgentPing": {}, "periodSeconds": 1, "failureThreshold": 1}
     await world.vm()
     await world.api.edit(VMS, "default", "testvm", lambda vm: vm["spec"].update(readinessProbe=probe))
@@ -313,7 +313,7 @@ async def test_what_the_agent_says_no_to_is_a_failure_with_its_reason(world: Wor
         await eventually(lambda: ready(world)[0] == "True")
 
 
-async def test_the_initial_delay_is_over_when_the_guest_ran_that_long_elsewhere(world: World, server: Server) -> None:
+async def test_initial_delay_counts_the_guests_time_on_other_nodes(world: World, server: Server) -> None:
     """On this VM, runningTime is hours ago."""
     await world.vm()
 
@@ -334,7 +334,7 @@ async def test_the_initial_delay_is_waited_for(world: World, server: Server) -> 
         assert ready(world) == ("False", "ReadinessProbeFailed")
 
 
-async def test_a_probe_that_is_edited_is_asked_anew_and_one_that_is_taken_away_no_more(world: World, server: Server) -> None:
+async def test_edited_probe_restarts_and_a_removed_one_stops(world: World, server: Server) -> None:
     async with probed(world, readinessProbe={"tcpSocket": {"port": 1}, "periodSeconds": 1, "failureThreshold": 1}):
         await eventually(lambda: "connection to port 1" in str(world.status()["conditions"]))
         await world.api.edit(VMS, "default", "testvm", lambda vm: vm["spec"].update(readinessProbe=of_http(server)))
@@ -354,7 +354,7 @@ async def test_a_probe_that_is_edited_is_asked_anew_and_one_that_is_taken_away_n
         other.close()
 
 
-async def test_a_guest_is_asked_at_the_address_that_its_network_was_given_and_at_no_other(world: World, server: Server) -> None:
+async def test_guest_is_probed_at_its_networks_address_only(world: World, server: Server) -> None:
     """The status may still have an old pod's address, which another pod may use by now."""
     await world.vm(podIP="127.0.0.1")
     probe = of_http(server)
@@ -374,7 +374,7 @@ async def test_a_guest_is_asked_at_the_address_that_its_network_was_given_and_at
         await eventually(lambda: ready(world)[0] == "True")
 
 
-async def test_a_guest_that_has_no_address_in_the_pods_network_is_told_apart_from_one_that_is_slow(world: World, server: Server) -> None:
+async def test_guest_without_an_address_is_told_from_a_slow_one(world: World, server: Server) -> None:
     await world.vm(podIP="127.0.0.1")
     probe = of_http(server)
     await world.api.edit(VMS, "default", "testvm", lambda vm: vm["spec"].update(readinessProbe=probe))

@@ -99,14 +99,14 @@ async def test_an_answer_that_is_not_fresh_any_more_is_asked_for_again(scene: Sc
 
 
 @pytest.mark.parametrize("scene", [{"fresh_seconds": 0.2}], indirect=True)
-async def test_an_answer_for_which_nobody_asks_again_is_not_kept(scene: Scene) -> None:
+async def test_unrequested_answer_is_not_kept(scene: Scene) -> None:
     await scene.get()
     assert scene.asking._asked
     await eventually(lambda: not scene.asking._asked)
     assert scene.asking._next is None
 
 
-async def test_one_timer_forgets_however_often_is_asked(scene: Scene) -> None:
+async def test_single_timer_forgets_answers(scene: Scene) -> None:
     await scene.get()
     first = scene.asking._next
     assert first is not None
@@ -120,7 +120,7 @@ async def test_only_virt_api_reads(scene: Scene) -> None:
     assert scene.asked == []
 
 
-async def test_what_is_not_there_is_told(scene: Scene) -> None:
+async def test_missing_reads_are_reported(scene: Scene) -> None:
     assert (await scene.get(uid="other"))[0] == 404
     assert (await scene.get(uid="uid-off"))[0] == 400
     assert (await scene.get(what="dance"))[0] == 404
@@ -136,7 +136,7 @@ async def test_a_refusal_is_everybodys_and_made_printable(scene: Scene, reason: 
     assert len(scene.asked) == 1
 
 
-async def test_what_is_no_answer_is_not_passed_on(scene: Scene) -> None:
+async def test_malformed_answer_is_not_passed_on(scene: Scene) -> None:
     scene.launcher.texts["song"] = "no json"
 
     code, status = await scene.get()
@@ -178,7 +178,7 @@ async def test_a_launcher_that_hangs_up_is_told(scene: Scene) -> None:
     assert (code, "hung up" in status["message"]) == (503, True)
 
 
-async def test_the_answer_of_a_launcher_that_is_gone_is_not_its_successors(scene: Scene) -> None:
+async def test_answer_of_a_gone_launcher_is_not_its_successors(scene: Scene) -> None:
     link = scene.links.get(POD)
     assert link is not None
     before = link.connection

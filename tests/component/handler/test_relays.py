@@ -147,7 +147,7 @@ async def test_both_channels_lead_from_pod_to_pod(scene: Scene) -> None:
     assert not (run_directory(scene.root, "source") / layout.MIGRATION_DATA_SOCKET).exists()
 
 
-async def test_only_an_expected_migration_of_another_handler_gets_through(scene: Scene) -> None:
+async def test_only_an_expected_migration_of_another_handler_passes(scene: Scene) -> None:
     header = Header("mig-1", "libvirt").encode()
     assert await scene.dial(header) == b""
     scene.expect()
@@ -188,7 +188,7 @@ async def test_only_another_handler_may_say_that_the_guest_left(scene: Scene) ->
     assert await scene.dial(Release("mig-1").encode()) == b"ok\n"
 
 
-async def test_a_migration_has_so_many_connections_at_a_time_and_no_more(scene: Scene) -> None:
+async def test_connections_of_a_migration_are_limited(scene: Scene) -> None:
     """Each costs the target's virt-handler memory, and leads to the pod's libvirtd or QEMU."""
     scene.expect()
     header = Header("mig-1", "data").encode()
@@ -216,7 +216,7 @@ async def test_a_migration_has_so_many_connections_at_a_time_and_no_more(scene: 
         assert await scene.dial(header) == b""
 
 
-async def test_forgetting_a_migration_leaves_what_is_open_to_end_by_itself(scene: Scene) -> None:
+async def test_forgotten_migration_keeps_its_open_connections(scene: Scene) -> None:
     """The source's libvirt may still read the result when the target's virt-handler has finished."""
     scene.expect()
     reader, writer = await scene.connect()
@@ -278,7 +278,7 @@ async def test_a_source_node_that_dials_without_end_gets_a_few_relays(scene: Sce
             writer.close()
 
 
-async def test_a_node_that_says_nothing_of_its_connections_has_a_few_and_others_theirs(scene: Scene) -> None:
+async def test_silent_connections_of_a_node_are_limited(scene: Scene) -> None:
     """Each is a thread of the process for all nodes' relays, which has limited memory."""
     scene.incoming.expect("mig-2", Expected("target", "n3", scene.release))
     opened = [await scene.connect() for _ in range(DEFAULT_LIMITS.pending_per_node)]
@@ -295,7 +295,7 @@ async def test_a_node_that_says_nothing_of_its_connections_has_a_few_and_others_
     assert await scene.dial(Header("mig-1", "data").encode()) == b"ping"  # closed connections free their places
 
 
-async def test_requests_to_release_a_guest_that_have_no_answer_are_a_few(scene: Scene) -> None:
+async def test_unanswered_release_requests_are_limited(scene: Scene) -> None:
     """Each also opens one to the guest's launcher."""
     answered, asked = asyncio.Event(), 0
 
@@ -321,7 +321,7 @@ async def test_requests_to_release_a_guest_that_have_no_answer_are_a_few(scene: 
         each.close()
 
 
-async def test_a_source_keeps_no_way_into_the_pod_of_a_migration_that_is_over(scene: Scene) -> None:
+async def test_ended_migration_closes_the_sources_way_into_the_pod(scene: Scene) -> None:
     """It led to libvirt's socket, and the guest now runs in that pod."""
     scene.expect()
     scene.incoming.expect("mig-2", Expected("target", "n", scene.release))
@@ -342,7 +342,7 @@ async def test_a_source_keeps_no_way_into_the_pod_of_a_migration_that_is_over(sc
         writer.close()
 
 
-async def test_a_migration_that_is_expected_again_keeps_its_connections(scene: Scene) -> None:
+async def test_migration_expected_again_keeps_its_connections(scene: Scene) -> None:
     scene.expect()
     reader, writer = await scene.connect()
     writer.write(Header("mig-1", "libvirt").encode() + b"ping")
@@ -361,7 +361,7 @@ async def test_a_migration_that_is_expected_again_keeps_its_connections(scene: S
     ids=["of one address", "of all"],
     indirect=True,
 )
-async def test_who_does_not_show_who_they_are_has_a_few_places(scene: Scene) -> None:
+async def test_unidentified_clients_have_few_places(scene: Scene) -> None:
     scene.expect()
     silent = [await asyncio.open_connection("127.0.0.1", scene.incoming.port) for _ in range(2)]
     await eventually(lambda: scene.incoming._handshakes.total() == 2)
@@ -376,7 +376,7 @@ async def test_who_does_not_show_who_they_are_has_a_few_places(scene: Scene) -> 
 
 
 @pytest.mark.parametrize("scene", [Limits(handshake_seconds=0.1)], indirect=True)
-async def test_who_does_not_shake_hands_in_time_is_hung_up_on(scene: Scene) -> None:
+async def test_slow_handshake_is_closed(scene: Scene) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", scene.incoming.port)
     async with asyncio.timeout(8):  # less than the default
         with contextlib.suppress(ConnectionError):
@@ -386,7 +386,7 @@ async def test_who_does_not_shake_hands_in_time_is_hung_up_on(scene: Scene) -> N
 
 
 @pytest.mark.parametrize("scene", [Limits(header_seconds=0.1, last_seconds=0.2)], indirect=True)
-async def test_who_names_no_migration_in_time_is_hung_up_on(scene: Scene) -> None:
+async def test_connection_without_a_timely_header_is_closed(scene: Scene) -> None:
     scene.expect()
     reader, writer = await scene.connect()
     writer.write(b"kubevirt-relay/1 ")
@@ -455,7 +455,7 @@ STRANGERS = {
 
 
 @pytest.mark.parametrize("stranger", STRANGERS)
-async def test_only_the_migrations_source_node_gets_a_relay_or_is_believed_that_the_guest_left(scene: Scene, stranger: str) -> None:
+async def test_only_the_source_node_gets_a_relay_or_releases(scene: Scene, stranger: str) -> None:
     files = STRANGERS[stranger](scene.authority)
     scene.expect()
 
@@ -468,7 +468,7 @@ async def test_only_the_migrations_source_node_gets_a_relay_or_is_believed_that_
 
 
 @pytest.mark.parametrize("node", ["n3", "n", "virt-api", "N2", "*", ""])
-async def test_an_address_that_is_not_of_the_target_node_gets_no_byte_of_the_guest(scene: Scene, node: str) -> None:
+async def test_address_of_another_node_gets_no_guest_data(scene: Scene, node: str) -> None:
     """The relay at the address belongs to n2, whatever the Migration says."""
     scene.expect()
     with pytest.raises((OSError, ValueError)):
@@ -480,7 +480,7 @@ async def test_an_address_that_is_not_of_the_target_node_gets_no_byte_of_the_gue
 
 
 @pytest.mark.parametrize("stranger", sorted(set(STRANGERS) - {"the target itself"}))
-async def test_a_server_that_is_not_the_target_node_gets_no_byte_of_the_guest(scene: Scene, stranger: str) -> None:
+async def test_server_that_is_not_the_target_gets_no_guest_data(scene: Scene, stranger: str) -> None:
     """Another server listens at the target's address."""
     heard = b""
 
@@ -501,7 +501,7 @@ async def test_a_server_that_is_not_the_target_node_gets_no_byte_of_the_guest(sc
     assert heard == b""
 
 
-async def test_a_revoked_node_is_refused_both_ways_and_comes_back_when_it_is_pardoned(scene: Scene) -> None:
+async def test_revoked_node_is_refused_both_ways_until_pardoned(scene: Scene) -> None:
     scene.expect()
     await scene.operator.revoke("n")
     await eventually(lambda: scene.trust.revocations.is_revoked("n"))
@@ -517,7 +517,7 @@ async def test_a_revoked_node_is_refused_both_ways_and_comes_back_when_it_is_par
     assert scene.released == []
 
 
-async def test_a_time_revokes_what_was_issued_before_it_and_not_what_comes_after(scene: Scene) -> None:
+async def test_revocation_time_affects_only_earlier_certificates(scene: Scene) -> None:
     scene.expect()
     await scene.operator.revoke("n", "2126-01-01T00:00:00Z")
     await eventually(lambda: "n" in scene.trust.revocations.nodes)

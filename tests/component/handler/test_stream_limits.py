@@ -59,7 +59,7 @@ async def nobody_left(scene: Scene) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_a_machine_has_so_many_and_nobody_more_than_a_share_of_them(scene: Scene) -> None:
+async def test_streams_are_limited_per_machine_user_and_node(scene: Scene) -> None:
     scene.targets["uid-2"] = Target("pod-1")
     async with AsyncExitStack() as held:
         for _ in range(2):
@@ -93,7 +93,7 @@ async def test_displays_are_counted_apart_from_consoles(scene: Scene) -> None:
         os.close(directory)
 
 
-async def test_streams_that_were_not_said_whose_share_no_share(scene: Scene) -> None:
+async def test_streams_without_a_holder_share_no_limit(scene: Scene) -> None:
     """An older virt-api during an upgrade names no user."""
     async with AsyncExitStack() as held:
         for _ in range(4):
@@ -107,7 +107,7 @@ async def test_a_guest_that_is_not_there_costs_no_place(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("message", [b"x" * pipe.MAX_MESSAGE_BYTES, b"x" * 1000], ids=["long messages", "lines"])
-async def test_what_waits_for_a_guest_that_does_not_read_is_bounded_in_bytes(scene: Scene, message: bytes) -> None:
+async def test_messages_for_a_stalled_guest_are_bounded_in_bytes(scene: Scene, message: bytes) -> None:
     async with scene.console() as socket:
         await socket.receive_bytes()
         guest = scene.guest.writers[0]
@@ -146,7 +146,7 @@ async def test_no_compression_is_agreed_on(scene: Scene) -> None:
         assert socket.compress == 0
 
 
-async def test_what_the_kernel_keeps_of_a_stream_is_bounded(scene: Scene) -> None:
+async def test_kernel_buffers_of_a_stream_are_bounded(scene: Scene) -> None:
     """Otherwise it would grow to megabytes, which count as the pod's memory."""
     async with scene.console() as socket:
         await socket.receive_bytes()

@@ -179,7 +179,7 @@ async def taken(
     return socket
 
 
-async def test_a_usb_device_takes_the_first_slot_that_is_free_and_a_taken_one_is_a_conflict(scene: Scene) -> None:
+async def test_usb_device_takes_the_first_free_slot(scene: Scene) -> None:
     async with slots(scene, 0, 1) as guests, scene.session() as session:
 
         async def refused(slot: int | None = None) -> str:
@@ -205,7 +205,7 @@ async def test_a_usb_device_takes_the_first_slot_that_is_free_and_a_taken_one_is
             await each.close()
 
 
-async def test_the_slots_of_machines_are_their_own_and_a_dial_that_fails_takes_none(scene: Scene) -> None:
+async def test_usb_slots_are_per_machine_and_failed_dials_take_none(scene: Scene) -> None:
     scene.targets["uid-2"] = Target("pod-2")
     for _ in range(2):
         absent = await scene.refused(scene.url("uid-2", stream=streams.usbredir()))
@@ -216,7 +216,7 @@ async def test_the_slots_of_machines_are_their_own_and_a_dial_that_fails_takes_n
             await taken(scene, session, 0, uid)
 
 
-async def test_what_breaks_the_protocol_of_usb_devices_does_not_reach_the_guest(scene: Scene) -> None:
+async def test_usb_protocol_violations_do_not_reach_the_guest(scene: Scene) -> None:
     async with slots(scene, 0) as (guest,), scene.session() as session:
         socket = await taken(scene, session)
         disconnect = struct.pack("<IIQ", 2, 0, 0)
@@ -241,7 +241,7 @@ async def test_only_virt_api_is_served(scene: Scene) -> None:
     assert "virt-handler" in str(body["message"])
 
 
-async def test_a_client_without_a_certificate_does_not_get_through_the_handshake(scene: Scene) -> None:
+async def test_client_without_a_certificate_fails_the_handshake(scene: Scene) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as session:
@@ -299,7 +299,7 @@ async def test_a_link_in_place_of_the_socket_is_refused(scene: Scene) -> None:
     assert scene.guest.writers == []
 
 
-async def test_a_slow_reader_makes_the_guest_wait_instead_of_filling_memory(scene: Scene) -> None:
+async def test_slow_reader_blocks_the_guest_not_memory(scene: Scene) -> None:
     async with scene.console() as socket:
         await socket.receive_bytes()
         await asyncio.sleep(0.05)

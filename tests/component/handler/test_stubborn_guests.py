@@ -35,7 +35,7 @@ async def test_each_reboot_is_told_once_whatever_else_is_reported(world: World) 
     assert told(world, "Rebooted") == 2
 
 
-async def test_a_guest_that_reboots_again_and_again_has_a_condition_and_one_warning(world: World) -> None:
+async def test_rebooting_guest_gets_a_condition_and_one_warning(world: World) -> None:
     await world.vm()
     launcher = await world.launcher("pod-1")
     async with world.handler():
@@ -52,7 +52,7 @@ async def test_a_guest_that_reboots_again_and_again_has_a_condition_and_one_warn
     assert told(world, "RebootLoop") == 1
 
 
-async def test_a_network_that_has_healed_is_not_looked_at_again_and_again(world: World) -> None:
+async def test_healed_network_is_not_rechecked_repeatedly(world: World) -> None:
     world.limits = replace(world.limits, network_heals_seconds=0.05)
     world.limits = replace(world.limits, network_seconds=0.05)
     await world.vm()
@@ -70,7 +70,7 @@ async def test_a_network_that_has_healed_is_not_looked_at_again_and_again(world:
         assert again.passes["vm"] <= before + 1
 
 
-async def test_a_launcher_that_does_nothing_of_what_it_is_asked_is_asked_once_in_a_while(world: World) -> None:
+async def test_inactive_launcher_is_asked_rarely(world: World) -> None:
     await world.vm()
     launcher = await world.launcher("pod-1")
     async with world.handler():
@@ -99,7 +99,7 @@ async def test_a_disk_that_does_not_answer_is_told_once_while_it_lasts(world: Wo
     assert launcher.starts == 1
 
 
-async def test_a_start_that_is_slow_after_its_images_came_waits_for_no_image_any_more(world: World) -> None:
+async def test_slow_start_after_its_images_waits_for_no_image(world: World) -> None:
     world.limits = replace(world.limits, image_seconds=0.02)
     await world.vm()
     launcher = await world.launcher("pod-1")
@@ -111,7 +111,7 @@ async def test_a_start_that_is_slow_after_its_images_came_waits_for_no_image_any
         assert phase_is(world, "Scheduled")
 
 
-async def test_an_end_is_written_at_once_however_much_was_written_before(world: World) -> None:
+async def test_end_is_written_at_once_despite_earlier_writes(world: World) -> None:
     world.limits = replace(world.limits, writes_burst=2)
     world.limits = replace(world.limits, write_seconds=600.0)
     await world.vm()

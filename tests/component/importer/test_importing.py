@@ -87,14 +87,14 @@ def qcow2(tmp_path: Path, *options: str, data: bytes = IMAGE) -> bytes:
     return image.read_bytes()
 
 
-def test_a_raw_image_becomes_the_disk_with_holes_where_it_has_zeros(volume: Path, url: str) -> None:
+def test_raw_image_becomes_a_sparse_disk(volume: Path, url: str) -> None:
     assert run(volume, {"http": {"url": f"{url}/disk.img?signature=1"}, "checksum": f"sha256:{hashlib.sha256(IMAGE).hexdigest()}"}) == ""
     assert disk(volume) == IMAGE
     assert (volume / claim.IMAGE).stat().st_blocks * 512 < len(IMAGE) - MIB
 
 
 @pytest.mark.parametrize("compress", [gzip.compress, lzma.compress])
-def test_what_is_compressed_is_decompressed(volume: Path, url: str, files: Files, compress: Any) -> None:
+def test_compressed_image_is_decompressed(volume: Path, url: str, files: Files, compress: Any) -> None:
     files.content["/disk.img"] = packed = compress(IMAGE)
 
     assert run(volume, {"http": {"url": f"{url}/disk.img"}, "checksum": f"sha512:{hashlib.sha512(packed).hexdigest()}"}) == ""
@@ -110,7 +110,7 @@ def test_a_qcow2_image_is_converted(volume: Path, url: str, files: Files, tmp_pa
     assert disk(volume) == IMAGE
 
 
-def test_a_disk_is_grown_to_the_size_that_is_asked_for_and_to_whole_blocks(volume: Path, url: str, files: Files) -> None:
+def test_disk_grows_to_the_requested_size_in_whole_blocks(volume: Path, url: str, files: Files) -> None:
     assert run(volume, {"http": {"url": f"{url}/disk.img"}}, size=8 * MIB) == ""
     assert disk(volume) == IMAGE.ljust(8 * MIB, b"\0")
     (volume / claim.IMAGE).unlink()
@@ -147,7 +147,7 @@ def wait_for(path: Path) -> None:
         time.sleep(0.02)
 
 
-def test_a_second_import_into_the_claim_is_refused_and_one_that_was_killed_begins_anew(volume: Path, url: str, files: Files) -> None:
+def test_second_import_is_refused_and_a_killed_one_restarts(volume: Path, url: str, files: Files) -> None:
     files.hang = threading.Event()
     process = start(volume, {"http": {"url": f"{url}/disk.img"}})
     wait_for(volume / claim.PARTIAL)
@@ -174,7 +174,7 @@ def test_a_connection_that_breaks_is_resumed_where_it_was(volume: Path, url: str
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-def test_one_that_cannot_be_resumed_is_told(volume: Path, url: str, files: Files, *, chunked: bool) -> None:
+def test_unresumable_download_is_reported(volume: Path, url: str, files: Files, *, chunked: bool) -> None:
     files.cuts, files.tag, files.chunked = 1, "", chunked
 
     assert "/disk.img: " in (message := run(volume, {"http": {"url": f"{url}/disk.img"}}))
@@ -221,7 +221,7 @@ def test_an_answer_of_unknown_length_is_not_believed_to_be_whole(volume: Path, u
         assert "import.checksum proves that this is all" in run(volume, {"http": {"url": f"{url}/{name}"}})
 
 
-def test_an_answer_of_unknown_length_is_whole_when_a_checksum_or_its_format_proves_it(volume: Path, url: str, files: Files) -> None:
+def test_answer_of_unknown_length_needs_a_checksum_or_format(volume: Path, url: str, files: Files) -> None:
     files.length = False
     source = {"http": {"url": f"{url}/disk.img"}, "checksum": f"sha256:{hashlib.sha256(IMAGE).hexdigest()}"}
     assert run(volume, source) == ""
@@ -245,9 +245,7 @@ def test_an_answer_of_unknown_length_is_whole_when_a_checksum_or_its_format_prov
     ],
     ids=["a pointer", "a text", "a page", "bytes"],
 )
-def test_what_is_no_disk_is_refused_with_its_first_bytes_until_the_user_says_raw(
-    volume: Path, url: str, files: Files, data: bytes, words: str
-) -> None:
+def test_non_disk_is_refused_by_its_first_bytes_unless_raw(volume: Path, url: str, files: Files, data: bytes, words: str) -> None:
     files.content["/x"] = data
     message = run(volume, {"http": {"url": f"{url}/x"}})
     assert words in message
@@ -286,7 +284,7 @@ def test_a_wrong_checksum_is_told(volume: Path, url: str) -> None:
 
 
 @NEEDS_QEMU_IMG
-def test_a_wrong_checksum_of_an_image_that_is_to_be_converted_is_told(volume: Path, url: str, files: Files, tmp_path: Path) -> None:
+def test_wrong_checksum_of_a_converted_image_is_reported(volume: Path, url: str, files: Files, tmp_path: Path) -> None:
     files.content["/a.qcow2"] = qcow2(tmp_path)
     message = run(volume, {"http": {"url": f"{url}/a.qcow2"}, "checksum": f"sha256:{'0' * 64}"})
 
@@ -295,7 +293,7 @@ def test_a_wrong_checksum_of_an_image_that_is_to_be_converted_is_told(volume: Pa
 
 
 @NEEDS_QEMU_IMG
-def test_neither_the_importer_nor_qemu_img_takes_memory_or_room_without_end(volume: Path, url: str, files: Files, tmp_path: Path) -> None:
+def test_importer_and_qemu_img_have_memory_and_size_limits(volume: Path, url: str, files: Files, tmp_path: Path) -> None:
     program, told = tmp_path / "qemu-img", tmp_path / "limits"
     program.write_text(f"#!/bin/sh\ncat /proc/$PPID/limits /proc/self/limits >{told}\nexit 1\n")
     program.chmod(0o755)
@@ -308,7 +306,7 @@ def test_neither_the_importer_nor_qemu_img_takes_memory_or_room_without_end(volu
 
 
 @NEEDS_QEMU_IMG
-def test_qemu_img_follows_no_name_in_an_image_whatever_was_overlooked(tmp_path: Path) -> None:
+def test_qemu_img_follows_no_file_name_in_an_image(tmp_path: Path) -> None:
     secret, image, disk_image = tmp_path / "secret", tmp_path / "image.qcow2", tmp_path / "disk.img"
     secret.write_bytes(b"somebody's".ljust(MIB, b"!"))
     subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", "-b", secret, "-F", "raw", image, "1M"], check=True)
@@ -318,7 +316,7 @@ def test_qemu_img_follows_no_name_in_an_image_whatever_was_overlooked(tmp_path: 
 
 
 @pytest.mark.parametrize(("status", "words"), [(404, "no such file"), (401, "secretRef"), (403, "403"), (500, "answers 500"), (503, "503")])
-def test_a_refusal_is_told_with_the_address_and_without_its_query(volume: Path, url: str, files: Files, status: int, words: str) -> None:
+def test_refusal_is_reported_with_the_address_without_query(volume: Path, url: str, files: Files, status: int, words: str) -> None:
     files.statuses = [status]
     message = run(volume, {"http": {"url": f"{url}/disk.img?X-Amz-Signature=secret"}})
 
@@ -328,11 +326,11 @@ def test_a_refusal_is_told_with_the_address_and_without_its_query(volume: Path, 
     assert "Signature" not in message
 
 
-def test_nobody_there_is_told(volume: Path) -> None:
+def test_unreachable_server_is_reported(volume: Path) -> None:
     assert run(volume, {"http": {"url": "http://127.0.0.1:1/disk.img"}}) == "http://127.0.0.1:1/disk.img: Connection refused"
 
 
-def test_redirects_are_followed_but_not_for_ever_and_not_with_credentials(volume: Path, url: str, files: Files, tmp_path: Path) -> None:
+def test_redirects_are_limited_and_drop_credentials(volume: Path, url: str, files: Files, tmp_path: Path) -> None:
     (tmp_path / "secret").mkdir()
     (tmp_path / "secret" / "username").write_text("user\n")
     (tmp_path / "secret" / "password").write_text("pass")
@@ -413,9 +411,7 @@ def test_a_bomb_ends_at_the_size_of_the_disk(volume: Path, url: str, files: File
     assert not list(volume.iterdir())
 
 
-def test_an_object_of_a_store_is_read_with_a_signature_that_the_store_verifies(
-    volume: Path, url: str, files: Files, tmp_path: Path
-) -> None:
+def test_object_store_verifies_the_signature(volume: Path, url: str, files: Files, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.mkdir()
     files.content["/store/images/a%20b/disk.img"] = IMAGE
@@ -432,7 +428,7 @@ def test_an_object_of_a_store_is_read_with_a_signature_that_the_store_verifies(
     assert disk(volume) == IMAGE
 
 
-def test_a_signature_is_sent_to_no_store_that_the_first_one_redirects_to(volume: Path, url: str, files: Files, tmp_path: Path) -> None:
+def test_signature_is_not_sent_to_redirected_stores(volume: Path, url: str, files: Files, tmp_path: Path) -> None:
     for key in ("accessKeyId", "secretKey", "sessionToken"):
         (tmp_path / key).write_text("id")
     other = Files({"/x": IMAGE})
@@ -444,7 +440,7 @@ def test_a_signature_is_sent_to_no_store_that_the_first_one_redirects_to(volume:
     assert "x-amz-security-token" in {each.lower() for _, headers in files.asked for each in headers}
 
 
-def test_an_image_of_a_registry_is_read_with_a_token_and_verified(volume: Path, tmp_path: Path) -> None:
+def test_registry_image_is_read_with_a_token_and_verified(volume: Path, tmp_path: Path) -> None:
     layer = a_layer({"./disk/a.img": IMAGE})
     files = a_registry("disks/a", layer, a_layer({"other/disk/b.img": b"x"}))
     pair = certificate(tmp_path / "pair.pem")
@@ -483,7 +479,7 @@ def on_device(device: Path, source: dict[str, Any], **more: Any) -> str:
     return str(json.loads(output.splitlines()[-1]).get("message", ""))
 
 
-def test_a_block_device_gets_the_image_zeros_included_and_keeps_it(device: Path, url: str, files: Files) -> None:
+def test_block_device_gets_the_image_with_zeros(device: Path, url: str, files: Files) -> None:
     size = device.stat().st_size
     behind = device.read_bytes()[len(IMAGE) :]
     files.content["/disk.img.gz"] = gzip.compress(IMAGE)
@@ -518,7 +514,7 @@ def test_an_import_into_a_device_that_did_not_end_is_done_again(device: Path, ur
     ],
     ids=["zeros", "the mark", "qcow2", "too large", "a size that is", "nothing"],
 )
-def test_what_a_device_cannot_hold_is_told_and_leaves_no_disk(
+def test_image_that_a_device_cannot_hold_is_refused(
     device: Path, url: str, files: Files, image: bytes, more: dict[str, Any], why: str
 ) -> None:
     files.content["/disk.img"] = image

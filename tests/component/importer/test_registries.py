@@ -65,7 +65,7 @@ def sent_to(files: Files) -> list[str | None]:
     return [headers.get("Authorization") for _, headers in files.asked]
 
 
-def test_a_login_goes_to_the_server_of_tokens_and_to_none_that_it_redirects_to(here: Here) -> None:
+def test_login_goes_to_the_token_server_without_its_redirects(here: Here) -> None:
     elsewhere = Files({"/token": b'{"token": "t0ken"}'})
     with serving(elsewhere, here.pair) as other:
         tokens = Files(redirects={"/token": f"{other}/token"})
@@ -76,7 +76,7 @@ def test_a_login_goes_to_the_server_of_tokens_and_to_none_that_it_redirects_to(h
     assert disk(here.volume) == IMAGE
 
 
-def test_a_server_that_the_registry_redirects_to_does_not_name_the_server_of_tokens(here: Here) -> None:
+def test_redirected_server_does_not_choose_the_token_server(here: Here) -> None:
     tokens = Files({"/token": b'{"token": "t0ken"}'})
     with serving(tokens, here.pair) as realm:
         elsewhere = Files(authorization="x", challenge=f'Bearer realm="{realm}/token",service="other"')
@@ -93,7 +93,7 @@ def test_a_login_is_not_sent_without_encryption(here: Here) -> None:
     assert not tokens.asked
 
 
-def test_a_token_goes_to_no_server_that_the_registry_redirects_to(here: Here) -> None:
+def test_token_is_not_sent_to_redirected_servers(here: Here) -> None:
     files, elsewhere = a_registry("disks/a", LAYER), Files({"/blob": LAYER})
     with serving(elsewhere, here.pair) as other, here.registry(files) as url:
         files.redirects = {f"/v2/disks/a/blobs/{digest_of(LAYER)}": f"{other}/blob"}
@@ -134,7 +134,7 @@ def extended(kind: bytes, data: bytes) -> bytes:
     ],
     ids=["characters that are none", "numbers that are none", "a long number", "headers of headers"],
 )
-def test_a_layer_whose_headers_make_no_sense_is_told(here: Here, headers: bytes) -> None:
+def test_malformed_layer_headers_are_reported(here: Here, headers: bytes) -> None:
     layer = gzip.compress(headers + gzip.decompress(LAYER))
     with here.registry(a_registry("disks/a", layer)) as url:
         assert f"the layer {digest_of(layer)} is no archive" in here.run(url)
@@ -154,7 +154,7 @@ def test_an_archive_needs_no_blocks_that_mark_its_end(here: Here) -> None:
         assert "has no file below disk/" in here.run(url)
 
 
-def test_what_is_no_plain_file_is_no_disk(here: Here) -> None:
+def test_non_regular_files_are_no_disks(here: Here) -> None:
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as archive:
         for name, kind in (("disk/link", tarfile.SYMTYPE), ("disk/same", tarfile.LNKTYPE), ("disk/device", tarfile.BLKTYPE)):

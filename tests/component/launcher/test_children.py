@@ -39,7 +39,7 @@ async def test_the_exit_of_a_process_is_known_and_how() -> None:
         terminate(pid, signal.SIGTERM)
 
 
-async def test_children_nobody_waits_for_are_reaped() -> None:
+async def test_unawaited_children_are_reaped() -> None:
     children = Children()
     with children.reaping():
         pid = os.posix_spawn("/bin/true", ["true"], ENVIRONMENT)

@@ -88,7 +88,7 @@ async def read(reader: asyncio.StreamReader, text: bytes) -> bytes:
         return await reader.readuntil(text)
 
 
-async def test_it_connects_only_when_there_is_a_guest(desk: Desk) -> None:
+async def test_console_connects_only_to_an_existing_guest(desk: Desk) -> None:
     await asyncio.sleep(0.05)
     assert not desk.console.connected.is_set()
     desk.console.attach()
@@ -108,7 +108,7 @@ async def test_every_viewer_sees_all_output_and_late_ones_the_replay(desk: Desk)
     assert desk.console.viewers == 2
 
 
-async def test_what_any_viewer_types_reaches_the_guest(desk: Desk) -> None:
+async def test_input_of_every_viewer_reaches_the_guest(desk: Desk) -> None:
     desk.console.attach()
     await desk.guest.prints(b"")
     (_reader, one), (_reader, two) = await desk.viewer(), await desk.viewer()
@@ -137,7 +137,7 @@ async def test_viewers_stay_while_the_guest_is_replaced(desk: Desk) -> None:
     assert desk.guest.typed == b""
 
 
-async def test_a_viewer_that_does_not_read_is_cut_off_and_the_others_are_not(desk: Desk) -> None:
+async def test_stalled_viewer_is_disconnected_and_others_stay(desk: Desk) -> None:
     desk.console.attach()
     _idle, idle_writer = await desk.viewer()
     idle_writer.transport.pause_reading()  # type: ignore[attr-defined]  # a socket's transport has it

@@ -83,7 +83,7 @@ def world() -> Iterator[World]:
         yield World(guest, ports)
 
 
-async def test_one_server_answers_however_often_it_is_wanted_and_none_afterwards(world: World) -> None:
+async def test_single_server_answers_and_none_after_the_end(world: World) -> None:
     with world.server() as server:
         assert await world.offered() == 0
         server.serve(machine(TAP))
@@ -106,7 +106,7 @@ async def test_a_machine_without_interfaces_has_no_server(world: World) -> None:
     assert world.asked == []
 
 
-async def test_it_hears_the_bridge_alone(world: World) -> None:
+async def test_server_listens_on_the_bridge_only(world: World) -> None:
     with world.server() as server:
         server.serve(machine(TAP))
         bound = world.sockets[0].getsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, 16).rstrip(b"\0")
@@ -115,7 +115,7 @@ async def test_it_hears_the_bridge_alone(world: World) -> None:
 
 
 @pytest.mark.parametrize("trouble", ["no bridge", "taken"])
-async def test_what_is_in_the_way_is_said_and_nothing_stays_open(world: World, trouble: str) -> None:
+async def test_obstacle_is_reported_and_nothing_stays_open(world: World, trouble: str) -> None:
     with world.server() as server, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as holder:
         if trouble == "no bridge":
             world.bridge = "absent0"
@@ -129,7 +129,7 @@ async def test_what_is_in_the_way_is_said_and_nothing_stays_open(world: World, t
         assert await world.offered() == 1
 
 
-async def test_no_flood_is_answered_in_one_turn_and_none_goes_unanswered(world: World) -> None:
+async def test_flood_is_answered_completely_over_several_turns(world: World) -> None:
     with world.server() as server:
         server.serve(machine(TAP))
         assert await world.offered(3 * TURN_PACKETS) == 3 * TURN_PACKETS

@@ -67,7 +67,7 @@ def world() -> Iterator[World]:
         yield World(guest, ours)
 
 
-async def test_a_router_is_advertised_at_once_and_whenever_it_is_asked_for(world: World) -> None:
+async def test_router_is_advertised_at_once_and_on_request(world: World) -> None:
     with world.server() as server:
         server.serve(machine(CARD))
         server.serve(machine(CARD))
@@ -80,13 +80,13 @@ async def test_a_router_is_advertised_at_once_and_whenever_it_is_asked_for(world
         os.fstat(tap)
 
 
-async def test_it_is_advertised_again_and_again(world: World) -> None:
+async def test_router_is_advertised_periodically(world: World) -> None:
     with world.server(advertise_seconds=0.01) as server:
         server.serve(machine(CARD))
         assert await world.heard(5) == 5
 
 
-async def test_no_flood_is_answered_in_one_turn_and_none_goes_unanswered(world: World) -> None:
+async def test_flood_is_answered_completely_over_several_turns(world: World) -> None:
     with world.server() as server:
         server.serve(machine(CARD))
         sent = 0
@@ -147,7 +147,7 @@ async def test_a_tap_that_went_away_is_opened_again(world: World) -> None:
         assert await world.heard(1) == 1
 
 
-async def test_a_tap_whose_every_read_fails_keeps_nobody_busy(world: World) -> None:
+async def test_failing_tap_does_not_cause_a_busy_loop(world: World) -> None:
     gone = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     gone.setblocking(False)
 
@@ -180,7 +180,7 @@ async def test_a_tap_that_is_down_is_not_read_in_a_circle(world: World) -> None:
     assert world.opened == 2
 
 
-async def test_nobody_is_served_where_there_is_no_ipv6(world: World) -> None:
+async def test_no_server_runs_without_ipv6(world: World) -> None:
     with world.server() as server:
         server.serve(machine(messages.Interface("default", CARD.mac, "tap0")))
     assert world.opened == 0

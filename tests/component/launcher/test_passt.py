@@ -101,7 +101,7 @@ async def world(
         await eventually(lambda: last is None or last.exited.done())
 
 
-async def test_one_is_started_where_it_is_asked_for_and_in_place_of_an_earlier(world: World) -> None:
+async def test_passt_is_started_on_request_and_replaced(world: World) -> None:
     await world.passt.start({"devices": {}})
     assert not (world.directory / "starts").exists()
     await world.passt.start(a_domain(80, 22))
@@ -112,7 +112,7 @@ async def test_one_is_started_where_it_is_asked_for_and_in_place_of_an_earlier(w
     assert (world.lost, world.found) == ([], 0)
 
 
-async def test_one_that_ends_by_itself_is_started_again(world: World) -> None:
+async def test_ended_passt_is_restarted(world: World) -> None:
     await world.passt.start(a_domain(22))
     for times in (1, 2):
         before = world.pid()
@@ -124,7 +124,7 @@ async def test_one_that_ends_by_itself_is_started_again(world: World) -> None:
         assert is_there(world.pid())
 
 
-async def test_it_is_tried_until_one_can_be_started(world: World) -> None:
+async def test_passt_is_retried_until_it_starts(world: World) -> None:
     await world.passt.start(a_domain(22))
     (world.directory / "fail").touch()
     os.kill(world.pid(), signal.SIGKILL)
@@ -134,21 +134,21 @@ async def test_it_is_tried_until_one_can_be_started(world: World) -> None:
     await eventually(lambda: world.found)
 
 
-async def test_one_that_cannot_carry_is_told_with_its_words(world: World) -> None:
+async def test_failing_passt_is_reported_with_its_error(world: World) -> None:
     (world.directory / "fail").touch()
     with pytest.raises(NetworkUnusable, match="interface 'lan': passt ended with 1: Failed to bind port 22"):
         await world.passt.start(a_domain(22))
 
 
 @pytest.mark.parametrize("ready_seconds", [0.0])
-async def test_one_that_is_never_ready_is_told(world: World) -> None:
+async def test_unready_passt_is_reported(world: World) -> None:
     (world.directory / "silent").touch()
     with pytest.raises(NetworkUnusable, match="was not ready within 0 s"):
         await world.passt.start(a_domain(22))
 
 
 @pytest.mark.parametrize("ready_seconds", [3.0])
-async def test_one_that_is_not_ready_in_time_leaves_its_ports_to_the_next(world: World) -> None:
+async def test_late_passt_leaves_its_ports_to_the_next(world: World) -> None:
     await world.passt.start(a_domain(22))
     (world.directory / "silent").touch()
     os.kill(world.pid(), signal.SIGKILL)
@@ -158,7 +158,7 @@ async def test_one_that_is_not_ready_in_time_leaves_its_ports_to_the_next(world:
     assert world.running() == [world.pid()]
 
 
-async def test_a_start_meanwhile_takes_the_place_of_the_one_that_would_be_started_again(world: World) -> None:
+async def test_new_start_replaces_a_pending_restart(world: World) -> None:
     await world.passt.start(a_domain(22))
     os.kill(world.pid(), signal.SIGKILL)
     await eventually(lambda: world.lost)
@@ -170,7 +170,7 @@ async def test_a_start_meanwhile_takes_the_place_of_the_one_that_would_be_starte
     assert world.running() == [world.pid()]
 
 
-async def test_a_start_takes_the_place_of_one_that_is_being_started_again(world: World) -> None:
+async def test_new_start_replaces_a_running_restart(world: World) -> None:
     await world.passt.start(a_domain(22))
     (world.directory / "silent").touch()
     os.kill(world.pid(), signal.SIGKILL)
@@ -184,7 +184,7 @@ async def test_a_start_takes_the_place_of_one_that_is_being_started_again(world:
     assert world.running() == [world.pid()]
 
 
-async def test_it_ends_with_the_work_of_its_keeper(world: World) -> None:
+async def test_passt_ends_with_its_keeper(world: World) -> None:
     await world.passt.start(a_domain(22))
     assert world.passt._process is not None
     world.keeping.cancel()
@@ -226,7 +226,7 @@ sys.stdin.read()
 """
 
 
-async def test_it_ends_with_a_launcher_that_is_killed() -> None:
+async def test_passt_ends_with_a_killed_launcher() -> None:
     with subprocess.Popen(
         [sys.executable, "-c", PARENT, unsandboxed.__file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as launcher:
@@ -237,7 +237,7 @@ async def test_it_ends_with_a_launcher_that_is_killed() -> None:
     await eventually(lambda: not alive(pid))
 
 
-def test_it_is_not_begun_for_a_launcher_that_has_ended(tmp_path: Path) -> None:
+def test_passt_is_not_started_for_an_ended_launcher(tmp_path: Path) -> None:
     command = [sys.executable, "-I", "-S", unsandboxed.__file__, "1", "200", "/bin/sh", "-c", f"touch {tmp_path}/begun"]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert (done.returncode, done.stderr.strip()) == (1, "process 1, which started this one, has ended")

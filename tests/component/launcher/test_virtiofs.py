@@ -95,7 +95,7 @@ async def test_each_file_system_has_a_process_that_ends_with_us(world: World) ->
     assert world.lost == []
 
 
-async def test_a_process_that_ends_by_itself_is_told_after_a_look_at_the_domain(world: World) -> None:
+async def test_ended_virtiofsd_is_reported_after_a_domain_look(world: World) -> None:
     await world.filesystems.start(a_domain("one", "two"))
     os.kill(await world.pid("two"), signal.SIGKILL)
     async with asyncio.timeout(20):
@@ -106,13 +106,13 @@ async def test_a_process_that_ends_by_itself_is_told_after_a_look_at_the_domain(
 
 
 @pytest.mark.parametrize(("name", "words"), [("fails", "ended with 1: no such directory"), ("fails-late", "ended with 1: no room")])
-async def test_one_that_cannot_serve_is_told_with_its_words(world: World, name: str, words: str) -> None:
+async def test_failing_virtiofsd_is_reported_with_its_error(world: World, name: str, words: str) -> None:
     with pytest.raises(FilesystemUnusable, match=f"file system '{name}': virtiofsd {words}"):
         await world.filesystems.start(a_domain("one", name))
 
 
 @pytest.mark.parametrize("how", [{"ready_seconds": 0.0}])
-async def test_one_that_is_never_ready_is_told(world: World) -> None:
+async def test_unready_virtiofsd_is_reported(world: World) -> None:
     with pytest.raises(FilesystemUnusable, match="was not ready within 0 s"):
         await world.filesystems.start(a_domain("one"))
 
@@ -125,7 +125,7 @@ async def test_a_program_that_is_not_there_is_an_error_of_a_start(world: World) 
     assert open_files() == before
 
 
-def test_what_is_read_only_is_served_so() -> None:
+def test_read_only_share_is_served_read_only() -> None:
     share = Share("data", "/d", "/s", read_only=False)
     assert "--readonly" not in virtiofs.command(share, 5)
     assert virtiofs.command(Share("data", "/d", "/s", read_only=True), 5) == [*virtiofs.command(share, 5), "--readonly"]

@@ -132,7 +132,7 @@ async def test_refusals_and_faults_are_answers(serving: Serving) -> None:
         assert await client.next() == messages.Refusal(3, "NotReady", "no image", messages.Status(0), ("data",))
 
 
-async def test_a_read_is_answered_with_its_text_or_refused_and_the_connection_goes_on(serving: Serving) -> None:
+async def test_read_is_answered_or_refused_and_the_connection_stays(serving: Serving) -> None:
     async with serving.client() as client:
         client.send(1, messages.Read("song"))
         assert await client.next() == messages.Content(1, "la\n")
@@ -206,7 +206,7 @@ async def test_a_client_that_does_not_read_is_left(serving: Serving) -> None:
         client.writer.transport.abort()
 
 
-async def test_flush_returns_when_every_client_was_sent_the_last_status(serving: Serving) -> None:
+async def test_flush_waits_until_clients_have_the_last_status(serving: Serving) -> None:
     async with serving.client() as client:
         serving.change()
         async with asyncio.timeout(30):
@@ -218,7 +218,7 @@ async def test_flush_returns_when_every_client_was_sent_the_last_status(serving:
         await serving.server.flush()
 
 
-async def test_it_is_deserted_while_no_client_is_connected(serving: Serving) -> None:
+async def test_server_is_deserted_while_no_client_is_connected(serving: Serving) -> None:
     async with asyncio.timeout(30):
         await serving.server.deserted()
     async with serving.client(), asyncio.TaskGroup() as group:

@@ -45,7 +45,7 @@ def made(socket: Path) -> tuple[Chain, Envelope]:
     return rules.chain("kubevirt.io", "virtualmachines"), rules.services[0]
 
 
-async def test_values_are_read_back_and_the_service_is_asked_once_for_each_seed(kms: FakeKms, socket: Path) -> None:
+async def test_service_is_called_once_per_seed(kms: FakeKms, socket: Path) -> None:
     chain, writer = made(socket)
     await writer.look()
     store = EncryptedStorage(MemoryStorage(), lambda _: chain)
@@ -63,7 +63,7 @@ async def test_values_are_read_back_and_the_service_is_asked_once_for_each_seed(
     reader.service.close()
 
 
-async def test_another_key_of_the_service_makes_values_stale_and_old_ones_stay_readable(kms: FakeKms, socket: Path) -> None:
+async def test_new_service_key_makes_values_stale_but_readable(kms: FakeKms, socket: Path) -> None:
     chain, provider = made(socket)
     await provider.look()
     old = chain.seal(b"value", KEY.encode())
@@ -78,7 +78,7 @@ async def test_another_key_of_the_service_makes_values_stale_and_old_ones_stay_r
     provider.service.close()
 
 
-async def test_while_the_service_is_down_reads_go_on_and_writes_for_three_minutes(kms: FakeKms, socket: Path) -> None:
+async def test_service_outage_allows_reads_and_three_minutes_of_writes(kms: FakeKms, socket: Path) -> None:
     now = 0.0
     provider = Envelope("one", Service(str(socket), 1.0), lambda: now)
     chain = Chain((provider,), (provider,))
@@ -109,7 +109,7 @@ async def test_while_the_service_is_down_reads_go_on_and_writes_for_three_minute
     provider.service.close()
 
 
-async def test_a_key_that_the_service_has_lost_makes_one_value_undecryptable(kms: FakeKms, socket: Path) -> None:
+async def test_lost_service_key_makes_one_value_undecryptable(kms: FakeKms, socket: Path) -> None:
     chain, provider = made(socket)
     await provider.look()
     inner = MemoryStorage()
