@@ -158,5 +158,5 @@ def test_a_path_without_its_first_folder_is_found() -> None:
     assert strays(text, of_tests=True) == ["apis/virt/power.py", "power.py"]
 
 
-def test_what_is_absent_is_found() -> None:
+def test_missing_paths_are_found() -> None:
     assert absent("`handler/nowhere.py`, `handler/`, `nowhere.md` and `spec.domain`") == ["handler/nowhere.py", "nowhere.md"]

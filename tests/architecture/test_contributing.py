@@ -130,7 +130,7 @@ def test_only_boundaries_catch_whatever_goes_wrong() -> None:
     assert {each for tree, path in parsed() for each in broad_handlers(tree, path)} == set(BROAD)
 
 
-def test_nobody_has_to_be_started_and_stopped() -> None:
+def test_no_class_has_start_and_stop() -> None:
     assert not [each for tree, path in parsed() for each in both_ends(tree, path)]
 
 

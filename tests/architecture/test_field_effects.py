@@ -107,5 +107,5 @@ def test_a_field_acts_on_the_guest(key: str) -> None:
         assert not same, f"{key} reaches nothing that acts on the guest"
 
 
-def test_what_nothing_acts_on_is_a_field() -> None:
+def test_fields_without_an_effect_exist() -> None:
     assert UNSEEN.keys() <= pairs.FIELDS.keys()

@@ -34,7 +34,7 @@ def test_the_types_follow_from_the_models() -> None:
     assert typed.FILE.read_text(encoding="utf-8") == typed.text(), f"{typed.FILE.name} {STALE}"
 
 
-def test_the_page_follows_from_the_models_and_from_who_saw_their_fields() -> None:
+def test_page_matches_the_models_and_the_seen_entries() -> None:
     assert page.FILE.read_text(encoding="utf-8") == page.text(FIELDS, ENTRIES), f"{page.FILE.name} {STALE}"
 
 
@@ -137,7 +137,7 @@ COPIED = {"golden": "tests/golden/pods/copied.json", "why": "copied"}
         ([replace(each, is_copied=False) for each in AFFINITY], [Seen("spec", "affinity.*", COPIED)], "is not only copied into the pod"),
     ],
 )
-def test_what_is_missing_or_wrong_is_told(fields: list[Field], entries: list[Seen], fault: str) -> None:
+def test_missing_or_wrong_entries_are_reported(fields: list[Field], entries: list[Seen], fault: str) -> None:
     assert any(fault in each for each in families.faults(fields, entries))
 
 

@@ -36,7 +36,7 @@ def patches(source: str) -> int:
     return sum(map(is_patch, ast.walk(ast.parse(source))))
 
 
-def test_what_a_test_changes_is_a_parameter() -> None:
+def test_patched_attributes_are_limited_to_the_list() -> None:
     files = {str(path.relative_to(ROOT / "tests")): path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py")}
     found = {name: count for name, text in files.items() if (count := patches(text))}
     more = Counter(found) - Counter(PATCHES)

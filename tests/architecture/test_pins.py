@@ -65,7 +65,7 @@ def test_every_distribution_is_pinned_with_its_hashes(path: str) -> None:
 
 
 @pytest.mark.parametrize("process", WITH_PYTHON, ids=lambda process: process.name)
-def test_an_image_gets_what_was_tested_and_all_that_its_process_requires(process: project_images.Process) -> None:
+def test_image_pins_are_tested_ones_and_complete(process: project_images.Process) -> None:
     whole, image = pins(ROOT / "requirements.txt"), pins(project_images.pins_path(process))
     assert process.extra is not None
 
@@ -74,14 +74,14 @@ def test_an_image_gets_what_was_tested_and_all_that_its_process_requires(process
     assert closure(project_images.requirements(process.extra)) == set(image)
 
 
-def test_the_plugin_of_the_demo_gets_what_was_tested_and_all_that_it_requires() -> None:
+def test_demo_plugin_pins_are_tested_ones_and_complete() -> None:
     whole, own = pins(ROOT / "requirements.txt"), pins(plugin.PINS)
 
     assert own == {name: whole[name] for name in own}
     assert closure(plugin.requirements()) <= set(own)
 
 
-def test_what_makes_mutants_is_pinned() -> None:
+def test_mutant_requirements_are_pinned() -> None:
     assert {canonical(Requirement(each).name) for each in environment.requirements()} == set(pins(environment.PINS))
 
 
@@ -94,7 +94,7 @@ def test_everything_that_development_is_asked_for_is_pinned() -> None:
 
 
 @pytest.mark.parametrize("process", project_images.PROCESSES, ids=lambda process: process.name)
-def test_an_image_takes_its_base_from_the_builder_and_its_packages_by_the_lock(process: project_images.Process) -> None:
+def test_image_takes_base_and_packages_from_build_and_lock(process: project_images.Process) -> None:
     directory = ROOT / "images" / process.name
     text = (directory / "Containerfile").read_text(encoding="utf-8")
 
@@ -140,7 +140,7 @@ cat "$STATE/installed"
 @pytest.mark.parametrize(
     ("got", "locked", "works"), [("b=2", "yes", True), ("b=3", "yes", False), ("b=3", "no", True), ("b=2\nc=1", "yes", False)]
 )
-def test_a_package_that_is_not_in_the_lock_ends_the_build_of_a_release(tmp_path: Path, got: str, locked: str, *, works: bool) -> None:
+def test_package_missing_from_the_lock_fails_a_release_build(tmp_path: Path, got: str, locked: str, *, works: bool) -> None:
     programs, here = tmp_path / "bin", tmp_path / "build"
     for directory in (programs, here):
         directory.mkdir()
@@ -172,7 +172,7 @@ def test_a_package_that_is_not_in_the_lock_ends_the_build_of_a_release(tmp_path:
     assert works or "packages.lock does not have" in done.stderr
 
 
-def test_the_machine_types_that_are_taken_are_those_of_the_locked_qemu() -> None:
+def test_accepted_machine_types_match_the_locked_qemu() -> None:
     locked = (ROOT / "images/virt-launcher/packages.lock").read_text(encoding="utf-8")
     found = re.search(r"^qemu-system-x86=\d+:(\d+\.\d+)\.", locked, re.MULTILINE)
     assert found is not None

@@ -47,13 +47,13 @@ def test_each_threat_is_tried_in_make_test(threat: str, tests: str) -> None:
     assert {rings.ring_of(module) for module in modules} & {"check", "test"}, threat
 
 
-def test_what_judges_mutants_is_in_make_check() -> None:
+def test_tests_that_judge_mutants_are_in_make_check() -> None:
     judges = {test.removeprefix("tests/") for module in table.MODULES for test in module.tests}
     assert [test for test in sorted(judges) if rings.ring_of(test) != "check"] == []
 
 
 @pytest.mark.parametrize("directory", ["cluster", "host"])
-def test_tests_of_the_cluster_and_of_the_host_can_run_again_alone(directory: str) -> None:
+def test_cluster_and_host_tests_can_be_rerun_alone(directory: str) -> None:
     tree = ast.parse((TESTS / directory / "conftest.py").read_text(encoding="utf-8"))
     assert {"pytest_run_alone", "pytest_runtest_protocol"} <= {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 

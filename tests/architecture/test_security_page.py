@@ -85,6 +85,6 @@ def test_the_tests_of_a_threat_exist(number: str, tests: str) -> None:
     assert absent(tests) == []
 
 
-def test_what_is_absent_is_found() -> None:
+def test_missing_paths_are_found() -> None:
     assert absent("`unit/nowhere.py`") == ["`unit/nowhere.py`"]
     assert absent("`architecture/test_security_page.py::test_there_are_threats`, `::test_there_are_none`") == ["`::test_there_are_none`"]

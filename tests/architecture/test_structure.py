@@ -79,7 +79,7 @@ def test_processes_do_not_load_what_they_do_not_need(module: str, heavy: tuple[s
     assert loaded.strip() == "[]"
 
 
-def test_one_module_fills_what_plug_ins_are_asked() -> None:
+def test_single_module_creates_admission_attributes() -> None:
     """``Attributes`` must hold objects of the stored version, so other modules may not make them."""
     makers = {str(path.relative_to(ROOT)) for path in modules() if re.search(r"(?<!\w)Attributes\(", path.read_text(encoding="utf-8"))}
 

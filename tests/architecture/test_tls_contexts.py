@@ -59,14 +59,14 @@ def test_every_way_to_make_a_context_is_seen() -> None:
     assert not list(makers(ast.parse("http.client.HTTPSConnection('a', context=made)\ndef f(tls: ssl.SSLContext) -> None: ...")))
 
 
-def test_the_one_that_cannot_import_it_judges_certificates_likewise() -> None:
+def test_carriers_tls_context_has_the_common_flags() -> None:
     source = inspect.getsource(carrier.context)
 
     assert "ssl.SSLContext(" in source
     assert "verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN" in source
 
 
-def test_the_launchers_image_has_what_the_importer_makes_them_with() -> None:
+def test_launcher_image_contains_the_importers_context_maker() -> None:
     sources = next(each.sources for each in project_images.PROCESSES if each.name == "virt-launcher")
 
     assert any(Path(MAKER).is_relative_to(each) for each in sources)

@@ -58,5 +58,5 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     return {found[1] for line in output.splitlines() if (found := re.search(r"reader\.py:(\d+: error: [^(]+?)(?:  \[| \()", line))}
 
 
-def test_a_field_that_the_models_do_not_have_is_an_error_and_any_key_of_a_plain_dictionary_is_none(said: set[str]) -> None:
+def test_unknown_model_fields_are_type_errors_and_dict_keys_not(said: set[str]) -> None:
     assert said == FOUND

@@ -32,7 +32,7 @@ def test_our_server_is_measured_on_the_python_of_its_image(python: Path, tmp_pat
     assert "\nget " in done.stdout
 
 
-def test_the_images_python_runs_sources_of_this_machine_with_the_images_packages(python: Path, tmp_path: Path) -> None:
+def test_images_python_runs_local_sources_with_its_packages(python: Path, tmp_path: Path) -> None:
     (tmp_path / "asked.py").write_text("import orjson, os, sys\nprint([orjson.__file__, os.getcwd(), os.getpid(), sys.argv[1:]])\n")
     process = subprocess.Popen([python, "-m", "asked", "one two", "$x"], stdout=subprocess.PIPE, text=True, cwd=tmp_path)
     said, _ = process.communicate(timeout=30)
@@ -40,7 +40,7 @@ def test_the_images_python_runs_sources_of_this_machine_with_the_images_packages
     assert process.returncode == 0
 
 
-def test_who_started_the_images_python_can_end_it(python: Path) -> None:
+def test_images_python_can_be_terminated(python: Path) -> None:
     with subprocess.Popen([python, "-c", "print('up', flush=True); import time; time.sleep(60)"], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"up\n"

@@ -81,6 +81,6 @@ def test_a_connection_is_counted_in_each_direction(gauge: Path, server: int, add
         "",
     ],
 )
-def test_what_fails_says_no_figures(gauge: Path, words: str) -> None:
+def test_failing_gauge_prints_no_figures(gauge: Path, words: str) -> None:
     with pytest.raises(NotMeasured, match="gauge"):
         run(gauge, words)

@@ -14,7 +14,7 @@ from benchmarks.imports import FORMATS, file_of
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 
-def test_what_is_served_is_the_same_image_in_each_format(tmp_path: Path) -> None:
+def test_served_formats_contain_the_same_image(tmp_path: Path) -> None:
     imports.write_images(tmp_path, list(FORMATS), 2)
     assert {path.name for path in tmp_path.iterdir()} == {file_of(each) for each in FORMATS}
     raw = (tmp_path / file_of("raw")).read_bytes()

@@ -24,7 +24,7 @@ def attempts() -> list[Attempt]:
     return list(migrate.attempts_in(LOG))
 
 
-def test_each_attempt_of_the_client_counts_and_only_the_guests_word_is_an_answer() -> None:
+def test_each_client_attempt_counts_and_only_the_guest_answers() -> None:
     assert [each.failure for each in attempts()] == [
         "",
         "fetch: (7) connect to 10.96.0.9 port 80: Connection refused",
@@ -40,7 +40,7 @@ def test_the_longest_gap_lies_between_two_answers() -> None:
     assert migrate.longest_gap(attempts()[:3]) == 0.0
 
 
-def test_attempts_count_until_there_are_answers_in_a_row_after_the_end() -> None:
+def test_attempts_count_until_answers_in_a_row_after_the_end() -> None:
     end = attempts()[0].ended
     at = end + timedelta(seconds=migrate.HANGING_SECONDS)
     before, good, bad = Attempt(at - timedelta(seconds=1)), Attempt(at), Attempt(at, "refused")
@@ -57,7 +57,7 @@ def test_a_phase_lasts_until_the_next_one() -> None:
     assert migrate.phase_seconds(status) == {"Pending": 1.5, "Running": 2.5}
 
 
-def test_the_report_counts_those_that_failed_and_takes_its_figures_from_the_others() -> None:
+def test_report_counts_failures_and_measures_the_others() -> None:
     progress = {"processedBytes": 256 * gauges.MIB, "elapsedMilliseconds": 4000, "downtimeMilliseconds": 40}
     good = Move("Succeeded", 10.0, {"Running": 2.0}, progress, 0.5, 0.25, attempts())
     bad = Move("Failed", 99.0, {}, {}, 7.0, 6.0)
@@ -74,7 +74,7 @@ def test_the_report_counts_those_that_failed_and_takes_its_figures_from_the_othe
     assert found["downtime_ms"]["max"] == 40.0
 
 
-def test_a_migration_that_says_neither_bytes_nor_time_has_no_rate() -> None:
+def test_migration_without_bytes_or_time_has_no_rate() -> None:
     assert migrate.mib_per_second({}) is None
     assert migrate.mib_per_second({"processedBytes": gauges.MIB, "elapsedMilliseconds": 0}) is None
     assert "MiB/s" not in migrate.told(Move("Failed", 9.0, {}, {}, 0.0, 0.0))
@@ -82,12 +82,12 @@ def test_a_migration_that_says_neither_bytes_nor_time_has_no_rate() -> None:
     assert "at 2.0 MiB/s" in migrate.told(Move("Succeeded", 9.0, {"Running": 2.0}, moved, 0.0, 0.0))
 
 
-def test_relays_count_from_the_look_before_or_from_their_start_and_up_to_the_last_look_that_saw_them() -> None:
+def test_relay_time_counts_between_the_looks_that_saw_them() -> None:
     assert migrate.taken({}, {}) == 0.0
     assert migrate.taken({7: 5.0, 8: 1.0}, {7: 5.5, 8: 1.0, 9: 0.25}) == 0.75
 
 
-def test_the_relays_program_is_called_as_the_benchmark_looks_for_it() -> None:
+def test_relay_program_has_the_name_the_benchmark_looks_for() -> None:
     assert migrate.RELAY in str(carrying._PROGRAM)
 
 

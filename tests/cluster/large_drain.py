@@ -73,7 +73,7 @@ def told_to_stay(said: Path, since: int) -> int:
     return len(re.findall(r"was uncordoned, so its drain is over: the guest of virtual machine many-\d+ stays", said.read_text()[since:]))
 
 
-def test_a_drain_of_twenty_guests_is_shown_and_can_be_stopped_and_gone_on_with(kubectl: Kubectl, node: str, tmp_path: Path) -> None:
+def test_drain_of_twenty_guests_is_shown_and_can_be_interrupted(kubectl: Kubectl, node: str, tmp_path: Path) -> None:
     said = tmp_path / "drain"
     command = kubectl.command(
         "drain", node, f"--pod-selector=vm.kubevirt.io/name in ({','.join(NAMES)})", "--ignore-daemonsets", "--delete-emptydir-data"

@@ -131,7 +131,7 @@ def test_no_acknowledged_write_is_lost(kubectl: Kubectl, system: Kubectl) -> Non
     loses_no_write(kubectl, system, "etcd")
 
 
-def test_a_launcher_that_is_killed_takes_its_guest_along_and_another_attempt_follows(kubectl: Kubectl, testguest: None) -> None:
+def test_killed_launcher_ends_its_guest_and_another_attempt_runs(kubectl: Kubectl, testguest: None) -> None:
     """The launcher is PID 1 of the container, so the kernel kills QEMU with it, and the next attempt meets no second QEMU."""
     kubectl.api.create(tiny_vm("rerun"))
     first = kubectl.api.ready("vm", "rerun", timeout=90)["status"]["podName"]

@@ -114,7 +114,7 @@ def boot(viewer: Console) -> Console:
     return viewer
 
 
-def test_a_blank_disk_is_created_in_a_new_claim_and_keeps_what_the_guest_wrote(kubectl: Kubectl, testguest: None) -> None:
+def test_blank_disk_is_created_in_a_new_claim_and_persists(kubectl: Kubectl, testguest: None) -> None:
     del testguest
     kubectl.api.apply(shared_claim("blank"))
     disk = {**claim_disk("blank"), "source": {"name": "blank", "create": {"size": "33Mi"}}}
@@ -167,7 +167,7 @@ def test_a_device_is_one_machines_unless_both_share_it(kubectl: Kubectl, tmp_pat
         delete(kubectl, "left", "right")
 
 
-def test_a_guest_whose_claim_is_full_goes_on_by_itself_when_there_is_room_unless_somebody_paused_it(kubectl: Kubectl) -> None:
+def test_guest_with_a_full_claim_resumes_unless_paused_by_a_user(kubectl: Kubectl) -> None:
     node = layout.NODES[0]
     with small(kubectl, node) as (claim, directory):
         machine = with_disks(linux_vm("filling", nodeSelector={"kubernetes.io/hostname": node.name}), claim_disk(claim))

@@ -17,7 +17,7 @@ BOOT_SECONDS: Final = 1200
 """An emulator alone on one processor needs two minutes, under load ten times that."""
 
 
-def test_the_example_is_set_up_by_cloud_init_and_lets_its_owner_in(kubectl: Kubectl, debian: None, tmp_path: Path) -> None:
+def test_cloud_example_is_set_up_and_lets_its_owner_in(kubectl: Kubectl, debian: None, tmp_path: Path) -> None:
     key = ssh.make_key(tmp_path / "key")
     kubectl("create", "secret", "generic", "my-keys", f"--from-file={ssh.public(key)}")
     kubectl("apply", "-f", str(ROOT / "examples/cloud-init.yaml"))

@@ -133,9 +133,7 @@ def accepted(kubectl: Kubectl, node: str) -> None:
     assert {seen(kubectl, each)["status"]["nodeName"] for each in ("named", "selecting", MOVES)} == {node}
 
 
-def test_a_node_whose_virt_handler_speaks_another_contract_gets_no_guests_until_it_speaks_this_one_and_its_own_go_on(
-    kubectl: Kubectl, system: Kubectl, testguest: None
-) -> None:
+def test_node_of_another_contract_gets_no_guests_until_upgraded(kubectl: Kubectl, system: Kubectl, testguest: None) -> None:
     kubectl.api.create(counting_vm(STAYS))
     before = {STAYS: kubectl.api.ready("vm", STAYS, timeout=120)}
     node = before[STAYS]["status"]["nodeName"]

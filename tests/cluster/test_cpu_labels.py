@@ -21,7 +21,7 @@ def label(thief: Kubectl, node: str, **labels: str) -> tuple[int, str]:
     return patching.patch(thief, f"/api/v1/nodes/{node}", {"metadata": {"labels": labels}})
 
 
-def test_a_node_labels_what_its_processors_can_do_and_nothing_else(kubectl: Kubectl, system: Kubectl, stolen: Stolen) -> None:
+def test_node_labels_only_the_abilities_of_its_processors(kubectl: Kubectl, system: Kubectl, stolen: Stolen) -> None:
     node = min(handlers(system))
     elsewhere = other(system, node)
     thief = stolen(node)
@@ -41,7 +41,7 @@ def test_a_node_labels_what_its_processors_can_do_and_nothing_else(kubectl: Kube
         kubectl.api.patch("node", node, {"metadata": {"labels": {MODEL: None}}})
 
 
-def test_where_guests_are_emulated_a_node_has_no_labels_of_processors(kubectl: Kubectl, system: Kubectl) -> None:
+def test_node_without_kvm_has_no_cpu_labels(kubectl: Kubectl, system: Kubectl) -> None:
     for node, pod in handlers(system).items():
         lease = kubectl.api.within(names.node_lease_namespace(pod["metadata"]["namespace"])).get("lease", names.handler_lease(node))
         found = [each for each in kubectl.api.get("node", node)["metadata"]["labels"] if each.startswith(names.CPU_LABELS)]

@@ -27,7 +27,7 @@ def given_xml(kubectl: Kubectl, name: str) -> str:
     return str(found["xml"])
 
 
-def test_the_example_runs_as_it_stands_and_libvirt_is_given_its_bytes(kubectl: Kubectl) -> None:
+def test_xml_example_runs_and_libvirt_gets_its_bytes(kubectl: Kubectl) -> None:
     """It boots Debian's kernel, a bzImage, from a BIOS. Other cluster tests boot the tiny guest, or Linux by PVH."""
     kubectl("apply", "-f", str(EXAMPLE))
     vm = kubectl.api.ready("vm", "from-xml", timeout=150)
@@ -56,7 +56,7 @@ def test_the_example_runs_as_it_stands_and_libvirt_is_given_its_bytes(kubectl: K
     kubectl.api.delete("vm", "from-xml", timeout=90)
 
 
-def test_a_typed_machine_tells_its_xml_too_and_one_that_is_off_none(kubectl: Kubectl) -> None:
+def test_typed_machine_shows_its_xml_only_while_on(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", str(ROOT / "examples" / "tiny.yaml"))
     kubectl.api.ready("vm", "tiny", timeout=150)
     with console(kubectl, "tiny") as guest:
@@ -68,7 +68,7 @@ def test_a_typed_machine_tells_its_xml_too_and_one_that_is_off_none(kubectl: Kub
         kubectl.api.request("GET", path_of(kubectl, "tiny"))
 
 
-def test_what_breaks_out_is_refused_with_its_place(kubectl: Kubectl) -> None:
+def test_dangerous_xml_is_refused_with_its_path(kubectl: Kubectl) -> None:
     vm = yaml.safe_load(EXAMPLE.read_text())
     vm["spec"]["domainXML"] = vm["spec"]["domainXML"].replace("</devices>", "<hostdev mode='subsystem' type='pci'/></devices>")
     with pytest.raises(errors.Invalid, match=r"spec.domainXML: Forbidden: /domain/devices/hostdev: is not allowed"):
@@ -131,7 +131,7 @@ class Engine:
 
 
 @pytest.mark.timeout(800)
-def test_an_engine_runs_a_machine_on_a_host_and_hears_what_becomes_of_it(kubectl: Kubectl) -> None:
+def test_engine_runs_a_machine_on_a_host_and_receives_reports(kubectl: Kubectl) -> None:
     example = yaml.safe_load(EXAMPLE.read_text())["spec"]
     engine = Engine(kubectl)
     engine.run("engines", example["domainXML"], example["domain"], "node2")

@@ -76,7 +76,7 @@ def test_guests_move_before_their_node_is_drained(kubectl: Kubectl, testguest: N
         assert {each["metadata"]["ownerReferences"][0]["kind"] for each in begun} == {"VirtualMachine"}
 
 
-def test_a_guest_that_cannot_move_holds_its_drain_up_or_is_shut_down_as_its_machine_says(kubectl: Kubectl, testguest: None) -> None:
+def test_unmovable_guest_blocks_its_drain_or_is_shut_down(kubectl: Kubectl, testguest: None) -> None:
     cached = {**claim_disk("held"), "driver": {"cache": "writeback"}}
     lonely = shared_claim("lonely")
     lonely["spec"]["accessModes"] = ["ReadWriteOnce"]

@@ -29,7 +29,7 @@ def waits(kubectl: Kubectl, node: str, name: str, place: str) -> None:
     kubectl.api.until_list("migrations", is_so, timeout=60, what=f"{name} is {place} in the queue")
 
 
-def test_a_third_guest_waits_for_its_turn_and_one_of_higher_priority_overtakes_it(kubectl: Kubectl, testguest: None) -> None:
+def test_third_guest_waits_and_a_higher_priority_one_overtakes(kubectl: Kubectl, testguest: None) -> None:
     names = ("turn-a", "turn-b", "turn-c", "hurries")
     node = together(kubectl, *(tiny_vm(name, run="fill=64") for name in names))
     *movers, third, hurries = names
@@ -52,9 +52,7 @@ def test_a_third_guest_waits_for_its_turn_and_one_of_higher_priority_overtakes_i
     assert {kubectl.api.get("vm", name)["status"]["nodeName"] for name in names} == {node}
 
 
-def test_an_eviction_as_a_dry_run_or_of_a_guest_that_another_program_moves_moves_nobody_whatever_becomes_of_the_secret(
-    kubectl: Kubectl, testguest: None
-) -> None:
+def test_dry_run_and_external_evictions_move_no_guest(kubectl: Kubectl, testguest: None) -> None:
     kubectl.api.create(tiny_vm("kept"))
     pod = kubectl.api.ready("vm", "kept", timeout=90)["status"]["podName"]
     eventually(lambda: "moves to another node first" in evicted(kubectl, pod, dry=True), timeout=60, what="the eviction is judged")
@@ -73,7 +71,7 @@ def test_an_eviction_as_a_dry_run_or_of_a_guest_that_another_program_moves_moves
     assert kubectl.api.get("vm", "kept")["status"]["podName"] == pod
 
 
-def test_a_guest_that_fits_no_other_node_stays_and_its_migration_ends(kubectl: Kubectl, testguest: None) -> None:
+def test_guest_that_fits_no_other_node_stays(kubectl: Kubectl, testguest: None) -> None:
     chosen = "vm.kubevirt.io/name=pinned"
     kubectl.api.create(tiny_vm("pinned"))
     status = kubectl.api.ready("vm", "pinned", timeout=90)["status"]
@@ -95,9 +93,7 @@ def test_a_guest_that_fits_no_other_node_stays_and_its_migration_ends(kubectl: K
     assert kubectl.api.get("vm", "pinned")["status"]["podName"] == pod
 
 
-def test_a_guest_that_runs_once_or_by_hand_goes_on_elsewhere_when_an_eviction_ended_it_and_not_when_somebody_deleted_its_pod(
-    kubectl: Kubectl, testguest: None
-) -> None:
+def test_single_run_guest_continues_after_an_eviction_only(kubectl: Kubectl, testguest: None) -> None:
     names = ("once", "by-hand")
     kubectl.api.create(tiny_vm("once", runStrategy="Once", evictionStrategy="Shutdown"))
     node = kubectl.api.ready("vm", "once", timeout=90)["status"]["nodeName"]
@@ -122,7 +118,7 @@ def test_a_guest_that_runs_once_or_by_hand_goes_on_elsewhere_when_an_eviction_en
         assert len(stopped["status"]["attempts"]) == 2
 
 
-def test_a_drained_node_is_named_as_the_reason_and_the_machine_runs_on_the_other(kubectl: Kubectl, testguest: None) -> None:
+def test_drained_node_is_the_reason_to_run_elsewhere(kubectl: Kubectl, testguest: None) -> None:
     kubectl.api.create(tiny_vm("drained", evictionStrategy="Shutdown"))
     node = kubectl.api.ready("vm", "drained", timeout=90)["status"]["nodeName"]
     with uncordoned(kubectl, node):

@@ -75,7 +75,7 @@ def starts_again(kubectl: Kubectl, name: str, node: str) -> None:
     counts_on(kubectl, name, 0)
 
 
-def test_by_external_guests_stay_until_another_program_has_moved_them(kubectl: Kubectl, system: Kubectl, testguest: None) -> None:
+def test_external_guests_stay_until_another_program_moves_them(kubectl: Kubectl, system: Kubectl, testguest: None) -> None:
     give(system, "External")
     names = ("left-alone", "left-alone-too")
     node = together(kubectl, counting_vm(names[0]), bound(names[1]))
@@ -100,9 +100,7 @@ def test_by_external_guests_stay_until_another_program_has_moved_them(kubectl: K
         moved(kubectl, "left-alone", node, before["left-alone"])
 
 
-def test_by_shutdown_a_guest_is_shut_down_that_could_move_and_one_moves_whose_machine_says_so(
-    kubectl: Kubectl, system: Kubectl, testguest: None
-) -> None:
+def test_shutdown_strategy_ends_guests_except_migrating_ones(kubectl: Kubectl, system: Kubectl, testguest: None) -> None:
     give(system, "Shutdown")
     names = ("shut-down", "says-so")
     node = together(kubectl, counting_vm(names[0]), counting_vm(names[1], evictionStrategy="LiveMigrate"))
@@ -119,9 +117,7 @@ def test_by_shutdown_a_guest_is_shut_down_that_could_move_and_one_moves_whose_ma
         starts_again(kubectl, "shut-down", node)
 
 
-def test_by_live_migrate_if_possible_a_guest_moves_and_one_that_cannot_is_shut_down(
-    kubectl: Kubectl, system: Kubectl, testguest: None
-) -> None:
+def test_live_migrate_if_possible_shuts_unmovable_guests_down(kubectl: Kubectl, system: Kubectl, testguest: None) -> None:
     """The chart's default, restored by an upgrade."""
     give(system, DEFAULT)
     names = ("movable", "immovable")

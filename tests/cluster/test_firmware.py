@@ -22,7 +22,7 @@ def booted(guest: Console) -> Console:
     return guest
 
 
-def test_what_a_guest_writes_to_its_uefi_and_its_tpm_is_there_after_a_restart(kubectl: Kubectl, testguest: None) -> None:
+def test_uefi_and_tpm_state_survive_a_restart(kubectl: Kubectl, testguest: None) -> None:
     kubectl("apply", "-f", str(ROOT / "examples/uefi-tpm.yaml"))
     kubectl.api.ready("vm", NAME, timeout=120)
     with console(kubectl, NAME) as screen:

@@ -72,7 +72,7 @@ def logs_of_everybody(kubectl: Kubectl, name: str) -> str:
     return "\n".join([*found, kubectl("logs", kubectl.api.get("vm", name)["status"]["podName"])])
 
 
-def test_a_missing_secret_is_told_and_its_content_is_seen_by_the_guest_and_by_nobody_else(kubectl: Kubectl) -> None:
+def test_missing_secret_is_reported_and_its_content_kept_private(kubectl: Kubectl) -> None:
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "config"}, "data": {"settings.ini": "colour=blue"}}
     kubectl.api.apply(config, secret("keys", mine=f"{KEY}\n"))
     machine = with_disks(linux_vm("first-boot", accessCredentials=CREDENTIALS), SEED, CONFIG)
@@ -123,7 +123,7 @@ def test_a_guest_takes_its_disk_along_when_it_moves(kubectl: Kubectl) -> None:
     kubectl.api.delete("vm", "moved-seed")
 
 
-def test_a_guest_knows_its_fields_and_is_a_service_account_where_its_namespace_allows_it(make_namespace: Callable[[str], Kubectl]) -> None:
+def test_guest_knows_its_fields_and_service_account(make_namespace: Callable[[str], Kubectl]) -> None:
     kubectl = make_namespace("tokens")
     vm = with_disks(linux_vm("robot"), FIELDS, ACCOUNT)
     vm["metadata"] |= {"labels": {"app": "db"}, "annotations": {"example.com/role": "replica"}}

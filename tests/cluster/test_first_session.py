@@ -39,9 +39,7 @@ def environment(kubectl: Kubectl, system: Kubectl, tmp_path: Path) -> Iterator[d
             system("rollout", "status", f"deployment/{each}", "--timeout=300s", timeout=310)
 
 
-def test_the_guest_of_the_first_session_moves_when_its_node_is_drained(
-    kubectl: Kubectl, testguest: None, environment: dict[str, str]
-) -> None:
+def test_guest_of_the_first_session_moves_on_a_drain(kubectl: Kubectl, testguest: None, environment: dict[str, str]) -> None:
     kubectl.api.create(counting_vm("testvm"))
     kubectl.api.ready("vm", "testvm", timeout=120)
     counted = ticks(kubectl, "testvm")[-1]

@@ -288,7 +288,7 @@ def network_told(kubectl: Kubectl, name: str, words: str = "") -> dict[str, Any]
     return condition_of(vm, "NetworkReady")
 
 
-def test_a_broken_network_is_told_with_its_reason_and_mending_it_is_enough(
+def test_broken_network_is_reported_and_repairing_it_suffices(
     kubectl: Kubectl, testguest: None, further_networks: None, switch: str
 ) -> None:
     """Uses the VMs of the previous tests, which are not affected."""

@@ -65,7 +65,7 @@ def status(kubectl: Kubectl) -> dict[str, Any]:
     return dict(kubectl.api.get("vm", VM)["status"])
 
 
-def test_the_status_says_what_the_guest_says_and_keeps_its_own_addresses(machine: Kubectl) -> None:
+def test_status_has_the_guests_facts_and_our_addresses(machine: Kubectl) -> None:
     vm = machine.api.until("vm", VM, lambda vm: vm["status"]["guest"]["hostname"], timeout=90, what="status.guest")
     found = vm["status"]
 
@@ -77,7 +77,7 @@ def test_the_status_says_what_the_guest_says_and_keeps_its_own_addresses(machine
     assert [each["name"] for each in found["guest"].get("interfaces") or ()] in ([], [found["interfaces"][0]["name"]])
 
 
-def test_whoever_may_view_a_machine_reads_what_its_guest_tells(machine: Kubectl) -> None:
+def test_viewer_reads_the_guest_info(machine: Kubectl) -> None:
     with console(machine, VM) as guest:
         guest.expect("GUEST-READY", timeout=120)
         guest.run(utmp.login("alice", 1_767_225_600))
@@ -97,7 +97,7 @@ def test_whoever_may_view_a_machine_reads_what_its_guest_tells(machine: Kubectl)
     assert guestinfo(lambda: json.loads(machine("virt", "guestinfo", VM, "-o", "json")))["hostname"] == "testguest"
 
 
-def test_nobody_reads_it_in_a_namespace_of_others(machine: Kubectl, make_namespace: Callable[[str], Kubectl]) -> None:
+def test_guest_info_of_another_namespace_is_forbidden(machine: Kubectl, make_namespace: Callable[[str], Kubectl]) -> None:
     elsewhere = make_namespace("guestinfo-elsewhere")
     bind(elsewhere, "neighbour", "ClusterRole", "admin")
 

@@ -101,9 +101,7 @@ def pings(guest: Console, address: str, seconds: int = 10) -> bool:
     return "1 packets received" in guest.run(f"ping -c 1 -W {seconds} {address}", timeout=seconds + 30)
 
 
-def test_guests_get_their_address_from_their_own_pods_and_reach_each_other(
-    kubectl: Kubectl, asker: dict[str, Any], other: dict[str, Any]
-) -> None:
+def test_guests_get_pod_addresses_and_reach_each_other(kubectl: Kubectl, asker: dict[str, Any], other: dict[str, Any]) -> None:
     (seen,) = other["status"]["interfaces"]
     assert (seen["name"], seen["mac"]) == (CARD["name"], CARD["mac"])
     addresses = addresses_in(pod_of(kubectl, other))
@@ -139,7 +137,7 @@ def test_a_service_means_a_port_of_the_guest_by_its_name(kubectl: Kubectl, asker
             wait_for_answer(guest, "hello-from-8081", GUEST6 if ":" in pod else GUEST, 8081)  # its real address
 
 
-def test_a_guest_in_its_pods_place_has_its_address_and_stays_where_it_is(kubectl: Kubectl, asker: dict[str, Any]) -> None:
+def test_bridge_guest_has_its_pods_address_and_stays(kubectl: Kubectl, asker: dict[str, Any]) -> None:
     bridged = start(kubectl, "net-bridged", {"name": "default", "type": "bridge"})
     (seen,), pods = bridged["status"]["interfaces"], addresses_in(pod_of(kubectl, bridged))
     assert seen["ipAddress"] == bridged["status"]["podIP"] == pods[0]
@@ -223,7 +221,7 @@ def test_a_guest_that_takes_other_addresses_is_not_heard(kubectl: Kubectl, asker
         assert dropped(pod, "foreign_mac") >= 1
 
 
-def test_whoever_breaks_what_reads_the_guests_packets_has_nothing(kubectl: Kubectl, other: dict[str, Any]) -> None:
+def test_compromised_packet_reader_has_no_rights(kubectl: Kubectl, other: dict[str, Any]) -> None:
     pod = pod_of(kubectl, other)
     here = Path(f"/proc/{launcher_of(pod)}")
     status = dict(line.split(":\t", 1) for line in (here / "status").read_text().splitlines())

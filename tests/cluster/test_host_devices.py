@@ -38,7 +38,7 @@ def failed(kubectl: Kubectl, name: str, what: str) -> dict[str, Any]:
     return dict(vm["status"]["attempts"][-1])
 
 
-def test_a_machine_comes_to_the_node_of_its_device_and_its_plugins_word_is_what_counts(kubectl: Kubectl, testguest: None) -> None:
+def test_machine_runs_on_its_devices_node_by_the_plugins_answer(kubectl: Kubectl, testguest: None) -> None:
     del testguest
     with offered(NODE, {"card": {"PCI_RESOURCE_DEVICES_EXAMPLE_ORG_CARD": ABSENT}, "mute": {}}):
         known = functools.partial(has_resources, names=("card", "mute"))
@@ -55,7 +55,7 @@ def test_a_machine_comes_to_the_node_of_its_device_and_its_plugins_word_is_what_
     )
 
 
-def test_a_machine_whose_device_no_node_has_says_so(kubectl: Kubectl) -> None:
+def test_machine_with_an_unavailable_device_says_so(kubectl: Kubectl) -> None:
     kubectl.api.apply(with_device("nowhere", "nowhere"))
 
     def is_told(vm: dict[str, Any]) -> bool:

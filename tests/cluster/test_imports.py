@@ -61,7 +61,7 @@ def test_a_guest_boots_from_an_image_that_was_downloaded_once(kubectl: Kubectl, 
 @pytest.mark.cluster
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(not testbed_kubectl.is_own_cluster(), reason="needs devices of the test bed's nodes")
-def test_a_guest_boots_from_a_block_device_that_an_image_was_downloaded_into(kubectl: Kubectl, testguest: None, tmp_path: Path) -> None:
+def test_guest_boots_from_an_imported_block_device(kubectl: Kubectl, testguest: None, tmp_path: Path) -> None:
     kubectl.api.create(a_server())
     kubectl.try_run("create", "service", "clusterip", "images", "--tcp=80:8080")
     with test_claims.device(kubectl, tmp_path, mebibytes=128) as claim:

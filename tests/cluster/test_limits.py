@@ -44,7 +44,7 @@ def pod_of(kubectl: Kubectl) -> str:
     return str(kubectl.api.get("vm", VM)["status"]["podName"])
 
 
-def test_a_guest_runs_in_a_pod_whose_root_is_read_only_and_can_write_to_nothing_but_its_volumes(machine: Kubectl) -> None:
+def test_guest_pods_root_is_read_only_except_volumes(machine: Kubectl) -> None:
     pod = pod_of(machine)
     for path in ("/", "/etc", "/var/tmp", "/home", "/var/lib/kubevirt", "/usr/local", layout.IMAGES_DIRECTORY + "/root"):
         done = machine.try_run("exec", pod, "--", "sh", "-c", f": >{path}/x")
@@ -65,7 +65,7 @@ def answers(guest: Console) -> bool:
     return guest.run("echo $((6 * 7))").strip().endswith("42")
 
 
-def test_a_volume_in_memory_takes_its_size_and_no_more_and_the_guest_goes_on(machine: Kubectl) -> None:
+def test_memory_volume_is_limited_and_the_guest_runs_on(machine: Kubectl) -> None:
     pod = pod_of(machine)
     done = machine.try_run("exec", pod, "--", "sh", "-c", f"cat /dev/zero >{layout.CACHE_DIRECTORY}/filled")
     assert "No space left on device" in done.stderr
@@ -102,7 +102,7 @@ def test_a_guest_that_fills_its_disk_is_not_evicted_for_it(machine: Kubectl) -> 
     assert machine.api.get("vm", VM)["status"]["phase"] == "Running"
 
 
-def test_an_image_that_is_larger_than_its_limit_does_not_start_and_says_what_to_set(kubectl: Kubectl, testguest: None) -> None:
+def test_image_larger_than_its_limit_does_not_start(kubectl: Kubectl, testguest: None) -> None:
     del testguest
     kubectl.api.apply(with_disks(tiny_vm("too-large", runStrategy="Once"), image_disk("1Mi")))
     try:
@@ -135,7 +135,7 @@ def test_a_pod_that_grows_beyond_its_overlays_volume_is_evicted(kubectl: Kubectl
         kubectl.api.delete("vm", "greedy", timeout=60)
 
 
-def test_one_console_too_many_is_refused_before_it_opens_and_others_keep_theirs(machine: Kubectl) -> None:
+def test_excess_console_is_refused_and_others_stay(machine: Kubectl) -> None:
     machine.api.apply(
         {
             "apiVersion": "rbac.authorization.k8s.io/v1",

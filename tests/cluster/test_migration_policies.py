@@ -112,9 +112,7 @@ def impatient(kubectl: Kubectl) -> dict[str, Any]:
     return writing(kubectl, "impatient")
 
 
-def test_a_guest_whose_memory_moves_stays_and_counts_on_when_its_migration_is_called_off(
-    kubectl: Kubectl, impatient: dict[str, Any]
-) -> None:
+def test_guest_stays_when_its_running_migration_is_cancelled(kubectl: Kubectl, impatient: dict[str, Any]) -> None:
     with a_policy(kubectl, "slow", machines={"policy": "impatient"}, bandwidth="2Mi", completionTimeoutPerGiB=600):
         made = kubectl.api.create(migration("impatient"))["metadata"]["name"]
         moving = kubectl.api.until("migration", made, memory_moves, timeout=300, what="memory moves")["status"]
@@ -131,7 +129,7 @@ def test_a_guest_whose_memory_moves_stays_and_counts_on_when_its_migration_is_ca
     )
 
 
-def test_a_guest_that_never_stops_writing_stays_when_its_time_is_over(kubectl: Kubectl, impatient: dict[str, Any]) -> None:
+def test_endlessly_writing_guest_stays_after_the_timeout(kubectl: Kubectl, impatient: dict[str, Any]) -> None:
     chosen = {"policy": "impatient"}
     elsewhere = a_policy(kubectl, "a-namespace-without-it", machines=chosen, namespace="default", completionTimeoutPerGiB=900)
     with elsewhere, a_policy(kubectl, "impatient", machines=chosen, bandwidth="4Mi", completionTimeoutPerGiB=30):
@@ -145,7 +143,7 @@ def test_a_guest_that_never_stops_writing_stays_when_its_time_is_over(kubectl: K
     stays(kubectl, impatient)
 
 
-def test_of_two_migrations_of_such_a_guest_only_the_one_with_auto_converge_arrives(kubectl: Kubectl, hasty: dict[str, Any]) -> None:
+def test_auto_converge_lets_a_writing_guest_arrive(kubectl: Kubectl, hasty: dict[str, Any]) -> None:
     """Both policies are equal except for auto-converge."""
     terms: dict[str, Any] = {"machines": {"policy": "hasty"}, "bandwidth": "8Mi", "completionTimeoutPerGiB": CONVERGE_SECONDS}
     with a_policy(kubectl, "unslowed", **terms):
@@ -173,7 +171,7 @@ def test_of_two_migrations_of_such_a_guest_only_the_one_with_auto_converge_arriv
     ticks_on(kubectl, "hasty")
 
 
-def test_a_guest_that_never_stops_writing_arrives_where_it_may_be_paused(kubectl: Kubectl) -> None:
+def test_endlessly_writing_guest_arrives_if_it_may_be_paused(kubectl: Kubectl) -> None:
     with a_policy(kubectl, "pauses", machines={"policy": "pauses"}, bandwidth="4Mi", completionTimeoutPerGiB=50, allowPause=True):
         vm = writing(kubectl, "pauses")
         made = kubectl.api.create(migration("pauses"))["metadata"]["name"]

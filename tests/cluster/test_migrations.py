@@ -78,7 +78,7 @@ def test_a_guest_with_a_shared_disk_moves_there_and_back(kubectl: Kubectl) -> No
             assert "written-at-home" in guest.run("head -c 15 /dev/vda")
 
 
-def test_disks_of_the_pod_alone_move_with_the_guest_there_and_back(kubectl: Kubectl) -> None:
+def test_pod_only_disks_move_with_the_guest_and_back(kubectl: Kubectl) -> None:
     """An empty disk, and an overlay over a claim, while the guest writes to one of them."""
     kubectl.api.apply(shared_claim("golden"), blank_disk("golden"))
     kubectl.api.until("job", "make-golden", is_true("Complete"), timeout=120, what="job make-golden is Complete")
@@ -133,7 +133,7 @@ def test_there_is_at_most_one_unfinished_migration_of_a_machine(kubectl: Kubectl
     assert final_phase(kubectl, third["metadata"]["name"]) == "Succeeded"
 
 
-def test_deleting_an_unfinished_migration_leaves_the_guest_where_it_was(kubectl: Kubectl) -> None:
+def test_deleted_unfinished_migration_leaves_the_guest(kubectl: Kubectl) -> None:
     vm = running(kubectl, tiny_vm("stays"))
     made = kubectl.api.create(migration("stays", node="no-such-node"))
     kubectl.api.until("migration", made["metadata"]["name"], lambda found: found.get("status", {}).get("phase"), timeout=60, what="a phase")
@@ -147,7 +147,7 @@ def test_deleting_an_unfinished_migration_leaves_the_guest_where_it_was(kubectl:
     assert [pod["metadata"]["name"] for pod in pods if not pod["metadata"].get("deletionTimestamp")] == [vm["status"]["podName"]]
 
 
-def test_a_migration_is_shown_as_it_goes_and_one_that_waits_is_called_off(kubectl: Kubectl) -> None:
+def test_migration_progress_is_shown_and_a_queued_one_cancelled(kubectl: Kubectl) -> None:
     vm = running(kubectl, linux_vm("shown"))
     with console(kubectl, "shown") as guest:  # a guest that probes its devices must not migrate slowly: docs/decisions/migration.md
         guest.expect("GUEST-READY", timeout=90)

@@ -114,9 +114,7 @@ def goes_on(kubectl: Kubectl, guest: Console) -> None:
     kubectl.api.ready("vm", "served", timeout=90)
 
 
-def test_disks_of_servers_move_with_a_guest_and_outlive_their_servers(
-    kubectl: Kubectl, testguest: None, target: IscsiTarget, unit: Path
-) -> None:
+def test_network_disks_move_with_a_guest_and_survive_outages(kubectl: Kubectl, testguest: None, target: IscsiTarget, unit: Path) -> None:
     nbd = {"host": "nbd", "export": "vm-1", "tlsSecretRef": {"name": "nbd-client"}}
     iscsi = {"targetPortal": target.portal, "iqn": target.iqn, "lun": 1, "secretRef": {"name": "chap"}}
     vm = with_disks(linux_vm("served"), {"name": "data", "type": "NBD", "source": nbd}, {"name": "unit", "type": "ISCSI", "source": iscsi})

@@ -69,9 +69,7 @@ def test_pods_are_kept_off_by_policies_on_both_nodes(bare_kubectl: Kubectl) -> N
     reached(kubectl, "near", *addresses)
 
 
-def test_a_guest_is_reached_by_whom_its_policies_name_and_reaches_whom_they_name(
-    kubectl: Kubectl, make_namespace: Callable[[str], Kubectl]
-) -> None:
+def test_network_policies_apply_to_guests_both_ways(kubectl: Kubectl, make_namespace: Callable[[str], Kubectl]) -> None:
     vm = linux_vm("guarded")
     vm["metadata"]["labels"] = {"app": "guarded"}
     kubectl.api.apply(vm, a_service("guarded", "guarded", **BOTH), a_server("friend"), a_server("stranger"))

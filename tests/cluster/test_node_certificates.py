@@ -96,7 +96,7 @@ def revoked(system: Kubectl, node: str) -> Iterator[None]:
         system.api.patch("configmap", "kubevirt-trust", {"data": {f"revoked.{node}": None}})
 
 
-def test_each_node_has_a_key_and_a_certificate_of_its_own_name_for_a_day(system: Kubectl) -> None:
+def test_each_node_has_its_own_key_and_daily_certificate(system: Kubectl) -> None:
     seen = {}
     for node, pod in handlers(system).items():
         assert is_true("Ready")(pod)
@@ -110,7 +110,7 @@ def test_each_node_has_a_key_and_a_certificate_of_its_own_name_for_a_day(system:
     assert system.api.find("secret", "kubevirt-virt-handler-tls") is None
 
 
-async def test_the_token_of_one_node_obtains_its_own_certificate_and_no_other(system: Kubectl) -> None:
+async def test_node_token_obtains_only_its_own_certificate(system: Kubectl) -> None:
     one, two = sorted(handlers(system))[:2]
     config = bound_to(system, one)
 
@@ -126,7 +126,7 @@ async def test_the_token_of_one_node_obtains_its_own_certificate_and_no_other(sy
             await client.update(CERTIFICATE_SIGNING_REQUESTS, others, subresource="status")
 
 
-def test_a_revoked_node_loses_its_streams_at_once_and_its_guests_go_on(system: Kubectl, kubectl: Kubectl, testguest: None) -> None:
+def test_revoked_node_loses_its_streams_and_its_guests_run_on(system: Kubectl, kubectl: Kubectl, testguest: None) -> None:
     node = running(kubectl, "lost")
     before = restarts(system)
     with attached(kubectl, "lost"), revoked(system, node):

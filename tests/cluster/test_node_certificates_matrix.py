@@ -41,7 +41,7 @@ def all_present_another_certificate(system: Kubectl, old: str) -> bool:
     return True
 
 
-def test_a_restarted_handler_serves_while_nobody_signs(system: Kubectl, kubectl: Kubectl, testguest: None) -> None:
+def test_restarted_handler_serves_without_a_signer(system: Kubectl, kubectl: Kubectl, testguest: None) -> None:
     node = running(kubectl, "unsigned")
     replicas = system.api.get("deployment", "virt-controller")["spec"]["replicas"]
     system.api.patch("deployment", "virt-controller", {"spec": {"replicas": 0}})
@@ -65,9 +65,7 @@ def is_served(kubectl: Kubectl, name: str) -> bool:
     return True
 
 
-def test_everything_is_signed_anew_without_a_restart_when_the_authority_is_deleted(
-    system: Kubectl, kubectl: Kubectl, testguest: None
-) -> None:
+def test_deleted_authority_is_replaced_without_a_restart(system: Kubectl, kubectl: Kubectl, testguest: None) -> None:
     node = running(kubectl, "renewed")
     before, old, presented = restarts(system), openssl(system, node, "-serial"), certificate_of_virt_api(system)
 

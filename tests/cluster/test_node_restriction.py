@@ -103,11 +103,11 @@ def is_refused_to_its_own_node(kubectl: Kubectl, stolen: Stolen, victim: Json, c
     assert not refusal(stolen(node), kubectl, "vm", "victim", {})
 
 
-def test_one_nodes_token_writes_no_status_of_another_nodes_machine(kubectl: Kubectl, system: Kubectl, stolen: Stolen, victim: Json) -> None:
+def test_node_token_cannot_write_another_nodes_status(kubectl: Kubectl, system: Kubectl, stolen: Stolen, victim: Json) -> None:
     is_refused_to_another_node(kubectl, system, stolen, victim, FORGERY)
 
 
-def test_even_the_own_nodes_token_forges_nothing_that_is_anothers_to_decide(kubectl: Kubectl, stolen: Stolen, victim: Json) -> None:
+def test_own_nodes_token_forges_no_foreign_field(kubectl: Kubectl, stolen: Stolen, victim: Json) -> None:
     is_refused_to_its_own_node(kubectl, stolen, victim, FORGERY)
 
 
@@ -115,7 +115,7 @@ def test_a_token_that_is_bound_to_no_pod_writes_nothing(kubectl: Kubectl, stolen
     assert "names no node" in refusal(stolen(None), kubectl, "vm", victim["metadata"]["name"], {})
 
 
-def test_who_acts_as_the_account_without_its_claim_writes_nothing(kubectl: Kubectl, victim: Json) -> None:
+def test_account_without_its_claim_writes_nothing(kubectl: Kubectl, victim: Json) -> None:
     """An administrator who impersonates the account has no node without the claim."""
     assert "names no node" in refusal(kubectl, kubectl, "vm", victim["metadata"]["name"], {}, **{"Impersonate-User": ACCOUNT})
 

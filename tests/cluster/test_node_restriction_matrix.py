@@ -31,14 +31,12 @@ FORGERIES: tuple[Json, ...] = (
 
 
 @pytest.mark.parametrize("changes", FORGERIES, ids=lambda each: ",".join(each) or "nothing")
-def test_one_nodes_token_writes_no_status_of_another_nodes_machine(
+def test_node_token_cannot_write_another_nodes_status(
     kubectl: Kubectl, system: Kubectl, stolen: Stolen, victim: Json, changes: Json
 ) -> None:
     is_refused_to_another_node(kubectl, system, stolen, victim, changes)
 
 
 @pytest.mark.parametrize("changes", [each for each in FORGERIES if each], ids=",".join)
-def test_even_the_own_nodes_token_forges_nothing_that_is_anothers_to_decide(
-    kubectl: Kubectl, stolen: Stolen, victim: Json, changes: Json
-) -> None:
+def test_own_nodes_token_forges_no_foreign_field(kubectl: Kubectl, stolen: Stolen, victim: Json, changes: Json) -> None:
     is_refused_to_its_own_node(kubectl, stolen, victim, changes)

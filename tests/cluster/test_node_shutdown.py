@@ -68,9 +68,7 @@ def ends_asked_for(kubectl: Kubectl, pod: str) -> list[str]:
     return [each["firstTimestamp"] or each["eventTime"] for each in found]
 
 
-def test_guests_of_a_node_that_shuts_down_end_in_order_before_virt_handler_and_start_elsewhere(
-    kubectl: Kubectl, system: Kubectl, testguest: None
-) -> None:
+def test_guests_end_first_on_node_shutdown_and_start_elsewhere(kubectl: Kubectl, system: Kubectl, testguest: None) -> None:
     etcd = system.api.get("pod", "kubevirt-etcd-0")["spec"]["nodeName"]
     (node,) = (each for each in layout.NODES if each.name != etcd)
     (handler,) = system.api.list("pods", field_selector=f"spec.nodeName={node.name}", label_selector="kubevirt.io=virt-handler")

@@ -50,7 +50,7 @@ def asked(kubectl: Kubectl, name: str, start: Held) -> None:
 
 
 @pytest.mark.parametrize("how", ["stop", "Halted"])
-def test_a_machine_that_is_stopped_while_it_starts_does_not_wait_for_its_grace_period(kubectl: Kubectl, testguest: None, how: str) -> None:
+def test_stop_during_the_start_skips_the_grace_period(kubectl: Kubectl, testguest: None, how: str) -> None:
     """With the verb, while virt-launcher starts; with ``Halted``, as soon as there is a pod."""
     name = f"early-{how.lower()}"
     with held(kubectl, starting(name)) as start:
@@ -67,7 +67,7 @@ def test_a_machine_that_is_stopped_while_it_starts_does_not_wait_for_its_grace_p
     assert word(kubectl, name) == "Stopped"
 
 
-def test_a_machine_that_is_restarted_while_it_starts_runs_in_a_second_pod(kubectl: Kubectl, testguest: None) -> None:
+def test_restart_during_the_start_runs_a_second_pod(kubectl: Kubectl, testguest: None) -> None:
     with held(kubectl, starting("early-restart")) as start:
         start.stands_still()
         kubectl.api.verb("early-restart", "restart")
@@ -77,7 +77,7 @@ def test_a_machine_that_is_restarted_while_it_starts_runs_in_a_second_pod(kubect
     assert len(attempts(kubectl.api.ready("vm", "early-restart", timeout=120))) == 2
 
 
-def test_halted_and_then_always_ends_one_attempt_and_runs_another(kubectl: Kubectl, testguest: None) -> None:
+def test_halted_then_always_ends_one_attempt_and_runs_another(kubectl: Kubectl, testguest: None) -> None:
     with held(kubectl, starting("twice")) as start:
         start.stands_still()
         strategy(kubectl, "twice", "Halted")
@@ -92,7 +92,7 @@ def test_halted_and_then_always_ends_one_attempt_and_runs_another(kubectl: Kubec
     assert not [each for each in events(kubectl, "twice").values() if "137" in each]
 
 
-def test_an_image_that_cannot_be_pulled_is_waited_for_and_a_mended_one_runs(kubectl: Kubectl, testguest: None) -> None:
+def test_image_pull_failure_is_awaited_and_a_fixed_one_runs(kubectl: Kubectl, testguest: None) -> None:
     manifest = tiny_vm("far-away", rerun={"limit": 0, "startTimeoutSeconds": 10})
     boot = manifest["spec"]["domain"]["firmware"]["kernelBoot"]["container"]
     right, boot["image"] = boot["image"], "localhost/kubevirt/no-such-image:dev"
@@ -110,7 +110,7 @@ def test_an_image_that_cannot_be_pulled_is_waited_for_and_a_mended_one_runs(kube
     assert word(kubectl, "far-away") == "Running"
 
 
-def test_the_table_says_in_a_word_what_keeps_a_machine_from_running(kubectl: Kubectl, testguest: None) -> None:
+def test_table_shows_in_a_word_why_a_machine_does_not_run(kubectl: Kubectl, testguest: None) -> None:
     kubectl.api.apply(tiny_vm("nowhere", nodeSelector={"cpu": "none-has-this"}), tiny_vm("halted", runStrategy="Halted"), tiny_vm("calm"))
     kubectl.api.ready("vm", "calm", timeout=90)
     eventually(lambda: word(kubectl, "nowhere") == "ErrorUnschedulable", timeout=90, what="the word of a machine that fits no node")

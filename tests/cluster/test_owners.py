@@ -122,9 +122,7 @@ def stays_alone(kubectl: Kubectl, name: str, pod: Pod) -> None:
         time.sleep(0.5)
 
 
-def test_a_strangers_pod_with_all_labels_is_neither_adopted_nor_waited_for(
-    kubectl: Kubectl, make_namespace: Callable[[str], Kubectl]
-) -> None:
+def test_strangers_labelled_pod_is_ignored(kubectl: Kubectl, make_namespace: Callable[[str], Kubectl]) -> None:
     elsewhere = make_namespace("stranger")
     other = Tenant(elsewhere)
     kubectl.api.apply(tiny_vm("adopting", runStrategy="Halted"))
@@ -183,7 +181,7 @@ def test_a_pod_remade_under_the_same_name_gets_no_guest(kubectl: Kubectl, tenant
     kubectl.api.delete("vm", "remade", timeout=90)
 
 
-def test_a_pod_forged_under_the_name_of_the_next_attempt_is_replaced(kubectl: Kubectl, tenant: Tenant) -> None:
+def test_forged_pod_named_like_the_next_attempt_is_replaced(kubectl: Kubectl, tenant: Tenant) -> None:
     kubectl.api.apply(tiny_vm("squatted", runStrategy="Halted"))
     vm = vm_of(kubectl, "squatted")
     forged = tenant.create(stranger(names.launcher_pod_name("squatted", vm["metadata"]["uid"], 1), vm, owned=True))
@@ -197,7 +195,7 @@ def test_a_pod_forged_under_the_name_of_the_next_attempt_is_replaced(kubectl: Ku
     kubectl.api.delete("vm", "squatted", timeout=90)
 
 
-def test_a_pod_that_is_no_launcher_holds_nothing_up_however_it_is_marked(kubectl: Kubectl, tenant: Tenant) -> None:
+def test_non_launcher_pod_blocks_nothing(kubectl: Kubectl, tenant: Tenant) -> None:
     kubectl.api.apply(tiny_vm("free", runStrategy="Halted"))
     vm = vm_of(kubectl, "free")
     shapeless = stranger("virt-launcher-free-squat", vm, owned=True)
@@ -225,7 +223,7 @@ def test_a_pod_deleted_by_force_is_never_two_qemu(kubectl: Kubectl, tenant: Tena
     kubectl.api.delete("vm", "forced", timeout=90)
 
 
-def test_the_account_of_virt_controller_makes_and_deletes_launcher_pods_only(kubectl: Kubectl) -> None:
+def test_virt_controller_creates_and_deletes_launcher_pods_only(kubectl: Kubectl) -> None:
     account = f"--as=system:serviceaccount:{release.NAMESPACE}:virt-controller"
     vm = tiny_vm("nobody") | {"metadata": {"name": "nobody", "uid": "6b0a1c1e-0000-4000-8000-000000000009"}}
     pod = stranger("virt-launcher-nobody-aaaaa", vm, owned=True)
@@ -253,7 +251,7 @@ def stealing(pod: Pod, namespace: str, secret: str) -> Pod:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {**metadata, "name": name, "namespace": namespace}, "spec": spec}
 
 
-def test_the_account_of_virt_controller_hands_a_machine_to_no_pod_with_anothers_secrets(
+def test_virt_controller_hands_no_machine_to_a_pod_with_secrets(
     kubectl: Kubectl, system: Kubectl, testguest: None, make_namespace: Callable[[str], Kubectl], tmp_path: Path
 ) -> None:
     """In another tenant's namespace, where the thief has no rights, and in the VM's own."""

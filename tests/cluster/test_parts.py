@@ -57,7 +57,7 @@ def test_each_node_owns_the_lease_of_its_virt_handler(kubectl: Kubectl, running:
     kubectl.api.within(LEASES).until_list("leases", have_owners, timeout=90, what="an owner of each Lease")
 
 
-def test_another_pod_reaches_the_guest_at_the_address_in_its_status(kubectl: Kubectl, running: dict[str, Any]) -> None:
+def test_another_pod_reaches_the_guest_at_its_status_address(kubectl: Kubectl, running: dict[str, Any]) -> None:
     address = running["status"]["interfaces"][0]["ipAddress"]
     with console(kubectl, "parts") as guest:
         guest.type("\n")
@@ -92,7 +92,7 @@ def test_the_display_speaks_rfb_through_the_plugin(kubectl: Kubectl, running: di
             proxy.terminate()
 
 
-def test_a_usb_device_speaks_with_qemu_through_the_plugin_and_a_second_one_is_refused(kubectl: Kubectl, running: dict[str, Any]) -> None:
+def test_usb_device_is_redirected_and_a_second_one_refused(kubectl: Kubectl, running: dict[str, Any]) -> None:
     command = kubectl.command("virt", "usbredir", "parts")
     with subprocess.Popen(command, env=kubectl.environment, stdout=subprocess.PIPE, text=True) as proxy:
         try:

@@ -53,7 +53,7 @@ def wait_for_answer(kubectl: Kubectl, address: str, port: int) -> None:
     eventually(lambda: asked(kubectl, address, port) == "hello-from-8080", timeout=60, what=f"an answer by port {port} of {address}")
 
 
-def test_a_guest_of_passt_reaches_and_is_reached_and_goes_on_when_passt_ends(kubectl: Kubectl) -> None:
+def test_passt_guest_is_connected_and_survives_the_end_of_passt(kubectl: Kubectl) -> None:
     kubectl.api.apply(a_server("beside"))
     vm = start(kubectl, "passt-one", CARD)
     pod, (seen,) = pod_of(kubectl, vm), vm["status"]["interfaces"]

@@ -134,7 +134,7 @@ def joined(kubectl: Kubectl, installed: None, environment: dict[str, str]) -> st
     return str(kubectl.api.get("vm", "isolated-one")["status"]["nodeName"])
 
 
-def test_a_third_partys_network_is_installed_from_its_readme_and_joins_guests_of_a_node(kubectl: Kubectl, joined: str) -> None:
+def test_network_plugin_of_its_readme_joins_guests_of_a_node(kubectl: Kubectl, joined: str) -> None:
     for name in ("isolated-one", "isolated-other"):
         found = condition(kubectl, name, "Migratable")
         assert found["status"] == "False"
@@ -147,7 +147,7 @@ def test_a_third_partys_network_is_installed_from_its_readme_and_joins_guests_of
         eventually(lambda: "hello-in-private" in one.run(f"nc -w 3 {OTHER} 8080 </dev/null"), timeout=60, what="a connection")
 
 
-def test_a_plugin_that_is_not_named_or_an_option_that_it_does_not_know_is_told(kubectl: Kubectl, joined: str) -> None:
+def test_unknown_plugin_or_option_is_reported(kubectl: Kubectl, joined: str) -> None:
     manifest = a_third(kubectl, "isolated-wrong")
     manifest["spec"]["domain"]["devices"]["interfaces"][1]["plugin"] = "other"
     unsupported = 'spec.domain.devices.interfaces[1].plugin: Unsupported value: "other": supported values: "isolated"'
@@ -203,9 +203,7 @@ LIES = a_plugin("""echo '{"version": "1.0.0", "tap": "tap0", "mac": "02:00:00:00
 """It returns the pod's own network."""
 
 
-def test_a_plugin_that_hangs_lies_or_is_missing_is_told_and_heals_and_the_others_go_on(
-    kubectl: Kubectl, system: Kubectl, plugin_files: str
-) -> None:
+def test_faulty_plugin_is_reported_and_heals_harming_no_other(kubectl: Kubectl, system: Kubectl, plugin_files: str) -> None:
     system.api.delete("daemonset", "isolated-plugin", propagation="Foreground", timeout=90)  # it would restore the file
 
     def at_node(script: str) -> None:
@@ -276,7 +274,7 @@ def served(kubectl: Kubectl, installed: None, environment: dict[str, str]) -> No
         guest.expect("GUEST-READY", timeout=180)
 
 
-def test_a_plugin_is_installed_from_its_readme_and_its_disk_is_seen_by_a_guest(kubectl: Kubectl, system: Kubectl, served: None) -> None:
+def test_disk_plugin_of_its_readme_gives_a_guest_its_disk(kubectl: Kubectl, system: Kubectl, served: None) -> None:
     found = condition(kubectl, "with-images", "Migratable")
     assert (found["status"], found["message"]) == ("False", "the disk 'data' is set up on its node alone, by plugin 'images'")
     with console(kubectl, "with-images") as guest:
@@ -294,7 +292,7 @@ def move(system: Kubectl, nodes: dict[str, str]) -> None:
     system.api.patch("daemonset", "images-plugin", patch)
 
 
-def test_an_image_that_is_in_use_and_a_plugin_that_is_not_named_are_told(kubectl: Kubectl, served: None) -> None:
+def test_used_image_and_unknown_plugin_are_reported(kubectl: Kubectl, served: None) -> None:
     manifest = a_second(kubectl, "images-wrong", plugin="other")
     supported = 'spec.domain.devices.disks[0].source.plugin: Unsupported value: "other": supported values: "images"'
     assert supported in refused(kubectl, manifest)
@@ -305,7 +303,7 @@ def test_an_image_that_is_in_use_and_a_plugin_that_is_not_named_are_told(kubectl
     kubectl.api.delete("vm", "images-second")
 
 
-def test_a_daemon_that_goes_away_is_told_and_the_guest_goes_on_once_it_is_back(kubectl: Kubectl, system: Kubectl, served: None) -> None:
+def test_missing_daemon_is_reported_and_the_guest_resumes(kubectl: Kubectl, system: Kubectl, served: None) -> None:
     with console(kubectl, "with-images") as guest:
         move(system, {"away": "yes"})
 
@@ -325,7 +323,7 @@ def test_a_daemon_that_goes_away_is_told_and_the_guest_goes_on_once_it_is_back(k
             assert checksum(kubectl, system) in guest.run("sha256sum /dev/vda")
 
 
-def test_what_was_served_is_served_no_more_when_its_machine_is_off(kubectl: Kubectl, system: Kubectl, served: None) -> None:
+def test_disk_is_no_longer_served_when_its_machine_is_off(kubectl: Kubectl, system: Kubectl, served: None) -> None:
     pod = daemon(kubectl, system)
     assert ".json" in system("exec", pod, "-c", "serve", "--", "ls", "/images/.served")
     system("rollout", "restart", "daemonset/virt-handler")  # another process sends the DEL than the one that sent the ADD

@@ -42,7 +42,7 @@ def halted(name: str, memory: str = "128Mi") -> dict[str, Any]:
     return vm
 
 
-def test_a_validating_policy_with_a_config_map_denies_a_large_machine(kubectl: Kubectl) -> None:
+def test_validating_policy_with_a_config_map_denies_a_machine(kubectl: Kubectl) -> None:
     """ADM-04: kubectl shows Go's message; the operator granted reading the parameter."""
     rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch"]}]
     group = "rbac.authorization.k8s.io"

@@ -33,7 +33,7 @@ def resources_of(kubectl: Kubectl, vm: str) -> dict[str, dict[str, str]]:
     return found
 
 
-def test_a_machine_has_the_shares_queues_and_threads_that_it_asks_for(kubectl: Kubectl, testguest: None) -> None:
+def test_machine_has_the_requested_shares_queues_and_threads(kubectl: Kubectl, testguest: None) -> None:
     del testguest
     kubectl.api.apply(a_machine())
     try:
@@ -55,7 +55,7 @@ def test_a_machine_has_the_shares_queues_and_threads_that_it_asks_for(kubectl: K
         kubectl.api.delete("vm", VM, timeout=60)
 
 
-def test_what_makes_no_sense_is_told_when_the_machine_is_made(kubectl: Kubectl) -> None:
+def test_invalid_resources_are_refused_at_creation(kubectl: Kubectl) -> None:
     vm = a_machine()
     vm["spec"]["domain"]["resources"] = {"limits": {"memory": "64Mi"}}
     vm["spec"]["domain"]["cpu"] |= {"model": "Pentium-9", "features": [{"name": "warp"}]}

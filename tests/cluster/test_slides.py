@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 SLIDES = ROOT / "examples" / "slides"
 
 
-def test_the_machine_of_the_slides_boots_from_its_claim_and_moves_as_the_slides_say(kubectl: Kubectl) -> None:
+def test_machine_of_the_slides_boots_and_moves_as_shown(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", str(SLIDES / "volume.yaml"))
     kubectl.api.patch("node", "node1", {"metadata": {"labels": {"cpu": None}}})  # so the VM starts on node2, and can move to node1
     try:

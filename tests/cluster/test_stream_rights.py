@@ -66,11 +66,11 @@ def is_forbidden(machine: Kubectl, user: str, verb: str, stream: str) -> None:
 
 
 @pytest.mark.parametrize(("user", "verb", "stream"), [("viewer", "get", "console"), ("reader", "create", "vnc")])
-def test_whoever_may_only_read_gets_neither_console_nor_screen(machine: Kubectl, user: str, verb: str, stream: str) -> None:
+def test_read_only_users_get_neither_console_nor_screen(machine: Kubectl, user: str, verb: str, stream: str) -> None:
     is_forbidden(machine, user, verb, stream)
 
 
-def test_a_console_ends_within_a_minute_of_the_loss_of_the_right_to_it(machine: Kubectl) -> None:
+def test_console_ends_within_a_minute_of_losing_its_right(machine: Kubectl) -> None:
     bind(machine, "leaver", "ClusterRole", "edit")
     with console(machine, VM, "--as", "editor") as other, console(machine, VM, "--as", "leaver") as guest:
         guest.expect("GUEST-READY", timeout=120)
@@ -108,7 +108,7 @@ async def _dial(address: str, tls: ssl.SSLContext | None, headers: list[tuple[st
         return refused.response.status_code if named else -refused.response.status_code
 
 
-def test_pages_of_other_hosts_get_no_console_through_kube_apiserver(machine: Kubectl) -> None:
+def test_cross_origin_pages_get_no_console_by_kube_apiserver(machine: Kubectl) -> None:
     here = way(machine)
     url = here.server + VIRTUAL_MACHINES.path(machine.namespace, VM, "console")
 

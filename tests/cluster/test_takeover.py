@@ -39,7 +39,7 @@ def text(secret: dict[str, Any], key: str) -> str:
     return base64.b64decode(secret["data"][key]).decode()
 
 
-def test_a_lost_certificate_is_made_again_and_used_without_a_restart(system: Kubectl) -> None:
+def test_lost_certificate_is_reissued_and_used_without_a_restart(system: Kubectl) -> None:
     def pods() -> list[dict[str, Any]]:
         return system.api.list("pods", label_selector="kubevirt.io=virt-api")
 

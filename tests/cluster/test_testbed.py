@@ -86,7 +86,7 @@ def test_a_service_spreads_over_the_pods_of_both_nodes(bare_kubectl: Kubectl) ->
     assert set(printed.splitlines()) == {f"{host} {pod}" for host in hosts for pod in ("web1", "web2")}
 
 
-def test_a_pod_with_privileges_is_refused_where_pod_security_is_restricted(bare_kubectl: Kubectl) -> None:
+def test_privileged_pod_is_refused_under_restricted_pod_security(bare_kubectl: Kubectl) -> None:
     pod = a_pod("privileged", "true")
     pod["spec"]["containers"][0]["securityContext"] = {"privileged": True}
 

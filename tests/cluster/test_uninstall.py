@@ -99,7 +99,7 @@ def settled(system: Kubectl) -> None:
     system.api.until_list("pods", holds, timeout=90, what="the pods that an upgrade has replaced are gone")
 
 
-def test_uninstalling_shuts_guests_down_and_leaves_a_cluster_that_works(
+def test_uninstalling_shuts_guests_down_and_leaves_the_cluster(
     kubectl: Kubectl, system: Kubectl, make_namespace: Callable[[str], Kubectl], testguest: None
 ) -> None:
     settled(system)

@@ -110,9 +110,7 @@ def served(kubectl: Kubectl) -> Iterator[None]:
     assert [each for each in answers.failures if each.words.startswith(client.ANOTHER)] == []
 
 
-def test_guests_run_on_through_an_upgrade_and_move_into_the_release_at_the_chosen_pace(
-    kubectl: Kubectl, before: str, guests: dict[str, int]
-) -> None:
+def test_guests_survive_an_upgrade_and_move_at_the_chosen_pace(kubectl: Kubectl, before: str, guests: dict[str, int]) -> None:
     assert {image(kubectl, name) for name in GUESTS} == {f"localhost/kubevirt/virt-launcher@{before}"}
     assert all(is_current(kubectl.api.get("vm", name)) for name in GUESTS)
     numbers = counted(kubectl, *GUESTS)
@@ -164,7 +162,7 @@ def moved(kubectl: Kubectl, guests: dict[str, int]) -> None:
         assert (times.parse(following) - times.parse(began)).total_seconds() >= PACE_SECONDS - 1
 
 
-def test_a_guest_that_cannot_move_stays_in_the_release_before_until_the_chart_says_evict(kubectl: Kubectl, guests: dict[str, int]) -> None:
+def test_unmovable_guest_stays_in_the_old_release_until_evicted(kubectl: Kubectl, guests: dict[str, int]) -> None:
     assert outdated(kubectl.api.get("vm", BOUND))["reason"] == "Stays"
     assert [line.split()[0] for line in kubectl("virt", "outdated").splitlines()] == ["NAME", BOUND]
 

@@ -40,7 +40,7 @@ def test_a_virtual_machine_runs_and_its_console_is_a_shell(kubectl: Kubectl) -> 
     assert "virtualmachine.kubevirt.io/shell" in kubectl("get", "all")
 
 
-def test_a_late_comer_sees_the_last_screenful_and_two_people_share_a_console(kubectl: Kubectl) -> None:
+def test_console_shows_the_last_screenful_and_is_shared(kubectl: Kubectl) -> None:
     start(kubectl, tiny_vm("shared-console"))
     with console(kubectl, "shared-console") as first:
         first.expect("GUEST-READY", timeout=120)
@@ -74,7 +74,7 @@ def test_deleting_asks_the_guest_to_shut_down(kubectl: Kubectl) -> None:
     kubectl.api.gone("pod", vm["status"]["podName"], timeout=60)
 
 
-def test_a_machine_deleted_while_its_pod_is_being_created_is_gone(kubectl: Kubectl) -> None:
+def test_machine_deleted_while_its_pod_is_created_is_gone(kubectl: Kubectl) -> None:
     kubectl.api.apply(tiny_vm("short-lived"))
 
     kubectl.api.delete("vm", "short-lived", timeout=60)

@@ -98,7 +98,7 @@ STRICTER = ("unknown field", "mapping")
 
 
 @pytest.mark.parametrize(("bad", "message"), BAD)
-def test_what_go_refuses_we_refuse(tmp_path: pathlib.Path, bad: Any, message: str) -> None:
+def test_configurations_go_refuses_are_refused(tmp_path: pathlib.Path, bad: Any, message: str) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(bad if isinstance(bad, str) else yaml.safe_dump(bad))
     with pytest.raises(Misconfigured):

@@ -147,7 +147,7 @@ async def test_a_domain_says_which_disks_it_has(hypervisor: Hypervisor, kind: st
     assert [(each.kind, each.target) for each in domain.devices if each.target == "sdc"] == [("disk", "sdc")]
 
 
-async def test_a_second_domain_of_the_name_is_refused_and_the_first_left_alone(hypervisor: Hypervisor, kind: str) -> None:
+async def test_second_domain_of_a_name_is_refused_and_the_first_kept(hypervisor: Hypervisor, kind: str) -> None:
     await hypervisor.create(NAME, xml_for(kind))
     before = await hypervisor.observe(NAME)
     with pytest.raises(DomainExists):
@@ -200,7 +200,7 @@ ALL_TERMS = Terms(bandwidth_bytes=5 << 20, max_downtime_milliseconds=700, parall
 
 
 @pytest.mark.parametrize("terms", [NO_TERMS, ALL_TERMS, Terms(bandwidth_bytes=1)], ids=["none", "all", "one byte a second"])
-async def test_a_migration_to_nowhere_leaves_the_domain_whatever_its_terms(hypervisor: Hypervisor, kind: str, terms: Terms) -> None:
+async def test_failed_migration_keeps_the_domain_under_all_terms(hypervisor: Hypervisor, kind: str, terms: Terms) -> None:
     await hypervisor.create(NAME, xml_for(kind))
     await hypervisor.resume(NAME)
     with pytest.raises(HypervisorError):
@@ -229,7 +229,7 @@ async def test_a_domain_that_is_off_cannot_be_resumed(hypervisor: Hypervisor, ki
         await hypervisor.resume(NAME)
 
 
-async def test_a_reset_leaves_the_processors_as_they_were_and_counts_as_no_reboot(hypervisor: Hypervisor, kind: str) -> None:
+async def test_reset_keeps_the_processor_state_and_is_no_reboot(hypervisor: Hypervisor, kind: str) -> None:
     if kind == "test":  # libvirt's double resets no domain
         pytest.skip("libvirt's test driver has no virDomainReset")
     await hypervisor.create(NAME, xml_for(kind))
@@ -271,14 +271,14 @@ async def test_every_change_is_announced(hypervisor: Hypervisor, kind: str) -> N
             await announced.wait()
 
 
-async def test_without_a_migration_there_is_nothing_to_abort_and_no_progress(hypervisor: Hypervisor, kind: str) -> None:
+async def test_without_a_migration_abort_does_nothing(hypervisor: Hypervisor, kind: str) -> None:
     await hypervisor.create(NAME, xml_for(kind))
     await hypervisor.abort_job(NAME)
     assert await hypervisor.progress(NAME) is None
     assert await hypervisor.progress(NAME, completed=True) is None
 
 
-async def test_without_an_agent_nobody_answers(hypervisor: Hypervisor, kind: str) -> None:
+async def test_agent_query_without_an_agent_is_invalid(hypervisor: Hypervisor, kind: str) -> None:
     await hypervisor.create(NAME, xml_for(kind))
     await hypervisor.resume(NAME)
     with pytest.raises(OperationInvalid):
@@ -287,7 +287,7 @@ async def test_without_an_agent_nobody_answers(hypervisor: Hypervisor, kind: str
         await hypervisor.ask_agent("another", "guest-info")
 
 
-async def test_a_secret_is_known_in_place_of_an_older_one_and_told_to_nobody(hypervisor: Hypervisor, kind: str) -> None:
+async def test_secret_replaces_an_older_one_and_is_private(hypervisor: Hypervisor, kind: str) -> None:
     known = "11111111-2222-4333-8444-666666666666"
     if kind == "test":  # libvirt's test driver has no secrets
         with pytest.raises(OperationInvalid):

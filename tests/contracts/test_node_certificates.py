@@ -108,7 +108,7 @@ def with_condition(request: dict[str, Any], kind: str) -> dict[str, Any]:
     return {**request, "status": {**request["status"], "conditions": conditions}}
 
 
-async def test_who_asks_is_the_servers_word_and_the_request_never_changes(clients: tuple[Client, Client]) -> None:
+async def test_requester_is_set_by_the_server_and_immutable(clients: tuple[Client, Client]) -> None:
     admin, node = clients
     wanted = signing_request("node1", (await keys.make("node1")).request)
     wanted["spec"] |= {"username": "system:admin", "groups": ["system:masters"], "extra": {names.NODE_CLAIM: ["node2"]}}
@@ -174,7 +174,7 @@ async def test_two_nodes_obtain_their_certificates_and_know_each_other(cluster: 
 
 
 @pytest.mark.slow
-async def test_the_real_token_of_one_node_obtains_no_certificate_of_the_other(
+async def test_node_token_obtains_no_certificate_of_another_node(
     cluster: Cluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with controlled(cluster), identified(cluster, "node2", tmp_path, token_of="node1") as thief:
@@ -183,7 +183,7 @@ async def test_the_real_token_of_one_node_obtains_no_certificate_of_the_other(
 
 
 @pytest.mark.slow
-async def test_a_revoked_node_obtains_nothing_and_the_others_hear_of_it_at_once(cluster: Cluster, tmp_path: Path) -> None:
+async def test_revoked_node_gets_no_certificate_and_others_learn_it(cluster: Cluster, tmp_path: Path) -> None:
     async with (
         controlled(cluster),
         identified(cluster, "node1", tmp_path) as one,
@@ -236,7 +236,7 @@ async def test_virt_controller_signs_for_no_other_signer(cluster: Cluster) -> No
 
 
 @pytest.mark.slow
-async def test_what_is_stored_is_the_certificate_of_the_node(cluster: Cluster, tmp_path: Path) -> None:
+async def test_stored_certificate_is_the_nodes(cluster: Cluster, tmp_path: Path) -> None:
     async with controlled(cluster), identified(cluster, "node1", tmp_path) as one:
         await eventually(lambda: not one.problem(), seconds=30)
 

@@ -491,7 +491,7 @@ async def test_node_restriction_lets_a_node_write_what_is_its_own(version: Versi
         assert await refused(version, VIRTUAL_MACHINES, "vm1", status, virt_handler("node1")) == {(403, field_)}
 
 
-async def test_node_restriction_lets_a_node_write_its_part_of_a_migration(version: Version) -> None:
+async def test_node_restriction_allows_a_nodes_part_of_a_migration(version: Version) -> None:
     await version.put_status(RUNNING)
     await version.make(MIGRATIONS, MIGRATION)
     await version.put_status(PREPARING, MIGRATIONS, "move")
@@ -502,7 +502,7 @@ async def test_node_restriction_lets_a_node_write_its_part_of_a_migration(versio
     assert (await version.put_status(ready, MIGRATIONS, "move", virt_handler("node2"))).code == 200
 
 
-async def test_node_restriction_lets_virt_handler_write_nothing_but_a_status(version: Version) -> None:
+async def test_node_restriction_limits_virt_handler_to_the_status(version: Version) -> None:
     await version.put_status(RUNNING)
     by = virt_handler("node1")
     others = [
@@ -571,7 +571,7 @@ async def test_every_policy_of_the_chart_sees_the_fields_that_it_names(version: 
     assert (await version.ask("DELETE", MIGRATIONS, "move", by=CONTROLLER)).code == 200
 
 
-async def test_a_machine_has_one_unfinished_migration_and_its_disks_to_itself(version: Version) -> None:
+async def test_machine_has_one_open_migration_and_exclusive_disks(version: Version) -> None:
     await version.put_status(RUNNING)
     await version.make(MIGRATIONS, MIGRATION)
     second = await version.ask("POST", MIGRATIONS, body={**MIGRATION, "metadata": {"name": "second"}})

@@ -125,7 +125,7 @@ async def test_2_a_condition_may_be_that_a_range_is_empty(store: Storage) -> Non
     await store.commit([empty], [Put("c", b"x")])
 
 
-async def test_2_one_of_many_concurrent_commits_on_the_same_revision_wins(store: Storage) -> None:
+async def test_2_concurrent_commits_on_a_revision_have_one_winner(store: Storage) -> None:
     revision = await put(store, "a")
     won: list[int] = []
 
@@ -236,7 +236,7 @@ async def test_5_a_range_without_limit_is_whole_however_large(store: Storage) ->
     assert len((await store.range("k", limit=1100)).entries) == 1100
 
 
-async def test_5_a_range_in_several_answers_is_one_picture_while_others_write(store: Storage) -> None:
+async def test_5_range_in_several_answers_is_one_snapshot(store: Storage) -> None:
     await store.commit([], [Put("k/first", b"0"), Put("k/last", b"0")])
     for part in range(10):
         await store.commit([], [Put(f"k/{part}/{number:03}", b"") for number in range(120)])
@@ -305,7 +305,7 @@ async def test_6_all_changes_of_a_revision_come_in_one_batch(store: Storage) -> 
     assert [c.key for c in holding[0].changes if c.key != "p/last"] == [f"p/{number:02}" for number in range(70)]
 
 
-async def test_6_a_revision_larger_than_a_message_still_comes_in_one_batch(store: Storage) -> None:
+async def test_6_revision_larger_than_a_message_is_one_batch(store: Storage) -> None:
     large = bytes(20_000)
     before = await store.commit([], [Put(f"p/{number:02}", large) for number in range(70)])
     revision = await store.commit([], [Put(f"p/{number:02}", large[1:]) for number in range(70)])  # with the previous values: 2.8 MB
@@ -400,7 +400,7 @@ async def test_7_what_is_compacted_is_refused_and_the_rest_is_there(store: Stora
     ]
 
 
-async def test_6_a_watch_that_is_not_to_say_what_was_before_says_all_the_rest(store: Storage) -> None:
+async def test_6_watch_without_previous_values_has_all_the_rest(store: Storage) -> None:
     begin = await put(store, "p/a", b"1")
     await put(store, "p/a", b"2")
     await put(store, "p/b", b"3")
@@ -414,7 +414,7 @@ async def test_6_a_watch_that_is_not_to_say_what_was_before_says_all_the_rest(st
     ]
 
 
-async def test_7_a_deletion_at_the_compacted_revision_leaves_the_key_absent_before_and_after(store: Storage) -> None:
+async def test_7_key_deleted_at_the_compacted_revision_is_absent(store: Storage) -> None:
     await put(store, "p/a")
     deleted = await store.commit([], [Delete("p/a")])
     last = await put(store, "p/b")
@@ -436,7 +436,7 @@ async def test_7_compaction_does_not_disturb_watches_that_are_past_it(store: Sto
         assert [change.previous and change.previous.value for change in changes(await collect(batches, last))] == [b"1"]
 
 
-async def test_7_a_watch_that_missed_something_tells_it_or_says_so_however_often_is_compacted(store: Storage) -> None:
+async def test_7_watch_that_missed_changes_delivers_or_reports_it(store: Storage) -> None:
     async with store.watch("p/", after=await store.revision()) as batches:
         await store.compact(await put(store, "p/a"))
         last = await put(store, "elsewhere")

@@ -70,7 +70,7 @@ async def written(writers: Sequence[Writer], count: int) -> None:
         await asyncio.sleep(0.05)
 
 
-async def test_3_9_no_acknowledged_write_is_lost_and_watches_are_complete_when_etcd_is_killed(durable: EtcdServer) -> None:
+async def test_3_9_writes_and_watches_survive_an_etcd_kill(durable: EtcdServer) -> None:
     async with connected(durable.endpoint) as store:
         begin = await store.revision()
         writers = [Writer(store, f"counter/{number}") for number in range(8)]
@@ -126,7 +126,7 @@ async def test_3_9_no_acknowledged_write_is_lost_and_watches_are_complete_when_e
     assert list(seen) == sorted(seen)
 
 
-async def test_9_calls_time_out_while_etcd_is_stopped_and_work_again_after(durable: EtcdServer) -> None:
+async def test_9_calls_time_out_while_etcd_is_stopped(durable: EtcdServer) -> None:
     async with connected(durable.endpoint, timeout_seconds=1.0) as store:
         revision = await store.commit([], [Put("a", b"1")])
         async with store.watch("a", after=revision) as batches:
@@ -198,7 +198,7 @@ async def test_9_an_endpoint_that_hangs_is_left_for_another(etcd_server: EtcdSer
         assert entry.value == b"on the second"
 
 
-async def test_7_a_restored_backup_ends_watches_whose_history_is_gone(
+async def test_7_restored_backup_ends_watches_without_history(
     durable: EtcdServer, caplog: pytest.LogCaptureFixture
 ) -> None:  # fmt: skip
     async with connected(durable.endpoint) as store:

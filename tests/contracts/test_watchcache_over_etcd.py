@@ -28,7 +28,7 @@ async def cached(store: EtcdStorage) -> AsyncIterator[WatchCache]:
         running.cancel()
 
 
-async def test_reads_are_fresh_at_once_though_only_other_prefixes_change(etcd_server: EtcdServer) -> None:
+async def test_reads_are_fresh_though_only_other_prefixes_change(etcd_server: EtcdServer) -> None:
     store = EtcdStorage(Settings((etcd_server.endpoint,), prefix="/cache/"))
     async with cached(store) as cache:
 

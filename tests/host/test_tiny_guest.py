@@ -16,7 +16,7 @@ PVPANIC = ("-device", "pvpanic")
 
 
 @MACHINES
-def test_it_boots_to_its_prompt_and_answers(machine: str, tmp_path: Path) -> None:
+def test_guest_boots_to_its_prompt_and_answers(machine: str, tmp_path: Path) -> None:
     with running(tmp_path, "quiet guest.run=echo=begun panic=-1", ["-smp", "3"], machine=machine) as guest:
         assert guest.expect(PROMPT).split() == ["begun", "GUEST-READY", "#"]
         assert guest.ask("echo one two") == "one two"
@@ -24,7 +24,7 @@ def test_it_boots_to_its_prompt_and_answers(machine: str, tmp_path: Path) -> Non
         assert guest.ask("") == ""
 
 
-def test_it_counts_the_seconds_that_it_runs(tmp_path: Path) -> None:
+def test_guest_counts_its_seconds(tmp_path: Path) -> None:
     with running(tmp_path, "guest.run=counter") as guest:
         counted = guest.expect(r"tick 3\n")
         assert re.findall(r"tick (\d+)\n", counted) == ["1", "2", "3"]
@@ -39,7 +39,7 @@ def test_a_typed_counter_begins_with_1(tmp_path: Path) -> None:
 
 
 @MACHINES
-def test_it_powers_off_at_the_button(machine: str, tmp_path: Path) -> None:
+def test_guest_powers_off_at_the_button(machine: str, tmp_path: Path) -> None:
     with running(tmp_path, machine=machine) as guest:
         guest.expect(PROMPT)
         guest.execute("system_powerdown")
@@ -49,7 +49,7 @@ def test_it_powers_off_at_the_button(machine: str, tmp_path: Path) -> None:
 
 @MACHINES
 @pytest.mark.parametrize("typed", [True, False])
-def test_it_powers_itself_off(typed: bool, machine: str, tmp_path: Path) -> None:
+def test_guest_powers_itself_off(typed: bool, machine: str, tmp_path: Path) -> None:
     with running(tmp_path, "" if typed else "guest.run=poweroff", machine=machine) as guest:
         if typed:
             guest.expect(PROMPT)
@@ -106,7 +106,7 @@ def test_a_panic_without_the_device_halts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("typed", [True, False])
-def test_it_finds_what_changed_in_the_memory_that_it_filled(typed: bool, tmp_path: Path) -> None:
+def test_guest_detects_changes_in_its_filled_memory(typed: bool, tmp_path: Path) -> None:
     """The guest finds a byte of its memory that the test changes."""
     memory = tmp_path / "memory"
     size = MEBIBYTES + 1 << 20
@@ -123,7 +123,7 @@ def test_it_finds_what_changed_in_the_memory_that_it_filled(typed: bool, tmp_pat
         assert guest.ask("check") == "corrupt 900008"
 
 
-def test_it_fills_no_more_than_it_has(tmp_path: Path) -> None:
+def test_guest_fills_only_its_own_memory(tmp_path: Path) -> None:
     with running(tmp_path) as guest:
         guest.expect(PROMPT)
         filled = int(guest.ask("fill 100000").removeprefix("filled "))
@@ -132,7 +132,7 @@ def test_it_fills_no_more_than_it_has(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("typed", [True, False])
-def test_it_writes_to_so_many_pages_a_tick(typed: bool, tmp_path: Path) -> None:
+def test_guest_writes_the_given_pages_per_tick(typed: bool, tmp_path: Path) -> None:
     with running(tmp_path, "guest.run=counter" if typed else "guest.run=counter,dirty=10") as guest:
         guest.expect(PROMPT)
         if typed:
@@ -146,7 +146,7 @@ def test_it_writes_to_so_many_pages_a_tick(typed: bool, tmp_path: Path) -> None:
         assert guest.ask("check").endswith(f"intact {written}")
 
 
-def test_it_writes_round_and_round_and_knows_what_it_wrote(tmp_path: Path) -> None:
+def test_guest_writes_cyclically_and_knows_its_writes(tmp_path: Path) -> None:
     with running(tmp_path, "guest.run=counter,dirty=3001") as guest:
         guest.expect("tick 2\n")
         pages = int(re.findall(r"intact (\d+)", guest.ask("check"))[0])
@@ -159,7 +159,7 @@ def test_it_writes_round_and_round_and_knows_what_it_wrote(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("typed", [True, False])
-def test_idle_it_takes_next_to_no_processor_and_spinning_a_whole_one(typed: bool, tmp_path: Path) -> None:
+def test_guest_uses_the_processor_only_when_spinning(typed: bool, tmp_path: Path) -> None:
     with running(tmp_path, "guest.run=counter" if typed else "guest.run=counter,spin") as guest:
         guest.expect("tick 1\n")
         if typed:
@@ -175,7 +175,7 @@ def test_idle_it_takes_next_to_no_processor_and_spinning_a_whole_one(typed: bool
         assert used > 0.5
 
 
-def test_it_spins_for_a_part_of_each_tick(tmp_path: Path) -> None:
+def test_guest_spins_for_a_part_of_each_tick(tmp_path: Path) -> None:
     with running(tmp_path, "guest.run=counter,spin=1000") as guest:
         guest.expect("tick 1\n")
         before = guest.processor_seconds()

@@ -57,7 +57,7 @@ def _scaled_by_go(oracle: Oracle, live: Json, replicas: int, by: str) -> list[Js
     ).managed_fields
 
 
-def test_ssa_11_a_scale_moves_the_replicas_as_gos_scale_handler_does(oracle: Oracle) -> None:
+def test_ssa_11_scale_moves_replicas_like_gos_handler(oracle: Oracle) -> None:
     atoms = {"g/v1": openapi.types({"components": {"schemas": SET}})["g/v1", "Set"]}
     main, scale = FieldManager("g/v1", "Set", atoms), FieldManager("g/v1", "Set", atoms, subresource="scale")
     for seed in range(300):

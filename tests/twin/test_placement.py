@@ -54,7 +54,7 @@ def _field(cause: dict[str, str]) -> str:
     return field
 
 
-def test_machines_are_refused_where_kube_apiserver_refuses_their_pods(cluster: Environment) -> None:
+def test_placement_is_refused_as_by_kube_apiserver(cluster: Environment) -> None:
     differing = []
     for spec, _ in CASES:
         if "priorityClassName" in spec:

@@ -144,7 +144,7 @@ async def refusal(session: aiohttp.ClientSession, user: str, **headers: str) -> 
         return answer.status, json.loads(await answer.read()) if answer.status != 101 else {"message": "it was opened"}
 
 
-async def test_programs_that_say_an_origin_watch_and_open_streams_through_kube_apiserver(here: Environment) -> None:
+async def test_programs_with_an_origin_watch_and_open_streams(here: Environment) -> None:
     async with aggregated(here, WidgetStrategy()) as (behind, _, _):
         event = await asyncio.to_thread(watched_with_websocket_client, here)
         assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", "w1")

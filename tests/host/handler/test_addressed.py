@@ -72,7 +72,7 @@ def mine(payload: bytes, kind: int = IPV4, destination: str = frames.BROADCAST) 
 DISCOVER = udp("0.0.0.0", "255.255.255.255", EVIL, (68, 67))
 
 
-async def test_the_guests_requests_are_heard_in_the_pod_and_nowhere_else(world: World) -> None:
+async def test_guest_requests_are_heard_in_the_pod_only(world: World) -> None:
     with world.pod.inside(listening(67)) as dhcp:
         world.tap.send(mine(DISCOVER))
         world.tap.send(mine(udp(GIVEN, network.BRIDGED_SERVER, EVIL, (68, 67)), destination=OTHER))
@@ -93,7 +93,7 @@ async def test_the_guests_requests_are_heard_in_the_pod_and_nowhere_else(world: 
         assert arrived < 150
 
 
-async def test_nobody_else_is_heard_there(world: World) -> None:
+async def test_other_senders_are_not_heard_in_the_pod(world: World) -> None:
     """Senders are a neighbour that asks or knows the bridge, and a guest with a VLAN tag, even the network's own."""
     bridge = network.derived_mac(MAC, "bridge")
     with world.pod.inside(listening(67)) as dhcp, world.pod.inside(listening(4001)) as service:
@@ -115,7 +115,7 @@ async def test_nobody_else_is_heard_there(world: World) -> None:
     assert b"in a VLAN" not in world.heard()
 
 
-async def test_who_answers_dhcp_on_the_network_is_not_heard(world: World) -> None:
+async def test_dhcp_answers_of_the_network_do_not_reach_the_guest(world: World) -> None:
     for ports in ((67, 68), (4000, 68)):
         for destination in (GIVEN, "255.255.255.255"):
             world.lan.send(ethernet(OTHER, IPV4, udp(NEIGHBOUR, destination, EVIL, ports)))
@@ -132,7 +132,7 @@ async def test_of_ipv6_the_guest_has_what_the_network_gives(world: World) -> Non
     assert b"by IPv6" in world.heard()
 
 
-async def test_what_the_pod_says_to_everybody_is_heard_by_the_guest_alone(world: World) -> None:
+async def test_pods_broadcasts_reach_the_guest_only(world: World) -> None:
     """Answers to a guest without a usable address yet, and the pod's own kernel."""
     world.tap.send(mine(arp(1, MAC, GIVEN, NEIGHBOUR), ARP))  # the bridge learns where the guest is
     with world.pod.inside(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as server:
@@ -152,7 +152,7 @@ async def test_what_the_pod_says_to_everybody_is_heard_by_the_guest_alone(world:
     assert "packets 0 " not in counters
 
 
-async def test_what_the_link_had_is_known_again_when_virt_handler_comes_back(pod: Pod) -> None:
+async def test_link_settings_are_restored_after_a_restart(pod: Pod) -> None:
     first = await setup.Networks().prepare(VM, "", pod.launcher)
     lan = next(each for each in first if each.name == "lan")
     assert lan.addresses == (GIVEN,)

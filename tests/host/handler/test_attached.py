@@ -72,7 +72,7 @@ def mine(payload: bytes, kind: int = IPV4, destination: str = frames.BROADCAST) 
 LEGAL = mine(udp(GUEST, NEIGHBOUR, LAST))
 
 
-async def test_the_guest_is_answered_where_the_network_sends_its_broadcasts_back(world: World) -> None:
+async def test_guest_is_answered_on_a_network_that_reflects_broadcasts(world: World) -> None:
     question = mine(arp(1, MAC, GUEST, "192.168.7.7"), ARP)
     assert world.tap.send(question)
     world.lan.until(question[14:])
@@ -81,11 +81,11 @@ async def test_the_guest_is_answered_where_the_network_sends_its_broadcasts_back
     assert world.tap.receive(lambda frame: frame[6:12] == frames.mac(OTHER))[:6] == frames.mac(MAC)
 
 
-async def test_the_guest_is_a_neighbour_with_its_own_mac_and_the_address_of_ipam(world: World) -> None:
+async def test_guest_is_a_neighbour_with_its_mac_and_ipam_address(world: World) -> None:
     meet(world, GUEST)
 
 
-async def test_without_ipam_it_is_a_neighbour_with_whatever_address_it_likes(pod: Pod) -> None:
+async def test_without_ipam_the_guest_chooses_its_address(pod: Pod) -> None:
     run("ip", "-n", pod.name, "address", "flush", "dev", LINK)
     await setup.Networks().prepare(VM, "", pod.launcher)
     made = World(pod)
@@ -98,7 +98,7 @@ async def test_without_ipam_it_is_a_neighbour_with_whatever_address_it_likes(pod
     made.close()
 
 
-async def test_on_a_link_that_its_plugin_left_down_nobody_speaks_before_the_guest_does(pod: Pod) -> None:
+async def test_link_left_down_stays_silent_until_the_guest_speaks(pod: Pod) -> None:
     """Otherwise the pod's kernel would use the guest's MAC address for IPv6 before the guest arrives."""
     run("ip", "-n", pod.name, "address", "flush", "dev", LINK)
     run("ip", "-n", pod.name, "link", "set", LINK, "down")
@@ -122,7 +122,7 @@ def meet(world: World, address: str) -> None:
     world.tap.receive(lambda frame: frame[12:14] == b"\x08\x00" and frame[23] == 1 and frame[34] == 0)  # ICMP: echo reply
 
 
-async def test_both_networks_are_there_and_the_pod_keeps_its_own_address_alone(world: World) -> None:
+async def test_both_networks_exist_and_the_pod_keeps_its_address(world: World) -> None:
     links = {each["ifname"]: each for each in await namespaces.links(world.pod.launcher.network)}
     assert {"eth0", network.BRIDGE, network.TAP, LINK, BRIDGE, TAP} <= links.keys()
     addresses = {name: [each["local"] for each in link["addr_info"]] for name, link in links.items()}
@@ -177,7 +177,7 @@ async def test_a_frame_that_is_not_of_the_guest_goes_nowhere(world: World, frame
 
 
 @pytest.mark.parametrize("sender", ["guest", "neighbour"])
-async def test_nobody_on_the_network_reaches_the_pod_or_what_is_behind_it(world: World, sender: str) -> None:
+async def test_network_peers_reach_neither_the_pod_nor_beyond(world: World, sender: str) -> None:
     """The pod forwards packets for its masqueraded network, but must not forward a neighbour's."""
     (bridge,) = (each["address"] for each in await namespaces.links(world.pod.launcher.network) if each["ifname"] == BRIDGE)
     source = MAC if sender == "guest" else OTHER
@@ -221,7 +221,7 @@ def _call() -> None:
         caller.sendto(LAST, (POD, 4001))
 
 
-async def test_it_can_be_done_again_and_the_filters_stay(world: World) -> None:
+async def test_repeated_setup_keeps_the_filters(world: World) -> None:
     await setup.Networks().prepare(VM, "", world.pod.launcher)
     meet(world, GUEST)
     for _ in range(3):

@@ -74,7 +74,7 @@ async def test_the_pod_has_no_address_and_its_guest_has(world: World) -> None:
         assert caller.recvfrom(100) == (b"hello to you", (POD, 4000))
 
 
-async def test_the_guest_is_answered_where_the_network_sends_its_broadcasts_back(world: World) -> None:
+async def test_guest_is_answered_on_a_network_that_reflects_broadcasts(world: World) -> None:
     """A CNI plugin's bridge in hairpin mode reflects them. Senders that forge the guest's address must not replace it."""
     question = world.mine(arp(1, world.mac, POD, CALLER), ARP)
     assert world.tap.send(question)
@@ -153,7 +153,7 @@ async def test_servers_out_there_are_not_heard(world: World) -> None:
     assert LAST in world.tap.receive(lambda frame: EVIL in frame or LAST in frame)
 
 
-async def test_nobody_else_reaches_what_is_left_of_the_pod(world: World) -> None:
+async def test_other_senders_do_not_reach_the_rest_of_the_pod(world: World) -> None:
     """Senders know the bridge's MAC address, outside or in the guest."""
     bridge = network.derived_mac(world.mac, "bridge")
     with world.pod.inside(listening(4001)) as service, world.pod.inside(listening(67)) as dhcp:

@@ -48,7 +48,7 @@ def is_about(kind: int, address: str) -> Callable[[bytes], bool]:
     return lambda frame: frame[12:14] == b"\x86\xdd" and frame[20] == ICMPV6 and frame[54] == kind and frame[62:78] == target
 
 
-async def test_the_guest_has_the_addresses_of_the_pod_and_meets_its_neighbours(pod: Pod) -> None:
+async def test_guest_has_the_pods_addresses_and_meets_neighbours(pod: Pod) -> None:
     (before,) = (link for link in await namespaces.links(pod.launcher.network) if link["ifname"] == "eth0")
     (wired,) = await setup.Networks().prepare(VM, "", pod.launcher)
     assert (wired.mac, wired.addresses) == (before["address"], (POD, POD6))
@@ -136,7 +136,7 @@ async def test_frames_that_are_not_of_the_guest_go_nowhere(world: World) -> None
     assert sum(int(line.split()[1]) for line in at_the_tap.splitlines() if "packets" in line) == len(spoofs), told
 
 
-async def test_what_is_of_the_guest_goes_out(world: World) -> None:
+async def test_guest_packets_go_out(world: World) -> None:
     mac, link = world.mac, network.link_local(world.mac)
     nonce = b"\x0e\1" + bytes(6)
     group = "ff02::1:ff00:2"
@@ -155,7 +155,7 @@ async def test_what_is_of_the_guest_goes_out(world: World) -> None:
     assert len(sent) == 8
 
 
-async def test_what_it_asks_of_its_router_and_of_dhcp_stays_in_the_pod(world: World) -> None:
+async def test_router_and_dhcp_queries_stay_in_the_pod(world: World) -> None:
     control = Tap(world.pod, network.CONTROL_TAP)
     link = network.link_local(world.mac)
     for payload in (
@@ -214,7 +214,7 @@ async def test_a_guest_in_the_place_of_a_pod_without_ipv4_has_none() -> None:
         world.uplink.close()
 
 
-async def test_a_gateway_that_does_not_answer_is_told_and_the_pod_keeps_its_address(pod: Pod) -> None:
+async def test_silent_gateway_is_reported_and_the_pod_stays_as_it_is(pod: Pod) -> None:
     run("ip", "-n", pod.caller, "link", "set", "peer", "arp", "off")
     run("ip", "-n", pod.caller, "-6", "address", "flush", "dev", "peer")
     with pytest.raises(namespaces.CommandFailed, match=f"the pod's gateway {CALLER6} does not answer"):
@@ -223,7 +223,7 @@ async def test_a_gateway_that_does_not_answer_is_told_and_the_pod_keeps_its_addr
     assert POD6 in [each["local"] for each in uplink["addr_info"]]
 
 
-async def test_in_a_network_of_cnis_bridge_plugin_its_gateway_is_the_guests(tmp_path: Path) -> None:
+async def test_cni_bridge_gateway_is_the_guests_gateway(tmp_path: Path) -> None:
     """The bridge in hairpin mode reflects the guest's multicasts to the pod."""
     with pods.a_pod_of_the_bridge_plugin(tmp_path) as pod:
         (wired,) = await setup.Networks().prepare(VM, "", pod.launcher)

@@ -148,7 +148,7 @@ def guest() -> Iterator[Guest]:
 
 @FAMILIES
 @pytest.mark.parametrize("ports", [(), ({"port": 80},)], ids=["all", "listed"])
-async def test_whoever_asks_the_pod_that_the_guest_has_left_is_answered_by_the_guest(
+async def test_callers_of_the_former_pod_reach_the_moved_guest(
     first: Pod, second: Pod, guest: Guest, pod: str, beside: str, ports: tuple[dict[str, Any], ...]
 ) -> None:
     caller = CALLER6 if ":" in pod else CALLER
@@ -174,7 +174,7 @@ async def test_whoever_asks_the_pod_that_the_guest_has_left_is_answered_by_the_g
         assert between.recv(100) == b"hello"  # a repeated forwarding request keeps connections
 
 
-async def test_a_guest_that_moves_on_at_once_is_reached_by_both_pods_that_it_has_left(first: Pod, second: Pod, guest: Guest) -> None:
+async def test_guest_that_moved_twice_is_reached_by_both_former_pods(first: Pod, second: Pod, guest: Guest) -> None:
     with pods.a_pod_beside(first, 2) as third:
         for place in (first, second, third):
             await guest.move(place, a_vm())
@@ -205,7 +205,7 @@ async def test_pods_and_callers_may_be_on_one_link(first: Pod, guest: Guest, pod
 
 
 @pytest.mark.parametrize("type_", ["bridge", "passt"])
-async def test_what_comes_to_a_pod_without_a_masqueraded_guest_is_left_as_it_is(first: Pod, type_: str) -> None:
+async def test_traffic_of_a_pod_without_masquerade_is_not_forwarded(first: Pod, type_: str) -> None:
     run("ip", "-n", first.caller, "address", "add", "10.99.0.3/24", "dev", "peer")
     assert not await setup.forward(first.launcher, ("10.99.0.3",))
     await setup.Networks().prepare(a_vm(type=type_), "", first.launcher)

@@ -99,12 +99,12 @@ async def test_a_guest_is_given_its_address_and_renews_it(world: World) -> None:
         assert (to, address) == (MINE, GUEST)
 
 
-async def test_a_guest_without_an_address_is_sent_to_by_its_mac_unless_it_wants_a_broadcast(world: World) -> None:
+async def test_guest_without_address_is_answered_by_mac_or_broadcast(world: World) -> None:
     assert world.ask(message.OFFER, packet(message.DISCOVER, mac=MINE))[0] == MINE
     assert world.ask(message.OFFER, packet(message.DISCOVER, mac=MINE, flags=0x8000))[0] == frames.BROADCAST
 
 
-async def test_who_reads_the_guests_packets_has_nothing(world: World) -> None:
+async def test_packet_reader_has_no_privileges(world: World) -> None:
     """tests/cluster covers the rest of the pod's confinement."""
     world.lease()
     (line,) = run(
@@ -120,7 +120,7 @@ async def test_who_reads_the_guests_packets_has_nothing(world: World) -> None:
     assert status["NoNewPrivs"] == "1"
 
 
-async def test_a_flood_of_malformed_packets_harms_nobody(world: World) -> None:
+async def test_flood_of_malformed_packets_is_harmless(world: World) -> None:
     """All kinds of malformed packets, as fast as a tap accepts them."""
     world.lease()
     source = random.Random(10)
@@ -174,7 +174,7 @@ async def test_each_attempt_of_a_break_out_works_for_root(pod: Pod) -> None:
     assert run("ip", "netns", "exec", pod.name, "nft", "list", "tables") == ""
 
 
-async def test_whoever_breaks_into_it_cannot_touch_the_network(world: World) -> None:
+async def test_compromised_packet_reader_cannot_change_the_network(world: World) -> None:
     """As the launcher's user, in the pod's network."""
     program = (Path(__file__).parent / "breakout.py").read_text()
     user = str(layout.USER_ID)

@@ -122,7 +122,7 @@ async def test_a_frame_that_is_not_of_the_guest_goes_nowhere(world: World, frame
     assert counters.count("packets 3 ") == 1, counters
 
 
-async def test_what_a_guest_needs_arrives(world: World) -> None:
+async def test_necessary_guest_packets_arrive(world: World) -> None:
     world.tap.send(mine(arp(1, MINE, "0.0.0.0", network.GUEST), ARP, frames.BROADCAST))  # is my address free? (RFC 5227)
     world.tap.send(mine(arp(1, MINE, network.GUEST, network.GATEWAY), ARP, frames.BROADCAST))
     answered = world.tap.receive(lambda frame: frame[12:14] == b"\x08\x06" and frame[20:22] == b"\0\2")
@@ -146,7 +146,7 @@ async def test_a_guest_reaches_callers_and_is_reached(world: World) -> None:
         assert caller.recvfrom(100) == (b"hello to you", (POD, 4000))
 
 
-async def test_nobody_answers_what_a_guest_asked_of_dhcp_in_its_pod(world: World) -> None:
+async def test_dhcp_client_port_receives_nothing_from_outside(world: World) -> None:
     with world.pod.outside(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as caller:
         caller.sendto(EVIL, (POD, network.DHCP_CLIENT_PORT))
         caller.sendto(LAST, (POD, 4001))
@@ -202,7 +202,7 @@ async def test_nothing_but_dhcp_in_the_pod_hears_the_guest(world: World, destina
         assert dhcp.recv(100) == EVIL  # this one is allowed
 
 
-async def test_what_the_pod_asks_the_guest_is_answered(world: World) -> None:
+async def test_guest_answers_queries_of_its_pod(world: World) -> None:
     with world.pod.inside(listening(4001)) as asker:
         asker.sendto(b"hello", (f"::ffff:{network.GUEST}", 4000))
         world.tap.receive(lambda frame: b"hello" in frame)
@@ -253,7 +253,7 @@ async def test_dhcp_gets_past_the_count_by_no_other_address_of_the_pod(world: Wo
             dhcp.recv(100)
 
 
-async def test_no_frame_gets_out_before_the_filter_is_there_or_while_it_is_renewed(pod: Pod) -> None:
+async def test_no_frame_leaves_before_the_filter_or_during_its_renewal(pod: Pod) -> None:
     """Forged frames from before the tap is up, during repeated network setups."""
     run("ip", "-n", pod.name, "tuntap", "add", "dev", "tap0", "mode", "tap", "user", "107", "group", "107")
     tap = Tap(pod)
@@ -332,7 +332,7 @@ UNTRACKED = {
 
 
 @pytest.mark.parametrize("packet", UNTRACKED.values(), ids=UNTRACKED.keys())
-async def test_no_packet_leaves_with_the_address_that_the_guest_has_in_its_pod(world: World, packet: bytes) -> None:
+async def test_no_packet_leaves_with_the_guests_internal_address(world: World, packet: bytes) -> None:
     for _ in range(3):
         assert world.tap.send(mine(packet))
     assert world.tap.send(LEGAL)

@@ -122,7 +122,7 @@ ASKED = {
 
 
 @pytest.mark.parametrize("frame", ASKED.values(), ids=ASKED.keys())
-async def test_what_a_guest_asks_of_its_router_is_heard_by_virt_launcher_alone(world: World, frame: bytes) -> None:
+async def test_router_queries_reach_virt_launcher_only(world: World, frame: bytes) -> None:
     control = Tap(world.pod, network.CONTROL_TAP)
     with world.pod.inside(listening(547)) as service:
         world.tap.send(frame)
@@ -135,7 +135,7 @@ async def test_what_a_guest_asks_of_its_router_is_heard_by_virt_launcher_alone(w
     assert [line.split()[0] for line in known.splitlines()] == [GUEST6]
 
 
-async def test_nobody_answers_what_a_guest_asked_of_dhcp_in_its_pod(world: World) -> None:
+async def test_dhcp_client_port_receives_nothing_from_outside(world: World) -> None:
     with world.pod.outside(lambda: socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)) as caller:
         caller.sendto(EVIL, (POD6, network.DHCP6_CLIENT_PORT))
         caller.sendto(LAST, (POD6, 4001))
@@ -157,7 +157,7 @@ async def test_a_flood_of_questions_is_held_back_and_counted(world: World) -> No
     assert 10 < arrived < 300
 
 
-async def test_what_virt_launcher_says_comes_to_the_guest_and_nowhere_else(world: World) -> None:
+async def test_virt_launchers_frames_reach_the_guest_only(world: World) -> None:
     """For any frame: an attacker in virt-launcher reaches only its own guest."""
     control = Tap(world.pod, network.CONTROL_TAP)
     legal = ethernet(GATEWAY_MAC, IPV6, icmpv6(network.ROUTER6, ALL_NODES, 134, ROUTER + b"router"), ALL_NODES_MAC)
@@ -241,7 +241,7 @@ UNTRACKED = {
 
 
 @pytest.mark.parametrize("packet", UNTRACKED.values(), ids=UNTRACKED.keys())
-async def test_no_packet_leaves_with_the_address_that_the_guest_has_in_its_pod(world: World, packet: bytes) -> None:
+async def test_no_packet_leaves_with_the_guests_internal_address(world: World, packet: bytes) -> None:
     for _ in range(3):
         assert world.tap.send(mine(packet))
     assert world.tap.send(LEGAL)

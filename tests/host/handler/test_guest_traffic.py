@@ -135,7 +135,7 @@ def greeting(pod: Pod, host: str, port: int = 80) -> Iterator[list[str]]:
         thread.join()
 
 
-async def test_a_guest_behind_the_pods_address_is_reached_by_its_ports_alone(pod: Pod, start: Start) -> None:
+async def test_masqueraded_guest_is_reached_by_its_ports_only(pod: Pod, start: Start) -> None:
     """An unplugged card also reports that."""
     run("ip", "-n", pod.name, "link", "set", "eth0", "mtu", "1420")
     ports = [{"port": 8080}, {"name": "dns", "port": 53, "protocol": "UDP"}]
@@ -219,7 +219,7 @@ async def test_a_guest_in_a_pod_with_one_family_reaches_and_is_reached(start: St
                 assert pod.inside(forwarded) == "hello-from-the-guest"
 
 
-async def test_a_guest_in_the_pods_place_has_its_address_and_reaches_and_is_reached(pod: Pod, start: Start) -> None:
+async def test_bridge_guest_has_the_pods_address_and_is_reachable(pod: Pod, start: Start) -> None:
     """Also after a restart of virt-handler while the guest runs."""
     away = "fd98::1"
     run("ip", "-n", pod.caller, "address", "add", f"{away}/128", "dev", "peer", "nodad")
@@ -278,7 +278,7 @@ async def test_a_guest_in_the_pods_place_has_its_address_and_reaches_and_is_reac
         assert "1 packets received" in viewer.sh(f"ping -c 1 -W 20 -I {POD} {CALLER}")
 
 
-async def test_a_guest_of_a_macvtap_reaches_and_is_reached_under_its_own_mac_address_alone(start: Start) -> None:
+async def test_macvtap_guest_is_reachable_by_its_own_mac_only(start: Start) -> None:
     vm = a_vm({"name": "default"}, {"name": "lan", "type": "macvtap", "network": "lan", "mac": MAC})
     link, tap = attachments.link("lan"), attachments.tap("lan")
     with given_by_the_kubelet() as minor, pods.a_pod() as pod:

@@ -154,7 +154,7 @@ async def test_a_guest_runs_and_stops(world: World, pods: Pods, tmp_path: Path) 
     assert pods.running[pod_uid].wait() == 0
 
 
-async def test_a_guest_is_reset_once_though_virt_handler_is_killed_before_it_wrote_that(world: World, pods: Pods, tmp_path: Path) -> None:
+async def test_guest_is_reset_once_despite_a_handler_kill(world: World, pods: Pods, tmp_path: Path) -> None:
     pod_uid = pods.start()
     await world.api.put(VMS, machine(pod_uid))
     judge, authority = world.api.judge, Authority(tmp_path / "certs")

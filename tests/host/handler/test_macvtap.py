@@ -159,7 +159,7 @@ def mine(payload: bytes, kind: int = IPV4, destination: str = frames.BROADCAST) 
 LEGAL = mine(udp(GUEST, NEIGHBOUR, LAST))
 
 
-async def test_the_guest_is_a_neighbour_with_its_own_mac_and_whatever_address_it_likes(world: World) -> None:
+async def test_guest_is_a_neighbour_with_its_mac_and_any_address(world: World) -> None:
     assert world.tap.send(mine(arp(1, MAC, GUEST, NEIGHBOUR), ARP))
     answered = world.tap.receive(lambda frame: frame[12:14] == b"\x08\x06" and frame[20:22] == b"\0\2")
     assert answered[:6] == frames.mac(MAC)
@@ -168,7 +168,7 @@ async def test_the_guest_is_a_neighbour_with_its_own_mac_and_whatever_address_it
     world.tap.receive(lambda frame: frame[12:14] == b"\x08\x00" and frame[23] == 1 and frame[34] == 0)  # ICMP: echo reply
 
 
-async def test_the_guest_hears_what_is_said_to_groups_and_nothing_that_is_said_to_others(world: World) -> None:
+async def test_guest_hears_multicast_and_no_foreign_unicast(world: World) -> None:
     for destination, payload in ((OTHER, EVIL), ("33:33:ff:00:00:01", LAST)):
         world.lan.send(ethernet(OTHER, IPV4, udp(NEIGHBOUR, GUEST, payload), destination))
     assert LAST in world.tap.receive(lambda frame: EVIL in frame or LAST in frame)
@@ -203,7 +203,7 @@ async def test_a_frame_that_is_not_of_the_guest_goes_nowhere(world: World, frame
     assert counters.count("packets 3 ") == 1, counters
 
 
-async def test_the_pod_neither_answers_on_the_network_nor_forwards_from_it(world: World) -> None:
+async def test_pod_neither_answers_nor_forwards_on_the_network(world: World) -> None:
     (link,) = (each["address"] for each in await namespaces.links(world.pod.launcher.network) if each["ifname"] == LINK)
     peer = world.pod.outside(lambda: Ear("peer"))
     for destination in (link, frames.BROADCAST):
@@ -222,16 +222,16 @@ def _call() -> None:
         caller.sendto(LAST, (CALLER, 4001))
 
 
-async def test_it_can_be_done_again_and_the_filters_stay(world: World) -> None:
+async def test_repeated_setup_keeps_the_filters(world: World) -> None:
     await setup.Networks().prepare(VM, "", world.pod.launcher)
-    await test_the_guest_is_a_neighbour_with_its_own_mac_and_whatever_address_it_likes(world)
+    await test_guest_is_a_neighbour_with_its_mac_and_any_address(world)
     for _ in range(3):
         world.tap.send(ethernet(OTHER, IPV4, udp(GUEST, NEIGHBOUR, EVIL)))
     world.tap.send(LEGAL)
     assert EVIL not in b"".join(world.lan.until(LAST))
 
 
-async def test_a_number_that_another_link_of_the_node_has_is_told_and_its_device_stays_roots(made: tuple[Pod, int]) -> None:
+async def test_used_device_number_is_reported_and_its_device_kept(made: tuple[Pod, int]) -> None:
     pod, minor = made
     run("ip", "-n", pod.caller, "tuntap", "add", "dev", "lower", "mode", "tap")
     occupy(pod, minor)
@@ -244,7 +244,7 @@ async def test_a_number_that_another_link_of_the_node_has_is_told_and_its_device
     assert os.stat(macvtap.path_of(minor)[1:], dir_fd=pod.launcher.root).st_uid == layout.USER_ID
 
 
-async def test_a_macvtap_of_the_same_name_and_number_that_outlived_its_pod_is_not_the_pods(made: tuple[Pod, int]) -> None:
+async def test_leftover_macvtap_of_another_pod_is_not_used(made: tuple[Pod, int]) -> None:
     """Equally named interfaces of two tenants have equally named links, and an open descriptor keeps a deleted pod's link."""
     pod, minor = made
     run("ip", "-n", pod.caller, "tuntap", "add", "dev", "lower", "mode", "tap")

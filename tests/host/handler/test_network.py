@@ -48,7 +48,7 @@ async def test_preparing_twice_leaves_one_bridge_and_one_set_of_rules(pod: Pod) 
     assert (await namespaces.run(pod.launcher.network, ("cat", *files))).split() == [b"1", b"1", b"2"]
 
 
-async def test_programs_get_no_pipe_that_breaks_when_they_end_before_anything_is_written(pod: Pod) -> None:
+async def test_programs_without_input_get_no_pipe(pod: Pod) -> None:
     """uvloop would then raise RuntimeError, and fail the VM's whole pass."""
     assert await namespaces.run(pod.launcher.network, ("readlink", "/proc/self/fd/0")) == b"/dev/null\n"
     with pytest.raises(namespaces.CommandFailed, match=r"^sh -c set -e failed \(3\): "):
@@ -62,7 +62,7 @@ async def test_a_machine_with_the_gateways_address_gets_no_network(pod: Pod) -> 
     assert {link["ifname"] for link in await namespaces.links(pod.launcher.network)} == {"lo", "eth0"}
 
 
-async def test_what_the_process_holds_ends_with_the_process(pod: Pod) -> None:
+async def test_waits_on_the_process_end_with_it(pod: Pod) -> None:
     os.kill(pod.launcher.pid, 9)
     await within(5, pod.launcher.ended())
 

@@ -107,13 +107,13 @@ def ask(request: pytest.FixtureRequest, pod: Pod, theirs: Plugins, tmp_path: Pat
     return Asking(setup.ours(), interface["type"], pod, interface, own.command, own.environment)
 
 
-async def test_it_says_what_it_is(ask: Asking) -> None:
+async def test_plugin_describes_itself(ask: Asking) -> None:
     found = await ask.plugins.describe("network", ask.name)
     assert contract.VERSION in found.versions
     assert found.kinds == ("network",)
 
 
-async def test_it_adds_a_tap_for_qemu_and_again_the_same(ask: Asking) -> None:
+async def test_plugin_adds_a_tap_idempotently(ask: Asking) -> None:
     first, second = await ask("ADD"), await ask("ADD")
     assert first == second
     assert (first["tap"], first["mac"]) == (ask.tap, MAC)
@@ -124,7 +124,7 @@ async def test_it_adds_a_tap_for_qemu_and_again_the_same(ask: Asking) -> None:
     assert (await ask("CHECK", prevResult=first)).keys() <= {"version"}
 
 
-async def test_it_notices_what_is_gone_and_makes_it_again(ask: Asking) -> None:
+async def test_plugin_detects_and_recreates_a_missing_tap(ask: Asking) -> None:
     made = await ask("ADD")
     run("ip", "-n", ask.pod.name, "link", "delete", ask.tap)
     if "CHECK" in await ask.commands():
@@ -134,7 +134,7 @@ async def test_it_notices_what_is_gone_and_makes_it_again(ask: Asking) -> None:
     assert ask.tap in ask.links()
 
 
-async def test_it_takes_away_what_it_made_once_and_again_and_without_a_pod(ask: Asking) -> None:
+async def test_plugin_deletes_repeatedly_and_without_a_pod(ask: Asking) -> None:
     before = {each["ifname"] for each in json.loads(run("ip", "-n", ask.pod.caller, "-json", "link", "show"))}
     made = await ask("ADD")
     for _ in range(2):
@@ -152,7 +152,7 @@ async def test_it_takes_away_what_it_made_once_and_again_and_without_a_pod(ask: 
     [(b"garbage", 6), (b"", 6), (b'{"version": "9.0.0", "kind": "network"}', 1)],
     ids=["garbage", "nothing", "version"],
 )
-async def test_it_says_an_error_where_it_understands_nothing(ask: Asking, document: bytes, code: int) -> None:
+async def test_plugin_reports_errors_for_unknown_input(ask: Asking, document: bytes, code: int) -> None:
     with pytest.raises(Failed, match=rf"\(code {code}\)$"):
         answers.result_of(ask.name, "ADD", await ask.raw(document), None)
 
@@ -249,7 +249,7 @@ async def test_a_plugin_that_lies_is_found_out(pod: Pod, theirs: Plugins, tmp_pa
     assert "tap0" in {each["ifname"] for each in await namespaces.links(pod.launcher.network)}
 
 
-async def test_interfaces_that_take_too_long_together_are_a_try_that_failed(pod: Pod, theirs: Plugins, tmp_path: Path) -> None:
+async def test_interfaces_too_slow_together_are_a_failed_try(pod: Pod, theirs: Plugins, tmp_path: Path) -> None:
     """Each single call is in time. Otherwise the loop would end the pass without a failed try or a message."""
     taps = [attachments.tap(each) for each in ("one", "two", "three")]
     script = f"""#!/bin/sh

@@ -28,7 +28,7 @@ def elsewhere() -> Iterator[Path]:
         process.kill()
 
 
-def test_a_socket_is_of_the_other_network_and_this_process_is_not(elsewhere: Path) -> None:
+def test_socket_is_in_the_other_network_and_the_process_not(elsewhere: Path) -> None:
     before = OWN.stat().st_ino
     sockets = NodeSockets(node=elsewhere)
     descriptors = len(list(Path("/proc/self/fd").iterdir()))
@@ -40,7 +40,7 @@ def test_a_socket_is_of_the_other_network_and_this_process_is_not(elsewhere: Pat
     assert len(list(Path("/proc/self/fd").iterdir())) == descriptors
 
 
-def test_what_is_no_network_namespace_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+def test_invalid_network_namespace_is_refused_without_change(tmp_path: Path) -> None:
     before = OWN.stat().st_ino
     (tmp_path / "net").touch()
     for node in (tmp_path / "net", tmp_path / "none"):
@@ -49,7 +49,7 @@ def test_what_is_no_network_namespace_is_refused_and_changes_nothing(tmp_path: P
     assert OWN.stat().st_ino == before
 
 
-def test_who_cannot_come_back_ends(elsewhere: Path, tmp_path: Path) -> None:
+def test_process_that_cannot_return_exits(elsewhere: Path, tmp_path: Path) -> None:
     """In a child process, which is then stuck in the other network."""
     (tmp_path / "own").touch()
     if (child := os.fork()) == 0:

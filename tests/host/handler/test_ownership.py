@@ -42,7 +42,7 @@ def test_the_expected_device_is_given_and_stays_so(pod: tuple[Path, int]) -> Non
     assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (107, 107, 0o660)
 
 
-def test_a_block_claim_is_given_and_a_file_system_claim_is_left_alone(pod: tuple[Path, int]) -> None:
+def test_block_claim_is_given_and_file_system_claim_left(pod: tuple[Path, int]) -> None:
     disks = pod[0] / layout.DEVICES_DIRECTORY.lstrip("/")
     block = node(disks / "data", stat.S_IFBLK, 7, 200)
     (disks / "files").mkdir()

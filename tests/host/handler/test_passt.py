@@ -141,7 +141,7 @@ async def test_a_guest_in_a_pod_with_one_family_has_that_one(start: Start, famil
             wait_for_answer(pod, own)
 
 
-async def test_a_guest_has_the_pods_addresses_and_loses_no_more_than_its_connections(start: Start) -> None:
+async def test_passt_guest_has_the_pods_addresses_and_reconnects(start: Start) -> None:
     with pods.a_pod() as pod:
         await both(pod, start)
 

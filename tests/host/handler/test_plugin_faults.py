@@ -61,7 +61,7 @@ def sleepers() -> list[str]:
     return found
 
 
-async def test_what_a_plugin_is_told_and_by_what(make: Make) -> None:
+async def test_plugin_gets_its_document_and_environment_only(make: Make) -> None:
     evil = "$(touch /tmp/evil); `reboot` 'ä'"
     told = await make(
         """set -e; read -r line; [ $# = 0 ]; [ "$(pwd)" = / ]; echo "{\\"version\\": \\"1.0.0\\", \\"tap\\": $line}"; env >&2"""
@@ -82,13 +82,13 @@ async def test_the_environment_holds_nothing_of_ours(make: Make, monkeypatch: py
 
 
 @pytest.mark.parametrize("add", [f"sleep {SLEEP}", f"trap '' TERM; (setsid sleep {SLEEP} &) ; sleep {SLEEP}"], ids=["plain", "stubborn"])
-async def test_one_that_hangs_is_ended_with_its_children(make: Make, add: str) -> None:
+async def test_hanging_plugin_is_ended_with_its_children(make: Make, add: str) -> None:
     plugins = make(add, 2.0)
     with pytest.raises(TimedOut, match=r"^plugin lan \(ADD\) did not answer within 2 s, and was ended$"):
         await plugins.call("network", "lan", "ADD", {})
 
 
-async def test_one_that_hangs_ends_when_nobody_waits_any_more(make: Make) -> None:
+async def test_hanging_plugin_ends_when_its_caller_is_cancelled(make: Make) -> None:
     async with asyncio.TaskGroup() as tasks:
         call = tasks.create_task(make(f"setsid sleep {SLEEP}").call("network", "lan", "ADD", {}))
         while not sleepers():
@@ -97,7 +97,7 @@ async def test_one_that_hangs_ends_when_nobody_waits_any_more(make: Make) -> Non
     assert call.cancelled()
 
 
-async def test_a_daemon_that_keeps_standard_output_open_holds_nobody_up_and_does_not_stay(make: Make) -> None:
+async def test_daemon_holding_stdout_neither_delays_nor_survives(make: Make) -> None:
     found = await make(f"setsid sleep {SLEEP} & echo '{FINE}'").call("network", "lan", "ADD", {})
     assert found["tap"] == "tap0"
 
@@ -118,7 +118,7 @@ async def test_a_flood_is_cut_off(make: Make, stream: str) -> None:
         ("kill -SEGV $$", Failed, "answered what is no JSON object|was ended by signal|exited with status"),
     ],
 )
-async def test_what_is_said_of_liars(make: Make, add: str, fault: type[Exception], words: str) -> None:
+async def test_lying_plugins_are_reported(make: Make, add: str, fault: type[Exception], words: str) -> None:
     with pytest.raises(fault, match=words):
         await make(add).call("network", "lan", "ADD", {})
 
@@ -128,7 +128,7 @@ async def test_a_long_document_for_one_that_does_not_read_it(make: Make) -> None
 
 
 @pytest.mark.parametrize("name", ["absent", "text", "other", "../sh", "directory", "/bin/sh", "lan\n"])
-async def test_what_is_no_plugin_of_this_node_is_not_run(make: Make, tmp_path: Path, name: str) -> None:
+async def test_unknown_plugins_are_not_run(make: Make, tmp_path: Path, name: str) -> None:
     plugins = make(f"echo '{FINE}'")
     (tmp_path / "text").write_text("echo this is no program\n")
     (tmp_path / "text").chmod(0o755)
@@ -151,7 +151,7 @@ async def test_a_plugin_that_is_replaced_is_asked_again_what_it_is(make: Make, t
     assert (await plugins.describe("network", "lan")).live_migration
 
 
-async def test_one_that_hangs_leaves_the_others_their_turns(make: Make, tmp_path: Path) -> None:
+async def test_hanging_plugin_leaves_turns_to_others(make: Make, tmp_path: Path) -> None:
     plugins = make(f"sleep {SLEEP}", 4.0)
     (tmp_path / "absent").write_text(f"#!/bin/sh\n[ $KUBEVIRT_COMMAND != VERSION ] || {{ echo '{DESCRIPTION}'; exit; }}; echo '{FINE}'\n")
     (tmp_path / "absent").chmod(0o755)
@@ -172,7 +172,7 @@ async def test_one_that_hangs_leaves_the_others_their_turns(make: Make, tmp_path
     assert len(faults) == calling.AT_ONCE + 2
 
 
-async def test_one_tenants_calls_leave_a_turn_of_the_same_plugin_to_others(make: Make) -> None:
+async def test_tenants_calls_leave_a_turn_of_a_plugin_to_others(make: Make) -> None:
     """The first tenant's plugin calls a silent server, so each call takes the whole timeout."""
     plugins = make(f"read -r line; case $line in *greedy*) sleep {SLEEP};; esac; echo '{FINE}'", 6.0)
     done = []
@@ -213,13 +213,13 @@ async def test_calls_of_ours_together_are_few(tmp_path: Path) -> None:
     assert most == calling.OURS_AT_ONCE
 
 
-async def test_one_that_takes_memory_without_end_is_ended_and_virt_handler_is_not(make: Make) -> None:
+async def test_plugin_exhausting_memory_is_ended(make: Make) -> None:
     fills = "python3 -c 'held = [bytearray(1 << 20) for _ in range(4096)]'"
     with pytest.raises(Failed, match=r"exited with status 1 and said no error as JSON"):
         await make(f"{fills} || exit 1; echo '{FINE}'").call("network", "lan", "ADD", {})
 
 
-async def test_one_is_asked_no_command_that_it_does_not_need(make: Make, tmp_path: Path) -> None:
+async def test_unneeded_commands_are_not_sent(make: Make, tmp_path: Path) -> None:
     make("exit 1")
     needs = json.dumps({**json.loads(DESCRIPTION), "commands": ["ADD"]})
     (tmp_path / "lan").write_text(f"#!/bin/sh\n[ $KUBEVIRT_COMMAND != VERSION ] || {{ echo '{needs}'; exit; }}; exit 1\n")

@@ -88,7 +88,7 @@ def pod() -> Iterator[Pod]:
         yield made
 
 
-async def test_the_next_virt_handler_asks_whether_it_is_so_still_and_has_it_made_again_where_it_is_not(world: World, pod: Pod) -> None:
+async def test_restarted_handler_checks_and_recreates_interfaces(world: World, pod: Pod) -> None:
     made = await world.networks().prepare(VM, POD, pod.launcher)
     assert made[0].addresses == ("10.9.0.7",)
     assert await world.networks().prepare(VM, POD, pod.launcher) == made
@@ -107,7 +107,7 @@ async def test_the_next_virt_handler_asks_whether_it_is_so_still_and_has_it_made
     assert world.asked[6:] == ["ADD"]  # the request now differs from the first one
 
 
-async def test_it_is_taken_away_once_the_pod_is_gone_and_never_before(world: World, pod: Pod) -> None:
+async def test_interface_is_deleted_only_after_its_pod_is_gone(world: World, pod: Pod) -> None:
     await world.networks().prepare(VM, POD, pod.launcher)
     await world.deleter().look()
     assert world.asked == ["ADD"]
@@ -146,7 +146,7 @@ async def test_a_pod_that_goes_while_its_plugin_adds_leaves_nothing(world: World
     assert not list(world.records.all())
 
 
-async def test_what_a_plugin_failed_to_add_is_taken_away_too(world: World, pod: Pod) -> None:
+async def test_failed_interface_is_deleted_too(world: World, pod: Pod) -> None:
     world.fails("ADD")
     with pytest.raises(Failed, match="no luck"):
         await world.networks().prepare(VM, POD, pod.launcher)

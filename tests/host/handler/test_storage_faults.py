@@ -134,7 +134,7 @@ async def said(disks: PluginDisks, vm: dict[str, Any], pod_uid: str) -> DisksFau
     ],
     ids=lambda each: each[-60:],
 )
-async def test_a_plugin_that_lies_or_fails_is_told_with_its_disk_and_asked_again(here: Here, add: str, words: str) -> None:
+async def test_faulty_plugin_is_reported_with_its_disk_and_retried(here: Here, add: str, words: str) -> None:
     here.plugin(add)
     disks = here.disks()
     fault = await said(disks, machine(), here.uid)
@@ -148,7 +148,7 @@ async def test_a_plugin_that_lies_or_fails_is_told_with_its_disk_and_asked_again
     assert await disks.add(machine(), here.uid) == {"data": Served("file", 1024)}
 
 
-async def test_one_that_hangs_is_ended_and_keeps_no_other_disk_waiting(here: Here) -> None:
+async def test_hanging_plugin_is_ended_and_delays_no_other_disk(here: Here) -> None:
     here.plugin("sleep 1000")
     here.plugin(f"{A_FILE}; {THE_FILE}", name="other", disk="fine")
     fault = await said(here.disks(seconds=0.5), machine(a_disk(), a_disk("fine", "other")), here.uid)
@@ -157,7 +157,7 @@ async def test_one_that_hangs_is_ended_and_keeps_no_other_disk_waiting(here: Her
     assert (here.volume / "fine/disk.img").exists()
 
 
-async def test_one_that_is_not_there_and_one_that_says_that_it_cannot_be(here: Here) -> None:
+async def test_missing_plugin_and_permanent_error_are_distinguished(here: Here) -> None:
     fault = await said(here.disks(), machine(a_disk(plugin="absent")), here.uid)
     assert str(fault).startswith("disk 'data': plugin absent is not on this node: ")
     assert (fault.reason, fault.final) == ("PluginNotFound", False)
@@ -226,9 +226,7 @@ def serve(here: Here, *options: str) -> subprocess.Popen[bytes]:
     ],
     ids=["size", "export", "read-only", "both read-only", "fine"],
 )
-async def test_what_an_nbd_server_has_is_what_the_plugin_said(
-    here: Here, options: tuple[str, ...], answered: str | None, words: str
-) -> None:
+async def test_nbd_server_must_match_the_plugins_answer(here: Here, options: tuple[str, ...], answered: str | None, words: str) -> None:
     here.plugin(answered or answer("$D/nbd.sock", "nbd", 4 * MIB))
     process = serve(here, *options)
     try:
@@ -263,7 +261,7 @@ async def test_a_pod_cannot_lead_a_plugin_elsewhere(here: Here, prepare: Callabl
     assert list((here.kubelet / "elsewhere").iterdir()) == []
 
 
-async def test_what_is_mounted_there_now_is_not_in_the_pod(here: Here) -> None:
+async def test_mounted_file_is_refused(here: Here) -> None:
     here.plugin(f"{A_FILE}; mount --bind $D/disk.img $D/disk.img; {THE_FILE}")
     try:
         assert "disk.img is reached through a link or a mount" in str(await said(here.disks(), machine(), here.uid))
@@ -271,7 +269,7 @@ async def test_what_is_mounted_there_now_is_not_in_the_pod(here: Here) -> None:
         subprocess.run(["umount", here.volume / "data" / "disk.img"], check=True)
 
 
-async def test_what_a_plugin_put_there_is_not_the_pods_to_replace(here: Here) -> None:
+async def test_pod_cannot_replace_the_plugins_files(here: Here) -> None:
     here.plugin(f"{A_FILE}; {THE_FILE}")
     os.chown(here.volume, layout.USER_ID, layout.USER_ID)  # whatever the kubelet does with the pod's fsGroup
     await here.disks().add(machine(), here.uid)
@@ -309,7 +307,7 @@ async def test_a_plugin_is_told_what_its_documentation_says(here: Here) -> None:
     }
 
 
-async def test_a_later_process_checks_what_an_earlier_one_added_and_adds_nothing(here: Here) -> None:
+async def test_restarted_handler_checks_disks_and_adds_none(here: Here) -> None:
     here.plugin(f"{A_FILE}; {THE_FILE}")
     first = here.disks()
     await first.add(machine(), here.uid)
@@ -323,7 +321,7 @@ async def test_a_later_process_checks_what_an_earlier_one_added_and_adds_nothing
     assert checked == {**added, "prevResult": {"version": "1.0.0", "disk": disk}}
 
 
-async def test_what_a_plugin_says_to_a_check_is_told_until_it_says_otherwise(here: Here) -> None:
+async def test_check_error_is_reported_until_it_is_resolved(here: Here) -> None:
     here.plugin(f"{A_FILE}; {THE_FILE}")
     disks = here.disks(limits=adding.Limits(first_check_seconds=0.01))
     await disks.add(machine(), here.uid)
@@ -339,7 +337,7 @@ async def test_what_a_plugin_says_to_a_check_is_told_until_it_says_otherwise(her
     assert [command for command, _ in here.calls()].count("ADD") == 1  # none of them while the guest ran
 
 
-async def test_what_was_added_is_taken_away_when_the_pod_is_gone_whoever_added_it(here: Here) -> None:
+async def test_disk_is_deleted_after_its_pod_by_any_handler(here: Here) -> None:
     here.plugin(f"{A_FILE}; {THE_FILE}", otherwise="echo 'the pool is away' >&2; exit 1")
     await here.disks().add(machine(), here.uid)
     faults: list[tuple[Record, Fault]] = []

@@ -68,9 +68,7 @@ def says(world: World, reason: str, words: str) -> bool:
     return (told(world).get("status"), told(world).get("reason")) == ("False", reason) and words in told(world)["message"]
 
 
-async def test_a_guest_has_a_disk_of_a_third_partys_plugin_for_as_long_as_its_pod_lives(
-    world: World, pods: Pods, daemon: Daemon, tmp_path: Path
-) -> None:
+async def test_guest_has_a_plugin_disk_for_its_pods_lifetime(world: World, pods: Pods, daemon: Daemon, tmp_path: Path) -> None:
     world.disk_limits = adding.Limits(first_check_seconds=1.0)
     pod_uid = pods.start()
     vm = machine(pod_uid)

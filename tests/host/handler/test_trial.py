@@ -64,7 +64,7 @@ guest_idt:
 """
 
 
-def test_the_trial_guest_gets_through_all_of_its_stages_on_a_whole_processor(tmp_path: Path) -> None:
+def test_trial_guest_passes_all_stages_on_a_real_processor(tmp_path: Path) -> None:
     (tmp_path / "bios.s").write_text(BIOS)
     subprocess.run(["as", "--32", "-o", tmp_path / "bios.o", tmp_path / "bios.s"], check=True)
     subprocess.run(["objcopy", "-O", "binary", "-j", ".text", tmp_path / "bios.o", tmp_path / "bios.bin"], check=True)
@@ -84,7 +84,7 @@ def test_the_trial_guest_gets_through_all_of_its_stages_on_a_whole_processor(tmp
     assert output.read_text() == "".join(trial.STAGES)
 
 
-async def test_the_verdict_on_this_machine_agrees_with_what_the_trial_printed() -> None:
+async def test_verdict_matches_the_trials_output() -> None:
     """With or without KVM, the answer comes in time and has a reason."""
     report = subprocess.run([sys.executable, "-m", "handler.devices.kvm"], capture_output=True, text=True, timeout=30, check=True).stdout
     async with asyncio.timeout(acceleration.TRIAL_SECONDS + 5):

@@ -21,9 +21,7 @@ def authorized(viewer: Viewer) -> list[str]:
     return viewer.sh("cat /home/core/.ssh/authorized_keys").splitlines()
 
 
-def test_the_agent_sets_keys_and_takes_away_what_the_secret_has_not_any_more(
-    program: Path, test_guest: guest.Guest, tmp_path: Path
-) -> None:
+def test_agent_sets_keys_and_removes_deleted_ones(program: Path, test_guest: guest.Guest, tmp_path: Path) -> None:
     pod = Launcher(program, tmp_path / "pod", agent_guest.build(test_guest))
     mount(pod.access_credentials / "0", {"keys": "\n".join(KEYS).encode()})
     machine = dataclasses.replace(a_machine(), access_credentials=(messages.AccessCredential("qemuGuestAgent", ("core",)),))

@@ -34,7 +34,7 @@ def give_disk(launcher: Launcher) -> Object:
     return {"name": "root", "type": "Image", "source": {"reference": "x", "path": cloud.INSIDE}}
 
 
-def test_it_starts_by_uefi_with_secure_boot(program: Path, test_guest: guest.Guest, tmp_path: Path) -> None:
+def test_guest_boots_by_uefi_with_secure_boot(program: Path, test_guest: guest.Guest, tmp_path: Path) -> None:
     """Up to the kernel's own report."""
     launcher = Launcher(program, tmp_path / "pod", test_guest)
     with sandbox.killed_afterwards([launcher]), launcher.client() as client, launcher.console() as viewer:

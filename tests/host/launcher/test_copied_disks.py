@@ -107,7 +107,7 @@ def stored(pod: Launcher, name: str) -> int:
 
 
 @pytest.mark.timeout(300)
-def test_blank_disks_and_overlays_are_whole_in_the_target_and_only_what_was_written_moves(moving: Callable[..., Pair]) -> None:
+def test_copied_disks_are_complete_and_only_written_data_move(moving: Callable[..., Pair]) -> None:
     golden = {"name": "golden", "type": "PersistentVolumeClaim", "source": {"name": "golden", "ephemeral": True}}
     pair = moving(machine_with({**SCRATCH, "dedicatedIOThread": True}, golden), a_golden_claim)
     fill(pair.viewer, "/dev/vda", 12)
@@ -145,7 +145,7 @@ def test_blank_disks_and_overlays_are_whole_in_the_target_and_only_what_was_writ
 
 
 @pytest.mark.timeout(300)
-def test_of_an_image_by_its_tag_everything_moves_because_the_target_may_have_another_one(moving: Callable[..., Pair]) -> None:
+def test_image_by_tag_is_copied_completely(moving: Callable[..., Pair]) -> None:
     def another_image(pod: Launcher, is_source: bool) -> None:
         image = pod.images / "root/disk/disk.img"
         image.parent.mkdir(parents=True)
@@ -189,9 +189,7 @@ CUTS: list[tuple[str, Callable[[Pair, str], None], tuple[int, ...]]] = [
 
 
 @pytest.mark.timeout(600)
-def test_wherever_the_way_of_the_disks_breaks_the_guest_goes_on_with_its_own(
-    moving: Callable[..., Pair], start: Callable[[], Launcher]
-) -> None:
+def test_broken_disk_copy_keeps_the_guest_on_its_own_disk(moving: Callable[..., Pair], start: Callable[[], Launcher]) -> None:
     machine = machine_with(SCRATCH)
     pair = moving(machine)
     fill(pair.viewer, "/dev/vda", 12, seek=1)
@@ -234,7 +232,7 @@ def test_wherever_the_way_of_the_disks_breaks_the_guest_goes_on_with_its_own(
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("side", ["source", "target"])
-def test_a_libvirtd_that_dies_while_disks_are_copied_leaves_the_guest_at_the_source(moving: Callable[..., Pair], side: str) -> None:
+def test_libvirtd_death_during_a_disk_copy_keeps_the_source(moving: Callable[..., Pair], side: str) -> None:
     pair = moving(machine_with(SCRATCH))
     fill(pair.viewer, "/dev/vda", 24)
     before = sums(pair.viewer, "/dev/vda")
@@ -251,7 +249,7 @@ def test_a_libvirtd_that_dies_while_disks_are_copied_leaves_the_guest_at_the_sou
 
 
 @pytest.mark.timeout(300)
-def test_an_abort_while_disks_are_copied_leaves_the_guest_and_its_disk(moving: Callable[..., Pair]) -> None:
+def test_abort_during_a_disk_copy_keeps_guest_and_disk(moving: Callable[..., Pair]) -> None:
     pair = moving(machine_with(SCRATCH))
     fill(pair.viewer, "/dev/vda", 24)
     before = sums(pair.viewer, "/dev/vda")
@@ -267,7 +265,7 @@ def test_an_abort_while_disks_are_copied_leaves_the_guest_and_its_disk(moving: C
     fill(pair.viewer, "/dev/vda", 1)
 
 
-def test_a_virt_handler_that_relays_no_disks_is_refused_with_words(start: Callable[[], Launcher]) -> None:
+def test_handler_without_disk_relays_is_refused(start: Callable[[], Launcher]) -> None:
     machine = machine_with(SCRATCH)
     pod = start()
     with pod.client() as client:

@@ -77,7 +77,7 @@ def test_disks_of_every_kind_are_seen_by_the_guest(start: Callable[[], Launcher]
         assert refused.reason == "Invalid"
 
 
-def test_a_claim_without_an_image_is_named_and_the_same_pod_starts_once_it_is_there(start: Callable[[], Launcher]) -> None:
+def test_claim_without_image_is_named_and_the_pod_starts_later(start: Callable[[], Launcher]) -> None:
     pod = start()
     (pod.disks / "claim").mkdir()
     machine = a_machine(devices={"disks": [{"name": "claim", "type": "PersistentVolumeClaim", "source": {"name": "c"}}]})

@@ -109,7 +109,7 @@ def refused_by(connection: libvirt.virConnect, xml: str) -> str:
         ("<devices><video><model type='vga' vram='x'/></video></devices>", "Extra element devices in interleave"),
     ],
 )
-def test_what_is_not_in_the_schema_is_told_in_one_line_with_its_field(inside: str, told: str) -> None:
+def test_schema_error_is_one_line_with_its_field(inside: str, told: str) -> None:
     libvirt.registerErrorHandler(lambda *_: None, None)
     connection = libvirt.open("test:///default")
     xml = smallest("domain", DOMAIN).xml().replace("</domain>", f"{inside}</domain>")

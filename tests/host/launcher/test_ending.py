@@ -67,7 +67,7 @@ def test_sigterm_before_it_was_told_what_to_run(start: Start) -> None:
         assert life.NOT_RUN in pod.log.read_text()
 
 
-def test_sigterm_at_every_moment_of_the_way_to_the_first_instruction(start: Start) -> None:
+def test_sigterm_at_any_moment_of_the_start_ends_the_pod(start: Start) -> None:
     bound = bound_here(start)
     for moment in itertools.chain(MOMENTS, (2.0,)):
         pod = start()

@@ -122,7 +122,7 @@ def test_a_guest_shares_a_claim_and_follows_a_config_map(start: Start) -> None:
     assert not any(alive(each) for each in before.values())
 
 
-def test_a_file_system_that_cannot_be_served_fails_the_start_with_its_reason(start: Start) -> None:
+def test_unservable_file_system_fails_the_start(start: Start) -> None:
     pod = start()
     with pod.client() as client:
         answer = client.call(messages.Sync(a_machine(devices={**NO_GRAPHICS, "filesystems": [CLAIM]})))

@@ -47,7 +47,7 @@ def power_off(pod: Launcher, client: sandbox.Client) -> None:
     assert pod.wait(120) == 0, pod.log.read_text()[-2000:]
 
 
-def test_uefi_tpm_and_names_are_seen_by_the_guest_and_what_is_persistent_is_found_again(start: Start, tmp_path: Path) -> None:
+def test_firmware_tpm_and_names_reach_the_guest_and_persist(start: Start, tmp_path: Path) -> None:
     system = {"manufacturer": "ACME, Inc.", "product": "Road Runner", "version": "v1", "sku": "sku-1", "family": "Birds"}
     chassis = {"manufacturer": "Cage, Ltd.", "version": "c2", "serial": "c-serial", "asset": "c-asset", "sku": "c-sku"}
     firmware: dict[str, Any] = {
@@ -98,7 +98,7 @@ def test_secure_boot_is_seen_by_the_guest(start: Start, test_guest: guest.Guest,
         viewer.expect("Access Denied", seconds=BOOT_SECONDS)
 
 
-def test_what_a_guest_wrote_to_uefi_and_tpm_that_are_not_persistent_moves_with_it(start: Start, tmp_path: Path) -> None:
+def test_volatile_uefi_and_tpm_state_moves_with_the_guest(start: Start, tmp_path: Path) -> None:
     source, target = start(tmp_path / "claim-1"), start(tmp_path / "claim-2")
     firmware = {"bootloader": {"efi": {"secureBoot": False}}, "kernelBoot": KERNEL_BOOT}
     machine = a_machine(memory={"guest": "256Mi"}, firmware=firmware, devices={**NO_GRAPHICS, "tpm": {}})

@@ -135,7 +135,7 @@ def test_a_guest_reads_every_disk_that_is_made_for_it(start: Callable[[], Launch
     assert "c2ln" not in pod.log.read_text()
 
 
-def test_the_same_content_makes_the_same_bytes_and_wrong_content_is_told_without_it(start: Callable[[], Launcher]) -> None:
+def test_equal_content_gives_equal_images_and_errors_hide_it(start: Callable[[], Launcher]) -> None:
     """Both sides of a migration make their own; this test starts nothing."""
     images: list[bytes] = []
     for _ in range(2):
@@ -154,7 +154,7 @@ def test_the_same_content_makes_the_same_bytes_and_wrong_content_is_told_without
     assert images[:2] == images[2:]
 
 
-def test_as_many_files_with_as_long_names_as_are_taken_fit_in_the_room_that_is_counted_for_them(start: Callable[[], Launcher]) -> None:
+def test_maximum_files_and_names_fit_the_counted_room(start: Callable[[], Launcher]) -> None:
     pod = start()
     size = cloud_init.MAX_VALUES // cloud_init.MAX_FILES
     names = [f"{number:03}{'n' * (cloud_init.MAX_FILE_NAME - 3)}" for number in range(cloud_init.MAX_FILES)]

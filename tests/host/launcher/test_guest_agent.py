@@ -55,7 +55,7 @@ def refusal(client: Client) -> str:
     return str(raised.value)
 
 
-def test_a_guest_tells_what_it_is_and_an_agent_that_hangs_or_goes_is_told(pod: Launcher) -> None:
+def test_guest_facts_and_a_hanging_agent_are_reported(pod: Launcher) -> None:
     disk = a_disk(pod)
     machine = a_machine(memory={"guest": "192Mi"}, devices={**sandbox.NO_GRAPHICS, "disks": [disk]})
     with ExitStack() as stack:

@@ -59,7 +59,7 @@ def a_boot_sector(path: Path, text: str) -> None:
     path.write_bytes(((_PRINT + text.encode()).ljust(510, b"\0") + b"\x55\xaa").ljust(1 << 20, b"\0"))
 
 
-def test_processors_memory_firmware_and_drives_are_seen_by_the_guest(start: Start) -> None:
+def test_hardware_is_seen_by_the_guest(start: Start) -> None:
     pod = start()
     image = pod.images / "fixed/other/place.img"
     image.parent.mkdir(parents=True)
@@ -100,7 +100,7 @@ def test_processors_memory_firmware_and_drives_are_seen_by_the_guest(start: Star
 
 
 @pytest.mark.skipif(Path("/dev/vhost-vsock").exists(), reason="this machine has the device")
-def test_a_pod_without_the_device_for_sockets_to_the_node_says_what_is_missing(start: Start) -> None:
+def test_missing_vsock_device_is_reported(start: Start) -> None:
     pod = start()
     with pod.client() as client:
         answer = client.call(messages.Sync(a_machine(devices={**NO_GRAPHICS, "vsock": {}})))
@@ -108,7 +108,7 @@ def test_a_pod_without_the_device_for_sockets_to_the_node_says_what_is_missing(s
         assert "vhost-vsock" in answer.message
 
 
-def test_the_guest_starts_from_the_disk_that_comes_first_in_the_order(start: Start) -> None:
+def test_guest_boots_from_the_first_disk_of_the_order(start: Start) -> None:
     pod = start()
     a_boot_sector(pod.disks / "second/disk.img", "FROM-THE-SECOND")
     a_boot_sector(pod.disks / "first/disk.img", "FROM-THE-FIRST")

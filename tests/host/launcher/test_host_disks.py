@@ -54,7 +54,7 @@ def put(pod: Launcher, prefix: Path, *disks: dict[str, Any], created_bytes: int 
             host_disks.put(root, process, file, Path("/proc/self"))
 
 
-def test_a_guest_has_files_of_its_node_and_the_pod_nothing_beside_them(start: Callable[[], Launcher], tmp_path: Path) -> None:
+def test_guest_has_its_host_files_and_the_pod_no_others(start: Callable[[], Launcher], tmp_path: Path) -> None:
     vms = tmp_path / "vms"
     vms.mkdir()
     there, kept, secret = (
@@ -93,7 +93,7 @@ def test_a_guest_has_files_of_its_node_and_the_pod_nothing_beside_them(start: Ca
         assert kept.read_bytes().startswith(b"to-be-kept")
 
 
-def test_what_is_no_plain_file_below_the_directory_is_refused_and_named(start: Callable[[], Launcher], tmp_path: Path) -> None:
+def test_non_regular_or_outside_files_are_refused(start: Callable[[], Launcher], tmp_path: Path) -> None:
     vms, outside = tmp_path / "vms", tmp_path / "outside"
     for each in (vms, outside):
         each.mkdir()
@@ -125,7 +125,7 @@ def test_what_is_no_plain_file_below_the_directory_is_refused_and_named(start: C
     assert sorted(each.name for each in outside.iterdir()) == ["victim.img"]
 
 
-def test_the_files_that_machines_make_in_a_directory_are_bounded_together(start: Callable[[], Launcher], tmp_path: Path) -> None:
+def test_created_host_files_of_a_directory_are_bounded(start: Callable[[], Launcher], tmp_path: Path) -> None:
     vms = tmp_path / "vms"
     vms.mkdir()
     owned(vms / "of-the-administrator.img")

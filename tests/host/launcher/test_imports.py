@@ -133,7 +133,7 @@ def test_a_guest_reads_an_image_from_a_registry(start: Callable[[], Launcher], t
 
 
 @pytest.mark.timeout(300)
-def test_a_guest_starts_from_a_block_device_that_an_image_was_imported_into(start: Callable[[], Launcher], tmp_path: Path) -> None:
+def test_guest_boots_from_an_imported_block_device(start: Callable[[], Launcher], tmp_path: Path) -> None:
     backing = tmp_path / "backing"
     backing.write_bytes(bytes(MIB) + b"of-the-one-before" * (3 * MIB // 17))
     os.truncate(backing, 4 * MIB)

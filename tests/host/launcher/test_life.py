@@ -18,7 +18,7 @@ SYNC = messages.Sync(a_tiny_machine())
 LINUX = messages.Sync(a_machine())
 
 
-def test_a_guest_boots_to_its_prompt_in_seconds_and_the_launcher_stays_small(start: Start, capsys: pytest.CaptureFixture[str]) -> None:
+def test_guest_boots_in_seconds_and_the_launcher_stays_small(start: Start, capsys: pytest.CaptureFixture[str]) -> None:
     """Debian's kernel, a bzImage, from a BIOS; other tests here boot the tiny guest where they need no Linux."""
     begin, before = time.monotonic(), look()
     pod = start()
@@ -98,7 +98,7 @@ def test_sigterm_shuts_the_guest_down_and_ends_with_0(start: Start) -> None:
         assert given(before, look()) < 5
 
 
-def test_sigterm_while_the_guest_still_boots_presses_the_button_until_it_listens(start: Start) -> None:
+def test_sigterm_during_the_boot_presses_the_button_repeatedly(start: Start) -> None:
     """Linux takes seconds to boot, under load half a minute, which the grace period allows."""
     pod = start()
     with pod.client() as client:
@@ -184,7 +184,7 @@ def test_a_reboot_stays_in_the_same_qemu_and_on_the_same_console(start: Start) -
         assert client.ask(messages.Suspend()).reboots == 1
 
 
-def test_a_guest_that_panics_has_crashed_and_says_that_it_panicked(start: Start) -> None:
+def test_panicked_guest_has_crashed_and_says_so(start: Start) -> None:
     pod = start()
     with pod.client() as client:
         client.ask(messages.Sync(a_tiny_machine(run="panic")))
@@ -206,7 +206,7 @@ def test_qemu_killed_is_a_crash_and_ends_with_1(start: Start) -> None:
     assert pod.wait() == 1
 
 
-def test_libvirtd_killed_leaves_the_guest_running_and_under_control(start: Start) -> None:
+def test_killed_libvirtd_leaves_the_guest_under_control(start: Start) -> None:
     pod = start()
     with pod.client() as client, pod.console() as viewer:
         client.ask(SYNC)
@@ -227,7 +227,7 @@ def test_libvirtd_killed_leaves_the_guest_running_and_under_control(start: Start
         assert pod.wait() == 0
 
 
-def test_a_guest_that_went_off_while_libvirtd_was_away_is_noticed(start: Start) -> None:
+def test_guest_end_without_libvirtd_is_noticed(start: Start) -> None:
     pod = start()
     with pod.client() as client, pod.console() as viewer:
         client.ask(SYNC)
@@ -257,7 +257,7 @@ def test_clients_that_vanish_or_talk_nonsense_change_nothing(start: Start) -> No
     assert pod.wait() == 0
 
 
-def test_a_domain_that_qemu_refuses_fails_the_start_with_its_words(start: Start) -> None:
+def test_domain_refused_by_qemu_fails_the_start(start: Start) -> None:
     pod = start()
     with pod.client() as client:
         answer = client.call(messages.Sync(a_tiny_machine(cpu={"model": "no-such-model"})))

@@ -52,7 +52,7 @@ def volumes(pod: Launcher) -> dict[str, Path]:
     return {volume.name: pod.run_directory.parent / volume.name for volume in layout.IN_MEMORY}
 
 
-def test_a_guest_runs_on_a_read_only_root_and_its_volumes_are_roomy_enough(start: Start, capsys: pytest.CaptureFixture[str]) -> None:
+def test_guest_runs_on_a_read_only_root_with_its_volumes(start: Start, capsys: pytest.CaptureFixture[str]) -> None:
     pod = start()
     with pod.client() as client, pod.console() as viewer:
         client.ask(messages.Sync(a_tiny_machine(devices=GRAPHICS)))
@@ -70,7 +70,7 @@ def test_a_guest_runs_on_a_read_only_root_and_its_volumes_are_roomy_enough(start
         assert core[4:6] == ["0", "0"]
 
 
-def test_a_flood_of_qemus_complaints_is_bounded_and_its_last_words_are_told(start: Start) -> None:
+def test_flood_of_qemu_log_is_bounded_and_its_end_reported(start: Start) -> None:
     pod = start()
     cache = volumes(pod)["cache"]
     log = cache / "libvirt/qemu/log/default_testvm.log"
@@ -96,7 +96,7 @@ def test_a_flood_of_qemus_complaints_is_bounded_and_its_last_words_are_told(star
     assert pod.wait() == 1
 
 
-def test_a_pod_whose_volumes_are_full_still_powers_its_guest_off(start: Start) -> None:
+def test_pod_with_full_volumes_still_powers_its_guest_off(start: Start) -> None:
     pod = start()
     with pod.client() as client, pod.console() as viewer:
         client.ask(messages.Sync(a_tiny_machine()))
@@ -112,7 +112,7 @@ def test_a_pod_whose_volumes_are_full_still_powers_its_guest_off(start: Start) -
     assert pod.wait() == 0
 
 
-def test_a_guest_that_writes_all_of_its_disk_stays_within_the_overlays_volume(start: Start) -> None:
+def test_fully_written_disk_stays_within_the_overlay_volume(start: Start) -> None:
     pod = start()
     machine = image_disk(pod, 64 << 20, "64Mi")
     bound = overlays_bytes(machine.domain)
@@ -127,7 +127,7 @@ def test_a_guest_that_writes_all_of_its_disk_stays_within_the_overlays_volume(st
         assert viewer.sh("echo still $((40 + 2))") == "still 42"
 
 
-def test_a_disk_that_could_outgrow_the_volume_does_not_start_and_says_why(start: Start) -> None:
+def test_disk_larger_than_its_volume_does_not_start(start: Start) -> None:
     pod = start()
     machine = image_disk(pod, (64 << 20) + 512, "64Mi")
     with pod.client() as client:

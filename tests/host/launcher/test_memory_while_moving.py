@@ -49,9 +49,7 @@ def bounded() -> Iterator[Callable[[Launcher], None]]:
                 time.sleep(0.1)
 
 
-def test_a_migration_is_broken_off_before_a_guest_that_boots_outgrows_its_pod(
-    start: Callable[[], Launcher], bounded: Callable[[Launcher], None]
-) -> None:
+def test_migration_is_aborted_before_the_guest_outgrows_its_pod(start: Callable[[], Launcher], bounded: Callable[[Launcher], None]) -> None:
     source, target = start(), start()
     bounded(source)
     with source.client() as at_source, target.client() as at_target, source.console() as viewer, relay.connected(source, target, STALLED):

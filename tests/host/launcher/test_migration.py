@@ -196,7 +196,7 @@ def never_arriving(pair: Pair) -> None:
     pair.at_source.until(lambda status: progress(status).iteration >= 3, 90)
 
 
-def test_a_guest_that_never_stops_writing_arrives_once_it_is_paused(pair: Pair) -> None:
+def test_endlessly_writing_guest_arrives_once_paused(pair: Pair) -> None:
     with relay.connected(pair.source, pair.target, SLOW), observing(pair.source, pair.target) as watch:
         never_arriving(pair)
         paused = pair.at_source.ask(messages.PauseForMigration("m1"))
@@ -215,7 +215,7 @@ def test_a_guest_that_never_stops_writing_arrives_once_it_is_paused(pair: Pair) 
         assert pair.source.qemu() == []
 
 
-def test_a_guest_that_was_paused_to_arrive_goes_on_where_it_stays(pair: Pair) -> None:
+def test_guest_paused_to_arrive_continues_where_it_stays(pair: Pair) -> None:
     with relay.connected(pair.source, pair.target, SLOW) as relays, observing(pair.source, pair.target) as watch:
         never_arriving(pair)
         pair.at_source.ask(messages.PauseForMigration("m1"))
@@ -244,7 +244,7 @@ def test_a_broken_relay_leaves_the_guest_at_the_source(pair: Pair) -> None:
     assert runs(pair.source)
 
 
-def test_a_target_that_is_told_to_end_during_the_migration_leaves_the_guest_at_the_source(pair: Pair) -> None:
+def test_target_ending_during_the_migration_keeps_the_source(pair: Pair) -> None:
     with relay.connected(pair.source, pair.target, SLOW):
         pair.at_source.ask(messages.Migrate("m1"))
         pair.at_target.until(lambda status: status.domain is not None)
@@ -256,7 +256,7 @@ def test_a_target_that_is_told_to_end_during_the_migration_leaves_the_guest_at_t
     assert runs(pair.source)
 
 
-def test_a_source_that_is_told_to_end_aborts_the_migration_and_shuts_the_guest_down(pair: Pair) -> None:
+def test_source_ending_aborts_its_migration_and_shuts_down(pair: Pair) -> None:
     with relay.connected(pair.source, pair.target, SLOW):
         pair.at_source.ask(messages.Migrate("m1"))
         pair.at_source.until(lambda status: progress(status).memory_processed_bytes > 0)
@@ -303,9 +303,7 @@ MOMENTS = [
 ]
 
 
-def test_whenever_the_way_breaks_at_most_one_runs_and_in_the_end_exactly_one(
-    start: Callable[[], Launcher], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_broken_connection_leaves_exactly_one_guest(start: Callable[[], Launcher], capsys: pytest.CaptureFixture[str]) -> None:
     source = start()
     with ExitStack() as stack:
         at_source = stack.enter_context(source.client())

@@ -202,7 +202,7 @@ def refused(pod: Launcher, source: dict[str, Any], given: dict[str, bytes]) -> s
         return answer.message
 
 
-def test_a_server_that_is_not_there_yet_is_named_and_the_same_pod_starts_once_it_is(start: Callable[[], Launcher], tmp_path: Path) -> None:
+def test_missing_server_is_named_and_the_pod_starts_later(start: Callable[[], Launcher], tmp_path: Path) -> None:
     server, target = NbdServer(an_image(tmp_path / "image", b"from-the-server")), IscsiTarget(an_image(tmp_path / "unit", b"from-the-unit"))
     disks = [
         {"name": "data", "type": "NBD", "source": {"host": "127.0.0.1", "port": server.port}},

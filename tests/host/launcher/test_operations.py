@@ -62,7 +62,7 @@ def test_a_guest_is_reset_once_for_each_id_and_counts_from_zero(start: Start) ->
         assert len(pod.qemu()) == 1
 
 
-def test_a_paused_guest_stays_paused_after_a_reset_and_boots_once_it_goes_on(start: Start) -> None:
+def test_paused_guest_stays_paused_after_a_reset(start: Start) -> None:
     pod = start()
     with pod.client() as client, pod.console() as viewer:
         client.ask(SYNC)
@@ -80,7 +80,7 @@ def test_a_paused_guest_stays_paused_after_a_reset_and_boots_once_it_goes_on(sta
         assert client.status.reboots == 0
 
 
-def test_a_reset_that_comes_while_libvirtd_is_away_is_carried_out_once_it_is_back(start: Start) -> None:
+def test_reset_without_libvirtd_is_done_once_it_is_back(start: Start) -> None:
     pod = start()
     with pod.client() as client, pod.console() as viewer:
         client.ask(SYNC)

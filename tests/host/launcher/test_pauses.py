@@ -38,9 +38,7 @@ def paused_by_a_fault(status: messages.Status) -> bool:
 
 
 @pytest.mark.parametrize("driver", [{}, {"driver": {"errorPolicy": "enospace"}}], ids=["default", "enospace"])
-def test_a_guest_whose_disk_has_no_room_left_stands_still_and_goes_on_when_there_is_room(
-    start_on: Callable[[str], Launcher], driver: dict[str, Any]
-) -> None:
+def test_guest_with_a_full_disk_pauses_and_resumes_with_room(start_on: Callable[[str], Launcher], driver: dict[str, Any]) -> None:
     pod = start_on("8m")
     claim = pod.disks / "data"
     claim.mkdir()

@@ -148,7 +148,7 @@ def test_huge_pages_of_xml_are_those_of_the_pod(start_with_hugepages: Start) -> 
         assert pages_of(qemu, 256 << 10) == {"2048"}
 
 
-def test_a_guest_without_acpi_has_the_time_of_its_zone_which_stands_still_with_it(start: Start) -> None:
+def test_guest_without_acpi_has_its_zones_time_tracking_pauses(start: Start) -> None:
     pod = start()
     clock = {"timezone": "Asia/Kolkata", "timer": {"rtc": {"track": "guest"}}}
     with pod.client() as client, pod.console() as viewer:
@@ -165,7 +165,7 @@ def test_a_guest_without_acpi_has_the_time_of_its_zone_which_stands_still_with_i
         assert time.time() - real_time_clock(viewer) - late > PAUSE_SECONDS / 2
 
 
-def test_each_processor_has_one_of_the_pods_for_itself_and_the_emulator_another(start: Start, two_processors: list[int]) -> None:
+def test_each_vcpu_and_the_emulator_have_own_processors(start: Start, two_processors: list[int]) -> None:
     pod, (first, second) = start(), two_processors
     with pod.client() as client:
         cpu = {"dedicatedCpuPlacement": True, "isolateEmulatorThread": True, "numa": {"guestMappingPassthrough": {}}}
@@ -176,7 +176,7 @@ def test_each_processor_has_one_of_the_pods_for_itself_and_the_emulator_another(
         assert found[Path(f"/proc/{qemu}/comm").read_text().strip()] == str(second)
 
 
-def test_a_pod_that_has_no_processors_of_its_own_says_what_the_node_lacks(start: Start, two_processors: list[int]) -> None:
+def test_pod_without_dedicated_processors_says_what_is_missing(start: Start, two_processors: list[int]) -> None:
     pod = start()
     with pod.client() as client:
         answer = client.call(messages.Sync(a_machine(cpu={"cores": len(two_processors) + 1, "dedicatedCpuPlacement": True})))

@@ -54,7 +54,7 @@ def test_a_guest_reads_and_writes_an_image_of_ceph(ceph: Ceph, start: Callable[[
         assert ceph.content("vm-1").startswith(b"written-afterwards")
 
 
-def test_an_image_that_is_not_there_and_a_key_that_is_anothers_are_told(ceph: Ceph, start: Callable[[], Launcher]) -> None:
+def test_missing_image_and_wrong_key_are_reported(ceph: Ceph, start: Callable[[], Launcher]) -> None:
     ceph.add("vm-2", bytes(MIB))
     keys = {"none": ceph.user("vms"), "vm-2": ceph.user("another")}
     for image, words in (

@@ -95,7 +95,7 @@ def test_the_guest_sees_the_devices_that_clients_connect(start: Start) -> None:
         assert not (pod.run_directory / layout.redirection_socket(2)).exists()
 
 
-def test_a_machine_moves_without_the_devices_of_clients_and_takes_them_again(start: Start) -> None:
+def test_machine_moves_without_redirected_devices(start: Start) -> None:
     source, target = start(), start()
     machine = a_machine(devices={**NO_GRAPHICS, "redirectedDevices": {"slots": 1}})
 

@@ -19,7 +19,7 @@ def a_machine_with(**disk: object) -> messages.Machine:
     return a_machine(devices={"disks": disks, "graphics": [], "interfaces": []})
 
 
-def test_two_guests_write_to_a_disk_that_both_call_shareable_and_no_third_has_it(start: Callable[[], Launcher]) -> None:
+def test_shareable_disk_is_written_by_two_guests_and_no_third(start: Callable[[], Launcher]) -> None:
     pods = [start() for _ in range(3)]
     first = pods[0].disks / "data/disk.img"
     for pod in pods:  # the same file in each, like a claim mounted on several nodes

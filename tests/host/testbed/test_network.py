@@ -73,7 +73,7 @@ print(json.dumps(told))
 """
 
 
-def test_pods_of_both_nodes_reach_each_other_by_both_families_and_nobody_else(tmp_path: Path) -> None:
+def test_pods_of_both_nodes_reach_only_each_other(tmp_path: Path) -> None:
     """Everything runs in separate namespaces, where the running cluster's names are free."""
     prepare = "mount --make-rprivate / && mount -t tmpfs tmpfs /run && mkdir /run/netns && mount -t sysfs sysfs /sys && ip link set lo up"
     done = subprocess.run(

@@ -133,7 +133,7 @@ def a_policy(name: str, app: str, **spec: Any) -> dict[str, Any]:
     return {"metadata": {"namespace": "shop", "name": name}, "spec": {"podSelector": {"matchLabels": {"app": app}}, **spec}}
 
 
-def test_policies_count_for_packets_that_are_bridged_and_for_those_that_are_routed(world: World) -> None:
+def test_policies_apply_to_bridged_and_routed_packets(world: World) -> None:
     everything = {"web:80", "web:81"}
     world.load()
     world.check("db", reached=everything, closed=set())
@@ -193,7 +193,7 @@ def test_rules_of_every_kind_are_loaded(world: World) -> None:
     world.load()
 
 
-def test_whom_nobody_reaches_by_its_addresses_is_not_reached_by_that_of_its_link(world: World) -> None:
+def test_isolated_pod_is_unreachable_by_its_link_local_address(world: World) -> None:
     """Policies do not contain link-local addresses, but pods of a node see each other's."""
     (link,) = json.loads(world.inside("web", "ip", "-json", "link", "show", "eth0"))
     own = {"web": [f"{network.link_local(link['address'])}%eth0"]}
