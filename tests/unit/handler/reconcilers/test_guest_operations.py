@@ -32,12 +32,12 @@ def test_results_are_the_launchers(told: tuple[OperationStatus, ...], change: di
     assert found == [{**WAITING, **change}, OVER, EARLIER]
 
 
-def test_a_launcher_changes_no_result_and_none_of_another_attempt() -> None:
+def test_launcher_cannot_change_known_or_earlier_results() -> None:
     told = (OperationStatus("b", 2, "succeeded"), OperationStatus("c", 3, "succeeded"))
     assert guest_operations.with_results(VM, told, NOW) == [WAITING, OVER, EARLIER]
 
 
-def test_what_a_launcher_says_is_bounded() -> None:
+def test_launchers_message_is_bounded() -> None:
     (found, *_) = guest_operations.with_results(VM, (OperationStatus("a", 1, "failed", "x" * 9999),), NOW)
     assert len(found["message"]) == guest_operations.MAX_MESSAGE
 

@@ -54,6 +54,6 @@ def test_a_machine_may_wait_for_a_disk_and_a_network() -> None:
         (("Ready", "True", "DiskFull"), False),
     ],
 )
-def test_a_guest_that_stands_still_without_a_pause_was_stopped_by_a_fault(condition: tuple[str, str, str], *, fault: bool) -> None:
+def test_guest_paused_without_a_users_pause_has_a_fault(condition: tuple[str, str, str], *, fault: bool) -> None:
     assert was_stopped_by_a_fault([dict(zip(("type", "status", "reason"), condition, strict=True))]) is fault
     assert not was_stopped_by_a_fault(None)

@@ -36,14 +36,14 @@ def test_an_operation_is_found_by_its_id() -> None:
     assert operations.find(vm, "o0") is None
 
 
-def test_only_those_of_the_current_attempt_without_a_result_are_unfinished() -> None:
+def test_unfinished_operations_are_open_ones_of_this_attempt() -> None:
     vm = a_vm(an_operation(1, attempt=1), an_operation(2, "Failed", 2), an_operation(3, attempt=2), an_operation(4, attempt=3), attempt=2)
     assert operations.unfinished(vm) == (an_operation(3, attempt=2),)
     assert operations.unfinished(a_vm({"id": "x"})) == ()
     assert operations.unfinished(a_vm({"id": "x"}, attempt=0)) == ({"id": "x"},)
 
 
-def test_the_next_one_has_the_next_number_and_the_current_attempt() -> None:
+def test_appended_operation_has_next_number_and_this_attempt() -> None:
     added = {"id": "x", "action": "Resume", "time": "2026-01-02T03:04:05.000600Z"}
     assert operations.appended(a_vm(), "Resume", "x", NOW) == [{**added, "number": 1, "attempt": 1}]
     before = an_operation(5, "Failed"), an_operation(7)

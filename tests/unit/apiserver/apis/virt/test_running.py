@@ -118,7 +118,7 @@ def test_reordered_disks_count_as_a_difference() -> None:
     assert told(edited(vm, lambda spec: spec["domain"]["devices"]["disks"].reverse())) == ["spec.domain.devices.disks"]
 
 
-def test_displays_without_names_are_named_as_a_list_where_there_were_none() -> None:
+def test_displays_added_to_none_are_reported_as_a_list() -> None:
     vm = a_vm()
     vm["spec"]["domain"]["devices"]["graphics"] = []
     new = edited(vm, lambda spec: spec["domain"]["devices"].update(graphics=[{"type": "vnc"}]))

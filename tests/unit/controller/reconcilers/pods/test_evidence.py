@@ -54,7 +54,7 @@ async def test_a_pod_that_is_gone_is_over_after_its_grace_period() -> None:
     assert await world.look() == Over(Witness.TIME)
 
 
-async def test_the_grace_period_begins_again_when_a_kubelet_that_was_silent_reports() -> None:
+async def test_grace_period_restarts_when_a_silent_kubelet_reports() -> None:
     world = World()
     await world.look()
     world.kubelet("Unknown")
