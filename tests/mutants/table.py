@@ -23,7 +23,10 @@ def _module(path: str, *tests: str) -> Module:
 def _of_machine_plan(*modules: str) -> tuple[Module, ...]:
     """Return parts of the plan of VMs, with the same tests."""
     tests = (
+        "controller/reconcilers/virtual_machines/test_split_plan_corners.py",
         "controller/reconcilers/virtual_machines/test_start_rules.py",
+        "controller/reconcilers/virtual_machines/test_outdated.py",
+        "controller/reconcilers/virtual_machines/test_restart_required.py",
         "controller/reconcilers/pods/test_networks.py",
         "controller/reconcilers/pods/test_sandboxes.py",
         "controller/reconcilers/virtual_machines/test_virtual_machine_plan_corners.py",
@@ -111,7 +114,6 @@ MODULES: Final = (
         "pod_obstacles",
         "rest",
         "statuses",
-        "silent_nodes",
     ),
     _module("controller/reconcilers/pods/liveness.py", "controller/reconcilers/pods/test_liveness.py"),
     _module(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apiserver.apis.virt.lifecycle.conditions import WAITS_FOR_DISKS, Wait, waits_for, was_stopped_by_a_fault
+from apiserver.apis.virt.lifecycle.conditions import WAITS_FOR_DISKS, Wait, paused, waits_for, was_stopped_by_a_fault
 
 
 def a_machine(*conditions: tuple[str, str, str]) -> dict[str, object]:
@@ -57,3 +57,9 @@ def test_a_machine_may_wait_for_a_disk_and_a_network() -> None:
 def test_guest_paused_without_a_users_pause_has_a_fault(condition: tuple[str, str, str], *, fault: bool) -> None:
     assert was_stopped_by_a_fault([dict(zip(("type", "status", "reason"), condition, strict=True))]) is fault
     assert not was_stopped_by_a_fault(None)
+
+
+def test_a_pause_is_named_with_its_cause() -> None:
+    assert paused("paused on request") == "paused on request"
+    assert paused("no space left") == "paused: no space left"
+    assert paused("") == "paused"

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from apiserver.apis.meta.objects import NamespacedName
 from controller.reconcilers.pods.absences import KUBELET_SECONDS, Absences
 from tests.unit.controller.reconcilers.builders import a_pod, a_vm
@@ -77,3 +79,13 @@ def test_unseen_pod_lingers_full_time_and_each_pod_its_own() -> None:
     assert absences.left(vm, "second", 45.0) == 45 + KUBELET_SECONDS
     absences.forget(NamespacedName("default", "testvm"))
     assert len(absences) == 0
+
+
+@pytest.mark.parametrize("other", ["0", "zzz"])
+def test_a_pod_of_another_uid_is_another_pod(other: str) -> None:
+    absences, vm, pod = Absences(Time()), a_vm(), a_pod()
+    pod["spec"]["terminationGracePeriodSeconds"] = 600
+    absences.present(vm, pod)
+    assert absences.may_run(vm, pod["metadata"]["uid"])
+    assert not absences.may_run(vm, other)
+    assert absences.left(vm, other, 10.0) == 10 + KUBELET_SECONDS

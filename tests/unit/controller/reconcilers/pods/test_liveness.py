@@ -164,3 +164,10 @@ def test_no_pod_that_runs_is_ever_over(seed: int) -> None:
     world.look()
     world.let_time_pass(KUBELET_SECONDS + world.grace)
     assert isinstance(world.look(), Over) or world.is_there or world.is_silent  # it does not stay unknown
+
+
+@pytest.mark.parametrize("lingers", [0.0, 50.0])
+def test_a_silent_kubelet_ends_no_pod_that_is_gone(lingers: float) -> None:
+    mute = Evidence(Silence(of_kubelet={"node1": 17.0}))
+    assert verdict(Absent("pod", "uid", "node1", lingers), mute) == Unknown(Decider.KUBELET, 17.0)
+    assert verdict(a_pod()) == liveness.Alive()
