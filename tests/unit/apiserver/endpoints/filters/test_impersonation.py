@@ -109,7 +109,7 @@ async def test_a_node_is_impersonated_by_its_own_agent() -> None:
         await act(Rules({on, who}), ("Impersonate-User", "system:node:n2"), user=agent)
 
 
-async def test_nobody_becomes_a_master_by_constrained_impersonation() -> None:
+async def test_constrained_impersonation_grants_no_masters_group() -> None:
     rules = Rules({
         ("impersonate-on:user-info:get", "example.com", "widgets", "", "a", "x"),
         ("impersonate:user-info", "authentication.k8s.io", "users", "", "", "bob"),

@@ -1,0 +1,34 @@
+"""Test names state the behaviour in at most 60 characters.
+
+A failure is then one line that reads as a sentence: the subject first, in the present tense.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import Final
+
+import pytest
+
+from tests.architecture.test_structure import ROOT
+
+LONGEST: Final = 60
+
+
+def too_long(source: str) -> list[str]:
+    """Return the names of tests in a module that are longer than the limit."""
+    functions = (each for each in ast.walk(ast.parse(source)) if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef))
+    return [each.name for each in functions if each.name.startswith("test_") and len(each.name) > LONGEST]
+
+
+def test_names_of_tests_have_at_most_60_characters() -> None:
+    files = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py")}
+    found = {name: long for name, text in files.items() if "def test_" in text and (long := too_long(text))}
+    assert not found, "say the behaviour in fewer words"
+
+
+@pytest.mark.parametrize("length", [LONGEST, LONGEST + 1])
+@pytest.mark.parametrize("definition", ["def {}(): ...", "async def {}(): ...", "class T:\n    def {}(self): ..."])
+def test_longer_names_are_found(definition: str, length: int) -> None:
+    name = "test_".ljust(length, "x")
+    assert too_long(definition.format(name)) == ([name] if length > LONGEST else [])
