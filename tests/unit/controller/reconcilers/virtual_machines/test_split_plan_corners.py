@@ -31,7 +31,7 @@ def written(actions: tuple[Action, ...]) -> dict[str, Any]:
     return next(each.status for each in actions if isinstance(each, WriteStatus))
 
 
-def test_a_pod_that_was_made_already_is_not_taken_while_the_guest_may_run_in_a_target() -> None:
+def test_existing_pod_is_not_used_while_the_target_may_run() -> None:
     assert [each for each in plan(seen(a_vm(), a_pod(1, phase="Pending", node=""))) if isinstance(each, CreatePod)]
     waits = plan(seen(a_vm(), a_pod(1, phase="Pending", node=""), evidence=ABSENT))
     assert not [each for each in waits if isinstance(each, CreatePod)]
@@ -39,7 +39,7 @@ def test_a_pod_that_was_made_already_is_not_taken_while_the_guest_may_run_in_a_t
 
 
 @pytest.mark.parametrize("deleting", [False, True])
-def test_an_open_attempt_and_a_deletion_wait_for_a_target_though_the_machine_should_be_off(*, deleting: bool) -> None:
+def test_unwanted_attempt_and_deletion_wait_for_a_target(*, deleting: bool) -> None:
     ended: dict[str, Any] = {} if not deleting else {"result": "Stopped", "endTime": EARLIER}
     vm = a_vm(phase="Stopped" if deleting else "Running", attempts=[an_attempt(**ended)], deleting=deleting, runStrategy="Halted")
     actions = plan(seen(vm, evidence=ABSENT))
@@ -49,7 +49,7 @@ def test_an_open_attempt_and_a_deletion_wait_for_a_target_though_the_machine_sho
     assert "until the kubelet of its node has ended it" in ready["message"]  # no status names the node
 
 
-def test_a_hand_over_says_nothing_of_disks_that_nobody_waited_for() -> None:
+def test_hand_over_reports_no_disks_that_were_not_awaited() -> None:
     status = written(plan(seen(a_vm(phase="Scheduling", attempts=[an_attempt()]), a_pod())))
     assert [each["type"] for each in status["conditions"]] == ["Ready"]
 
@@ -73,7 +73,7 @@ def interrupted(**status: Any) -> dict[str, Any]:
     return vm
 
 
-def test_a_machine_that_is_asked_to_be_off_forgets_an_interruption_once_its_pod_is_gone() -> None:
+def test_stopped_machine_drops_its_interruption_after_its_pod() -> None:
     assert condition(written(plan(seen(interrupted())))["conditions"], "DisruptionTarget") is None
     over = a_pod(phase="Failed", exit_code=1)
     over["status"]["conditions"] = [{"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}]
