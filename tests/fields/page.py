@@ -22,8 +22,8 @@ The last column names one of these:
 - golden files with the field's result, and the reason why no guest shows it;
 - outside `spec.domain`, a test that saw the field's effect.
 
-An object with an empty last column is covered by its fields below. A `…` in a path stands for the fields of Kubernetes' type, which are
-copied unchanged into the pod and documented by `kubectl explain`.
+The rows of an object's fields cover it; it has a row only for a default of its own. A `…` in a path stands for the fields of Kubernetes'
+type, which are copied unchanged into the pod. `needs KVM`: the test machines emulate processors.
 """
 _COLUMNS: Final = "| field | type | default | what it is | seen by |\n|---|---|---|---|---|\n"
 
@@ -52,7 +52,7 @@ def _shown(fields: Iterable[Field], entries: Sequence[Seen]) -> Iterator[tuple[F
         if each.is_copied and len(of_below) == 1 and all(about(other, entries) for other in below):
             top = each.path
             yield replace(each, path=f"{each.path}…"), next(iter(of_below.values()))
-        else:
+        elif each.is_leaf or each.default not in ("", "required"):
             yield each, about(each, entries)
 
 
