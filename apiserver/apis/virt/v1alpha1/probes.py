@@ -40,7 +40,8 @@ class HTTPGetAction(Model):
     path: str | None = Field(None, description="The path of the request. Default /.")
     scheme: Literal["HTTP"] | None = Field(
         None,
-        description="Default HTTP. It is the only value, because virt-handler has all rights on its node, and opens no TLS connections to guests.",
+        description="Default HTTP. It is the only value, because virt-handler has all rights on its node, and opens no TLS connections to "
+        "guests.",
     )
     http_headers: list[HTTPHeader] | None = Field(
         None, alias="httpHeaders", description="Further header fields of the request.", json_schema_extra=ATOMIC
