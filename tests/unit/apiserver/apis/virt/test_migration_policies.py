@@ -117,8 +117,8 @@ def test_bandwidth_timeout_is_rounded_up() -> None:
     assert found["completionTimeoutSeconds"] == 150 + 2 * 16 * 1024 + 1
 
 
-def test_no_time_is_none_at_all() -> None:
-    """A status with 0 seconds is refused."""
+def test_machine_without_memory_gets_the_minimum_timeout() -> None:
+    """A machine of 0 bytes still gets the minimum timeout of 150 s: the status may not contain 0."""
     assert policies.options(NO_POLICY, 0, Defaults())["completionTimeoutSeconds"] == 150
 
 
