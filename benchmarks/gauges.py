@@ -108,7 +108,7 @@ def nodes(kubectl: Kubectl) -> list[str]:
 
 
 def acceleration(kubectl: Kubectl, vm: str) -> str:
-    """Return whether kvm or emulation runs a machine's guest."""
+    """Return what runs a machine's guest: ``kvm`` or ``emulation``."""
     return "kvm" if kubectl.json("get", "vm", vm)["status"]["domain"]["type"] == "kvm" else "emulation"
 
 

@@ -78,7 +78,7 @@ class AdmissionMetrics:
         registry.add(self._condition_errors, self._exclusions, self._condition_seconds)
 
     def step(self, step: Step, operation: str, seconds: float, *, rejected: bool) -> None:
-        """Count a run of all plug-ins."""
+        """Record the duration of a run of all plug-ins, and whether one rejected the request."""
         key = (step, operation, "true" if rejected else "false")
         cell = self._steps.get(key)
         if cell is None:
@@ -86,7 +86,7 @@ class AdmissionMetrics:
         cell.observe(seconds)
 
     def plugin(self, name: str, step: Step, operation: str, seconds: float, *, rejected: bool) -> None:
-        """Count a run of one plug-in."""
+        """Record the duration of one plug-in's run, and whether it rejected the request."""
         key = (name, step, operation, "true" if rejected else "false")
         cell = self._plugins.get(key)
         if cell is None:

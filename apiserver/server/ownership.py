@@ -29,7 +29,10 @@ def types_of(documents: Mapping[str, Object]) -> Types:
 
 
 def owners_of(strategy: Strategy, strategies: Sequence[Strategy], types: Types) -> OwnersOf:
-    """Return a resource's field managers in one version; subresources' are created on first use."""
+    """Return a function from a subresource's name to its field manager. ``""`` is the main resource.
+
+    Managers are for ``strategy``'s version and are created on first use; ``strategies`` gives the other versions to convert to.
+    """
     kind = strategy.resource.kind
     versions = {each.resource.api_version: each for each in strategies if each.hub is strategy.hub}
     schemas = {version: types[version, kind] for version in versions}

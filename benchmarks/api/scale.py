@@ -50,7 +50,10 @@ class Scale:
         print(f"{what:28}{contestant.name:9}{shown}", flush=True)
 
     def ask(self, what: str, contestant: Contestant, operation: Operation, *more: str) -> dict[str, Any] | None:
-        """Take a sample; store a failure and return None."""
+        """Measure an operation at a contestant; return its figures, or None if it failed.
+
+        Failures are printed and kept in ``failures``.
+        """
         progress(f"{what} {contestant.name}")
         try:
             return self.bench.ask(contestant, operation, *more)

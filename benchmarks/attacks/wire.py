@@ -72,7 +72,11 @@ class Wire:
         raise ConnectionError("the handshake needed no answer")
 
     async def shake(self) -> None:
-        """Do the complete handshake, without a certificate."""
+        """Complete the TLS handshake on this connection, without a client certificate.
+
+        Raises:
+            ConnectionResetError: the server closes the connection or the handshake fails.
+        """
         self.send(self.hello())
         while True:
             data = await self.reader.read(1 << 16)

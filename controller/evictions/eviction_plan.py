@@ -208,7 +208,10 @@ def _not_movable(seen: Observed, vm: Object) -> Decision | None:
 
 
 def _end(seen: Observed, pod: Object, vm: Object) -> Decision:
-    """Allow the eviction while the machine is on, and record it in the status."""
+    """Allow the eviction, which shuts the guest down, and mark the machine.
+
+    The returned status has ``DisruptionTarget``, so that the machine starts elsewhere whatever its run strategy. None if it is already set.
+    """
     found = dig_vm(vm, "status", "conditions")
     if is_true(found, conditions.DISRUPTION_TARGET):
         return ALLOWED

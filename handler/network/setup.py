@@ -248,7 +248,10 @@ def over_the_wire(document: Mapping[str, Any]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _held(namespace: int) -> Iterator[tuple[int, str]]:
-    """Yield a descriptor of the namespace that stays valid until the plugin ends, and its path for other processes."""
+    """Yield a duplicate of the namespace's descriptor, and its ``/proc`` path for other processes.
+
+    The duplicate stays valid in the ``with`` block even if the original is closed.
+    """
     descriptor = os.dup(namespace)
     try:
         yield descriptor, f"/proc/{os.getpid()}/fd/{descriptor}"

@@ -26,7 +26,7 @@ class Occurrences:
             self._counted[domain] = (count + 1, now)
 
     def expect(self, domain: str, now: float) -> None:
-        """Leave out what is seen from now on that belongs together: it is known, and nothing to tell."""
+        """Do not count this domain's events in the ``TOGETHER_SECONDS`` after ``now``: we caused them."""
         count, _ = self._counted.get(domain, (0, 0.0))
         self._counted[domain] = (count, now)
 

@@ -503,7 +503,7 @@ class Status:
         return next((migration for migration in self.migrations if migration.uid == uid), None)
 
     def operation_of(self, operation_id: str) -> OperationStatus | None:
-        """Return the operation with this id if it was requested from this pod and is one of the newest."""
+        """Return the operation with this id, else None."""
         return next((each for each in self.operations if each.id == operation_id), None)
 
 

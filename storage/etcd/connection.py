@@ -198,7 +198,10 @@ class Connection:
                     await self._attempt()
 
     async def _attempt(self) -> None:
-        """Try every endpoint once, after a pause if the last attempt was recent."""
+        """Connect to the endpoints with staggered starts until one succeeds or the store is closed.
+
+        Pauses first after a recent failure, and sets the next pause. Returns nothing: the caller looks at the endpoints.
+        """
         loop = asyncio.get_running_loop()
         decided = False
         try:

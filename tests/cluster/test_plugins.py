@@ -268,7 +268,7 @@ def a_second(kubectl: Kubectl, name: str, **source: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def served(kubectl: Kubectl, installed: None, environment: dict[str, str]) -> None:
-    """A guest with a disk of the plugin."""
+    """Start the guest ``with-images``, with a disk of the plugin, and wait until it has booted."""
     follow(IMAGES.use, IMAGES.directory, environment)
     with console(kubectl, "with-images") as guest:
         guest.expect("GUEST-READY", timeout=180)

@@ -123,7 +123,7 @@ def _absent(entry: Seen) -> Iterator[str]:
 
 
 def _unshown(entry: Seen, copied: Sequence[Field]) -> Iterator[str]:
-    """Yield copied fields that the golden pod lacks."""
+    """Yield a complaint for each copied field missing from a golden file that the entry names."""
     for name in filter(_is_golden, entry.named("golden") if copied else ()):
         pod = json.loads((ROOT / name).read_text(encoding="utf-8"))
         yield from (f"names {name}, which has no {each.path}" for each in copied if not _has(pod, each.path.replace("[]", "").split(".")))

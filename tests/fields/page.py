@@ -41,7 +41,10 @@ def _table(family: str, fields: Iterable[Field], entries: Sequence[Seen]) -> str
 
 
 def _shown(fields: Iterable[Field], entries: Sequence[Seen]) -> Iterator[tuple[Field, Seen | None]]:
-    """Yield each row's field and entry. One row stands for all fields of a type that is copied into the pod, if they have one entry."""
+    """Yield the page's rows: a field and the test that saw it, or None.
+
+    A type that is copied into the pod is one row (path ends in ``…``) if one test covers all its fields.
+    """
     given = list(fields)
     top = ""
     for each in given:

@@ -83,7 +83,10 @@ def family_of(path: str) -> str:
 
 
 def root_of(path: str) -> str:
-    """Return the path of the family's own field: ``spec.domain.devices.disks``."""
+    """Return the path that starts a field's family: ``spec.domain.devices.disks`` for ``spec.domain.devices.disks[].name``.
+
+    ``spec`` outside the domain; ``spec.domain.devices`` for paths in ``BESIDE``.
+    """
     if path in BESIDE:
         return DEVICES
     names = path.replace("[]", "").split(".")

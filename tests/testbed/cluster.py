@@ -30,9 +30,9 @@ from tests.testbed import (
 
 @contextlib.contextmanager
 def _alone() -> Iterator[None]:
-    """Let one process at a time change the cluster, and only our own.
+    """Hold the lock for changing the cluster, and ignore ``KUBECONFIG`` meanwhile.
 
-    The lock is outside the state directory, because ``down`` removes that.
+    A second process waits. The lock file is outside the state directory, which ``down`` removes.
     """
     layout.cache().mkdir(parents=True, exist_ok=True)
     with (layout.cache() / ".cluster.lock").open("w") as lock:
@@ -227,7 +227,7 @@ def leftovers() -> list[str]:
 
 
 def status() -> bool:
-    """Print the state of all processes; return whether all of them run."""
+    """Print the state of processes and nodes; return whether all run and are Ready."""
     expected = [*controlplane.NAMES, *(name for node in layout.NODES for name in nodes.process_names(node))]
     complete = True
     for name in expected:

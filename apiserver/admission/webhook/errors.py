@@ -32,7 +32,7 @@ class Denied(StatusError):
         self._status = status
 
     def to_json(self) -> dict[str, Any]:
-        """Return the webhook's ``Status``, with a message that names it."""
+        """Return the ``Status`` given to the constructor, which :func:`denied` made."""
         return self._status
 
 

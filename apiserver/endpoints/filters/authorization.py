@@ -170,7 +170,10 @@ def review_spec(user: User, info: RequestInfo) -> Object:
 
 
 def _selectors(info: RequestInfo) -> Object:
-    """Return a list's valid selectors as requirements, because an authorizer may allow narrow lists."""
+    """Return a list's selectors as fields of a SubjectAccessReview. An authorizer may allow only narrow lists.
+
+    Empty if either selector is malformed; label operators unknown to the review are left out.
+    """
     found: Object = {}
     try:
         if info.label_selector and (by_label := labels.parse(info.label_selector).requirements):

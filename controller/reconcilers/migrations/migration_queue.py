@@ -183,7 +183,7 @@ def _entry(migration: Object, seen: Observed) -> _Entry:
 
 
 def is_lost(vm: Object | None) -> bool:
-    """Return True if none of its migrations can make progress: the machine is gone, or its node does not report."""
+    """Return whether no Migration of a machine can make progress: it is gone (None), or its phase is empty or Unknown."""
     return phases.phase_of(vm or {}) in ("", phases.UNKNOWN)
 
 

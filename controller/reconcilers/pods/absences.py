@@ -67,7 +67,7 @@ class Absences:
             known.is_held = True
 
     def forget(self, key: NamespacedName) -> None:
-        """Remove an object without a pod."""
+        """Forget what is known about the pod of a machine or Migration."""
         self._known.pop(key, None)
 
     def __len__(self) -> int:

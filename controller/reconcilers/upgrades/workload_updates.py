@@ -48,7 +48,10 @@ logger = logging.getLogger(__name__)
 
 
 def update_of(migration: Object) -> list[str]:
-    """Index function for ``BY_UPDATE``; an invalid one is not indexed."""
+    """Index Migrations by the label of the upgrade that made them (``BY_UPDATE``).
+
+    Migrations without it, and structurally invalid ones, are not indexed.
+    """
     found = labels_of(migration).get(names.WORKLOAD_UPDATE_LABEL)
     return [str(found)] if found and not structure.of_migration(migration) else []
 

@@ -20,7 +20,7 @@ from launcher.protocol import messages
 
 
 def expected(status: messages.Status) -> messages.MigrationStatus | None:
-    """Return the migration by which the domain arrives here, until it is released."""
+    """Return this pod's incoming migration unless it succeeded, else None. Failed and cancelled ones are returned too."""
     return next((item for item in status.migrations if item.direction == "incoming" and item.state != "succeeded"), None)
 
 

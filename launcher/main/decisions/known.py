@@ -61,7 +61,7 @@ class Known:
 
     @property
     def arriving(self) -> messages.MigrationStatus | None:
-        """Return the migration by which the domain will arrive, until it is released."""
+        """Return this pod's incoming migration unless it succeeded, else None."""
         return incoming_migration.expected(self.status)
 
     @property

@@ -24,7 +24,7 @@ class SerialPorts:
         return sum(each.viewers for each in self._consoles)
 
     def attach(self, count: int) -> None:
-        """Connect to the ports of a machine with ``count`` ports, including the first, as soon as they exist."""
+        """Start connecting to all serial ports but the first. ``count`` includes the first; :meth:`connected` waits."""
         for each in self._consoles[: max(count - 1, 0)]:
             each.attach()
 

@@ -157,7 +157,10 @@ class NfsServer:
     address = "192.0.2.1"
 
     def __init__(self, namespace: str, directory: Path) -> None:
-        """Make the namespace; ``directory`` contains the exported ``export``."""
+        """Create the network namespace, the directories and ganesha's configuration.
+
+        ``directory`` must not exist; its subdirectory ``export`` is exported.
+        """
         self._namespace, self._directory, self.export = namespace, directory, directory / "export"
         self._server: subprocess.Popen[bytes] | None = None
         self._portmapper: subprocess.Popen[bytes] | None = None

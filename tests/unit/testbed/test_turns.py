@@ -17,7 +17,10 @@ def lock(tmp_path: Path) -> Path:
 
 
 def may(lock: Path, operation: int) -> bool:
-    """Return whether another test process could take the lock now."""
+    """Return whether a second opener could take the lock now.
+
+    ``operation`` is ``LOCK_SH`` or ``LOCK_EX``; flock treats it like another process.
+    """
     file = os.open(lock, os.O_RDWR)
     try:
         fcntl.flock(file, operation | fcntl.LOCK_NB)

@@ -14,7 +14,7 @@ MAX_CHARACTERS: Final = 128 << 10
 
 
 def parse(text: str) -> Object:
-    """Return the fields of the answer.
+    """Check virt-launcher's XML and return it as ``{"xml": text}``.
 
     Raises:
         ValueError: it is too long, or has control characters or characters that change how text is displayed.

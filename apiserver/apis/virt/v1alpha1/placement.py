@@ -127,8 +127,8 @@ def _label_selector(selector: Object | None, path: Path) -> list[FieldError]:
 def _label_keys(holder: Object, path: Path) -> list[FieldError]:
     """Return the errors of matchLabelKeys and mismatchLabelKeys.
 
-    kube-apiserver first adds the pod's values of the keys to the selector, then refuses duplicate keys. The machine's labels can change
-    later, so the key is refused even if the label is missing now.
+    They need a labelSelector and valid label names. A key of matchLabelKeys may be neither in the selector nor in mismatchLabelKeys, even
+    if the machine lacks the label now, because kube-apiserver adds the pod's values to the selector and labels can change.
     """
     selector, found = holder.get("labelSelector"), []
     matched, mismatched = (holder.get(each) or [] for each in ("matchLabelKeys", "mismatchLabelKeys"))

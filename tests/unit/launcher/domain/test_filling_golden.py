@@ -58,7 +58,7 @@ REFUSED: Final = {
 
 
 def emptied(name: str) -> str:
-    """Return a golden document with placeholders."""
+    """Return the text of golden file ``name`` with its values turned back into placeholders."""
     text = (GOLDEN / f"{name}.xml").read_text()
     for pattern, placeholder in EMPTIED:
         text = re.sub(pattern, placeholder, text)

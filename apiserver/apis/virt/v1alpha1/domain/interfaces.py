@@ -157,7 +157,10 @@ def _validate_place(domain: Object, path: Path) -> list[FieldError]:
 
 
 def _validate_passt(interfaces: Sequence[Object], path: Path) -> list[FieldError]:
-    """Return the errors of interfaces of type passt, which supports only virtio cards and needs a socket of the pod for each port."""
+    """Return errors of passt interfaces: model not virtio, ``state`` set, or ``ports`` missing.
+
+    ``ports`` must be explicit (``[]``: none), because each port takes a socket of the pod.
+    """
     found: list[FieldError] = []
     for position, each in enumerate(interfaces):
         place = path.index(position)

@@ -164,7 +164,10 @@ def endless(*frames: bytes) -> bytes:
 
 
 async def flooded(flood: bytes, max_bytes: int) -> tuple[int, int, Peer]:
-    """Send to an unread websocket until the server stops reading; return the sent bytes and the memory that they take."""
+    """Send ``flood`` repeatedly until the server stops reading a websocket that its handler does not read.
+
+    Return the number of sent bytes, the memory they take, and the peer.
+    """
     waiting, accepted = asyncio.Event(), asyncio.Event()
 
     async def serve(request: Request) -> Response:

@@ -352,7 +352,11 @@ def test_migration_waiting_for_a_target_becomes_overdue() -> None:
 
 @pytest.mark.parametrize("phase", ["Scheduling", "PreparingTarget", "TargetReady", "Running"])
 def test_migration_without_attempt_number_fails_at_first_failure(phase: str) -> None:
-    """An older virt-controller made it, and its virt-handlers may be as old; a pod that never ran reports that it does not fit."""
+    """Two failures are not retried: without an attempt number, or while Scheduling.
+
+    An older virt-controller wrote no number, and its virt-handlers may be as old. A target that ended in Scheduling does not fit, so
+    another attempt would not either.
+    """
     count = {"attempt": 1} if phase == "Scheduling" else {"attempt": None}
     assert written(plan(seen(phase, status=count)))["phase"] == "Failed"
 

@@ -32,7 +32,10 @@ def created(size: str, **fields: Any) -> dict[str, Any]:
 
 
 def imported(url: str = "https://h/i", **fields: Any) -> dict[str, Any]:
-    """Return a disk with an imported image. ``fields`` belong to the import; ``http`` and ``source`` hold further fields of these two."""
+    """Return a PVC disk whose image is imported over HTTP.
+
+    ``fields`` go into ``source.import``; ``http=`` adds to ``source.import.http``, and ``source=`` to the disk's ``source``.
+    """
     http, source = fields.pop("http", {}), fields.pop("source", {})
     return disk(type="PersistentVolumeClaim", source={"name": "a", "import": {"http": {"url": url, **http}, **fields}, **source})
 
