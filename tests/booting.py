@@ -27,7 +27,7 @@ class Slots:
     """This process's hold on a slot: a file lock."""
 
     def __init__(self, lock: Path, count: int = COUNT, held_seconds: float = HELD_SECONDS) -> None:
-        """Initialise without a hold."""
+        """Initialise without a hold. ``lock`` is the path of the slots' lock files, without their numbers."""
         self._files = [lock.with_name(f"{lock.name}.{number}") for number in range(count)]
         self._held_seconds = held_seconds
         self._mutex = threading.Lock()
@@ -39,7 +39,7 @@ class Slots:
         return self._held is not None
 
     def begin(self) -> None:
-        """Take a free slot; a held one is kept for another minute."""
+        """Wait for a free slot, or keep the held one; it is released after ``held_seconds``."""
         with self._mutex:
             file = self._held[0] if self._held else self._taken()
             if self._held:
@@ -75,13 +75,13 @@ SLOTS: Final = Slots(layout.cache() / ".guests-that-boot.lock")
 
 
 def boots_slowly(domain: Mapping[str, Any]) -> bool:
-    """Return whether a VM boots anything but the tiny kernel."""
+    """Return whether a VM's ``spec.domain`` boots anything but the tiny kernel."""
     boot = (domain.get("firmware") or {}).get("kernelBoot") or {}
     return not str((boot.get("container") or {}).get("kernelPath", "")).endswith("tiny")
 
 
 def begin_with(manifest: Mapping[str, Any], slots: Slots = SLOTS) -> None:
-    """Take a slot for a VM that starts immediately."""
+    """Take a slot if a manifest, or one in a List, is a VM that starts immediately and boots slowly."""
     if manifest.get("kind") == "List":
         for each in manifest["items"]:
             begin_with(each, slots)

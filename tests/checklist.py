@@ -50,7 +50,7 @@ class Row:
 
 
 def rows(text: str) -> list[Row]:
-    """Read the document.
+    """Return the rows of the document ``text``.
 
     Raises:
         ValueError: a row does not have five cells.
@@ -78,14 +78,14 @@ class Recorder:
         self.outcomes: dict[str, set[str]] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Record an outcome of the call, or an error around it."""
+        """Record the outcome of a test's call, and of a setup or teardown that did not pass."""
         if report.when == "call" or not report.passed:
             for name in {report.nodeid, report.nodeid.partition("[")[0]}:
                 self.outcomes.setdefault(name, set()).add(report.outcome)
 
 
 def shortcomings(found: Iterable[Row], outcomes: dict[str, set[str]], *, everything: bool) -> list[str]:
-    """Return a line for each row with a failed test or without a passing one."""
+    """Return a line for each row without a run test, or with one that did not pass; slow rows only if ``everything``."""
     lines = []
     for row in found:
         if row.verdict not in {"done", "differs"} or (row.is_slow and not everything):

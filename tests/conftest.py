@@ -30,7 +30,7 @@ _COMPONENT = "tests/component/"
 
 
 def _group(nodeid: str) -> str:
-    """Return the group of a test."""
+    """Return the name of a test's group: its module, or one of several modules."""
     module = nodeid.partition("::")[0]
     if module.startswith(_HOST):
         return _LAUNCHER if module.startswith(_LAUNCHER) else _HOST
@@ -49,7 +49,7 @@ class Groups(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no 
 
 
 def _turn(item: pytest.Item) -> int:
-    """Return the position of a group: lower numbers first."""
+    """Return the rank of a test's group: lower numbers first."""
     group = _group(item.nodeid)
     if group == _ALONE:
         return 1
@@ -64,7 +64,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)  # the hook is absent without pytest-xdist, as in tests/mutants
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:
-    """Return the scheduler of ``--dist loadscope``."""
+    """Return the scheduler of ``--dist loadscope``, or None for other values."""
     if config.getvalue("dist") != "loadscope":
         return None
     config.option.loadscopereorder = False  # keep groups in the order of the tests

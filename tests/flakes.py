@@ -70,7 +70,7 @@ class Flake:
 
 
 def failures(flaked: Sequence[Flake], ledger: Collection[str]) -> list[str]:
-    """Return why a run's flakes fail it."""
+    """Return the reasons why a run's flakes fail it; none if they do not."""
     known = [f"{each.test} flaked, and {LEDGER} lists it already" for each in flaked if each.test in ledger]
     return known + ([f"{len(flaked)} tests flaked, more than {MOST}"] if len(flaked) > MOST else [])
 
@@ -100,7 +100,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
-    """Give cluster and host tests a timeout only against hangs."""
+    """Raise shorter timeouts of cluster and host tests, so that they end only hangs."""
     for item in items:
         mark = item.get_closest_marker("timeout")
         if _may_run_again(item) and not (mark and mark.args and mark.args[0] >= LAST_RESORT_SECONDS):
@@ -133,7 +133,7 @@ class Repeating:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-        """Run a test, and once more if it fails."""
+        """Run a cluster or host test, and once more if it fails, and report it."""
         if not _may_run_again(item):
             return None
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
@@ -144,7 +144,7 @@ class Repeating:
 
 
 def _reports(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.TestReport]:
-    """Return the reports of the run that counts."""
+    """Run a test, and after a failure without damage again, alone; return the reports of the run that counts."""
     before = given_time.look(given_time.guests())
     first = runtestprotocol(item, log=False, nextitem=nextitem)
     failed = [report for report in first if report.failed]
@@ -170,7 +170,7 @@ def _reports(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.Tes
 
 
 def _torn_down(item: pytest.Item) -> pytest.TestReport:
-    """End all fixtures except session ones, so that the second run has new ones."""
+    """End all fixtures except session ones, so that the second run has new ones; return the report."""
     _set_timer(item)
     end = item.session._setupstate.teardown_exact
     call = pytest.CallInfo.from_call(lambda: end(item.session), when="teardown")  # type: ignore[arg-type]  # it only asks for what it is in
@@ -179,7 +179,7 @@ def _torn_down(item: pytest.Item) -> pytest.TestReport:
 
 
 def _alone(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.TestReport]:
-    """Run a test without others of its kind, with its timeout from then on."""
+    """Run a test without others of its kind, with its timeout from then on; return the reports."""
     with item.ihook.pytest_run_alone(item=item):
         _set_timer(item)
         item.stash.setdefault(_FAILURE, Failure("", {}))
@@ -204,7 +204,7 @@ def pressure(before: given_time.Look, after: given_time.Look) -> int:
 
 
 def guest_seconds(before: Mapping[int, float], after: Mapping[int, float]) -> float:
-    """Return the guests' processor time between two looks."""
+    """Return the guests' processor seconds between two looks, which give them by pid."""
     return sum(seconds - before.get(pid, 0.0) for pid, seconds in after.items())
 
 
@@ -246,7 +246,7 @@ class Telling:
         return None
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Fail a run that would have succeeded."""
+        """Fail a successful run if its flakes require it."""
         if session.exitstatus == pytest.ExitCode.OK and failures(self._flaked, self._ledger):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

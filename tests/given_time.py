@@ -34,7 +34,7 @@ class Look:
 
 
 def given(before: Look, after: Look) -> float:
-    """Return the guests' processor time between two readings, or the time without waiting tasks."""
+    """Return the guests' processor seconds between two looks, or those without waiting tasks if they are more."""
     wall = after.wall - before.wall
     got = sum(seconds - before.guests.get(pid, 0.0) for pid, seconds in after.guests.items())
     free = wall - (after.stalled - before.stalled)
@@ -71,7 +71,7 @@ class Deadline:
 
     @property
     def left(self) -> float:
-        """Seconds, zero or less when it is over; never faster than the wall clock."""
+        """Seconds left, zero or less when it is over; they pass no faster than the wall clock."""
         now = self._look(self._pids)
         self._left -= given(self._last, now)
         self._last = now
@@ -87,7 +87,7 @@ class Deadline:
 
 
 def stalled_seconds() -> float:
-    """Return the total of ``/proc/pressure/cpu``, or 0."""
+    """Return the total of ``/proc/pressure/cpu`` in seconds, or 0."""
     try:
         line = Path("/proc/pressure/cpu").read_text().splitlines()[0]
     except OSError:
@@ -96,7 +96,7 @@ def stalled_seconds() -> float:
 
 
 def processor_seconds(pid: int) -> float | None:
-    """Return user and system time, or None."""
+    """Return a process' user and system time in seconds; None if it is gone."""
     try:
         words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):

@@ -13,7 +13,7 @@ KERNEL = ("segfault", "traps:", "oom-kill", "Out of memory")
 
 
 def seen(kubectl: Kubectl) -> str:
-    """Return VMs, migrations, pods, ends of containers, the newest Events, and killed processes; about 4 KB."""
+    """Return about 4 KB of text: VMs, migrations, pods, ends of containers, the newest Events, and killed processes."""
     tables = (("get", "vm,vmmig,pods", "-o", "wide"), ("get", "events", "--sort-by=.metadata.creationTimestamp", "-o", _EVENT))
     objects, events = (_told(kubectl, *arguments) for arguments in tables)
     return "\n".join((objects, *_endings(kubectl), *events.splitlines()[-EVENTS:], *_kernel()))
@@ -31,7 +31,7 @@ def _told(kubectl: Kubectl, *arguments: str) -> str:
 
 
 def _endings(kubectl: Kubectl) -> Iterator[str]:
-    """Return messages of ended containers; virt-launcher's has QEMU's last output."""
+    """Yield a line for each ended container with its exit code and message; virt-launcher's has QEMU's last output."""
     try:
         pods = json.loads(_told(kubectl, "get", "pods", "-o", "json"))["items"]
     except ValueError:  # the output above shows why

@@ -59,7 +59,7 @@ PAUSE_SECONDS: Final = 0.25
 
 
 def is_true(kind: str, status: str = "True") -> Check:
-    """Return a check of a condition, like that of ``kubectl wait``: conditions older than the last edit do not count."""
+    """Return a check that a condition has ``status``, like ``kubectl wait``: conditions older than the last edit do not count."""
 
     def check(obj: Object) -> bool:
         found = condition(dig(obj, "status", "conditions"), kind)
@@ -121,18 +121,18 @@ class Api:
         return self._ask(lambda client: client.create(found, manifest, namespace_of(manifest) or self._place(found)))
 
     def apply(self, *manifests: Object) -> builtins.list[Object]:
-        """Create objects, or merge manifests into existing ones."""
+        """Create objects, or merge manifests into existing ones; return the results."""
         return [self._applied(each) for each in manifests]
 
     def replace(self, manifest: Object) -> Object:
-        """Replace an object, including its map members, as ``kubectl apply`` does."""
+        """Replace an object and return it. Members that the manifest lacks are removed, also from maps, as by ``kubectl apply``."""
         found = resources.of(manifest)
         place = namespace_of(manifest) or self._place(found)
         body = {**manifest, "metadata": {"namespace": place, **manifest["metadata"]}} if place else manifest
         return self._ask(lambda client: client.update(found, body))
 
     def patch(self, resource: str, name: str, patch: Patch, *, subresource: str | None = None) -> Object:
-        """Apply a merge patch, or a JSON patch if it is a list."""
+        """Apply a merge patch, or a JSON patch if it is a list; return the object."""
         found = resources.named(resource)
         kind = JSON_PATCH if isinstance(patch, builtins.list) else MERGE_PATCH
         return self._ask(lambda client: client.patch(found, name, patch, self._place(found), subresource=subresource, content_type=kind))
@@ -151,7 +151,7 @@ class Api:
             self.gone(resource, name, uid=uid_of(before), timeout=timeout)
 
     def delete_all(self, *kinds: str, timeout: float, grace_period: int | None = None) -> None:
-        """Delete all objects of these resources in the namespace, and wait."""
+        """Delete all objects of these resources in the namespace, and wait until none is left."""
         for each in kinds:
             for one in self.list(each):
                 try:
@@ -246,7 +246,7 @@ class Api:
 
     @contextmanager
     def _looks(self, collection: Collection, timeout: float) -> Iterator[Iterator[Seen]]:
-        """Yield each observed state until the timeout."""
+        """Yield an iterator over the observed states, which ends after ``timeout`` seconds."""
         deadline = Deadline(timeout)
         connection = _connection(self.kubeconfig)
         seen: queue.SimpleQueue[Seen | None] = queue.SimpleQueue()
@@ -309,7 +309,7 @@ def told(seen: Seen) -> str:
 
 
 async def _follow(client: Client, collection: Collection, tell: Callable[[Seen], None]) -> None:
-    """Report the list, and its state after each change, until cancelled."""
+    """Pass the listed objects to ``tell``, and again after each change or passing error, until cancelled."""
     resource, namespace, labels, fields = collection
     objects: dict[NamespacedName, Object] = {}
     while True:

@@ -62,7 +62,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.fixture(scope="session")
 def bare_kubeconfig() -> Path:
-    """The kubeconfig of a running cluster; our chart may be absent."""
+    """Return the path of a running cluster's kubeconfig; our chart may be absent."""
     if not testbed_kubectl.is_own_cluster():
         return Path(os.environ["KUBECONFIG"])
     cluster.up()
@@ -125,7 +125,7 @@ def system(kubeconfig: Path, _binary: str) -> Kubectl:
 
 @pytest.fixture(scope="module")
 def make_namespace(kubectl: Kubectl) -> Iterator[Callable[[str], Kubectl]]:
-    """Make further namespaces like that of ``kubectl``, removed with the module."""
+    """Yield a function from a name to kubectl in a new namespace like that of ``kubectl``, removed with the module."""
     made: list[Iterator[Kubectl]] = []
 
     def make(name: str) -> Kubectl:
@@ -138,7 +138,7 @@ def make_namespace(kubectl: Kubectl) -> Iterator[Callable[[str], Kubectl]]:
 
 
 def _namespace(kubectl: Kubectl, name: str) -> Iterator[Kubectl]:
-    """Make a namespace; at the end wait until its VMs, pods and claims are gone, and delete it."""
+    """Make a namespace and yield its kubectl; at the end delete it with its VMs, pods and claims."""
     unique = f"{name.replace('_', '-').removeprefix('test-')}-{secrets.token_hex(3)}"
     manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": unique, "labels": RESTRICTED}}
     kubectl.api.create(manifest)
@@ -155,7 +155,10 @@ def _namespace(kubectl: Kubectl, name: str) -> Iterator[Kubectl]:
 
 
 def _end(api: Api) -> None:
-    """Delete a namespace without the guests' grace periods and Kubernetes' 15 s between looks."""
+    """Delete a namespace after its migrations, VMs, pods and claims, without the guests' grace periods.
+
+    Kubernetes' own deletion would look at them only every 15 s.
+    """
     if api.find("apiservices", f"{names.VERSION}.{names.GROUP}") is not None:  # a bare cluster has none yet
         for machine in api.list("virtualmachines"):
             with contextlib.suppress(errors.NotFound):  # a VM that a test deleted may be gone

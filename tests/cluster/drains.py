@@ -62,7 +62,7 @@ def migrations(kubectl: Kubectl, *names: str) -> list[Object]:
 
 
 def ended(kubectl: Kubectl, name: str, *, timeout: float = 300) -> Object:
-    """Return a finished Migration; it may first wait for other tests' migrations."""
+    """Wait until a Migration is finished, and return it; other tests' migrations may go first."""
 
     def is_final(migration: Object) -> bool:
         return (migration.get("status") or {}).get("phase") in FINAL
@@ -79,7 +79,7 @@ def runs_elsewhere(kubectl: Kubectl, name: str, node: str, *, timeout: float) ->
 
 
 def evicted(kubectl: Kubectl, pod: str, *, dry: bool) -> str:
-    """Evict a pod; return kube-apiserver's refusal."""
+    """Try to evict a pod; return kube-apiserver's refusal, which must come, as text."""
     try:
         _evict(kubectl, pod, dry=dry)
     except errors.StatusError as error:
@@ -111,5 +111,5 @@ def together(kubectl: Kubectl, first: Object, *others: Object) -> str:
 
 
 def counted(kubectl: Kubectl, *names: str) -> dict[str, int]:
-    """Return the guests' last counted numbers."""
+    """Return each guest's last counted number, by VM name."""
     return {name: ticks(kubectl, name)[-1] for name in names}

@@ -68,7 +68,7 @@ def _only(pattern: str, text: str) -> str:
 
 
 def shell(kubectl: Kubectl, directory: Path) -> dict[str, str]:
-    """Return a user's environment for a README; its files are in ``directory``."""
+    """Return environment variables for a README's commands in the test's namespace; writes ``directory/config``."""
     kubeconfig = directory / "config"
     kubeconfig.write_bytes(kubectl.kubeconfig.read_bytes())
     path = f"{Path(kubectl.binary).parent}:{build.program('helm').parent}:{os.environ['PATH']}"

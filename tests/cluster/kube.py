@@ -44,7 +44,7 @@ class Kubectl:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment with cluster and plugin. Early garbage collection would take a fifth of kubectl's time."""
+        """Return kubectl's variables, without early garbage collection, which would take a fifth of its time."""
         path = f"{ROOT / '.venv/bin'}:{os.environ['PATH']}"
         return {**os.environ, "KUBECONFIG": str(self.kubeconfig), "PATH": path, "GOGC": "off", "GOMEMLIMIT": "200MiB"}
 
@@ -54,7 +54,7 @@ class Kubectl:
         return Api(self.kubeconfig, self.namespace)
 
     def command(self, *arguments: str) -> list[str]:
-        """Return the command line: kubectl takes flags only after a plugin's name."""
+        """Return the command line in the namespace; kubectl takes flags only after a plugin's name."""
         namespace = ["-n", self.namespace]
         if arguments[0] == "virt":
             return [self.binary, *arguments, *namespace]
@@ -63,7 +63,7 @@ class Kubectl:
     def try_run(self, *arguments: str, stdin: str | None = None, timeout: float = 60) -> subprocess.CompletedProcess[str]:
         """Run kubectl; the caller checks the exit status.
 
-        It waits if kube-apiserver has stale discovery without our kinds.
+        Repeats the call for up to ``STALE_SECONDS`` while kubectl's discovery lacks our kinds, although virt-api serves them.
         """
         done = self._run(*arguments, stdin=stdin, timeout=timeout)
         deadline = time.monotonic() + STALE_SECONDS
@@ -152,7 +152,7 @@ class Console:
         os.write(self._terminal, text.encode())
 
     def expect(self, pattern: str, *, timeout: float = 60) -> re.Match[str]:
-        """Read until ``pattern`` appears; ``string[: match.start()]`` precedes it.
+        """Read until regular expression ``pattern`` matches, and drop that text; ``string[: match.start()]`` precedes the match.
 
         Each of many reads repeats the search: a pattern that begins with ``.*`` takes quadratic time.
         """
@@ -185,7 +185,7 @@ class Console:
         return found.string[: found.start()]
 
     def _read(self, timeout: float) -> bool:
-        """Read for up to ``timeout`` seconds; return False if the console is closed."""
+        """Add output to ``text``, waiting up to ``timeout`` seconds; return False if the console is closed."""
         ready, _, _ = select.select([self._terminal], [], [], timeout)
         if not ready:
             return True

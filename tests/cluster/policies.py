@@ -11,7 +11,7 @@ from tests.cluster.kube import Kubectl
 
 @contextmanager
 def a_policy(kubectl: Kubectl, name: str, *, machines: Mapping[str, str] | None = None, namespace: str = "", **spec: Any) -> Iterator[None]:
-    """Create a policy for VMs with these labels, or for all of a namespace."""
+    """Have a policy during the block, for a namespace's VMs with the labels ``machines``, or all of them."""
     selectors: dict[str, Any] = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace or kubectl.namespace}}}
     if machines is not None:
         selectors["virtualMachineSelector"] = {"matchLabels": dict(machines)}

@@ -13,7 +13,7 @@ from typing import Any
 
 
 def of_pod(pod: dict[str, Any]) -> dict[int, str]:
-    """Return pid and command line of the pod's processes, without the sandbox's."""
+    """Return the command lines of the pod's processes by pid, without the sandbox's."""
     marker = f"pod{pod['metadata']['uid']}"
     found = {}
     for directory in Path("/proc").glob("[0-9]*"):
@@ -29,7 +29,7 @@ def of_pod(pod: dict[str, Any]) -> dict[int, str]:
 
 
 def kill(pod: dict[str, Any], *, containing: str = "") -> list[int]:
-    """SIGKILL the pod's processes with ``containing`` in their command lines; fail if there is none."""
+    """SIGKILL the pod's processes with ``containing`` in their command lines; return their pids, or fail if there is none."""
     pids = [pid for pid, command in of_pod(pod).items() if containing in command]
     assert pids, f"pod {pod['metadata']['name']} has no process with {containing!r}"
     for pid in pids:

@@ -81,7 +81,7 @@ def addresses_in(pod: dict[str, Any]) -> tuple[str, ...]:
 
 
 def service_addresses(kubectl: Kubectl, service: str) -> tuple[str, ...]:
-    """Return the addresses of a Service of :data:`BOTH` families."""
+    """Return a Service's addresses; check on the test cluster that they are IPv4, then IPv6."""
     found = tuple(kubectl.api.get("service", service)["spec"]["clusterIPs"])
     if testbed_kubectl.is_own_cluster():
         assert [":" in each for each in found] == [False, True], found
@@ -110,7 +110,7 @@ def reached(kubectl: Kubectl, client: str, *addresses: str, port: int = PORT) ->
 
 
 def kept_off(kubectl: Kubectl, client: str, *addresses: str, port: int = PORT) -> None:
-    """Wait until the client reaches none of them, because a policy takes a moment."""
+    """Wait until the client reaches none of the addresses, because a policy takes a moment."""
     _wait(kubectl, client, addresses, port, is_open=False)
 
 

@@ -82,7 +82,7 @@ def one_at_a_time(lock: Path) -> Iterator[None]:
 
 
 def _locked(lock: Path, *, exclusive: bool) -> int:
-    """Return the descriptor of a locked file, which releases the lock when closed."""
+    """Lock a file, waiting for other holders; return its descriptor, which releases the lock when closed."""
     lock.parent.mkdir(parents=True, exist_ok=True)
     file = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

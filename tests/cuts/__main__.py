@@ -81,7 +81,7 @@ def play(cells: Sequence[Cell]) -> list[str]:
 
 
 def play_one(player: Player, cell: Cell) -> Outcome:
-    """Play a cell; try again after a missed step."""
+    """Play a cell and return its outcome; try again if it could not be played or missed the step."""
     found = Outcome(cell.name, "", ("not played",), commit(), 0.0)
     for _ in range(TRIES):
         try:

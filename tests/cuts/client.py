@@ -41,7 +41,7 @@ async def ask(address: str) -> None:
 
 
 def told(answer: bytes) -> str:
-    """Return the meaning of the bytes: the guest's answer, a part of it, or another one."""
+    """Return the meaning of the received bytes: :data:`OK`, :data:`CUT_OFF`, or :data:`ANOTHER` with their start."""
     head, _, body = answer.partition(b"\r\n\r\n")
     status, end, _ = head.partition(b"\r\n")
     if end and b" 200 " not in f"{status.decode(errors='replace')} ".encode():

@@ -78,7 +78,7 @@ class Cuts:
         return nothing_more
 
     def _running(self, what: str, place: Place, side: str) -> list[dict[str, Any]]:
-        """Return a component's pods with processes."""
+        """Return a component's pods that have processes."""
         return [pod for pod in self._parts(what, place, side) if processes.of_pod(pod)]
 
     def _parts(self, what: str, place: Place, side: str) -> list[dict[str, Any]]:
@@ -164,7 +164,7 @@ def go_on(pids: Sequence[int]) -> None:
 
 
 def heal() -> None:
-    """Repair leftovers of an interrupted run."""
+    """Undo the cuts of an interrupted run: connect the nodes' links, and start kubelets."""
     for node in layout.NODES:
         progress.run(["bridge", "link", "set", "dev", node.link, "isolated", "off", "state", "forwarding"])
         if "syncFrequency" not in (node.directory / "kubelet.json").read_text():
@@ -173,7 +173,7 @@ def heal() -> None:
 
 
 def _start_kubelet(node: layout.Node) -> None:
-    """Start a kubelet with a service's priority (nice(1))."""
+    """Start a node's kubelet with priority 0, like a service (nice(1))."""
     ours = os.getpriority(os.PRIO_PROCESS, 0)
     os.setpriority(os.PRIO_PROCESS, 0, 0)
     try:
@@ -209,7 +209,7 @@ def _kubelet(name: str) -> Callable[[], None]:
 
 
 def _links(cables: Sequence[layout.Node], setting: str, *, on: str, off: str) -> Callable[[], None]:
-    """Change a setting of bridge ports (bridge(8)); return a function that restores it."""
+    """Turn a setting of nodes' bridge ports ``off`` (bridge(8)); return a function that waits and turns it ``on``."""
 
     def turn(state: str) -> None:
         for each in cables:
@@ -227,6 +227,6 @@ def _links(cables: Sequence[layout.Node], setting: str, *, on: str, off: str) ->
 
 
 def _kill_once_there(pod: dict[str, Any], program: str) -> None:
-    """Kill a program, once it has started."""
+    """Kill a pod's processes of a program, once it has started."""
     until(lambda: any(program in command for command in processes.of_pod(pod).values()), seconds=BEGIN_SECONDS, what=f"{program} of a pod")
     processes.kill(pod, containing=program)

@@ -178,7 +178,7 @@ def expected(cut: str, step: Step) -> Expected:
 
 
 def cells() -> Iterator[Cell]:
-    """Return all cells, in the order of the tables."""
+    """Yield all cells, in the order of the tables."""
     for operation in OPERATIONS:
         for cut in CUTS:
             for step in steps(operation):
@@ -196,7 +196,7 @@ def cuts(operation: Operation) -> list[Cut]:
 
 
 def chosen(patterns: str) -> list[Cell]:
-    """Return the cells with one of these words in their names.
+    """Return the cells with one of these words in their names; without words, all.
 
     Raises:
         ValueError: no cell has one of the words.

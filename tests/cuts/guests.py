@@ -46,7 +46,7 @@ class Guests:
         self._watch = watch
 
     def get(self, path: str) -> Any:
-        """Return an object of the namespace; empty if it is absent; None without an answer."""
+        """Return an object or list of the namespace; empty if it is absent; None without an answer."""
         return self.reader.get(f"/apis/kubevirt.io/v1alpha1/namespaces/{self.kubectl.namespace}/{path}")
 
     def status(self, guest: str) -> dict[str, Any]:
@@ -55,7 +55,7 @@ class Guests:
         return found
 
     def migrations(self, guest: str) -> list[dict[str, Any]] | None:
-        """Return Migrations, oldest first; None without an answer."""
+        """Return a guest's Migrations, oldest first; None without an answer."""
         found = self.get("migrations")
         if found is None:
             return None
@@ -68,7 +68,7 @@ class Guests:
         return found
 
     def place(self, guest: str) -> Place:
-        """Return a guest's node, and its possible target."""
+        """Return a guest's node and pod, and the other node as target."""
         status = until(lambda: self.status(guest), seconds=60, what=f"the status of {guest}")
         source = str(status["nodeName"])
         return Place(source, next(each.name for each in layout.NODES if each.name != source), str(status["podUID"]))
@@ -120,7 +120,7 @@ class Guests:
         return True
 
     def _tell(self, guest: str, number: int) -> None:
-        """Let a newly booted guest count."""
+        """Type commands into a newly booted guest to count on from ``number`` and to serve."""
         try:
             with console(self.kubectl, guest) as screen:
                 if "tick" in screen.expect(r"GUEST-READY|tick \d+", timeout=CONSOLE_SECONDS).group(0):
@@ -136,7 +136,7 @@ class Guests:
 
 
 def _grown(disk: Disk) -> int:
-    """Return the newest number; 0 if it does not change."""
+    """Return the newest number as soon as it grows; 0 if it does not within ``LOOK_SECONDS``."""
     before, deadline = disk.newest(), time.monotonic() + LOOK_SECONDS
     while time.monotonic() < deadline:
         time.sleep(0.1)

@@ -91,7 +91,7 @@ class Seen:
 
 
 def faults(seen: Seen) -> list[str]:
-    """Return the violations in words."""
+    """Return a sentence for each violation in a cell."""
     found = [f"missed: {seen.step_seen}"] if seen.step_seen else []
     if seen.operation_seconds is None:
         found.append("hung: the operation was not over in time")
@@ -136,7 +136,7 @@ def _of_client(seen: Seen) -> Iterator[str]:
 
 
 def _windows(samples: Sequence[Sample]) -> Iterator[tuple[Sample, Sample]]:
-    """Return the closest pairs of samples at least :data:`WINDOW_SECONDS` apart."""
+    """Yield the closest pairs of samples at least :data:`WINDOW_SECONDS` apart."""
     later = iter(samples)
     end = next(later, None)
     for begin in samples:
@@ -148,19 +148,19 @@ def _windows(samples: Sequence[Sample]) -> Iterator[tuple[Sample, Sample]]:
 
 
 def _ran(window: tuple[Sample, Sample]) -> set[int]:
-    """Return the QEMUs that ran their guest between both samples."""
+    """Return the pids of QEMUs that ran their guest between both samples."""
     before, after = window
     enough = RUNNING_SHARE * (after.at - before.at)
     return {pid for pid in before.processors.keys() & after.processors if after.processors[pid] - before.processors[pid] > enough}
 
 
 def longest_silence(answers: Sequence[float], begin: float, end: float) -> float:
-    """Return the longest time without an answer."""
+    """Return the longest time without an answer between ``begin`` and ``end``, in seconds."""
     inside = sorted({begin, *(each for each in answers if begin < each < end), end})
     return max((after - before for before, after in itertools.pairwise(inside)), default=0.0)
 
 
 def longest_stop(samples: Sequence[Sample], begin: float) -> float:
-    """Return the longest time in which a guest did not count."""
+    """Return the guest's longest time between two counts after ``begin``, in seconds."""
     grew = [after.at for before, after in itertools.pairwise(samples) if after.counter > before.counter and after.at >= begin]
     return max((after - before for before, after in itertools.pairwise([begin, *grew])), default=0.0)

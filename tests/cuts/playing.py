@@ -66,7 +66,7 @@ class Player:
                 raise Late(f"{guest} does not count: {self._guests.status(guest)}")
 
     def play(self, cell: Cell) -> Seen:
-        """Play a cell.
+        """Play a cell; return its observations.
 
         Raises:
             Late: the step did not come, or the cluster is not ready.
@@ -197,7 +197,7 @@ class Player:
 
 @contextmanager
 def playing(kubeconfig: Path) -> Iterator[Player]:
-    """Make guests and a Service's client; first repair leftovers of an interrupted run."""
+    """Yield a player in a new namespace with a Service and its client; first repair leftovers of an interrupted run."""
     kubectl = Kubectl(kubeconfig, f"cuts-{secrets.token_hex(3)}", str(build.program("kubernetes", "kubectl")))
     cutting.heal()
     kubectl("uncordon", *(each.name for each in layout.NODES))

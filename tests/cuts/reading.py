@@ -32,7 +32,7 @@ class Reader:
         self._connection: http.client.HTTPSConnection | None = None
 
     def get(self, path: str) -> Any:
-        """Return an object or list; empty if it is absent; None without an answer."""
+        """Return an object or list; empty if it is absent; None if it cannot be read."""
         try:
             if self._connection is None:
                 self._connection = http.client.HTTPSConnection(
@@ -73,7 +73,7 @@ class Late(Exception):
 
 
 def until(look: Callable[[], Any], *, seconds: float, what: str, period: float = PERIOD_SECONDS) -> Any:
-    """Return the first true value.
+    """Return the first true value of ``look()``.
 
     Raises:
         Late: none came in time.

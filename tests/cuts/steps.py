@@ -114,7 +114,7 @@ class Steps:
         until(seen, seconds=STEP_SECONDS, what=f"phase {phases[0]} of {reached.migration}", period=0.02)
 
     def _is_still(self, reached: Reached, *phases: str) -> Reached:
-        """Record if the phase has changed."""
+        """Return ``reached``, marked as missed if the Migration's phase is not one of ``phases``."""
         status = until(lambda: self._guests.get(f"migrations/{reached.migration}"), seconds=10, what="the Migration is read").get("status")
         phase = str((status or {}).get("phase") or "")
         return reached if phase in phases else replace(reached, missed=f"the phase was {phase or 'none'}")

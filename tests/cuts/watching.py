@@ -51,7 +51,7 @@ class Disk:
         return self._newest
 
     def records(self, first: int, last: int) -> Iterator[tuple[int, Record | None]]:
-        """Return the records of these numbers."""
+        """Yield these numbers, each with the record in its sector or None."""
         with self._file.open("rb") as image:
             for number in range(first, last + 1):
                 yield number, _record(os.pread(image.fileno(), SECTOR, number % SECTORS * SECTOR))
@@ -65,7 +65,7 @@ class Disk:
         return len({found.boot for _, found in self.records(first, last) if found is not None})
 
     def _run(self, image: int) -> int:
-        """Return how many numbers follow the newest one."""
+        """Return how far the disk is ahead of the newest known number."""
         for ahead in range(AHEAD, 0, -1):
             number = self._newest + ahead
             found = _record(os.pread(image, SECTOR, number % SECTORS * SECTOR))
@@ -139,7 +139,7 @@ class Watch:
         self._thread.join()
 
     def forget(self) -> None:
-        """Drop the samples so far."""
+        """Drop all samples but each guest's last."""
         for each in self.guests.values():
             each.samples = each.samples[-1:]
 
@@ -173,7 +173,7 @@ class Answers:
 
 @contextmanager
 def asking(node: layout.Node, address: str) -> Iterator[Answers]:
-    """Send ten requests per second to a Service from a node."""
+    """Send ten requests per second to a Service from a node; yield the answers."""
     answers = Answers()
     command = ["nsenter", f"--net={node.namespace}", "--", sys.executable, "-m", "tests.cuts.client", address]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, bufsize=1, cwd=layout.REPOSITORY) as process:

@@ -195,7 +195,7 @@ class FakeHypervisor:
         self._changed()
 
     def end_migration(self, name: str, error: MigrationFailed | Unavailable | None = None) -> None:
-        """End the running migration."""
+        """End the domain's migration, if one runs: with ``error``, or successfully."""
         future = self._migrations.get(name)
         if future is not None and not future.done():
             if error is None:

@@ -131,7 +131,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def serving(files: Files, certificate: Path | None = None) -> Iterator[str]:
-    """Serve; yield the address without a path."""
+    """Serve files, over TLS with a certificate; yield the URL without a path."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"files": files}))
     server.daemon_threads = True
     if certificate is not None:
@@ -175,7 +175,7 @@ def authority_of(pair: Path) -> bytes:
 
 
 def a_store(secret: str, region: str, host: str) -> Callable[[str, dict[str, str]], bool]:
-    """Return a verification of requests' signatures, as in an object store."""
+    """Return a function that verifies a request's signature by its path and headers, as an object store does."""
 
     def verify(path: str, headers: dict[str, str]) -> bool:
         if "authorization" not in headers:
@@ -207,7 +207,7 @@ def a_layer(files: dict[str, bytes]) -> bytes:
 
 
 def a_registry(repository: str, *layers: bytes, tag: str = "1") -> Files:
-    """Return a registry with an image for two platforms; it requires a token for ``user`` with ``pass``."""
+    """Return the files of a registry with an image for two platforms; it requires a token for ``user`` with ``pass``."""
     base = f"/v2/{repository}"
     content = {f"{base}/blobs/{digest_of(each)}": each for each in layers}
     manifest = json.dumps({"schemaVersion": 2, "layers": [{"digest": digest_of(each), "size": len(each)} for each in layers]}).encode()

@@ -100,7 +100,7 @@ class FakeAPI:
         await self._wake()
 
     async def expire(self) -> None:
-        """Drop the history: watches from older revisions must list again."""
+        """End all watches and drop the history: watches from older revisions must list again."""
         self.oldest = self.revision
         await self.cut()
 
@@ -113,13 +113,13 @@ class FakeAPI:
         self._repeat = on
 
     async def put(self, collection: str, obj: Object) -> Object:
-        """Create or replace an object, as another client."""
+        """Create or replace an object, as another client; return it as stored."""
         meta = obj["metadata"]
         key = (collection, meta.get("namespace", ""), meta["name"])
         return await self._store(key, copied(obj))
 
     async def edit(self, collection: str, namespace: str, name: str, change: Callable[[Object], None]) -> Object:
-        """Change an object in place, as another client."""
+        """Change an object by ``change``, as another client; return it as stored."""
         key = (collection, namespace, name)
         obj = copied(self.objects[key])
         change(obj)
@@ -320,7 +320,7 @@ class FakeAPI:
         return self.selected_anyway(obj) or _selected(request, namespace, obj)
 
     def _event(self, request: web.Request, namespace: str, kind: str, obj: Object, old: Object | None) -> tuple[str, Object] | None:
-        """Return the event for a watch; an object that leaves its selectors counts as deleted."""
+        """Return a watch's event (type and object) or None; an object that leaves its selectors counts as deleted."""
         before = old is not None and self._selected(request, namespace, old)
         if self._selected(request, namespace, obj):
             return "ADDED" if kind == "MODIFIED" and not before else kind, obj
@@ -392,7 +392,7 @@ def _selected(request: web.Request, namespace: str, obj: Object) -> bool:
 
 
 def _with_conditions(old: Object, patch: Object) -> Object:
-    """Return a merge patch with a strategic patch's conditions."""
+    """Return a strategic patch as a merge patch: its conditions are merged into the old ones by type."""
     given = {each["type"]: each for each in (patch.get("status") or {}).get("conditions") or ()}
     if not given:
         return patch

@@ -89,7 +89,7 @@ class FakeLauncher:
             writer.close()
 
     def change(self, **members: Any) -> None:
-        """Change the status, and send it to all."""
+        """Change members of the status, raise its revision, and send it to all clients."""
         self.status = replace(self.status, revision=self.status.revision + 1, **members)
         for writer in self._writers:
             writer.write(codec.encode(messages.StatusChanged(self.status)))

@@ -22,6 +22,6 @@ def pod_directories(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 @pytest.fixture
 def overlays(tmp_path: Path, pod_directories: Callable[..., None]) -> Path:
-    """Return the directory of the pod's overlays."""
+    """Use ``tmp_path`` as the directory of the pod's overlays, and return it."""
     pod_directories(OVERLAYS=tmp_path)
     return tmp_path

@@ -36,7 +36,7 @@ def grants(account: str) -> list[Grant]:
 
 
 def permissions(account: str) -> Iterator[tuple[str, str, str, str, str]]:
-    """Yield rights as (group, resource, name, verb, namespace); an empty name or namespace means any."""
+    """Yield an account's rights as (group, resource, name, verb, namespace); an empty name or namespace means any."""
     for namespace, rule in grants(account):
         for group in rule["apiGroups"]:
             for resource in rule["resources"]:
@@ -45,7 +45,7 @@ def permissions(account: str) -> Iterator[tuple[str, str, str, str, str]]:
 
 
 def authorizer(account: str) -> Callable[[str, str, Mapping[str, str]], bool]:
-    """Return a function that allows or denies a method, path and query."""
+    """Return a function that decides whether the account may send a request, by method, path and query."""
     allowed = {*permissions(account), *EVERYBODY}
 
     def authorize(method: str, path: str, query: Mapping[str, str]) -> bool:

@@ -79,7 +79,7 @@ def _take(obj: Object, path: Path) -> Any:
 
 
 def _modelled(kind: type[Kind], moves: Moves) -> type[Kind]:
-    """Return the model of a kind with its fields moved."""
+    """Return a model of the second version: ``kind`` with its fields moved."""
     parts: dict[str, Any] = {}
     for name, field in kind.model_fields.items():
         if name in ("spec", "status"):
@@ -159,5 +159,5 @@ SECOND: Final = {each.resource.plural: each for each in (SecondMachine, SecondMi
 
 
 def of(hubs: Sequence[Strategy]) -> list[Spoke]:
-    """Return the second version of each kind."""
+    """Return the strategy of each hub's second version."""
     return [SECOND[each.resource.plural](each) for each in hubs]

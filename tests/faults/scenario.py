@@ -83,7 +83,7 @@ class Scenario:
         self._informers: list[Informers] = []
 
     async def play(self, seconds: float) -> Summary:
-        """Run.
+        """Write and inject faults for ``seconds``; return the counts.
 
         Raises:
             AssertionError: the message names the fault and the logs.
@@ -233,7 +233,7 @@ class Scenario:
 
 
 def differences(wanted: dict[str, dict[str, Any]], held: dict[str, Any]) -> list[str]:
-    """Return an informer's differences from the expected content."""
+    """Return a sentence for each difference of an informer from the expected content."""
     objects, folded = held["objects"], held["folded"]
     revisions = {key: int(each["metadata"]["resourceVersion"]) for key, each in wanted.items()}
     problems = [f"{key} is missing" for key in sorted(wanted.keys() - objects.keys())]

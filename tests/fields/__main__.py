@@ -9,7 +9,7 @@ from tests.fields import families, page, schema, shapes, typed
 
 
 def main() -> int:
-    """Return 1 if an entry is missing or wrong; the files are written in any case."""
+    """Write the changed files, and print faults of entries; return 1 if there is a fault."""
     fields = schema.fields(schema.definitions(types.VirtualMachine))
     entries = families.seen(families.written())
     for file, text in ((shapes.FILE, shapes.text()), (typed.FILE, typed.text()), (page.FILE, page.text(fields, entries))):

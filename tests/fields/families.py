@@ -45,11 +45,11 @@ class Seen:
 
     @property
     def values(self) -> Mapping[str, str]:
-        """By the field's words; empty if there are none by word."""
+        """The tests or golden files by the field's words; empty if none is given by word."""
         return dict(self.members.get("values", {}))
 
     def named(self, member: str) -> Sequence[str]:
-        """Return a member's names, including those by word."""
+        """Return the tests or files in ``member`` (``guest``, ``golden``), including those by word."""
         given = self.members.get(member, ())
         of_values = [each for each in self.values.values() if member == ("golden" if each.startswith(_GOLDEN) else "guest")]
         return tuple(dict.fromkeys((*((given,) if isinstance(given, str) else given), *of_values)))

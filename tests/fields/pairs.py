@@ -81,7 +81,7 @@ def of(key: str) -> Iterator[tuple[Domain, Domain]]:
 
 
 def _family(place: Place) -> tuple[Domain, Place]:
-    """Return one family's example, with one element of a list, and the place in it."""
+    """Return a domain with one family's example, with one element of a list, and the place in that domain."""
     depth = 2 if place[0] == "devices" else 1
     part, above, below = at(_EXAMPLE, place[:depth]), place[:depth], place[depth:]
     if isinstance(part, list):
@@ -117,7 +117,7 @@ def _others(key: str, value: Any) -> list[Any]:
 
 
 def _sound(domain: Domain, place: Place, other: Any) -> tuple[Domain, Domain] | None:
-    """Return a domain, and a valid copy with another value at a place; None if virt-api refuses the value."""
+    """Return two valid domains that differ at a place, without other fields that conflict; None if virt-api refuses the value."""
 
     def changed(domain: Domain) -> Domain:
         return replaced(domain, place, other, missing=other is None)  # type: ignore[no-any-return]  # it returns what it is given

@@ -50,7 +50,7 @@ def text() -> str:
 
 
 def models() -> dict[str, tuple[Schema, Schema]]:
-    """Return each structure's model by name, and the models that it may refer to."""
+    """Return by name each structure's schema, and the schemas that it may refer to."""
     found: dict[str, tuple[Schema, Schema]] = {}
     for kind in KINDS:
         known = definitions(kind)
@@ -61,7 +61,7 @@ def models() -> dict[str, tuple[Schema, Schema]]:
 
 
 def _reached(name: str, known: Schema, seen: set[str]) -> set[str]:
-    """Return the names of a model's structure and of those inside it."""
+    """Add the names of a model's structure and of those inside it to ``seen``, and return it."""
     if name not in seen and name not in COPIED:
         seen.add(name)
         for schema in known[name]["properties"].values():
@@ -83,7 +83,7 @@ def _referred(schema: Any) -> Iterator[str]:
 
 
 def written(name: str, model: Schema, known: Schema) -> str:
-    """Return a structure's class."""
+    """Return the source of a structure's class."""
     required = {*model.get("required", ()), *(("metadata",) if "metadata" in model["properties"] else ())}
     fields = {field: _member(schema, known, is_required=field in required) for field, schema in model["properties"].items()}
     if any(map(keyword.iskeyword, fields)):

@@ -35,7 +35,7 @@ class TinyQemu:
         self.execute("qmp_capabilities")
 
     def execute(self, command: str, **arguments: Any) -> Any:
-        """Return the monitor's answer."""
+        """Execute a command of the monitor; return its answer."""
         self._monitor.write(json.dumps({"execute": command, "arguments": arguments}).encode() + b"\n")
         self._monitor.flush()
         while "return" not in (answer := self._next()):
@@ -75,7 +75,7 @@ class TinyQemu:
         self.process.stdin.flush()
 
     def ask(self, line: str) -> str:
-        """Return the output of a command up to the next prompt."""
+        """Type a command; return its output up to the next prompt."""
         self.type(line)
         return self.expect(PROMPT).removesuffix(PROMPT).strip()
 

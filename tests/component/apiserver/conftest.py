@@ -66,7 +66,7 @@ class Api:
         return self.served
 
     async def call(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
-        """Send a request; ``path`` is below the collection unless it begins with a slash."""
+        """Send a request with ``headers``; return the answer. ``path`` is below the collection unless it begins with a slash."""
         given = {key.replace("_", "-"): value for key, value in headers.items()}
         if body is not None:
             body = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -88,7 +88,7 @@ class Api:
 
     @asynccontextmanager
     async def watch(self, query: str, **headers: str) -> AsyncIterator[AsyncIterator[Any]]:
-        """Yield the frames of a watch."""
+        """Start a watch, and yield an iterator over its frames."""
         given = {key.replace("_", "-"): value for key, value in headers.items()}
         async with self.session.get(f"{self.url}{self.path}?watch=1&{query}", headers=given) as response:
             assert response.status == 200, await response.read()
@@ -154,7 +154,7 @@ async def serving(
     versions: bool = False,
     times: Times | None = None,
 ) -> AsyncIterator[Api]:
-    """Serve widgets, also in their old version if ``versions``; the client is ``developer``."""
+    """Serve widgets, also in their old version if ``versions``; yield the Api of the client ``developer``."""
     strategy = strategy or WidgetStrategy()
     kept = storage or MemoryStorage()
     strategies = (strategy, OldWidgetStrategy(strategy)) if versions else (strategy,)
@@ -172,7 +172,7 @@ async def serving(
 
 @pytest.fixture
 def strategy() -> WidgetStrategy:
-    """A test overrides it with its parameter ``strategy``."""
+    """Return the widgets' strategy. A test overrides it with its parameter ``strategy``."""
     return WidgetStrategy()
 
 

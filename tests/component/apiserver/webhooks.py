@@ -111,7 +111,7 @@ class World:
 
     @asynccontextmanager
     async def api(self, *more: str, versions: bool = False, ready: bool = True, times: Times | None = None) -> AsyncIterator[Api]:
-        """Serve widgets with this cluster; the client is ``developer``."""
+        """Serve widgets with this cluster's webhooks; yield the Api of the client ``developer``."""
         strategy = WidgetStrategy()
         strategies = (strategy, OldWidgetStrategy(strategy)) if versions else (strategy,)
         async with self.kube.serving() as config:
@@ -143,7 +143,7 @@ class World:
 
 @asynccontextmanager
 async def world(pki: Pki, directory: Path) -> AsyncIterator[World]:
-    """Serve webhooks; the cluster has the namespaces acc (team=a) and other."""
+    """Serve webhooks; yield a World with the namespaces acc (team=a) and other."""
     made = World(pki, directory, FakeAPI())
     for name, labels in (("acc", {"team": "a"}), ("other", {})):
         await made.kube.put(NAMESPACES, {"metadata": {"name": name, "labels": labels}, "status": {"phase": "Active"}})

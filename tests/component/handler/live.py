@@ -78,7 +78,7 @@ class PureDisks:
         return False
 
     def forget(self, is_alive: Callable[[str], bool]) -> None:
-        """Nothing is known."""
+        """Do nothing."""
 
 
 class Live:

@@ -73,7 +73,7 @@ async def publish_trust(api: FakeAPI, authorities: bytes) -> None:
 
 @asynccontextmanager
 async def trusting(root: Path, authority: Authority) -> AsyncIterator[tuple[Trust, Operator]]:
-    """Yield a virt-handler's trust, which follows the ConfigMap."""
+    """Yield a virt-handler's trust, and an Operator of the ConfigMap that it follows."""
     api = FakeAPI()
     await publish_trust(api, authority.certificate)
     async with api.serving() as config, Client(config, user_agent="test") as client:
@@ -86,7 +86,7 @@ async def trusting(root: Path, authority: Authority) -> AsyncIterator[tuple[Trus
 
 @asynccontextmanager
 async def revoking(authority: Authority) -> AsyncIterator[tuple[RevokedNodes, Operator]]:
-    """Yield virt-api's revoked nodes, which follow the ConfigMap."""
+    """Yield virt-api's revoked nodes, and an Operator of the ConfigMap that they follow."""
     api = FakeAPI()
     api.authorize = rbac.authorizer("virt-api")
     await publish_trust(api, authority.certificate)

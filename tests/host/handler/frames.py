@@ -76,7 +76,7 @@ def ipv6(source: str, destination: str, protocol: int, payload: bytes, *, hop_li
 
 
 def summed6(source: str, destination: str, protocol: int, payload: bytes, at: int) -> bytes:
-    """Return the payload of an IPv6 packet with its checksum filled in."""
+    """Return the payload of an IPv6 packet with its checksum filled in at offset ``at``."""
     payload = payload[:at] + bytes(2) + payload[at + 2 :]
     total = checksum(ends6(source, destination) + struct.pack("!II", len(payload), protocol) + payload)
     return payload[:at] + struct.pack("!H", total) + payload[at + 2 :]

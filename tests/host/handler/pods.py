@@ -161,7 +161,7 @@ class Tap:
     """The guest's end of the pod's tap."""
 
     def __init__(self, pod: Pod, name: str = "tap0") -> None:
-        """Wait until the kernel brings it up; earlier frames are lost."""
+        """Open the tap, and wait until the kernel brings it up; earlier frames are lost."""
         self._file = pod.inside(lambda: os.open("/dev/net/tun", os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK))
         fcntl.ioctl(self._file, TUNSETIFF, struct.pack("16sH22x", name.encode(), IFF_TAP | IFF_NO_PI))
         deadline = time.monotonic() + 10
@@ -176,7 +176,7 @@ class Tap:
             return False
 
     def receive(self, wanted: Callable[[bytes], bool], seconds: float = 30.0) -> bytes:
-        """Return the next frame of this kind."""
+        """Return the next ``wanted`` frame, and drop those before it."""
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             if select.select([self._file], [], [], left)[0] and wanted(frame := os.read(self._file, 4096)):
@@ -195,7 +195,7 @@ class Ear:
     """Receives every frame of one device."""
 
     def __init__(self, device: str) -> None:
-        """Call it inside the device's namespace."""
+        """Listen on a device; call it inside the device's namespace."""
         self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ETH_P_ALL))
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
         self._socket.bind((device, _ETH_P_ALL))

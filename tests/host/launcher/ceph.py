@@ -35,7 +35,7 @@ class Ceph:
         )
 
     def start(self) -> None:
-        """Return once images can be made."""
+        """Start the cluster; return once images can be made."""
         keyring = f"{self._directory}/keyring"
         everything = ("--cap", "mon", "allow *", "--cap", "osd", "allow *")
         self._run("ceph-authtool", "--create-keyring", keyring, "--gen-key", "-n", "mon.", "--cap", "mon", "allow *")

@@ -100,7 +100,7 @@ class Launcher:
         resolv_conf: str = "",
         macvtaps: bool = False,
     ) -> None:
-        """Start it.
+        """Start virt-launcher.
 
         Args:
             program: the result of :func:`install`.
@@ -218,7 +218,7 @@ class Launcher:
 
     @staticmethod
     def _tun(directory: Path) -> Path:
-        """Make the device for taps, as the pod gets it."""
+        """Make the device for taps, as the pod gets it; return its path."""
         node = directory / "tun"
         os.mknod(node, 0o666 | stat.S_IFCHR, os.makedev(10, 200))
         node.chmod(0o666)
@@ -293,7 +293,7 @@ class Launcher:
         return self.process.wait()
 
     def kill(self) -> None:
-        """End everything of this pod."""
+        """End the pod's QEMU, libvirtd and launcher, and unmount its directories."""
         if self.process.poll() is None:
             # A PID namespace ends with its first process, and libvirt's files have the namespace's pids.
             pids = self._children() if self._first else [*self.qemu(), *pids_in(self.run_directory / "libvirt/libvirtd.pid")]
@@ -342,7 +342,7 @@ class Client:
         return message
 
     def read(self, what: str, seconds: float = 60.0) -> str:
-        """Return the text in the answer to a ``Read``."""
+        """Return the text in the answer to ``Read(what)``."""
         self._id += 1
         self._socket.sendall(codec.encode(messages.Call(self._id, messages.Read(what))))
         while True:
@@ -363,7 +363,7 @@ class Client:
                 return message
 
     def ask(self, request: messages.Request) -> messages.Status:
-        """Return the status; the request must succeed."""
+        """Send a request, which must succeed; return the status."""
         answer = self.call(request)
         assert isinstance(answer, messages.Reply), answer
         return answer.status
@@ -419,12 +419,12 @@ class Viewer:
         self._socket.sendall(text.encode())
 
     def ask(self, command: str) -> str:
-        """Return the output of a tiny guest's command up to the next prompt."""
+        """Run a command in the tiny guest; return its output up to the next prompt."""
         self.type(f"{command}\n")
         return self.expect("# ").removesuffix("# ").replace("\r", "").strip()
 
     def sh(self, command: str) -> str:
-        """Return the output of a command in the guest's shell."""
+        """Run a command in the guest's shell; return its output."""
         self.type(f"echo B''EGIN; {command}; echo E''ND\n")
         self.expect("BEGIN")
         return self.expect("END").removesuffix("END").replace("\r", "").strip()

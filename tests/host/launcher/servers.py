@@ -78,7 +78,7 @@ class Certificates:
         return issue(self._authority, Profile("vm", client=True), self._LIFETIME, self._issued)
 
     def tls(self, directory: Path, name: str, *, asks: bool = True) -> tuple[str, ...]:
-        """Return the options of a server with a certificate in the directory; with ``asks``, clients need one."""
+        """Write a server's certificate into a new directory; return qemu-nbd's options. With ``asks``, clients need one."""
         pair = self.of_server(name)
         directory.mkdir()
         for file, content in (("ca-cert", self.authority), ("server-cert", pair.certificate), ("server-key", pair.key)):
