@@ -60,7 +60,7 @@ class Application:
         return served is not None and info.subresource in served.strategy.connects
 
     def answer(self, context: RequestContext) -> Awaitable[Response]:
-        """Return the coroutine of the verb, unwrapped.
+        """Return the coroutine that answers the request, not yet awaited.
 
         Raises:
             StatusError: any failure, also while the coroutine is awaited.

@@ -32,7 +32,7 @@ class Body:
     duplicates: tuple[str, ...] = ()
 
     def afresh(self) -> Callable[[], Any]:
-        """Return a function that yields the value itself first, and a new copy at each later call."""
+        """Return a function that returns the value itself first, and a new copy at each later call."""
         left = [self.value]
         return lambda: left.pop() if left else _again(self.raw, self.media_type)
 
@@ -56,7 +56,7 @@ async def read_object(request: Request, *, notice_duplicates: bool = True, requi
     """Decode a body that holds an object. Unless ``required``, an empty body or ``null`` is an empty object.
 
     Raises:
-        BadRequest, UnsupportedMediaType, RequestEntityTooLarge: it holds none.
+        BadRequest, UnsupportedMediaType, RequestEntityTooLarge: the body holds no object, or is too large.
     """
     raw = await read(request)
     if not raw.strip():
@@ -72,7 +72,7 @@ async def read_object(request: Request, *, notice_duplicates: bool = True, requi
 
 
 def decode(raw: bytes, media_type: str, *, notice_duplicates: bool = True) -> Body:
-    """Decode JSON or YAML.
+    """Decode JSON or YAML. Without ``notice_duplicates``, repeated keys of JSON are not listed.
 
     Raises:
         BadRequest: it is malformed, or JSON cannot represent it.

@@ -39,20 +39,20 @@ def subresources(strategy: Strategy) -> list[tuple[str, Resource, list[str]]]:
 
 
 def api_group_list(strategies: Sequence[Strategy]) -> Object:
-    """Return ``GET /apis``."""
+    """Return the ``APIGroupList`` for ``GET /apis``."""
     groups = sorted({each.resource.group for each in strategies})
     listed = [{key: value for key, value in api_group(strategies, group).items() if key not in {"kind", "apiVersion"}} for group in groups]
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": listed}
 
 
 def api_group(strategies: Sequence[Strategy], group: str) -> Object:
-    """Return ``GET /apis/GROUP``; its first version is preferred."""
+    """Return the ``APIGroup`` for ``GET /apis/GROUP``; its first version is preferred."""
     versions = [{"groupVersion": f"{group}/{version}", "version": version} for version in _versions(strategies, group)]
     return {"kind": "APIGroup", "apiVersion": "v1", "name": group, "versions": versions, "preferredVersion": versions[0]}
 
 
 def api_resource_list(strategies: Sequence[Strategy], group: str, version: str) -> Object:
-    """Return ``GET /apis/GROUP/VERSION``."""
+    """Return the ``APIResourceList`` for ``GET /apis/GROUP/VERSION``."""
     resources: list[Object] = []
     for strategy in _of(strategies, group, version):
         resources.append(_api_resource(strategy))
@@ -65,7 +65,7 @@ def api_resource_list(strategies: Sequence[Strategy], group: str, version: str) 
 
 
 def aggregated(strategies: Sequence[Strategy]) -> Object:
-    """Return ``GET /apis`` as ``APIGroupDiscoveryList``."""
+    """Return the ``APIGroupDiscoveryList`` for ``GET /apis``."""
     items = []
     for group in sorted({each.resource.group for each in strategies}):
         versions = [

@@ -33,7 +33,7 @@ class Document:
 
     @classmethod
     def of(cls, value: Object, content_type: str = JSON) -> Document:
-        """Encode a document."""
+        """Encode an object as a document, with its entity tag."""
         body = responses.dump(value)
         return cls(body, responses.etag_of(body), content_type)
 

@@ -146,7 +146,7 @@ def body_type(header: str | None) -> str:
 
 
 def media_name(header: str | None) -> str:
-    """Return a Content-Type without its parameters."""
+    """Return a Content-Type in lower case without parameters; empty if missing."""
     return (header or "").partition(";")[0].strip().lower()
 
 

@@ -61,7 +61,7 @@ class Presenter:
         self._now = now
 
     def one(self, obj: Object, representation: Representation, include: Include = "Metadata", *, columns: bool = True) -> Object:
-        """Convert one object."""
+        """Convert one object; ``columns`` as for :meth:`table`."""
         match representation.transform:
             case "Table":
                 metadata = {"resourceVersion": dig(obj, "metadata", "resourceVersion") or ""}
@@ -72,7 +72,7 @@ class Presenter:
                 return obj
 
     def many(self, objects: Sequence[Object], metadata: Object, representation: Representation, include: Include) -> Object:
-        """Convert a list; ``metadata`` is the list's."""
+        """Return the objects as a list, PartialObjectMetadataList or Table; ``metadata`` is the list's."""
         if representation.transform == TABLE:
             return self.table(objects, metadata, representation.version, include)
         if representation.transform == PARTIAL_LIST:
@@ -82,7 +82,7 @@ class Presenter:
         return {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": metadata, "items": list(objects)}
 
     def part(self, obj: Object, representation: Representation, include: Include) -> Object:
-        """Convert one object of a list."""
+        """Return an object as one item of the result of :meth:`many` (a row of a Table)."""
         if representation.transform == TABLE:
             return self._row(obj, self._now(), representation.version, include)
         return partial(obj, representation.version) if representation.transform == PARTIAL_LIST else obj

@@ -28,7 +28,7 @@ _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,20}").fullmatch
 
 
 def truth(value: str | None) -> bool:
-    """Parse a boolean: ``false`` and ``0`` are false, any other value is true, even the empty one."""
+    """Parse a boolean: absent, ``false`` and ``0`` are false, any other value is true, even the empty one."""
     return value is not None and value.lower() not in {"false", "0"}
 
 
@@ -226,7 +226,7 @@ def delete_options(query: Query, dry_run: list[str], body: dict[str, Any], calle
 
 
 def _contradicting(options: DeleteOptions) -> list[Cause]:
-    """Return the options that contradict a deletion without reading."""
+    """Return an error for each option that contradicts ``ignore_read_error``; none without it."""
     said = {
         "dryRun": options.dry_run,
         "propagationPolicy": options.policy,
@@ -272,7 +272,7 @@ def _from_body(body: dict[str, Any]) -> tuple[DeleteOptions, list[str]]:
 
 
 def timeout(query: Query, limit: float) -> float:
-    """Return the client's time limit in seconds, at most ``limit``.
+    """Return the client's time limit in seconds, at most ``limit``, also if absent or not positive.
 
     Raises:
         BadRequest: ``timeout`` is not a Go duration.

@@ -131,20 +131,20 @@ def _nonresource(method: str, path: str) -> RequestInfo:
 
 
 def _misnamed(what: str, text: str) -> str:
-    """Return the error if a path segment is not a valid storage key (Go: ``IsValidPathSegmentName``)."""
+    """Return the message if a path segment is not a valid storage key (Go: ``IsValidPathSegmentName``), else an empty text."""
     if text in {".", ".."}:
         return f"{what} parameter invalid: \"{text}\": may not be '{text}'"
     return f"{what} parameter invalid: \"{text[:REMEMBERED_LENGTH]}\": may not contain '%'" if "%" in text else ""
 
 
 def _without_namespace(parts: list[str]) -> list[str]:
-    """Return the segments without the namespace, which may be empty: ``/namespaces//virtualmachines`` lists all."""
+    """Return the segments without the namespace's name, which may be empty: ``/namespaces//virtualmachines`` lists all."""
     place = 4 if parts[3] == "watch" else 3
     return parts[: place + 1] + parts[place + 2 :] if parts[place : place + 1] == ["namespaces"] and len(parts) > place + 2 else parts
 
 
 def _selected_name(selector: str) -> str:
-    r"""Return the name that a field selector requires, so that RBAC's resourceNames work with list and watch.
+    r"""Return the name that a field selector requires, or empty, so that RBAC's resourceNames work with list and watch.
 
     Uses the selector's own parser, because authorization must match: ``spec.a!=x\,metadata.name=b`` requires no name.
     """

@@ -32,7 +32,7 @@ _MOST_WARNINGS: Final = 64
 
 
 def dump(value: Any, media_type: str = JSON, *, pretty: bool = False) -> bytes:  # noqa: ANN401 - any JSON value
-    """Encode a value, with a newline at the end."""
+    """Encode a value as JSON or YAML, with a newline at the end."""
     if media_type == YAML:
         return yaml.dump(value, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True).encode()
     return orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE | (orjson.OPT_INDENT_2 if pretty else 0))
@@ -54,7 +54,7 @@ async def answer(
     media_type: str = JSON,
     pretty: bool = False,
 ) -> Response:
-    """Return the response with ``value``; bytes, whole or joined, are JSON. ``pretty`` indents always."""
+    """Return the response with ``value``, compressed if large; bytes, whole or joined, are JSON. ``pretty`` indents always."""
     pretty = pretty or is_pretty(context)
     if isinstance(value, Joined) and (media_type != JSON or pretty):
         value = b"".join(value.slices(value.length))
@@ -69,7 +69,7 @@ async def answer(
 
 
 async def compressed(request: Request, response: Response) -> Response:
-    """Compress a large answer in a thread, if the client accepts gzip."""
+    """Return the response; compress its large body in a thread, if the client accepts gzip."""
     if response.length >= LARGE:
         response.headers["Vary"] = "Accept-Encoding"
         if takes_gzip(request):
@@ -120,7 +120,7 @@ def add_headers(context: RequestContext, response: Response) -> None:
 
 
 def warnings(texts: Iterable[str]) -> list[str]:
-    """Return ``Warning`` headers, cut above 4096 characters in total.
+    """Return values of ``Warning`` headers. Above 4096 characters in total, cut each to 256 and drop the last.
 
     At most 64: some clients (Python's ``http.client``) reject answers with over 100 headers.
     """

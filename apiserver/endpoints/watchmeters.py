@@ -53,7 +53,7 @@ class WatchMeter:
         return self._sizes.tally([len(each) for each in frames])
 
     def sent(self, tally: Tally) -> None:
-        """Count events."""
+        """Count the events of a :meth:`tally`."""
         self._events.value += tally.number
         self._sizes.add(tally)
 

@@ -114,7 +114,7 @@ class Authenticator:
         return ANONYMOUS
 
     def _verify(self, der: bytes, carrier: Carrier) -> _Verified:
-        """Return what a certificate means under the current trust, cached."""
+        """Return the dates, user and proxy right of a certificate under the current trust, cached."""
         verified = self._verified.get(der)
         if verified is None or verified.trust is not self.trust:
             certificate, trust = _read(carrier), self.trust
@@ -188,7 +188,7 @@ def _extra(headers: CIMultiDictProxy[str], prefixes: tuple[str, ...]) -> dict[st
 
 
 def from_certificate(authorities: Authorities, certificate: Certificate) -> User | None:
-    """Return a client certificate's user: common name, organizations and uid. None for another authority's.
+    """Return a client certificate's user: common name, organizations and uid. None without common name, or for another authority's.
 
     Raises:
         Unauthorized: it has several uids, or an empty one (Go: ``pkg/authentication/request/x509``).

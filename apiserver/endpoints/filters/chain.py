@@ -95,7 +95,7 @@ class Chain:
         self.accounting = Accounting(self.requests)
 
     async def __call__(self, request: Request) -> Response:
-        """Answer one request, whatever happens."""
+        """Answer one request and account for it. Errors become answers, except ConnectionError."""
         started = time.perf_counter()  # uvloop's clock stands still within one iteration
         info = requestinfo.of(request)
         context = RequestContext(request, info, audit_id(request.given_audit_id))
@@ -113,7 +113,7 @@ class Chain:
         return response
 
     async def _bounded(self, context: RequestContext, *, long_running: bool) -> Response:
-        """Run the chain within the request boundary, which alone catches every exception."""
+        """Run the chain; turn every exception except ConnectionError into an answer. Nothing else catches them all."""
         try:
             if self.phase is not Phase.SERVING and context.info.path not in ALWAYS_ALLOWED:
                 self._refuse(context)

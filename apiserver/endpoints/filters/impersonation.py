@@ -117,7 +117,7 @@ class Mode:
                 return True
 
     def requestor(self, user: User) -> User:
-        """Return the requestor to authorize. Pods of a DaemonSet share answers across nodes."""
+        """Return the requestor to authorize; for associated-node only with keys of ``extra``, so that a DaemonSet's pods share answers."""
         if self.name != "associated-node":
             return user
         return User(user.name, user.groups, user.uid, {_NODE_KEYS: tuple(sorted(user.extra))})
@@ -126,7 +126,7 @@ class Mode:
         """Yield the required permissions, first for the name, so that its refusal does not reveal groups and extra.
 
         Raises:
-            Forbidden: this mode is never allowed.
+            Forbidden: the mode never allows such groups or extra.
         """
         yield Checks((self._name(wanted.name),))
         if wanted.uid:
@@ -187,7 +187,7 @@ def wants(request: Request) -> bool:
 
 
 def wanted_user(headers: Mapping[str, str]) -> User | None:
-    """Return the user that the headers name.
+    """Return the user that the headers name, or None.
 
     Raises:
         BadRequest: attributes without a name.
@@ -213,7 +213,7 @@ def wanted_user(headers: Mapping[str, str]) -> User | None:
 
 
 def acting(wanted: User, *, constrained: bool) -> User:
-    """Return the user with the groups that its kind implies."""
+    """Return the user with the groups that its kind implies, such as ``system:authenticated``."""
     groups = wanted.groups
     account = service_account(wanted.name)
     if not groups and account is not None:
@@ -236,7 +236,7 @@ def service_account(name: str) -> tuple[str, str] | None:
 
 
 def node_name(name: str) -> str | None:
-    """Return the node of a node's user name; None for other users."""
+    """Return the node's name in its user name; None for other users."""
     node = name.removeprefix("system:node:")
     return node if name.startswith("system:node:") and _SUBDOMAIN.fullmatch(node) else None
 

@@ -39,7 +39,7 @@ class InFlight:
             self.most_reading = max(self.most_reading, self.reading)
 
     def leave(self, *, writes: bool) -> None:
-        """Count a request no longer."""
+        """Stop counting a request."""
         if writes:
             self.writing -= 1
         else:

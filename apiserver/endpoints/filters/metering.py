@@ -212,13 +212,13 @@ class Deciding:
 
 
 def dry_run(query: Mapping[str, str]) -> str:
-    """Return the label of a write: ``All``, or ``invalid``."""
+    """Return the label of a write: empty, ``All`` or ``invalid``."""
     given = query.get("dryRun")
     return "" if given is None else "All" if given == "All" else "invalid"
 
 
 def compressed(name: str) -> str:
-    """Return the kind of a user, because labels must not name people."""
+    """Return a user's label: a known name, ``email_id`` or OTHER, because labels must not name people."""
     return name if name in _KNOWN_USERS else "email_id" if "@" in name else OTHER
 
 

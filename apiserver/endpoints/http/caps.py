@@ -21,7 +21,7 @@ class Member(Hashable, Protocol):
 
     @property
     def is_busy(self) -> bool:
-        """True if it waits for us rather than we for it."""
+        """True if the client waits for us rather than we for it."""
         ...
 
     def abort(self) -> None:

@@ -98,7 +98,7 @@ class Connection(asyncio.Protocol):
     # Callbacks of the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Start after the handshake."""
+        """Register the connection; its certificate decides its limits."""
         self._transport = cast("asyncio.Transport", transport)
         address = transport.get_extra_info("peername")
         if address:
@@ -126,7 +126,7 @@ class Connection(asyncio.Protocol):
             self.task.cancel()
 
     def data_received(self, data: bytes) -> None:
-        """Receive bytes."""
+        """Pass bytes to the sink or the reader; start the next request."""
         if self._sink is not None:
             self._sink(data)
             return
@@ -196,7 +196,7 @@ class Connection(asyncio.Protocol):
         return True
 
     def _wait_for_head(self) -> None:
-        """Set a head's deadline; the number of long heads is limited."""
+        """Set the deadline of an incomplete head; register it if long, because their number is limited."""
         length, server = len(self._reader), self._server
         if length and self.deadline > (latest := server.now() + self._allowance.head_seconds):
             self.deadline = latest  # the head's first bytes came
@@ -254,7 +254,7 @@ class Connection(asyncio.Protocol):
             self._resume_reading()
 
     def _respond(self, request: Request, response: Response) -> Iterable[bytes] | None:
-        """Write the answer; return the slices too long to write at once. Sets ``response.close``."""
+        """Write the answer; return the slices if it is too long to write at once, else None. Sets ``response.close``."""
         if self._sink is not None:
             return None  # the connection speaks, or spoke, another protocol
         if not response.close:
@@ -286,7 +286,7 @@ class Connection(asyncio.Protocol):
         await self.room()
 
     def _body_is_over(self) -> bool:
-        """Drop the unread body; False if the next request cannot be found."""
+        """Drop the unread body; return whether it is complete, so that the next request can be found."""
         try:
             while not self._reader.complete and self._reader.body():
                 pass
@@ -304,7 +304,7 @@ class Connection(asyncio.Protocol):
         self._end_if(close=True)
 
     def _end_if(self, *, close: bool) -> None:
-        """Close once the client has read: closing with unread input discards the answer."""
+        """If ``close``, close once the client has read: closing with unread input discards the answer."""
         if close and self._transport is not None:
             settings = self._server.settings
             self._ending = True
@@ -407,7 +407,7 @@ class Connection(asyncio.Protocol):
         buffers.narrow(self._transport, size)
 
     def pause(self, *, reading: bool) -> None:
-        """Pause or resume reading, for ``sink``'s protocol."""
+        """Resume (``reading``) or pause reading, for ``sink``'s protocol."""
         if reading:
             self._resume_reading()
         else:

@@ -120,7 +120,7 @@ class Heads:
 
 
 def _without_own(raw: bytes) -> tuple[dict[str, str], bytes]:
-    """Split off the fields that differ per request."""
+    """Return the fields that differ per request, and the head without them."""
     own: dict[str, str] = {}
     for name, line, form in _OWN:
         start = raw.find(line)
@@ -151,7 +151,7 @@ def _request_line(line: bytes) -> tuple[str, str, bool]:
 
 
 def _pairs(block: bytes, most: int) -> list[tuple[str, str]]:
-    """Parse at most ``most`` field lines."""
+    """Parse field lines to names and values; more than ``most`` are an error."""
     if not block:
         return []
     if len(block.translate(None, _NOT_IN_FIELDS)) != len(block):
@@ -171,7 +171,7 @@ def _pairs(block: bytes, most: int) -> list[tuple[str, str]]:
 
 
 def _framing(headers: CIMultiDictProxy[str]) -> tuple[int, bool]:
-    """Return the body's length (0 without one) and whether it is chunked."""
+    """Return the body's length (0 without one) and whether it is chunked; raise ProtocolError if ambiguous."""
     if len(headers.getall("Host", ())) > 1:
         raise ProtocolError("too many Host headers")
     lengths = headers.getall("Content-Length", ())

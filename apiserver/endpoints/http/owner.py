@@ -50,7 +50,7 @@ class Owned(Hashable, Protocol):
         ...
 
     def check(self, now: float) -> None:
-        """Close if the deadline has passed."""
+        """Close if the deadline has passed or the client does not read."""
         ...
 
     def drain(self) -> None:

@@ -52,7 +52,7 @@ class Reader:
             self._buffer = bytearray(self._buffer) + data
 
     def head(self) -> Head | None:
-        """Return the next head, or None if incomplete, after the previous body.
+        """Return the next head, or None if incomplete. The previous body must be complete.
 
         Raises:
             ProtocolError: it is malformed or too long.
@@ -142,7 +142,7 @@ class _Chunks:
         self.complete = False
 
     def take(self, buffer: bytearray) -> bytes:
-        """Decode and remove as much of the buffer as possible."""
+        """Decode and remove as much of the buffer as possible; return the data."""
         pieces = []
         while not self.complete:
             if self._left:

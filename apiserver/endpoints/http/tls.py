@@ -104,7 +104,7 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
     # Callbacks of the socket's transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Wait for the handshake."""
+        """Register the handshake, which has a time limit."""
         self._transport = cast("asyncio.Transport", transport)
         address = transport.get_extra_info("peername")
         self.origin = origin(str(address[0])) if address else ""
@@ -116,7 +116,7 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
         return self._arrivals
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Receive bytes."""
+        """Pass received bytes to the handshake or the connection."""
         if self._hello is not None:
             self._begin(self._hello, nbytes)
             return
@@ -148,7 +148,7 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
             self._connection.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the connection, if it exists."""
+        """Stop counting this connection; tell its protocol, if it exists."""
         self._transport = None
         self._closing = True
         self._handshakes.ended(self)
@@ -195,7 +195,7 @@ class Tls(asyncio.BufferedProtocol, asyncio.Transport):
         return True
 
     def _shake(self) -> Connection | None:
-        """Continue the handshake; return the connection at its end."""
+        """Continue the handshake; return the connection at its end, else None."""
         paused = self._incoming.pending > FEW_ARRIVALS
         self._said += self._incoming.pending
         try:

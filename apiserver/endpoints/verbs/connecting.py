@@ -38,7 +38,7 @@ class Streams:
         self._ending.set()
 
     async def ended(self) -> End:
-        """Wait for :meth:`end_all`."""
+        """Wait for :meth:`end_all`; return the close code and reason."""
         await self._ending.wait()
         return End(GOING_AWAY, "the server stops: dial again")
 

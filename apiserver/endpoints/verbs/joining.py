@@ -50,7 +50,7 @@ class _Dial(websocket):
 
 @contextlib.asynccontextmanager
 async def dialled(destination: Destination, stream: Connect, holder: str = "") -> AsyncIterator[ClientConnection]:
-    """Open the websocket of the destination.
+    """Yield a websocket to the destination, open during the block.
 
     Args:
         destination: the server.
@@ -92,7 +92,7 @@ async def dialled(destination: Destination, stream: Connect, holder: str = "") -
 
 @contextlib.contextmanager
 def _trusted(server: ClientConnection, destination: Destination) -> Iterator[None]:
-    """Abort the connection once the server's certificate is no longer trusted.
+    """During the block, abort the connection once the server's certificate is no longer trusted.
 
     Raises:
         ServiceUnavailable: it is not trusted now.
@@ -121,7 +121,7 @@ def _certificate(server: ClientConnection) -> Mapping[str, object]:
 
 
 def _refusal(answer: Response) -> StatusError:
-    """Convert a refused upgrade to an error; one without Status is not virt-api's failure."""
+    """Convert a refused upgrade to an error; an unknown code becomes ServiceUnavailable."""
     try:
         status = orjson.loads(answer.body)
     except ValueError:
@@ -193,7 +193,7 @@ async def _downstream(server: ClientConnection, client: WebSocket) -> End:
 
 @contextlib.asynccontextmanager
 async def _closing() -> AsyncIterator[None]:
-    """Limit the time to close an unresponsive side."""
+    """Limit the time to close an unresponsive side, and ignore a broken connection."""
     with contextlib.suppress(ConnectionError, ConnectionClosed, TimeoutError):
         async with asyncio.timeout(CLOSE_SECONDS):
             yield

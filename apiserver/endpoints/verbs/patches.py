@@ -26,7 +26,7 @@ REPEATABLE: Final = frozenset({MERGE_PATCH, STRATEGIC_PATCH})
 
 
 def parse(media_type: str, raw: bytes, shape: strategic_patch.Shape) -> tuple[Change, tuple[FieldError, ...]]:
-    """Parse a patch. Return the change, repeated keys, and unknown members of operations.
+    """Parse a patch. Return the change, and errors for repeated keys and unknown members of operations.
 
     Raises:
         UnsupportedMediaType: its kind is not served.

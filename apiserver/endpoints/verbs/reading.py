@@ -56,7 +56,7 @@ async def list_(served: Served, context: RequestContext) -> Response:
 
 
 async def in_pieces(served: Served, items: Sequence[Item], metadata: Object, representation: Representation, include: Include) -> Joined:
-    """Convert a list piece by piece, letting other requests run, and keep only each object's bytes."""
+    """Return a list's body, converted piece by piece while other requests run; keep only each object's bytes."""
     presenter = served.presenter
     frame = presenter.many((), metadata, representation, include)
     parts: list[bytes] = []

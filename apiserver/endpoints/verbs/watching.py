@@ -218,7 +218,7 @@ class _Stream:
     # The watch cache's interface (changes.Receiver): it sends events itself, without waking this watch's task.
 
     def receive(self, batch: EventBatch) -> bool:
-        """Send events; watches with the same form and batch share the encoded bytes."""
+        """Send events; return whether there is room. Watches with the same form and batch share the encoded bytes."""
         letter = batch.written(self._coded_form, self._letter_of) if self._is_shared else self._letter_of(batch.events)
         self._meter.sent(letter.tally)
         return self._send(letter.data)

@@ -104,7 +104,7 @@ class Record:
 
 
 def event_of(record: Record, predicate: Predicate | None) -> Event | None:
-    """Return the event for ``predicate``: ADDED when the object begins to match, DELETED when it stops."""
+    """Return the event for ``predicate``: ADDED when the object begins to match, DELETED when it stops; None if it never matches."""
     old, new = record.old, record.new
     was = old is not None and (predicate is None or predicate(old))
     if new is not None and (predicate is None or predicate(new)):

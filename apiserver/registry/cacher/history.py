@@ -32,7 +32,7 @@ Read = Callable[[Entry], Item | None]
 
 
 def records_of(batch: Batch, read: Read) -> list[Record]:
-    """Return a batch's changes, with previous objects."""
+    """Return the records of a batch's changes; undecodable objects count as absent."""
     records = []
     for change in batch.changes:
         old = read(change.previous) if change.previous else None
@@ -119,7 +119,7 @@ class History:
         return Replay(self, watch, prefix, after, predicate, key)
 
     def open(self, prefix: str, after: int) -> AbstractAsyncContextManager[AsyncIterator[Batch]]:
-        """Watch storage."""
+        """Return a context manager with storage's batches after ``after``."""
         return self._storage.watch(prefix, after=after)
 
     async def hasten(self) -> None:
@@ -177,7 +177,7 @@ class Replay:
 
     @property
     def revision(self) -> int:
-        """All events up to it were delivered."""
+        """The revision up to which all events were delivered."""
         if self._pending:
             return self._handed_out
         return self._live.revision if self._live is not None else self._at

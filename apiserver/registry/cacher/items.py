@@ -140,7 +140,7 @@ class SortedItems:
         return self._length
 
     def get(self, key: str) -> Item | None:
-        """Return the item of ``key``."""
+        """Return the item of ``key``, or None."""
         chunk = bisect_left(self._last, key)
         if chunk == len(self._last):
             return None
@@ -149,7 +149,7 @@ class SortedItems:
         return self._items[chunk][index] if keys[index] == key else None
 
     def put(self, item: Item) -> None:
-        """Set the item of its key."""
+        """Add an item, or replace that of its key."""
         key = item.key
         chunk = bisect_left(self._last, key)
         if chunk == len(self._last):  # beyond the last of all

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 def give_back(library: Callable[[None], object] = ctypes.CDLL) -> None:
-    """Trim glibc's heap after a peak; other C libraries cannot.
+    """Return glibc's free memory to the system; do nothing with other C libraries.
 
     Args:
         library: loads the process's own libraries when called with None.

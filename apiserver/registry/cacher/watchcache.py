@@ -194,7 +194,7 @@ class WatchCache:
         return await self._freshness.wait(revision)
 
     def get(self, key: str) -> Item | None:
-        """Return the cached item of ``key``."""
+        """Return the cached item of ``key``, or None."""
         return self._items.get(key)
 
     def list(self, prefix: str = "", *, start: str = "", limit: int = 0, trigger: Trigger | None = None) -> Snapshot:
@@ -257,7 +257,7 @@ class WatchCache:
         yield live(after)
 
     async def check(self) -> bool:
-        """Compare with storage; after a difference, become unusable and list again."""
+        """Compare with storage; after a difference, become unusable, list again and return False."""
         try:
             revision = await self._freshness.wait()
             items, _ = self._items.slice(self._prefix)

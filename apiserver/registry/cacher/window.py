@@ -60,7 +60,7 @@ class _EventBatches:
         self._of: dict[tuple[int, ...], EventBatch] = {}
 
     def of(self, events: Iterable[Event | None]) -> EventBatch | None:
-        """Return the shared batch; None if empty."""
+        """Return the shared batch of the events; None without any."""
         found = [event for event in events if event is not None]
         if not found:
             return None
@@ -389,7 +389,7 @@ class Watch:
             raise self.failure
 
     def _keep(self, batch: EventBatch) -> bool:
-        """Store a batch for iteration."""
+        """Store a batch for iteration; return False, which ends the wait."""
         self._pending += batch.events
         return False
 

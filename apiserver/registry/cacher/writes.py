@@ -41,7 +41,7 @@ class Writes:
         self._by_key: dict[str, Write] = {}
 
     def begin(self, key: str, value: bytes, make: Callable[[int], Item]) -> Write:
-        """Register a write."""
+        """Register a write and return it."""
         write = self._by_key[key] = Write(key, value, make)
         if len(self._by_key) > MAX_WRITES:
             del self._by_key[next(iter(self._by_key))]

@@ -197,7 +197,7 @@ async def _of_cache(store: Store, query: ListQuery, start: str) -> tuple[Listing
 
 
 async def _selected(selection: Selection, items: Sequence[Item]) -> list[Item]:
-    """Return the selected items, yielding to other tasks."""
+    """Return the selected items, letting other tasks run."""
     known: dict[bytes, bool] = {}
     found: list[Item] = []
     stroke = max(_STROKE // max(selection.number, 1), 1)

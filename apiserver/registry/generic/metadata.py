@@ -81,7 +81,7 @@ def must_be_named(obj: Object, name: str) -> None:
 
 
 def prepare_for_create(obj: Object, now: datetime) -> None:
-    """Set the server's fields of a new object."""
+    """Set uid, creation time and generation of a new object in place; drop other server-set fields."""
     metadata = obj["metadata"]
     wipe(metadata)
     metadata["uid"] = _new_uid()
@@ -174,7 +174,7 @@ def grow_generation(obj: Object, old: Object) -> None:
 
 
 def drop_empty(metadata: Object) -> None:
-    """Drop empty maps and lists, which have no owner, in place."""
+    """Drop, in place, empty labels, annotations, owner references, finalizers and ``generateName``."""
     for key in ("labels", "annotations", "ownerReferences", "finalizers", "generateName"):
         if key in metadata and not metadata[key]:
             del metadata[key]

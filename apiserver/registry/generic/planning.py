@@ -79,7 +79,7 @@ class Planner:
         return replace(fault, detail=f"{fault.detail}: {found}") if found else fault
 
     def with_hints(self, refused: Invalid) -> Invalid:
-        """Add hints about unknown fields to an apply's error."""
+        """Return an apply's error with hints about unknown fields."""
         causes = refused.details.causes
         hints = {each.field: found for each in causes if (found := self._strategy.hint(each.field))}
         if not hints:
@@ -137,7 +137,7 @@ class Planner:
         return refused
 
     def update(self, wanted: HubObject, old: HubObject, part: Part = "", refused: Iterable[FieldError] = ()) -> Plan:
-        """Plan an update of ``old``, changing ``wanted``, which was received.
+        """Plan an update of ``old`` to ``wanted``, which :meth:`receive` validated; may change ``wanted``.
 
         Raises:
             Conflict: it is based on another revision.

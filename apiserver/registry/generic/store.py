@@ -175,7 +175,7 @@ class Store:
     async def update(
         self, namespace: str, name: str, change: Change, options: WriteOptions, *, part: Part = "", repeatable: bool = True
     ) -> Item:
-        """Change an object, or its status; without a difference, write nothing.
+        """Change an object or its ``part``, and return it; without a difference, write nothing.
 
         ``repeatable``: ``change`` is idempotent.
 
@@ -245,7 +245,7 @@ class Store:
                 continue  # created by another client: merge with it
 
     async def apply_scale(self, namespace: str, name: str, applied: Object, options: WriteOptions) -> Item:
-        """Merge an applied ``Scale``; its manager then owns the object's replicas.
+        """Merge an applied ``Scale`` and return the object; its manager then owns the replicas.
 
         Raises:
             NotFound, BadRequest, Invalid, Conflict, as :meth:`apply`.
@@ -325,7 +325,7 @@ class Store:
             return Item(unreadable.entry.key, 0, nothing, codec.dump(nothing)), True
 
     async def delete_each(self, items: Iterable[Item], options: DeleteOptions) -> list[Item]:
-        """Delete these incarnations one by one; return the last states of existing ones."""
+        """Delete these incarnations one by one; return the given items that existed."""
         deleted = []
         for item in items:
             given = item.object["metadata"]

@@ -75,7 +75,7 @@ class StoredObjects:
         return self.readable(entry)
 
     async def read(self, key: str) -> Entry | None:
-        """Read the entry of a key.
+        """Return the entry of a key, or None.
 
         Raises:
             ServiceUnavailable: storage does not answer.
@@ -84,7 +84,7 @@ class StoredObjects:
             return await self._storage.get(key)
 
     async def write(self, key: str, old: Item | None, new: Object, *, dry_run: bool, repeatable: bool) -> Item:
-        """Replace ``old`` (None: absent) by ``new``, without managed fields if too large.
+        """Replace ``old`` (None: absent) by ``new``, without managed fields if too large; return the item.
 
         Raises:
             Overtaken: the stored object is not ``old``.

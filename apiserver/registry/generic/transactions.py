@@ -83,7 +83,7 @@ class Transactions:
         self._complete: dict[str, None] = {}
 
     def create(self, key: str, obj: Object, value: bytes, *, repeatable: bool) -> Awaitable[int]:
-        """Store a new object as ``value``.
+        """Store a new object as ``value``; return its revision.
 
         ``repeatable``: a client without an answer may repeat the request without a second effect, as clients do after
         ``Retry-After``.
@@ -95,7 +95,7 @@ class Transactions:
         return self._commit(key, 0, (obj, value), NOTHING, obj, repeatable=repeatable)
 
     def replace(self, item: Item, new: Object, value: bytes, *, repeatable: bool) -> Awaitable[int]:
-        """Replace ``item`` by ``new``, encoded as ``value``; ``repeatable`` as for ``create``.
+        """Replace ``item`` by ``new``, encoded as ``value``; return the revision. ``repeatable`` as for ``create``.
 
         Raises:
             Overtaken: it changed meanwhile.
@@ -104,7 +104,7 @@ class Transactions:
         return self._commit(item.key, item.revision, (new, value), self._locks(item.object), new, repeatable=repeatable)
 
     def remove(self, item: Item) -> Awaitable[int]:
-        """Remove an object and its locks.
+        """Remove an object and its locks; return the revision.
 
         Raises:
             Overtaken: it changed meanwhile.
@@ -124,7 +124,7 @@ class Transactions:
             raise Conflict(f"{entry.key} was written in this moment; read it again") from mismatch
 
     async def check_locks(self, key: str, old: Object | None, new: Object) -> None:
-        """Raise a commit's Conflict, for a dry run."""
+        """Raise Conflict if a commit of ``new`` would: a lock is taken. For a dry run."""
         held = self._locks(old) if old is not None else NOTHING
         for lock in sorted(self._locks(new) - held):
             for condition in self._conditions(lock):
