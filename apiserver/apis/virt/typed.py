@@ -711,7 +711,7 @@ class MigrationSelector(TypedDict, total=False):
 
 
 class MigrationSpec(TypedDict, total=False):
-    """The machine to migrate and its possible nodes."""
+    """Desired state of a migration: the machine, and constraints on its target node."""
 
     selector: Required[MigrationSelector]
     nodeSelector: dict[str, str]

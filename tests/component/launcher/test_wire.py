@@ -107,7 +107,7 @@ async def test_the_greeting_has_version_and_status(serving: Serving) -> None:
     reader, writer = await asyncio.open_unix_connection(serving.path)
     hello = codec.replies().receive(await reader.readline())[0]
     writer.close()
-    assert hello == messages.Hello(messages.PROTOCOL, "1.2.3", messages.Status(1), ("song",), ("Import", "PauseForMigration"))
+    assert hello == messages.Hello(messages.PROTOCOL, "1.2.3", messages.Status(1), ("song",), ("Import", "PauseForMigration"), ("Reset", "Resume"))
 
 
 async def test_answers_carry_the_id_and_may_overtake_each_other(serving: Serving) -> None:

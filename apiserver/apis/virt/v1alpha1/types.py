@@ -370,7 +370,7 @@ class MigrationSelector(Model):
 
 
 class MigrationSpec(Model):
-    """The machine to migrate and its possible nodes. Immutable."""
+    """Desired state of a migration: the machine, and constraints on its target node."""
 
     selector: MigrationSelector = Field(description="The virtual machine.")
     node_selector: dict[str, str] | None = Field(
