@@ -107,7 +107,8 @@ async def test_the_greeting_has_version_and_status(serving: Serving) -> None:
     reader, writer = await asyncio.open_unix_connection(serving.path)
     hello = codec.replies().receive(await reader.readline())[0]
     writer.close()
-    assert hello == messages.Hello(messages.PROTOCOL, "1.2.3", messages.Status(1), ("song",), ("Import", "PauseForMigration"), ("Reset", "Resume"))
+    actions, operations = ("Import", "PauseForMigration"), ("Reset", "Resume")
+    assert hello == messages.Hello(messages.PROTOCOL, "1.2.3", messages.Status(1), ("song",), actions, operations)
 
 
 async def test_answers_carry_the_id_and_may_overtake_each_other(serving: Serving) -> None:
