@@ -150,7 +150,7 @@ async def selects(matching: Matching, attributes: Attributes, namespaces: Namesp
 
 
 async def _in_namespace(parsed: ParsedSelector, attributes: Attributes, namespaces: Namespaces) -> bool:
-    """Match the namespace; no selector excludes cluster-scoped objects."""
+    """Return whether the namespace matches; always for cluster-scoped objects."""
     if not attributes.namespace:
         return True
     if parsed.problem:
@@ -167,7 +167,7 @@ async def _in_namespace(parsed: ParsedSelector, attributes: Attributes, namespac
 
 
 def _is_object(selector: labels.Selector, attributes: Attributes) -> bool:
-    """Match the new or the old object."""
+    """Return whether the new or the old object matches."""
     return selector.is_everything or any(each is not None and selector.matches(_labels(each)) for each in (attributes.obj, attributes.old))
 
 

@@ -48,5 +48,5 @@ class Namespaces:
 
 
 def trim(namespace: Object) -> Object:
-    """Drop a namespace's managed fields, often its larger half."""
+    """Return a namespace without its managed fields, often its larger half."""
     return without_managed_fields(namespace)

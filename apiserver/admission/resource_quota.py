@@ -97,7 +97,7 @@ class ResourceQuotas:
         return [each for each in self.informer.by_index("namespace", attributes.namespace) if counts(each, wanted)]
 
     async def _in_turn(self, attributes: Attributes) -> StatusError | None:
-        """Wait for the namespace's turn; the first waiter evaluates all."""
+        """Wait for the namespace's turn; the first waiter evaluates all. Return the refusal, or None."""
         queue = self._queues.setdefault(attributes.namespace, _Queue())
         waiter = _Waiter(attributes)
         queue.waiting.append(waiter)
@@ -122,7 +122,7 @@ class ResourceQuotas:
             queue.waiting = [each for each in batch if not each.settled] + queue.waiting  # cancelled: the next one evaluates them
 
     async def _charge(self, batch: Sequence[_Waiter]) -> None:
-        """Settle every waiter."""
+        """Charge the quotas for a batch, and settle every waiter."""
         for resource in {each.attributes.resource for each in batch}:
             waiters = [each for each in batch if each.attributes.resource == resource]
             due: list[str] | None = None
@@ -201,7 +201,7 @@ class Usage:
         return cls(quotas, counted, hard, [None if each is None else quantity.parse(str(each)) for each in used])
 
     def check(self, attributes: Attributes) -> StatusError | None:
-        """Return the error if one more does not fit."""
+        """Return the error if one more does not fit, else None."""
         for quota, hard, used in zip(self._quotas, self._hard, self._used, strict=True):
             if used is None:
                 return forbidden(attributes, f"status unknown for quota: {name_of(quota)}, resources: {self._counted}")
@@ -216,7 +216,7 @@ class Usage:
         self._used = [None if each is None else each + _ONE for each in self._used]
 
     def charged(self) -> list[Object]:
-        """Return the quotas to write; none without a creation."""
+        """Return the quotas with their new usage; none without a creation."""
         if not self._taken:
             return []
         return [

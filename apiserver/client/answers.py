@@ -103,7 +103,7 @@ class Answer:
         del self._parser  # otherwise a cycle leaves each response to the garbage collector
 
     def _after_heads(self, data: memoryview) -> memoryview:
-        """Return the bytes after a complete head."""
+        """Parse the head; return the bytes after it, none while incomplete."""
         begun = self._begun
         searched = max(0, len(begun) - len(_EMPTY_LINE))
         begun += data
@@ -124,14 +124,14 @@ class Answer:
         return memoryview(begun)
 
     def _look(self, head: Head) -> None:
-        """Check the transfer coding, and whether the body ends with the connection."""
+        """Check the transfer coding, and note whether the body ends with the connection."""
         codings = [value.lower() for name, value in head.fields if name == b"transfer-encoding"]
         if codings not in ([], [b"chunked"]):
             raise NotHTTP("the answer is no HTTP: its transfer coding is not chunked")
         self._is_endless = not codings and all(name != b"content-length" for name, _ in head.fields)
 
     def _take_body(self, data: memoryview) -> None:
-        """Parse the last byte separately, because llhttp does not report bytes after a complete response."""
+        """Parse the body; the last byte separately, because llhttp does not report bytes after a complete response."""
         for each in (data[:-1], data[-1:]):
             if self.is_whole:
                 self.is_last = True

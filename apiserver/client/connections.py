@@ -210,7 +210,7 @@ class Connections:
                 return Response(head, connection, functools.partial(self._leave, host, connection))
 
     async def _joined(self, origin: Origin, seconds: float | None, deadline: float | None) -> tuple[_Host, Connection, bool]:
-        """Wait for a turn; return a connection and whether it is new. Call :meth:`_leave` later."""
+        """Wait for a turn; return the host, a connection, and whether it is new. Call :meth:`_leave` later."""
         host = self._hosts.get(origin)
         if host is None:
             host = self._hosts[origin] = _Host(origin, self._limit)

@@ -273,7 +273,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     async def _wait(self) -> None:
-        """Wait for an event."""
+        """Wait for :meth:`_wake`."""
         waiter = self._waiter = self._loop.create_future()
         try:
             await waiter
@@ -298,7 +298,7 @@ class Connection(asyncio.BufferedProtocol):
         self._deadline = self._quiet = None
 
     def _look(self, idle_seconds: float) -> None:
-        """Fail a silent server, unless we stopped reading."""
+        """Fail the exchange if the server is silent, unless we stopped reading; else look later."""
         now = self._loop.time()
         if self._reads and now - self._heard_at >= idle_seconds:
             self.fail(TimeoutError(f"nothing came for {idle_seconds:g} s"))

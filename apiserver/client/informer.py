@@ -89,7 +89,7 @@ class Informer:
         return self._faults + self._store.faults
 
     def get(self, namespace: str, name: str) -> Object | None:
-        """Return one read-only object; cluster-scoped ones have an empty namespace."""
+        """Return one read-only object, or None; cluster-scoped ones have an empty namespace."""
         return self._store.get(NamespacedName(namespace, name))
 
     def list(self, namespace: str | None = None) -> builtins.list[Object]:
@@ -223,7 +223,7 @@ class Informer:
         self._resource_version = version if version and isinstance(version, str) else self._resource_version
 
     def _sound(self, objects: Iterable[Object]) -> builtins.list[Object]:
-        """Trim objects; log and skip those without identity."""
+        """Return the trimmed objects; log and skip those without identity."""
         found: builtins.list[Object] = []
         for each in objects:
             if not _has_identity(each):

@@ -130,7 +130,7 @@ class Client:
         return await self._object("POST", path, params=_query(fieldManager=field_manager), body=obj)
 
     async def update(self, resource: Resource, obj: Object, *, subresource: str | None = None, field_manager: str = "") -> Object:
-        """Replace an object, identified by its metadata.
+        """Replace an object, identified by its metadata, and return the result.
 
         Raises:
             Conflict: its resourceVersion is not current.
@@ -297,7 +297,7 @@ async def _error(response: Response, method: str, path: str) -> errors.StatusErr
 
 
 def _retry_after(response: Response) -> float | None:
-    """Return the seconds of a rejection's ``Retry-After``; Kubernetes does not use dates."""
+    """Return the seconds of a rejection's ``Retry-After``, at most 30, or None; Kubernetes does not use dates."""
     after = response.headers.get("Retry-After", "")
     if (response.status == 429 or response.status >= 500) and after.isdecimal():
         return min(float(after), MAX_RETRY_SECONDS)

@@ -54,7 +54,7 @@ class Store:
         self._callbacks.append(callback)
 
     def get(self, key: NamespacedName) -> Object | None:
-        """Return the object, which is read-only."""
+        """Return the read-only object, or None."""
         return self._objects.get(key)
 
     def list(self) -> Iterable[Object]:
@@ -90,7 +90,7 @@ class Store:
         self._prepared.clear()
 
     def apply(self, new: Object) -> None:
-        """Add or update an object."""
+        """Add or update an object, unless this state is outdated."""
         at = _revision_of(new)
         if at and (at <= self._tombstones.get(uid_of(new), 0) or (at <= self._listed_at and key_of(new) not in self._objects)):
             return  # deleted later than this
@@ -100,7 +100,7 @@ class Store:
         self._put(key_of(new), new)
 
     def delete(self, last: Object) -> None:
-        """Remove an object; ``last`` is its last state."""
+        """Remove an object, unless a newer one has its name; ``last`` is its last state."""
         at = _revision_of(last)
         if uid_of(last):
             self._tombstones[uid_of(last)] = at

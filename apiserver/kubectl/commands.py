@@ -122,7 +122,7 @@ async def _read(parsed: argparse.Namespace, way: access.Access) -> str:
 
 
 async def _act(parsed: argparse.Namespace, load: migrations.Load) -> int:
-    """Run a verb, or a command on migrations or releases."""
+    """Run a verb, or a command on migrations or releases; return the exit code."""
     if parsed.command == outdated.COMMAND:
         print(await outdated.show(await access.load(parsed.selection), all_namespaces=parsed.all_namespaces))
         return 0

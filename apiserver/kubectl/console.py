@@ -166,7 +166,7 @@ class Session:
             pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
 
     async def _pass_on(self, connection: ClientConnection) -> streams.End:
-        """Copy both ways until the connection ends."""
+        """Copy both ways until the connection ends; return why."""
         ends: list[streams.End] = []
         try:
             async with asyncio.TaskGroup() as group:

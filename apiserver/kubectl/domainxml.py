@@ -11,7 +11,7 @@ from apiserver.kubectl.messages import Failure
 
 
 async def show(access: Access, name: str) -> str:
-    """Return the output.
+    """Return a machine's domain XML.
 
     Raises:
         Failure: refused or unanswered.
@@ -22,7 +22,7 @@ async def show(access: Access, name: str) -> str:
 
 
 def printed(answer: Object, doing: str) -> str:
-    """Return the XML if safe for a terminal.
+    """Return an answer's XML if safe for a terminal.
 
     Raises:
         Failure: it is absent or has control characters.

@@ -35,7 +35,7 @@ class Parser(argparse.ArgumentParser):
         (file or sys.stdout).write(self.format_help())
 
     def error(self, message: str) -> NoReturn:
-        """Exit with 1."""
+        """Print the error and exit with 1."""
         self.exit(1, f"error: {message}\nSee '{self.prog} --help' for usage.\n")
 
 
@@ -43,7 +43,7 @@ class CommandParser(Parser):
     """Parser of one command that reports unknown flags itself instead of the main parser."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:  # noqa: ANN401  argparse's overloads
-        """Return the flags. Exits with 1 on unknown arguments."""
+        """Return the flags and an empty list. Exits with 1 on unknown arguments."""
         parsed, more = super().parse_known_args(args, namespace)
         if more and parsed.name.lower() in KINDS:
             self.error(f"{parsed.name} {more[0]}: write {parsed.name}/{more[0]}")
@@ -208,7 +208,7 @@ def _settle_name(parser: CommandParser, parsed: argparse.Namespace) -> None:
 
 
 def _shared() -> CommandParser:
-    """Return kubectl's global flags, for positions before and after the command."""
+    """Return a parser of kubectl's global flags, for positions before and after the command."""
     flags = CommandParser(add_help=False, argument_default=argparse.SUPPRESS)
     group = flags.add_argument_group("the cluster, as kubectl's flags of these names")
     group.add_argument("-n", "--namespace", help="of the virtual machine")
@@ -238,7 +238,7 @@ def _machine(text: str) -> str:
 
 
 def _machine_or_migration(text: str) -> str:
-    """Check the name of a machine or Migration; :func:`_settle_name` distinguishes them."""
+    """Return the text if it names a machine or Migration; :func:`_settle_name` distinguishes them."""
     kind, slash, name = text.rpartition("/")
     if not (slash and name and kind.lower() in MIGRATION_KINDS):
         _machine(text)

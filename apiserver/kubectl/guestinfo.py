@@ -69,7 +69,7 @@ def table(info: Object, *, wide: bool = False) -> str:
 
 
 def aligned(rows: Sequence[Sequence[str | None]]) -> list[str]:
-    """Align rows in columns."""
+    """Return rows as lines with aligned columns."""
     shown = [[cell or "<none>" for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
     return ["   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in shown]

@@ -1,4 +1,4 @@
-"""``kubectl virt reset``, and what other verbs of its kind need: an operation that is asked for once, and its result."""
+"""``kubectl virt reset``: request an operation once, and wait for its result."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOOK_SECONDS: Final = 0.5
 
 
 async def operate(access: Access, name: str, verb: str, waiting: Waiting) -> int:
-    """Ask for an operation, and wait for its result if that is wanted; return the exit code.
+    """Request an operation, and wait for its result if ``waiting.wait``; return the exit code.
 
     Raises:
         Failure: refused, failed, or not over in time.

@@ -36,7 +36,7 @@ async def show(access: Access, *, all_namespaces: bool, page: int = PAGE) -> str
 
 
 async def _machines(access: Access, where: str, page: int, *, all_namespaces: bool) -> list[Object]:
-    """Return the machines with the condition."""
+    """Return the machines with an outdated virt-launcher."""
     doing, path = f"list the virtual machines of {where}", VIRTUAL_MACHINES.path(None if all_namespaces else access.namespace)
     found: list[Object] = []
     params = {"limit": str(page)}

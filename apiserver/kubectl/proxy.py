@@ -48,7 +48,7 @@ class Proxy:
         """Ends of connections after their right was withdrawn."""
 
     def opened(self, access: Access) -> AbstractAsyncContextManager[ClientConnection]:
-        """Return an open websocket."""
+        """Return a context manager that opens a websocket."""
         return streams.opened(access, self._name, self.stream)
 
     async def serve(self, port: int, command: Callable[[int], tuple[str, ...]] | None) -> None:
@@ -121,7 +121,7 @@ class Proxy:
 
     @asynccontextmanager
     async def _opened_again(self) -> AsyncIterator[ClientConnection]:
-        """Yield an open websocket, after a rejection with new credentials.
+        """Yield an open websocket; after a rejection, try once more with new credentials.
 
         Raises:
             UpgradeFailed, Unreachable: as ``opened``.
@@ -142,14 +142,14 @@ class Proxy:
             yield connection
 
     async def _loaded(self, worn: Access | None = None) -> Access:
-        """Return the access with the last accepted credentials, replacing ``worn`` ones."""
+        """Return the last accepted access; load another if there is none, or it is ``worn``."""
         async with self._loading:
             if self._access is worn or self._access is None:
                 self._access = await self._load()
             return self._access
 
     def _ended(self, end: streams.End | None) -> None:
-        """Print why a connection was cut off, or end everything."""
+        """Print why a connection was cut off; end everything if the right was withdrawn."""
         if end is None or end.wanted:
             return
         if end.refused:

@@ -90,7 +90,7 @@ class _Parts:
         self.changes.follow(informer)
 
     def informer(self, resource: Resource) -> Informer:
-        """Return the informer of a kind of configurations."""
+        """Return an informer of a kind of configurations, and follow it."""
         informer = Informer(self.client, resource, trim=without_managed_fields)
         self.follow(informer)
         return informer

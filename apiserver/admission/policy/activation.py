@@ -76,7 +76,7 @@ class Input:
         return ResourceCheck(self.authorizer, resource.group, resource.plural, *where)
 
     def variables(self, params: Object | None, *, authorizer: bool) -> dict[str, Any]:
-        """Return the values of the names."""
+        """Return the values by variable name, most computed on first use."""
         names = _Names({"object": self.versioned.obj, "oldObject": self.versioned.old, "params": params})
         names.given = self
         names.authorizer = authorizer

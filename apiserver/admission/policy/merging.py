@@ -56,7 +56,7 @@ def _key(key: Value) -> str:
 
 
 def check_type_names(value: Value, path: str) -> list[str]:
-    """Return objects with a type name unlike their place: ``Object.spec{template: Object.spec.wrong{}}``."""
+    """Return a message for each object with a type name unlike its place: ``Object.spec{template: Object.spec.wrong{}}``."""
     found: list[str] = []
     if isinstance(value, Message):
         if value.type_name != path:
@@ -79,6 +79,7 @@ def apply(schemas: Schemas, live: Object, value: Value) -> Object:
 
     Raises:
         PatchFailed: it is not an object, does not fit, or changes an atomic part.
+        LookupError: there is no schema.
     """
     if not isinstance(value, Message) or value.type_name.partition(".")[0] != "Object":
         raise PatchFailed(f"unsupported return type from ApplyConfiguration expression: {_name(value)}")

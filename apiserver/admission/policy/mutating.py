@@ -55,7 +55,7 @@ class _Refusal:
     reason: str = ""
 
     def text(self) -> str:
-        """Return Go's words."""
+        """Return the message in Go's words."""
         if self.binding is None:
             return f'policy "{self.policy.name}" denied request: {self.message}'
         return f"policy '{self.policy.name}' with binding '{self.binding.name}' denied request: {self.message}"
@@ -108,7 +108,7 @@ class MutatingPolicies:
         self._schemas = schemas
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
-        """Return whether a policy's rules match."""
+        """Return whether a policy's rules match, or policies are not loaded."""
         return self._dispatcher.handles(operation, resource, subresource)
 
     async def validate(self, attributes: Attributes) -> None:

@@ -71,7 +71,7 @@ class PolicyDispatcher(Generic[Program]):
         return bool(self.source.hooks(operation, resource, subresource)) or not self.ready
 
     async def invocations(self, attributes: Attributes) -> list[Invocation[Program] | Problem]:
-        """Return the evaluations in the order of names.
+        """Return the policies to evaluate, or their problems, in the order of names.
 
         Raises:
             Forbidden: policies are not loaded; one might refuse the request.

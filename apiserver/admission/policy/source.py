@@ -42,7 +42,7 @@ class Hook(Generic[Program]):
 
     @property
     def compiled(self) -> Program:
-        """The compiled policy."""
+        """The policy, compiled at first use."""
         if self._compiled is None:
             self._compiled = self.compile(self.policy)
         return self._compiled

@@ -87,7 +87,7 @@ class ValidatingPolicies:
         self._budget = budget
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
-        """Return whether a policy's rules match."""
+        """Return whether a policy's rules match, or policies are not loaded."""
         return self._dispatcher.handles(operation, resource, subresource)
 
     async def mutate(self, attributes: Attributes) -> None:
@@ -215,7 +215,7 @@ class _Evaluated:
         return Decision(position, message, "", error_type(message), seconds, self._policy.fails_open)
 
     async def _messages(self, budget: int) -> tuple[Sequence[Any], str]:
-        """Evaluate the message expressions (None for failed ones); return them, and the problem if none counts."""
+        """Return the results of message expressions (None for failed ones), and the error if the budget is exceeded."""
         if not any(self._compiled.messages):
             return [None] * len(self._compiled.messages), ""
         evaluation = self._evaluation(budget, authorizer=False)
@@ -229,7 +229,7 @@ class _Evaluated:
         return said, ""
 
     async def annotations(self) -> list[tuple[str, str, str]]:
-        """Return keys, values, and problems that refuse the request."""
+        """Return triples of key, value and problem; a problem refuses the request."""
         if not self._compiled.annotations:
             return []
         evaluation = self._evaluation(self._budget, authorizer=False)

@@ -54,7 +54,7 @@ class MutatingWebhooks:
         self._dispatcher = dispatcher
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
-        """Return whether a webhook's rules match."""
+        """Return whether a webhook's rules match, or webhooks are not loaded."""
         return bool(self._dispatcher.source.candidates(operation, resource, subresource)) or not self._dispatcher.ready
 
     async def validate(self, attributes: Attributes) -> None:
@@ -151,7 +151,7 @@ def _undecodable(webhook: Webhook, why: str) -> CallFailed:
 
 
 def _problem(patched: object, before: Object) -> str | None:
-    """Return why a patched object is unusable; the registry checks the rest."""
+    """Return why a patched object is unusable, or None; the registry checks the rest."""
     if not isinstance(patched, dict):
         return "its patch left no object"
     if any(patched.get(each) != before.get(each) for each in ("apiVersion", "kind")):

@@ -75,9 +75,10 @@ class WebhookDispatcher:
         return VersionedAttributes.of(attributes, candidate.resource, self.versions)
 
     async def ask(self, webhook: Webhook, versioned: VersionedAttributes) -> Answer:
-        """Call a webhook; return its answer, possibly a refusal.
+        """Call a webhook, pass on its warnings and annotations, and return its answer.
 
         Raises:
+            Denied: it refuses.
             BadRequest: a dry run that the webhook does not support.
             CallFailed: the call failed.
         """
@@ -106,7 +107,7 @@ class WebhookDispatcher:
         return answer
 
     def count(self, webhook: Webhook, attributes: Attributes, began: float, error: Exception | None) -> None:
-        """Count a call by its result."""
+        """Count a call that began at ``began``, by its result; ``error`` None: allowed."""
         seconds = time.perf_counter() - began
         about = (webhook.name, self.type_, attributes.operation)
         match error:

@@ -86,12 +86,12 @@ def _kind_of(obj: Object | None, resource: Resource) -> tuple[str, str, str]:
 
 
 def version(accepted: Sequence[str]) -> str | None:
-    """Return the first version of the webhook that is supported."""
+    """Return the first of the webhook's review versions that we support, or None."""
     return next((each for each in accepted if each in VERSIONS), None)
 
 
 def question(uid: str, versioned: VersionedAttributes, speaks: str) -> bytes:
-    """Encode the request's body."""
+    """Encode the ``AdmissionReview`` to send, in version ``speaks``."""
     given = versioned.attributes
     requested = given.resource
     request: Object = {"uid": uid, "kind": _kind(versioned.kind), "resource": _resource(versioned.resource)}
@@ -194,7 +194,7 @@ def _patch(given: Object, *, strict: bool, mutating: bool) -> tuple[bytes, str]:
 
 
 def _result(given: Object) -> Object | None:
-    """Return the Status, with validated types because it becomes our answer."""
+    """Return the Status, or None; check its types, because it becomes our answer."""
     status = given.get("status")
     if status is None:
         return None

@@ -25,7 +25,7 @@ class Handlers:
         self._revoked = revoked
 
     async def destination(self, vm: Object, what: str) -> Destination:
-        """Return virt-handler's URL for a stream or read of a machine on a node, and its certificate name.
+        """Return virt-handler on the machine's node as destination of a stream or read ``what``.
 
         Raises:
             ServiceUnavailable: it is not found, or not trusted.

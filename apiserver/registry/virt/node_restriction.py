@@ -68,7 +68,7 @@ class NodeRestriction:
         self._stores = stores
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
-        """Return whether the resource is one of ours."""
+        """Return whether the resource is in our API group."""
         del operation, subresource
         return resource.group == names.GROUP
 

@@ -59,7 +59,7 @@ class PodRestriction:
         self._stores = stores
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
-        """Return whether the request can write our statuses."""
+        """Return whether the request creates or updates a machine or Migration."""
         del subresource
         return resource.group == names.GROUP and resource.plural in _FIELDS and operation in ("CREATE", "UPDATE")
 
@@ -98,7 +98,7 @@ class PodRestriction:
             raise _refusal(attributes, _FIELDS[attributes.resource.plural][1], found)
 
     async def _machine(self, attributes: Attributes, pod_uid: str) -> Object | None:
-        """Return the pod's required machine; None if its Migration was already checked with the pod.
+        """Return the machine that the pod must belong to; None if its Migration was already checked with the pod.
 
         Raises:
             Forbidden: a Migration's machine is absent.

@@ -56,7 +56,7 @@ class HandlerRead(Read):
         return answer
 
     async def read(self, obj: Object) -> Object:
-        """Request the node's answer and validate it."""
+        """Return the node's answer, validated, as an object of kind ``answers``."""
         name = f'{self.name} of virtual machine "{obj["metadata"]["name"]}"'
         if reason := streams.absent(obj):
             raise errors.BadRequest(f"cannot read {name}: {reason}", _details(obj))

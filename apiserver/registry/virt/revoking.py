@@ -15,7 +15,7 @@ from certs import peers
 
 
 def trust_config(client: Client, namespace: str) -> Informer:
-    """Return the informer of that ConfigMap in our own namespace."""
+    """Return the informer of ConfigMap ``kubevirt-trust`` in our namespace."""
     return Informer(client, CONFIG_MAPS, namespace, field_selector=f"metadata.name={trust.CONFIG_MAP}")
 
 
@@ -40,7 +40,7 @@ class RevokedNodes:
         return self._revocations.is_revoked(node)
 
     def of_node(self, node: str) -> NodeTrust:
-        """Return the check of connections to one node."""
+        """Return the trust in connections to one node."""
         return NodeTrust(self, node)
 
     def refusal(self, node: str, certificate: Mapping[str, object]) -> str:

@@ -108,7 +108,7 @@ class HandlerStream(Connect):
         self._handlers = Handlers(locate_handler, tls, revoked)
 
     async def locate(self, obj: Object, query: Mapping[str, str]) -> Destination:
-        """Return virt-handler's URL for this stream, and its certificate name."""
+        """Return virt-handler as destination of this stream; raise BadRequest if it is unavailable."""
         match self._stream:
             case "console":
                 number = _port(query.get("port", "0"))

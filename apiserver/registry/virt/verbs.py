@@ -27,7 +27,7 @@ NewId = Callable[[], str]
 
 
 def new_id() -> str:
-    """Return the id of an operation for which the caller gave none."""
+    """Return a random id for an operation."""
     return str(uuid.uuid4())
 
 
@@ -59,7 +59,7 @@ class Pause(Verb):
     """Sets the pause of the current attempt."""
 
     def apply(self, obj: Object, body: Object, now: datetime) -> Object:
-        """Note that the guest's processors should stand still."""
+        """Request in ``status.pause`` that the guest's processors stand still."""
         _require_fields(obj, body, frozenset())
         _raise_if_refused(obj, refuse_pause)
         power.set_pause(obj, times.to_rfc3339_micro(now), wanted=True)
@@ -73,7 +73,7 @@ class Unpause(Verb):
         self._new_id = new
 
     def apply(self, obj: Object, body: Object, now: datetime) -> Object:
-        """Note that the guest's processors should run."""
+        """Request in ``status.pause`` that the guest's processors run; resume a guest that a fault stopped."""
         _require_fields(obj, body, frozenset())
         _raise_if_refused(obj, refuse_unpause)
         power.set_pause(obj, times.to_rfc3339_micro(now), wanted=False)
@@ -128,7 +128,7 @@ class Migrate(CreatingVerb):
 
 
 def refuse_start(vm: Object) -> Refusal:
-    """Return why this machine cannot be started."""
+    """Return why this machine cannot be started, or None."""
     decision = power.decide(vm)
     if not decision.on:
         return None
@@ -138,7 +138,7 @@ def refuse_start(vm: Object) -> Refusal:
 
 
 def refuse_stop(vm: Object) -> Refusal:
-    """Return why this machine cannot be stopped."""
+    """Return why this machine cannot be stopped, or None."""
     decision = power.decide(vm)
     if decision.on:
         return None
@@ -148,7 +148,7 @@ def refuse_stop(vm: Object) -> Refusal:
 
 
 def refuse_restart(vm: Object) -> Refusal:
-    """Return why this machine cannot be restarted."""
+    """Return why this machine cannot be restarted, or None."""
     decision = power.decide(vm)
     if phases.phase_of(vm) not in phases.WITH_POD:
         return "the virtual machine has not been started yet" if decision.on else "the virtual machine is off; start it instead"
@@ -160,12 +160,12 @@ def refuse_restart(vm: Object) -> Refusal:
 
 
 def refuse_pause(vm: Object) -> Refusal:
-    """Return why this machine cannot be paused."""
+    """Return why this machine cannot be paused, or None."""
     return _refuse_busy(vm, "pause") or ("the virtual machine is already paused" if power.wants_paused(vm) else None)
 
 
 def refuse_unpause(vm: Object) -> Refusal:
-    """Return why this machine cannot be unpaused."""
+    """Return why this machine cannot be unpaused, or None."""
     busy = _refuse_busy(vm, "unpause")
     if busy is not None:
         return busy
@@ -173,7 +173,7 @@ def refuse_unpause(vm: Object) -> Refusal:
 
 
 def refuse_reset(vm: Object) -> Refusal:
-    """Say why the guest of this machine cannot be reset."""
+    """Return why the guest cannot be reset, or None."""
     busy = _refuse_busy(vm, "reset")
     if busy is not None:
         return busy
@@ -184,7 +184,7 @@ def refuse_reset(vm: Object) -> Refusal:
 
 
 def refuse_migrate(vm: Object) -> Refusal:
-    """Return why this machine cannot be migrated."""
+    """Return why this machine cannot be migrated, or None."""
     busy = _refuse_busy(vm, "migrate")
     if busy is not None:
         return busy
@@ -230,7 +230,7 @@ def _refuse_deleting(vm: Object) -> Refusal:
 
 
 def _refuse_busy(vm: Object, verb: str) -> Refusal:
-    """Refuse unless the machine is running, and not being stopped, restarted or migrated."""
+    """Return why the machine is not running, or is being stopped, restarted or migrated; else None."""
     phase = phases.phase_of(vm)
     if phase != phases.RUNNING:
         return f"only a running virtual machine can {verb}; this one is {phase or 'Pending'}"
@@ -255,7 +255,7 @@ def _conditions(vm: Object) -> list[dict[str, Any]]:
 
 
 def _require_fields(vm: Object, body: Object, allowed: frozenset[str]) -> None:
-    """Refuse unsupported fields."""
+    """Raise Invalid for fields of the body that are not ``allowed``, or have invalid values."""
     unknown = sorted(body.keys() - allowed - {"kind", "apiVersion"})
     found = [validation.unknown_field(each) for each in unknown]
     selector = body.get("nodeSelector")

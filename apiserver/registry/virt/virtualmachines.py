@@ -88,7 +88,7 @@ class VirtualMachineStrategy(Strategy):
         return status_validation.validate_virtual_machine_status(obj, old)
 
     def warnings_on_update(self, obj: Object, old: Object) -> tuple[str, ...]:
-        """Warn that a running machine keeps its pod, place, settings and hardware."""
+        """Return warnings that a running machine keeps its pod, place, settings and hardware."""
         if phases.phase_of(old) not in phases.WITH_GUEST:
             return ()
         name, found = obj["metadata"]["name"], []
@@ -109,7 +109,7 @@ class VirtualMachineStrategy(Strategy):
         return tuple(found)
 
     def warnings_on_delete(self, obj: Object, grace_seconds: int | None) -> tuple[str, ...]:
-        """Warn if a delete gives less time than the spec, because the guest keeps the spec's."""
+        """Return a warning if a delete gives less time than the spec, because the guest keeps the spec's."""
         own = int(objects.dig(obj, "spec", "terminationGracePeriodSeconds") or 0)
         if grace_seconds is None or grace_seconds >= own or phases.phase_of(obj) not in phases.WITH_GUEST:
             return ()
@@ -155,7 +155,7 @@ class VirtualMachineStrategy(Strategy):
         return f'PersistentVolumeClaim "{name}" is in use by virtual machine "{other}"; this one starts when that is off'
 
     def _locks(self, obj: Object) -> frozenset[disk_uses.Lock]:
-        """Return the locks by typed fields; ``domainXML`` has no claims, but may have the UUID of a state's claim."""
+        """Return the locks by typed fields, none without a guest; ``domainXML`` has no claims, but may have the UUID of a state's claim."""
         if phases.phase_of(obj) not in phases.WITH_GUEST:
             return frozenset()
         spec = running.spec_of(obj)
