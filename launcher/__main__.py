@@ -20,7 +20,7 @@ NOT_RUN: Final = "destroyed: the pod was asked to end before its guest ran"
 
 
 def main() -> int:
-    """Run virt-launcher; return its exit code if it did not start."""
+    """Run virt-launcher and exit with its code. Returns only if there are arguments: 0 for help, else 2."""
     if sys.argv[1:]:  # without argparse, to save memory in each pod
         asked = sys.argv[1] in {"-h", "--help"}
         print(HELP, file=sys.stdout if asked else sys.stderr)
@@ -39,7 +39,7 @@ def main() -> int:
 
 
 async def _to_the_end(run: Callable[[], Coroutine[Any, Any, int]]) -> NoReturn:
-    """Run and exit, without waiting for hung threads (in a libvirt call, or in a file on an unresponsive disk)."""
+    """Exit with the result of ``run``, or 1 if it fails, without waiting for threads that hang in libvirt or on unresponsive disks."""
     code = 1
     try:
         code = await run()

@@ -41,7 +41,7 @@ class Answer:
 
 
 def answer(data: bytes, lease: Lease) -> Answer | None:
-    """Return the answer to a packet, or None if it is malformed, for another server, or needs no answer."""
+    """Return the answer to a packet, or None if it is malformed, from another client, for another server, or needs no answer."""
     request = message.parse(data)
     if request is None or request.mac != bytes.fromhex(lease.mac.replace(":", "")):
         return None

@@ -101,7 +101,7 @@ def hostname(name: str) -> str:
 
 
 def of_pod(mac: str, given: messages.Lease) -> Lease:
-    """Return the lease of a guest with the pod's address, without the settings that only the pod has.
+    """Return the lease of a guest with the pod's address. MTU, host name and resolver are not set.
 
     A gateway outside of the address's network needs its own route, which must come before the route through it.
     """
@@ -113,7 +113,7 @@ def of_pod(mac: str, given: messages.Lease) -> Lease:
 
 
 def resolver(text: str, family: socket.AddressFamily = socket.AF_INET) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return servers of one family and search domains of a resolv.conf(5), without those no guest can use (loopback, invalid names)."""
+    """Return up to 3 servers of ``family`` and up to 32 search domains of a resolv.conf(5), without invalid ones and loopback."""
     servers: list[str] = []
     search: list[str] = []
     for line in text.splitlines():
@@ -140,7 +140,7 @@ def _is_reachable(address: str, family: socket.AddressFamily) -> bool:
 
 
 def read(path: Path) -> str:
-    """Return a resolv.conf, cut at its size limit; empty if it does not exist."""
+    """Return a resolv.conf, cut at its size limit; empty if it cannot be read."""
     try:
         with path.open("rb") as file:
             return file.read(_RESOLV_CONF_BYTES).decode(errors="replace")

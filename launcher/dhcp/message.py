@@ -85,7 +85,7 @@ def _options(data: bytes) -> dict[int, bytes] | None:
 
 
 def encode(request: Request, yiaddr: bytes, options: Iterable[tuple[int, bytes]]) -> bytes:
-    """Return the reply with as many options, in order, as fit the client's size limit."""
+    """Return the reply's bytes. Options that would exceed the client's size limit are left out."""
     header = _HEADER.pack(
         BOOTREPLY, ETHERNET, MAC_BYTES, 0, request.xid, 0, request.flags, _NO_ADDRESS, yiaddr, _NO_ADDRESS, _NO_ADDRESS, request.mac
     )
@@ -99,7 +99,7 @@ def encode(request: Request, yiaddr: bytes, options: Iterable[tuple[int, bytes]]
 
 
 def option(code: int, value: bytes) -> bytes:
-    """Return an option, split if it is too long (RFC 3396)."""
+    """Return an option's bytes, split if its value is too long (RFC 3396)."""
     parts = [value[start : start + 255] for start in range(0, len(value), 255)]
     return b"".join(bytes((code, len(part))) + part for part in parts)
 

@@ -46,7 +46,7 @@ def append(tree: Tree, definition: Definition) -> None:
 
 
 def names_by_target(specification: Mapping[str, Any], given: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
-    """Return the names of disks by what libvirt calls them (``vda``); ``given``: libvirt's names of those that the guest has already."""
+    """Return the disks' names by libvirt's target names (``vda``). ``given``: see :func:`assigned`."""
     return {target: name for name, target in assigned(given, specification).items()}
 
 

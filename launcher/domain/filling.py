@@ -29,7 +29,7 @@ Edit: TypeAlias = tuple[parsing.Span, str]
 
 
 def fill(text: str, definition: Definition, taps: Mapping[str, Tap]) -> str:
-    """Return the XML for libvirt.
+    """Return ``text`` with the pod's values, as XML for libvirt.
 
     Args:
         text: ``spec.domainXML``.

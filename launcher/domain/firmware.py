@@ -31,7 +31,10 @@ def append(tree: Tree, definition: Definition) -> None:
 
 
 def _append_bootloader(tree: Tree, element: Element, definition: Definition) -> None:
-    """Append UEFI by the paths of its files. libvirt's own selection depends on descriptor files that differ between distributions."""
+    """Append UEFI by the paths of its files, and the BIOS's output to the serial port.
+
+    libvirt's own selection depends on descriptor files that differ between distributions.
+    """
     efi = firmware_files.efi(definition.specification, definition.uid)
     if efi is not None:
         loader = SubElement(element, "loader", readonly="yes", type="pflash")

@@ -54,7 +54,7 @@ def append(tree: Tree, definition: Definition, field: str) -> None:
 
 
 def _addresses(definition: Definition) -> dict[str, tuple[str, dict[str, str]]]:
-    """Return kind and address of each device, by its path. Devices of one resource take its addresses in order."""
+    """Return libvirt's type and ``<address>`` of each device, by its path. Devices of one resource take its addresses in order."""
     left: dict[str, list[tuple[str, str]]] = {}
     found = {}
     for path, device in host_devices.passed_through(definition.specification).items():
@@ -68,7 +68,7 @@ def _addresses(definition: Definition) -> dict[str, tuple[str, dict[str, str]]]:
 
 
 def _given(resource: str, environment: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return pairs of prefix and address."""
+    """Return (variable's prefix, address) of each device of ``resource`` that plugins gave."""
     said = ((prefix, environment.get(_variable(prefix, resource), "")[:_MAX_VALUE]) for prefix in (_PCI, _MEDIATED, _NETWORK))
     return [(prefix, each.strip()) for prefix, value in said for each in value.split(",") if each.strip()]
 

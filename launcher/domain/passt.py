@@ -48,7 +48,7 @@ def settings(specification: Mapping[str, Any]) -> Settings | None:
 
 
 def append(devices: Element, mac: str) -> None:
-    """Append the card. QEMU keeps reconnecting, so a new passt process can replace one that ended."""
+    """Append passt's interface. QEMU keeps reconnecting, so a new passt process can replace one that ended."""
     element = SubElement(devices, "interface", type="vhostuser")
     SubElement(element, "mac", address=mac)
     source = SubElement(element, "source", type="unix", path=socket(layout.PASST_SOCKET), mode="client")

@@ -16,7 +16,7 @@ _CONVENTIONAL: Final = ("watchdog", "sound[@model='ac97']")
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append a root port for each device that needs one, plus spare ports. Call it last."""
+    """On q35, append a root port for each device that needs one, plus spare ports. Call it last."""
     if "q35" not in machine.type_of(definition.specification):
         return
     devices = tree.devices

@@ -23,7 +23,7 @@ class Agents:
         self._connected[name] = connected
 
     def look(self, name: str, look: Callable[[], bool]) -> None:
-        """Query a domain for which no event arrived. An event may arrive during the query."""
+        """Record what ``look`` returns for a domain, unless an event arrived, which may happen during the query."""
         self._connected.setdefault(name, look())
 
     def is_connected(self, name: str) -> bool:

@@ -39,7 +39,7 @@ group = "root"
 
 
 def ask(directory: Path, virt_type: str) -> dict[str, str]:
-    """Return libvirt's capabilities for guests of type ``kvm`` or ``qemu``. It needs no daemon, and writes files below ``directory``.
+    """Return the content of ``FILE`` for guests of type ``kvm`` or ``qemu``. It needs no daemon, and writes files below ``directory``.
 
     Raises:
         libvirt.libvirtError: libvirt cannot tell.

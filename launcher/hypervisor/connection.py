@@ -192,7 +192,7 @@ class LibvirtHypervisor:
             return None
 
     def _cause(self, name: str) -> str:
-        """Return the cause of a crash, which only events report."""
+        """Return why a domain crashed, which only events report: ``panicked``, ``watchdog``, or ``crashed`` if unknown."""
         return "panicked" if name in self._panicked else "watchdog" if name in self._powered_off else "crashed"
 
     async def create(self, name: str, xml: str, *, validate: bool = False) -> None:
@@ -382,7 +382,7 @@ class LibvirtHypervisor:
         self._ready.set()
 
     def _register(self, connection: libvirt.virConnect, loop: asyncio.AbstractEventLoop) -> None:
-        """Call ``_changed`` in ``loop`` for each event that may change an observation. The handlers run in libvirt's thread."""
+        """Register handlers that record events and call ``_changed`` in ``loop``. They run in libvirt's thread."""
 
         def later(function: Callable[[], None]) -> None:
             if not loop.is_closed():

@@ -94,7 +94,7 @@ def _device(kind: DeviceKind, element: Element) -> Device:
 
 
 def _address(element: Element) -> str:
-    """Return an address in the form of ``lspci`` or of numbers from the outside in; of other buses its type alone."""
+    """Return a device's address with its type: ``pci 0000:01:00.0``, ``drive 0:0:0:1``, ``usb 0:1``; only the type for others."""
     kind = element.get("type", "")
     if kind == "pci":
         domain, bus, slot, function = (int(element.get(each, "0"), 16) for each in ("domain", "bus", "slot", "function"))

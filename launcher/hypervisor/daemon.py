@@ -64,7 +64,7 @@ class Daemon:
         }
 
     def prepare(self, host_uuid: str) -> None:
-        """Write its configuration.
+        """Create its directories and write its configuration.
 
         Args:
             host_uuid: unique per pod. libvirt refuses to migrate between equal ones, and its default is the node's firmware UUID, which all

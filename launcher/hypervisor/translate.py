@@ -36,7 +36,7 @@ MAX_MESSAGE: Final = 2000
 
 @contextlib.contextmanager
 def errors(doing: str) -> Iterator[None]:
-    """Raise libvirt's errors as the errors of ``port``, with ``doing`` as prefix of the message."""
+    """Translate libvirt's errors in the ``with`` block to the errors of ``port``, with ``doing`` as prefix of the message."""
     try:
         yield
     except libvirt.libvirtError as error:

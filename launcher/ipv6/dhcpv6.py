@@ -40,7 +40,7 @@ class Request:
     options: Options
 
     def first(self, code: int) -> bytes | None:
-        """Return the value of the first option with this code."""
+        """Return the value of the first option with this code, or None."""
         return next((value for found, value in self.options if found == code), None)
 
 
@@ -119,7 +119,7 @@ def _of_names(told: Settings) -> Iterator[tuple[int, bytes]]:
 
 
 def _granted(request: Request, told: Settings) -> Iterator[tuple[int, bytes]]:
-    """Yield an answer to each identity association: the first gets the guest's address, others nothing."""
+    """Yield an option for each identity association: the first IA_NA gets the guest's address, others a status."""
     is_given = False
     for code, value in [each for each in request.options if each[0] in (IA_NA, IA_TA, IA_PD)][:MAX_ASSOCIATIONS]:
         head = 4 if code == IA_TA else 12

@@ -111,7 +111,7 @@ class ManagedDomain:
         return self._record.known.status
 
     async def run(self) -> None:
-        """Watch the domain until it is over."""
+        """Run all parts until the domain is over."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._migrations.run())
             parts = (

@@ -122,7 +122,7 @@ async def _flush(server: Server) -> bool:
 
 
 async def _linger(server: Server) -> None:
-    """Keep the pod's network for ``LINGER_SECONDS``, or while virt-handler is connected.
+    """Keep the pod's network while virt-handler is connected, at most ``LINGER_SECONDS``.
 
     Without virt-handler no connections are forwarded, and the pod's end shows where the guest is.
     """

@@ -183,11 +183,11 @@ class Resume:
 
 @dataclass(frozen=True, slots=True)
 class Operate:
-    """Carries an operation out, once in the life of a pod: sent again, it is answered by what came of it.
+    """Carries an operation out, once in the life of a pod. A repeated request gets the same result.
 
-    Answered when it is over; ``Status.operation_of(id)`` says how it went. Refused with ``Conflict`` when no guest stays in this pod now:
+    Answered when it is over; ``Status.operation_of(id)`` has its result. Refused with ``Conflict`` when no guest stays in this pod now:
     nothing was done. Refused with ``Invalid`` when a later number was carried out, and this id is not remembered any more: it may have been
-    carried out. A launcher whose ``Hello.operations`` does not name the action was born before it, and may not be asked.
+    carried out. Send it only to launchers with the action in ``Hello.operations``; older ones do not support it.
     """
 
     id: str

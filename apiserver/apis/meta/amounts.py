@@ -22,7 +22,7 @@ _EACH: Final = "*"
 
 
 def write_as_strings(model: type[BaseModel], obj: dict[str, Any]) -> None:
-    """Replace each number of a quantity, in place, by Go's string for it."""
+    """Replace each quantity in ``obj`` that is a number by Go's string for it."""
     if places := _places_of(model):
         _write(places, obj)
 

@@ -30,7 +30,7 @@ _IGNORED: Final = frozenset({"metadata", "apiVersion", "kind"})
 
 
 def read(model: type[BaseModel], obj: dict[str, Any]) -> tuple[tuple[str, ...], tuple[FieldError, ...]]:
-    """Return (paths of unknown fields, fields with a wrong value), and drop unknown fields and nulls from ``obj``.
+    """Return (paths of unknown fields, errors of wrong values), and drop unknown fields and nulls from ``obj``.
 
     As in Go, null means unset. ``metadata``, ``apiVersion`` and ``kind`` are not checked, nor is an object of more than ``MAX_VALUES``.
     """

@@ -296,7 +296,7 @@ def _checked(requirement: Requirement) -> Requirement:
 
 
 def _integer(text: str | None) -> int | None:
-    """Parse a decimal 64-bit integer like Go's ``strconv.ParseInt``."""
+    """Parse a decimal 64-bit integer like Go's ``strconv.ParseInt``; None if it is none."""
     if text is None or len(text) > 20 or not text.removeprefix("-").removeprefix("+").isdecimal() or not text.isascii():
         return None
     number = int(text)

@@ -43,7 +43,7 @@ MAX_GENERATED_BASE: Final = MAX_LABEL - GENERATED_SUFFIX
 
 
 def label_errors(name: str) -> list[str]:
-    """Check an RFC 1123 label: at most 63 bytes of ``a-z0-9-``."""
+    """Return the errors of an RFC 1123 label: at most 63 bytes of ``a-z0-9-``."""
     found = _too_long(name, MAX_LABEL)
     if len(name) <= _ABSURD and not _LABEL_PATTERN.fullmatch(name):
         if _SUBDOMAIN_PATTERN.fullmatch(name):
@@ -57,7 +57,7 @@ def label_errors(name: str) -> list[str]:
 
 
 def subdomain_errors(name: str) -> list[str]:
-    """Check an RFC 1123 subdomain: labels joined by dots, at most 253 bytes."""
+    """Return the errors of an RFC 1123 subdomain: labels joined by dots, at most 253 bytes."""
     found = _too_long(name, MAX_SUBDOMAIN)
     if len(name) <= _ABSURD and not _SUBDOMAIN_PATTERN.fullmatch(name):
         found.append(
@@ -68,7 +68,7 @@ def subdomain_errors(name: str) -> list[str]:
 
 
 def qualified_name_errors(key: str) -> list[str]:
-    """Check a label key, annotation key or finalizer: ``[prefix/]name``."""
+    """Return the errors of a label key, annotation key or finalizer: ``[prefix/]name``."""
     parts = key.split("/")
     if len(parts) > 2:
         rule = f"a valid label key {_KEY_RULE} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
@@ -90,7 +90,7 @@ def qualified_name_errors(key: str) -> list[str]:
 
 
 def label_value_errors(value: str) -> list[str]:
-    """Check a label's value: empty, or at most 63 bytes."""
+    """Return the errors of a label's value: empty, or at most 63 bytes."""
     found = _too_long(value, MAX_LABEL)
     if len(value) <= _ABSURD and not _VALUE_PATTERN.fullmatch(value):
         found.append(_VALUE_RULE)
@@ -115,14 +115,14 @@ def are_label_values(values: Iterable[str]) -> bool:
 
 @lru_cache(maxsize=256)
 def _are_qualified(keys: tuple[str, ...], in_lower_case: bool) -> bool:  # noqa: FBT001 - remembered by its place
-    """Cached, so the caller limits the number of keys."""
+    """As :func:`are_qualified_names`; cached, so the caller limits the keys."""
     compared = list(map(str.lower, keys)) if in_lower_case else keys
     return max(map(len, compared), default=0) <= _LONGEST_KEY and all(map(_is_qualified_name, compared))
 
 
 @lru_cache(maxsize=8192)
 def _is_qualified_name(key: str) -> bool:
-    """Cached, so the caller limits the key's length."""
+    """Return whether a key has no errors; cached, so the caller limits its length."""
     return not qualified_name_errors(key)
 
 

@@ -45,7 +45,7 @@ def read(
     *,
     stored: Mapping[str, Any] = _NOTHING,
 ) -> tuple[list[str], list[FieldError]]:
-    """Drop unknown fields and nulls from ``metadata`` (in place); return (paths of unknown fields, fields of a wrong type).
+    """Drop unknown fields and nulls from ``metadata`` (in place); return (paths of unknown fields, errors of wrong types).
 
     Args:
         metadata: the client's.
@@ -144,7 +144,7 @@ def validate_finalizers(finalizers: Sequence[str]) -> list[FieldError]:
 
 
 def _validate_common(metadata: Mapping[str, Any], *, known: Mapping[str, str] | None = None) -> list[FieldError]:
-    """``known``: annotations that existed before."""
+    """Return all problems of labels, annotations and owners; ``known``: annotations that existed before."""
     return [
         *validate_labels(metadata.get("labels") or {}, _LABELS),
         *_validate_annotations(metadata.get("annotations") or {}, known or {}),

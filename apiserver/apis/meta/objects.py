@@ -90,7 +90,7 @@ def is_deleting(obj: Mapping[str, Any]) -> bool:
 
 
 def controller_of(obj: Mapping[str, Any]) -> Object | None:
-    """Return the ownerReference with ``controller: true``."""
+    """Return the ownerReference with ``controller: true``, or None."""
     references: Iterable[Object] = dig(obj, "metadata", "ownerReferences") or ()
     return next((each for each in references if each.get("controller")), None)
 
@@ -125,7 +125,7 @@ def object_reference(obj: Mapping[str, Any], resource: Resource) -> Object:
 
 
 def condition(conditions: Iterable[Mapping[str, Any]] | None, type_: str) -> Mapping[str, Any] | None:
-    """Return the condition of this type from a list."""
+    """Return the condition of this type from a list, or None."""
     return next((each for each in conditions or () if each.get("type") == type_), None)
 
 

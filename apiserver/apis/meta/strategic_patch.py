@@ -141,7 +141,7 @@ def _merge_list_field(result: dict[str, Any], patch: Mapping[str, Any], key: str
 
 
 def _check_order(patch: Sequence[Any], order: Sequence[Any], key: str) -> None:
-    """Refuse a patch whose elements are not in the order of its ``$setElementOrder``."""
+    """Raise BadRequest if the elements of a patch are not in the order of its ``$setElementOrder``."""
     left = iter([_key(each, key) for each in order])
     kept = [each for each in patch if not (isinstance(each, dict) and each.get(_PATCH) == "delete")]
     if order and not all(_key(each, key) in left for each in kept):
@@ -158,7 +158,7 @@ def _list_directive(patch: Mapping[str, Any], key: str, message: str) -> list[An
 
 
 def _merge_list(original: Sequence[Any], patch: Sequence[Any], shape: Shape, order: Sequence[Any]) -> list[Any]:
-    """Merge ``patch`` into ``original``; the result follows ``order``, or the patch if that is empty."""
+    """Return ``original`` merged with ``patch``, in this ``order``, or in the patch's if that is empty."""
     if not any(isinstance(each, dict) for each in (*original, *patch)):
         once = {_identity(each): each for each in (*original, *patch)}  # also removes duplicates of the original
         return _ordered([*once.values()], order or patch, original, "")
@@ -202,7 +202,7 @@ def _directives(patch: Sequence[Any], key: str) -> tuple[bool, list[dict[str, An
 
 
 def _ordered(merged: list[Any], order: Sequence[Any], original: Sequence[Any], key: str) -> list[Any]:
-    """Put the elements of ``order`` into its order, and the others at their relative positions in ``original``."""
+    """Return ``merged`` in the order of ``order``, with other elements at their relative positions in ``original``."""
     wanted, before = _positions(order, key), _positions(original, key)
     named = sorted((each for each in merged if _key(each, key) in wanted), key=lambda each: wanted[_key(each, key)])
     others = [each for each in merged if _key(each, key) not in wanted]

@@ -63,7 +63,7 @@ class Agent:
         """The last answer: time of the question in the event loop's seconds, and the packages or why there are none."""
 
     def take(self, domain: Observation | None) -> None:
-        """Record the domain's current state."""
+        """Record the domain's state. A change of the agent's connection starts a turn."""
         if domain is not None and domain.agent_connected != (self._domain is not None and self._domain.agent_connected):
             self._changed.set()
             self._applications = None  # a restarted guest may be another one, and package changes restart the agent
@@ -86,7 +86,7 @@ class Agent:
             await asyncio.sleep(self._times.agent_pause)
 
     async def read(self, names: Mapping[str, str]) -> str:
-        """Return all answers now, as JSON of :mod:`apiserver.apis.virt.spec.guestinfo`; ``names``: of interfaces, by MAC address.
+        """Return all answers now, as JSON of :mod:`apiserver.apis.virt.spec.guestinfo`; ``names``: interfaces' names by MAC address.
 
         Raises:
             RequestRefused: no agent is available, or it does not answer.
@@ -108,7 +108,7 @@ class Agent:
 
     @asynccontextmanager
     async def _reading(self) -> AsyncIterator[str]:
-        """Yield the domain of an available agent when it is this reader's turn, and convert errors to refusals."""
+        """Yield the name of the domain in this reader's turn, and convert errors, such as an unavailable agent, to refusals."""
         self._require_agent()
         try:
             async with asyncio.timeout(self._times.agent_turn):

@@ -31,7 +31,7 @@ class NotListed(Exception):
 
 
 async def listed(ask: Ask, times: Times = TIMES) -> list[Object]:
-    """Return all packages.
+    """Return name and version of the guest's packages.
 
     Raises:
         NotListed: the guest has none of the package managers, or its agent runs no commands.

@@ -142,7 +142,7 @@ def _keys(positions: Mapping[str, tuple[int, ...]]) -> Keys:
 
 
 def _without(keys: tuple[str, ...], said: str) -> str:
-    """Return the agent's message, unless it contains part of a key."""
+    """Return the agent's message, or a fixed one if it contains part of a key."""
     parts = {part for key in keys for part in key.split() if len(part) > 2}
     return "the guest agent refuses its keys" if any(part in said for part in parts) else said
 

@@ -22,12 +22,12 @@ MAX_LINES: Final = 2048
 
 
 def items(value: object) -> list[Mapping[str, Any]]:
-    """Return the objects in a list."""
+    """Return the objects among the first 128 elements of a list; none for other values."""
     return [each for each in value[:MAX_LOOKED_AT] if isinstance(each, dict)] if isinstance(value, list) else []
 
 
 def members(value: object) -> Mapping[str, Any]:
-    """Return an object, or an empty one."""
+    """Return ``value`` if it is an object, or else an empty one."""
     return value if isinstance(value, dict) else {}
 
 
@@ -103,7 +103,7 @@ def interfaces(value: object) -> list[Object]:
 
 
 def named(info: Object, names: Mapping[str, str]) -> Object:
-    """Return limited information with the interfaces' names of the specification, by MAC address."""
+    """Return limited information in which interfaces also have their names, from ``names`` by MAC address."""
     if not info.get("interfaces"):
         return info
     found = [{**({"name": names[each["mac"]]} if each.get("mac") in names else {}), **each} for each in info["interfaces"]]

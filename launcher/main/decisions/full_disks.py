@@ -76,7 +76,7 @@ def is_worth_a_try(tries: Tries, now: float, names: frozenset[str], free_bytes: 
 
 
 def full_since(before: Mapping[str, float], faults: Mapping[str, DiskFault], free_bytes: FreeBytes, now: float) -> dict[str, float]:
-    """Return the disks with an error from missing space, and when each was last seen full.
+    """Return when each disk with an error from missing space was last seen full, by its name.
 
     QEMU reports this cause only if it pauses the guest. For other errors, the next check of the file system decides; errors between that
     check and the next one have the same cause.
@@ -99,7 +99,7 @@ def full_since(before: Mapping[str, float], faults: Mapping[str, DiskFault], fre
 def faults_to_tell(
     faults: Mapping[str, DiskFault], full: Mapping[str, float], free_bytes: FreeBytes, now: float
 ) -> tuple[messages.DiskFault, ...]:
-    """Return the errors that are still reported, by disk name; ``now`` is a time of the errors' clock."""
+    """Return the errors that are still reported, sorted by disk; ``now`` is a time of the errors' clock."""
     found = []
     for name, fault in sorted(faults.items()):
         has_none = free_bytes.get(name, ENOUGH_BYTES) < ENOUGH_BYTES
@@ -125,7 +125,7 @@ class Failing:
 
 
 def failing(seen: Observation, by_target: Mapping[str, str]) -> Failing:
-    """Return which disks fail; ``by_target`` has their names by libvirt's. Errors of unknown disks are ignored."""
+    """Return which disks fail; ``by_target`` has their names by libvirt's. Unknown disks count only if they paused the guest."""
     return Failing(
         {by_target[each.disk]: each for each in seen.disk_faults if each.disk in by_target},
         frozenset(by_target.get(target, target) for target, _ in seen.disk_errors),

@@ -37,7 +37,7 @@ class Result:
 
 
 def read(line: bytes) -> Progress | Result | None:
-    """Parse a line; None if it contains no report.
+    """Parse a line; None for an unknown phase.
 
     Raises:
         ValueError: the line is not a report.

@@ -43,7 +43,7 @@ def advanced(known: messages.MigrationStatus, seen: Observation, now: float, *, 
 
 
 def lost(known: messages.MigrationStatus, now: float) -> messages.MigrationStatus:
-    """Return the migration after no domain was observed here."""
+    """Return the migration after no domain was observed here: failed if it ran or had arrived, else unchanged."""
     if known.state in ("running", "arrived"):
         return dataclasses.replace(known, state="failed", message="the domain did not arrive", end_time=now)
     return known

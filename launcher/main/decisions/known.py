@@ -66,7 +66,7 @@ class Known:
 
     @property
     def leaving(self) -> messages.MigrationStatus | None:
-        """Return the running outgoing migration."""
+        """Return the running outgoing migration, or None."""
         return next((each for each in self.status.migrations if each.direction == "outgoing" and each.state == "running"), None)
 
     @property
@@ -104,7 +104,7 @@ def abandoned(known: Known) -> Known:
 
 
 def prepared(known: Known, xml: str = "") -> Known:
-    """Record that everything the domain needs exists; ``xml`` is the domain's."""
+    """Record the XML of a domain when all it needs exists, and why it cannot migrate."""
     known = dataclasses.replace(known, xml=xml)
     if known.machine is None:
         return known
@@ -296,7 +296,7 @@ def measured(known: Known, uid: str, figures: Progress) -> Known:
 
 
 def withdrawn(known: Known, uid: str, now: float) -> Known:
-    """Record that a target stops waiting; if the domain is already on its way, the source decides."""
+    """Record that a target stops waiting. Nothing changes if the domain is on its way, because the source decides."""
     migration = known.status.migration_of(uid)
     if migration is None or (migration.direction, migration.state) != ("incoming", "prepared"):
         return known
@@ -304,7 +304,7 @@ def withdrawn(known: Known, uid: str, now: float) -> Known:
 
 
 def outgoing_ended(known: Known, outcome: messages.MigrationStatus, now: float) -> Known:
-    """Record the certain result of an outgoing migration; ``now`` is Unix time."""
+    """Record the certain result of an outgoing migration; success ends the run. ``now`` is Unix time."""
     if outcome.state != "succeeded":
         return with_migration(known, outcome)
     known = dataclasses.replace(known, run=dataclasses.replace(known.run, migrated_to=outcome.uid))

@@ -37,7 +37,7 @@ def cpu_model(machine: messages.Machine | None) -> str:
 
 
 def disk_names(machine: messages.Machine) -> Mapping[str, str]:
-    """Return the names of disks by libvirt's."""
+    """Return the disks' names by libvirt's target names."""
     if machine.domain_xml:
         return filling.names_by_target(machine.domain_xml)
     return disks.names_by_target(machine.domain, machine.targets)

@@ -85,7 +85,7 @@ def _create_in(directory: int, origin: Origin, room: os.statvfs_result) -> None:
 
 @contextmanager
 def _partial(directory: int, origin: Origin) -> Iterator[int]:
-    """Create and lock a new file next to the disk, and remove its name afterwards."""
+    """Yield a new locked file next to the disk, and remove its name afterwards; raise ImagesMissing if another pod has it."""
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with suppress(FileNotFoundError):
         left = os.open(PARTIAL, flags, dir_fd=directory)

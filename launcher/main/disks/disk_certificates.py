@@ -74,7 +74,7 @@ def _read(secret: str) -> Mapping[str, bytes]:
 
 
 async def _look(children: Children, disk: Mapping[str, Any], seconds: float) -> None:
-    """Connect to a disk's server as QEMU will."""
+    """Connect to a disk's server as QEMU will, or raise as :func:`prepare`."""
     name = str(disk["name"])
     credentials = f"tls-creds-x509,id=tls,endpoint=client,verify-peer=yes,dir={layout.NBD_CERTIFICATES_DIRECTORY}"
     try:
@@ -95,7 +95,7 @@ def _source(disk: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _by_keys(said: str) -> str:
-    """Replace file names in QEMU's message by keys of the Secret."""
+    """Return QEMU's message with keys of the Secret instead of file names."""
     for file, key in _KEYS.items():
         said = said.replace(f"{layout.NBD_CERTIFICATES_DIRECTORY}/{file}", key)
     return said

@@ -38,7 +38,7 @@ class Login:
 
     @property
     def uuid(self) -> str:
-        """Return the UUID of the password in the XML."""
+        """Return the UUID of libvirt's secret with the password."""
         return secret_uuid(self.disk)
 
 
@@ -61,7 +61,7 @@ def _read(given: Mapping[str, Any]) -> Login:
 
 
 def _key(disk: str, found: Mapping[str, bytes]) -> Login:
-    """Return the key of a Ceph user. The user's name is not secret."""
+    """Return the login with a Ceph user's key, and without the name, which is not secret."""
     (file,) = network_disks.KEYRING_KEYS.values()
     try:
         key = base64.b64decode(found.get(file, b"").strip(), validate=True)
@@ -93,7 +93,7 @@ async def keep(hypervisor: Hypervisor, specification: Mapping[str, Any]) -> None
 
 
 def revealed(xml: str, found: Iterable[Login]) -> str:
-    """Add the users' names to the XML, for libvirt only."""
+    """Return the XML with the users' names, for libvirt only."""
     users = {each.uuid: each.user for each in found if each.user}
     if not users:
         return xml

@@ -68,7 +68,7 @@ NETWORK: Final = Network()
 
 
 async def require(specification: Mapping[str, Any], network: Network) -> None:
-    """Require an answer from the server of each network disk.
+    """Require an answer from the server of each network disk, and a process at each plugin's socket.
 
     Raises:
         ServersSilent: some do not answer.
@@ -79,7 +79,7 @@ async def require(specification: Mapping[str, Any], network: Network) -> None:
 
 
 def endpoints_of(specification: Mapping[str, Any]) -> Endpoints:
-    """Return the addresses of the disks' servers."""
+    """Return the addresses of the disks' servers, by the disk's name."""
     return {str(each["name"]): network_disks.endpoints(each) for each in disks.defaulted(specification) if network_disks.is_network(each)}
 
 
@@ -90,12 +90,12 @@ def sockets_of(specification: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def without_listener(sockets: Mapping[str, str], network: Network) -> tuple[str, ...]:
-    """Return the disks with no process at their socket."""
+    """Return the names of disks with no process at their socket."""
     return tuple(name for name, path in sockets.items() if not network.listens(path))
 
 
 async def without_answer(endpoints: Endpoints, network: Network) -> tuple[str, ...]:
-    """Return the disks without an answering server."""
+    """Return the names of disks without an answering server."""
     async with asyncio.TaskGroup() as group:
         tasks = {name: group.create_task(_any_answers(each, network)) for name, each in endpoints.items()}
     return tuple(name for name, task in tasks.items() if not task.result())
@@ -109,7 +109,7 @@ async def _any_answers(endpoints: Iterable[tuple[str, int]], network: Network) -
 
 
 def disconnected(endpoints: Endpoints, tables: Iterable[str]) -> Endpoints:
-    """Return the disks that may have no connection; ``tables`` are the texts of :data:`CONNECTIONS`.
+    """Return those ``endpoints`` that may have no connection; ``tables`` are the texts of :data:`CONNECTIONS`.
 
     Only a name server knows the addresses of host names, so this counts ports: a port needs as many connections as disks use it.
     """

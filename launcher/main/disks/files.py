@@ -145,7 +145,7 @@ def _is_absent(path: Path) -> bool:
 
 
 def _inside(path: Path, root: str, origin: Origin) -> Path:
-    """Return ``path`` if it is a regular file inside its volume, also after following links."""
+    """Return ``path`` if it is a regular file inside its volume, also after following links; else raise DiskUnusable."""
     named = path.relative_to(root)
     try:
         real = path.resolve(strict=True)

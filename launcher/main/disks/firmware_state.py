@@ -74,7 +74,7 @@ def _prepare_variables(template: Path, variables: Path) -> None:
 
 
 async def _prepare_tpm(children: Children, place: Path, kept: Path | None) -> None:
-    """Make a TPM where libvirt looks for it. libvirt would make one itself, but needs a CA of the node for it."""
+    """Make a TPM where libvirt looks for it, if there is none. libvirt would make one itself, but needs a CA of the node for it."""
     directory = place if kept is None else kept
     if not await asyncio.to_thread(_is_made, place, kept):
         partial = directory / f"{TPM_2}.new"
@@ -84,7 +84,7 @@ async def _prepare_tpm(children: Children, place: Path, kept: Path | None) -> No
 
 
 def _is_made(place: Path, kept: Path | None) -> bool:
-    """Return whether the TPM exists; if not, create an empty directory for it."""
+    """Return whether a valid TPM exists; if not, create an empty directory for it. Links libvirt's place to a persistent one."""
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     directory = place if kept is None else kept
     if kept is not None:
@@ -112,7 +112,7 @@ def _check_tpm(directory: Path) -> None:
 
 
 def _own_directory(path: Path) -> None:
-    """Create a directory that only this user can write to. The kubelet gives the ``fsGroup`` access to existing ones in a claim."""
+    """Create a directory, or close an existing one of this user to others. In a claim, the kubelet gives the ``fsGroup`` access."""
     try:
         path.mkdir(mode=0o700, exist_ok=True)
         directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

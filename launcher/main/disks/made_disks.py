@@ -95,7 +95,7 @@ def _image(disk: Mapping[str, Any], position: int, machine: messages.Machine) ->
 
 
 def _named(files: Mapping[str, bytes]) -> Mapping[str, bytes]:
-    """Check that an image can hold the file names.
+    """Return ``files`` if an image can hold their names.
 
     Raises:
         mounted.Unreadable: one is too long.

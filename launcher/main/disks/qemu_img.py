@@ -18,7 +18,7 @@ class CannotOpen(Exception):
 
 
 async def info(children: Children, source: Mapping[str, Any], objects: Sequence[str], seconds: float) -> None:
-    """Open a disk, and read its size.
+    """Check that QEMU can open a disk and read its size.
 
     Args:
         children: runs commands.

@@ -38,7 +38,7 @@ def free(path: PurePosixPath) -> int | None:
 
 
 def free_bytes(specification: Mapping[str, Any], names: Set[str]) -> FreeBytes:
-    """Return the free bytes of these disks' file systems."""
+    """Return the free bytes of these disks' file systems by disk, if known."""
     found = {name: free(path) for name, path in places(specification).items() if name in names}
     return {name: left for name, left in found.items() if left is not None}
 

@@ -31,14 +31,14 @@ class Making:
         self._limit: asyncio.Timeout | None = None
 
     def abandon(self) -> None:
-        """Abandon the making; its caller ends the run."""
+        """Interrupt the block in ``until_abandoned``, if any."""
         if self._limit is not None and not self._record.known.abandoned:
             self._record.take(known.abandoned)
             self._limit.reschedule(asyncio.get_running_loop().time())
 
     @contextlib.asynccontextmanager
     async def until_abandoned(self) -> AsyncIterator[None]:
-        """Run the block until ``abandon`` is called; then leave no domain, and end.
+        """Run the block until ``abandon`` is called; then destroy its domain and end the run.
 
         Raises:
             RequestRefused: it was called.

@@ -17,7 +17,7 @@ UNKNOWN: Final = "it may have been carried out"
 
 
 class Operations:
-    """Carries operations out, one at a time, and remembers what came of each.
+    """Carries operations out, one at a time, and records the result of each.
 
     The record says that an operation has begun before libvirt is asked, so it is never begun again. The guest ends with virt-launcher.
     """
@@ -48,7 +48,7 @@ class Operations:
                 self._record.take(known.operated, request.id, problem)
 
     async def _carry_out(self, action: messages.OperationAction) -> str:
-        """Do it, and return why it failed; empty: it did not."""
+        """Do it, and return why it failed, or an empty string."""
         try:
             match action:
                 case "Reset":

@@ -56,7 +56,7 @@ class Finding(Enum):
 
 
 def finding(seen: Observation | None, *, returned: bool, job: bool) -> Finding:
-    """Return the finding.
+    """Return what an observation after libvirt's call means.
 
     Args:
         seen: the current domain; None if there is none: libvirt undefines it when it leaves.
@@ -194,7 +194,10 @@ class OutgoingMigration:
         return outcome(error, left=left, abort_asked=self._abort_asked)
 
     async def _left(self, *, returned: bool) -> bool:
-        """Observe the domain until the result is certain. A restarted libvirtd cleans up before it answers."""
+        """Return whether the domain left, once that is certain. Resume or destroy it here if necessary.
+
+        A restarted libvirtd cleans up before it answers.
+        """
         while True:
             await self._hypervisor.ready()
             try:

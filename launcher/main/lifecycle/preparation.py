@@ -106,7 +106,7 @@ class Preparation:
         return xml
 
     async def undo(self, name: str) -> None:
-        """Remove the domain of this name, if the failed call created one."""
+        """Destroy the domain of this name, if the failed call created one; give up after ``READY_SECONDS``."""
         try:
             async with asyncio.timeout(READY_SECONDS):
                 while True:

@@ -40,7 +40,7 @@ class Watch:
         hypervisor.subscribe(self._changed.set)
 
     async def run(self) -> None:
-        """Watch until cancelled."""
+        """Look at the domain after each event and every 10 s, and trim logs, until cancelled."""
         while True:
             try:
                 async with asyncio.timeout(self._times.look):

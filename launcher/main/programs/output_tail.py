@@ -36,7 +36,7 @@ class OutputTail:
             self._close()
 
     def end(self) -> str:
-        """Return the output and stop reading."""
+        """Return the kept output as one line, and stop reading."""
         if self.reader >= 0:
             self._read()
         self._close()

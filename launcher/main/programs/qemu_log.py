@@ -60,7 +60,7 @@ def _end(file: BinaryIO) -> bytes:
 
 @contextmanager
 def _opened(path: Path, flags: int) -> Iterator[BinaryIO]:
-    """Open a regular file without blocking.
+    """Yield a regular file, opened without blocking.
 
     Raises:
         OSError: it is missing, a link, or not a regular file (opening a FIFO would block).

@@ -199,7 +199,7 @@ def _lists(shape: ListAtom, old: Any, new: Any) -> Found:  # noqa: ANN401 - any 
 
 
 def _same_key(element: Atom, old: list[Any], new: list[Any]) -> Found:
-    """Compare the items under one step. Duplicates are owned as a whole, because they cannot be distinguished."""
+    """Compare the items under one step, as :func:`compare`. Duplicates are owned as a whole, because they cannot be distinguished."""
     if len(old) > 1 and len(new) > 1:
         return (None if same(old, new) else LEAF), None
     if len(old) > 1:

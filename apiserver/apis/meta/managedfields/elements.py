@@ -95,7 +95,7 @@ def canonical(text: str) -> str | None:
 
 
 def rank(text: str) -> Rank:
-    """Return what steps are sorted by: fields by name, then keys, then values, then places."""
+    """Return a step's sort key: fields by name, then keys, then values, then places."""
     if text[:2] == "f:":
         return (0, text)
     if text in _RANKS:
@@ -104,7 +104,7 @@ def rank(text: str) -> Rank:
 
 
 def show(text: str, *, stored: bool = False) -> str:
-    """Return the step for people, as messages name it; ``stored``: as Go shows it that read it from an entry, where numbers are floats."""
+    """Return the step as messages show it; ``stored``: as Go shows one that it read from an entry, where numbers are floats."""
     if text[:2] == "f:":
         return "." + text[2:]
     return (_show if len(text) <= _LONGEST else _show.__wrapped__)(text, stored)
@@ -161,7 +161,7 @@ def _float(number: float, *, exponent_from: float, exponent_below: float = 1e-6)
 
 
 def _number(text: str) -> int:
-    """Return an integer as Go reads it there: through a float."""
+    """Return an integer as Go reads it in a step: through a float."""
     number = int(text)
     return number if -_EXACT <= number <= _EXACT else int(float(text))
 

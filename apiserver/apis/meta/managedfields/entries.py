@@ -70,7 +70,7 @@ class Reader:
         self._known: dict[tuple[str, bytes], Fields] = {}
 
     def read(self, given: Sequence[Mapping[str, Any]] | None) -> Managed:
-        """Return the entries, adapted to the present schemas of their versions.
+        """Return the entries by owner, adapted to the present schemas of their versions.
 
         Raises:
             EntryError: one is invalid.
@@ -114,7 +114,7 @@ def _time(text: str | None) -> str:
 
 
 def write(managed: Managed) -> list[dict[str, Any]]:
-    """Return the entries in order: appliers first, then by time."""
+    """Return the entries as JSON, appliers first, then by time."""
     ordered = sorted(managed.items(), key=_place) if len(managed) > 1 else managed.items()
     written = []
     for owner, entry in ordered:

@@ -153,7 +153,7 @@ class Atom:
         return self
 
     def children(self) -> Iterable[Atom]:
-        """Return the types of its parts."""
+        """Yield the types of its parts."""
         if self.list is not None:
             yield self.list.element
         if self.map is not None:

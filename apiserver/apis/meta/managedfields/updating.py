@@ -109,13 +109,13 @@ class Updater:
         return touched, removed
 
     def _prune(self, merged: Object, version: str, managed: Managed, last: Entry, fields: Fields) -> Object:
-        """Remove the applier's former fields that it no longer applies, unless another manager owns them."""
+        """Return ``merged`` without the applier's former fields that it no longer applies, unless another manager owns them."""
         if {entry.api_version for entry in (last, *managed.values())} == {version}:
             return self._prune_parts(merged, version, managed, last, fields)
         return self._prune_whole(merged, version, managed, last)
 
     def _prune_parts(self, merged: Object, version: str, managed: Managed, last: Entry, fields: Fields) -> Object:
-        """Prune only the parts of the object in which the applier dropped fields."""
+        """Like :meth:`_prune`, but only for the parts of the object in which the applier dropped fields."""
         given_up = {step: tree for step, tree in last.fields.items() if not sets.contains(fields, {step: tree})}
         names = [step[2:] for step in given_up]
         part = {name: merged[name] for name in ("apiVersion", "kind", *names) if name in merged}
@@ -143,7 +143,7 @@ class Updater:
         at: str,
         managed: Managed,
     ) -> Any:  # noqa: ANN401 - as above
-        """Put back owned fields, first those at the version of the pruned object; return it at that version."""
+        """Return the pruned object at version ``at`` with owned fields put back, first those at that version."""
         owned: dict[str, Fields] = {}
         for entry in managed.values():
             owned[entry.api_version] = sets.union(owned.get(entry.api_version, EMPTY), entry.fields)

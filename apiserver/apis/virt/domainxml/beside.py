@@ -190,7 +190,7 @@ def sized(domain: Mapping[str, Any], memory_bytes: int, topology: tuple[int, int
 
 
 def _firmware(domain: Mapping[str, Any], found: Reading) -> dict[str, Any]:
-    """Return ``firmware``, if any; with a claim for its state, UEFI variables are persistent."""
+    """Return the member ``firmware``, if any; with a claim for its state, UEFI variables are persistent."""
     given = {key: value for key, value in (domain.get("firmware") or {}).items() if value is not None}
     if found.uuid and found.uuid != values.UUID:
         given.setdefault("uuid", found.uuid)
@@ -201,7 +201,7 @@ def _firmware(domain: Mapping[str, Any], found: Reading) -> dict[str, Any]:
 
 
 def _interfaces(declared: list[dict[str, Any]] | None, macs: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The MAC address next to the XML overrides the one in it."""
+    """Return the interfaces with their MAC addresses: one next to the XML overrides the one in it."""
     given = [{"name": each} for each in macs if each == DEFAULT_NETWORK] if declared is None else declared
     found = []
     for each in given:
@@ -211,7 +211,7 @@ def _interfaces(declared: list[dict[str, Any]] | None, macs: Mapping[str, str]) 
 
 
 def read_document(text: str) -> tuple[Reading, parsing.Node]:
-    """Return the facts and the document.
+    """Return the facts and the document in XML.
 
     Raises:
         Malformed: as :func:`reading.read`.

@@ -65,7 +65,7 @@ class Node:
     """Span between its tags; None if it has one tag, or is foreign."""
 
     def child(self, name: str) -> Node | None:
-        """Return the first child with this name."""
+        """Return the first child with this name, or None."""
         return next((each for each in self.children if each.name == name), None)
 
     def all(self, name: str) -> tuple[Node, ...]:
@@ -73,14 +73,14 @@ class Node:
         return tuple(each for each in self.children if each.name == name)
 
     def find(self, *names: str) -> Node | None:
-        """Return the first descendant along these names."""
+        """Return the first descendant along these names, or None."""
         node: Node | None = self
         for name in names:
             node = node.child(name) if node is not None else None
         return node
 
     def get(self, attribute: str, default: str = "") -> str:
-        """Return the value of an attribute."""
+        """Return the value of an attribute, or ``default``."""
         return self.attributes.get(attribute, default)
 
 
@@ -178,7 +178,7 @@ class _Builder:
         self._open.append(_Element(name.rpartition(_SEPARATOR)[2], attributes, is_foreign, spans, begin))
 
     def _spans(self, at: int) -> tuple[dict[str, Span], int | None]:
-        """Return the spans of the values of the tag at an offset, and its end; None if it is an empty-element tag."""
+        """Return the spans of values by attribute for the tag at an offset, and its end; None if it is an empty-element tag."""
         match = _TAG.match(self._data, at)
         spans: dict[str, Span] = {}
         while match is not None:

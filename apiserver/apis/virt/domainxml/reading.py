@@ -164,7 +164,7 @@ def _reading(root: Node) -> Reading:
 
 
 def _cpu(root: Node) -> CPU:
-    """``mode`` defaults to ``custom``, ``match`` to ``exact``, and the model to QEMU's own, which each node supports."""
+    """Return the facts of ``<cpu>``. Defaults: ``mode`` custom, ``match`` exact, and QEMU's own model, which each node supports."""
     element, model = root.child("cpu"), root.find("cpu", "model")
     if element is None:
         return CPU(is_the_nodes=False, model="", model_path="", features=())

@@ -31,7 +31,7 @@ KIB: Final = 1024
 
 
 def unit(value: str) -> str:
-    """Accept a unit of libvirt."""
+    """Accept a unit of libvirt, as a :data:`Rule`."""
     return "" if _factor(value) else f"must be one of {', '.join(UNITS)}"
 
 
@@ -87,12 +87,12 @@ def number(least: int, most: int) -> Rule:
 
 
 def address(value: str) -> str:
-    """Accept a part of a device's address."""
+    """Accept a part of a device's address, as a :data:`Rule`."""
     return "" if _ADDRESS.fullmatch(value) else "must be a number such as 0x0a or 10"
 
 
 def word(value: str) -> str:
-    """Accept a name of libvirt or QEMU."""
+    """Accept a name of libvirt or QEMU, as a :data:`Rule`."""
     return "" if _WORD.fullmatch(value) else "must be a word of at most 64 letters, digits and _.-"
 
 
@@ -125,17 +125,17 @@ def prose(most: int) -> Rule:
 
 
 def uuid(value: str) -> str:
-    """Accept a UUID, or its placeholder."""
+    """Accept a UUID, or its placeholder, as a :data:`Rule`."""
     return "" if value == UUID or forms.UUID.fullmatch(value) else f"must be {UUID} or a UUID such as 5d307ca9-b3ef-428c-8861-06e72d69f223"
 
 
 def literal_uuid(value: str) -> str:
-    """Accept a UUID."""
+    """Accept a UUID, as a :data:`Rule`."""
     return "" if forms.UUID.fullmatch(value) else "must be a UUID such as 5d307ca9-b3ef-428c-8861-06e72d69f223"
 
 
 def mac(value: str) -> str:
-    """Accept a MAC address that is valid for a guest, or its placeholder."""
+    """Accept a guest's MAC address, or its placeholder, as a :data:`Rule`."""
     return "" if name_in(value, MAC) else network.mac_problem(value)
 
 

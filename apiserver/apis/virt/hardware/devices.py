@@ -49,7 +49,7 @@ _UNWRITTEN: Final = {
 
 
 def defaulted(domain: Domain) -> Object:
-    """Return ``devices`` with all its lists."""
+    """Return ``disks``, ``interfaces``, ``graphics`` and ``consoles`` of ``devices`` with their defaults."""
     return {
         "disks": disks.defaulted(domain),
         "interfaces": interfaces.defaulted(domain),

@@ -21,7 +21,7 @@ def shared(domain: Domain) -> int:
 
 
 def total(domain: Domain) -> int:
-    """Return the number of threads."""
+    """Return the number of shared and dedicated threads."""
     return shared(domain) + sum(is_alone(each) for each in disks.defaulted(domain))
 
 

@@ -182,7 +182,7 @@ _WAITS: Final[Mapping[str, Mapping[str, Wait]]] = MappingProxyType(
 
 
 def found_false(vm: Mapping[str, Any], kind: str) -> Mapping[str, Any] | None:
-    """Return the machine's condition of this type if it is False."""
+    """Return the machine's condition of this type if it is False, else None."""
     found = objects.condition(dig_vm(vm, "status", "conditions"), kind)
     return found if found is not None and found.get("status") == "False" else None
 

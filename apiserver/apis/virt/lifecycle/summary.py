@@ -46,7 +46,7 @@ _WORDS: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def word(vm: Object) -> str:
-    """Return the one word."""
+    """Return the word for a machine's state in ``kubectl get vms``."""
     phase = phases.phase_of(vm)
     if dig_vm(vm, "metadata", "deletionTimestamp"):
         return TERMINATING

@@ -55,62 +55,62 @@ _HOST_PORT: Final = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<four>[0-9.]+
 
 
 def uid_errors(text: str) -> list[str]:
-    """Check a Kubernetes uid, which becomes part of paths on nodes: a UUID, or the hash of a static pod's manifest."""
+    """Return errors of a Kubernetes uid, which becomes part of paths on nodes: a UUID, or the hash of a static pod's manifest."""
     if len(text) > MAX_UID:
         return [f"must be no more than {MAX_UID} bytes"]
     return [] if _UID.fullmatch(text) else ["must be a uid: alphanumeric characters and '-', beginning with an alphanumeric character"]
 
 
 def ip_errors(text: str) -> list[str]:
-    """Check that a text is an IPv4 or IPv6 address without a zone."""
+    """Return errors of a text that should be an IPv4 or IPv6 address without a zone."""
     return [] if ip(text) is not None else ["must be an IP address such as 10.9.8.7 or 2001:db8::ffff"]
 
 
 def pod_ip_errors(text: str) -> list[str]:
-    """Check that an address, to which other components connect, can be a pod's."""
+    """Return errors of an address, to which other components connect, that should be a pod's."""
     if found := ip_errors(text):
         return found
     return [] if pod_ip(text) is not None else [_NO_PODS]
 
 
 def mac_errors(text: str) -> list[str]:
-    """Check the form of a MAC address."""
+    """Return errors of a MAC address's form."""
     return [] if MAC.fullmatch(text) else [f"must be six pairs of hexadecimal digits such as {network.EXAMPLE_MAC}"]
 
 
 def host_port_errors(text: str) -> list[str]:
-    """Check the address of a server in a pod: ``host:port`` with an IP address."""
+    """Return errors of the address of a server in a pod: ``host:port`` with an IP address."""
     if (found := host_port(text)) is None:
         return ["must be an IP address and a port such as 10.9.8.7:8445 or [2001:db8::ffff]:8445"]
     return [] if pod_ip(str(found[0])) is not None else [_NO_PODS]
 
 
 def reason_errors(text: str) -> list[str]:
-    """Check a condition's reason by the rule of ``metav1.Condition``."""
+    """Return errors of a condition's reason by the rule of ``metav1.Condition``."""
     if len(text) > MAX_REASON:
         return [f"must be no more than {MAX_REASON} bytes"]
     return [] if _REASON.fullmatch(text) else ["must be one word such as PodNotRunning: letters, digits, '_', ',' and ':'"]
 
 
 def message_errors(text: str) -> list[str]:
-    """Check a text for users, which may contain text from hypervisors and guests and is shown in terminals."""
+    """Return errors of a text for users, which may contain text from hypervisors and guests and is shown in terminals."""
     return _text_errors(text, MAX_MESSAGE, "\n\t")
 
 
 def words_errors(text: str) -> list[str]:
-    """Check a few words from a hypervisor."""
+    """Return errors of a few words from a hypervisor."""
     return _text_errors(text, MAX_WORDS, "")
 
 
 def device_errors(text: str) -> list[str]:
-    """Check a hypervisor's name or address of a device."""
+    """Return errors of a hypervisor's name or address of a device."""
     if len(text) > MAX_DEVICE:
         return [f"must be no more than {MAX_DEVICE} bytes"]
     return [] if DEVICE.fullmatch(text) else ["must be a name or an address such as vda or pci 0000:01:00.0"]
 
 
 def moment_errors(text: str) -> list[str]:
-    """Check the length of an RFC 3339 time; the schema checks its form."""
+    """Return errors of an RFC 3339 time's length; the schema checks its form."""
     return [f"must be no more than {MAX_MOMENT} bytes"] if len(text) > MAX_MOMENT else []
 
 

@@ -40,7 +40,7 @@ def has_run_directory(container: Mapping[str, Any]) -> bool:
 
 
 def expression(pod: str) -> str:
-    """Return :func:`fits` in CEL, of the pod that an expression names."""
+    """Return :func:`fits` as CEL; ``pod`` is CEL for the pod."""
     return (
         f"{pod}.metadata.name.startsWith('{PREFIX}') "
         f"&& {pod}.spec.?automountServiceAccountToken.orValue(true) == {str(SPEC['automountServiceAccountToken']).lower()} "

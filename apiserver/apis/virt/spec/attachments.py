@@ -99,7 +99,7 @@ def tap(interface: str) -> str:
 
 
 def bridge(interface: str) -> str:
-    """Return the name of the bridge between the two."""
+    """Return the name of the bridge between link and tap."""
     return f"k6t-{_hash(interface)}"
 
 

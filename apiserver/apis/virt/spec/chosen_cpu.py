@@ -40,7 +40,7 @@ def chosen(vm: Mapping[str, Any]) -> Chosen | None:
 
 
 def running(vm: Mapping[str, Any]) -> Chosen | None:
-    """Return the chosen CPU if the guest runs with it."""
+    """Return the chosen CPU if the guest runs with it, else None."""
     found = chosen(vm)
     return found if found is not None and dig_vm(vm, "status", "domain", "cpuModel") == found.model else None
 

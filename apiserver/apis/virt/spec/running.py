@@ -84,7 +84,7 @@ def note_edit(obj: Object, old: Object, *, has_guest: bool) -> None:
 
 
 def keep(obj: Object, old: Object, *, has_guest: bool) -> None:
-    """Restore the copy in a new status; remove it, and the devices, when the machine loses its guest.
+    """Restore the copy of the running hardware in a new status; remove it, and the devices, when the machine loses its guest.
 
     Args:
         obj: the machine with its new status; changed in place.

@@ -54,7 +54,7 @@ _VALUES: Final = {("spec.evictionStrategy", "None"): "Shutdown"}
 
 
 def hint(field: str, value: object = None) -> str:
-    """Return the replacement of a KubeVirt field or value, or an empty text for others."""
+    """Return a text that names the replacement of a KubeVirt field or value; empty for others."""
     path = _SELECTOR.sub("", field)
     instead = _NAMES.get(path) or (_VALUES.get((path, value), "") if isinstance(value, str) else "")
     return f"KubeVirt's; here it is {instead} ({PAGE})" if instead else ""

@@ -150,7 +150,7 @@ def validate_bandwidth(given: object, path: Path) -> list[FieldError]:
 
 
 def _validate_whole(given: object, path: Path) -> list[FieldError]:
-    """Refuse a fractional MiB: libvirt counts in MiB per second, so the value would not be applied."""
+    """Return an error for a fractional MiB: libvirt counts in MiB per second, so the value would not be applied."""
     amount = quantity.parse(str(given))
     is_whole = amount.nanos % limits.MIN_BANDWIDTH.nanos == 0
     return [] if is_whole else [invalid(path, given, f"must be whole MiB, such as {amount.bytes >> 20}Mi")]

@@ -82,7 +82,7 @@ def _affinity(affinity: Object, path: Path) -> list[FieldError]:
 
 
 def _node_term(term: Object, path: Path, *, with_values: bool) -> list[FieldError]:
-    """``with_values``: values must be valid label values, which Kubernetes checks only for required terms."""
+    """Return the errors of a term; ``with_values``: also of label values, which Kubernetes checks only for required terms."""
     found = []
     for position, each in _with(term.get("matchExpressions"), "key", "operator"):
         place = path.child("matchExpressions").index(position)

@@ -133,7 +133,7 @@ def _validate_request(asked: Object, path: Path) -> list[FieldError]:
 
 
 def _validate_reach(given: Object, spec: Mapping[str, Any], field: str, path: Path) -> list[FieldError]:
-    """Return why a probe can never reach the guest. With domainXML the interfaces may be in the XML."""
+    """Return the errors of a probe that can never reach the guest; none with domainXML, which may have the interfaces."""
     if spec.get("domainXML"):
         return []
     own = next((each for each in interfaces.defaulted(spec.get("domain") or {}) if interfaces.is_on_pods_network(each)), None)

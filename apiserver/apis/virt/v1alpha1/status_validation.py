@@ -59,7 +59,7 @@ def _path(place: Place) -> Path:
 
 
 def _text(errors: Callable[[str], list[str]]) -> Form:
-    """Validate a text; an empty one counts as absent."""
+    """Return a validator of a text; an empty one counts as absent."""
 
     def validate(value: Any, old: Any, place: Place) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
         if value and value != old:
@@ -87,7 +87,7 @@ def _one_of(supported: tuple[str, ...]) -> Form:
 
 
 def _record(fields: Mapping[str, Form]) -> Form:
-    """Validate an object field by field."""
+    """Return a validator of an object, field by field."""
 
     def validate(value: Any, old: Any, place: Place) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
         before = old or {}
@@ -100,7 +100,7 @@ def _record(fields: Mapping[str, Form]) -> Form:
 
 
 def _list(limit: int, form: Form) -> Form:
-    """Validate a list of elements without keys."""
+    """Return a validator of a list of elements without keys."""
 
     def validate(value: Any, old: Any, place: Place) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
         before = old or ()
@@ -120,7 +120,7 @@ def _list(limit: int, form: Form) -> Form:
 
 
 def _keyed_list(limit: int, key: str, form: Form) -> Form:
-    """Validate a list with elements identified by ``key``."""
+    """Return a validator of a list with elements identified by ``key``."""
 
     def validate(value: Any, old: Any, place: Place) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
         before = old or ()
@@ -150,7 +150,7 @@ def _all(*given: Form) -> Form:
 
 
 def _growing(value: Any, old: Any, place: Place) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
-    """Return an error unless the newest attempt or operation is the last."""
+    """Yield errors unless attempts or operations are ordered by number."""
     numbers = [each["number"] for each in value]
     if numbers == [each.get("number") for each in old or ()]:
         return

@@ -57,10 +57,10 @@ def _validate_outside_domain(obj: Object) -> list[FieldError]:
 
 
 def validate_virtual_machine_update(obj: Object, old: Object, allowed: Allowed = NOTHING) -> list[FieldError]:
-    """Return the errors of an update, as at creation. Edited hardware of a machine that has a guest is for its next start.
+    """Return the errors of an update, as at creation, but not of an unchanged spec or domain.
 
-    A spec, and in it a domain, that did not change is not judged again: rules that became stricter must not keep anybody from removing a
-    finalizer, or from stopping a machine.
+    Rules that became stricter must not prevent the removal of a finalizer, or a stop. Edited hardware of a machine that has a guest is for
+    its next start.
     """
     found = size.validate(obj, old)
     if obj["spec"] == old["spec"]:

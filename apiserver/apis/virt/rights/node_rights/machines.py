@@ -192,7 +192,7 @@ def _operations(write: MachineWrite) -> Iterator[FieldError]:
 
 
 def _end(write: MachineWrite) -> Iterator[FieldError]:
-    """Check the end of an attempt: its place is removed, and its result is recorded."""
+    """Yield errors of an attempt's end: its place must be removed, and its result recorded."""
     new, phase = _status(write.new), phases.phase_of(write.new)
     for field in phases.OF_A_PLACE:
         if new.get(field) is not None:

@@ -118,7 +118,7 @@ def validate(write: MigrationWrite) -> list[FieldError]:
 
 
 def _address(write: MigrationWrite) -> Iterator[FieldError]:
-    """Check the address to which the source sends the guest's memory."""
+    """Yield errors of the address to which the source sends the guest's memory."""
     given = _status(write.new).get("targetAddress")
     is_entered = phases.phase_of(write.new) == phases.TARGET_READY != phases.phase_of(write.old)
     if given == _status(write.old).get("targetAddress") and not is_entered:

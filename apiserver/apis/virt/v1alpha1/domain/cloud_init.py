@@ -45,7 +45,7 @@ def validate_files(kind: str, source: Object, path: Path) -> list[FieldError]:
 
 
 def validate_label(source: Object, path: Path) -> list[FieldError]:
-    """Return the errors of the file system label of such a disk."""
+    """Return the errors of ``volumeLabel``, the file system label of a disk with files."""
     label = source.get("volumeLabel")
     if label is None or _LABEL.fullmatch(label):
         return []
@@ -53,7 +53,7 @@ def validate_label(source: Object, path: Path) -> list[FieldError]:
 
 
 def validate_single(disks: Sequence[Object], path: Path) -> list[FieldError]:
-    """Return the cloud-init disks after the first, because cloud-init reads an arbitrary one."""
+    """Return an error for each cloud-init disk after the first, because cloud-init reads an arbitrary one."""
     places = [position for position, disk in enumerate(disks) if disk.get("type") in cloud_init.TYPES]
     text = "a machine has at most one disk for cloud-init"
     return [forbidden(path.index(position).child("type"), text) for position in places[1:]]

@@ -272,7 +272,7 @@ def _validate_disk(disk: Object, path: Path) -> list[FieldError]:
 
 
 def _validate_lun(disk: Object, path: Path) -> list[FieldError]:
-    """Return the settings not allowed for a LUN, where the device itself determines them."""
+    """Return the errors of settings not allowed for a LUN, where the device itself determines them."""
     found = []
     if disk.get("type") not in _LUNS:
         found.append(invalid(path.child("device"), hardware.LUN, f"needs type {' or '.join(_LUNS)}"))
@@ -295,7 +295,7 @@ def _validate_content(disk: Object, path: Path) -> list[FieldError]:
 
 
 def _needed(kind: str, path: Path) -> str:
-    """Return the fields required, or at least allowed, in the source of a disk of this type."""
+    """Return, for an error's text, the fields required, or at least allowed, in the source of a disk of this type."""
     missing = [each.path.removeprefix(f"{path}.") for each in _validate_source(kind, {}, path)]
     if missing:
         return f"type {kind} needs {' and '.join(f'source.{each}' for each in missing)}"

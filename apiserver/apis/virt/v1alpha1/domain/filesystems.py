@@ -68,7 +68,7 @@ def _validate(filesystem: Object, path: Path) -> list[FieldError]:
 
 
 def _validate_claims(domain: Object, path: Path) -> list[FieldError]:
-    """Return the claims that the machine also uses for a disk or firmware state, so that the guest would have them twice."""
+    """Return an error for each claim that the machine uses before, also for a disk or firmware state: the guest would have it twice."""
     taken = {disks.claim_of(each) for each in disks.defaulted(domain)} | {firmware.state_claim(domain)}
     found = []
     for position, filesystem in enumerate(hardware.defaulted(domain)):

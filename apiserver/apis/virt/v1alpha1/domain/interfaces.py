@@ -145,7 +145,7 @@ def _validate_network(interface: Object, path: Path) -> list[FieldError]:
 
 
 def _validate_place(domain: Object, path: Path) -> list[FieldError]:
-    """Return interfaces that leave the pod no address although QEMU needs one."""
+    """Return an error for each interface that leaves the pod no address although QEMU needs one."""
     reached = next((each for each in disks.defaulted(domain) if network_disks.is_network(each)), None)
     return [
         forbidden(

@@ -99,7 +99,7 @@ def validate(disk: Object, path: Path) -> list[FieldError]:
 
 
 def validate_unique(disks: Sequence[Object], path: Path) -> list[FieldError]:
-    """Return the disks that are certainly the same as an earlier one, if either is writable: the guest would use one disk as two."""
+    """Return an error for each disk that is certainly an earlier one, if either is writable: the guest would use one disk as two."""
     first: dict[str, int] = {}
     found = []
     for position, disk in enumerate(disks):
@@ -112,7 +112,7 @@ def validate_unique(disks: Sequence[Object], path: Path) -> list[FieldError]:
 
 
 def validate_one_tls_secret(disks: Sequence[Object], path: Path) -> list[FieldError]:
-    """Return the disks with another TLS Secret than an earlier one, because libvirt has one set of certificates per machine."""
+    """Return an error for each disk with another TLS Secret than the first, because libvirt has one set of certificates per machine."""
     named = [(position, secret) for position, disk in enumerate(disks) if (secret := hardware.tls_secret(disk))]
     text = "must be the Secret of the first disk that has one: a machine has one set of certificates for NBD"
     return [

@@ -32,7 +32,7 @@ def validate_source(source: Object, path: Path) -> list[FieldError]:
 
 
 def validate(disk: Object, path: Path) -> list[FieldError]:
-    """Return the settings not allowed for a plugin disk from ``hardware.disks.defaulted``."""
+    """Return the errors of settings not allowed for a plugin disk from ``hardware.disks.defaulted``."""
     if not hardware.is_plugin(disk) or (disk.get("driver") or {}).get("io") is None:
         return []
     return [

@@ -120,7 +120,7 @@ def validate_host_device(device: Object, path: Path) -> list[FieldError]:
 
 
 def validate_unique(items: Sequence[Object], field: str, path: Path) -> list[FieldError]:
-    """Return the duplicate values of a field in a list; MAC addresses are compared as numbers."""
+    """Return an error for each duplicate value of a field in a list; MAC addresses are compared as numbers."""
     seen: set[Any] = set()
     found = []
     for position, each in enumerate(items):
