@@ -215,7 +215,7 @@ def at(obj: Any, path: Sequence[Step]) -> Any:
 
 
 def replaced(obj: Any, path: tuple[Step, ...], value: Any, *, missing: bool = False) -> Any:
-    """Return an object with one place changed or removed."""
+    """Return a copy of an object with one place changed or removed."""
     changed, step = obj.copy(), path[0]
     if len(path) > 1:
         changed[step] = replaced(obj[step], path[1:], value, missing=missing)
@@ -278,7 +278,7 @@ MOST: Final = 200
 
 
 def pieces(kind: str) -> Iterator[tuple[str, list[Case]]]:
-    """Yield the worst values by :data:`PARTS`, large parts in several pieces."""
+    """Yield a title and cases: the worst values of each part (:data:`PARTS`), large parts in several pieces."""
     for part in PARTS:
         found = [case for case in CASES if case.kind == kind and case.value in WORST and case.part == part]
         count = -(-len(found) // MOST)

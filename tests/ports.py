@@ -39,12 +39,12 @@ def free_port() -> int:
 
 @functools.cache
 def _own(_pid: int) -> Iterator[int]:
-    """Return this process's ports, repeatedly; a forked child has others."""
+    """Return an endless iterator over this process's ports; a forked child has others."""
     return claimed(RANGE)
 
 
 def claimed(among: range) -> Iterator[int]:
-    """Claim a block of ports until this process ends; return them repeatedly.
+    """Claim a block of ports until this process ends; return an endless iterator over them.
 
     Raises:
         OSError: other processes have all ports.

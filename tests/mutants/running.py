@@ -45,7 +45,7 @@ class Course:
         self._began = self._told = time.monotonic()
 
     def add(self, module: Module, outcome: str) -> None:
-        """Count one; sometimes print progress."""
+        """Count a mutant's outcome; sometimes print progress."""
         self._done += 1
         self._survived += outcome == "survived"
         now = time.monotonic()
@@ -81,7 +81,7 @@ async def make(modules: Sequence[Module], copy: Path, packages: Path) -> dict[Mo
 
 
 async def run(made: Mapping[Module, tuple[Mutant, ...]], copy: Path, workers: int) -> list[Result]:
-    """Run the tests for each mutant.
+    """Run the tests for each mutant; return a result for each module.
 
     Raises:
         Broken: a module's tests fail without a change.

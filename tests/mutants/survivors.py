@@ -34,7 +34,7 @@ class Verdict:
 
 
 def read(text: str) -> dict[Key, str]:
-    """Return the reasons.
+    """Return the reasons in the file ``text``, by mutant.
 
     Raises:
         ValueError: an entry lacks its reason or another field, or is duplicated.
@@ -47,7 +47,7 @@ def read(text: str) -> dict[Key, str]:
 
 
 def entries(text: str) -> dict[Key, str]:
-    """Return the reasons, including empty ones from ``--propose``.
+    """Return the reasons by mutant, including empty ones from ``--propose``.
 
     Raises:
         ValueError: an entry lacks a field, or is duplicated.
@@ -78,7 +78,7 @@ def judge(mutants: Iterable[Key], survived: Iterable[Key], reasons: Mapping[Key,
 
 
 def written(keys: Iterable[Key]) -> str:
-    """Return entries without reasons."""
+    """Return the text of entries without reasons."""
     return "\n".join(_entry(key) for key in sorted(keys))
 
 

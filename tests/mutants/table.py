@@ -21,7 +21,7 @@ def _module(path: str, *tests: str) -> Module:
 
 
 def _of_machine_plan(*modules: str) -> tuple[Module, ...]:
-    """Return parts of the plan of VMs, with the same tests."""
+    """Return these modules of the plan of VMs, all with the same tests."""
     tests = (
         "controller/reconcilers/virtual_machines/test_split_plan_corners.py",
         "controller/reconcilers/virtual_machines/test_start_rules.py",

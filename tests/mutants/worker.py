@@ -62,7 +62,7 @@ class Finder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Return the spec of the changed module.
+        """Return the spec of the changed module; None for others.
 
         Raises:
             ImportError: there is none yet.
@@ -133,7 +133,7 @@ class Forking:
         print(json.dumps(fields), file=self._answers, flush=True)
 
     def _learn(self, source: str) -> Ending | None:
-        """Run once to learn the imports."""
+        """Run once, and import what the tests imported; return the run's end, or None in the child."""
         reading, writing = os.pipe()
         self.names = writing
         ending = self._run(source)
@@ -147,7 +147,7 @@ class Forking:
         return ending
 
     def _import(self, names: list[str]) -> None:
-        """Import those that do not need the changed module."""
+        """Import the modules that do not need the changed module."""
         blocked = Finder(self._module, None)
         sys.meta_path.insert(0, blocked)
         for name in names:
@@ -160,7 +160,7 @@ class Forking:
         gc.freeze()
 
     def _run(self, source: str) -> Ending | None:
-        """Run the tests in a child, which gets None."""
+        """Run the tests in a child; return the run's end, or None in the child."""
         self._output.flush()
         self._output.truncate(0)
         began = time.monotonic()

@@ -34,7 +34,7 @@ def run(count: int, seed: int, *, progress: bool = False) -> None:
 
 
 def _shortened(comparison: Comparison, history: History, difference: Difference) -> Difference:
-    """Return the difference of the shortest history."""
+    """Drop steps while a difference remains; return the last difference with its history."""
     shorter = True
     while shorter:
         shorter = False

@@ -62,7 +62,7 @@ class Both:
         self._force = force
 
     def update(self, body: Json, by: str, *, live: Any = ..., subresource: str = "") -> Json | None:
-        """Update the object; return the result.
+        """Update the object on both sides; return the result.
 
         Raises:
             Difference: the sides disagree.
@@ -78,7 +78,7 @@ class Both:
         return self._agreed(answer, mine, body)
 
     def apply(self, body: Json, by: str, *, subresource: str = "") -> Json | None:
-        """Apply ``body``; return the result.
+        """Apply ``body`` on both sides; return the result.
 
         Raises:
             Difference: the sides disagree.
@@ -111,7 +111,7 @@ class Both:
         return converted and any(each in answer.error for each in lists)
 
     def _asked(self, op: str, live: Any, body: Json, by: str, subresource: str) -> Answer:
-        """Repeat until the answer was made within one second."""
+        """Return Go's answer; repeat until it was made within one second."""
         while True:
             answer = self._oracle.ask(
                 op=op,

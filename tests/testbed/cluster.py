@@ -84,7 +84,7 @@ def up() -> None:
 
 
 def _addresses() -> str:
-    """Return the addresses of pods and Services, which a living cluster cannot change."""
+    """Return as JSON text the addresses of pods and Services, which a living cluster cannot change."""
     known = {node.name: [node.address, node.address6, *node.pod_cidrs] for node in layout.NODES}
     return json.dumps(known | {"pods": layout.POD_CIDRS, "services": layout.SERVICE_CIDRS}, indent=1)
 
@@ -110,7 +110,7 @@ def _remove_older() -> None:
 
 
 def load_images(names: Sequence[str] = project_images.NAMES) -> list[str]:
-    """Build the project's images from the current source, and import them; unchanged ones are skipped.
+    """Build the project's images from the current source, and import changed ones; return their names.
 
     Raises:
         progress.StepFailed: a build failed, or the cluster does not run.
@@ -189,7 +189,7 @@ def _remove() -> None:
 
 
 def _strays() -> list[processes.Identity]:
-    """Return unrecorded processes of a node."""
+    """Return all processes in the nodes' cgroups or network namespaces."""
     spaces = {os.stat(node.namespace).st_ino for node in layout.NODES if node.namespace.exists()}  # noqa: PTH116  of the mounted namespace
     found = {identity for node in layout.NODES for identity in cgroups.members(node)}
     for identity in processes.everyone():
@@ -220,7 +220,7 @@ def _unmount_builds() -> None:
 
 
 def leftovers() -> list[str]:
-    """Return the cluster's remains outside its state directory."""
+    """Return a line for each remainder of the cluster outside its state directory."""
     left = [f"mount {path}" for path in _mounts_below(layout.state())]
     left += [f"process {identity.pid}" for identity in _strays()]
     return left + network.leftovers() + cgroups.leftovers()

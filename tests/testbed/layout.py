@@ -34,7 +34,7 @@ def state() -> pathlib.Path:
 
 
 def logs() -> pathlib.Path:
-    """One file per process and per step."""
+    """Return the directory of logs: one file per process and per step."""
     return state() / "logs"
 
 
@@ -49,7 +49,7 @@ def pki() -> pathlib.Path:
 
 
 def shared_volumes() -> pathlib.Path:
-    """The class ``shared``: pods of both nodes see it under the same path."""
+    """Return the directory of the class ``shared``: pods of both nodes see it under the same path."""
     return state() / "volumes"
 
 

@@ -40,7 +40,7 @@ class Message:
 
 
 def encode(kind: int, serial: int, fields: dict[int, str | int], body: bytes = b"", flags: int = 0) -> bytes:
-    """Return a message; ``fields`` are the header's fields by number."""
+    """Return the bytes of a message; ``fields`` are the header's fields by number."""
     packed = bytearray()
     for code, value in fields.items():
         packed += bytes(-len(packed) % 8) + bytes([code, 1]) + _TYPES[code].encode() + b"\0"

@@ -11,7 +11,7 @@ _NAMESPACES = pathlib.Path("/var/run/netns")
 
 
 def up() -> None:
-    """Make what is missing."""
+    """Make the missing parts of the network."""
     layout.state().mkdir(parents=True, exist_ok=True)
     if not _is_mounted():
         _mount_is_ours().touch()  # `ip netns add` will mount the directory over itself
@@ -94,7 +94,7 @@ def _mount_is_ours() -> pathlib.Path:
 
 
 def leftovers() -> list[str]:
-    """Return existing parts of the cluster's network."""
+    """Return a line for each existing part of the cluster's network."""
     left = [f"link {name}" for name in (layout.BRIDGE, *(node.link for node in layout.NODES)) if _link_exists(name)]
     left += [f"network namespace {node.name}" for node in layout.NODES if node.namespace.exists()]
     left += [

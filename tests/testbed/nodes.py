@@ -21,7 +21,7 @@ def _holder(node: layout.Node) -> str:
 
 
 def process_names(node: layout.Node) -> list[str]:
-    """Return the node's processes in the order of stopping."""
+    """Return the names of the node's processes in the order of stopping."""
     return [f"{node.name}-{program}" for program in ("kubelet", "kube-proxy", "network-policies", "containerd")] + [_holder(node)]
 
 

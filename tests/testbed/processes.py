@@ -57,7 +57,7 @@ def everyone() -> Iterator[Identity]:
 
 
 def children(parent: Identity) -> list[Identity]:
-    """Return the current children."""
+    """Return the current children of a process."""
     return [identity for identity in everyone() if (stat := _stat(identity.pid)) and int(stat[1]) == parent.pid]
 
 
@@ -70,7 +70,7 @@ def _record(name: str) -> pathlib.Path:
 
 
 def find(name: str) -> Identity | None:
-    """Return the running process that was started as ``name``."""
+    """Return the running process that was started as ``name``, else None."""
     try:
         pid, ticks = _record(name).read_text().split()
         identity = Identity(int(pid), int(ticks))
@@ -89,7 +89,7 @@ def log_of(name: str) -> pathlib.Path:
 
 
 def ensure(name: str, arguments: Sequence[str | os.PathLike[str]], *, environment: Mapping[str, str] | None = None) -> Identity:
-    """Start ``arguments`` as ``name`` unless it runs; with other arguments, end the old process first.
+    """Start ``arguments`` as ``name`` unless it runs; with other arguments, end the old process first. Return the process.
 
     Raises:
         progress.StepFailed: the program is missing, or ended immediately.

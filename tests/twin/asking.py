@@ -57,7 +57,7 @@ class Asker:
             self._tls.load_cert_chain(made.certificate(user), made.key(user))
 
     def ask(self, step: Step, namespace: str, filled: Callable[[str], str]) -> Answer:
-        """Send a step's request; ``filled`` inserts earlier answers."""
+        """Send a step's request and return the answer; ``filled`` inserts earlier answers."""
         collection = f"/apis/{GROUP}/v1alpha1/namespaces/{namespace}/flunders"
         path = (
             step.path
@@ -102,7 +102,7 @@ def _without_kind(item: Any) -> Any:
 
 
 def _blank(value: Any, key: str = "") -> Any:
-    """Remove times, uids, revisions, and such numbers in messages."""
+    """Return a value without times, uids, revisions, and such numbers in messages."""
     if isinstance(value, dict):
         return {_anonymous(name): _blank(each, name) for name, each in value.items() if name not in _KINDS_OWN}
     if isinstance(value, list):
@@ -124,7 +124,7 @@ def _blank_list(values: list[Any], key: str) -> list[Any]:
 
 
 def _without_times_order(entries: list[Any]) -> list[Any]:
-    """Sort entries as if all were of one second, if they are sorted by operation, time, manager, version and subresource.
+    """Return entries as if all were of one second, if they are sorted by operation, time, manager, version and subresource.
 
     That is the order of k8s.io/apimachinery/pkg/util/managedfields; another order shows up as a difference.
     """

@@ -48,17 +48,17 @@ class Certificates:
 
     @property
     def authority(self) -> Path:
-        """Signed every certificate but the front proxy's."""
+        """The authority that signed every certificate but the front proxy's."""
         return self.directory / "ca.crt"
 
     @property
     def front_proxy_authority(self) -> Path:
-        """Signed the front proxy's certificate."""
+        """The authority that signed the front proxy's certificate."""
         return self.directory / "front-proxy-ca.crt"
 
     @property
     def service_account_public_key(self) -> Path:
-        """Verifies the tokens that ``service-account`` signs."""
+        """The key that verifies the tokens that ``service-account`` signs."""
         return self.directory / "service-account.pub"
 
     def certificate(self, name: str) -> Path:
@@ -68,7 +68,7 @@ class Certificates:
         return self.directory / f"{name}.key"
 
     def kubeconfig(self, user: str, url: str, name: str) -> Path:
-        """Write a kubeconfig ``NAME.kubeconfig`` for ``user`` and a server."""
+        """Write a kubeconfig ``NAME.kubeconfig`` for ``user`` and a server; return its path."""
         content = {
             "apiVersion": "v1",
             "kind": "Config",
@@ -83,7 +83,7 @@ class Certificates:
 
 
 def make(directory: Path) -> Certificates:
-    """Make everything; the authorities' keys are discarded."""
+    """Write all keys and certificates into ``directory``, except the authorities' keys."""
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     now = datetime.now(UTC)
     made = Certificates(directory)

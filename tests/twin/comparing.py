@@ -91,7 +91,7 @@ def compare(twin: Answer, ours: Answer) -> list[Difference]:
 
 
 def judge(step: Step, twin: Answer, ours: Answer) -> list[str]:
-    """Return unexpected differences, and expected ones that are absent."""
+    """Return a sentence for each unexpected difference, and each expected one that is absent."""
     if step.code:
         return list(_decided(step, twin, ours))
     found = compare(twin, ours)
@@ -108,7 +108,7 @@ def _is_of(difference: Difference, members: Iterable[str]) -> bool:
 
 
 def _decided(step: Step, twin: Answer, ours: Answer) -> Iterator[str]:
-    """Yield the faults if ours must answer with another code."""
+    """Yield the faults in a step that ours must answer with another code."""
     if ours.code != step.code:
         yield f"HTTP status: {ours.code} where {step.code} was decided ({step.differs})"
     if twin.code == step.code:

@@ -44,11 +44,11 @@ class Environment:
         return f"https://{HOST}:{self.kubernetes_port or 1}"
 
     def kubeconfig(self, user: str = ADMIN) -> Path:
-        """Return a kubeconfig for kube-apiserver."""
+        """Write a kubeconfig for kube-apiserver; return its path."""
         return self.certificates.kubeconfig(user, self.kubernetes_url, f"kubernetes-{user}")
 
     def call(self, method: str, path: str, body: Any = None, *, port: int = 0, user: str = ADMIN) -> tuple[int, Any]:
-        """Send a request to kube-apiserver, or to the server at ``port``."""
+        """Send a request to kube-apiserver, or to the server at ``port``; return the code, and JSON or bytes."""
         context = ssl.create_default_context(cafile=str(self.certificates.authority))
         context.load_cert_chain(self.certificates.certificate(user), self.certificates.key(user))
         connection = http.client.HTTPSConnection(HOST, port or self.kubernetes_port, context=context, timeout=120)
@@ -68,7 +68,7 @@ class Environment:
             raise programs.ProgramFailed(f"cannot create {body['kind']} {body['metadata']['name']}: {code} {answer}")
 
     def aggregate(self, name: str, port: int, *, version: str = "v1alpha1", group: str = GROUP) -> None:
-        """Let kube-apiserver aggregate ``group`` from the local server at ``port``, and wait."""
+        """Let kube-apiserver aggregate ``group`` from the local server at ``port``, and wait until it does."""
         service = {"type": "ExternalName", "externalName": "localhost", "ports": [{"port": port}]}
         path = "/api/v1/namespaces/default/services"
         self.call("DELETE", f"{path}/{name}")

@@ -36,7 +36,7 @@ class Program:
         return self.process.pid
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> None:
-        """Send a signal, and later SIGKILL."""
+        """Send a signal, and later SIGKILL; wait for the end."""
         if self.process.poll() is None:
             self.process.send_signal(number)
         try:
@@ -107,7 +107,7 @@ def answers(url_port: int, path: str, certificates: Certificates, user: str) -> 
 
 
 def wait_until_ready(program: Program, port: int, certificates: Certificates, user: str, seconds: float = 120.0) -> float:
-    """Return the seconds until ``/readyz`` answered 200.
+    """Wait until ``/readyz`` answers 200; return the seconds that it took.
 
     Raises:
         ProgramFailed: it ended, or took too long.

@@ -75,7 +75,7 @@ class Server:
         return self.program.pid
 
     def kubeconfig(self, user: str) -> Path:
-        """Return a kubeconfig for direct access."""
+        """Write a kubeconfig for direct access; return its path."""
         return self.here.certificates.kubeconfig(user, self.url, f"{self.variant.name}-{user}")
 
     def start(self) -> float:

@@ -73,7 +73,7 @@ def pod_of(obj: Object) -> Pod | None:
 
 
 def script(cluster: Cluster, node: str) -> str:
-    """Return the input of ``nft -f -``, which replaces the table atomically."""
+    """Return the input of ``nft -f -`` for a node's pods, which replaces the table atomically."""
     chains: dict[str, list[str]] = {}
     jumps: list[str] = []
     policies = sorted(cluster.policies, key=lambda each: (each["metadata"]["namespace"], each["metadata"]["name"]))

@@ -39,13 +39,13 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run to the end on a virtual clock that starts at 0."""
+    """Run to the end on a virtual clock that starts at 0; return the result."""
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         return runner.run(work)
 
 
 def in_virtual_time(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
-    """Run a test on a virtual clock, so that a stalled machine cannot change the order of events."""
+    """Return a test that runs on a virtual clock, so that a stalled machine cannot change the order of events."""
 
     @functools.wraps(test)
     def played(*given: P.args, **named: P.kwargs) -> None:

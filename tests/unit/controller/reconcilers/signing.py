@@ -35,7 +35,7 @@ def pkcs10(
     extensions: tuple[x509.ExtensionType, ...] = (),
     attributes: tuple[tuple[x509.ObjectIdentifier, bytes], ...] = (),
 ) -> bytes:
-    """Return a request in PEM."""
+    """Return a certificate request (PKCS #10) in PEM."""
     builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([x509.NameAttribute(*each) for each in subject]))
     if alternatives:
         builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
