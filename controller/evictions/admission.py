@@ -48,9 +48,10 @@ ALL: Final = "all"
 
 
 def concern_of(migration: Object) -> list[NamespacedName | str]:
-    """Index function for ``BY_CONCERN``. It keeps each eviction cheap however many finished Migrations tenants create.
+    """Return the keys of a Migration in ``BY_CONCERN``: ``ALL`` if it is unfinished or of a drain, else its machine.
 
-    An invalid Migration is not indexed: an older release stored it, and an error here would refuse every eviction in the cluster.
+    So each eviction reads few of the finished Migrations that tenants create. An invalid Migration is not indexed: an older release stored
+    it, and an error here would refuse every eviction in the cluster.
     """
     if structure.of_migration(migration):
         return []
@@ -98,7 +99,7 @@ class Evictions:
         migrations.subscribe(self._outcomes.note)
 
     async def admit(self, namespace: str, name: str, *, dry_run: bool, peer: str = "") -> Decision:
-        """Return whether this pod may be evicted now.
+        """Return the decision about this pod's eviction, after the writes that it needs.
 
         Args:
             namespace: namespace of the pod.
@@ -136,7 +137,7 @@ class Evictions:
         )
 
     async def _look(self, namespace: str, name: str) -> _Look:
-        """Return the pod and related objects; concurrent calls for the same pod share the reads."""
+        """Return the pod, its machine, and the machine's claims and node; concurrent calls for the same pod share the reads."""
         key = (namespace, name)
         while (shared := self._looks.get(key)) is not None:
             if (found := await asyncio.shield(shared)) is not None:  # shield: cancelling one caller does not cancel the others
@@ -166,7 +167,7 @@ class Evictions:
             yield from self._migrations.by_index(BY_CONCERN, concern)
 
     async def _around(self, vm: Object, node: str) -> tuple[Mapping[str, Object | None], Object | None]:
-        """Return the machine's claims by name, and the node."""
+        """Return the machine's claims by name, and the node; None for missing ones."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 wanted = disk_claims.claims_of(vm)
@@ -185,12 +186,12 @@ class Evictions:
             return None
 
     async def _one(self, resource: Resource, namespace: str, name: str) -> Object | None:
-        """Return an object of a kind that virt-controller may list but not get."""
+        """Return an object, or None. virt-controller may list its kind but not get it."""
         page = await self._client.page(resource, namespace, field_selector=f"metadata.name={name}", limit=1) if name else ()
         return page[0] if page else None
 
     async def _apply(self, seen: Observed, decision: Decision, namespace: str, peer: str) -> Decision:
-        """Carry out the decision and return the final answer."""
+        """Write what the decision needs, and return the final answer."""
         if decision.status is not None and seen.vm is not None:
             return await self._write_status(seen.vm, decision, decision.status)
         if decision.waits_at is not None:
@@ -198,7 +199,7 @@ class Evictions:
         return decision if decision.migration is None else await self._create_migration(decision, decision.migration, peer)
 
     async def _write_status(self, vm: Object, decision: Decision, status: Object) -> Decision:
-        """Record the eviction in the machine's status. If the machine has changed since, ask the client to retry."""
+        """Record the eviction in the machine's status. Return the decision, or a refusal for now if the machine has changed."""
         name, patch = name_of(vm), applying.status_patch(vm, status)
         try:
             await self._client.patch(VIRTUAL_MACHINES, name, patch, namespace_of(vm), subresource="status", field_manager=FIELD_MANAGER)

@@ -21,7 +21,7 @@ COMMAND: Final = "kubectl virt move-etcd --to NODE"
 
 
 def plan(pod: Object | None) -> Decision:
-    """Return whether this pod of the installation's namespace may be evicted. A pod without a node serves no data."""
+    """Refuse the eviction of a pod of etcd that has a node and may run; allow any other. A pod without a node serves no data."""
     if pod is None or labels_of(pod).get(names.COMPONENT_LABEL) != COMPONENT:
         return ALLOWED
     if is_deleting(pod) or not liveness.may_run(pod) or not pod_state.node_of(pod):

@@ -122,9 +122,9 @@ ALLOWED: Final = Decision(allowed=True)
 
 
 def rehearsed(decision: Decision) -> Decision:
-    """Return the answer to a dry run: the final result, at once, since nothing is done.
+    """Return the answer to a dry run: a permanent refusal becomes final, a temporary one is allowed with its message.
 
-    ``kubectl drain --dry-run=server`` repeats a refusal with 429 until its timeout.
+    ``kubectl drain --dry-run=server`` would repeat a refusal with 429 until its timeout.
     """
     if decision.allowed:
         return decision
@@ -132,7 +132,7 @@ def rehearsed(decision: Decision) -> Decision:
 
 
 def plan(seen: Observed) -> Decision:
-    """Return whether the pod may be evicted now."""
+    """Return the decision about the eviction, with the writes that must precede the answer."""
     pod, vm = seen.pod, seen.vm
     if pod is None or is_deleting(pod) or not liveness.may_run(pod):
         return ALLOWED
@@ -163,7 +163,7 @@ def plan(seen: Observed) -> Decision:
 
 
 def _under_way(pod: Object, vm: Object, migrations: Sequence[Object]) -> Decision | None:
-    """Refuse the eviction of either pod of an unfinished migration."""
+    """Return the refusal for either pod of the machine's unfinished migration, or None."""
     for each in migrations:
         if not phases.is_unfinished(each) or evictions.machine_of(each) != key_of(vm):
             continue
@@ -188,7 +188,7 @@ def _is_to_go_on(pod: Object, vm: Object) -> bool:
 
 
 def _has_left(pod: Object, migrations: Sequence[Object]) -> bool:
-    """Return True if the guest has left this pod; the migrations were read after the machine."""
+    """Return True if a succeeded Migration moved the guest out of this pod; they were read after the machine."""
     moved = (each for each in migrations if phases.phase_of(each) == phases.SUCCEEDED and namespace_of(each) == namespace_of(pod))
     return any(dig_migration(each, "status", "sourcePodUID") == uid_of(pod) for each in moved)
 
@@ -200,7 +200,7 @@ def _stays(pod: Object, vm: Object) -> Decision:
 
 
 def _not_movable(seen: Observed, vm: Object) -> Decision | None:
-    """Return the refusal for a guest that can neither migrate nor be shut down; None if it can migrate."""
+    """Return a permanent refusal with the reason if the guest cannot migrate, else None."""
     if not (why := migratable.why_not(vm, seen.claims)):
         return None
     way = "Stop it, or set spec.evictionStrategy to LiveMigrateIfPossible, by which the guest is shut down"
@@ -265,7 +265,7 @@ def _next_in(pause: float, since: datetime, now: datetime, why: str) -> str:
 
 
 def _no_place(seen: Observed, pod: Object, vm: Object, *, is_emptied: bool) -> Decision | None:
-    """Return the refusal for a guest that must wait until others have moved."""
+    """Return the refusal for a guest that must wait until others have moved, or None. ``is_emptied``: its node is being drained."""
     node, namespace = pod_state.node_of(pod), namespace_of(vm)
     limits = seen.limits if is_emptied else seen.limits.shared()
     there = tuple(places.found(seen.migrations, node, limits.migrations_per_node, limits.migrations_per_cluster, seen.now))

@@ -65,7 +65,7 @@ class Outcomes:
         """By namespace and name, which a Migration cannot change (it can change its ownerReferences). Most recently ended last."""
 
     def note(self, old: Object | None, new: Object | None) -> None:
-        """Process a change of a Migration (``apiserver.client.store.Callback``)."""
+        """Record the result of an evacuation if this change of a Migration ends it (``apiserver.client.store.Callback``)."""
         known = new or old or {}
         if evictions.POD_LABEL not in labels_of(known) or (old is not None and not phases.is_unfinished(old)):
             return
@@ -113,7 +113,7 @@ _LONG_AGO: Final = times.parse("0001-01-02T00:00:00Z")
 
 
 def _ended(migration: Object, now: datetime) -> datetime:
-    """Return when a Migration that was first seen finished had ended; now if it does not say."""
+    """Return ``endTime`` of a Migration that was first seen finished; ``now`` if it is later or missing."""
     try:
         return min(times.parse(str(dig_migration(migration, "status", "endTime"))), now)
     except ValueError:

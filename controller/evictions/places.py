@@ -40,7 +40,7 @@ class Places:
         return self.taken[namespace] >= half and any(self.taken[each] < half for each in waiting.get(self.where, ()))
 
     def describe(self, namespace: str | None = None) -> str:
-        """Return a description of these migrations, of one namespace or of all."""
+        """Return a clause for messages: how many migrations of one namespace, or of all, are under way here."""
         count = self.taken.total() if namespace is None else self.taken[namespace]
         of = "" if namespace is None else f" of namespace {namespace}"
         many, are = ("1 migration", "is") if count == 1 else (f"{count} migrations", "are")
@@ -48,7 +48,7 @@ class Places:
 
 
 def found(migrations: Sequence[Object], node: str, per_node: int, per_cluster: int, now: datetime) -> Iterator[Places]:
-    """Yield the limits for a migration from a node, the node's first. Overdue and lost migrations do not count."""
+    """Yield the migrations and limit of the node, then those of the cluster. Overdue and lost migrations do not count."""
     unfinished = (each for each in migrations if phases.is_unfinished(each) and migration_bounds.holds_place(each, now))
     ours = [each for each in unfinished if evictions.POD_LABEL in labels_of(each)]
     yield Places(node, per_node, Counter(namespace_of(each) for each in ours if evictions.node_left_by(each) == node))

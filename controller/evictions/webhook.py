@@ -88,7 +88,7 @@ class SecretRotation:
             await asyncio.sleep(pause)
 
     async def rotate(self) -> None:
-        """Write a new secret.
+        """Write a new secret into the path of the webhooks.
 
         Raises:
             StatusError: kube-apiserver refused the request.

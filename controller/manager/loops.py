@@ -53,7 +53,7 @@ class Source:
     """True if the objects are in the namespace of the nodes' leases alone."""
 
     def informer(self, client: Client, lease_namespace: str) -> Informer:
-        """Return the informer."""
+        """Return a new informer of these objects; leases are those in ``lease_namespace``."""
         return Informer(
             client,
             self.resource,
@@ -64,7 +64,7 @@ class Source:
         )
 
     def right(self) -> Right:
-        """Return the right that the informer needs."""
+        """Return the right to list and watch these objects."""
         return Right(self.resource.group, self.resource.plural, "list watch", scope="node leases" if self.of_leases else "cluster")
 
 
@@ -130,7 +130,7 @@ class Subscriber(Reconciler, Protocol):
     """A reconciler that says which changes of which objects enqueue a request."""
 
     def subscribe(self, controller: Controller) -> None:
-        """Have the informers enqueue requests of this loop."""
+        """Subscribe to informers, so that changes enqueue requests in ``controller``."""
         ...
 
 
@@ -229,7 +229,7 @@ EVICTING: Final = _right(PODS, "create", "eviction")
 
 
 def controller(loop: Loop, given: Material, *, workers: int, observer: Observer) -> Controller:
-    """Return a loop that runs, with the subscriptions of its reconciler."""
+    """Return the Controller of a loop, subscribed to its informers; the caller runs it."""
     reconciler = loop.make(given)
     sound: Reconciler = reconciler
     if loop.validate is not None:

@@ -269,7 +269,7 @@ def _bandwidth(text: str) -> str:
     """Return the quantity unchanged.
 
     Raises:
-        ValueError: not a quantity, or one that libvirt cannot store.
+        ValueError: not a quantity, or neither 0 nor in the range that libvirt can store.
     """
     amount = quantity.parse(text)
     if amount.nanos and not migration_policies.MIN_BANDWIDTH <= amount <= migration_policies.MAX_BANDWIDTH:

@@ -47,23 +47,26 @@ class Left:
         return bool(self.migrations or self.machines or self.pods)
 
     def to_delete(self) -> tuple[tuple[Resource, Object], ...]:
-        """Return what to delete now: Migrations until there are none, then machines. Objects being deleted are skipped."""
+        """Return pairs to delete now: Migrations while any exist, else machines. Objects being deleted are skipped."""
         resource, objects = (MIGRATIONS, self.migrations) if self.migrations else (VIRTUAL_MACHINES, self.machines)
         return tuple((resource, each) for each in objects if not is_deleting(each))
 
     def summary(self) -> str:
-        """Return the counts."""
+        """Return the counts as a phrase."""
         return f"{len(self.machines)} virtual machines, {len(self.migrations)} migrations, {len(self.pods)} pods of guests"
 
     def named(self) -> str:
-        """Return the names, up to ``MAX_NAMED`` of each kind."""
+        """Return kinds and names as lines of text, up to ``MAX_NAMED`` of each kind."""
         kinds = (("virtualmachine", self.machines), ("migration", self.migrations), ("pod", self.pods))
         lines = [f"  {kind} {namespace_of(each)}/{name_of(each)}" for kind, objects in kinds for each in objects[:MAX_NAMED]]
         return "\n".join(lines)
 
 
 async def shut_down(client: Client, *, timeout_seconds: float, say: Callable[[str], None], poll_seconds: float = POLL_SECONDS) -> bool:
-    """Delete everything and wait; return True if nothing is left. Errors of the API server are not raised."""
+    """Delete all Migrations, then all machines, and wait; return whether no object or pod is left in time.
+
+    ``say`` prints progress. Errors of the API server are retried.
+    """
     left: Left | None = None
     trouble = ""
     turn = 0

@@ -143,7 +143,7 @@ class Machines:
 
 
 async def run(environment: Environment, parts: Callable[[Environment], Sequence[Runnable]] = runnables) -> None:
-    """Run virt-controller until cancelled; raises LeadershipLost when another replica took over."""
+    """Run virt-controller until cancelled. Raises LeadershipLost, in an exception group, if the lease was lost."""
 
     async def lead() -> None:
         environment.metrics.leader.value = 1

@@ -55,7 +55,7 @@ class Reconciler(Protocol):
     """Reconciles the objects of a kind."""
 
     async def reconcile(self, request: Request) -> Result:
-        """Move the actual state towards the object's."""
+        """Move the actual state towards the object's; return when to reconcile again."""
         ...
 
 

@@ -100,13 +100,13 @@ class Correlator:
         self._written: OrderedDict[Occurrence, Written] = OrderedDict()
 
     def admits(self, reference: str, now: float) -> bool:
-        """Return whether another event of this object is within its rate limit."""
+        """Return whether another event of this object is within its rate limit, and count it."""
         bucket = self._buckets.setdefault(reference, TokenBucket(BURST, REFILL_PER_SECOND, now))
         _bound(self._buckets, reference)
         return bucket.try_accept(now)
 
     def decide(self, occurrence: Occurrence, now: float) -> tuple[Occurrence, CreateEvent | PatchEvent]:
-        """Return what to write for an admitted occurrence, and the key for :meth:`written`."""
+        """Return the key for :meth:`written`, and what to write for an admitted occurrence."""
         key = self._aggregated(occurrence, now)
         written = self._written.get(key)
         if written is None:
@@ -114,7 +114,7 @@ class Correlator:
         return key, PatchEvent(written.name, written.count + 1, key.message)
 
     def written(self, key: Occurrence, name: str, count: int) -> None:
-        """Record an Event on the server."""
+        """Record an Event on the server: later occurrences with this key increase its count."""
         self._written[key] = Written(name, count)
         _bound(self._written, key)
 

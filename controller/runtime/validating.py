@@ -50,7 +50,7 @@ class Validated:
         self._validate = validate
 
     async def reconcile(self, request: Request) -> Result:
-        """Reconcile the object if it is valid.
+        """Reconcile the object if it is valid or gone.
 
         Raises:
             Terminal: it is invalid.

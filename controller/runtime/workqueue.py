@@ -86,7 +86,7 @@ class WorkQueue(Generic[T]):
         self._failures.pop(item, None)
 
     def failures(self, item: T) -> int:
-        """Return the consecutive calls of :meth:`add_rate_limited` for ``item``."""
+        """Return how often :meth:`add_rate_limited` was called for ``item`` since :meth:`forget`."""
         return self._failures.get(item, 0)
 
     async def get(self) -> T:
@@ -111,7 +111,7 @@ class WorkQueue(Generic[T]):
                 raise
 
     def done(self, item: T) -> None:
-        """Finish the work on ``item``, successful or not."""
+        """End the work on ``item``, successful or not; it is ready again if it was added meanwhile."""
         self._processing.discard(item)
         if item in self._dirty:
             del self._dirty[item]

@@ -110,7 +110,7 @@ def read(review: object) -> Review:
 
 
 def _is_dry(eviction: object) -> bool:
-    """Return ``deleteOptions.dryRun`` of the Eviction, which kube-apiserver treats like that of the request."""
+    """Return whether ``deleteOptions.dryRun`` of the Eviction is set, which kube-apiserver treats like that of the request."""
     return bool(_member(eviction, "deleteOptions").get("dryRun"))
 
 
@@ -121,7 +121,7 @@ def _member(of: object, name: str) -> Mapping[str, Any]:
 
 
 def write(review: Review, answer: Answer) -> dict[str, Any]:
-    """Return the AdmissionReview with the answer."""
+    """Return the AdmissionReview with the answer. A refusal has code 403 if final, else 429."""
     response: dict[str, Any] = {"uid": review.uid, "allowed": answer.allowed}
     if not answer.allowed:
         code, reason = (FORBIDDEN, "Forbidden") if answer.final else (TOO_MANY_REQUESTS, "TooManyRequests")

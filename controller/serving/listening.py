@@ -43,7 +43,7 @@ class Connections:
             self._answered += Counter()  # drops zeros
 
     def make_room(self, served: web.Server) -> bool:
-        """Close connections until there is room for one more; return whether there is."""
+        """Close idle connections until there is room for one more; return whether there is."""
         open_ones = [each for each in served.connections if each.transport is not None and not each.transport.is_closing()]
         while len(open_ones) >= self.most:
             idle = [each for each in open_ones if each not in self._answered]

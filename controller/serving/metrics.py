@@ -21,7 +21,7 @@ CERTIFICATE_SECONDS: Final = 2.0
 
 
 async def certificate(files: Files) -> ServerTls:
-    """Return the context of a server without client certificates, as soon as its own certificate exists."""
+    """Wait until the certificate exists; return the TLS context of a server without client certificates."""
     told = ""
     while True:
         try:
