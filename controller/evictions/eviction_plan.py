@@ -265,7 +265,7 @@ def _next_in(pause: float, since: datetime, now: datetime, why: str) -> str:
 
 
 def _no_place(seen: Observed, pod: Object, vm: Object, *, is_emptied: bool) -> Decision | None:
-    """Return the refusal for a guest that must wait until others have moved, or None. ``is_emptied``: its node is being drained."""
+    """Return the refusal for a guest that must wait until others have moved, or None. ``is_emptied``: its node is drained."""
     node, namespace = pod_state.node_of(pod), namespace_of(vm)
     limits = seen.limits if is_emptied else seen.limits.shared()
     there = tuple(places.found(seen.migrations, node, limits.migrations_per_node, limits.migrations_per_cluster, seen.now))

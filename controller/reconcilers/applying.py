@@ -98,7 +98,7 @@ class Applier:
         return requeue_after
 
     async def _create_pod(self, obj: Object, action: CreatePod) -> str:
-        """Return the uid of the pod."""
+        """Create the pod, or use an acceptable one of its name; return its uid."""
         try:
             pod = await self._client.create(PODS, action.pod, field_manager=FIELD_MANAGER)
         except errors.AlreadyExists:
@@ -109,7 +109,7 @@ class Applier:
         return uid_of(pod)
 
     async def _left_over(self, obj: Object, action: CreatePod) -> Object:
-        """Return the existing pod of this name if it is acceptable; otherwise delete it, if this machine controls it."""
+        """Return the existing pod of this name if acceptable. Otherwise raise PodRefused, and delete the pod if this machine controls it."""
         name, namespace = name_of(action.pod), namespace_of(action.pod)
         found = await self._client.get(PODS, name, namespace)
         objection = leftovers.objection(found, action.pod, action.vm)
@@ -162,7 +162,10 @@ class Applier:
         return None
 
     async def _name_pod(self, obj: Object, action: WriteStatus, uid: str) -> Object:
-        """Record the created pod in the status. virt-api checks its mounts, because admission may have changed the pod."""
+        """Record the uid of the created pod in the status, and return the object.
+
+        Raises PodRefused if virt-api rejects the pod's mounts, because admission may have changed the pod.
+        """
         try:
             return await self._write_status(obj, {**action.status, action.uid_field: uid})
         except errors.Forbidden as error:
@@ -182,7 +185,7 @@ class Applier:
             return obj
 
     async def _add_owner(self, obj: Object, reference: Object) -> Object:
-        """Return the object with its owner. If this is refused (by an older chart's policy) the object has no owner, which is harmless."""
+        """Write the owner and return the object; unchanged if this is refused (by an older chart's policy), which is harmless."""
         given: list[Object] = dig(obj, "metadata", "ownerReferences") or []
         ours = next((each for each in given if all(dig(each, key) == value for key, value in reference.items())), reference)
         owners = [ours, *(each for each in given if each != ours)]  # keeps other fields that its author set

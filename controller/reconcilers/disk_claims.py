@@ -20,22 +20,22 @@ def claims_of(vm: Object) -> tuple[str, ...]:
 
 
 def _of_filesystems(domain: Mapping[str, Any]) -> dict[str, bool]:
-    """Return True for each file system claim that the guest may write to."""
+    """Return the file system claims, each with whether the guest may write."""
     return {claim: not each["readOnly"] for each in filesystems.defaulted(domain) if (claim := filesystems.claim_of(each))}
 
 
 def missing(vm: Object, claims: Mapping[str, Object | None]) -> tuple[str, ...]:
-    """Return the claims that do not exist."""
+    """Return the names of claims that do not exist."""
     return tuple(name for name in claims_of(vm) if claims.get(name) is None)
 
 
 def going(vm: Object, claims: Mapping[str, Object | None]) -> tuple[str, ...]:
-    """Return the claims that are being deleted, which must not be used any more."""
+    """Return the names of claims that are being deleted, which must not be used any more."""
     return tuple(name for name in claims_of(vm) if (claim := claims.get(name)) is not None and is_deleting(claim))
 
 
 def unbound(vm: Object, claims: Mapping[str, Object | None]) -> tuple[str, ...]:
-    """Return the claims without a volume, each with its phase. An unknown phase counts as bound."""
+    """Return ``name (phase)`` of each claim without a volume. An unknown phase counts as bound."""
     found = ((name, str(dig(claims.get(name), "status", "phase") or "Bound")) for name in claims_of(vm))
     return tuple(f"{name} ({phase})" for name, phase in found if phase != "Bound")
 
@@ -54,7 +54,7 @@ def too_small(vm: Object, claims: Mapping[str, Object | None]) -> tuple[str, ...
 
 
 def _bytes(capacity: str) -> int:
-    """Return the bytes of a claim; 0 if the storage driver wrote an invalid quantity."""
+    """Return a claim's capacity in bytes; 0 if the storage driver wrote an invalid quantity."""
     try:
         return quantity.parse(capacity).bytes
     except ValueError:
@@ -104,13 +104,13 @@ def contested(mine: Claimed, theirs: Claimed) -> tuple[str, ...]:
 
 
 def claims_in_use(vm: Object, others: Iterable[Object]) -> tuple[InUse, ...]:
-    """Return the machine's claims that other machines of its namespace block."""
+    """Return the machine's claims that conflict with ``others`` of its namespace, each with the other's name."""
     mine = claimed(vm)
     return tuple(InUse(claim, name_of(other)) for other in others for claim in contested(mine, claimed(other)))
 
 
 def servers_in_use(vm: Object, others: Iterable[Object]) -> tuple[InUse, ...]:
-    """Return the machine's server disks that other machines of its namespace block."""
+    """Return the machine's server disks that conflict with ``others`` of its namespace, each with the other's name."""
     mine = disk_uses.server_uses(domain_of(vm))
     return tuple(InUse(disk, name_of(other)) for other in others for disk in _contested_servers(mine, other)) if mine else ()
 
@@ -170,7 +170,7 @@ def is_block(claim: Object | None) -> bool:
 
 
 def not_shared(vm: Object, claims: Mapping[str, Object | None]) -> tuple[str, ...]:
-    """Return the claims that only one node can use at a time, which prevents migration."""
+    """Return the names of claims that only one node can use at a time, which prevents migration."""
     return tuple(name for name in claims_of(vm) if "ReadWriteMany" not in (dig(claims.get(name), "spec", "accessModes") or ()))
 
 
@@ -184,5 +184,5 @@ def not_migratable(vm: Object, claims: Mapping[str, Object | None]) -> str:
 
 
 def in_short(lonely: Iterable[str]) -> str:
-    """Return the same for claims from :func:`not_shared`, as part of a sentence."""
+    """Return a clause: these claims, of :func:`not_shared`, are not ReadWriteMany."""
     return f"PersistentVolumeClaim {', '.join(lonely)} is not ReadWriteMany"

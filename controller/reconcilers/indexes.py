@@ -105,31 +105,31 @@ class Informers:
 
 
 def machine_of(migration: Object) -> list[NamespacedName]:
-    """Index function for ``BY_MACHINE``."""
+    """Return the machine of a Migration, as the key in ``BY_MACHINE``."""
     return [evictions.machine_of(migration)]
 
 
 def node_of_pod(pod: Object) -> list[str]:
-    """Index function for ``BY_NODE``."""
+    """Return the pod's node, if any, as the key in ``BY_NODE``."""
     node = pod_state.node_of(pod)
     return [node] if node else []
 
 
 def wanted_node_of_vm(vm: Object) -> list[str]:
-    """Index function for ``BY_WANTED_NODE``."""
+    """Return ``spec.nodeName``, if set, as the key in ``BY_WANTED_NODE``."""
     node = dig_vm(vm, "spec", "nodeName")
     return [node] if node and isinstance(node, str) else []
 
 
 def age_of_vm(vm: Object) -> list[str]:
-    """Index function for ``BY_AGE``; also works for invalid machines."""
+    """Return ``OUTDATED`` as the key in ``BY_AGE`` if the machine's launcher is; also works for invalid machines."""
     found = dig_vm(vm, "status", "conditions")
     is_sound = isinstance(found, list) and all(isinstance(each, dict) for each in found)
     return [OUTDATED] if is_sound and is_true(found, conditions.LAUNCHER_OUTDATED) else []
 
 
 def storage_of_vm(vm: Object) -> list[Storage]:
-    """Index function for ``BY_STORAGE``; an invalid machine has none."""
+    """Return the keys in ``BY_STORAGE``: claims, server disks and node files; none for an invalid machine."""
     if not structure.has_sound_domain(vm):
         return []
     namespace = namespace_of(vm)
@@ -141,18 +141,18 @@ def storage_of_vm(vm: Object) -> list[Storage]:
 
 
 def held_storage_of_vm(vm: Object) -> list[Storage]:
-    """Index function for ``BY_HELD_STORAGE``."""
+    """Return the keys in ``BY_HELD_STORAGE``: all storage of the machine if it holds it."""
     return storage_of_vm(vm) if precedence.holds(vm) else []
 
 
 def macs_of_vm(vm: Object) -> list[Mac]:
-    """Index function for ``BY_MAC``."""
+    """Return the keys in ``BY_MAC``: the normalized addresses that the machine specifies."""
     given = interfaces.defaulted(domain_of(vm)) if structure.has_sound_domain(vm) else ()
     return [Mac(namespace_of(vm), network.normal_mac(each["mac"])) for each in given if each.get("mac")]
 
 
 def claims_for(vm: Object, claims: Informer) -> dict[str, Object | None]:
-    """Return the machine's claims by name."""
+    """Return the machine's claims by name; None for missing ones."""
     return {name: claims.get(namespace_of(vm), name) for name in disk_claims.claims_of(vm)}
 
 

@@ -48,9 +48,9 @@ def trim_claim(claim: Object) -> Object:
 
 
 def trim_object(obj: Object) -> Object:
-    """Return a machine or Migration without unread fields, which its author may have made large.
+    """Remove unread fields, which its author may have made large, from a machine or Migration, and return it.
 
-    Annotations are read for disks of type DownwardAPI.
+    Of its annotations, those that disks of type DownwardAPI read are kept.
     """
     metadata = obj.get("metadata")
     if isinstance(metadata, dict):
@@ -64,7 +64,7 @@ def trim_object(obj: Object) -> Object:
 
 
 def trim_migration(migration: Object) -> Object:
-    """Return a trimmed Migration; of its annotations only the node of an eviction is kept."""
+    """Trim a Migration in place and return it; of its annotations only the node of an eviction is kept."""
     given = dig_migration(migration, "metadata", "annotations")
     node = annotations_of(migration).get(evictions.NODE_ANNOTATION) if isinstance(given, dict) else None
     trimmed = trim_object(migration)
@@ -99,7 +99,7 @@ def _trim_pod_metadata(metadata: Object) -> Object:
 
 
 def _trim_pod_status(status: Object) -> Object:
-    """Containers: ours, and one other that runs. Conditions: the important ones, and a limited number of others."""
+    """Return the relevant fields. Containers: ours, and one other that runs. Conditions: a limited number, the important ones first."""
     conditions = sorted(status.get("conditions") or (), key=lambda each: each.get("type") not in _OF_CONDITION_TYPES)
     statuses = status.get("containerStatuses") or []
     ours = [each for each in statuses if each.get("name") == names.CONTAINER][:1]

@@ -75,7 +75,7 @@ class LeaderElector:
         On cancellation, ``lead`` is stopped first, and then the lease is released, so that the next leader need not wait.
 
         Raises:
-            LeadershipLost: we lost the lease, and ``lead`` was stopped.
+            LeadershipLost: after ``lead`` was stopped.
         """
         await self._acquire()
         logger.info("elected", extra={"lease": self._settings.name, "identity": self._settings.identity})

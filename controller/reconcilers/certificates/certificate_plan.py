@@ -207,7 +207,7 @@ def _consumers(
 def _advance(
     wanted: Authority, observed: Observed, signer: Certificate, staged: Certificate | None, bundle: bytes, now: datetime, policy: Policy
 ) -> tuple[Action, ...]:
-    """Return the next step of a rotation if it is due."""
+    """Return the next step of a rotation; empty if none is due."""
     if bundle == signer.pem:
         return ()
     state = f"{signer.fingerprint[:16]}/{fingerprint(bundle)}"
@@ -228,7 +228,7 @@ def _staged(data: Data, now: datetime) -> Certificate | None:
 
 
 def _bundle(data: Data, signer: Certificate, staged: Certificate | None, now: datetime) -> bytes:
-    """Return the authorities to trust: the signer, the staged one, and old ones that are still valid."""
+    """Return the bundle to trust: the signer, the staged authority, and old ones that are still valid."""
     first = (signer,) if staged is None else (signer, staged)
     known = {each.fingerprint for each in first}
     old = (each for each in reading.read_bundle(data.get(BUNDLE, b"")) if each.authority and each.not_after > now)
@@ -236,7 +236,7 @@ def _bundle(data: Data, signer: Certificate, staged: Certificate | None, now: da
 
 
 def _still_valid(data: Data, now: datetime) -> bytes:
-    """Return the authorities that cannot sign any more, but may have leaves in use."""
+    """Return the bundle's unexpired authorities, which cannot sign any more, but may have leaves in use."""
     return reading.write_bundle(
         tuple(each for each in reading.read_bundle(data.get(BUNDLE, b"")) if each.authority and each.not_after > now)
     )

@@ -43,7 +43,7 @@ class ApiServiceBundle:
     name: str = API_SERVICE
 
     async def fingerprint(self) -> str | None:
-        """Return the fingerprint of ``caBundle``."""
+        """Return the fingerprint of ``caBundle``; empty if verification is off, None without the APIService."""
         try:
             service = await self.client.get(API_SERVICES, self.name)
         except errors.NotFound:

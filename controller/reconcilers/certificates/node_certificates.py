@@ -77,7 +77,7 @@ class NodeCertificates:
         self._clock = clock
 
     async def reconcile(self, request: Request) -> Result:
-        """Decide one request."""
+        """Approve, sign or refuse one request, or retry after ``RETRY_SECONDS``."""
         for _ in range(MAX_STEPS):
             found = self._requests.get("", request.name)
             if found is None or not node_certificate_plan.is_open(found):
@@ -93,7 +93,7 @@ class NodeCertificates:
         return Result(requeue_after=RETRY_SECONDS)
 
     async def _apply(self, request: Object, action: Approve | Sign | Deny | Fail, revocations: Revocations) -> bool:
-        """Return False if it cannot be done yet."""
+        """Carry out the action; return False if it cannot be done yet."""
         match action:
             case Approve(node):
                 await self._condition(request, "approval", "Approved", "NodeClaim", f"its token is bound to a pod on node {node}")
@@ -158,7 +158,7 @@ class Signing:
         self._requests.subscribe(lambda _, new: self.loop.enqueue(objects.key_of(new)) if new is not None else None)
 
     async def run(self) -> None:
-        """Sign until cancelled."""
+        """Run the informer and the loop until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._requests.run())
             tasks.create_task(self.loop.run(self._synced))

@@ -58,7 +58,7 @@ MAX_ROUNDS: Final = 8
 
 
 def authorities(namespace: str) -> tuple[Authority, Authority]:
-    """Return the authorities wanted in the release's namespace."""
+    """Return the wanted authorities of the release: our API's, and etcd's."""
     api = _service("virt-api", namespace)
     etcd = (*_service(ETCD, namespace), f"*.{ETCD}-peers.{namespace}.svc")
     local = ("127.0.0.1", "::1")
@@ -140,9 +140,9 @@ class CertificateRotation:
             await asyncio.sleep(self._interval)
 
     async def reconcile(self) -> None:
-        """Update every Secret and consumer.
+        """Update every Secret and consumer, and delete ``OBSOLETE``.
 
-        A failure for one authority does not stop the other.
+        A failure for one authority does not stop the other; a Conflict waits for the next pass.
 
         Raises:
             StatusError: kube-apiserver refused a request.

@@ -85,7 +85,7 @@ def _labels_of_xml(vm: Object) -> tuple[NodeLabel, ...]:
 
 
 def _in_xml(vm: Object) -> reading.CPU | None:
-    """Return ``<cpu>`` of a machine's XML if it depends on the node's processors."""
+    """Return ``<cpu>`` of a machine's XML; None if its guest is emulated or the XML malformed."""
     try:
         found = reading.read(str(running.spec_of(vm).get("domainXML")))
     except parsing.Malformed:  # it does not start, and virt-launcher reports why

@@ -14,7 +14,7 @@ HOST_DEVICE_BYTES: Final = 64 * MIB
 
 
 def needs(domain: Object, claims: Claims) -> Needs:
-    """Return one unit of its resource per device."""
+    """Return the memory for the devices, and one unit of each one's resource."""
     del claims
     devices = host_devices.passed_through(domain).values()
     return Needs(overhead_bytes=HOST_DEVICE_BYTES * len(devices), resources=dict(Counter(str(each["deviceName"]) for each in devices)))

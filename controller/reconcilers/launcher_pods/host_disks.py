@@ -13,7 +13,7 @@ PLACE_BYTES: Final = 8192
 
 
 def needs(disk: Object, volume: str) -> Needs:
-    """Return the directory for the file."""
+    """Return the directory for the file, and its memory."""
     return Needs(
         overhead_bytes=PLACE_BYTES,
         volumes=({"name": volume, "emptyDir": {"medium": "Memory", "sizeLimit": in_mebibytes(MIB)}},),

@@ -20,7 +20,7 @@ the data in sockets, and reduces it when a pod is short of memory."""
 
 
 def needs(domain: Object, claims: Claims) -> Needs:
-    """Return the devices for QEMU to open the taps, and the ports at which others reach the guest."""
+    """Return the devices of the taps, the memory of queues and passt, and the ports at which others reach the guest."""
     del claims
     cards, macvtaps, of_passt = interfaces.on_taps(domain), interfaces.on_macvtaps(domain), interfaces.of_passt(domain)
     queues = sum(interfaces.queues(domain, each["model"]) - 1 for each in cards)

@@ -18,7 +18,7 @@ LOG_BYTES: Final = 128 * MIB
 
 
 def needs(domain: Object, claims: Claims) -> Needs:
-    """Return the needs of each pod."""
+    """Return the memory, disk space and volumes that each pod needs."""
     del domain, claims
     return Needs(
         overhead_bytes=LAUNCHER_BYTES + QEMU_BYTES + sum(volume.size for volume in layout.IN_MEMORY),

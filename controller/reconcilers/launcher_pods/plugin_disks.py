@@ -15,7 +15,7 @@ DIRECTORY_BYTES: Final = MIB
 
 
 def needs(domain: Object) -> Needs:
-    """Return the volume for plugins' sockets and image files, requested from the node's disk."""
+    """Return the memory of the connections, and the volume for plugins' sockets and image files, on the node's disk."""
     found = [each for each in disks.defaulted(domain) if plugin_disks.is_plugin(each)]
     if not found:
         return Needs()

@@ -14,7 +14,7 @@ VSOCK_BYTES: Final = 1 * MIB
 
 
 def needs(domain: Object, claims: Claims) -> Needs:
-    """Return the node's device for the guest's packets."""
+    """Return the node's vsock device for the guest, and QEMU's memory."""
     del claims
     if vsock.defaulted(domain) is None:
         return Needs()

@@ -28,7 +28,7 @@ _EARLY: Final = frozenset({"", phases.PENDING, phases.SCHEDULING})
 
 
 def adopt(migration: Object, vm: Object | None) -> tuple[Action, ...]:
-    """Return the action that makes the machine the first owner of its Migration, if it is not yet."""
+    """Return the action that makes the machine the first owner of a Migration in an early phase; empty if it is."""
     if vm is None or is_deleting(vm) or is_deleting(migration) or phases.phase_of(migration) not in _EARLY:
         return ()
     if not uid_of(vm) or evictions.machine_of(migration).name != name_of(vm) or owner_uid(migration) == uid_of(vm):
@@ -54,7 +54,7 @@ def owner_uid(migration: Object) -> str:
 
 
 def clean_up(migration: Object, others: Iterable[Object], kept: int, now: datetime) -> tuple[Action, ...]:
-    """Return the actions for a finished Migration: it is deleted if ``others`` has ``kept`` newer ones of the same machine."""
+    """Return the deletion of a finished Migration if ``others`` has ``kept`` newer ones of its machine and nothing needs its result."""
     if is_deleting(migration) or ownership.held_by(migration):
         return ()
     owner, age = owner_uid(migration), _age(migration)
@@ -73,7 +73,7 @@ def _age(migration: Object) -> tuple[str, str, str]:
 
 
 def _needed(migration: Object, now: datetime) -> float:
-    """Return how many more seconds its result is needed."""
+    """Return how many more seconds the result of a Migration is needed; 0 or less if it is not."""
     ended = dig_migration(migration, "status", "endTime") or dig_migration(migration, "metadata", "creationTimestamp")
     if evictions.POD_LABEL not in labels_of(migration) or not ended:
         return 0.0

@@ -176,7 +176,7 @@ def _is_stopped(migration: Object, vm: Object | None) -> bool:
 
 
 def _wait(seen: Observed) -> tuple[Action, ...]:
-    """Report what a migration in the queue waits for."""
+    """Report what a migration in the queue waits for. One for an eviction fails after ``NODE_SECONDS`` without a drain."""
     first = dig_migration(seen.migration, "status", "phaseTransitionTimestamps") or []
     if _is_ours(seen) and not seen.turn.is_drain and first and _ago(seen, first[0]["time"]) >= NODE_SECONDS:
         # Its node is not drained any more: it would begin whenever there is room.
@@ -276,7 +276,7 @@ def _create_target(seen: Observed) -> tuple[Action, ...]:
 
 
 def _terms(vm: Object, policy: Object, settings: Settings) -> Object:
-    """Return the fields with the options, which later changes of the policy do not affect."""
+    """Return the fields ``policy`` and ``options``, which later changes of the policy do not affect."""
     domain = domain_of(vm)
     copied = sum(disks.overlay_bytes(each) for each in disks.defaulted(domain))
     options = migration_policies.options(policy, memory.guest_bytes(domain), settings.migrations, copied_bytes=copied)
@@ -531,7 +531,7 @@ def _back_off_left(seen: Observed, migration: Object) -> float:
 
 
 def _tidy_up(seen: Observed) -> tuple[Action, ...]:
-    """Delete the pod that the machine is not in; then remove the finalizer if the object is being deleted."""
+    """Write the result, delete the pod that the machine is not in, and remove the finalizer."""
     if names.MIGRATION_FINALIZER not in finalizers_of(seen.migration):
         return ()
     return (*_conclude(seen), *_clean_up(seen))

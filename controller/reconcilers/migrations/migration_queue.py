@@ -201,7 +201,7 @@ def _ordered(entries: Sequence[_Entry], begun: Sequence[_Entry], seen: Observed)
 
 
 def _aged(waiting: Sequence[_Entry], begun: Sequence[_Entry], seen: Observed) -> _Entry | None:
-    """Return the one that has waited so long that it is next."""
+    """Return the oldest entry that has waited for ``AGED_SECONDS``; None while such a one is in progress."""
     if any(not (each.is_drain or each.is_long) and each.started is not None and each.started - each.created >= _AGED for each in begun):
         return None
     aged = (each for each in waiting if not each.is_drain and each.key not in seen.in_vain and seen.now - each.created >= _AGED)

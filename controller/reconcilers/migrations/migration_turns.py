@@ -31,7 +31,7 @@ _UNKNOWN: Final = Turn(may_begin=False, message="it waits for its turn")
 
 
 def state_of(migration: Object) -> list[str]:
-    """Index function for ``BY_STATE``; an invalid one is not queued."""
+    """Return ``UNFINISHED`` as the key in ``BY_STATE`` for an unfinished Migration; an invalid one is not queued."""
     return [UNFINISHED] if phases.is_unfinished(migration) and not structure.of_migration(migration) else []
 
 

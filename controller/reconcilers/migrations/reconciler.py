@@ -76,7 +76,7 @@ class Migrations:
         self._applier = Applier(client, recorder, MIGRATIONS, informers.migrations, informers.pods)
 
     def subscribe(self, controller: Controller) -> None:
-        """Enqueue a Migration when it, its virtual machine, or that machine's pods change."""
+        """Enqueue a Migration when it, its virtual machine, or that machine's pods change, and when its drain ends."""
 
         def migration_changed(old: Object | None, new: Object | None) -> None:
             obj = new or old or {}
@@ -203,7 +203,7 @@ class Migrations:
                 self._targets.present(each, pod)
 
     async def _policy(self, vm: Object) -> Object:
-        """Return the MigrationPolicy of a machine. It is read, not watched, because migrations are rare.
+        """Return the MigrationPolicy of a machine, or ``NO_POLICY``. It is read, not watched, because migrations are rare.
 
         Invalid policies are ignored.
         """
@@ -252,7 +252,7 @@ class Migrations:
             return None
 
     async def _pod(self, namespace: str, reference: Reference, vm: Object | None, *, live: bool) -> Object | None:
-        """Return the referenced pod. If another pod has its name or it is unknown to the informer, the server is read."""
+        """Return the referenced pod, or None. With ``live``, the server is read if the informer lacks it."""
         found = self._informers.pods.get(namespace, reference.name)
         if found is not None and ownership.is_meant(found, reference, vm):
             return found

@@ -46,7 +46,7 @@ class Choice:
 
 
 def trim_labels(node: Object) -> Object:
-    """Return the labels of a trimmed Node. Its hundreds of CPU labels are shared with nodes of the same kind.
+    """Return ``labels`` and ``PROCESSORS`` of a trimmed Node. Its hundreds of CPU labels are shared with nodes of the same kind.
 
     A node with more than :data:`MAX_PROCESSORS` loses them and is in no pool, because virt-handler did not write them.
     """
@@ -62,7 +62,7 @@ def _shared(own: frozenset[str]) -> frozenset[str]:
 
 
 def choose(nodes: Iterable[Object], asked: Object, said: Iterable[str]) -> Choice:
-    """Return the best known model that all nodes of the pool have.
+    """Return the best known model and the protections that all nodes of the pool have, or why there is none.
 
     Args:
         nodes: trimmed Nodes.
@@ -106,13 +106,16 @@ def _requirements(asked: Object) -> int:
 
 
 def _is_candidate(node: Object) -> bool:
-    """The capacity counts too: while a device plugin restarts, the allocatable amount is 0 and the capacity remains for five minutes."""
+    """Return True if the node offers KVM and has labels of CPU models.
+
+    The capacity counts too: while a device plugin restarts, the allocatable amount is 0 and the capacity remains for five minutes.
+    """
     offers = any(dig(node, "status", each, names.KVM_RESOURCE) not in (None, "0") for each in ("allocatable", "capacity"))
     return offers and any(each.startswith(names.CPU_MODEL_LABELS) for each in node["metadata"][PROCESSORS])
 
 
 def _vendors(node: Object) -> set[str]:
-    """Return the vendor of the node's ``host-model``; empty if unknown."""
+    """Return the vendors in the node's ``host-model`` labels; an empty one if unknown."""
     prefix = names.HOST_MODEL_LABELS
     hosts = [each.removeprefix(prefix) for each in node["metadata"][PROCESSORS] if each.startswith(prefix)]
     return {cpu_models.VENDORS.get(each, "") for each in hosts} or {""}
@@ -134,7 +137,7 @@ def _label(node: Object, key: str) -> str | None:
 
 
 def _fits(node: Object, term: Mapping[str, Any]) -> bool:
-    """An empty term matches no node."""
+    """Return True if the node matches the term. An empty term matches no node."""
     expressions, fields = term.get("matchExpressions") or (), term.get("matchFields") or ()
     return bool(expressions or fields) and (
         all(_holds(_label(node, each["key"]), each["operator"], each.get("values") or ()) for each in expressions)

@@ -87,7 +87,7 @@ class SignsOfLife:
         self._signs.pop(name_of(lease), None)
 
     def heard(self, node: str) -> None:
-        """Record another action that only this node's virt-handler can perform."""
+        """Record a sign of life of this node's virt-handler that is not its Lease."""
         if not node:
             return
         name = names.handler_lease(node)
@@ -95,7 +95,7 @@ class SignsOfLife:
         self._signs[name] = dataclasses.replace(known, seen_at=self._elapsed())
 
     def left(self, node: str) -> float:
-        """Return how many seconds until the last report expires; 0 if it has, or there is none."""
+        """Return how many seconds until virt-handler's last report expires; 0 if it has, or there is none."""
         sign = self._signs.get(names.handler_lease(node))
         return 0.0 if sign is None else max(0.0, sign.seen_at + sign.holds - self._elapsed())
 
@@ -163,7 +163,7 @@ def kubelet_is_silent(node: Object | None) -> bool:
 
 
 def contract_of(lease: Object) -> list[str]:
-    """Index function for ``BY_CONTRACT``."""
+    """Return ``STRANGER`` as the key in ``BY_CONTRACT`` if the contract of the Lease is not understood."""
     return [] if contract.is_understood(lease) else [STRANGER]
 
 

@@ -41,7 +41,7 @@ class Absences:
         """By machine or Migration."""
 
     def present(self, obj: Object, pod: Object) -> None:
-        """Record that the pod exists, running or ended, with its grace period. The machine's may have changed since."""
+        """Record that the pod exists, whether it may run, and its grace period, which may differ from the machine's."""
         grace = float(dig(pod, "spec", "terminationGracePeriodSeconds") or 0)
         self._known[key_of(obj)] = _Known(uid_of(pod), grace, not liveness.may_run(pod) or not pod_state.node_of(pod))
 

@@ -23,9 +23,9 @@ class Timed:
 
 
 async def gather(reports: NodeReports, nodes: Iterable[str], absent: Sequence[Timed]) -> Evidence:
-    """Return the evidence about pods.
+    """Return the evidence about pods, and hold the absences that wait for a silent kubelet.
 
-    The grace period of a pod that is gone begins again when its kubelet, which was silent, reports: until then it ended no container.
+    The grace period of such a pod begins again when its kubelet reports: until then it ended no container.
 
     Args:
         reports: tells which nodes are silent.

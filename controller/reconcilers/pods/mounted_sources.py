@@ -126,13 +126,13 @@ def waiting_seconds(pod: Object, now: datetime) -> float | None:
 
 
 def trim_event(event: Object) -> Object:
-    """Return the relevant fields of an Event."""
+    """Return an Event's ``message``, truncated, and its newest time as ``last``."""
     last = dig(event, "series", "lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime")
     return {"message": str(event.get("message") or "")[: pod_state.MAX_MESSAGE], "last": str(last or "")}
 
 
 def is_of_now(event: Object, now: datetime) -> bool:
-    """Return True if a trimmed Event has a plausible time."""
+    """Return True if a trimmed Event is at most ``AHEAD`` in the future."""
     return time_of(event) <= now + AHEAD
 
 
@@ -169,7 +169,7 @@ def _newest(events: Sequence[Object]) -> list[Object]:
 
 
 def time_of(event: Object) -> datetime:
-    """Return the time of an Event; an early time if unknown."""
+    """Return the time of a trimmed Event; 1970 if unknown."""
     try:
         return times.parse(event["last"])
     except ValueError:

@@ -46,7 +46,7 @@ class Found:
 
 
 async def gather(client: Client, vm: Object) -> Found:
-    """Read the networks of a machine."""
+    """Read the networks of a machine; those that virt-controller may not read are left out."""
     missing, definitions = [], []
     for namespace, name in dict.fromkeys((each.namespace, each.name) for each in attachments.of(vm)):
         try:

@@ -60,7 +60,7 @@ class Owner(NamedTuple):
 
 
 def owners_of(pod: Object) -> list[Owner]:
-    """Index function of pods by the machine that controls them."""
+    """Return the machine that controls a launcher pod, as the key in ``BY_OWNER``; empty for other pods."""
     owner = owner_of(pod)
     return [Owner(namespace_of(pod), str(owner["uid"]))] if owner is not None and owner.get("uid") else []
 
@@ -87,7 +87,10 @@ def is_unwatched(pod: Object, vm: Object | None) -> bool:
 
 
 def mending(pod: Object, vm: Object) -> str:
-    """Return how to restore the pod's labels and owner. virt-controller has no right to change labels."""
+    """Return how a user restores the pod's labels and owner, as text; empty if none is lost.
+
+    virt-controller has no right to change labels.
+    """
     marks = {names.COMPONENT_LABEL: names.LAUNCHER, names.VM_NAME_LABEL: name_of(vm), names.CREATED_BY_LABEL: uid_of(vm)}
     lost = [f"{key}={value}" for key, value in marks.items() if labels_of(pod).get(key) != value]
     words = [f"kubectl label pod {name_of(pod)} -n {namespace_of(pod)} --overwrite {' '.join(lost)}"] if lost else []
@@ -109,7 +112,7 @@ def is_meant(pod: Object, reference: Reference, vm: Object | None) -> bool:
 
 
 def of_status(vm: Object) -> Reference | None:
-    """Return the pod in the machine's status."""
+    """Return the pod in the machine's status, or None."""
     name = dig_vm(vm, "status", "podName")
     return Reference(str(name), str(dig_vm(vm, "status", "podUID") or "")) if name else None
 

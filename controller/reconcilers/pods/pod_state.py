@@ -76,7 +76,7 @@ def is_over(pod: Object | None) -> bool:
 
 
 def is_running(pod: Object | None) -> bool:
-    """Return True if its container has started and the pod has an address."""
+    """Return True if the phase is Running and a container runs."""
     return phase_of(pod) == "Running" and any(
         dig(each, "state", "running") is not None for each in dig(pod, "status", "containerStatuses") or ()
     )
@@ -121,7 +121,7 @@ def _one_line(text: str) -> str:
 
 
 def word(text: object, otherwise: str) -> str:
-    """Return a reason from a pod's status in the form that a condition accepts; kubelets and schedulers may write any text."""
+    """Return a reason in the form that a condition accepts, else ``otherwise``; kubelets and schedulers may write any text."""
     found = _NO_WORD.sub("", str(text or ""))[:MAX_REASON]
     return found if found[:1].isalpha() else otherwise
 
@@ -137,7 +137,7 @@ def is_unschedulable(pod: Object) -> bool:
 
 
 def obstacle(pod: Object) -> tuple[str, str] | None:
-    """Return (reason, message) if a pod cannot run: no node, an image, a volume."""
+    """Return (reason, message) if a pod cannot run: no node, an image, a volume; else None."""
     conditions = dig(pod, "status", "conditions")
     scheduled = condition(conditions, "PodScheduled")
     if scheduled is not None and scheduled.get("status") == "False":

@@ -39,7 +39,7 @@ def is_to_read(vm: Object, pod: Object, now: datetime) -> bool:
 
 
 def trim_event(event: Object) -> Object:
-    """Return the relevant fields of an Event."""
+    """Return an Event's ``message``, truncated to ``MAX_TEXT``, and its newest time as ``last``."""
     return {**mounted_sources.trim_event(event), "message": str(event.get("message") or "")[:MAX_TEXT]}
 
 

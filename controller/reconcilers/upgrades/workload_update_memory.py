@@ -35,7 +35,7 @@ class Memory:
         """Relevant fields of each, and since when they apply. The most recently changed is last."""
 
     def note(self, old: Object | None, new: Object | None) -> None:
-        """Process a change of a Migration (``apiserver.client.store.Callback``)."""
+        """Store the change of an upgrade's Migration; one deleted unfinished counts as cancelled (``apiserver.client.store.Callback``)."""
         found, now = new or old or {}, self._clock.now()
         uid = uid_of(found)
         if not uid or not labels_of(found).get(names.WORKLOAD_UPDATE_LABEL) or structure.of_migration(found):

@@ -105,7 +105,6 @@ def plan(seen: Observed) -> Plan:
 
 
 def _is_ours(migration: Object, seen: Observed) -> bool:
-    """Return True if this upgrade created it."""
     return labels_of(migration).get(names.WORKLOAD_UPDATE_LABEL) == mark(seen.settings)
 
 
@@ -123,7 +122,7 @@ class _Movable:
 def _in_turns(found: Iterable[_Movable], held: Counter[str]) -> list[tuple[Object, Object, str]]:
     """Return machines, pods and reasons in order: namespaces take turns, and within one the fewest attempts go first.
 
-    ``held``: how many of this batch each namespace already has.
+    ``held``: how many of this batch each namespace already has; updated.
     """
     order: list[tuple[int, int, NamespacedName, _Movable]] = []
     for each in sorted(found, key=lambda each: (each.tries, key_of(each.vm))):

@@ -75,7 +75,7 @@ class WorkloadUpdates:
         self._memory = Memory(clock)
 
     def subscribe(self, controller: Controller) -> None:
-        """Enqueue all when a machine's outdated condition changes."""
+        """Enqueue ``ALL`` when a machine's outdated condition changes, and remember Migrations."""
 
         def changed(old: Object | None, new: Object | None) -> None:
             if age_of_vm(old or {}) != age_of_vm(new or {}):

@@ -127,7 +127,7 @@ class Gathering:
         return tuple(each for each in others.values() if precedence.goes_before(each, vm))
 
     def _files_in_use(self, vm: Object, pod: Object | None) -> tuple[str, ...]:
-        """Return the node files that a machine in phase Scheduling must wait for, and which machines use them."""
+        """Return the node files that a machine in phase Scheduling must wait for, as texts that say which machine uses each."""
         node = pod_state.node_of(pod)
         files = map(NodeFile, disk_claims.files_of(vm))
         found = (each for file in files for each in self._informers.holders_of(file))

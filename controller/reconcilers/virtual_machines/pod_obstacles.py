@@ -48,7 +48,7 @@ def _report_of_pod(seen: Observed, pod: Object, reason: str, message: str, unbou
 
 
 def _unbound(seen: Observed, pod: Object) -> str:
-    """Return the claims without a volume, if no node takes the pod: many storage classes create volumes only for a chosen node."""
+    """Return a message about claims without a volume if no node takes the pod: many storage classes need a chosen node."""
     found = disk_claims.unbound(seen.vm, seen.claims) if pod_state.is_unschedulable(pod) else ()
     return one_line(f"PersistentVolumeClaim not bound: {', '.join(found)}", pod_state.MAX_MESSAGE) if found else ""
 

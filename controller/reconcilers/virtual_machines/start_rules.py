@@ -27,7 +27,7 @@ def first_obstacle(seen: Observed, decision: power.Power) -> Obstacle | None:
 
 
 def claim_not_found(seen: Observed, _: power.Power) -> Obstacle | None:
-    """A claim does not exist yet."""
+    """Return an obstacle if a claim does not exist yet."""
     if not (missing := disk_claims.missing(seen.vm, seen.claims)):
         return None
     message = f"PersistentVolumeClaim not found: {', '.join(missing)}; the virtual machine starts when it exists"
@@ -35,7 +35,7 @@ def claim_not_found(seen: Observed, _: power.Power) -> Obstacle | None:
 
 
 def claim_being_deleted(seen: Observed, _: power.Power) -> Obstacle | None:
-    """A user deletes a claim. Kubernetes keeps it until no pod uses it, so a new pod would keep it for ever."""
+    """Return an obstacle if a claim is being deleted. Kubernetes keeps it until no pod uses it, so a new pod would keep it for ever."""
     if not (going := disk_claims.going(seen.vm, seen.claims)):
         return None
     message = (
@@ -46,7 +46,7 @@ def claim_being_deleted(seen: Observed, _: power.Power) -> Obstacle | None:
 
 
 def claim_of_firmware_is_block(seen: Observed, _: power.Power) -> Obstacle | None:
-    """The firmware keeps its state in files, and its claim is a block device."""
+    """Return an obstacle if the claim for the firmware's files is a block device."""
     if not (claim := disk_claims.without_directory(seen.vm, seen.claims)):
         return None
     message = f"PersistentVolumeClaim {claim} is a block device: spec.domain.firmware.persistentState needs volume mode Filesystem"
@@ -54,7 +54,7 @@ def claim_of_firmware_is_block(seen: Observed, _: power.Power) -> Obstacle | Non
 
 
 def claim_of_filesystem_is_block(seen: Observed, _: power.Power) -> Obstacle | None:
-    """The claim of a shared file system is a block device."""
+    """Return an obstacle if the claim of a shared file system is a block device."""
     if not (on_devices := disk_claims.filesystems_on_devices(seen.vm, seen.claims)):
         return None
     named = one_line(", ".join(on_devices), pod_state.MAX_MESSAGE)
@@ -63,7 +63,7 @@ def claim_of_filesystem_is_block(seen: Observed, _: power.Power) -> Obstacle | N
 
 
 def claim_of_lun_is_filesystem(seen: Observed, _: power.Power) -> Obstacle | None:
-    """A disk with ``device: lun`` needs a block device, and its claim is a file system."""
+    """Return an obstacle if the claim of a disk with ``device: lun`` is a file system."""
     if not (without := disk_claims.luns_without_device(seen.vm, seen.claims)):
         return None
     named = one_line(", ".join(without), pod_state.MAX_MESSAGE)
@@ -72,25 +72,25 @@ def claim_of_lun_is_filesystem(seen: Observed, _: power.Power) -> Obstacle | Non
 
 
 def storage_in_use(seen: Observed, _: power.Power) -> Obstacle | None:
-    """Another machine uses a claim, or a disk of a server, that both cannot have at once."""
+    """Return an obstacle if another machine uses a claim, or a disk of a server, that both cannot have at once."""
     return Obstacle(conditions.DISKS_READY, conditions.DISK_IN_USE, in_use(seen)) if seen.claims_in_use or seen.servers_in_use else None
 
 
 def network_not_usable(seen: Observed, _: power.Power) -> Obstacle | None:
-    """A NetworkAttachmentDefinition does not exist, or describes no network. No informer watches them."""
+    """Return an obstacle if a NetworkAttachmentDefinition is missing or invalid. No informer watches them."""
     if (found := networks.fault(seen.networks)) is None:
         return None
     return Obstacle(conditions.NETWORK_READY, *found, requeue_seconds=seen.settings.times.networks)
 
 
 def handler_not_understood(seen: Observed, _: power.Power) -> Obstacle | None:
-    """virt-handler of the node that the spec names speaks another contract."""
+    """Return an obstacle if virt-handler of ``spec.nodeName`` has another contract."""
     foreign = seen.strangers.get(dig_vm(seen.vm, "spec", "nodeName") or "")
     return None if foreign is None else Obstacle(conditions.READY, conditions.HANDLER_NOT_UNDERSTOOD, foreign)
 
 
 def node_not_found(seen: Observed, _: power.Power) -> Obstacle | None:
-    """The spec names a node that does not exist. Kubernetes would delete each pod after 40 s, and each would count as a failed attempt."""
+    """Return an obstacle if node ``spec.nodeName`` is missing. Kubernetes deletes its pods after 40 s, and each would count as failed."""
     if dig_vm(seen.vm, "spec", "nodeName") not in seen.evidence.silence.missing:
         return None
     message = (
@@ -101,7 +101,7 @@ def node_not_found(seen: Observed, _: power.Power) -> Obstacle | None:
 
 
 def back_off(seen: Observed, decision: power.Power) -> Obstacle | None:
-    """The last attempts ended soon by themselves. The machine keeps the phase of their end."""
+    """Return an obstacle while a start must wait, because the last attempts ended soon. The machine keeps its phase."""
     if not (pause := attempts.pause_before(decision, seen.rested)):
         return None
     seconds, words = attempts.pause_seconds(decision), attempts.last_words(seen.vm)
