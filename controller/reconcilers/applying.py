@@ -109,7 +109,7 @@ class Applier:
         return uid_of(pod)
 
     async def _left_over(self, obj: Object, action: CreatePod) -> Object:
-        """Return the existing pod of this name if acceptable. Otherwise raise PodRefused, and delete the pod if this machine controls it."""
+        """Return the existing pod of this name if acceptable. Otherwise raise PodRefused, and delete the pod if the machine controls it."""
         name, namespace = name_of(action.pod), namespace_of(action.pod)
         found = await self._client.get(PODS, name, namespace)
         objection = leftovers.objection(found, action.pod, action.vm)
