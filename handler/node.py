@@ -91,7 +91,7 @@ class Node:
         return await self._calls.run(pod_uid, begin)
 
     async def prepare_network(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> tuple[Interface, ...]:
-        """Set up the pod's network. Idempotent.
+        """Set up the pod's network, and return the guest's interfaces. Idempotent.
 
         Raises:
             Unsupported: the VM's network is impossible.
@@ -112,7 +112,10 @@ class Node:
 def _give(
     give: Give, root: int, process: int, nodes: Sequence[ownership.Node], files: Sequence[host_disks.File], lock: Callable[[], None] | None
 ) -> messages.Accelerator:
-    """Give nodes and files; ``lock`` allows locking the guest's memory for passed-through devices, None without any."""
+    """Give nodes and files, close both descriptors, and return the accelerator.
+
+    ``lock`` allows locking the guest's memory for passed-through devices; None without any.
+    """
     try:
         if lock is not None:
             nodes = [*nodes, *passthrough.groups(root)]

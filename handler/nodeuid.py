@@ -33,7 +33,7 @@ class Reviews(Protocol):
     """The API client's call that creates a review."""
 
     async def create(self, resource: Resource, obj: Object) -> Object:
-        """Create it."""
+        """Create it, and return the answer."""
         ...
 
 

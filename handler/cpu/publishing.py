@@ -42,7 +42,7 @@ class Labels:
         self._changed = asyncio.Event()
 
     def changed(self) -> None:
-        """Update the labels now."""
+        """Have :meth:`run` update the labels now."""
         self._changed.set()
 
     async def run(self) -> None:
@@ -81,7 +81,7 @@ class Labels:
         return {}
 
     async def write(self, wanted: dict[str, str]) -> None:
-        """Write the Node's labels.
+        """Write the Node's labels, and remove our outdated ones.
 
         Raises:
             StatusError, TransportError: they could not be written.

@@ -79,7 +79,7 @@ class Detection:
         self._subscribers.append(changed)
 
     async def detect(self) -> None:
-        """Run the trial guest now."""
+        """Decide now, with ``auto`` by a trial guest, and call the subscribers if the verdict changed."""
         device = identify(self._device)
         self._count = self._count + 1 if device == self._tried else 1
         self._tried = device

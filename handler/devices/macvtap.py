@@ -57,7 +57,7 @@ class Macvtaps:
         return f"a macvtap of the node has the number {' and '.join(taken)} already" if taken else ""
 
     def preferred(self, available: Iterable[str], count: int) -> tuple[str, ...]:
-        """Return the lowest unused numbers, followed by others."""
+        """Return ``count`` available ids, those of the lowest unused numbers first."""
         major = driver(self.drivers)
         order = sorted(self._minors(available), key=lambda minor: (self._is_taken(major, minor), minor))
         return tuple(f"{self.name}{minor}" for minor in order[:count])

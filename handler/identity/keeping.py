@@ -139,7 +139,7 @@ class Identity:
                 return certificate
 
     def _load(self) -> None:
-        """Check the stored certificate."""
+        """Examine the stored certificate, and use it if others would accept it."""
         certificate, key, authorities = (self._store.get(name) for name in (CERTIFICATE, KEY, AUTHORITIES))
         if not certificate or not authorities:
             self._held = None

@@ -62,7 +62,7 @@ class Trust:
         self._informer.subscribe(lambda _, new: self._changed(new))
 
     def subscribe(self, callback: Callable[[], None]) -> None:
-        """Call it after each change."""
+        """Call ``callback`` after each change."""
         self._callbacks.append(callback)
 
     def node_of(self, transport: asyncio.BaseTransport | None) -> str:

@@ -37,7 +37,7 @@ def main() -> int:
 
 
 def add(told: Document) -> Document:
-    """Join the interface; idempotent."""
+    """Join the requested interface, and return the members of the result. Idempotent."""
     wanted = _wanted(told)
     plan = _plan(wanted)
     if plan.script:
@@ -73,7 +73,7 @@ def _observed(*, in_detail: bool, takes_place: bool = False) -> Observed:
 
 
 def _neighbour(address: str, device: str) -> str:
-    """Resolve the MAC address of a neighbour."""
+    """Resolve and return the MAC address of a neighbour."""
     _run("ip", "neighbour", "replace", address, "dev", device, "use")
     for _ in range(_NEIGHBOUR_LOOKS):
         found = _asked("ip", "-json", "neighbour", "show", address, "dev", device)

@@ -61,7 +61,7 @@ def wanted(given: object) -> Wanted:
 
 
 def members(interface: Interface) -> dict[str, Any]:
-    """Return the result of one of our plugins."""
+    """Return the result of one of our plugins that made ``interface``."""
     return {key: value for key, value in dataclasses.asdict(interface).items() if key not in _KNOWN}
 
 

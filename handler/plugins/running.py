@@ -34,7 +34,7 @@ async def run(
     seconds: float = contract.SECONDS,
     max_data: int | None = None,
 ) -> Output:
-    """Run ``command`` with ``document`` as its standard input.
+    """Run ``command`` with ``document`` as its standard input, and return its output.
 
     Args:
         command: the program and its arguments.

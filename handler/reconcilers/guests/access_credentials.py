@@ -16,7 +16,7 @@ MAX_PROBLEM: Final = 256
 
 
 def with_propagation(vm: Object, status: Object, observed: messages.Status, now: datetime) -> Object:
-    """Return the status with the condition, of a machine that has such keys; of any other as it is.
+    """Return the status with the condition if the guest agent sets keys of the machine; otherwise unchanged.
 
     Args:
         vm: the machine as it is stored.

@@ -25,7 +25,7 @@ _FAILURES: Final = frozenset({conditions.START_TIMEOUT, conditions.LIVENESS_FAIL
 
 
 def of_end(vm: Mapping[str, Any], launcher: messages.Status, end: End) -> End:
-    """Return the end with its cause, if the guest was shut down although its machine should be on.
+    """Return the end, with its cause if the guest was shut down although its machine should be on.
 
     Args:
         vm: the machine, before its end is written.

@@ -42,7 +42,7 @@ class Applier:
         self._reboots = {uid: reboots for uid, reboots in self._reboots.items() if is_alive(uid)}
 
     async def apply(self, vm: Object, link: Link, actions: Sequence[Action]) -> Result | None:
-        """Return when to check again, or None if more can be done at once."""
+        """Apply the actions in order; return when to check again, or None if more can be done at once."""
         rest: Result | None = Result()
         for action in actions:
             match action:
@@ -65,7 +65,7 @@ class Applier:
         return rest
 
     async def _report_not_understood(self, vm: Object, message: str) -> Result:
-        """Write the condition, with an Event the first time."""
+        """Write the condition, with an Event if it was written; return when to check again."""
         status = guest_status.not_understood(vm, message, self._ports.clock.now())
         if await self._writer.write(vm, status):
             found = objects.condition(status["conditions"], conditions.READY) or {}
@@ -82,7 +82,7 @@ class Applier:
         return await self._end_operation(vm, operation_id, operations.SUCCEEDED)
 
     async def _end_operation(self, vm: Object, operation_id: str, result: operations.Result, message: str = "") -> Result | None:
-        """Write the result of an operation that the launcher's status does not have, with an Event, when it is the machine's turn."""
+        """Write the result of an operation, with its Events, and return None; or return the delay if the rate limit forbids it."""
         found = operations.with_result(vm, operation_id, result, guest_status.printable(message), self._ports.clock.now())
         status = {**(vm.get("status") or {}), "operations": found}
         if not await self._writer.write(vm, status):
@@ -148,7 +148,7 @@ class Applier:
         return dataclasses.replace(seen, disks=await self._ports.disks.check(vm, link.pod_uid, launcher.servers_silent))
 
     def _emit_counts(self, vm: Object, pod_uid: str, launcher: messages.Status) -> None:
-        """Emit an Event for what happened to the guest since the last call."""
+        """Emit Events if the guest rebooted, its watchdog fired or passt ended since the last call."""
         counts = (launcher.reboots, launcher.watchdogs, launcher.passt_ends)
         reboots, watchdogs, passt_ends = self._counts.setdefault(pod_uid, counts)
         if launcher.watchdogs > watchdogs:

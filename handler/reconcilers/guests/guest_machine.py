@@ -24,7 +24,7 @@ def machine_of(
     chosen: Chosen | None,
     served: Mapping[str, Served] = MappingProxyType({}),
 ) -> messages.Machine:
-    """Return what the launcher needs to know of ``vm``.
+    """Return the description of ``vm`` for its launcher.
 
     ``chosen``: the CPU that its guest has with KVM because it names none; ``served``: disks that plugins have set up in the pod, by name.
     """

@@ -47,7 +47,7 @@ Step = messages.Operate | ResumeByRequest | Fail
 
 
 def next_step(vm: Mapping[str, Any], launcher: messages.Status, known: frozenset[str]) -> Step | None:
-    """Return what is done about the first operation without a result; None: nothing, or not before the launcher has finished one.
+    """Return the step for the first operation without a result; None: there is none, or the launcher has not finished it.
 
     ``known`` are the actions that the launcher knows: one of an earlier release knows none.
     """

@@ -51,7 +51,7 @@ class Node(Protocol):
         ...
 
     async def prepare_network(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> tuple[Interface, ...]:
-        """Set up the pod's network. Raises Unsupported, CommandFailed, Fault."""
+        """Set up the pod's network, and return its interfaces. Raises Unsupported, CommandFailed, Fault."""
         ...
 
     async def forward(self, connection: Connection, addresses: Sequence[str]) -> None:

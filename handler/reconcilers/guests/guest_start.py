@@ -51,7 +51,7 @@ class GuestStart:
         self._starting = {uid: pending for uid, pending in self._starting.items() if is_alive(uid)}
 
     async def start(self, vm: Object, link: Link, *, paused: bool) -> Result | None:
-        """Start the guest; return when to check again, None: at once."""
+        """Start the guest, or write what prevents it; return when to check again, None: at once."""
         try:
             return await self._begin(vm, link, paused=paused)
         except StorageHangs as error:
@@ -73,7 +73,7 @@ class GuestStart:
             return await self._write_refusal(vm, refused)
 
     async def _begin(self, vm: Object, link: Link, *, paused: bool) -> Result | None:
-        """Prepare the pod and start the guest. Raises the errors of both."""
+        """Prepare the pod and start the guest; return as ``start``. Raises the errors of both."""
         connection = link.connected()
         accelerator = self._accelerators.get(link.pod_uid)  # a pod that waits for an image is prepared once
         if accelerator is None:
@@ -90,7 +90,7 @@ class GuestStart:
         return None
 
     async def _import(self, vm: Object, link: Link, connection: Connection, accelerator: messages.Accelerator) -> Result | None:
-        """Import images; return None when there is nothing to wait for."""
+        """Import images; return when to check again, None if the start can continue."""
         if link.pod_uid in self._imported or not guest_imports.of(vm) or not connection.knows(messages.Import):
             return None
         now = self._ports.clock.now()
@@ -129,7 +129,7 @@ class GuestStart:
         return answered
 
     async def _write_network_found(self, vm: Object) -> bool:
-        """Write that no interface plugin is waited for any more, so that the time limit of the start applies."""
+        """Write that the start waits for no interface plugin, so that its time limit applies; return whether that was written."""
         if conditions.Wait.NETWORK_PLUGIN not in conditions.waits_for(vm):
             return False
         return await self._writer.write(vm, guest_status.with_network(vm, vm.get("status") or {}, None, self._ports.clock.now()))
@@ -141,7 +141,7 @@ class GuestStart:
             self._ports.emit(vm, "Warning", reason, guest_status.printable(message))
 
     async def _write_plugin_fault(self, vm: Object, fault: DisksFault) -> Result:
-        """Write the fault of disk plugins, and wait as for other storage; end the attempt if the fault is permanent."""
+        """Write the fault of disk plugins, or end the attempt if it is permanent; return when to check again."""
         message = guest_status.printable(str(fault))
         if fault.final:
             await self._writer.write_end(vm, End(power.RESULT_FAILED, conditions.DISK_NOT_SUPPORTED, message))

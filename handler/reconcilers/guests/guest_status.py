@@ -145,7 +145,7 @@ def running(
 
 
 def _with_disks_found(vm: Object, status: Object, stamp: str) -> Object:
-    """Set DisksReady to True if it was False."""
+    """Return the status with DisksReady True if it was False; otherwise unchanged."""
     known = objects.condition(status.get("conditions"), conditions.DISKS_READY)
     if known is None or known.get("status") == "True":
         return status
@@ -249,7 +249,7 @@ class NetworkFault:
 
 
 def with_network(vm: Object, status: Object, fault: NetworkFault | None, now: datetime) -> Object:
-    """Return the status with this fault of the network, or without the old one."""
+    """Return the status with NetworkReady False for this fault, or True again without one."""
     known = objects.condition(status.get("conditions"), conditions.NETWORK_READY)
     if fault is None and (known is None or known.get("status") == "True"):
         return status
@@ -258,7 +258,7 @@ def with_network(vm: Object, status: Object, fault: NetworkFault | None, now: da
 
 
 def with_disks_fault(vm: Object, status: Object, reason: str, message: str, now: datetime) -> Object:
-    """Return the status with a fault of a disk, for a running guest or one that cannot start here yet."""
+    """Return the status with DisksReady False, for a running guest or one that cannot start here yet."""
     told = objects.new_condition(vm, conditions.DISKS_READY, "False", reason, printable(message))
     return objects.with_status_condition(status, told, now=times.to_rfc3339(now))
 

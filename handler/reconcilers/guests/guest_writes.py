@@ -49,7 +49,7 @@ class StatusWriter:
         return True
 
     async def write_end(self, vm: Object, end: End, told: Sequence[messages.OperationStatus] = ()) -> None:
-        """Write the end of the attempt, and of its operations."""
+        """Write the end of the attempt and of its operations, and emit their Events."""
         status = guest_status.ended(vm, end, self._ports.clock.now(), told)
         await self.write(vm, status)
         self._ports.emit(vm, ending_causes.event_type(vm, end), end.reason, end.message)
@@ -61,7 +61,7 @@ class StatusWriter:
         return status == vm.get("status") or self._agreed.get(_pod_uid(vm)) == (vm.get("status"), status)
 
     def delay(self, vm: Object) -> float:
-        """Return in how many seconds the machine's status may be written."""
+        """Return in how many seconds the machine's status may be written; 0: now."""
         return self._bucket(vm).delay(asyncio.get_running_loop().time())
 
     def forget_machine(self, key: NamespacedName) -> None:

@@ -17,7 +17,7 @@ LOST: Final = "passt ended: the guest has lost its connections, and can make new
 
 
 def fault(vm: Object, observed: messages.Status) -> NetworkFault | None:
-    """Return the fault if the launcher reports no passt for a machine with such an interface."""
+    """Return the fault if the launcher reports a problem of passt for a machine with such an interface, else None."""
     found = interfaces.of_passt(domain_of(vm))
     if not found or not observed.passt_problem or observed.stopping:
         return None

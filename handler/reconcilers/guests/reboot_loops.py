@@ -41,7 +41,7 @@ def noted(before: Reboots | None, count: int, now: datetime) -> Reboots:
 
 
 def with_loop(vm: Object, status: Object, reboots: Reboots, now: datetime) -> tuple[Object, float | None]:
-    """Return the status with the condition where there is something to say, and after how many seconds to look again; None: never."""
+    """Return the status, with the condition if it is or was True, and after how many seconds to look again; None: never."""
     is_loop = len(reboots.times) == MANY and reboots.times[-1] - reboots.times[0] <= WINDOW
     known = objects.is_true(status.get("conditions"), conditions.REBOOT_LOOP)
     quiet = now - max((reboots.since, *reboots.times[-1:]))

@@ -156,9 +156,9 @@ class MigrateSource(migration_side.Side[side_plan.SourceAction]):
             logger.warning("forward connections to the target of migration %s: %s", objects.uid_of(migration), error)
 
     async def _request_release(self, migration: Object, link: Link | None) -> Result | None:
-        """Request the release of the domain that left. Without the target's answer it is also written into the Migration, and repeated.
+        """Request the release of the domain that left; return when to check again, or None if the target answered.
 
-        Return when to check again; None: it was released.
+        Without an answer the release is also written into the Migration, and requested again.
         """
         uid, destination = migration_attempts.uid_of(migration), _destination(migration)
         vm = self._ports.machines.get(objects.namespace_of(migration), migration_side.vm_name(migration))

@@ -144,7 +144,7 @@ class MigrateTarget(migration_side.Side[side_plan.TargetAction]):
         await migration_side.live(link).call(messages.ReleaseMigration(migration_uid, paused))
 
     async def _take_over(self, migration: Object, link: Link) -> None:
-        """Write the VM first, which then belongs to this node. After a restart in between, the rest is written."""
+        """Write that the machine is on this node, then that the Migration succeeded. After a restart in between, the rest is written."""
         vm = await self._machine(migration)
         source = dig_migration(migration, "status", "sourceNode")
         if link.status is not None and dig_vm(vm, "status", "podUID") != link.pod_uid:

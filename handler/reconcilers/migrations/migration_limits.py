@@ -84,7 +84,7 @@ def cause(migration: Object, known: messages.MigrationStatus, now: datetime, sta
 
 
 def _bound(options: Object, known: messages.MigrationStatus) -> str:
-    """Return that the bandwidth limit determines the rate; empty: there is none, or the rate is lower."""
+    """Return a clause for users if the bandwidth limit determines the rate; empty: there is none, or the rate is lower."""
     allowed, elapsed = quantity.parse(str(_given(options.get("bandwidth"), 0))).bytes, known.elapsed_milliseconds
     sent = migration_progress.amounts(known)[1]
     if not allowed or elapsed < MILLISECONDS or sent * MILLISECONDS / elapsed < BOUND_SHARE * allowed:

@@ -57,7 +57,7 @@ class RelayServer(Protocol):
         """Admit this migration from its source node; ``expected.release`` is called when the source reports that the domain left."""
 
     def forget(self, migration_uid: str) -> None:
-        """Admit it no more."""
+        """Stop admitting this migration."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ class Side(ABC, Generic[Action]):
         """uids of attempts (``migration_attempts.uid_of``), as everywhere here."""
 
     async def reconcile(self, request: Request) -> Result:
-        """Move this side towards its end."""
+        """Plan and apply actions until this side must wait; return when to check again."""
         before: tuple[Action, ...] = ()
         for _ in range(MAX_STEPS):
             migration = self._ports.migrations.get(request.namespace, request.name)
@@ -102,7 +102,7 @@ def vm_name(migration: Object) -> str:
 
 
 def sound(vm: Object) -> Object:
-    """Validate a machine that no loop of this process has validated. Raises InvalidObject."""
+    """Return the machine, which no loop of this process has validated, if it is valid. Raises InvalidObject."""
     if faults := structure.of_virtual_machine(vm):
         raise InvalidObject(f"virtual machine {objects.name_of(vm)}: {'; '.join(faults)}")
     return vm
