@@ -101,7 +101,7 @@ def machine(name: str, more: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def start(kubectl: Kubectl, manifest: dict[str, Any], said: str, seconds: float) -> Sample:
-    """Create a machine, wait for its console output, and delete it."""
+    """Create a machine, wait for its console output, and delete it; return the sample."""
     name = manifest["metadata"]["name"]
     began = time.monotonic()
     kubectl.create(manifest)
@@ -129,7 +129,7 @@ def measure(kubectl: Kubectl, count: int, names: Sequence[str]) -> dict[str, lis
 
 
 def cloud(kubectl: Kubectl) -> Sample:
-    """Start the example until cloud-init has finished."""
+    """Start the example until cloud-init has finished; return the sample."""
     with tempfile.TemporaryDirectory() as scratch:
         public = ssh.public(ssh.make_key(Path(scratch, "key")))
         kubectl("create", "secret", "generic", "my-keys", f"--from-file={public}")
@@ -160,7 +160,7 @@ def report(samples: Mapping[str, list[Sample]]) -> dict[str, Any]:
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Create a namespace, measure in it, and delete it."""
+    """Create a namespace, measure in it, and delete it; return the report."""
     kubectl = Kubectl(Path(arguments.kubeconfig), arguments.namespace)
     with gauges.namespace(kubectl):
         samples = measure(kubectl, arguments.count, arguments.only or list(DEVICES))
@@ -170,7 +170,6 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Parse the command line, measure, print and write the results."""
     parser = argparse.ArgumentParser(description="Measure what devices of virtual machines cost on the test cluster.")
     parser.add_argument("--kubeconfig", required=True, help="kubeconfig of the test cluster, with the chart installed and the image debian")
     parser.add_argument("--count", type=int, default=3, help="how many machines of each kind (default 3)")

@@ -58,7 +58,7 @@ Readings = dict[str, dict[str, list[Reading]]]
 
 
 def machine(name: str, *, io_thread: bool, node: str) -> dict[str, Any]:
-    """Return a tiny machine whose first disk is the file in the claim."""
+    """Return a tiny machine with the file in the claim as its first disk."""
     manifest = copy.deepcopy(linux_vm(name))
     devices = manifest["spec"]["domain"]["devices"]
     devices |= {"graphics": [], "interfaces": []}
@@ -74,7 +74,7 @@ def written(mib: int) -> str:
 
 
 def run_all(run: Run, place: str, path: str, seconds: int, found: Readings) -> None:
-    """Run each work once."""
+    """Run each work once, and add the readings to ``found``."""
     for name, work in WORKS.items():
         read = run(work.words(path, seconds), seconds + PATIENCE_SECONDS)
         found.setdefault(place, {}).setdefault(name, []).append(read)
@@ -82,7 +82,7 @@ def run_all(run: Run, place: str, path: str, seconds: int, found: Readings) -> N
 
 
 def in_machine(kubectl: Kubectl, place: str, node: str, seconds: int, found: Readings) -> str:
-    """Start a machine, run each work in its guest, and delete it; return the guest's acceleration."""
+    """Start a machine, :func:`run_all` in its guest, and delete it; return the guest's acceleration."""
     name = "gauged-thread" if GUESTS[place] else "gauged"
     kubectl.create(machine(name, io_thread=GUESTS[place], node=node))
     kubectl("wait", "vm", name, "--for=jsonpath={.status.phase}=Running", f"--timeout={START_SECONDS}s", timeout=START_SECONDS + 10)
@@ -95,7 +95,7 @@ def in_machine(kubectl: Kubectl, place: str, node: str, seconds: int, found: Rea
 
 
 def measure(kubectl: Kubectl, rounds: int, seconds: int, mib: int) -> tuple[Readings, str]:
-    """Measure in turn; return the readings and the guests' accelerations."""
+    """Measure in turn; return the readings and the last guest's acceleration."""
     node = gauges.nodes(kubectl)[0]
     claim = shared_claim(CLAIM)
     claim["spec"]["resources"]["requests"]["storage"] = f"{mib + 64}Mi"
@@ -141,7 +141,6 @@ def report(found: Readings, ran: str, seconds: int, mib: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Parse the command line, measure, print and write the results."""
     parser = gauges.parser("Measure a disk in guests and outside, on the test cluster.", "disks")
     parser.add_argument("--rounds", type=int, default=3, help="how often each is measured (default 3)")
     parser.add_argument("--seconds", type=int, default=5, help="how long each run takes (default 5)")

@@ -177,7 +177,7 @@ def plain_seconds(said: str) -> float:
 
 
 def measure(kubectl: Kubectl, formats: Sequence[str], rounds: int, mib: int) -> dict[str, list[Sample]]:
-    """Import and download each file in turn."""
+    """Import and download each file in turn; return the samples by format."""
     first, *others = gauges.nodes(kubectl)
     directory = claimed(kubectl, IMAGES, mib)
     print(f"  writing images of {mib} MiB", file=sys.stderr)
@@ -218,7 +218,6 @@ def report(found: Mapping[str, list[Sample]], mib: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Parse the command line, measure, print and write the results."""
     parser = gauges.parser("Measure imports of images on the test cluster.", "import")
     parser.add_argument("--rounds", type=int, default=3, help="how often each is imported (default 3)")
     parser.add_argument("--mib", type=int, default=1024, help="size of the image in MiB (default 1024)")

@@ -20,7 +20,7 @@ def measured(name: str, count: int) -> Iterator[None]:
 
 
 async def repeated(name: str, count: int, work: Callable[[int], Awaitable[object]], *, callers: int) -> None:
-    """Do ``work`` for each number, with a limited number at a time."""
+    """Measure ``work`` for each number below ``count``, with ``callers`` at a time."""
 
     async def call(first: int) -> None:
         for number in range(first, count, callers):

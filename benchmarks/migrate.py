@@ -80,7 +80,7 @@ class Move:
 
 
 def attempts_in(log: str) -> Iterator[Attempt]:
-    """Return the attempts in the client's log; each line begins with its time."""
+    """Yield the attempts in the client's log; each line begins with its time."""
     for line in log.splitlines():
         time_, _, said = line.partition(" ")
         kind, _, words = said.partition(":")
@@ -163,7 +163,7 @@ def log_of(kubectl: Kubectl, *arguments: str) -> str:
 
 @contextmanager
 def ready(kubectl: Kubectl, memory_mib: int, fill_mib: int) -> Iterator[None]:
-    """Start guest, Service and client. The guest counts on its console until the end, which verifies that it never restarted."""
+    """Start guest, Service and client; after the block, verify by the guest's count on its console that it never restarted."""
     kubectl.apply(a_service(NAME, NAME), machine(memory_mib))
     kubectl("wait", "vm", NAME, "--for=condition=Ready", f"--timeout={START_SECONDS}s", timeout=START_SECONDS + 10)
     with console(kubectl, NAME) as guest:
@@ -293,7 +293,6 @@ def report(moves: Sequence[Move], ran: str, memory_mib: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Parse the command line, measure, print and write the results."""
     parser = gauges.parser("Measure live migrations of a guest behind a Service, on the test cluster.", "migrate")
     parser.add_argument("--count", type=int, default=50, help="how many migrations (default 50)")
     parser.add_argument("--memory", type=int, default=256, help="the guest's memory in MiB (default 256)")

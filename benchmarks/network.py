@@ -70,7 +70,7 @@ def soon(look: Callable[[], Found], seconds: float) -> Found:
 
 
 def run_all(way: str, here: Run, peer: Run, addresses: tuple[str, str], seconds: int, found: Readings) -> None:
-    """Measure each figure once; ``addresses``: of this side and of the peer."""
+    """Measure each figure once, and add it to ``found``; ``addresses``: of this side and of the peer."""
     mine, theirs = addresses
     for run, address in ((here, theirs), (peer, mine)):  # both directions work before the measurement
         soon(partial(run, f"connect {address} {PORT} 1 1", PATIENCE_SECONDS), ADDRESS_SECONDS)
@@ -93,7 +93,7 @@ def address_of(kubectl: Kubectl, pod: str) -> str:
 
 
 def in_machine(kubectl: Kubectl, way: str, node: str, peer: str, seconds: int, found: Readings) -> str:
-    """Start a machine, measure each figure, and delete it; return the guest's acceleration."""
+    """Start a machine, :func:`run_all` in its guest, and delete it; return the guest's acceleration."""
     name = f"gauged-{way}"
     kubectl.create(machine(name, way, node))
     kubectl("wait", "vm", name, "--for=jsonpath={.status.phase}=Running", f"--timeout={START_SECONDS}s", timeout=START_SECONDS + 10)
@@ -109,7 +109,7 @@ def in_machine(kubectl: Kubectl, way: str, node: str, peer: str, seconds: int, f
 
 
 def measure(kubectl: Kubectl, ways: Sequence[str], rounds: int, seconds: int) -> tuple[Readings, str]:
-    """Measure in turn; return the readings and the guests' accelerations."""
+    """Measure in turn; return the readings and the last guest's acceleration."""
     first, *others = gauges.nodes(kubectl)
     kubectl.create(gauges.a_pod("peer", "/bin/gauge", "serve", str(PORT), node=others[0] if others else first))
     kubectl.create(gauges.a_pod("container", "/bin/gauge", "serve", str(PORT), node=first))
@@ -150,7 +150,6 @@ def report(found: Readings, ran: str, seconds: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Parse the command line, measure, print and write the results."""
     parser = gauges.parser("Measure guests in the pod's network beside a container, on the test cluster.", "network")
     parser.add_argument("--ways", default=",".join(WAYS), help=f"types of the interface, separated by commas (default {','.join(WAYS)})")
     parser.add_argument("--rounds", type=int, default=3, help="how often each is measured (default 3)")

@@ -49,7 +49,7 @@ GIB: Final = 1 << 30
 
 
 def node_of(transport: asyncio.BaseTransport | None) -> str:
-    """Accept every node."""
+    """Return the node in the peer's certificate; none is revoked."""
     return trust.node_of(peers.presented(transport), Revocations())
 
 
@@ -86,7 +86,7 @@ async def serve_source(root: Path, migrations: int, port: int) -> None:
 
 
 async def answer(first: dict[str, Any]) -> None:
-    """Report readiness; then report a timer's delays between two input lines, until the input ends."""
+    """Print ``first``; then print a timer's delays between two input lines, until the input ends."""
     loop, late = asyncio.get_running_loop(), list[float]()
     lines = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
@@ -144,7 +144,7 @@ class Side:
         self.pid = process.pid
 
     async def said(self) -> dict[str, Any]:
-        """Return the next output line."""
+        """Return the next output line, parsed as JSON."""
         assert self._process.stdout is not None
         line = await self._process.stdout.readline()
         found: dict[str, Any] = json.loads(line or b'{"error": "the process ended"}')
@@ -222,7 +222,7 @@ def receive(listener: socket.socket, size: int, wrap: Callable[[socket.socket], 
 
 
 async def relayed(root: Path, migrations: int, mib: int) -> dict[str, Any]:
-    """Measure a number of concurrent migrations."""
+    """Return the figures of a number of concurrent migrations."""
     size = (mib << 20) // migrations
     pods = Pods(root, migrations)
     async with side("target", root, migrations) as target, side("source", root, migrations, (await target.said())["port"]) as source:
@@ -251,7 +251,7 @@ async def relayed(root: Path, migrations: int, mib: int) -> dict[str, Any]:
 
 
 def bare(root: Path, mib: int, *, encrypted: bool) -> dict[str, Any]:
-    """Measure one process that sends to another on loopback."""
+    """Return the figures of one process that sends to another on loopback."""
     size = mib << 20
     listener = socket.create_server(("127.0.0.1", 0))
     with timed_child(lambda: receive_bare(listener, root, size, encrypted)) as child:
@@ -300,7 +300,7 @@ def timed_child(work: Callable[[], None]) -> Iterator[Callable[[], float]]:
 
 
 def measure(migrations: list[int], mib: int) -> list[dict[str, Any]]:
-    """Measure each way."""
+    """Measure each way; print and return the figures."""
     found: list[dict[str, Any]] = []
 
     def add(result: dict[str, Any]) -> None:

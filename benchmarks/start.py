@@ -183,7 +183,7 @@ def show(result: dict[str, Any]) -> None:
 
 
 async def run(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Create a namespace, measure in it, and delete it."""
+    """Create a namespace, measure in it, and delete it; return the report."""
     kubectl = Kubectl(Path(arguments.kubeconfig), arguments.namespace)
     kubectl("create", "namespace", kubectl.namespace)
     kubectl("label", "namespace", kubectl.namespace, "pod-security.kubernetes.io/enforce=restricted")
@@ -195,7 +195,6 @@ async def run(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Parse the command line, measure, print and write the results."""
     parser = argparse.ArgumentParser(description="Measure the start of tiny virtual machines on the test cluster.")
     parser.add_argument("--kubeconfig", required=True, help="kubeconfig of the test cluster, with the chart installed")
     parser.add_argument("--count", type=int, default=10, help="how many machines (default 10)")

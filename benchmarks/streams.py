@@ -137,7 +137,7 @@ class Scene:
 
 @asynccontextmanager
 async def scene() -> AsyncIterator[Scene]:
-    """Start everything again, because a process does not return all memory."""
+    """Yield newly started servers, because a process does not return all memory."""
     with tempfile.TemporaryDirectory(prefix="streams") as name:
         root, guests = Path(name), Guests()
         authority = Authority(root)
@@ -198,7 +198,7 @@ Flood = Callable[[ClientConnection], Awaitable[None]]
 
 
 async def typed(socket: ClientConnection, message: bytes) -> None:
-    """Send forever."""
+    """Send the message forever."""
     while True:
         await socket.send(message)
         await asyncio.sleep(0)  # otherwise a stream with room would block the event loop
@@ -253,7 +253,7 @@ async def measure(what: str, count: int, seconds: float) -> None:
 
 
 async def ended(work: Awaitable[None]) -> None:
-    """Wait for the end of a closed stream."""
+    """Await the work until its stream is closed."""
     with contextlib.suppress(ConnectionClosed):
         await work
 

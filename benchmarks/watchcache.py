@@ -116,7 +116,7 @@ def chosen_of(cache: WatchCache, chosen: selection.Selection) -> list[Item]:
 
 
 async def measure_watches(watches: int, kind: str) -> None:
-    """Deliver events to watches of one kind."""
+    """Measure the delivery of events to watches of one kind, and print the figures."""
     cache = WatchCache(MemoryStorage(), PREFIX, partial(codec.decode, STRATEGY))
     cache.synced.set()
     fill(cache, 2000)
@@ -178,7 +178,7 @@ class Reader:
         return True
 
     async def room(self) -> None:
-        """Return the available room, which never runs out."""
+        """Return at once, because room never runs out."""
 
 
 def frames(events: Sequence[Event]) -> list[bytes]:

@@ -55,7 +55,7 @@ def new_authority(common_name: str, lifetime: timedelta, now: datetime) -> Pair:
 
 
 def issue(authority: Pair, profile: Profile, lifetime: timedelta, now: datetime) -> Pair:
-    """Create a key and its certificate, which ``authority`` outlives.
+    """Return a new key and its certificate, which ``authority`` outlives.
 
     Raises:
         ValueError: the authority's PEM is unreadable, or an IP address invalid.
@@ -65,7 +65,7 @@ def issue(authority: Pair, profile: Profile, lifetime: timedelta, now: datetime)
 
 
 def sign(authority: Pair, public_key: ec.EllipticCurvePublicKey, profile: Profile, not_before: datetime, not_after: datetime) -> bytes:
-    """Sign a certificate (PEM) for an existing public key; ``authority`` outlives it.
+    """Return a signed certificate (PEM) for an existing public key; ``authority`` outlives it.
 
     Raises:
         ValueError: the authority's PEM is unreadable, or an IP address invalid.

@@ -50,7 +50,7 @@ class Policy:
 
 
 def is_due(certificate: Certificate, now: datetime, lifetime: timedelta) -> Reason | None:
-    """Check the dates: a certificate is due in the last third of its life."""
+    """Return why a certificate's dates require renewal, or None: it is due in the last third of its life."""
     if now >= certificate.not_after:
         return Reason.EXPIRED
     if now < certificate.not_before:

@@ -37,7 +37,7 @@ class Verified:
 
 
 def verify(pem: bytes, profile: Profile) -> Verified:
-    """Check a request against its sender's profile; subject and names must match exactly."""
+    """Return a request's key, or its faults. Subject and names must match its sender's profile exactly."""
     if len(pem) > MAX_BYTES or not _PEM.fullmatch(pem):
         return Verified(None, (f"it is not one PEM block CERTIFICATE REQUEST of at most {MAX_BYTES} bytes",))
     try:

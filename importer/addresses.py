@@ -27,7 +27,7 @@ class Address:
 
     @property
     def origin(self) -> tuple[str, str, int]:
-        """Return the scope of credentials."""
+        """Return scheme, host and port, the scope of credentials."""
         return self.scheme, self.host, self.port
 
     def __str__(self) -> str:

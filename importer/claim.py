@@ -118,7 +118,7 @@ def capacity(directory: Path) -> int:
 
 @contextlib.contextmanager
 def errors_explained(directory: Path) -> Iterator[None]:
-    """Explain a failed write.
+    """Convert an OSError of the ``with`` block.
 
     Raises:
         ImportFailed: the claim is full or not writable.

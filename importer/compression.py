@@ -67,7 +67,7 @@ MAGIC_BYTES: Final = max(len(magics[0]) for magics, _, _ in _KINDS)
 
 
 def decompressed(pieces: Iterable[bytes], head: bytes) -> Iterator[bytes]:
-    """Decompress ``pieces``, which begin with ``head``, if compressed.
+    """Return ``pieces``, which begin with ``head``, decompressed if necessary.
 
     Raises:
         ImportFailed: compressed data is damaged or truncated.

@@ -77,7 +77,7 @@ class Device:
         os.fsync(self._file)
 
     def write(self, piece: bytes) -> None:
-        """Append."""
+        """Append; ``finish`` writes the first MiB."""
         view = memoryview(piece)
         if room := HEAD_BYTES - len(self._head):
             self._head += view[:room]
@@ -140,7 +140,7 @@ class Device:
 
 @contextlib.contextmanager
 def errors_explained() -> Iterator[None]:
-    """Explain a failed read or write.
+    """Convert an OSError of the ``with`` block.
 
     Raises:
         ImportFailed: the device failed.

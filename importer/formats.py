@@ -110,7 +110,7 @@ def _check_features(features: int) -> None:
 
 
 def _check_extensions(head: bytes, offset: int) -> None:
-    """Check the header extensions after the header."""
+    """Raise ImportFailed if the header extensions name a data file or encryption, or do not end."""
     for _ in range(MAX_EXTENSIONS):
         if offset + 8 > len(head):
             raise ImportFailed("the qcow2 image has more header extensions than are read here")

@@ -18,7 +18,7 @@ SLACK: Final = 64 << 20
 
 
 def run(plan: Plan, reporter: Reporter) -> None:
-    """Import an image into an empty claim.
+    """Import an image into an empty claim; do nothing if it has a disk.
 
     Raises:
         ImportFailed: with the reason; the claim is unchanged, and a block device is marked as unfinished.

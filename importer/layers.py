@@ -30,7 +30,7 @@ class Layers:
         self._opaque_below: set[Name] = set()
 
     def is_disk(self, member: str, *, is_file: bool, is_directory: bool) -> bool:
-        """Return whether a member of the current layer is a visible disk.
+        """Return whether a member of the current layer is a visible disk, and remember what it hides below.
 
         Raises:
             ImportFailed: there are too many names.

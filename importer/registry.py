@@ -180,7 +180,7 @@ class _Session:
         return {"Authorization": self._authorization} if self._authorization and address.origin == self._origin else {}
 
     def _authorize(self, refused: Unauthorized) -> None:
-        """Get the authorization that the registry requires."""
+        """Store the authorization that the registry requires."""
         if refused.origin != self._origin:
             # A stranger's token server would get the login.
             raise ImportFailed(

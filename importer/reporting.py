@@ -30,7 +30,7 @@ class Reporter:
         self._told_at: float | None = None
 
     def downloaded(self, done: int, total: int | None) -> None:
-        """Report downloaded and total bytes."""
+        """Report downloaded and total bytes, at most every 2 s."""
         self._done = (done, total)
         if self._told_at is None or self._clock() - self._told_at >= SECONDS:
             self._progress(DOWNLOADING)

@@ -74,7 +74,7 @@ class Transfer:
             raise ImportFailed("the certificates of caConfigMapRef cannot be read: PEM is expected") from error
 
     def get(self, url: str, extra: Mapping[str, str] | None = None) -> Body:
-        """Start reading a file; ``extra`` are further headers.
+        """Return the unread response, after redirects; ``extra``: further headers.
 
         Raises:
             ImportFailed: the server refuses.

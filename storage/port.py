@@ -146,7 +146,7 @@ class Storage(Protocol):
     """See the module's guarantees."""
 
     async def get(self, key: str) -> Entry | None:
-        """Return the current entry of ``key``."""
+        """Return the current entry of ``key``, or None."""
         ...
 
     async def range(self, prefix: str, *, start: str = "", limit: int = 0, revision: int = 0) -> Page:
@@ -161,7 +161,7 @@ class Storage(Protocol):
     async def commit(self, conditions: Sequence[Condition], writes: Sequence[Put | Delete]) -> int:
         """Apply ``writes`` if all ``conditions`` hold; return the new revision.
 
-        ``writes`` has each key at most once, and at most 128 keys.
+        ``writes`` has at most 128 keys.
 
         Raises:
             ValueError: a key is in ``writes`` twice; no write happened.

@@ -55,7 +55,7 @@ def aggregate(here: Environment, bench: Bench) -> None:
 
 
 def variants(names: Sequence[str], *, aggregated: bool) -> list[Variant]:
-    """Return the servers by name."""
+    """Return the servers with these names; behind the aggregator, ours has a group of its own."""
     chosen = [VARIANTS[name] for name in names]
     if aggregated:
         chosen = [replace(each, group=f"ours.{GROUP}") if each is servers.OURS_FLUNDERS else each for each in chosen]

@@ -64,7 +64,7 @@ def export(revision: str, directory: Path, python: str) -> Path:
 
 
 def split() -> tuple[frozenset[int], frozenset[int]]:
-    """Return the processors of the server and of all others. With only one processor, nothing is pinned."""
+    """Return one processor for the server, and one for all others; both sets are empty if there is only one."""
     available = sorted(os.sched_getaffinity(0))
     if len(available) < 2:
         return frozenset(), frozenset()

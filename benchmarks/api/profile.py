@@ -35,7 +35,7 @@ _WAITING: Final = ("_worker (concurrent/futures/thread.py)", "wait (threading.py
 
 
 def _deepest(frames: list[str]) -> str:
-    """Return the innermost Python function."""
+    """Return the innermost Python function, or an empty string."""
     return next((frame for frame in reversed(frames) if ".py)" in frame), "")
 
 

@@ -25,7 +25,7 @@ def cost(key: str, sample: Result) -> float:
 
 
 def costs(result: Result, key: str, name: str) -> list[float]:
-    """Return the costs of all samples."""
+    """Return the costs of all samples of an operation at a server."""
     return [cost(key, sample) for sample in result["samples"].get(key, {}).get(name, [])]
 
 
@@ -62,7 +62,7 @@ def apart(result: Result) -> dict[str, dict[str, str]]:
 
 
 def finish(result: Result, *, through_aggregator: bool = False) -> Result:
-    """Add the ratios and the wanted ratios."""
+    """Return the result with ratios, wanted ratios, and the failures of :func:`apart`."""
     keys = [each.key for each in (*OPERATIONS, *VARIED, MEMORY)]
     ratios = {key: value for key in keys if (value := ratio(result, key, TWIN)) is not None}
     tuned = {key: value for key in keys if (value := ratio(result, key, TUNED)) is not None}

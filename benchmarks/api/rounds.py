@@ -204,7 +204,7 @@ def progress(text: str) -> None:
 def prepared(
     variants: Sequence[Variant], *, rounds: int, quick: bool, python: str, revision: str = ""
 ) -> Iterator[tuple[Environment, Bench]]:
-    """Start everything for measurements: etcd, kube-apiserver, and the servers, ours from ``revision`` if given.
+    """Start etcd, kube-apiserver and the servers, ours from ``revision`` if given; yield the environment and the bench.
 
     Ours runs on ``python`` (``machine.interpreter``).
 

@@ -63,7 +63,7 @@ class Scale:
             return None
 
     def growth(self, steps: list[int]) -> None:
-        """Write and read with a growing number of objects."""
+        """Measure writes and reads with a growing number of objects."""
         made = 0
         for count in steps:
             for each in self.bench.contestants:
@@ -82,7 +82,7 @@ class Scale:
                         self.note(f"{operation.key} with {count}", each, {**_cost(sample), "p99_us": round(sample["p99_us"])})
 
     def restart(self, count: int) -> None:
-        """Restart with all objects."""
+        """Measure a restart with all objects."""
         for each in self.bench.contestants:
             each.server.end()
             ready = each.server.start()
@@ -93,7 +93,7 @@ class Scale:
             )
 
     def lists(self, steps: list[int]) -> None:
-        """List in several ways. The namespace ``many`` has all objects except those of the first step and the creates."""
+        """Measure several kinds of lists. The namespace ``many`` has all objects except those of the first step and the creates."""
         count, many = steps[-1], steps[-1] - steps[0]
         one = f"o{steps[1]}--00007" if len(steps) > 1 else "absent"
         kinds = {

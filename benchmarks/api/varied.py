@@ -31,7 +31,7 @@ LENGTH: Final = 60_000
 
 
 def requests(seed: str) -> Iterator[str]:
-    """Return the requests of a sample; equal seeds give equal requests."""
+    """Yield the lines of a sample's requests; equal seeds give equal requests."""
     draw = random.Random(seed)
     for count in range(LENGTH):
         number = draw.randrange(MANY)
@@ -43,7 +43,7 @@ def requests(seed: str) -> Iterator[str]:
 
 
 def introductions() -> Iterator[str]:
-    """Return requests by which every user requests each of its objects once."""
+    """Yield lines of requests by which every user requests each of its objects once."""
     for number in random.Random("introductions").sample(range(MANY), MANY):
         yield "\t".join([str(number), *identity(owner(number))])
 

@@ -134,7 +134,6 @@ def line(found: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Parse the flags, attack, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", metavar="NAME,…", help=f"some of {', '.join(ATTACKS)}")
     parser.add_argument("--seconds", type=float, default=12.0, help="how long each attack lasts")

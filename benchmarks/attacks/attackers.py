@@ -320,7 +320,7 @@ ATTACKS: Final[dict[str, Callable[[Attack], Awaitable[None]]]] = {
 
 
 async def run(name: str, attack: Attack) -> dict[str, int]:
-    """Attack until the time is over."""
+    """Attack until the time is over; return the counts of connections."""
     try:
         async with asyncio.timeout(attack.seconds):
             await ATTACKS[name](attack)
@@ -331,7 +331,6 @@ async def run(name: str, attack: Attack) -> dict[str, int]:
 
 
 def main() -> None:
-    """Parse the flags and attack."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name", choices=sorted(ATTACKS))
     parser.add_argument("--port", type=int, required=True)

@@ -65,7 +65,7 @@ class Certificates:
 
 @asynccontextmanager
 async def cluster(certificates: Certificates) -> AsyncIterator[Config]:
-    """Serve the cluster API that virt-api uses: trusted authorities, token reviews (all invalid), and access reviews."""
+    """Yield the configuration for a fake cluster API: trusted authorities, token reviews (all invalid), and access reviews."""
     clients, proxies = certificates.make()
     kube = FakeAPI()
 
@@ -134,7 +134,7 @@ class Target:
 
 @asynccontextmanager
 async def serving(certificates: Certificates, config: Config, source: Path, python: str) -> AsyncIterator[Target]:
-    """Run virt-api from these sources during the block, with default values for all limits on clients."""
+    """Yield virt-api, run from these sources during the block, with default values for all limits on clients."""
     directory, port = certificates.directory, free_port()
     kubeconfig = {
         "clusters": [{"name": "c", "cluster": {"server": config.server}}],

@@ -92,7 +92,7 @@ class BackupStrategy(Strategy):
         return found
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        """Refuse a change of the database."""
+        """Return all errors, also of a changed database."""
         found = self.validate(obj)
         if obj["spec"]["database"] != old["spec"]["database"]:
             found.append(invalid(Path("spec.database"), obj["spec"]["database"], "field is immutable"))

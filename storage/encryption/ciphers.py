@@ -169,7 +169,7 @@ class Chain:
                     await each.fetch(data[len(each.prefix) :])
 
     def seal(self, value: bytes, about: bytes) -> bytes:
-        """Encrypt ``value`` for the key ``about``."""
+        """Return ``value`` encrypted for the key ``about``, with its prefix."""
         first = self.providers[0]
         return first.prefix + first.encrypt(value, about)
 

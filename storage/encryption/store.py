@@ -105,7 +105,7 @@ class EncryptedStorage:
         await self._inner.close()
 
     async def _fetch(self, entries: Sequence[Entry]) -> None:
-        """Fetch remote keys.
+        """Fetch the remote keys of entries.
 
         Raises:
             Unavailable: they cannot be fetched now.

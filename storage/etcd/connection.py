@@ -50,7 +50,7 @@ class Tls:
         return tuple((stat.st_ino, stat.st_mtime_ns, stat.st_size) for stat in stats)
 
     def context(self) -> ssl.SSLContext:
-        """Load the files.
+        """Return a client context with the files.
 
         Raises:
             OSError: a file is unreadable or invalid.
@@ -153,7 +153,7 @@ class Connection:
         return self._closing.is_set()
 
     def usable(self) -> Endpoint | None:
-        """Return the endpoint that worked last, if connected."""
+        """Return the endpoint that worked last if connected, else None."""
         endpoint = self._endpoints[self._current]
         if self._tls is not None:
             self._check_files()

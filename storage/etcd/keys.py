@@ -27,7 +27,7 @@ class Keys:
         return key[len(self._prefix) :].decode(errors="surrogateescape")
 
     def bounds(self, prefix: str, start: str = "") -> tuple[bytes, bytes]:
-        """Return etcd's range of the keys with ``prefix``, from ``start`` on."""
+        """Return etcd's range (first key, end) of the keys with ``prefix``, from ``start`` on."""
         begin, end = self.inner(prefix), end_of(self.inner(prefix))
         return max(begin, self.inner(start)) or b"\0", end
 

@@ -171,9 +171,9 @@ class EtcdStorage:
             await asyncio.sleep(AGAIN_SECONDS)
 
     def _follow(self, before: int, revision: int) -> None:
-        """Record an answer's revision; ``before`` was the highest one at the call.
+        """Record an answer's revision, and end all watches if it decreased; ``before`` was the highest one at the call.
 
-        It only decreases if etcd was restored from a backup, whose history differs from what watches have seen.
+        It only decreases if etcd was restored from a backup.
         """
         if revision > self._newest:
             self._newest = revision

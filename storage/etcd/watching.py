@@ -37,7 +37,7 @@ class Progress:
     """Requests progress on demand, one request at a time, and repeats it while etcd is silent."""
 
     def __init__(self, send: Callable[[], None], *, asked: bool, again_seconds: float = ASK_AGAIN_SECONDS) -> None:
-        """``asked``: progress is already wanted."""
+        """``asked``: send a request at once."""
         self._again_seconds = again_seconds
         self._send_request = send
         self._asked = asked
@@ -77,7 +77,7 @@ class Progress:
 
 
 def batches(events: Iterable[rpc.Event], keys: Keys, position: int, *, previous: bool = True) -> Iterator[Batch]:
-    """Group events above ``position`` by revision; ``previous``: with previous values.
+    """Yield a batch of the events of each revision above ``position``; ``previous``: with previous values.
 
     Raises:
         Compacted: a previous value, and so the position, is compacted.

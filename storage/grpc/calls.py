@@ -192,7 +192,7 @@ class Stream(Exchange):
         raise self._error or RpcError(INTERNAL, "no message has come")
 
     def free(self) -> int:
-        """Return the held-back bytes that the server may now send."""
+        """Return how many held-back bytes the server may now send; 0 with unread messages."""
         if self._messages:
             return 0
         held, self._held = self._held, 0

@@ -106,7 +106,7 @@ def number(payload: bytes) -> int:
 
 
 def pairs(payload: bytes) -> Iterator[tuple[int, int]]:
-    """Return the settings in a SETTINGS payload.
+    """Return an iterator over (key, value) in a SETTINGS payload.
 
     Raises:
         ProtocolError: its length is not a multiple of 6.

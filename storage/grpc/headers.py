@@ -64,7 +64,7 @@ class Heads:
         """Decoded blocks that recur."""
 
     def decode(self, block: bytes) -> Head:
-        """Decode a block.
+        """Return a decoded block, and remember those that recur.
 
         Raises:
             ProtocolError: it is invalid.

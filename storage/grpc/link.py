@@ -128,7 +128,7 @@ class Link(asyncio.Protocol):
     # --- the socket
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Send our SETTINGS."""
+        """Send our SETTINGS, or end without HTTP/2."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's transports do not inherit from it
         peer = transport.get_extra_info("socket")
         if peer is not None and peer.family in (socket.AF_INET, socket.AF_INET6):
@@ -254,7 +254,7 @@ class Messages:
 
 
 async def connect(host: str, port: int, tls: ssl.SSLContext | None, server_name: str, keepalive: Keepalive = _KEEPALIVE) -> Link:
-    """Connect to a server and wait for its SETTINGS. Cancellation cleans up.
+    """Return a connection to a server after its SETTINGS. Cancellation cleans up.
 
     Raises:
         OSError: it is unreachable, or its certificate wrong.
@@ -269,7 +269,7 @@ async def connect(host: str, port: int, tls: ssl.SSLContext | None, server_name:
 
 
 async def connect_unix(path: str) -> Link:
-    """Connect to a server on a Unix socket, as ``connect``."""
+    """Return a connection to a server on a Unix socket, as ``connect``."""
     loop = asyncio.get_running_loop()
     _, link = await loop.create_unix_connection(lambda: Link(loop), path)
     return await _introduced(link)

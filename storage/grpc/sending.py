@@ -36,7 +36,7 @@ class Sending:
         return not self.streams and not self._waiting
 
     def take(self) -> bytes:
-        """Return the output."""
+        """Return the output, and clear it."""
         out, self._out = self._out, []
         return b"".join(out)
 
@@ -46,7 +46,7 @@ class Sending:
         return bool(self._out)
 
     def open(self, exchange: Exchange) -> None:
-        """Start a call, or queue it while the server's limit is reached."""
+        """Start a call, queue it while the server's limit is reached, or fail it after ``leave``."""
         if self.is_leaving:
             exchange.fail(RpcError(UNAVAILABLE, "the connection is being left", processed=False))
         elif len(self.streams) >= self._max_streams:
@@ -108,7 +108,7 @@ class Sending:
             exchange.fail(RpcError(UNAVAILABLE, message, processed=False))
 
     def leave(self) -> None:
-        """Start no more calls here."""
+        """Start no more calls here, and fail the queued ones."""
         self.is_leaving = True
         waiting = list(self._waiting)
         self._waiting.clear()

@@ -43,7 +43,7 @@ class Session(Sending):
         ]
 
     def take(self) -> bytes:
-        """Return the output."""
+        """Return the output, and clear it."""
         self._control = 0
         return super().take()
 
@@ -183,7 +183,7 @@ class Session(Sending):
             self.cancel(exchange)
 
     def _check_known(self, stream: int) -> None:
-        """Ignore input for a cancelled call, if the stream ever existed."""
+        """Raise ProtocolError if the stream never existed."""
         if not stream & 1 or stream >= self._next:
             raise ProtocolError(frames.PROTOCOL_ERROR, f"stream {stream} was never opened")
 

@@ -120,7 +120,7 @@ class Daemon:
         return {"disk": {"protocol": "nbd", "path": disk["socket"], "size": self.disks[key].size, "export": ""}}
 
     def keep(self, key: str, request: Document) -> None:
-        """Write the list of served disks atomically."""
+        """Store the request of a served disk atomically, for :meth:`restore`."""
         new = self.state / f"{key}.new"
         with new.open("w") as file:
             file.write(json.dumps(request))
@@ -137,7 +137,7 @@ class Daemon:
         return {}
 
     def check(self, request: Document) -> Document:
-        """Report whether a disk is served, and serve it otherwise."""
+        """Serve a disk unless it is served and its socket exists."""
         served = self.disks.get(key_of(request))
         if served is not None and not os.path.exists(request["disk"]["socket"]):
             served.close()

@@ -27,7 +27,6 @@ class PluginError(Exception):
     """An error with its code, the plugin's alternative to a result."""
 
     def __init__(self, code: int, message: str) -> None:
-        """Keep both."""
         super().__init__(message)
         self.code = code
 
@@ -84,7 +83,7 @@ table netdev {tap} {{
 
 
 def add(request: dict[str, Any], pod: str, node: str) -> dict[str, Any]:
-    """Connect the guest."""
+    """Connect the guest; return its tap and MAC address."""
     network = Network(request)
     mac, queues = network.interface["mac"], network.interface["queues"]
     make_bridge(node, network.node_bridge)
@@ -111,7 +110,7 @@ def make_bridge(netns: str, name: str) -> None:
 
 
 def check(request: dict[str, Any], pod: str, node: str) -> dict[str, Any]:
-    """Report missing parts."""
+    """Return an empty result, or raise PluginError if parts are missing."""
     network = Network(request)
     if missing := {network.tap, network.bridge, network.pod_link} - links(pod):
         raise PluginError(100, f"the pod has lost {', '.join(sorted(missing))}")
@@ -137,7 +136,7 @@ def delete(request: dict[str, Any], pod: str, node: str) -> dict[str, Any]:
 
 
 def answer(command: str) -> dict[str, Any]:
-    """Return the result of a command."""
+    """Return a command's result for the request on standard input."""
     try:
         request = json.load(sys.stdin)
     except ValueError as error:

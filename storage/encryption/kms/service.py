@@ -70,7 +70,7 @@ class Service:
         return rpc.StatusResponse.FromString(await self._call("Status", b""))
 
     async def encrypt(self, plain: bytes) -> Source:
-        """Encrypt ``plain``.
+        """Return ``plain`` encrypted by the service.
 
         Raises:
             Unavailable: it does not answer.
@@ -83,7 +83,7 @@ class Service:
         return source
 
     async def decrypt(self, source: Source) -> bytes:
-        """Decrypt a key.
+        """Return a stored key decrypted.
 
         Raises:
             Undecryptable: the service cannot decrypt it.
