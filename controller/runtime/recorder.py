@@ -114,7 +114,7 @@ class Correlator:
         return key, PatchEvent(written.name, written.count + 1, key.message)
 
     def written(self, key: Occurrence, name: str, count: int) -> None:
-        """Record an Event on the server: later occurrences with this key increase its count."""
+        """Record an Event on the server; later occurrences with this key increase its count."""
         self._written[key] = Written(name, count)
         _bound(self._written, key)
 

@@ -28,7 +28,7 @@ MESSAGE_BYTES: Final = 8 << 10
 
 
 def budget(now: float, limits: Limits) -> TokenBucket:
-    """Return how much a launcher may send: 16 short messages a second on average, eight times as many as in a live migration.
+    """Return the bucket for what a launcher may send: 16 short messages a second on average, eight times as many as in a live migration.
 
     Reading that much takes some hundredth of a processor.
     """

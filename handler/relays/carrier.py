@@ -454,7 +454,7 @@ class _Copying:
                 self._poll.unregister(descriptor)
 
     def _take(self) -> None:
-        """Encrypt data from the pod."""
+        """Encrypt and send data from the pod."""
         try:
             count = self._pod.recv_into(self._up)
         except BlockingIOError:

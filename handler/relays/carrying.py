@@ -99,7 +99,7 @@ class Carried:
             self._channel.shutdown(socket.SHUT_WR)
 
     def abort(self) -> None:
-        """End it at once."""
+        """End the connection at once, without delivering the rest."""
         with contextlib.suppress(OSError):
             self._channel.send(b'{"abort": true}')
 

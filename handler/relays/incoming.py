@@ -91,7 +91,7 @@ class Incoming:
         self._expected[migration_uid] = expected
 
     def forget(self, migration_uid: str) -> None:
-        """Admit no more. Open connections remain for a while, because the source's libvirt may still be reading the result.
+        """Admit no more connections of this migration. Open ones remain for a while: the source's libvirt may still be reading the result.
 
         A compromised source would keep them open, and they lead to libvirtd of the guest's present pod.
         """

@@ -193,7 +193,7 @@ class PluginDisks:
             directories.look(top, name, served, read_only=read_only)
 
     async def _greet(self, pod_uid: str, name: str, served: Served, *, read_only: bool) -> None:
-        """Get the export's properties from the server. Raises NoExport."""
+        """Check that the server has the export, of this size and writable if needed. Raises NoExport."""
         try:
             with directories.opened(pod_uid, self._kubelet) as top:
                 link = places.connect(top, f"{name}/{plugin_disks.SOCKET}")

@@ -87,7 +87,7 @@ def head_bytes(kind: Type, shared: int) -> int:
 
 
 def breach(kind: Type, head: bytes, data_bytes: int, shared: int) -> str:
-    """Return the errors of a packet of correct length, or an empty string.
+    """Return the error of a packet of correct length, or an empty string.
 
     Args:
         kind: its type.
@@ -122,7 +122,7 @@ def _wants_input(endpoint: int) -> str:
 
 
 def _of_data(kind: Type, endpoint: int, said: int, data_bytes: int) -> str:
-    """Check that an input endpoint sends as much data as the header says. For output endpoints, the length is what the device took."""
+    """Return the error if an input endpoint sends other than the header's amount of data. For output, that is what the device took."""
     if endpoint & _IN:
         return "" if said == data_bytes else f"a packet of {said} bytes has {data_bytes}"
     if data_bytes or kind in (Type.ISO, Type.BUFFERED_BULK):

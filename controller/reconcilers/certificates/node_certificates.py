@@ -46,7 +46,7 @@ def signing_requests(client: Client) -> Informer:
 
 
 def trim_request(request: Object) -> Object:
-    """Trim a request: a node can create any number of them, each larger than 1 MB.
+    """Return a trimmed request: a node can create any number, each larger than 1 MB.
 
     A decided request keeps only the decision. A request over ``MAX_BYTES`` loses its PKCS #10 and so is denied. Status writes may omit the
     rest, because kube-apiserver keeps the stored ``spec``.

@@ -123,7 +123,6 @@ def _of_made(disk: Object, volume: str, domain: Object) -> Needs:
 
 
 def _disk(disk: Object, volume: str, claims: Claims, domain: Object) -> Needs:
-    """Return the needs of one disk."""
     if disk.get("type") in cloud_init.MADE:
         return _of_made(disk, volume, domain)
     if network_disks.is_network(disk):

@@ -43,7 +43,6 @@ class Needs:
     """Of the container."""
 
     def __add__(self, other: Needs) -> Needs:
-        """Return the sum of both."""
         return Needs(
             self.guest_bytes + other.guest_bytes,
             self.overhead_bytes + other.overhead_bytes,

@@ -176,7 +176,7 @@ def _is_stopped(migration: Object, vm: Object | None) -> bool:
 
 
 def _wait(seen: Observed) -> tuple[Action, ...]:
-    """Report what a migration in the queue waits for. One for an eviction fails after ``NODE_SECONDS`` without a drain."""
+    """Return actions that report what a queued Migration waits for; one for an eviction fails after ``NODE_SECONDS`` without a drain."""
     first = dig_migration(seen.migration, "status", "phaseTransitionTimestamps") or []
     if _is_ours(seen) and not seen.turn.is_drain and first and _ago(seen, first[0]["time"]) >= NODE_SECONDS:
         # Its node is not drained any more: it would begin whenever there is room.
@@ -317,7 +317,7 @@ def _report_obstacle(seen: Observed, target: Object) -> tuple[Action, ...]:
 
 
 def _report_kubelet(seen: Observed, target: Object) -> tuple[Action, ...]:
-    """Report why the kubelet cannot start the target, as for the pod of a start; repeat while it waits."""
+    """Return actions that report why the kubelet cannot start the target, as for a start's pod; repeated while it waits."""
     waited = mounted_sources.waiting_seconds(target, seen.now)
     if waited is None or seen.vm is None:
         return _forget_kubelet(seen, target)
@@ -336,7 +336,7 @@ def _report_kubelet(seen: Observed, target: Object) -> tuple[Action, ...]:
 
 
 def _forget_kubelet(seen: Observed, target: Object) -> tuple[Action, ...]:
-    """Remove the kubelet's report once the target has its volumes and networks."""
+    """Return the removal of the kubelet's report once the target has its volumes and networks."""
     known = condition(dig_migration(seen.migration, "status", "conditions"), SUCCEEDED) or {}
     if known.get("reason") not in _OF_KUBELET or not pod_state.has_volumes(target):
         return ()
@@ -359,7 +359,7 @@ def _await_target(seen: Observed) -> tuple[Action, ...]:
 
 
 def _oversee(seen: Observed) -> tuple[Action, ...]:
-    """Decide while the guest may be moving: act only if the pods' states are certain."""
+    """Return the actions while the guest may be moving: only those that the pods' states make certain."""
     target_name = dig_migration(seen.migration, "status", "targetPod")
     if seen.vm is None:
         return _finish(seen, phases.FAILED, "VirtualMachineNotFound", "the virtual machine was deleted")
@@ -394,7 +394,7 @@ def _absent_target(seen: Observed) -> Unknown | None:
 
 
 def _wait_out(seen: Observed) -> tuple[Action, ...]:
-    """Wait while the guest, or a QEMU for it, may run in a pod that is gone: neither another attempt nor an end is safe.
+    """Return the actions while the guest, or a QEMU for it, may run in a pod that is gone: neither another attempt nor an end is safe.
 
     A guest that stayed keeps running, and one that arrived may still be taken over.
     """
@@ -410,7 +410,7 @@ def _wait_out(seen: Observed) -> tuple[Action, ...]:
 
 
 def _bound(seen: Observed, waits_for: str = "") -> tuple[Action, ...]:
-    """Wait for the virt-handlers, within the time limits."""
+    """Return the actions while waiting for the virt-handlers, and at its time limits."""
     phase = phases.phase_of(seen.migration)
     if phase == phases.TARGET_READY and not release.is_released(seen.migration):
         left = migration_bounds.begin_left(seen.migration, seen.now)
@@ -436,7 +436,7 @@ def _bound(seen: Observed, waits_for: str = "") -> tuple[Action, ...]:
 
 
 def _report_lost(seen: Observed) -> tuple[Action, ...] | None:
-    """Report that the machine's node stopped reporting, or reports again; None if nothing changed. Eviction decisions read it here."""
+    """Return the report that the machine's node is silent, or reports again; None if nothing changed. Eviction decisions read it."""
     phase, conditions = phases.phase_of(seen.migration), dig_migration(seen.migration, "status", "conditions")
     if phases.phase_of(seen.vm or {}) == phases.UNKNOWN:
         node = dig_migration(seen.migration, "status", "sourceNode")
@@ -447,7 +447,7 @@ def _report_lost(seen: Observed) -> tuple[Action, ...] | None:
 
 
 def _source_ended(seen: Observed) -> tuple[Action, ...]:
-    """Handle a source where nothing runs any more. The guest may run on the target only if it left; otherwise the copy may be stale."""
+    """Return the actions once the source runs nothing. The guest may run on the target only if it left; otherwise the copy may be stale."""
     name = dig_migration(seen.migration, "status", "sourcePod")
     how = pod_state.end_of(seen.source).message if seen.source is not None else "it was deleted"
     if how.startswith(pod_state.MIGRATED):
@@ -477,7 +477,7 @@ def _target_ended(seen: Observed) -> tuple[Action, ...] | None:
 
 
 def _fail_attempt(seen: Observed, reason: str, message: str) -> tuple[Action, ...]:
-    """Handle the end of the target pod. What follows depends on whether the guest stayed, which is certain before ``Running``."""
+    """Return the actions after the target pod ended. They depend on whether the guest stayed, which is certain before ``Running``."""
     phase, failure = phases.phase_of(seen.migration), migration_attempts.failure_of(seen.migration)
     does_not_fit = phase == phases.SCHEDULING and not pod_state.lacked_devices(seen.target)
     if not migration_attempts.number_of(seen.migration) or does_not_fit or release.is_released(seen.migration):
@@ -502,7 +502,7 @@ def _has_failed(seen: Observed) -> bool:
 
 
 def _retry(seen: Observed) -> tuple[Action, ...]:
-    """Continue after a failed attempt with a possibly temporary cause."""
+    """Return the actions after an attempt failed for a possibly temporary cause."""
     failure = migration_attempts.failure_of(seen.migration) or {}
     if is_deleting(seen.migration):
         return _finish(seen, phases.CANCELLED, "Cancelled", f"deleted after an attempt failed: {failure.get('message') or 'it failed'}")
@@ -531,14 +531,14 @@ def _back_off_left(seen: Observed, migration: Object) -> float:
 
 
 def _tidy_up(seen: Observed) -> tuple[Action, ...]:
-    """Write the result, delete the pod that the machine is not in, and remove the finalizer."""
+    """Return actions that write the result, delete the pod that the machine is not in, and remove the finalizer."""
     if names.MIGRATION_FINALIZER not in finalizers_of(seen.migration):
         return ()
     return (*_conclude(seen), *_clean_up(seen))
 
 
 def _conclude(seen: Observed) -> tuple[Action, ...]:
-    """Set the condition after virt-handler wrote the final phase and message."""
+    """Return the write of the condition after virt-handler wrote the final phase and message."""
     phase, known = phases.phase_of(seen.migration), condition(dig_migration(seen.migration, "status", "conditions"), SUCCEEDED) or {}
     outcome = "True" if phase == phases.SUCCEEDED else "False"
     if known.get("status") == outcome:

@@ -188,7 +188,7 @@ def is_lost(vm: Object | None) -> bool:
 
 
 def _ordered(entries: Sequence[_Entry], begun: Sequence[_Entry], seen: Observed) -> list[_Entry]:
-    """Return the waiting ones in order."""
+    """Return the waiting entries in order."""
     waiting = sorted((each for each in entries if each.waits), key=lambda each: (-each.priority, each.created, each.key))
     aged = _aged(waiting, begun, seen)
     held = Counter(each.namespace for each in begun if not each.is_drain)

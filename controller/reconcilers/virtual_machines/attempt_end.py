@@ -13,7 +13,7 @@ from controller.reconcilers.virtual_machines.observed import Observed, own_pod
 
 
 def record(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
-    """Write how the newest attempt ended: virt-handler was away, or the guest never reached it."""
+    """Return actions that write how the newest attempt ended: virt-handler was away, or the guest never reached it."""
     current = power.current_attempt(seen.vm)
     result, message = _result(seen, decision, current)
     message = disruptions.added(seen, message)

@@ -21,7 +21,7 @@ from controller.reconcilers.virtual_machines.statuses import Obstacle
 
 
 def begin(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
-    """Create the pod of the wanted attempt, and write down which one it is. The pod's name is the lock: there is one pod of a name."""
+    """Return actions that create the pod of the wanted attempt and record it. Its name is the lock: there is one pod of a name."""
     if seen.refusal:
         return statuses.wait(seen, Obstacle(conditions.READY, "FailedCreate", seen.refusal))
     kvm = seen.settings.wants_kvm(offered=seen.kvm_offered)
@@ -81,7 +81,7 @@ def _conditions(seen: Observed, pod: Object) -> list[Object]:
 
 
 def _warn_of_namesakes(seen: Observed) -> tuple[Action, ...]:
-    """Warn of machines with one MAC address. Each is alone on the bridge in its pod, but software may take one guest for the other."""
+    """Return a warning of machines with one MAC address. Each is alone on its pod's bridge, but software may confuse the guests."""
     if not seen.namesakes:
         return ()
     others = one_line(", ".join(seen.namesakes), pod_state.MAX_MESSAGE)
@@ -90,7 +90,7 @@ def _warn_of_namesakes(seen: Observed) -> tuple[Action, ...]:
 
 
 def _warn_of_sizes(seen: Observed) -> tuple[Action, ...]:
-    """Warn of disks that are larger than their claims. Much storage enforces no size, until it is full for all its users."""
+    """Return a warning of disks larger than their claims. Much storage enforces no size, until it is full for all its users."""
     if not (found := disk_claims.too_small(seen.vm, seen.claims)):
         return ()
     message = f"{'; '.join(found)}: the guest may find its disk full before it is, or fill what others need"

@@ -16,7 +16,7 @@ _OF_A_POD = frozenset({conditions.Wait.SOURCE, conditions.Wait.STORAGE, conditio
 
 
 def hand_over(seen: Observed, pod: Object) -> tuple[Action, ...]:
-    """Write the phase Scheduled, the node and the pod: virt-handler decides from then on. Wait if another machine uses its disks."""
+    """Return actions that write phase Scheduled, node and pod: then virt-handler decides. They wait if another machine uses its disks."""
     if seen.claims_in_use or seen.servers_in_use or seen.files_in_use:
         # Another machine started in the same moment and came first; and the node's files are known only now.
         return statuses.wait(seen, Obstacle(conditions.DISKS_READY, conditions.DISK_IN_USE, start_rules.in_use(seen), phase=""))

@@ -22,7 +22,7 @@ MAX_STRANGERS: Final = 3
 
 
 def report(seen: Observed, pod: Object) -> tuple[Action, ...]:
-    """Report why the machine's pod does not run yet, or requeue the machine for the next look."""
+    """Return actions that report why the machine's pod does not run yet, or look again."""
     found, unbound = pod_state.obstacle(pod), _unbound(seen, pod)
     if conditions.Wait.VOLUME in conditions.waits_for(seen.vm) and not unbound:
         changed = with_condition(statuses.status_of(seen).get("conditions"), statuses.disks_ready(seen), now=times.to_rfc3339(seen.now))
@@ -35,7 +35,7 @@ def report(seen: Observed, pod: Object) -> tuple[Action, ...]:
 
 
 def _report_of_pod(seen: Observed, pod: Object, reason: str, message: str, unbound: str) -> tuple[Action, ...]:
-    """Report what the pod's own status says: no node takes it, or its container cannot start."""
+    """Return actions that report the pod's own status: no node takes it, or its container cannot start."""
     is_unschedulable = pod_state.is_unschedulable(pod)
     demands = cpu.demands(seen.vm, chosen_cpu.chosen(seen.vm)) if is_unschedulable and pod_state.has_kvm(pod) else ""
     foreign = "; ".join(sorted(seen.strangers.values())[:MAX_STRANGERS]) if is_unschedulable else ""
@@ -73,7 +73,7 @@ def _report_sources_came(seen: Observed, pod: Object) -> tuple[Action, ...]:
 
 
 def _wait_for_sandbox(seen: Observed, pod: Object) -> tuple[Action, ...]:
-    """Report the network that the node's plugins refuse to the pod. A kubelet mounts volumes before that, so the pod has them."""
+    """Return actions that report the network that plugins refuse to the pod. A kubelet mounts volumes before that, so the pod has them."""
     fault = sandboxes.fault(seen.networks.definitions, pod_state.node_of(pod), seen.sandbox_events, seen.mount_events)
     if fault is None:
         return ()
@@ -86,7 +86,7 @@ def _of_network(seen: Observed, fault: tuple[str, str]) -> Obstacle:
 
 
 def _wait_for_sources(seen: Observed, pod: Object) -> tuple[Action, ...]:
-    """Report the Secret or ConfigMap that the kubelet does not find; requeue until the kubelet reports one."""
+    """Return actions that report the Secret or ConfigMap that the kubelet does not find, or look again."""
     again = mounted_sources.requeue_seconds(seen.vm, pod, seen.now)
     if again is None:
         return ()
@@ -96,7 +96,7 @@ def _wait_for_sources(seen: Observed, pod: Object) -> tuple[Action, ...]:
 
 
 def _report_slow(seen: Observed, pod: Object) -> tuple[Action, ...]:
-    """Report a pod that has a node and does not start: a volume, a network or an image takes time. Only the kubelet's Events say which."""
+    """Return a report of a slow pod with a node: a volume, a network or an image takes time. Only the kubelet's Events say which."""
     bound_at = pod_state.bound_at(pod)
     if bound_at is None:
         return ()

@@ -26,7 +26,7 @@ _NOT_OF_AN_END: Final = power.OFF_REASONS | {*silent_nodes.REASONS, summary.BACK
 
 
 def report(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
-    """Keep the phase and the message of the last attempt's end, and say why no further attempt begins."""
+    """Return actions that keep phase and message of the last attempt's end, and say why no further attempt begins."""
     status = statuses.status_of(seen)
     ready = condition(status.get("conditions"), conditions.READY) or {}
     gives_up = ready.get("reason") == summary.BACK_OFF and decision.reason in power.ASKED_TO_BE_OFF

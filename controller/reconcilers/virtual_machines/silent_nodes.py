@@ -21,14 +21,14 @@ EDIT_NODE_NAME: Final = "spec.nodeName names it: edit that; kubectl get nodes li
 
 
 def until_silent(seen: Observed) -> tuple[Action, ...]:
-    """Requeue for the moment when the last sign of life of a virt-handler expires, because no event tells it."""
+    """Return a requeue for when the last sign of life of a virt-handler expires, because no event tells it."""
     found = (liveness.verdict(pod, seen.evidence) for pod in seen.pods)
     left = [each.seconds for each in found if isinstance(each, Unknown) and each.seconds is not None]
     return (Requeue(max(min(left), MIN_REQUEUE_SECONDS)),) if left else ()
 
 
 def wait_for(seen: Observed, pods: tuple[Object, ...]) -> tuple[Action, ...]:
-    """Report pods on nodes that do not answer, and what a person can do. The plan never assumes that such a node is off."""
+    """Return a report of pods on nodes that do not answer, and what a person can do. The plan never assumes that such a node is off."""
     handled = phases.phase_of(seen.vm) in phases.HANDLED
     own = own_pod(seen, pods)
     if handled and own is not None:
@@ -44,7 +44,7 @@ def wait_for(seen: Observed, pods: tuple[Object, ...]) -> tuple[Action, ...]:
 
 
 def _report_stuck(seen: Observed, pod: Object) -> tuple[Action, ...]:
-    """Report a kubelet that neither starts nor ends the pod. virt-handler does not write this machine now, so it contradicts nothing."""
+    """Return a report of a kubelet that neither starts nor ends the pod. virt-handler writes no status now, so it contradicts nothing."""
     node = pod_state.node_of(pod)
     message = (
         f"the kubelet of node {node} does not report, but virt-handler there does: the node is on. "
@@ -54,7 +54,7 @@ def _report_stuck(seen: Observed, pod: Object) -> tuple[Action, ...]:
 
 
 def _report_missing(seen: Observed, pod: Object) -> tuple[Action, ...]:
-    """Report a node that does not exist: spec.nodeName bound the pod to it past the scheduler, and nothing ever ran in the pod."""
+    """Return a report of a missing node: spec.nodeName bound the pod to it past the scheduler, and nothing ever ran in the pod."""
     node = pod_state.node_of(pod)
     message = f'there is no node "{node}", which pod {name_of(pod)} is for'
     pinned = dig_vm(seen.vm, "spec", "nodeName") == node

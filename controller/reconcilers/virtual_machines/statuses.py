@@ -47,7 +47,7 @@ def disks_ready(seen: Observed) -> Object:
 
 
 def wait(seen: Observed, obstacle: Obstacle, *others: Object) -> tuple[Action, ...]:
-    """Write what the machine waits for, once, and requeue it. ``others`` are further conditions that become known with it."""
+    """Return actions that write what the machine waits for, once, and requeue it. ``others``: conditions that become known with it."""
     status, now = status_of(seen), times.to_rfc3339(seen.now)
     if obstacle.phase:
         status = {**phases.enter(status, obstacle.phase, seen.now), "observedGeneration": generation_of(seen.vm)}
@@ -62,10 +62,10 @@ def wait(seen: Observed, obstacle: Obstacle, *others: Object) -> tuple[Action, .
 
 
 def report(seen: Observed, status: str, reason: str, message: str) -> tuple[Action, ...]:
-    """Write a Ready of this status, and an Event of type Warning with the same words, once."""
+    """Return the write of a Ready of this status, and an Event of type Warning with the same words, once."""
     return write(seen, {**status_of(seen), "conditions": ready(seen, status, reason, message)}, Emit("Warning", reason, message))
 
 
 def write(seen: Observed, status: Object, *events: Emit) -> tuple[Action, ...]:
-    """Write the status, and record the Events, if the status differs from the machine's own."""
+    """Return the write of the status, and the Events; empty if the status is the machine's own."""
     return (WriteStatus(status), *events) if status != (seen.vm.get("status") or {}) else ()

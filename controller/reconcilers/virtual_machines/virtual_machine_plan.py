@@ -75,13 +75,13 @@ def plan(seen: Observed) -> tuple[Action, ...]:
 
 
 def _hold(seen: Observed) -> tuple[Action, ...]:
-    """Restore the finalizer if a user removed it: without it a deletion would not wait for the guest."""
+    """Return the action that restores a removed finalizer: without it a deletion would not wait for the guest."""
     held = is_deleting(seen.vm) or names.VM_FINALIZER in finalizers_of(seen.vm)
     return () if held else (AddFinalizer(names.VM_FINALIZER),)
 
 
 def _record_migration(seen: Observed, actions: tuple[Action, ...]) -> tuple[Action, ...]:
-    """Write the progress of the migration into the status, in a pass that writes nothing else: a stop does not wait for this."""
+    """Return the write of the migration's progress, in a pass that writes nothing else: a stop does not wait for this."""
     if any(isinstance(each, WriteStatus | RemoveFinalizer) for each in actions):
         return ()
     record = migration_record.record(seen.vm, seen.migrations, seen.now)
@@ -125,7 +125,7 @@ def _delete(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
 
 
 def _stop(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
-    """End the attempt, and write down that virt-controller ended it: the user may want it on again before its pods are over."""
+    """Return actions that end the attempt and record that virt-controller did: the user may want it on again before its pods are over."""
     if not attempts.is_open(seen.vm) or attempts.is_stopped(seen.vm):
         return (*_end_all(seen, alive), *silent_nodes.wait_for(seen, alive))
     stopped = attempts.changed(seen.vm, power.current_attempt(seen.vm), {"stopTime": times.to_rfc3339(seen.now)})
@@ -133,7 +133,7 @@ def _stop(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
 
 
 def _end_all(seen: Observed, pods: tuple[Object, ...]) -> tuple[Action, ...]:
-    """Delete pods with the grace period of their guests. A pod that was not handed over has no guest, and gets a short one.
+    """Return deletions with the grace periods of the guests. A pod that was not handed over has no guest, and gets a short one.
 
     No other pass hands it over now. The status has the ``stopTime``, or the machine is being deleted, so a write that another pass
     decided before that fails. The pod object stays until its kubelet has seen the container end, as with any grace period but 0.
@@ -156,7 +156,7 @@ def _delete_all(pods: tuple[Object, ...]) -> tuple[DeletePod, ...]:
 
 
 def _watch_over(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
-    """The current attempt goes on. Hand its pod over once it runs, report what keeps the pod from running, and notice a lost node."""
+    """Return actions for the current attempt: hand its pod over once it runs, report what prevents that, and notice a lost node."""
     phase, pod = phases.phase_of(seen.vm), own_pod(seen, alive)
     if pod is None:
         return _without_own_pod(seen, alive)
@@ -173,7 +173,7 @@ def _watch_over(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]
 
 
 def _follow(seen: Observed) -> tuple[Action, ...]:
-    """Keep the status of a running guest current: its place after a migration, whether its pod is outdated, and edited hardware."""
+    """Return the write that keeps a running guest's status current: place, outdated pod, and edited hardware."""
     old = statuses.status_of(seen)
     status = dict(old)
     place = {key: str(old.get(key) or "") for key in ("nodeName", "podName")}
@@ -185,12 +185,12 @@ def _follow(seen: Observed) -> tuple[Action, ...]:
 
 
 def _without_own_pod(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
-    """The attempt's own pod is over. Delete the others, except the targets of Migrations, which the other loop ends."""
+    """Return actions after the attempt's pod is over: delete the others, except the targets of Migrations, which the other loop ends."""
     return (*_delete_all(tuple(pod for pod in alive if name_of(pod) not in seen.targets)), *silent_nodes.wait_for(seen, alive))
 
 
 def _wait_out(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
-    """Wait for the containers of pods that a user deleted by force. virt-handler writes the end of the guest when it sees it.
+    """Return the wait for containers of pods that a user deleted by force. virt-handler writes the end of the guest when it sees it.
 
     virt-handler of a migration's target cannot do so before it has taken the machine over, so the plan always waits for a guest that may
     have arrived there. A machine that is off and should be off does not wait.
@@ -223,7 +223,7 @@ def _report_absent_target(seen: Observed, target: Absent) -> tuple[Action, ...]:
 
 
 def _let_end(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
-    """The guest ended, and its pod follows soon. Delete the pod only if it hangs, because a deletion takes its log away."""
+    """Return actions after the guest ended: delete its pod only if it hangs, because a deletion takes its log away."""
     left = POD_END_SECONDS - seen.rested
     if left > 0 and dig_vm(seen.vm, "status", "attempts"):
         return (*silent_nodes.wait_for(seen, alive), Requeue(max(left, MIN_REQUEUE_SECONDS)))
@@ -231,7 +231,7 @@ def _let_end(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
 
 
 def _limit_start(seen: Observed, pod: Object) -> tuple[Action, ...]:
-    """Delete the pod of a guest that does not run in time: the attempt has failed, and the next one prefers another node."""
+    """Return the deletion of a pod with a guest that does not run in time: the attempt failed, and the next one prefers another node."""
     left = attempts.start_left(seen.vm, pod, seen.now)
     if left is None:
         return ()
@@ -257,7 +257,7 @@ def _is_only_the_next(vm: Object, alive: tuple[Object, ...], attempt: int) -> bo
 
 
 def _clean_up(seen: Observed) -> tuple[Action, ...]:
-    """Delete pods that are over. The pod of a failed attempt stays until the next attempt, because its log tells why it failed."""
+    """Return deletions of pods that are over. That of a failed attempt stays until the next, because its log tells why it failed."""
     attempts = dig_vm(seen.vm, "status", "attempts")
     kept = attempts[-1].get("podName") if attempts and attempts[-1].get("result") == power.RESULT_FAILED else ""
     return _delete_all(tuple(pod for pod in seen.pods if name_of(pod) != kept and not liveness.may_run(pod, seen.evidence)))

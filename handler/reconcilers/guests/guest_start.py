@@ -156,7 +156,7 @@ class GuestStart:
             self._ports.emit(vm, "Warning", fault.reason, guest_status.printable(fault.message))
 
     async def _write_refusal(self, vm: Object, refused: LauncherRefused) -> Result:
-        """Write why the launcher did not start the guest: it waits for a disk, or the attempt ends."""
+        """Write why the launcher did not start the guest: it waits for a disk, or the attempt ends. Return when to check again."""
         now = self._ports.clock.now()
         if refused.reason == "NotReady":
             status = guest_status.waiting_for_disks(vm, refused.disks, str(refused), now, full=refused.full)

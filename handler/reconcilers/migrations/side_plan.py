@@ -245,7 +245,7 @@ def plan_source(seen: Observed) -> SourcePlan:
 
 
 def _wait(seen: Observed) -> tuple[Requeue, ...]:
-    """Wait for a change; while the guest may move, check again after some seconds."""
+    """Return a requeue after some seconds while the guest may move; else empty: a change is awaited."""
     return (Requeue(LOOK_AGAIN_SECONDS),) if phases.phase_of(seen.migration) == phases.RUNNING else ()
 
 
@@ -257,7 +257,7 @@ def _source_over(seen: Observed, phase: str) -> SourcePlan:
 
 
 def _stayed(seen: Observed, known: messages.MigrationStatus, launcher: messages.Status) -> EndMigration | FailAttempt:
-    """Handle the end of an attempt after which the domain runs here or has ended here."""
+    """Return the action for an attempt that ended with the domain running, or ended, here."""
     migration, unwanted = seen.migration, objects.is_deleting(seen.migration)
     stays = not migration_causes.is_off(launcher, seen.stop)
     if known.state == "cancelled":
