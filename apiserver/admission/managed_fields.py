@@ -18,12 +18,12 @@ WARNING: Final = (
 
 
 def of(obj: Object | None) -> Json:
-    """Return an object's managed fields."""
+    """Return an object's managed fields, or None."""
     return dig(obj, "metadata", "managedFields")
 
 
 def keep(attributes: Attributes, before: Json) -> None:
-    """Restore the managed fields from before admission if it made them invalid, with a warning."""
+    """Restore the managed fields of ``before``, with a warning, if admission made them invalid."""
     after = of(attributes.obj)
     if after is before or not after or after == before or attributes.obj is None:
         return

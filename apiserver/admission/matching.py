@@ -30,7 +30,7 @@ class ParsedSelector:
 
     @classmethod
     def read(cls, selector: Mapping[str, Json] | None) -> ParsedSelector:
-        """Parse a ``LabelSelector``."""
+        """Parse a ``LabelSelector``; keep a problem."""
         try:
             return cls(labels.from_json(selector))
         except (KeyError, TypeError, AttributeError) as error:
@@ -66,12 +66,8 @@ class Matching:
     ) -> Resource | None:
         """Return the resource that the rules name: the requested one, else the first equivalent of the earliest rule.
 
-        Args:
-            operation: of the request.
-            resource: of the request.
-            subresource: of the request.
-            equivalents: other versions, possibly with the resource itself.
-            name: of the object; None: any name, for an index built before the request.
+        ``equivalents``: other versions, possibly with the resource itself. ``name`` None: any name, for an index built before
+        the request.
         """
         if not self.rules and self.everything:
             return resource
@@ -172,6 +168,6 @@ def _is_object(selector: labels.Selector, attributes: Attributes) -> bool:
 
 
 def _labels(obj: Object) -> Mapping[str, str]:
-    """Return an object's labels, even if a patch made them invalid."""
+    """Return an object's labels; none if a patch made them invalid."""
     found = dig(obj, "metadata", "labels")
     return found if isinstance(found, dict) else {}

@@ -28,7 +28,6 @@ class _Summary:
         self._labels = labels
 
     def lines(self) -> Iterator[str]:
-        """Yield the lines of the page."""
         yield from heading(self.name, "summary", self._documentation)
         for values, each in list(self._cells.items()):
             labels = label_text(self._labels, values)

@@ -20,7 +20,7 @@ class Namespaces:
 
     @classmethod
     def of(cls, client: Client) -> Namespaces:
-        """Return a cluster's namespaces; run the informer."""
+        """Return a cluster's namespaces; the caller runs the informer."""
         return cls(Informer(client, NAMESPACES, trim=trim), client)
 
     @property

@@ -231,6 +231,6 @@ def count_name(resource: Resource) -> str:
 
 
 def counts(quota: Object, counted: str) -> bool:
-    """Return whether a quota, as its controller accepted it, counts this; scopes are for pods."""
+    """Return whether a quota, as its controller accepted it, counts this; scoped ones (for pods) do not."""
     spec = quota.get("spec") or {}
     return dig(quota, "status", "hard", counted) is not None and not spec.get("scopes") and not spec.get("scopeSelector")

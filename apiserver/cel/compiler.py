@@ -106,7 +106,7 @@ class Compiler:
         return base
 
     def _name(self, ident: Ident, chain: list[Select], scope: dict[str, int]) -> tuple[Code, int]:
-        """Resolve the longest name at a chain's start; return also the number of selections used."""
+        """Return the code of the longest name at a chain's start, and the number of selections used."""
         if (slot := scope.get(ident.name)) is not None:
             return Code(lambda frame: frame.slots[slot], 1), 0
         names = [ident.name]
@@ -170,7 +170,7 @@ class Compiler:
         return Code(_invoke(function, [each.run for each in codes]), sum(each.cost for each in codes))
 
     def _qualified(self, node: Call, scope: dict[str, int]) -> str:
-        """Return ``sets.contains`` if an apparent member call names a function."""
+        """Return the name, such as ``sets.contains``, if an apparent member call names a function; else empty."""
         prefix = parser.qualified(node.target) if node.target is not None else None
         if prefix is None or prefix.partition(".")[0] in scope:
             return ""
@@ -194,7 +194,7 @@ class Compiler:
 
 
 def _folded(run: Run) -> Code:
-    """Convert a literal once."""
+    """Run a conversion of a literal once; on an error, leave it to the evaluation."""
     try:
         value = run(Frame({}, 0))
     except CelError:

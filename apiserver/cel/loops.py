@@ -38,7 +38,7 @@ def compile_loop(nodes: Nodes, node: Comprehension, scope: dict[str, int]) -> Co
 
 
 def _walk(over: Run, slots: tuple[int, ...]) -> Run:
-    """Return the iterator over the elements, which sets the loop variables."""
+    """Return a function that iterates over the elements and sets the loop variables."""
     if len(slots) == 1:
         slot = slots[0]
 
@@ -157,7 +157,7 @@ def _map(walk: Run, step: Code, where: Code | None) -> Run:
 
 
 def _to_map(walk: Run, step: Code, where: Code | None, slot: int, *, entries: bool) -> Run:
-    """``transformMap`` keeps the keys; ``transformMapEntry`` creates maps and merges them."""
+    """Compile ``transformMap``, which keeps the keys, or (``entries``) ``transformMapEntry``, which merges maps."""
     transform, turn = step.run, step.cost + (2 if entries else 3)
 
     def run(frame: Frame) -> Value:
@@ -232,7 +232,7 @@ def compile_sort_by(nodes: Nodes, node: SortBy, scope: dict[str, int]) -> Code:
 
 
 def sort(frame: Frame, elements: list[Value], keys: list[Value]) -> list[Value]:
-    """Sort the elements by their keys, which must have one ordered type."""
+    """Return the elements sorted by their keys, which must have one ordered type."""
     frame.charge(cost.LIST + 1 + 2 * len(keys) ** 2)
     if not keys:
         return elements

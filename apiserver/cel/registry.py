@@ -57,11 +57,11 @@ class Library:
         self.members: dict[str, Function] = {}
 
     def function(self, name: str, *signature: type) -> Callable[[Implementation], Implementation]:
-        """Register a function; its name may have dots, such as ``sets.contains``."""
+        """Return a decorator that registers a function; its name may have dots, such as ``sets.contains``."""
         return self._into(self.functions, name, signature)
 
     def member(self, name: str, *signature: type) -> Callable[[Implementation], Implementation]:
-        """Register a member function; the first type is the target's."""
+        """Return a decorator that registers a member function; the first type is the target's."""
         return self._into(self.members, name, signature)
 
     @staticmethod

@@ -100,7 +100,7 @@ class Opaque:
     type_name: ClassVar[str] = "opaque"
 
     def equals(self, other: Opaque) -> bool:
-        """Compare with a value of the same class."""
+        """Return whether a value of the same class is equal."""
         return self is other
 
 
@@ -158,7 +158,7 @@ _KEYS: Final = frozenset({str, int, UInt, Duration, Timestamp, type(None), Optio
 
 
 def key_of(value: Value) -> Value:
-    """Convert a value to a map key."""
+    """Return the map key for a value: a bool as :class:`BoolKey`."""
     kind = type(value)
     if kind in _KEYS:
         return value
@@ -170,7 +170,7 @@ def key_of(value: Value) -> Value:
 
 
 def from_key(key: Value) -> Value:
-    """Convert a map key to its value."""
+    """Return the value that a map key stands for."""
     return key.value if type(key) is BoolKey else key
 
 

@@ -182,13 +182,8 @@ class Connections:
     ) -> Response:
         """Send a request and return its response, with any status.
 
-        Args:
-            origin: the server.
-            method: in upper case.
-            target: path and query, quoted if necessary.
-            headers: besides Host and Content-Length.
-            body: None: no body.
-            timeouts: limits in total and per step.
+        ``target``: path and query, quoted if necessary. ``headers``: besides Host and Content-Length. ``timeouts``: in total and
+        per step.
 
         Raises:
             ExchangeFailed: there is no response.

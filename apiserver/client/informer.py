@@ -143,7 +143,7 @@ class Informer:
         logger.log(level, "listing or watching failed, trying again", extra={"resource": self.resource.plural, "error": self._said})
 
     async def _sync_by_watch(self) -> None:
-        """Streaming list (KEP-3157): existing objects, a bookmark, then changes, in one response."""
+        """Load and follow by a streaming list (KEP-3157): existing objects, a bookmark, then changes, in one response."""
         initial: builtins.list[Object] = []
         end: Object | None = None
         try:

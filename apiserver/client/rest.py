@@ -92,7 +92,7 @@ class Client:
         limit: int = 0,
         trim: Callable[[Object], Object] | None = None,
     ) -> Object:
-        """Return the whole List, in pages of ``limit`` objects with ``kind`` and ``apiVersion``.
+        """Return the whole List, read in pages of ``limit`` objects; items have ``kind`` and ``apiVersion``.
 
         ``trim`` returns the part of an object to keep, so that memory holds one page of whole objects. If a continue token
         expires, list again without pages, consistently.

@@ -31,11 +31,11 @@ class Turn:
         return False
 
     async def another(self) -> None:
-        """Yield, and start the next turn with one step."""
+        """Let other tasks run, and start the next turn with one step."""
         await asyncio.sleep(0)
         self._done, self._ends = 1, self._clock() + self._seconds
 
     async def rest(self) -> None:
-        """Yield if this turn is over."""
+        """Let other tasks run if this turn is over."""
         if self.is_over():
             await self.another()

@@ -120,7 +120,7 @@ class Application:
         return self._subresource(served, context)
 
     def _watch(self, served: Served, context: RequestContext) -> Awaitable[Response]:
-        """Serve a watch of a collection or, at the old path ``/watch/…/NAME``, of one object, exactly as authorized."""
+        """Return the coroutine of a watch of a collection or, at the old path ``/watch/…/NAME``, of one object."""
         info = context.info
         if context.request.method != "GET":
             raise responses.wrong_method()

@@ -56,7 +56,7 @@ async def read_object(request: Request, *, notice_duplicates: bool = True, requi
     """Decode a body that holds an object. Unless ``required``, an empty body or ``null`` is an empty object.
 
     Raises:
-        BadRequest, UnsupportedMediaType, RequestEntityTooLarge: the body holds no object, or is too large.
+        BadRequest, UnsupportedMediaType, RequestEntityTooLarge: it is not an object, or too large.
     """
     raw = await read(request)
     if not raw.strip():
@@ -72,7 +72,7 @@ async def read_object(request: Request, *, notice_duplicates: bool = True, requi
 
 
 def decode(raw: bytes, media_type: str, *, notice_duplicates: bool = True) -> Body:
-    """Decode JSON or YAML. Without ``notice_duplicates``, repeated keys of JSON are not listed.
+    """Decode JSON or YAML; ``notice_duplicates`` lists repeated keys of JSON.
 
     Raises:
         BadRequest: it is malformed, or JSON cannot represent it.
@@ -95,7 +95,7 @@ def _again(raw: bytes, media_type: str) -> Any:  # noqa: ANN401 - any JSON value
 
 
 def _plain(raw: bytes) -> dict[str, Any] | None:
-    """Decode an object without duplicate keys, the usual case; None for others, which slower readers explain."""
+    """Decode a JSON object without duplicate keys, the usual case; None for others, which slower readers explain."""
     try:
         value: Any = orjson.loads(raw)
         written = orjson.dumps(value)

@@ -77,7 +77,7 @@ def aggregated(strategies: Sequence[Strategy]) -> Object:
 
 
 def storage_version_hash(resource: Resource) -> str:
-    """Return the hash by which the storage-version migrator detects changes."""
+    """Return the hash of group, version and kind by which the storage-version migrator detects changes."""
     digest = hashlib.sha256(f"{resource.group}/{resource.version}/{resource.kind}".encode()).digest()
     return base64.b64encode(digest[:8]).decode()
 

@@ -20,7 +20,7 @@ class Duplicates:
         self._paths: dict[str, None] = {}
 
     def add(self, place: Place) -> None:
-        """Add a path."""
+        """Add the path of a place."""
         if len(self._paths) < _MOST:
             self._paths[_path(place)] = None
 

@@ -61,7 +61,7 @@ class Presenter:
         self._now = now
 
     def one(self, obj: Object, representation: Representation, include: Include = "Metadata", *, columns: bool = True) -> Object:
-        """Convert one object; ``columns`` as for :meth:`table`."""
+        """Return an object whole, or as a Table or metadata; ``columns`` as for :meth:`table`."""
         match representation.transform:
             case "Table":
                 metadata = {"resourceVersion": dig(obj, "metadata", "resourceVersion") or ""}
@@ -98,7 +98,7 @@ class Presenter:
         return document
 
     def columns(self) -> list[Object]:
-        """Return ``columnDefinitions``."""
+        """Return ``columnDefinitions``, with Name and Age."""
         between = [
             {"name": each.name, "type": each.type, "format": each.format, "description": each.description, "priority": each.priority}
             for each in self._strategy.columns()

@@ -33,7 +33,7 @@ def truth(value: str | None) -> bool:
 
 
 def integer(query: Query, name: str) -> int | None:
-    """Return a number; None if it is absent.
+    """Return the number in parameter ``name``; None if absent.
 
     Raises:
         BadRequest: it is not a decimal 64-bit number.
@@ -272,7 +272,7 @@ def _from_body(body: dict[str, Any]) -> tuple[DeleteOptions, list[str]]:
 
 
 def timeout(query: Query, limit: float) -> float:
-    """Return the client's time limit in seconds, at most ``limit``, also if absent or not positive.
+    """Return the client's time limit in seconds, at most (and by default) ``limit``.
 
     Raises:
         BadRequest: ``timeout`` is not a Go duration.

@@ -58,7 +58,7 @@ class RequestInfo:
 
     @property
     def scope(self) -> str:
-        """The metrics' label: ``resource``, ``namespace`` or ``cluster``."""
+        """The metrics' label: ``resource``, ``namespace``, ``cluster`` or empty."""
         if self.name and not self.selected_name:
             return "resource"
         return "namespace" if self.namespace else "cluster" if self.is_resource else ""
@@ -80,7 +80,7 @@ def _of(method: str, target: str) -> RequestInfo:
 
 
 def parse(method: str, path: str, query: Mapping[str, str]) -> RequestInfo:
-    """Parse a request. ``path`` is percent-decoded; extra slashes at its ends are ignored."""
+    """Return a request's attributes. ``path`` is percent-decoded; extra slashes at its ends are ignored."""
     parts = path.strip("/").split("/")
     if len(parts) < 4 or parts[0] != "apis" or "" in _without_namespace(parts):
         return _nonresource(method, path)
@@ -131,7 +131,7 @@ def _nonresource(method: str, path: str) -> RequestInfo:
 
 
 def _misnamed(what: str, text: str) -> str:
-    """Return the message if a path segment is not a valid storage key (Go: ``IsValidPathSegmentName``), else an empty text."""
+    """Return why a path segment is not a valid storage key (Go: ``IsValidPathSegmentName``), or empty."""
     if text in {".", ".."}:
         return f"{what} parameter invalid: \"{text}\": may not be '{text}'"
     return f"{what} parameter invalid: \"{text[:REMEMBERED_LENGTH]}\": may not contain '%'" if "%" in text else ""

@@ -111,7 +111,7 @@ def plain(code: int, text: str) -> Response:
 
 
 def add_headers(context: RequestContext, response: Response) -> None:
-    """Set the headers of every answer; call it before the head is sent."""
+    """Add audit id, cache control and warnings to an answer, before the head is sent."""
     cached = b"" if response.sets("Cache-Control") else NOT_CACHED
     response.encoded = b"Audit-Id: %b\r\n%b%b" % (context.audit_id.encode(), cached, response.encoded)
     if context.warnings:

@@ -49,7 +49,7 @@ class WatchMeter:
     _names: tuple[str, str, str]
 
     def tally(self, frames: Sequence[bytes]) -> Tally:
-        """Compute the metrics of these frames for :meth:`sent`."""
+        """Return the metrics of these frames, for :meth:`sent`."""
         return self._sizes.tally([len(each) for each in frames])
 
     def sent(self, tally: Tally) -> None:

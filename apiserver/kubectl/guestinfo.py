@@ -25,7 +25,7 @@ _BYTES: Final = frozenset({"totalBytes", "usedBytes"})
 
 
 async def show(access: Access, name: str, output: str) -> str:
-    """Return the output: ``table``, ``wide`` (with applications), ``json`` or ``yaml``.
+    """Return the output in a format: ``table``, ``wide`` (with applications), ``json`` or ``yaml``.
 
     Raises:
         Failure: refused or unanswered.

@@ -71,11 +71,7 @@ class Screen:
 async def migrate(name: str, load: Load, waiting: Waiting, *, priority: int | None = None) -> int:
     """Migrate a machine, and follow the progress if requested; return the exit code.
 
-    Args:
-        name: the machine.
-        load: finds the cluster.
-        waiting: whether to wait.
-        priority: in the queue of all Migrations, or None.
+    ``priority``: in the queue of all Migrations, or None.
 
     Raises:
         Failure: refused, failed, cancelled, or unfinished in time.
@@ -106,11 +102,7 @@ async def migrate(name: str, load: Load, waiting: Waiting, *, priority: int | No
 async def cancel(name: str, load: Load, waiting: Waiting, *, by_migration: bool) -> int:
     """Cancel a migration; return the exit code.
 
-    Args:
-        name: the machine.
-        load: finds the cluster.
-        waiting: whether to wait.
-        by_migration: ``name`` names the Migration.
+    ``name`` is the machine's, or the Migration's if ``by_migration``.
 
     Raises:
         Failure: refused, too late, no migration, or unfinished in time.

@@ -80,13 +80,9 @@ class _Dial(connect):
 async def opened(
     access: Access, name: str, stream: streams.Stream, query: Mapping[str, int] | None = None
 ) -> AsyncIterator[ClientConnection]:
-    """Yield an open websocket; the peer's close raises ``websockets.ConnectionClosed`` inside.
+    """Yield an open websocket to a machine's stream; the peer's close raises ``websockets.ConnectionClosed`` inside.
 
-    Args:
-        access: the cluster.
-        name: the machine.
-        stream: the stream.
-        query: its query parameters, such as a console's port.
+    ``query``: parameters of the stream, such as a console's port.
 
     Raises:
         UpgradeFailed: the server's answer.

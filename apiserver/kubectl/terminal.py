@@ -36,12 +36,8 @@ def raw(descriptor: int, output: int, wait: Callable[[], None] = _wait) -> Itera
     """Pass every key on unread (also Ctrl-C) during the block, on terminals.
 
     A guest's lone line feeds look as on a serial terminal, which needs CR. Afterwards ``output`` has a shell's modes, and
-    unread input, possibly the terminal's answers to the guest, is discarded.
-
-    Args:
-        descriptor: source of keys.
-        output: destination of output.
-        wait: waits for the terminal's pending answers.
+    unread input, possibly the terminal's answers to the guest, is discarded; ``wait`` waits for these answers.
+    ``descriptor`` is the source of keys.
     """
     before = termios.tcgetattr(descriptor) if os.isatty(descriptor) else None
     try:

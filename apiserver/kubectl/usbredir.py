@@ -55,7 +55,7 @@ def _command(device: str, port: int) -> tuple[str, ...]:
 
 
 async def redirect(name: str, load: Callable[[], Awaitable[Access]], *, slot: int | None, port: int, device: str | None) -> int:
-    """Run the command; return its exit code."""
+    """Redirect a USB device; return 0, or 1 after printing a failure."""
     try:
         await Proxy(name, load, slot).run(port=port, device=device)
     except Failure as failure:

@@ -51,7 +51,7 @@ def _command(port: int) -> tuple[str, ...]:
 
 
 async def show(name: str, load: Callable[[], Awaitable[Access]], *, port: int, proxy_only: bool) -> int:
-    """Run the command; return its exit code."""
+    """Show a machine's screen; return 0, or 1 after printing a failure."""
     try:
         await Proxy(name, load).run(port=port, proxy_only=proxy_only)
     except Failure as failure:

@@ -98,7 +98,6 @@ class _Parts:
     def policies(
         self, policies: Resource, bindings: Resource, compile_: Callable[[Policy], _Compiled]
     ) -> policy_source.Source[_Compiled]:  # fmt: skip
-        """Return the source of a kind's policies."""
         source = policy_source.Source(self.client, policies, bindings, ServedVersions(self.strategies), compile_)
         self.made.sources.append(source)
         source.subscribe(self.changes.note)
@@ -106,11 +105,9 @@ class _Parts:
         return source
 
     def policy_dispatcher(self, source: policy_source.Source[_Compiled]) -> PolicyDispatcher[_Compiled]:
-        """Return the dispatcher of a policy plug-in."""
         return PolicyDispatcher(source, self.namespaces, ServedVersions(self.strategies), self.ask, self.metrics, self.ready_seconds)
 
     def webhook_dispatcher(self, type_: Type, resource: Resource) -> WebhookDispatcher:
-        """Return the dispatcher of a webhook plug-in."""
         versions = ServedVersions(self.strategies)
         matcher = Matcher(conditions.for_webhooks(self.ask), self.metrics, type_)
         source = Source(self.informer(resource), versions)

@@ -41,12 +41,12 @@ class Paths:
 
     @property
     def authority(self) -> Path:
-        """Certificate that signed the two below."""
+        """Certificate that signs the other two."""
         return self.directory / "ca.crt"
 
     @property
     def kubeconfig(self) -> Path:
-        """Gives access as administrator."""
+        """Kubeconfig with access as administrator."""
         return self.directory / "kubeconfig"
 
     def certificate(self, name: str) -> tuple[Path, Path]:
@@ -163,7 +163,7 @@ async def _listening(process: asyncio.subprocess.Process, port: int, journal: Pa
 
 
 async def run(directory: Path, port: int, binary: Path | None, more: Sequence[str], serve: Serve, plural: str) -> None:
-    """Serve until a signal."""
+    """Create certificates and a kubeconfig, start etcd if ``binary``, and serve until a signal."""
     paths = Paths(directory)
     make_certificates(paths)
     port = port or free_port()

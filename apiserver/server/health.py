@@ -34,7 +34,7 @@ class Indicators:
         self.registry.add(self.last, self.total)
 
     def observe(self, name: str, title: str, *, well: bool) -> None:
-        """Count a check."""
+        """Record a check's outcome."""
         self.last.cell(name, title).value = int(well)
         self.total.increment(name, title, "success" if well else "error")
 

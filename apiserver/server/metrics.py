@@ -95,7 +95,7 @@ class Peaks:
             await asyncio.sleep(_PEAK_SECONDS)
 
     def read(self) -> Labelled:
-        """Return the peaks in flight."""
+        """Return the peaks of reads and of writes, with labels."""
         return ((("readOnly",), self._last[0]), (("mutating",), self._last[1]))
 
 

@@ -192,7 +192,7 @@ def _serving(parser: argparse.ArgumentParser) -> None:
 
 
 def _bounds(serving: argparse._ArgumentGroup) -> None:
-    """Add the limits of requests, streams and connections."""
+    """Add the flags for limits of requests, streams and connections."""
     serving.add_argument("--max-requests-inflight", metavar="N", type=int, default=400, help="reads answered at once; 0: no limit")
     serving.add_argument(
         "--max-mutating-requests-inflight", metavar="N", type=int, default=200, help="writes answered at once; 0: no limit"

@@ -45,7 +45,7 @@ class Trusting:
         self._apply()
 
     def subscribe(self, informer: Informer) -> None:
-        """Follow the ConfigMap."""
+        """Follow the ConfigMap by its informer."""
         informer.subscribe(self._changed)
 
     def _changed(self, old: Object | None, new: Object | None) -> None:

@@ -37,7 +37,7 @@ class Compiled:
 
     @classmethod
     def of(cls, environment: Environment, text: str) -> Compiled:
-        """Compile; errors are reported at evaluation, for the policy's ``failurePolicy``."""
+        """Compile ``text``; errors are reported at evaluation, for the policy's ``failurePolicy``."""
         from apiserver.cel.compiler import compile_expression  # imported late: it takes 0.6 MiB, and most clusters have no policy
 
         try:

@@ -55,7 +55,6 @@ class _Refusal:
     reason: str = ""
 
     def text(self) -> str:
-        """Return the message in Go's words."""
         if self.binding is None:
             return f'policy "{self.policy.name}" denied request: {self.message}'
         return f"policy '{self.policy.name}' with binding '{self.binding.name}' denied request: {self.message}"

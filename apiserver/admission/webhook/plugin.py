@@ -107,7 +107,7 @@ class WebhookDispatcher:
         return answer
 
     def count(self, webhook: Webhook, attributes: Attributes, began: float, error: Exception | None) -> None:
-        """Count a call that began at ``began``, by its result; ``error`` None: allowed."""
+        """Count a call by its result: ``error``, or None if allowed."""
         seconds = time.perf_counter() - began
         about = (webhook.name, self.type_, attributes.operation)
         match error:

@@ -73,15 +73,10 @@ class Authenticator:
         expiry: HistogramCell | None = None,
         max_certificates: int = MAX_CERTIFICATES,
     ) -> None:
-        """Configure authentication.
+        """Take the trusted authorities and the wall clock.
 
-        Args:
-            trust: the trusted authorities.
-            now: the wall clock.
-            review: validates bearer tokens; None rejects all.
-            anonymous: allow ``system:anonymous``.
-            expiry: records the remaining lifetime of client certificates.
-            max_certificates: size of the certificate cache.
+        ``review`` validates bearer tokens (None rejects all), ``anonymous`` allows ``system:anonymous``, ``expiry`` records the
+        remaining lifetime of client certificates, ``max_certificates`` are cached.
         """
         self.trust = trust
         self._expiry = expiry

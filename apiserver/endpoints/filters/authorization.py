@@ -138,7 +138,7 @@ def _key(user: User, info: RequestInfo) -> _Question:
 
 
 def _size(info: RequestInfo) -> int:
-    """Return the size of the client's part of a key, because long ones could fill memory."""
+    """Return how many characters of a cache key the client chose, because long keys could fill memory."""
     texts = (
         info.verb, info.path, info.group, info.version, info.namespace, info.resource, info.subresource, info.name,
         info.label_selector, info.field_selector,
@@ -194,7 +194,7 @@ def _selectors(info: RequestInfo) -> Object:
 
 
 def forbidden(user: User, info: RequestInfo, reason: str) -> Forbidden:
-    """Return the error in Go's words, which kubectl prints unchanged."""
+    """Return the error of a denied request in Go's words, which kubectl prints unchanged."""
     because = f": {reason}" if reason else ""
     if not info.is_resource:
         return Forbidden(f'forbidden: User "{user.name}" cannot {info.verb} path "{info.path}"{because}')

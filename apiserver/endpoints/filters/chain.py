@@ -113,7 +113,7 @@ class Chain:
         return response
 
     async def _bounded(self, context: RequestContext, *, long_running: bool) -> Response:
-        """Run the chain; turn every exception except ConnectionError into an answer. Nothing else catches them all."""
+        """Run the chain; turn every exception except ConnectionError into an answer."""
         try:
             if self.phase is not Phase.SERVING and context.info.path not in ALWAYS_ALLOWED:
                 self._refuse(context)

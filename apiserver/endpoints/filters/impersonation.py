@@ -117,7 +117,7 @@ class Mode:
                 return True
 
     def requestor(self, user: User) -> User:
-        """Return the requestor to authorize; for associated-node only with keys of ``extra``, so that a DaemonSet's pods share answers."""
+        """Return the requestor to authorize; associated-node keeps only keys of ``extra``, so that a DaemonSet's pods share answers."""
         if self.name != "associated-node":
             return user
         return User(user.name, user.groups, user.uid, {_NODE_KEYS: tuple(sorted(user.extra))})

@@ -124,7 +124,7 @@ class Requests:
         self._served.update(served)
 
     def series(self, info: RequestInfo, *, dry_run: str = "", apply: bool = False, connect: bool = False) -> Series:
-        """Return the series of a request."""
+        """Return the series that counts a request."""
         if not self._serves(info):
             key: tuple[str | bool, ...] = (*self.labels(info, apply=apply, connect=connect), dry_run)
         else:
@@ -202,7 +202,7 @@ class Deciding:
         self._allowed_seconds.observe(seconds)
 
     def refused(self, result: str, seconds: float) -> None:
-        """Count a ``denied``, ``no-opinion`` or ``error``."""
+        """Count a ``denied``, ``no-opinion`` or ``error`` of authorization."""
         self.decisions.increment(result)
         self.authorizations.observe(seconds, result)
 

@@ -25,7 +25,7 @@ class Member(Hashable, Protocol):
         ...
 
     def abort(self) -> None:
-        """Close it at once."""
+        """Close the connection at once."""
         ...
 
 
@@ -45,11 +45,7 @@ M = TypeVar("M", bound=Member)
 def gives_up(caps: Caps, held: Mapping[Who, Collection[object]], total: int, newcomer: Who) -> Who | None:
     """Return the holder that must lose a place, or None.
 
-    Args:
-        caps: the limits.
-        held: places by holder, in order of arrival.
-        total: number of places in ``held``.
-        newcomer: the last arrival.
+    ``held`` has the ``total`` places by holder, in order of arrival; ``newcomer`` arrived last.
     """
     if len(held[newcomer]) > caps.each:
         return newcomer
@@ -69,7 +65,6 @@ class Places(Generic[M]):
         self._holders: dict[M, Hashable] = {}
 
     def __len__(self) -> int:
-        """Return the number of taken places."""
         return len(self._holders)
 
     def __iter__(self) -> Iterator[M]:

@@ -196,7 +196,7 @@ class Connection(asyncio.Protocol):
         return True
 
     def _wait_for_head(self) -> None:
-        """Set the deadline of an incomplete head; register it if long, because their number is limited."""
+        """Set an incomplete head's deadline; register a long one, because their number is limited."""
         length, server = len(self._reader), self._server
         if length and self.deadline > (latest := server.now() + self._allowance.head_seconds):
             self.deadline = latest  # the head's first bytes came
@@ -254,7 +254,7 @@ class Connection(asyncio.Protocol):
             self._resume_reading()
 
     def _respond(self, request: Request, response: Response) -> Iterable[bytes] | None:
-        """Write the answer; return the slices if it is too long to write at once, else None. Sets ``response.close``."""
+        """Write the answer; return slices too long to write at once, or None. Sets ``response.close``."""
         if self._sink is not None:
             return None  # the connection speaks, or spoke, another protocol
         if not response.close:
@@ -286,7 +286,7 @@ class Connection(asyncio.Protocol):
         await self.room()
 
     def _body_is_over(self) -> bool:
-        """Drop the unread body; return whether it is complete, so that the next request can be found."""
+        """Drop the unread body; return whether the next request can be found."""
         try:
             while not self._reader.complete and self._reader.body():
                 pass

@@ -107,7 +107,7 @@ class Reader:
         return piece
 
     def rest(self) -> bytes:
-        """Take all buffered bytes, for another protocol."""
+        """Return and remove all buffered bytes, for another protocol."""
         rest, self._buffer = bytes(self._buffer), b""
         return rest
 

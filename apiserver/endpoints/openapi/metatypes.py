@@ -11,7 +11,7 @@ REF: Final = "#/components/schemas/"
 
 
 def ref(name: str) -> Schema:
-    """Return a reference to one of these types."""
+    """Return a schema that refers to a type in :data:`TYPES`."""
     return {"$ref": f"{REF}{PREFIX}{name}"}
 
 

@@ -76,7 +76,7 @@ def structural(schema: Mapping[str, Any], name_of: Callable[[str], str]) -> Sche
 
 
 def _without_null(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Fold ``anyOf: [X, null]`` into X."""
+    """Return the schema with ``anyOf: [X, null]`` folded into X."""
     options = [each for each in schema.get("anyOf") or () if each.get("type") != "null"]
     if not options:
         return schema

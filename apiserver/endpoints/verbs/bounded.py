@@ -27,7 +27,7 @@ class Bounded(ClientConnection):
     """Decodes in slices, while its reader takes the messages."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Set the buffer's limit."""
+        """Limit the buffers of TLS and kernel."""
         super().connection_made(transport)
         if limit := getattr(transport, "set_read_buffer_limits", None):  # of TLS in asyncio and uvloop, 256 KiB by default
             limit(high=TLS_BYTES)
@@ -37,7 +37,7 @@ class Bounded(ClientConnection):
         self.recv_messages.resume = self._resume
 
     def data_received(self, data: bytes) -> None:
-        """Receive bytes of the server."""
+        """Buffer bytes; decode them while their reader takes the messages."""
         self._held += data
         self._decode(all_of_it=False)
 

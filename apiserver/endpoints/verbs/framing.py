@@ -90,5 +90,5 @@ class Messages:
 
 
 def frames_of(context: RequestContext) -> Lines | Messages:
-    """Return the framing that the client requested."""
+    """Return :class:`Messages` for a websocket, else :class:`Lines`."""
     return Messages(context) if upgrade.is_upgrade(context.request) else Lines(context)

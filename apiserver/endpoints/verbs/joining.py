@@ -52,10 +52,7 @@ class _Dial(websocket):
 async def dialled(destination: Destination, stream: Connect, holder: str = "") -> AsyncIterator[ClientConnection]:
     """Yield a websocket to the destination, open during the block.
 
-    Args:
-        destination: the server.
-        stream: the kind of stream.
-        holder: the user's token for ``stream.holder_header``.
+    ``holder``: the user's token for ``stream.holder_header``.
 
     Raises:
         StatusError: the server's own answer; ServiceUnavailable without one.

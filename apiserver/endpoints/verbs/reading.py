@@ -85,7 +85,7 @@ def list_query(served: Served, context: RequestContext, options: queries.ListOpt
 
 
 def metadata_of(page: listing.Listing) -> Object:
-    """Return the list's ``metadata``."""
+    """Return a page's ``metadata``, with revision and continue token."""
     metadata: Object = {"resourceVersion": str(page.revision)}
     if page.continue_token:
         metadata["continue"] = page.continue_token
@@ -102,7 +102,7 @@ def _whole(served: Served, items: Sequence[Item], metadata: Object) -> Joined:
 
 
 def _list(head: bytes, parts: list[bytes], length: int, number: int) -> Joined:
-    """Return a body of ``number`` objects, each after a comma."""
+    """Return the body of a list; ``parts`` are ``number`` objects, each after a comma."""
     if parts:
         parts[0] = b""
         length -= len(b",")

@@ -26,7 +26,7 @@ async def get(served: Served, context: RequestContext, scaling: Scaling) -> Resp
 
 
 async def update(served: Served, context: RequestContext, scaling: Scaling) -> Response:
-    """Set the replicas; without ``resourceVersion``, unconditionally."""
+    """Set the replicas, without ``resourceVersion`` unconditionally; answer with the Scale."""
     options = write_options(context)
     scale = (await bodies.read_object(context.request)).value
     if not scale:
@@ -35,7 +35,7 @@ async def update(served: Served, context: RequestContext, scaling: Scaling) -> R
 
 
 async def patch(served: Served, context: RequestContext, scaling: Scaling) -> Response:
-    """Patch the Scale's replicas."""
+    """Patch the replicas; answer with the Scale."""
     media_type = media_name(context.request.headers.get("Content-Type"))
     raw = await bodies.read(context.request)
     if media_type == patches.APPLY_PATCH and served.store.applies("scale"):

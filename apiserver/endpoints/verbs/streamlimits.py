@@ -55,12 +55,7 @@ def token_of(holder: str) -> str:
 def refusal(limits: StreamLimits, everyone: int, of_holder: int, of_object: int, stream: Stream) -> str:
     """Return why another stream would exceed a limit; empty if not.
 
-    Args:
-        limits: the limits.
-        everyone: all open streams.
-        of_holder: the user's streams.
-        of_object: the user's streams to ``stream``.
-        stream: the requested stream.
+    Open streams: ``everyone`` of all users, ``of_holder`` of the user, ``of_object`` of the user to ``stream``.
     """
     _, resource, _, name, subresource = stream
     for limit, count, of in (

@@ -175,14 +175,14 @@ class _Stream:
             self._post([self._bookmark(self._revision)])
 
     async def end(self) -> Response:
-        """End the answer cleanly."""
+        """End the answer cleanly, and return it."""
         await self._begin()
         await self._bounded(self._sink.end())
         return self._sink.response
 
     @staticmethod
     async def _bounded(writing: Awaitable[None]) -> None:
-        """Limit the time for a client that stopped reading."""
+        """Await ``writing`` for a limited time: the client may not read."""
         try:
             async with asyncio.timeout(_GOODBYE_SECONDS):
                 await writing
@@ -224,7 +224,6 @@ class _Stream:
         return self._send(letter.data)
 
     async def room(self) -> None:
-        """Wait until the client reads."""
         await self._sink.room()
 
     def _letter_of(self, events: Sequence[Event]) -> _Letter:
@@ -321,7 +320,6 @@ class _Stream:
         self._send(letter.data)
 
     async def _begin(self) -> None:
-        """Send the head, once."""
         if not self._has_begun:
             await self._sink.begin()
             self._has_begun = True

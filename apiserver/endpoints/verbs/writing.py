@@ -25,7 +25,7 @@ from apiserver.registry.generic.transactions import LockTaken
 
 
 async def create(served: Served, context: RequestContext) -> Response:
-    """Create an object."""
+    """Create an object; answer with it and 201."""
     representation = context.represent(*ONE)
     options = write_options(context, "CreateOptions")
     body = await _body(context, options)
@@ -34,7 +34,7 @@ async def create(served: Served, context: RequestContext) -> Response:
 
 
 async def update(served: Served, context: RequestContext) -> Response:
-    """Replace an object, or its status."""
+    """Replace an object, or its status; answer with the result."""
     representation = context.represent(*ONE)
     options = write_options(context)
     body = await _body(context, options)
@@ -89,7 +89,7 @@ async def _apply(served: Served, context: RequestContext, representation: Repres
 
 
 async def act(served: Served, context: RequestContext, verb: Verb) -> Response:
-    """Apply a verb to an object."""
+    """Apply a verb to an object; answer with the result."""
     representation = context.represent(*ONE)
     options = write_options(context)
     body = (await bodies.read_object(context.request)).value

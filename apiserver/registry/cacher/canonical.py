@@ -36,7 +36,7 @@ class Form:
         return b"".join((self._head, _METADATA, _rest(obj)))
 
     def item(self, key: str, revision: int, obj: Object, *, stale: bool = False) -> Item:
-        """Return the item of a decoded or unstored object (revision 0)."""
+        """Return the item of an object; ``revision`` 0: not stored."""
         if not revision:
             return Item(key, revision, None, b"".join((self._head, _METADATA, _rest(obj))), stale=stale)
         return self._item(key, revision, _rest(obj), stale=stale)

@@ -68,7 +68,7 @@ class Freshness:
                 self._timer.cancel()
 
     def advance(self, revision: int) -> None:
-        """Report that the cache has reached ``revision``."""
+        """Wake the readers that wait for ``revision`` or less, which the cache has reached."""
         self._reached = revision
         while self._waiters and self._waiters[0][0] <= revision:
             _, _, future = heapq.heappop(self._waiters)

@@ -111,7 +111,7 @@ class Window:
         self.oldest = self.revision = self.told_revision = revision
 
     def extend(self, records: Sequence[Record], revision: int) -> None:
-        """Add the changes up to ``revision``."""
+        """Add the changes up to ``revision``, for dispatch; drop the oldest beyond the capacity."""
         self._records += records
         self.end += len(records)
         self.revision = revision
@@ -185,7 +185,7 @@ class Window:
             self._dispatching = loop.call_later(pause, self._tell_all) if pause > 0 else loop.call_soon(self._tell_all)
 
     def _tell_all(self) -> None:
-        """Dispatch pending changes, then pause if to many."""
+        """Dispatch pending changes; after one to many watches, delay the next."""
         if self._dispatching is not None:
             self._dispatching.cancel()
             self._dispatching = None
@@ -345,7 +345,7 @@ class Watch:
         return self._read()
 
     def chosen(self, records: Iterable[Record]) -> list[Event]:
-        """Return the events for records of its prefix or key."""
+        """Return this watch's events for records under its prefix or key."""
         events = (event_of(record, self._predicate) for record in records if record.revision > self._after)
         return [event for event in events if event is not None]
 
@@ -357,7 +357,7 @@ class Watch:
         _wake(self._waiter)
 
     async def _step(self, receive: Callable[[EventBatch], bool]) -> list[Event] | None:
-        """Return ready events; if there are none, wait while ``receive`` gets events, and return none. None: the cache stopped."""
+        """Return ready events; else wait while ``receive`` gets events, and return an empty list. None: the cache stopped."""
         window = self._window
         if events := self.take():
             return events

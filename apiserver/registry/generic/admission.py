@@ -81,7 +81,7 @@ class Admission(Protocol):
     """A plug-in, or the chain of all. Refuses by raising a StatusError."""
 
     def handles(self, operation: Operation, resource: Resource, subresource: str) -> bool:
-        """Return whether it could change or refuse the request; must be cheap."""
+        """Return whether the plug-in could change or refuse the request; must be cheap."""
         ...
 
     async def mutate(self, attributes: Attributes) -> None:

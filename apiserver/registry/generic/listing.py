@@ -152,7 +152,7 @@ async def run(store: Store, query: ListQuery) -> Listing:
 
 
 async def _from_cache(store: Store, query: ListQuery, *, at_least: int | None = None, start: str = "") -> Listing:
-    """List from the cache, once it has ``at_least`` (None: everything committed).
+    """Return a page of the cache, once it has ``at_least`` (None: everything committed).
 
     If it is unusable or not fresh in time, read storage.
     """
@@ -209,7 +209,7 @@ async def _selected(selection: Selection, items: Sequence[Item]) -> list[Item]:
 
 
 async def _from_storage(store: Store, query: ListQuery, position: Position) -> Listing:
-    """List storage at one revision (0: now)."""
+    """Return a page of storage at one revision (0: now)."""
     prefix = store.prefix(query.namespace)
     start = prefix + position.start if position.start else ""
     revision = position.revision

@@ -90,7 +90,7 @@ def prepare_for_create(obj: Object, now: datetime) -> None:
 
 
 def _random_digits() -> Iterator[str]:
-    """Yield 16 random bytes in hexadecimal, with a system call per 256."""
+    """Yield texts of 16 random bytes in hexadecimal, with a system call per 256 texts."""
     while True:
         block = os.urandom(_BLOCK).hex()
         yield from [block[start : start + 32] for start in range(0, len(block), 32)]
@@ -113,7 +113,7 @@ def wipe(metadata: Object) -> None:
 
 
 def prepare_for_update(obj: Object, old: Object, resource: Resource) -> None:
-    """Restore immutable fields, and check the optimistic lock.
+    """Restore immutable fields in place, and check the optimistic lock.
 
     Raises:
         Conflict: ``resourceVersion`` or ``uid`` differ from ``old``.

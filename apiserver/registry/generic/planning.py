@@ -89,9 +89,9 @@ class Planner:
         return Invalid(message, replace(refused.details, causes=explained))
 
     def _also(self, obj: Object, old: Object | None, misshapen: list[FieldError]) -> list[FieldError]:
-        """Return the errors in the rest of an object that violates the schema, so that its author can fix all at once.
+        """Return errors in the rest of an object that violates the schema, so that its author can fix all at once.
 
-        If hooks fail, the schema's errors suffice. If those fill the error, skip this, because it costs more.
+        Empty if hooks fail, or if the schema's errors fill the answer.
         """
         if len(misshapen) >= MAX_CAUSES:
             return []

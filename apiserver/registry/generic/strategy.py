@@ -371,7 +371,6 @@ class _CreatesIn(CreatingVerb):
         self.creates = replace(verb.creates, version=version)
 
     def make(self, obj: Object, body: Object, now: datetime) -> Object:
-        """Return the object to create, from the hub's verb."""
         return self._verb.make(obj, body, now)
 
 
@@ -383,5 +382,4 @@ class _ReadIn(Read):
         self.answers, self.model = replace(read.answers, version=version), read.model
 
     async def read(self, obj: Object) -> Object:
-        """Return the hub's answer in this version."""
         return {**await self._read.read(obj), "apiVersion": self.answers.api_version}

@@ -58,7 +58,7 @@ class Unreadable(InternalError):
 
 @contextmanager
 def reading(what: str) -> Iterator[None]:
-    """Turn a storage outage during a read into ServiceUnavailable, for clients to retry."""
+    """During the block, turn a storage outage into ServiceUnavailable, for clients to retry."""
     try:
         yield
     except Unavailable as error:
@@ -247,7 +247,7 @@ class Transactions:
         return LockTaken(self._strategy.resource, name or name_of(obj), why)
 
     async def _find(self, key: str) -> Object | None:
-        """Read the object for a message, if possible."""
+        """Return the object for a message, or None."""
         try:
             entry = await self._storage.get(key)
             return codec.decode(self._strategy, entry).object if entry is not None else None

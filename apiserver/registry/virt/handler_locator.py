@@ -57,7 +57,7 @@ def _is_ready(pod: Object) -> bool:
 
 
 def _trim(pod: Object) -> Object:
-    """Keep only used fields of a pod, which has ten kilobytes, per node."""
+    """Return only the used fields of a pod, which has ten kilobytes."""
     metadata = pod["metadata"]
     kept = {key: metadata[key] for key in ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp") if key in metadata}
     status = {key: dig(pod, "status", key) for key in ("phase", "podIP")}

@@ -22,15 +22,15 @@ class MigrationPolicyStrategy(Strategy):
     has_status = False
 
     def hint(self, field: str, value: object = None) -> str:
-        """Return the replacement of a KubeVirt field or value."""
+        """Return the replacement of a KubeVirt field or value, or empty."""
         return kubevirt_fields.hint(field, value)
 
     def validate(self, obj: Object) -> list[FieldError]:
-        """Validate a new MigrationPolicy."""
+        """Return the errors of a new MigrationPolicy."""
         return migration_policy.validate(obj)
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        """Validate an edited MigrationPolicy."""
+        """Return the errors of an edited MigrationPolicy."""
         return migration_policy.validate_update(obj, old)
 
     def columns(self) -> tuple[Column, ...]:

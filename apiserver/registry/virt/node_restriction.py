@@ -46,15 +46,11 @@ class NodeRestriction:
     def __init__(
         self, username: str, *, required: bool, addresses: Addresses, now: Callable[[], datetime], revoked: Callable[[str], bool]
     ) -> None:
-        """Validate the writes of one account.
+        """Validate the writes of virt-handler's service account ``username``.
 
-        Args:
-            username: virt-handler's service account.
-            required: whether its tokens must name their node; if not, others are not checked.
-            addresses: finds the addresses of a node's virt-handler.
-            now: the wall clock.
-            revoked: whether a node is revoked (:mod:`apiserver.apis.virt.rights.trust`); raises ServiceUnavailable
-                while unknown.
+        Its tokens must name their node if ``required``; if not, others are not checked. ``addresses`` finds the addresses of a
+        node's virt-handler. ``revoked`` returns whether a node is revoked (:mod:`apiserver.apis.virt.rights.trust`), and raises
+        ServiceUnavailable while unknown.
         """
         self._username = username
         self._required = required
@@ -79,7 +75,7 @@ class NodeRestriction:
         """Validate a request of virt-handler's account.
 
         Raises:
-            Forbidden: the token names no node, or the fields that this node may not write.
+            Forbidden: the token names no node, the node is revoked, or may not write these fields.
             ServiceUnavailable: the node's virt-handler or revocation is unknown.
         """
         if attributes.user.name != self._username:

@@ -39,7 +39,7 @@ class PowerVerb(Verb):
         self._refuse = refuse
 
     def apply(self, obj: Object, body: Object, now: datetime) -> Object:
-        """Record the request for its attempt (Start, Restart: the next one)."""
+        """Record the verb in ``status.request`` for its attempt (Start, Restart: the next one)."""
         _require_fields(obj, body, frozenset())
         _raise_if_refused(obj, self._refuse)
         power.keep_pause(obj)
@@ -91,7 +91,7 @@ class OperationVerb(Verb):
         self._new_id = new
 
     def apply(self, obj: Object, body: Object, now: datetime) -> Object:
-        """Append the operation; one with this id that is listed already is a success, and nothing is added."""
+        """Append to ``status.operations``, unless an operation with this id is listed already."""
         _require_fields(obj, body, frozenset({"id"}))
         given = body.get("id")
         if given and (known := operations.find(obj, given)) is not None:

@@ -53,7 +53,7 @@ class VirtualMachineStrategy(Strategy):
         """The last fields that determined the locks, and the locks."""
 
     def hint(self, field: str, value: object = None) -> str:
-        """Return the replacement of a KubeVirt field or value."""
+        """Return the replacement of a KubeVirt field or value, or empty."""
         return kubevirt_fields.hint(field, value)
 
     def default(self, obj: Object) -> None:
@@ -71,16 +71,16 @@ class VirtualMachineStrategy(Strategy):
         running.note_edit(obj, old, has_guest=phases.phase_of(old) in phases.WITH_GUEST)
 
     def prepare_for_status_update(self, obj: Object, old: Object) -> None:
-        """Let no writer of a status change which hardware runs, and end the operations of an attempt in the write that ends it."""
+        """Restore the record of the running hardware, or remove it without a guest; end the operations of ended attempts."""
         running.keep(obj, old, has_guest=phases.phase_of(obj) in phases.WITH_GUEST)
         operations.end_with_attempts(obj.get("status") or {})
 
     def validate(self, obj: Object) -> list[FieldError]:
-        """Validate a new machine."""
+        """Return the errors of a new machine."""
         return validation.validate_virtual_machine(obj, self._allowed)
 
     def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
-        """Validate an update."""
+        """Return the errors of an update."""
         return validation.validate_virtual_machine_update(obj, old, self._allowed)
 
     def validate_status_update(self, obj: Object, old: Object) -> list[FieldError]:

@@ -32,7 +32,7 @@ class Compactor:
         """The last revision that this server compacted to."""
 
     async def run(self, interval_seconds: float) -> None:
-        """Take part until cancelled."""
+        """Take a turn every ``interval_seconds`` until cancelled."""
         while True:
             try:
                 await self.turn()

@@ -59,7 +59,7 @@ class Encryption:
                     running = [tasks.create_task(each.run(*self._kms_seconds)) for each in self._rules.services]
 
     async def _reloaded(self) -> bool:
-        """Apply a changed file, unless unusable."""
+        """Apply a changed file, unless unusable; return whether it was applied."""
         try:
             content = self._file.read_bytes()
             if content == self._content:

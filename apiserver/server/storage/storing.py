@@ -158,7 +158,7 @@ class Storing:
         return await self._healthy()
 
     async def ready(self) -> bool:
-        """Return the same for /readyz, with its own time limit, and whether values can be encrypted."""
+        """Return whether storage answers within the limit of /readyz, and values can be encrypted."""
         return await self._ready() and (self._encryption is None or self._encryption.is_well)
 
     async def _measure(self, etcd: EtcdStorage) -> None:
