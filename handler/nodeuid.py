@@ -33,7 +33,7 @@ class Reviews(Protocol):
     """The API client's call that creates a review."""
 
     async def create(self, resource: Resource, obj: Object) -> Object:
-        """Create it, and return the answer."""
+        """Create an object, and return the answer."""
         ...
 
 

@@ -188,7 +188,7 @@ def _is_to_go_on(pod: Object, vm: Object) -> bool:
 
 
 def _has_left(pod: Object, migrations: Sequence[Object]) -> bool:
-    """Return True if a succeeded Migration moved the guest out of this pod; they were read after the machine."""
+    """Return True if a succeeded Migration, read after the machine, moved the guest out of this pod."""
     moved = (each for each in migrations if phases.phase_of(each) == phases.SUCCEEDED and namespace_of(each) == namespace_of(pod))
     return any(dig_migration(each, "status", "sourcePodUID") == uid_of(pod) for each in moved)
 

@@ -149,5 +149,4 @@ class Controller:
 
 
 def _message_of(error: Exception) -> str:
-    """Return an error's text as one line of limited length."""
     return one_line(str(error) or repr(error), MAX_MESSAGE)

@@ -27,7 +27,7 @@ def _without(obj: Object, part: str, unread: tuple[str, ...]) -> Object:
 
 
 def trim_migration(migration: Object) -> Object:
-    """Return a Migration likewise, with only the machine's name in its spec."""
+    """Return a Migration without metadata that virt-handler does not read, and with only the machine's name in its spec."""
     return {
         **_without(migration, "metadata", _UNREAD),
         "spec": {"selector": {"name": dig_migration(migration, "spec", "selector", "name")}},

@@ -34,7 +34,7 @@ class Closable(Protocol):
     """A connection."""
 
     def close(self) -> None:
-        """Begin to end it."""
+        """Begin to end the connection."""
 
 
 async def drained(connections: Set[Closable]) -> None:

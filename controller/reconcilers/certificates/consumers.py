@@ -29,7 +29,7 @@ class Consumer(Protocol):
     """An object other than a Secret with a copy of the trusted authorities."""
 
     async def fingerprint(self) -> str | None:
-        """Return the fingerprint of its bundle; None if it does not exist (yet)."""
+        """Return the fingerprint of the object's bundle; None if there is no object (yet)."""
 
     async def inject(self, bundle: bytes) -> None:
         """Write the bundle."""

@@ -24,7 +24,7 @@ TLS_BYTES: Final = 2 * MIB
 
 
 def needs(disk: Object, volume: str) -> Needs:
-    """Return the needs of one such disk; ``volume`` names its volume."""
+    """Return the needs of one network disk; ``volume`` names its volume."""
     room = Needs(overhead_bytes=BYTES[disk["type"]])
     if network_disks.is_copied(disk):
         room += Needs(overhead_bytes=network_disks.REQUESTS * REQUEST_BYTES)

@@ -80,7 +80,7 @@ def end(migration: Object, now: datetime) -> tuple[Action, ...]:
 
 
 def has_ended(migration: Object) -> bool:
-    """Return True if the Migration ended this way, so it neither failed nor was cancelled."""
+    """Return True if :func:`end` ended the Migration, so it neither failed nor was cancelled."""
     return (condition(dig_migration(migration, "status", "conditions"), SUCCEEDED) or {}).get("reason") == REASON
 
 

@@ -51,7 +51,7 @@ class MigrationTurns:
         self._controllers: list[Controller] = []
 
     def subscribe(self, controller: Controller) -> None:
-        """Enqueue the waiting ones when another finishes."""
+        """Enqueue waiting Migrations when another finishes."""
 
         def changed(old: Object | None, new: Object | None) -> None:
             self._decided = None
@@ -115,7 +115,7 @@ class MigrationTurns:
                 self._wake()
 
     def _wake(self) -> None:
-        """Enqueue the waiting ones, except those that failed to begin: they have their own delay and would wake each other forever."""
+        """Enqueue waiting Migrations, except those that failed to begin: they have their own delay and would wake each other forever."""
         waiting = {key_of(each) for each in self._unfinished() if migration_queue.waits(each)}
         for key in sorted(waiting - self._now_in_vain(self._clock.now())):
             for controller in self._controllers:

@@ -52,7 +52,7 @@ class Memory:
         self._forget(now)
 
     def with_forgotten(self, migrations: Iterable[Object]) -> tuple[Object, ...]:
-        """Return these Migrations, with upgrades' ones as they were created, plus those that were deleted since."""
+        """Return these Migrations, those of upgrades with their first owners, plus finished ones of upgrades that were deleted."""
         there = {uid_of(each): each for each in migrations}
         restored = {uid: _as_made(each, self._known[uid][0]) if uid in self._known else each for uid, each in there.items()}
         return (

@@ -54,7 +54,7 @@ SETTLE_SECONDS: Final = 10.0
 
 
 def report(seen: Observed) -> tuple[Action, ...]:
-    """Return the actions that add the condition, or remove it from a machine in another pod."""
+    """Return actions that add ``DisruptionTarget``, or remove it from a machine in another pod."""
     found, known = _of_pod(seen), _known(seen)
     if found is not None and (known is None or known.get("reason") == conditions.EVICTION_ALLOWED):
         reason, message = found
@@ -70,7 +70,7 @@ def report(seen: Observed) -> tuple[Action, ...]:
 
 
 def until_settled(seen: Observed) -> tuple[Action, ...]:
-    """Return the delay to check whether an allowed eviction happened, since another webhook may have refused it."""
+    """Return a requeue to check whether an allowed eviction happened, since another webhook may have refused it."""
     left = _settles(seen) if _goes_on(seen) and _of_pod(seen) is None else 0.0
     return (Requeue(max(left, MIN_REQUEUE_SECONDS)),) if left else ()
 
