@@ -113,7 +113,7 @@ def of_pod(mac: str, given: messages.Lease) -> Lease:
 
 
 def resolver(text: str, family: socket.AddressFamily = socket.AF_INET) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return up to 3 servers of ``family`` and up to 32 search domains of a resolv.conf(5), without invalid ones and loopback."""
+    """Return up to 3 servers of ``family`` and up to 32 search domains of a resolv.conf(5), without those that no guest can use."""
     servers: list[str] = []
     search: list[str] = []
     for line in text.splitlines():

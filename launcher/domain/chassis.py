@@ -8,6 +8,6 @@ from launcher.domain.definition import Definition, Tree
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append the chassis strings that the specification has."""
+    """Append the specified chassis strings, or raise InvalidSpecification."""
     given = definition.specification.get("chassis") or {}
     smbios.append(tree, "chassis", values.smbios(given, hardware.FIELDS, "chassis"))

@@ -16,7 +16,7 @@ _EMULATED: Final = {"force": "require", "require": "require", "optional": "requi
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append the processors."""
+    """Append the processors, or raise InvalidSpecification."""
     specification = definition.specification
     counts = hardware.counts(specification)
     if min(counts.values()) < 1:
@@ -69,7 +69,11 @@ def _append_features(cpu: Element, definition: Definition) -> None:
 
 
 def _append_pins(domain: Element, definition: Definition) -> None:
-    """Pin each virtual processor to one of the pod's dedicated ones, if required. QEMU's other threads get those left, or else all."""
+    """Pin each virtual processor to one of the pod's dedicated ones, if required. QEMU's other threads get those left, or else all.
+
+    Raises:
+        InvalidSpecification: the pod has another number of processors.
+    """
     specification, own = definition.specification, definition.processors
     if not (needed := hardware.dedicated(specification)):
         return

@@ -16,7 +16,7 @@ from launcher.domain.values import confined, printable, word
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append the machine type, its firmware, and a kernel or the boot order."""
+    """Append the machine type, its firmware, and a kernel or the boot order, or raise InvalidSpecification."""
     specification = definition.specification
     element = SubElement(tree.domain, "os")
     SubElement(element, "type", arch="x86_64", machine=word(machine.type_of(specification), "machine.type")).text = "hvm"
@@ -31,7 +31,7 @@ def append(tree: Tree, definition: Definition) -> None:
 
 
 def _append_bootloader(tree: Tree, element: Element, definition: Definition) -> None:
-    """Append UEFI by the paths of its files, and the BIOS's output to the serial port.
+    """Append UEFI by the paths of its files, or the BIOS's output to the serial port.
 
     libvirt's own selection depends on descriptor files that differ between distributions.
     """

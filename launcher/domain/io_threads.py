@@ -10,7 +10,7 @@ from launcher.domain.values import InvalidSpecification
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append the number of threads."""
+    """Append the number of threads, or raise InvalidSpecification."""
     if hardware.shared(definition.specification) < 0:
         raise InvalidSpecification("ioThreads.count: there cannot be fewer than none")
     if total := hardware.total(definition.specification):

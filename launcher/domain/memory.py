@@ -17,7 +17,7 @@ SLOTS: Final = 16
 
 
 def append(tree: Tree, definition: Definition) -> None:
-    """Append the memory, its maximum and backing, and the balloon."""
+    """Append the memory, its maximum and backing, and the balloon, or raise InvalidSpecification."""
     specification = definition.specification
     try:
         amount = hardware.guest_bytes(specification)

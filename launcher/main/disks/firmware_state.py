@@ -84,7 +84,10 @@ async def _prepare_tpm(children: Children, place: Path, kept: Path | None) -> No
 
 
 def _is_made(place: Path, kept: Path | None) -> bool:
-    """Return whether a valid TPM exists; if not, create an empty directory for it. Links libvirt's place to a persistent one."""
+    """Return whether a TPM exists; raise StateUnusable if it is invalid.
+
+    If there is none, create an empty directory for it. Links libvirt's place to a persistent one.
+    """
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     directory = place if kept is None else kept
     if kept is not None:
@@ -112,7 +115,10 @@ def _check_tpm(directory: Path) -> None:
 
 
 def _own_directory(path: Path) -> None:
-    """Create a directory, or close an existing one of this user to others. In a claim, the kubelet gives the ``fsGroup`` access."""
+    """Create a directory, or restrict an existing one to this user; raise StateUnusable if it belongs to another.
+
+    The kubelet gives the ``fsGroup`` access to existing ones in a claim.
+    """
     try:
         path.mkdir(mode=0o700, exist_ok=True)
         directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
