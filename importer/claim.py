@@ -86,7 +86,7 @@ class File:
             view = view[len(block) :]
 
     def head(self, length: int) -> bytes:
-        """Return the first bytes."""
+        """Return the first ``length`` bytes."""
         return os.pread(self._file, length, 0)
 
     def grown(self, size: int) -> int:

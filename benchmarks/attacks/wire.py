@@ -42,7 +42,7 @@ class Wire:
 
     @classmethod
     async def connect(cls, port: int, source: str, *, reads: bool = True, room: int = 0) -> Wire:
-        """Connect from a loopback address. ``room`` limits the receive buffer, so that unread responses pile up at the server."""
+        """Return a connection from a loopback address. ``room`` limits the receive buffer, so unread responses pile up at the server."""
         link = socket.socket()
         link.settimeout(0)
         if room:

@@ -33,7 +33,7 @@ def append_source(element: Element, disk: Mapping[str, Any]) -> None:
     """Append ``<source>``.
 
     Raises:
-        InvalidSpecification: a name of the server contains invalid characters.
+        InvalidSpecification: the type is not supported, or a name of the server contains invalid characters.
     """
     source, path = disk.get("source") or {}, f"devices.disks[{disk['name']}].source"
     if (append := APPENDED.get(disk["type"])) is None:

@@ -130,7 +130,7 @@ class LibvirtHypervisor:
         return bool(libvirt.getVersion() >= PCI_PANIC_VERSION)
 
     async def run(self) -> None:
-        """Keep the connection until cancelled."""
+        """Connect to libvirtd, and again when the connection is lost, until cancelled."""
         loop = asyncio.get_running_loop()
         eventloop.start()
         try:

@@ -31,5 +31,5 @@ class Occurrences:
         self._counted[domain] = (count, now)
 
     def of(self, domain: str) -> int:
-        """Return the count of a domain."""
+        """Return the number of a domain's occurrences."""
         return self._counted.get(domain, (0, 0.0))[0]

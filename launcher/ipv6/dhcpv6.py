@@ -61,7 +61,7 @@ def _options(data: bytes) -> Options | None:
 
 
 def option(code: int, value: bytes) -> bytes:
-    """Encode an option."""
+    """Return an encoded option."""
     return struct.pack("!HH", code, len(value)) + value
 
 

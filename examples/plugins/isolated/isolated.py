@@ -32,7 +32,7 @@ class PluginError(Exception):
 
 
 def run(netns: str, *command: str, stdin: str | None = None) -> str:
-    """Run a program in a network namespace; return its output."""
+    """Run a program in a network namespace; return its output, or raise PluginError."""
     words = ["nsenter", f"--net={netns}", "--", *command]
     done = subprocess.run(words, input=stdin, capture_output=True, text=True, check=False)
     if done.returncode:

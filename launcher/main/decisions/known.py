@@ -79,32 +79,32 @@ class Known:
 
 
 def adopted(known: Known, machine: messages.Machine) -> Known:
-    """Set the pod's machine."""
+    """Return the state with the pod's machine."""
     return dataclasses.replace(known, machine=machine)
 
 
 def importing(known: Known, imports: tuple[messages.ImportStatus, ...]) -> Known:
-    """Set the progress of imports."""
+    """Return the state with the progress of imports."""
     return with_status(known, imports=imports)
 
 
 def disowned(known: Known) -> Known:
-    """Undo ``adopted`` after a start that made nothing."""
+    """Return the state before ``adopted``, after a start that made nothing."""
     return dataclasses.replace(known, machine=None)
 
 
 def making(known: Known, *, begun: bool) -> Known:
-    """Record that making a domain, or the place for one, has begun or is over."""
+    """Return the state when making a domain, or the place for one, has begun or is over."""
     return dataclasses.replace(known, making=begun)
 
 
 def abandoned(known: Known) -> Known:
-    """Record that the making must be abandoned."""
+    """Return the state when the making must be abandoned."""
     return dataclasses.replace(known, abandoned=True)
 
 
 def prepared(known: Known, xml: str = "") -> Known:
-    """Record the XML of a domain when all it needs exists, and why it cannot migrate."""
+    """Return the state with the XML of a domain when all it needs exists, and why it cannot migrate."""
     known = dataclasses.replace(known, xml=xml)
     if known.machine is None:
         return known
@@ -112,12 +112,12 @@ def prepared(known: Known, xml: str = "") -> Known:
 
 
 def created(known: Known) -> Known:
-    """Record that the domain exists, before its first instruction."""
+    """Return the state when the domain exists, before its first instruction."""
     return with_status(known, started=True)
 
 
 def set_running(known: Known) -> Known:
-    """Record that libvirt is about to start the processors: from now on they may have run."""
+    """Return the state when libvirt is about to start the processors: from now on they may have run."""
     return with_status(dataclasses.replace(known, run=dataclasses.replace(known.run, ran=True)), has_room=False)
 
 
@@ -125,12 +125,12 @@ def set_running(known: Known) -> Known:
 
 
 def destroying(known: Known) -> Known:
-    """Record that libvirt is about to destroy the domain."""
+    """Return the state when libvirt is about to destroy the domain."""
     return dataclasses.replace(known, run=dataclasses.replace(known.run, destroyed=True))
 
 
 def ended(known: Known, kind: messages.EndingKind, message: str, now: float) -> Known:
-    """Record the end of the domain's run; the first end counts. ``now`` is Unix time."""
+    """Return the state after the domain's run; the first end counts. ``now`` is Unix time."""
     if not known.ended:
         ending = messages.Ending(kind, message, known.run.migrated_to, (), now, panicked=message == life.PANICKED)
         ending = dataclasses.replace(ending, watchdog=message == life.WATCHDOG_FIRED)
@@ -139,7 +139,7 @@ def ended(known: Known, kind: messages.EndingKind, message: str, now: float) -> 
 
 
 def with_log(known: Known, log: tuple[str, ...]) -> Known:
-    """Add the end of QEMU's log to the ending."""
+    """Return the state with the end of QEMU's log in the ending, if any."""
     ending = known.status.ending
     return with_status(known, ending=dataclasses.replace(ending, log=log)) if ending is not None else known
 
@@ -148,7 +148,7 @@ def with_log(known: Known, log: tuple[str, ...]) -> Known:
 
 
 def observed(known: Known, seen: Observation | None, now: float) -> Known:
-    """Record an observation of the domain, None if it does not exist; ``now`` is Unix time."""
+    """Return the state after an observation of the domain, None if it does not exist; ``now`` is Unix time."""
     if known.ended:
         return known
     known = dataclasses.replace(known, domain=seen)
@@ -180,60 +180,60 @@ def _observed_inactive(known: Known, seen: Observation | None, now: float) -> Kn
 
 
 def agent_answered(known: Known, agent: messages.AgentStatus, interfaces: tuple[messages.InterfaceStatus, ...]) -> Known:
-    """Record an answer of the guest agent."""
+    """Return the state with an answer of the guest agent."""
     return with_status(known, agent=agent, interfaces=interfaces)
 
 
 def servers_silent(known: Known, names: tuple[str, ...]) -> Known:
-    """Record the disks with unresponsive servers."""
+    """Return the state with the disks with unresponsive servers."""
     return with_status(known, servers_silent=names)
 
 
 def disks_failed(known: Known, faults: tuple[messages.DiskFault, ...]) -> Known:
-    """Record the disks that fail while the guest continues."""
+    """Return the state with the disks that fail while the guest continues."""
     return with_status(known, disk_faults=faults)
 
 
 def room_found(known: Known) -> Known:
-    """Record that resuming a guest that a full disk paused may succeed."""
+    """Return the state when resuming a guest that a full disk paused may succeed."""
     return with_status(known, has_room=True)
 
 
 def keys_reported(known: Known, status: messages.AuthorizedKeysStatus) -> Known:
-    """Record the result of setting public keys in the guest."""
+    """Return the state with the result of setting public keys in the guest."""
     return with_status(known, authorized_keys=status)
 
 
 def agent_silent(known: Known, problem: str) -> Known:
-    """Record that the connected agent does not answer; its last answers stay."""
+    """Return the state when the connected agent does not answer; its last answers stay."""
     return with_status(known, agent=dataclasses.replace(known.status.agent, connected=True, problem=one_line(problem, MAX_PROBLEM)))
 
 
 def agent_gone(known: Known) -> Known:
-    """Record that no agent is connected; its last answers stay."""
+    """Return the state when no agent is connected; its last answers stay."""
     return with_status(known, agent=dataclasses.replace(known.status.agent, connected=False, problem=""))
 
 
 def filesystem_lost(known: Known, name: str) -> Known:
-    """Record that a file system of the guest is not served any more."""
+    """Return the state when a file system of the guest is not served any more."""
     told = known.status.lost_filesystems
     return known if known.ended or known.over or name in told else with_status(known, lost_filesystems=(*told, name))
 
 
 def passt_ended(known: Known, problem: str) -> Known:
-    """Record that passt, which relays the guest's connections, ended."""
+    """Return the state when passt, which relays the guest's connections, ended."""
     if known.ended or known.over:
         return known
     return with_status(known, passt_ends=known.status.passt_ends + 1, passt_problem=one_line(problem, MAX_PROBLEM))
 
 
 def passt_works_again(known: Known) -> Known:
-    """Record that a new passt process replaced it."""
+    """Return the state when a new passt process replaced it."""
     return known if known.ended or known.over else with_status(known, passt_problem="")
 
 
 def viewed(known: Known, consoles: int) -> Known:
-    """Record the number of the console's viewers."""
+    """Return the state with the number of the console's viewers."""
     return with_status(known, consoles=consoles)
 
 
@@ -241,13 +241,13 @@ def viewed(known: Known, consoles: int) -> Known:
 
 
 def operating(known: Known, operation_id: str, number: int) -> Known:
-    """Record that an operation is about to be carried out: from now on it may have been."""
+    """Return the state when an operation is about to be carried out: from now on it may have been."""
     begun = messages.OperationStatus(operation_id, number)
     return with_status(known, operations=(*known.status.operations, begun)[-messages.MAX_OPERATIONS :])
 
 
 def operated(known: Known, operation_id: str, problem: str = "") -> Known:
-    """Record the end of an operation; ``problem``: why it failed."""
+    """Return the state after an operation; ``problem``: why it failed."""
     state: messages.OperationState = "failed" if problem else "succeeded"
     over = tuple(
         dataclasses.replace(each, state=state, message=one_line(problem, MAX_PROBLEM)) if each.id == operation_id else each
@@ -260,18 +260,18 @@ def operated(known: Known, operation_id: str, problem: str = "") -> Known:
 
 
 def with_migration(known: Known, changed: messages.MigrationStatus) -> Known:
-    """Record a change of a migration; a domain that was released here belongs to the pod."""
+    """Return the state after a change of a migration; a domain that was released here belongs to the pod."""
     known = with_status(known, migrations=life.with_migration(known.status.migrations, changed))
     return set_running(created(known)) if (changed.direction, changed.state) == ("incoming", "succeeded") else known
 
 
 def releasing(known: Known) -> Known:
-    """Record that libvirt is about to resume a domain that arrived."""
+    """Return the state when libvirt is about to resume a domain that arrived."""
     return dataclasses.replace(known, releasing=True)
 
 
 def released(known: Known, uid: str, now: float) -> Known:
-    """Record that the domain that arrived was released; ``now`` is Unix time."""
+    """Return the state when the domain that arrived was released; ``now`` is Unix time."""
     migration = known.status.migration_of(uid)
     return with_migration(known, dataclasses.replace(migration, state="succeeded", end_time=now)) if migration is not None else known
 
@@ -290,13 +290,13 @@ def unmeasured(known: Known, now: float) -> str:
 
 
 def measured(known: Known, uid: str, figures: Progress) -> Known:
-    """Record a migration's statistics."""
+    """Return the state with a migration's statistics."""
     migration = known.status.migration_of(uid)
     return with_migration(known, dataclasses.replace(migration, **dataclasses.asdict(figures))) if migration is not None else known
 
 
 def withdrawn(known: Known, uid: str, now: float) -> Known:
-    """Record that a target stops waiting. Nothing changes if the domain is on its way, because the source decides."""
+    """Return the state when a target stops waiting, unchanged if the domain is on its way, because the source decides."""
     migration = known.status.migration_of(uid)
     if migration is None or (migration.direction, migration.state) != ("incoming", "prepared"):
         return known
@@ -304,7 +304,7 @@ def withdrawn(known: Known, uid: str, now: float) -> Known:
 
 
 def outgoing_ended(known: Known, outcome: messages.MigrationStatus, now: float) -> Known:
-    """Record the certain result of an outgoing migration; success ends the run. ``now`` is Unix time."""
+    """Return the state after the certain result of an outgoing migration; success ends the run. ``now`` is Unix time."""
     if outcome.state != "succeeded":
         return with_migration(known, outcome)
     known = dataclasses.replace(known, run=dataclasses.replace(known.run, migrated_to=outcome.uid))
@@ -312,7 +312,7 @@ def outgoing_ended(known: Known, outcome: messages.MigrationStatus, now: float) 
 
 
 def with_status(known: Known, **changes: Any) -> Known:  # noqa: ANN401  # members of Status
-    """Change members of the status; the revision increases if any differs."""
+    """Return the state with changed members of the status; the revision increases if any differs."""
     changed = dataclasses.replace(known.status, **changes)
     if changed == known.status:
         return known

@@ -22,7 +22,7 @@ class OutputTail:
     kept: bytes = b""
 
     def begin(self) -> None:
-        """Start to read."""
+        """Start to read the pipe in the event loop."""
         os.set_blocking(self.reader, False)
         asyncio.get_running_loop().add_reader(self.reader, self._read)
 
