@@ -75,7 +75,7 @@ class TrustBundle:
         return certificate_plan.fingerprint(str((config_map.get("data") or {}).get(trust.AUTHORITIES, "")).encode())
 
     async def inject(self, bundle: bytes) -> None:
-        """Write the bundle and keep the other keys."""
+        """Write the bundle and keep the other keys; create the ConfigMap if missing."""
         data = {trust.AUTHORITIES: bundle.decode()}
         try:
             await self.client.patch(CONFIG_MAPS, self.name, {"data": data}, self.namespace, field_manager=FIELD_MANAGER)

@@ -114,7 +114,7 @@ def _ago(moment: str, now: datetime) -> float:
 
 
 def _since(migration: Object) -> str | None:
-    """Return when virt-controller handed over the current attempt."""
+    """Return when virt-controller handed over the current attempt, or None."""
     stamps = dig_migration(migration, "status", "phaseTransitionTimestamps") or []
     found = [each["time"] for each in stamps if each.get("phase") == phases.PREPARING_TARGET]
     return str(found[-1]) if found else None
