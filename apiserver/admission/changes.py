@@ -26,7 +26,7 @@ class Changes:
         self.wait_for(informer.synced)
 
     def wait_for(self, known: asyncio.Event) -> None:
-        """Cache nothing before this is set: until then, plug-ins handle every request to hold it up."""
+        """Cache nothing before ``known`` is set; until then, plug-ins handle every request, to delay it."""
         self._unknown.append(known)
 
     @property

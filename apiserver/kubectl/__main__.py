@@ -22,7 +22,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _open_standard_streams() -> None:
-    """Open closed standard streams, whose numbers other files would get."""
+    """Open closed standard streams, because other files would get their numbers."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(descriptor)

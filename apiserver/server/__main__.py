@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 
 def kinds(options: Options, client: Client | None, tls: ClientTls | None) -> Kinds:
-    """Return our kinds' strategies, with streams if there are virt-handlers."""
+    """Return our kinds' strategies, informers and plug-ins; streams only with ``tls``."""
     connects: dict[str, Connect] = {}
     reads: dict[str, Read] = {}
     informers = []

@@ -132,7 +132,7 @@ class Chain:
             return self._failed(context)
 
     def _failed(self, context: RequestContext) -> Response:
-        """Return the answer for an unexpected exception. It gives the client only the audit id."""
+        """Return the answer for an unexpected exception, with only the audit id."""
         message = f"an error on the server prevented the request from succeeding; its log names audit id {context.audit_id}"
         return responses.status_of(context, InternalError(message))
 

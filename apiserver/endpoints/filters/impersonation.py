@@ -100,7 +100,7 @@ class Mode:
         return f"impersonate:{self.name}" if self.name else "impersonate"
 
     def applies(self, wanted: User, requestor: User) -> bool:
-        """Return whether this mode applies to these users."""
+        """Return whether this mode fits the wanted user and the requestor."""
         bare = not wanted.groups and not wanted.uid and not wanted.extra
         node, account = node_name(wanted.name), service_account(wanted.name)
         match self.name:

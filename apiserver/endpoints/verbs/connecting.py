@@ -76,7 +76,7 @@ async def connect(served: Served, context: RequestContext, stream: Connect, stre
 
 
 def _endings(context: RequestContext, stream: Connect, streams: Streams) -> list[Callable[[], Coroutine[None, None, End]]]:
-    """Return the waits for an end by the server: shutdown, or loss of rights."""
+    """Return functions that wait until the server must end the stream: at shutdown, or after a loss of rights."""
     if context.withdrawn is None:
         return [streams.ended]
     verbs = (context.info.verb, "create") if stream.interactive else (context.info.verb,)

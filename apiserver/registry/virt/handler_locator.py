@@ -15,7 +15,7 @@ _BY_NODE: Final = "node"
 
 
 def handler_pods(client: Client, namespace: str) -> Informer:
-    """Return the informer of virt-handler's pods in our own namespace."""
+    """Return the informer of virt-handler's pods in our namespace."""
     selector = f"{names.COMPONENT_LABEL}={names.HANDLER}"
     return Informer(client, PODS, namespace, label_selector=selector, indexers={_BY_NODE: _nodes}, trim=_trim)
 
