@@ -58,7 +58,7 @@ async def test_work_ends_when_its_waiting_test_is_cancelled() -> None:
 @pytest.mark.parametrize(
     ("wall", "processor", "turns"), [(10.0, 0.0, 11), (0.3, 0.3, 1), (0.005, 0.0, 21)], ids=["others work", "it works", "it waits"]
 )
-async def test_each_turn_counts_the_processs_own_time(wall: float, processor: float, turns: int) -> None:
+async def test_each_turn_counts_the_own_time_of_the_process(wall: float, processor: float, turns: int) -> None:
     looks = 0
 
     def clocks() -> tuple[float, float]:

@@ -328,7 +328,7 @@ async def test_a_mutation_that_cannot_be_applied_refuses_the_request(world: Worl
         ),
     ],
 )
-async def test_policys_json_patch_must_keep_the_objects_identity(
+async def test_json_patch_of_a_policy_must_keep_the_objects_identity(
     world: World, operation: str, failure: str, code: int, message: str
 ) -> None:
     """ADM-05: Go's messages where they help; failurePolicy does not cover a patch's result."""

@@ -130,7 +130,7 @@ async def test_data_sent_before_a_hang_up_arrive(scene: Scene) -> None:
     assert bytes(heard) == said
 
 
-async def test_target_that_does_not_read_blocks_the_source_in_memory(scene: Scene) -> None:
+async def test_stalled_target_blocks_the_source_in_bounded_memory(scene: Scene) -> None:
     async with relayed(scene) as relay:
         with places.run_directory("target", scene.root) as directory:
             path = f"/proc/self/fd/{directory}/{layout.MIGRATION_DATA_SOCKET}"

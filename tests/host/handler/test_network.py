@@ -62,7 +62,7 @@ async def test_a_machine_with_the_gateways_address_gets_no_network(pod: Pod) -> 
     assert {link["ifname"] for link in await namespaces.links(pod.launcher.network)} == {"lo", "eth0"}
 
 
-async def test_waits_on_the_process_end_with_it(pod: Pod) -> None:
+async def test_end_of_the_launcher_process_is_noticed(pod: Pod) -> None:
     os.kill(pod.launcher.pid, 9)
     await within(5, pod.launcher.ended())
 

@@ -28,7 +28,7 @@ def test_each_family_leads_to_the_address_of_its_own() -> None:
     ]
 
 
-def test_all_target_addresses_are_forwarded_to_the_first() -> None:
+def test_all_pod_addresses_are_forwarded_to_the_first_target() -> None:
     assert translations(departed.rules(a_pod((f"{POD}/24", "10.244.0.6/24")), (OTHER, "10.244.1.10"))) == [
         f'iifname "eth0" ip daddr {{ {POD}, 10.244.0.6 }} dnat to {OTHER}',
         f'oifname "eth0" ip daddr {OTHER} ct status dnat snat to {POD}',

@@ -238,7 +238,7 @@ def test_scheduling_time_counts_from_start_time_or_first_phase() -> None:
     assert target_left(a_migration(phase=phases.SCHEDULING), UNPLACED) is None
 
 
-def test_retrys_scheduling_time_counts_from_the_last_failure() -> None:
+def test_scheduling_time_of_a_retry_counts_from_last_failure() -> None:
     stamps = [{"phase": phases.SCHEDULING, "time": ago(600)}, {"phase": phases.PENDING, "time": ago(10)}]
     again = a_migration(phase=phases.SCHEDULING, attempt=2, phaseTransitionTimestamps=stamps, startTime=ago(600))
     assert target_left(again, UNPLACED) == 290.0
