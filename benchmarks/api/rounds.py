@@ -66,7 +66,7 @@ class Bench:
     failures: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def ask(self, contestant: Contestant, operation: Operation, *more: str, user: str = USER) -> dict[str, Any]:
-        """Take one sample.
+        """Return one new sample.
 
         Raises:
             SampleFailed: a response was wrong.
@@ -144,7 +144,7 @@ class Bench:
         return len(self.samples.get(operation.key, {}).get(contestant.name, []))
 
     def vary(self, contestant: Contestant, operation: Operation, *more: str) -> dict[str, Any]:
-        """Take a sample of a varied operation, with the same requests at each contestant, and record the number of reviews.
+        """Return a sample of a varied operation, with the same requests at each contestant, and with the number of reviews.
 
         Raises:
             SampleFailed: a response was wrong.
@@ -179,7 +179,7 @@ class Bench:
         return self.insist("status 429", contestant, listing, "-seconds=0", "-longest=0.01")
 
     def insist(self, passing: str, contestant: Contestant, operation: Operation, *more: str) -> dict[str, Any]:
-        """Take a sample of a newly started server; retry while it fails with ``passing``.
+        """Return a sample of a newly started server; retry while it fails with ``passing``.
 
         Raises:
             SampleFailed: another response was wrong.

@@ -48,7 +48,7 @@ class Attack:
         return f"127.1.{place // 250}.{place % 250 + 1}"
 
     async def connect(self, *, shaken: bool = True, reads: bool = True, room: int = 0) -> Wire:
-        """Open a connection, by default with its handshake."""
+        """Return a new connection, by default after its handshake."""
         wire = await Wire.connect(self.port, self.source(next(self.numbers)), reads=reads, room=room)
         self.made += 1
         self.wires.append(wire)

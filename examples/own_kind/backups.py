@@ -60,7 +60,7 @@ class Run(Verb):
     """``POST …/backups/NAME/run``: makes a copy now."""
 
     def apply(self, obj: Object, body: Object, now: datetime) -> Object:
-        """Record that it runs; a controller would react to that."""
+        """Record in ``obj`` that it runs; a controller would react to that."""
         if obj.get("status", {}).get("phase") == "Running":
             raise Conflict(f'backup "{obj["metadata"]["name"]}" runs already: wait until its phase is Waiting')
         obj["status"] = {**obj.get("status", {}), "phase": "Running", "lastRun": to_rfc3339(now)}

@@ -37,12 +37,12 @@ _KINDS: Final[Mapping[type, str]] = {
 
 
 def anything(_: Json) -> Faults:
-    """Accept every value."""
+    """Return no faults, because every value is valid."""
     return _SOUND
 
 
 def text(value: Json) -> Faults:
-    """Accept Unicode text. JSON can contain half a surrogate pair, which is invalid."""
+    """Return the fault of a value other than Unicode text. JSON can contain half a surrogate pair, which is invalid."""
     if type(value) is not str:
         return _not("a string", value)
     if not value.isascii():
@@ -54,7 +54,7 @@ def text(value: Json) -> Faults:
 
 
 def boolean(value: Json) -> Faults:
-    """Accept true and false."""
+    """Return the fault of a value other than true and false."""
     return _SOUND if type(value) is bool else _not("a boolean", value)
 
 
@@ -71,14 +71,14 @@ def integer(bits: int) -> Check:
 
 
 def time(value: Json) -> Faults:
-    """Accept an RFC 3339 time."""
+    """Return the fault of a value other than an RFC 3339 time."""
     if type(value) is not str:
         return _not("a string", value)
     return _remembered_time(value) if len(value) < _LONG_TIME else _time(value)
 
 
 def amount(value: Json) -> Faults:
-    """Accept a quantity such as ``512Mi``, or a number."""
+    """Return the fault of a value other than a number, or a quantity such as ``512Mi``."""
     if type(value) not in (str, int, float):
         return _not("a quantity", value)
     try:

@@ -132,7 +132,7 @@ class Agent:
         return not agent_questions.why_unavailable(self._domain, stopping=self._stopping())
 
     async def do(self, command: str, arguments: Mapping[str, Any]) -> object:
-        """Run a command of the agent, in turn with the questions.
+        """Return the agent's answer to a command, sent in turn with the questions.
 
         Raises:
             RequestRefused: no agent is available.
@@ -191,7 +191,7 @@ class Agent:
         return agent_questions.answers(asked)
 
     async def _listed(self, name: str, commands: tuple[str, ...]) -> list[Object] | str:
-        """Return the guest's packages, or why there is no list."""
+        """Return the guest's packages, or why there is no list; cached for a while."""
         now = asyncio.get_running_loop().time()
         if self._applications is not None and now - self._applications[0] < self._times.packages:
             return self._applications[1]

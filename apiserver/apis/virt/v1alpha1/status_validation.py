@@ -248,7 +248,7 @@ _IMPORT: Final = _record(
 
 
 def _anything(_value: Any, _old: Any, _place: Place) -> Iterable[FieldError]:  # noqa: ANN401 - any JSON value
-    """Accept every value, because the schema validates it."""
+    """Return no errors, because the schema validates the value."""
     return ()
 
 
