@@ -27,7 +27,7 @@ class Slots:
     """This process's hold on a slot: a file lock."""
 
     def __init__(self, lock: Path, count: int = COUNT, held_seconds: float = HELD_SECONDS) -> None:
-        """Initialise without a hold. ``lock`` is the path of the slots' lock files, without their numbers."""
+        """Initialise without a hold; ``lock`` is the lock files' path without their numbers."""
         self._files = [lock.with_name(f"{lock.name}.{number}") for number in range(count)]
         self._held_seconds = held_seconds
         self._mutex = threading.Lock()
@@ -50,7 +50,6 @@ class Slots:
             timer.start()
 
     def end(self) -> None:
-        """Release the slot, if held."""
         with self._mutex:
             if self._held is not None:
                 self._held[1].cancel()
@@ -81,7 +80,7 @@ def boots_slowly(domain: Mapping[str, Any]) -> bool:
 
 
 def begin_with(manifest: Mapping[str, Any], slots: Slots = SLOTS) -> None:
-    """Take a slot if a manifest, or one in a List, is a VM that starts immediately and boots slowly."""
+    """Take a slot if a manifest, or one in a List, starts a VM that boots slowly."""
     if manifest.get("kind") == "List":
         for each in manifest["items"]:
             begin_with(each, slots)

@@ -78,7 +78,7 @@ class Recorder:
         self.outcomes: dict[str, set[str]] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Record the outcome of a test's call, and of a setup or teardown that did not pass."""
+        """Record a test's outcome, and any setup or teardown that did not pass."""
         if report.when == "call" or not report.passed:
             for name in {report.nodeid, report.nodeid.partition("[")[0]}:
                 self.outcomes.setdefault(name, set()).add(report.outcome)

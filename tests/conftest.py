@@ -30,7 +30,7 @@ _COMPONENT = "tests/component/"
 
 
 def _group(nodeid: str) -> str:
-    """Return the name of a test's group: its module, or one of several modules."""
+    """Return a test's group: its module, or a name for several."""
     module = nodeid.partition("::")[0]
     if module.startswith(_HOST):
         return _LAUNCHER if module.startswith(_LAUNCHER) else _HOST
@@ -64,7 +64,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)  # the hook is absent without pytest-xdist, as in tests/mutants
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:
-    """Return the scheduler of ``--dist loadscope``, or None for other values."""
+    """Return the scheduler of ``--dist loadscope``, else None."""
     if config.getvalue("dist") != "loadscope":
         return None
     config.option.loadscopereorder = False  # keep groups in the order of the tests

@@ -70,13 +70,12 @@ class Flake:
 
 
 def failures(flaked: Sequence[Flake], ledger: Collection[str]) -> list[str]:
-    """Return the reasons why a run's flakes fail it; none if they do not."""
+    """Return the reasons why a run's flakes fail it, if any."""
     known = [f"{each.test} flaked, and {LEDGER} lists it already" for each in flaked if each.test in ledger]
     return known + ([f"{len(flaked)} tests flaked, more than {MOST}"] if len(flaked) > MOST else [])
 
 
 def listed(path: Path) -> list[str]:
-    """Return the tests in the ledger."""
     if not path.exists():
         return []
     return [str(each["test"]) for each in tomllib.loads(path.read_text(encoding="utf-8")).get("flake", ())]
@@ -133,7 +132,7 @@ class Repeating:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-        """Run a cluster or host test, and once more if it fails, and report it."""
+        """Run a cluster or host test, once more if it fails, and report it."""
         if not _may_run_again(item):
             return None
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
@@ -144,7 +143,7 @@ class Repeating:
 
 
 def _reports(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.TestReport]:
-    """Run a test, and after a failure without damage again, alone; return the reports of the run that counts."""
+    """Run a test, and again alone after a failure without damage; return the reports of the run that counts."""
     before = given_time.look(given_time.guests())
     first = runtestprotocol(item, log=False, nextitem=nextitem)
     failed = [report for report in first if report.failed]
@@ -204,7 +203,7 @@ def pressure(before: given_time.Look, after: given_time.Look) -> int:
 
 
 def guest_seconds(before: Mapping[int, float], after: Mapping[int, float]) -> float:
-    """Return the guests' processor seconds between two looks, which give them by pid."""
+    """Return the guests' processor seconds between two looks, each by pid."""
     return sum(seconds - before.get(pid, 0.0) for pid, seconds in after.items())
 
 

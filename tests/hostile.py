@@ -210,7 +210,6 @@ def places(obj: Any, path: tuple[Step, ...] = ()) -> Iterator[tuple[Step, ...]]:
 
 
 def at(obj: Any, path: Sequence[Step]) -> Any:
-    """Return the value at a place."""
     return at(obj[path[0]], path[1:]) if path else obj
 
 
@@ -278,7 +277,7 @@ MOST: Final = 200
 
 
 def pieces(kind: str) -> Iterator[tuple[str, list[Case]]]:
-    """Yield a title and cases: the worst values of each part (:data:`PARTS`), large parts in several pieces."""
+    """Yield titles with cases: the worst values of each part (:data:`PARTS`), large parts in pieces."""
     for part in PARTS:
         found = [case for case in CASES if case.kind == kind and case.value in WORST and case.part == part]
         count = -(-len(found) // MOST)

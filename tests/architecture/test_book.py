@@ -33,7 +33,7 @@ def sections(text: str) -> dict[str, str]:
 
 
 def steps(*documents: Path) -> list[tuple[str, str]]:
-    """Return numbered steps with the titles of their sections."""
+    """Return pairs of a section's title and a numbered step."""
     return [
         (title, step)
         for document in documents

@@ -65,7 +65,7 @@ def nodes(tree: ast.Module, path: Path) -> Iterator[tuple[str, ast.AST]]:
 
 
 def tasks_without_group(tree: ast.Module, path: Path) -> Iterator[str]:
-    """Yield calls of ``create_task`` on anything but a task group."""
+    """Yield the places of ``create_task`` on anything but a task group."""
     groups = set(task_groups(tree))
     for where, node in nodes(tree, path):
         if isinstance(node, ast.Attribute) and node.attr == "create_task" and ast.unparse(node.value) not in groups:
@@ -73,7 +73,7 @@ def tasks_without_group(tree: ast.Module, path: Path) -> Iterator[str]:
 
 
 def task_groups(tree: ast.Module) -> Iterator[str]:
-    """Yield task groups: names entered as one, annotated as one, or assigned from one."""
+    """Yield names of task groups: entered as one, annotated as one, or assigned from one."""
     for node in ast.walk(tree):
         match node:
             case ast.AsyncWith(items=items):
@@ -88,13 +88,13 @@ def task_groups(tree: ast.Module) -> Iterator[str]:
 
 
 def _makes_one(value: ast.expr) -> bool:
-    """Also matches ``await stack.enter_async_context(asyncio.TaskGroup())``."""
+    """Return whether a value is a new task group, also ``await stack.enter_async_context(asyncio.TaskGroup())``."""
     text = ast.unparse(value)
     return text == f"{_GROUP}()" or (text.startswith("await ") and text.endswith(f".enter_async_context({_GROUP}())"))
 
 
 def broad_handlers(tree: ast.Module, path: Path) -> Iterator[str]:
-    """Yield handlers of all exceptions that do not raise again."""
+    """Yield the places of handlers of all exceptions that do not raise again."""
     for where, node in nodes(tree, path):
         if isinstance(node, ast.ExceptHandler) and _is_broad(node) and not _raises_again(node):
             yield where

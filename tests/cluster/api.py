@@ -125,7 +125,7 @@ class Api:
         return [self._applied(each) for each in manifests]
 
     def replace(self, manifest: Object) -> Object:
-        """Replace an object and return it. Members that the manifest lacks are removed, also from maps, as by ``kubectl apply``."""
+        """Replace an object; return it. Members that the manifest lacks are removed, as by ``kubectl apply``."""
         found = resources.of(manifest)
         place = namespace_of(manifest) or self._place(found)
         body = {**manifest, "metadata": {"namespace": place, **manifest["metadata"]}} if place else manifest

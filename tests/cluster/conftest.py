@@ -125,7 +125,7 @@ def system(kubeconfig: Path, _binary: str) -> Kubectl:
 
 @pytest.fixture(scope="module")
 def make_namespace(kubectl: Kubectl) -> Iterator[Callable[[str], Kubectl]]:
-    """Yield a function from a name to kubectl in a new namespace like that of ``kubectl``, removed with the module."""
+    """Yield a function that makes a named namespace like that of ``kubectl``, removed with the module."""
     made: list[Iterator[Kubectl]] = []
 
     def make(name: str) -> Kubectl:
@@ -155,9 +155,9 @@ def _namespace(kubectl: Kubectl, name: str) -> Iterator[Kubectl]:
 
 
 def _end(api: Api) -> None:
-    """Delete a namespace after its migrations, VMs, pods and claims, without the guests' grace periods.
+    """Delete a namespace's migrations, VMs, pods and claims without grace periods, then the namespace.
 
-    Kubernetes' own deletion would look at them only every 15 s.
+    Kubernetes alone looks at them only every 15 s.
     """
     if api.find("apiservices", f"{names.VERSION}.{names.GROUP}") is not None:  # a bare cluster has none yet
         for machine in api.list("virtualmachines"):

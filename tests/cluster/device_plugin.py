@@ -36,7 +36,7 @@ class NamingPlugin(Plugin):
 
 @contextmanager
 def offered(node: layout.Node, plugins: Mapping[str, Mapping[str, str]]) -> Iterator[None]:
-    """Offer resources on a node during the block. ``plugins``: variables of the containers that get one, by resource name.
+    """Offer resources on a node during the block; ``plugins`` gives each one's container variables.
 
     In a separate process, because the kubelet keeps connections, which end with the process.
     """

@@ -79,7 +79,7 @@ def runs_elsewhere(kubectl: Kubectl, name: str, node: str, *, timeout: float) ->
 
 
 def evicted(kubectl: Kubectl, pod: str, *, dry: bool) -> str:
-    """Try to evict a pod; return kube-apiserver's refusal, which must come, as text."""
+    """Evict a pod, which must be refused; return the refusal."""
     try:
         _evict(kubectl, pod, dry=dry)
     except errors.StatusError as error:

@@ -38,7 +38,7 @@ class Held:
         return not any(_has(pid, "ShdPnd", "SigPnd") is False for pid in self._pids)
 
     def go_on(self) -> None:
-        """Continue the process; if it is not held yet, it will not be."""
+        """Continue the process; if not held yet, it never will be."""
         self._over.set()
         self._looking.join()
         for pid in self._pids:

@@ -63,7 +63,7 @@ class Kubectl:
     def try_run(self, *arguments: str, stdin: str | None = None, timeout: float = 60) -> subprocess.CompletedProcess[str]:
         """Run kubectl; the caller checks the exit status.
 
-        Repeats the call for up to ``STALE_SECONDS`` while kubectl's discovery lacks our kinds, although virt-api serves them.
+        Repeats the call for up to ``STALE_SECONDS`` while kubectl's discovery lacks our served kinds.
         """
         done = self._run(*arguments, stdin=stdin, timeout=timeout)
         deadline = time.monotonic() + STALE_SECONDS

@@ -38,7 +38,7 @@ def a_small_one(name: str, **spec: object) -> dict[str, Any]:
 
 @pytest.fixture
 def node(kubectl: Kubectl, system: Kubectl) -> Iterator[str]:
-    """Start all guests on the node without etcd, and yield its name; uncordon it at the end."""
+    """Start all guests on the node without etcd; yield its name."""
     etcd = system.json("get", "pod", "kubevirt-etcd-0")["spec"]["nodeName"]
     (name,) = (each.name for each in layout.NODES if each.name != etcd)
     chosen = {"kubernetes.io/hostname": name}

@@ -79,7 +79,7 @@ def goes_on(kubectl: Kubectl, system: Kubectl, counting: dict[str, Any], compone
 
 
 def _served(kubectl: Kubectl, name: str) -> dict[str, Any]:
-    """Return an existing VM; nothing while the API is away."""
+    """Return a VM; an empty one while the API is away."""
     try:
         return kubectl.api.get("vm", name)
     except errors.NotFound:  # a 404 for an object that exists

@@ -74,7 +74,7 @@ def switch() -> Iterator[str]:
 
 
 def definition(name: str, bridge: str) -> dict[str, Any]:
-    """Return a network that pins each pod to its requested MAC address."""
+    """Return a NetworkAttachmentDefinition that pins each pod to its requested MAC address."""
     plugin = {"type": "bridge", "bridge": bridge, "macspoofchk": True, "ipam": {}}
     return {
         "apiVersion": "k8s.cni.cncf.io/v1",
@@ -187,7 +187,7 @@ def ran_at(guest: str, source: watching.Qemu, clocks: list[Look]) -> float:
 def test_neighbours_are_told_where_a_guest_is_that_has_moved(
     kubectl: Kubectl, testguest: None, further_networks: None, switch: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Uses the VMs of the previous test. Otherwise a switch would forget the old place only after five minutes."""
+    """The target announces the guest; a switch would forget the old place only after five minutes. Uses the VMs of the previous test."""
     namespace, device = joins(switch), "switch"
     ip("address", "add", f"{ASKER}/24", "dev", device, netns=namespace)
     (link,) = json.loads(subprocess.run(["ip", "-n", namespace, "-json", "link", "show", device], check=True, capture_output=True).stdout)
@@ -279,7 +279,7 @@ def test_a_guest_has_the_address_that_ipam_gave_to_its_pod(kubectl: Kubectl, tes
 
 
 def network_told(kubectl: Kubectl, name: str, words: str = "") -> dict[str, Any]:
-    """Wait until a VM's condition NetworkReady is False with these words."""
+    """Return a VM's condition NetworkReady once it is False with these words."""
 
     def is_told(vm: dict[str, Any]) -> bool:
         return is_true("NetworkReady", "False")(vm) and words in condition_of(vm, "NetworkReady")["message"]

@@ -119,7 +119,7 @@ def test_guests_get_pod_addresses_and_reach_each_other(kubectl: Kubectl, asker: 
 
 
 def test_a_service_means_a_port_of_the_guest_by_its_name(kubectl: Kubectl, asker: dict[str, Any]) -> None:
-    """Other ports are unreachable."""
+    """Only the named port is reachable."""
     card = {"name": "default", "ports": [{"name": "greeting", "port": 8080}]}
     server = start(kubectl, "net-ports", card)
     spec = {"selector": {names.VM_NAME_LABEL: "net-ports"}, "ports": [{"port": 80, "targetPort": "greeting"}], **BOTH}
@@ -168,7 +168,7 @@ def policy(kind: str, *allowed: str) -> dict[str, Any]:
 
 
 def test_policies_and_probes_mean_a_guest_in_its_pods_place_too(kubectl: Kubectl, asker: dict[str, Any]) -> None:
-    """Uses the guests of the previous test."""
+    """Both apply to a bridged guest. Uses the guests of the previous test."""
     pods, clients = addresses_in(pod_of(kubectl, kubectl.api.get("vm", "net-bridged"))), addresses_in(pod_of(kubectl, asker))
     probe = {"httpGet": {"port": 8088, "path": "/index.html"}, "periodSeconds": 1, "timeoutSeconds": 5, "failureThreshold": 2}
     kubectl.api.patch("vm", "net-bridged", {"spec": {"readinessProbe": probe}})
@@ -202,7 +202,7 @@ def test_policies_and_probes_mean_a_guest_in_its_pods_place_too(kubectl: Kubectl
 
 
 def test_a_guest_that_takes_other_addresses_is_not_heard(kubectl: Kubectl, asker: dict[str, Any], other: dict[str, Any]) -> None:
-    """It leaves the other VM's card unusable."""
+    """Packets from foreign addresses are dropped. It leaves the other VM's card unusable."""
     victim, pod = addresses_in(pod_of(kubectl, asker)), pod_of(kubectl, other)
     foreign = {"v4": "10.99.99.99/32", "v6": "fd00:99::99/128"}
     with at_prompt(kubectl, "net-other") as (guest,):

@@ -65,7 +65,7 @@ def stays(kubectl: Kubectl, before: dict[str, Any]) -> None:
 
 
 def converging(kubectl: Kubectl, name: str) -> dict[str, Any]:
-    """Return a Migration's convergence condition."""
+    """Return a Migration's convergence condition, once it has one."""
 
     def is_told(migration: dict[str, Any]) -> bool:
         assert not in_phase("Succeeded")(migration)

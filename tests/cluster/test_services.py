@@ -46,7 +46,6 @@ def is_ready(pod: dict[str, Any]) -> bool:
 
 
 def addresses_of(kubectl: Kubectl, service: str) -> set[str]:
-    """Return the addresses behind a Service."""
     return addresses_in_slices(kubectl.api.list("endpointslices", label_selector=f"kubernetes.io/service-name={service}"))
 
 

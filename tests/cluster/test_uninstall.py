@@ -130,7 +130,7 @@ def test_uninstalling_shuts_guests_down_and_leaves_the_cluster(
 
 
 def _check_order(pods: Journal, services: Journal, namespace: str, pod: str) -> None:
-    """The guest powers off on request and its pod ends; only then the components that shut guests down end."""
+    """Check that the guest powers off on request and its pod ends, before the components that shut guests down."""
     asked, gone = pods.first(deleting=True, namespace=namespace, name=pod), pods.first("DELETED", namespace=namespace, name=pod)
     assert asked is not None
     assert gone is not None

@@ -76,7 +76,7 @@ def machine(name: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def guests(kubectl: Kubectl, before: str) -> dict[str, int]:
-    """Counting VMs in pods of the previous release; a kubelet may not have its node's devices at first."""
+    """Start counting VMs in pods of the previous release; return their attempts, several if a kubelet lacked its devices at first."""
     names = (*GUESTS, "ends", BOUND)
     kubectl.api.apply(*map(machine, names))
     for name in names:

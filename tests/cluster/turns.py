@@ -65,7 +65,6 @@ class Turn:
             self._held = module, _locked(self._lock, exclusive=exclusive)
 
     def end(self) -> None:
-        """Release the cluster, if held."""
         if self._held is not None:
             os.close(self._held[1])
             self._held = None

@@ -55,7 +55,7 @@ async def watched(fake: FakeAPI, times: int = 1) -> None:
 
 
 async def while_waiting(fake: FakeAPI, wait: Callable[[], Any], meanwhile: Callable[[], Awaitable[Any]]) -> Any:
-    """Return the result of ``wait``, with an action after its watch has begun."""
+    """Run ``wait``, and ``meanwhile`` once its watch has begun; return its result."""
     async with asyncio.TaskGroup() as tasks:
         waiting = tasks.create_task(asyncio.to_thread(wait))
         await watched(fake, watches(fake) + 1)
@@ -68,7 +68,7 @@ async def cut(fake: FakeAPI) -> None:
 
 
 async def expired(fake: FakeAPI) -> None:
-    """Drop the server's events: 410."""
+    """Drop the server's events: the next watch gets 410."""
     fake.drop_events(on=True)
     await fake.expire()
 

@@ -81,7 +81,7 @@ def play(cells: Sequence[Cell]) -> list[str]:
 
 
 def play_one(player: Player, cell: Cell) -> Outcome:
-    """Play a cell and return its outcome; try again if it could not be played or missed the step."""
+    """Play a cell, again if it failed or missed the step; return its outcome."""
     found = Outcome(cell.name, "", ("not played",), commit(), 0.0)
     for _ in range(TRIES):
         try:

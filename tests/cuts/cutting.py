@@ -155,7 +155,6 @@ class Cuts:
 
 
 def go_on(pids: Sequence[int]) -> None:
-    """Continue stopped processes."""
     for pid in pids:
         try:
             os.kill(pid, signal.SIGCONT)
@@ -164,7 +163,7 @@ def go_on(pids: Sequence[int]) -> None:
 
 
 def heal() -> None:
-    """Undo the cuts of an interrupted run: connect the nodes' links, and start kubelets."""
+    """Undo the cuts of an interrupted run: connect links, and start kubelets."""
     for node in layout.NODES:
         progress.run(["bridge", "link", "set", "dev", node.link, "isolated", "off", "state", "forwarding"])
         if "syncFrequency" not in (node.directory / "kubelet.json").read_text():

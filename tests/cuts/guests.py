@@ -77,7 +77,6 @@ class Guests:
         return {each.pod_uid for each in qemus(self._known_as(guest))}
 
     def watched(self, guest: str) -> Watched:
-        """Return a guest's observations."""
         return self._watch.guests[guest]
 
     def start(self, guest: str) -> None:

@@ -33,7 +33,7 @@ def outcome(cell: Cell, seen: Seen, commit: str) -> Outcome:
 
 
 def _text(seen: Seen) -> str:
-    """Return a cell's text: guests' phases and restarts, seconds of the operation, and the longest pauses of guests and clients."""
+    """Return a cell's text: guests' phases, the duration, and the longest pauses of guests and clients."""
     words = []
     for phase in sorted({each.phase for each in seen.guests}, reverse=True):
         count = sum(each.phase == phase for each in seen.guests)

@@ -197,7 +197,7 @@ class Player:
 
 @contextmanager
 def playing(kubeconfig: Path) -> Iterator[Player]:
-    """Yield a player in a new namespace with a Service and its client; first repair leftovers of an interrupted run."""
+    """Yield a player in a new namespace; first repair leftovers of an interrupted run."""
     kubectl = Kubectl(kubeconfig, f"cuts-{secrets.token_hex(3)}", str(build.program("kubernetes", "kubectl")))
     cutting.heal()
     kubectl("uncordon", *(each.name for each in layout.NODES))

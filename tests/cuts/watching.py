@@ -51,7 +51,7 @@ class Disk:
         return self._newest
 
     def records(self, first: int, last: int) -> Iterator[tuple[int, Record | None]]:
-        """Yield these numbers, each with the record in its sector or None."""
+        """Yield each number with its sector's record, or None."""
         with self._file.open("rb") as image:
             for number in range(first, last + 1):
                 yield number, _record(os.pread(image.fileno(), SECTOR, number % SECTORS * SECTOR))

@@ -28,7 +28,7 @@ class AggregatingAPI(FakeAPI):
 
     @contextlib.asynccontextmanager
     async def aggregating(self, directory: Path) -> AsyncIterator[Config]:
-        """Run virt-api with a store in memory; yield the configuration of a client that accesses it directly."""
+        """Run virt-api with a store in memory; yield a client configuration for direct access."""
         kubeconfig, journal = directory / "kubeconfig", directory / "virt-api.log"
         with journal.open("wb") as log:
             process = await asyncio.create_subprocess_exec(

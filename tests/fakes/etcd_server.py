@@ -47,7 +47,6 @@ class EtcdServer:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start and wait until it serves."""
         self._directory.mkdir(parents=True, exist_ok=True)
         arguments = [
             etcd_binary(),

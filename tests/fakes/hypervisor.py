@@ -178,7 +178,6 @@ class FakeHypervisor:
         setattr(self, method, intercepted)
 
     def connect(self, *, connected: bool) -> None:
-        """Set whether libvirtd is connected."""
         if connected:
             self._connected.set()
         else:

@@ -392,7 +392,7 @@ def _selected(request: web.Request, namespace: str, obj: Object) -> bool:
 
 
 def _with_conditions(old: Object, patch: Object) -> Object:
-    """Return a strategic patch as a merge patch: its conditions are merged into the old ones by type."""
+    """Return a strategic patch as a merge patch, with the conditions merged by type."""
     given = {each["type"]: each for each in (patch.get("status") or {}).get("conditions") or ()}
     if not given:
         return patch

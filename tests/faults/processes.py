@@ -40,7 +40,6 @@ class Server:
         return f"https://127.0.0.1:{self.port}"
 
     async def start(self) -> None:
-        """Start and wait until it is ready."""
         with self.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(*self._command, stdout=log, stderr=log)
         async with asyncio.timeout(STARTING_SECONDS):

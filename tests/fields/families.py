@@ -45,7 +45,7 @@ class Seen:
 
     @property
     def values(self) -> Mapping[str, str]:
-        """The tests or golden files by the field's words; empty if none is given by word."""
+        """Tests or golden files by the field's words, if given by word."""
         return dict(self.members.get("values", {}))
 
     def named(self, member: str) -> Sequence[str]:

@@ -29,7 +29,6 @@ _COLUMNS: Final = "| field | type | default | what it is | seen by |\n|---|---|-
 
 
 def text(fields: Sequence[Field], entries: Sequence[Seen]) -> str:
-    """Return the content of the page."""
     families = list(dict.fromkeys([OUTSIDE, *(each.family for each in fields)]))
     return _HEAD + "".join(_table(family, fields, entries) for family in families)
 

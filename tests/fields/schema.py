@@ -75,7 +75,6 @@ class Field:
 
 
 def family_of(path: str) -> str:
-    """Return the family of a field."""
     if path in BESIDE:
         return BESIDE[path]
     root = root_of(path)

@@ -107,7 +107,6 @@ def test_a_panic_without_the_device_halts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("typed", [True, False])
 def test_guest_detects_changes_in_its_filled_memory(typed: bool, tmp_path: Path) -> None:
-    """The guest finds a byte of its memory that the test changes."""
     memory = tmp_path / "memory"
     size = MEBIBYTES + 1 << 20
     backend = f"memory-backend-file,id=ram,size={size},share=on,mem-path={memory}"

@@ -80,7 +80,6 @@ class TinyQemu:
         return self.expect(PROMPT).removesuffix(PROMPT).strip()
 
     def processor_seconds(self) -> float:
-        """Return QEMU's processor time so far."""
         seconds = processor_seconds(self.process.pid)
         assert seconds is not None
         return seconds

@@ -133,7 +133,7 @@ class Forking:
         print(json.dumps(fields), file=self._answers, flush=True)
 
     def _learn(self, source: str) -> Ending | None:
-        """Run once, and import what the tests imported; return the run's end, or None in the child."""
+        """Run once and import what the tests did; return the run's end, or None in the child."""
         reading, writing = os.pipe()
         self.names = writing
         ending = self._run(source)
@@ -160,7 +160,7 @@ class Forking:
         gc.freeze()
 
     def _run(self, source: str) -> Ending | None:
-        """Run the tests in a child; return the run's end, or None in the child."""
+        """Run the tests in a child, which gets None; return the run's end."""
         self._output.flush()
         self._output.truncate(0)
         began = time.monotonic()

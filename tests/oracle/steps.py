@@ -286,7 +286,7 @@ class Writing:
 
 
 def _aged(obj: Json, seconds: int) -> Json:
-    """Return a copy of the object with managedFields that are ``seconds`` older."""
+    """Return a copy with managedFields that are ``seconds`` older."""
     result = copy.deepcopy(obj)
     for entry in result["metadata"].get("managedFields") or ():
         if "time" in entry and seconds:

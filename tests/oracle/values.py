@@ -33,7 +33,6 @@ class Values:
         return {} if atom.map is not None else []
 
     def scalar(self, atom: Atom) -> Any:
-        """Return a scalar of the type."""
         choice = self.random.choice
         match atom.scalar:
             case "numeric":

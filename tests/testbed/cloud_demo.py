@@ -69,6 +69,6 @@ def to_type() -> str:
 
 
 def down() -> None:
-    """Delete the VM and the Secret with its key."""
+    """Delete the VM and its key's Secret."""
     kubectl.run("delete", "--ignore-not-found", "--timeout=120s", "--filename", str(_EXAMPLE))
     kubectl.run("delete", "--ignore-not-found", "--timeout=120s", f"secret/{_SECRET}")

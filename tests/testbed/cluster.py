@@ -151,7 +151,6 @@ def _wait_until_nodes_are_ready(seconds: float = 90) -> None:
 
 
 def is_ready(node: layout.Node) -> bool:
-    """Return whether the node is Ready."""
     with contextlib.suppress(progress.StepFailed):
         conditions = kubectl.get("node", node.name).get("status", {}).get("conditions", [])
         return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
@@ -220,7 +219,7 @@ def _unmount_builds() -> None:
 
 
 def leftovers() -> list[str]:
-    """Return a line for each remainder of the cluster outside its state directory."""
+    """Return a line for each leftover outside the state directory."""
     left = [f"mount {path}" for path in _mounts_below(layout.state())]
     left += [f"process {identity.pid}" for identity in _strays()]
     return left + network.leftovers() + cgroups.leftovers()

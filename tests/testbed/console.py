@@ -32,7 +32,7 @@ def wait_for(machine: str, pattern: str, *, timeout_seconds: float = 90) -> str:
 
 
 def _attach_once(machine: str, pattern: str, deadline: float) -> tuple[str, bool]:
-    """Read one connection until the pattern, the deadline or its end; return the output, and whether the pattern came."""
+    """Read one connection until the pattern, the deadline or its end; return the output and whether it matched."""
     controller, terminal = os.openpty()
     environment = {**os.environ, **kubectl.environment()}
     process = subprocess.Popen(

@@ -85,7 +85,6 @@ class Course:
                 self._done.used += step.used
 
     def describe(self) -> str:
-        """Return the remaining time in words."""
         with self._lock:
             self._count()
             running = tuple((step.recorded, step.used) for step in self._running.values())

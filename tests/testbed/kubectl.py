@@ -45,7 +45,6 @@ def run(*arguments: str, stdin: str | None = None, timeout_seconds: float = 300)
 
 
 def output(*arguments: str, timeout_seconds: float = 120) -> str:
-    """Run kubectl and return its output."""
     return progress.output_of([program(), *arguments], environment=environment(), timeout_seconds=timeout_seconds)
 
 

@@ -88,7 +88,6 @@ class Node:
 
     @property
     def containerd_socket(self) -> pathlib.Path:
-        """The socket of the container runtime."""
         return self.directory / "containerd.sock"
 
     @property

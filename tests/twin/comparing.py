@@ -83,7 +83,6 @@ def _surplus(member: str, item: Any) -> str:
 
 
 def compare(twin: Answer, ours: Answer) -> list[Difference]:
-    """Return the differences of two answers."""
     found = list(differences(twin.code, ours.code, "HTTP status"))
     for name in sorted(twin.headers.keys() | ours.headers.keys()):
         found += differences(twin.headers.get(name, ABSENT), ours.headers.get(name, ABSENT), f"header {name}")

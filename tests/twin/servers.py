@@ -70,7 +70,6 @@ class Server:
 
     @property
     def pid(self) -> int:
-        """Process id of the running server."""
         assert self.program is not None
         return self.program.pid
 

@@ -145,7 +145,7 @@ async def test_status_without_another_pod_causes_no_lookup(cluster: Cluster) -> 
 
 
 async def test_a_guests_memory_goes_into_no_pod_of_another_namespace(cluster: Cluster) -> None:
-    """The target of a live migration."""
+    """Nor into one with another image, as a migration's target."""
     machine = await cluster.admin("GET", VM)
     await cluster.put_status(VM_STATUS, RUNNING)
     await cluster.admin("POST", f"{BASE}/migrations", MIGRATION)

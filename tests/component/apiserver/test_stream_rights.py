@@ -140,7 +140,7 @@ async def scene(pki: Pki, tmp_path: Path, tap: Tap) -> AsyncIterator[Scene]:
 
 @pytest.fixture
 def tap() -> Tap:
-    """A test overrides it with its parameter ``tap``."""
+    """Return the widgets' tap. A test overrides it with its parameter ``tap``."""
     return Tap()
 
 

@@ -127,7 +127,7 @@ async def test_webhook_is_reinvoked_after_a_later_change_on_request(world: World
 
 
 async def test_webhooks_are_not_reinvoked_without_a_change(world: World) -> None:
-    """ADM-03: reinvocation only if needed."""
+    """ADM-03."""
     await world.mutating(
         world.hook("first", lambda review: label(review, "x", "1"), reinvocationPolicy="IfNeeded"), world.hook("second", allow)
     )
@@ -351,7 +351,7 @@ async def test_webhooks_result_must_match_the_version_it_was_shown(world: World)
     ids=["uid", "no response", "no kind", "patch", "patch type", "warnings", "status", "no JSON", "a list"],
 )
 async def test_an_answer_that_is_none_fails_the_call(world: World, reply: Any, message: str) -> None:
-    """ADM-03: the call fails the request unless failurePolicy is Ignore."""
+    """ADM-03: an invalid response fails the request unless failurePolicy is Ignore."""
     await world.validating(world.hook("v", reply))
     async with world.api() as api:
         answer = await api.call("POST", "", widget())
@@ -492,7 +492,7 @@ async def test_a_change_of_a_configuration_counts_at_once(world: World) -> None:
 
 
 async def test_unknown_configurations_admit_nothing(world: World) -> None:
-    """ADM-08: a server that cannot read them admits nothing."""
+    """ADM-08."""
     world.kube.authorize = lambda _, path, __: not path.startswith(VALIDATING)
     async with world.api(ready=False) as api:
         for _ in range(3):

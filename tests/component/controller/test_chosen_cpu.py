@@ -54,7 +54,7 @@ async def api() -> FakeAPI:
 
 @pytest.mark.parametrize("model", ["EPYC-Rome-v2", ""])
 async def test_a_guest_moves_to_whatever_has_what_was_chosen_for_it(api: FakeAPI, pool: Pool, model: str) -> None:
-    """``model``: reported by its launcher; empty if an older virt-handler started it."""
+    """The target needs the reported ``model``, or the whole processor if it is empty (an older virt-handler started it)."""
     pod = await pool.restarted("EPYC-Rome-v2")
     assert set(pod["spec"]["nodeSelector"]) == ROME_V2
     await pool.start_pod(pod)

@@ -697,7 +697,7 @@ async def test_idle_connections_do_not_displace_a_waiting_one(api: HangingAPI, t
 
 
 async def test_those_who_come_first_and_at_once_are_all_let_in(api: FakeAPI, tmp_path: Path) -> None:
-    """kubectl drain evicts all pods of a node at the same time."""
+    """Eight first reviews at once succeed: kubectl drain evicts all pods of a node together."""
     async with served(api, tmp_path) as ask, asyncio.TaskGroup() as tasks:
         asked = [tasks.create_task(ask(review())) for _ in range(8)]
     assert {each.result()[0] for each in asked} == {200}

@@ -407,7 +407,7 @@ async def test_a_launcher_is_told_of_the_policy(scene: Scene) -> None:
 
 
 async def test_a_migration_made_again_under_its_name_is_another_one(scene: Scene) -> None:
-    """No pass sees the first one's end if it is replaced while a pass waits for a launcher or the other node."""
+    """Its relays end, although no pass sees its end if it is replaced while a pass waits for a launcher or the other node."""
 
     def another(migration: dict[str, Any]) -> None:
         migration["metadata"]["uid"] = "mig-2"

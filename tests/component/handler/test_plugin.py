@@ -204,7 +204,7 @@ async def test_a_device_that_must_not_be_used_is_registered_with_none(tmp_path: 
 
 
 async def test_a_device_that_can_be_used_later_is_offered_then(tmp_path: Path) -> None:
-    """Otherwise a node with an early, negative KVM check would need a restart of virt-handler."""
+    """Otherwise a node with an early, negative check for KVM would need a restart of virt-handler."""
     faults = {"now": "open /dev/net/tun: No such file or directory"}
     kubelet, tun = Kubelet(tmp_path), quick(TUN, tmp_path, offered=False, check=lambda _: faults["now"])
     async with kubelet.running(), offering(tun, tmp_path):

@@ -230,7 +230,7 @@ async def test_forgotten_migration_keeps_its_open_connections(scene: Scene) -> N
 
 
 async def test_a_pod_that_dials_without_end_gets_a_few_relays(scene: Scene) -> None:
-    """From a guest that took over its pod: while the target is slow, each connection costs virt-handler two descriptors."""
+    """More than ``MAX_CONNECTIONS`` are closed: with a slow target, each of a compromised pod costs virt-handler two descriptors."""
     run_directory(scene.root, "source")
     accepted: list[socket.socket] = []
     with socket.create_server(("127.0.0.1", 0)) as silent, contextlib.ExitStack() as stack:

@@ -305,7 +305,7 @@ class World:
                 task.cancel()
 
     def _judge(self, node: str, collection: str, old: Object, new: Object) -> None:
-        """Refuse an invalid status write as virt-api does, by its form and the node's rights; record the errors in ``refused``."""
+        """Refuse invalid status writes as virt-api does, by form and the node's rights; record errors in ``refused``."""
         now = datetime.now(UTC)
         if collection == VMS:
             raise_if_any(status_validation.validate_virtual_machine_status(new, old), group="", kind="VirtualMachine", name="")

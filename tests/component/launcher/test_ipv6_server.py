@@ -162,7 +162,7 @@ async def test_failing_tap_does_not_cause_a_busy_loop(world: World) -> None:
 
 
 async def test_a_tap_that_is_down_is_not_read_in_a_circle(world: World) -> None:
-    """Its descriptor stays readable, and each read fails with EIO, like a pseudo-terminal with its other side closed."""
+    """It is opened again. It stays readable, and each read fails with EIO, like a pseudo-terminal with its other side closed."""
     ours, theirs = os.openpty()
     os.set_blocking(ours, False)
     os.close(theirs)

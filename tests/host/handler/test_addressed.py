@@ -94,7 +94,7 @@ async def test_guest_requests_are_heard_in_the_pod_only(world: World) -> None:
 
 
 async def test_other_senders_are_not_heard_in_the_pod(world: World) -> None:
-    """Senders are a neighbour that asks or knows the bridge, and a guest with a VLAN tag, even the network's own."""
+    """No server there hears a neighbour that asks or knows the bridge, or a guest's VLAN tag, even the network's own."""
     bridge = network.derived_mac(MAC, "bridge")
     with world.pod.inside(listening(67)) as dhcp, world.pod.inside(listening(4001)) as service:
         bridge_hears = world.pod.inside(lambda: Ear(BRIDGE))
@@ -124,7 +124,7 @@ async def test_dhcp_answers_of_the_network_do_not_reach_the_guest(world: World) 
 
 
 async def test_of_ipv6_the_guest_has_what_the_network_gives(world: World) -> None:
-    """The pod assigns it no IPv6 address; routers on the network do."""
+    """IPv6 passes in both directions: routers on the network assign addresses, the pod none."""
     advertised = frames.icmpv6("fe80::1", "ff02::1", 134, b"advertised")
     world.lan.send(ethernet(OTHER, frames.IPV6, advertised, "33:33:00:00:00:01"))
     world.tap.receive(lambda frame: b"advertised" in frame)

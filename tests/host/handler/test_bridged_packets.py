@@ -134,7 +134,7 @@ async def test_requests_of_dhcp_are_heard_in_the_pod_and_nowhere_else(world: Wor
 
 
 async def test_answers_to_everybody_are_heard_by_the_guest_alone(world: World) -> None:
-    """A guest without a usable address yet requests broadcasts."""
+    """DHCP broadcasts to a guest without a usable address yet do not leave the pod."""
     with world.pod.inside(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
         server.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, network.BRIDGE.encode())
@@ -145,7 +145,7 @@ async def test_answers_to_everybody_are_heard_by_the_guest_alone(world: World) -
 
 
 async def test_servers_out_there_are_not_heard(world: World) -> None:
-    """The guest's DHCP server is in its pod, so other answers are unrequested; a client checks only its own port."""
+    """DHCP answers from outside are dropped, because the guest's server is in its pod; a client checks only its own port."""
     for ports in ((67, 68), (4000, 68)):
         for destination in (POD, "255.255.255.255"):
             world.uplink.send(ethernet(OTHER, IPV4, udp(CALLER, destination, EVIL, ports)))
@@ -154,7 +154,7 @@ async def test_servers_out_there_are_not_heard(world: World) -> None:
 
 
 async def test_other_senders_do_not_reach_the_rest_of_the_pod(world: World) -> None:
-    """Senders know the bridge's MAC address, outside or in the guest."""
+    """Packets to the bridge's MAC address, from outside or the guest, reach no server in the pod."""
     bridge = network.derived_mac(world.mac, "bridge")
     with world.pod.inside(listening(4001)) as service, world.pod.inside(listening(67)) as dhcp:
         bridge_hears = world.pod.inside(lambda: Ear(network.BRIDGE))

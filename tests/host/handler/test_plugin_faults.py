@@ -173,7 +173,7 @@ async def test_hanging_plugin_leaves_turns_to_others(make: Make, tmp_path: Path)
 
 
 async def test_tenants_calls_leave_a_turn_of_a_plugin_to_others(make: Make) -> None:
-    """The first tenant's plugin calls a silent server, so each call takes the whole timeout."""
+    """The first tenant's calls take the whole timeout, because its server is silent; another's calls still succeed."""
     plugins = make(f"read -r line; case $line in *greedy*) sleep {SLEEP};; esac; echo '{FINE}'", 6.0)
     done = []
 
@@ -195,7 +195,7 @@ async def test_tenants_calls_leave_a_turn_of_a_plugin_to_others(make: Make) -> N
 
 
 async def test_calls_of_ours_together_are_few(tmp_path: Path) -> None:
-    """Of any type: each is a process in virt-handler's memory."""
+    """At most ``OURS_AT_ONCE``, of any type: each is a process in virt-handler's memory."""
     script = f"[ $KUBEVIRT_COMMAND = VERSION ] || {{ echo x >>{tmp_path}/begun; sleep {SLEEP}; }}; echo '{DESCRIPTION}'"
     own = Own(("sh", "-c", script), {})
     plugins = Plugins(tmp_path, {}, {("network", each): own for each in ("a", "b", "c")}, seconds=4.0, patience=None)

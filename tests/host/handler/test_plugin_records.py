@@ -124,7 +124,7 @@ async def test_interface_is_deleted_only_after_its_pod_is_gone(world: World, pod
 
 
 async def test_a_pod_that_goes_while_its_plugin_adds_leaves_nothing(world: World, pod: Pod) -> None:
-    """A DEL during the ADD would find nothing and be the last one."""
+    """The DEL waits for the ADD: earlier it would find nothing and be the last one."""
     waits = world.directory / "log" / "ADD.waits"
     waits.touch()
     async with asyncio.timeout(120), asyncio.TaskGroup() as group:

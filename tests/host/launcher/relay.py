@@ -82,7 +82,7 @@ def _short(path: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def connected(source: Launcher, target: Launcher, bytes_per_second: float = float("inf")) -> Iterator[tuple[Relay, ...]]:
-    """Connect the migration sockets of both pods during the block; yield the relays of libvirt, memory and disks."""
+    """Connect the migration sockets of both pods; yield the relays for libvirt, memory and disks."""
     pairs = (
         (layout.MIGRATION_LIBVIRT_SOCKET, layout.LIBVIRT_SOCKET, float("inf")),
         (layout.MIGRATION_DATA_SOCKET, layout.MIGRATION_DATA_SOCKET, bytes_per_second),

@@ -122,7 +122,6 @@ class IscsiTarget:
         return self._tell("target", "show")
 
     def kill(self) -> None:
-        """Disappear without notice, as after a power failure."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -186,7 +185,6 @@ class NfsServer:
         wait_for(lambda: self._rpcinfo("100003") and self._rpcinfo("100005"), 60, "ganesha.nfsd")
 
     def kill(self) -> None:
-        """Disappear without notice, as after a power failure."""
         if self._server is not None:
             self._server.kill()
             self._server.wait()

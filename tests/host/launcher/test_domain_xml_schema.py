@@ -75,7 +75,7 @@ def smallest(name: str, allowed: Allowed) -> Tree:
 
 
 def each_of(name: str, allowed: Allowed) -> Iterator[tuple[str, Tree]]:
-    """Yield the element with each single optional part, and its place."""
+    """Yield pairs of place and element: the smallest one, and it with each optional part."""
     if isinstance(allowed, Choice):
         for value, element in allowed.elements.items():
             for place, tree in each_of(name, element):

@@ -45,7 +45,7 @@ def of(pod: Launcher) -> Iterator[tuple[int, int]]:
 
 
 def put(pod: Launcher, prefix: Path, *disks: dict[str, Any], created_bytes: int = 8 * MIB) -> None:
-    """Act as virt-handler before a start."""
+    """Put disks' files into the pod, as virt-handler does before a start."""
     for each in disks:
         (pod.disks / each["name"]).mkdir(exist_ok=True)
     with of(pod) as (root, process):

@@ -189,7 +189,7 @@ def test_a_bandwidth_is_kept(pair: Pair) -> None:
 
 
 def never_arriving(pair: Pair) -> None:
-    """Let the guest dirty memory faster than it is sent."""
+    """Migrate a guest that dirties memory faster than it is sent."""
     pair.viewer.type("dirty 500\n")  # ten times the rate of SLOW
     pair.viewer.expect("tick ")
     pair.at_source.ask(messages.Migrate("m1"))
@@ -284,7 +284,7 @@ def when_it_has_arrived(watch: Observer, relays: tuple[relay.Relay, ...]) -> Non
 
 
 def when_it_has_arrived_and_nobody_heard(watch: Observer, relays: tuple[relay.Relay, ...]) -> None:
-    """The message that the domain is complete on the target is lost, so the source's libvirt resumes the guest."""
+    """Lose the message that the domain is complete on the target, so the source's libvirt resumes the guest."""
     when_the_source_stands_still(watch, relays)
     relays[0].muted.set()
     when_it_has_arrived(watch, relays)

@@ -40,7 +40,6 @@ class Served:
         os.chown(self._socket, layout.USER_ID, layout.USER_ID)
 
     def kill(self) -> None:
-        """Disappear without notice, as after a power failure."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()

@@ -78,12 +78,12 @@ def pages_of(qemu: int, kibibytes: int) -> set[str]:
 
 
 def is_ahead(viewer: Viewer, seconds: int) -> bool:
-    """Return whether the guest's clock at boot was this far ahead of ours."""
+    """Return whether the guest's clock is this far ahead of ours."""
     return abs(int(viewer.sh("date +%s")) - time.time() - seconds) < TOLERATED_SECONDS
 
 
 def real_time_clock(viewer: Viewer) -> int:
-    """Return the guest's real-time clock, read as UTC."""
+    """Return the guest's real-time clock, read as UTC, in Unix seconds."""
     return int(viewer.sh("cat /sys/class/rtc/rtc0/since_epoch"))
 
 

@@ -22,7 +22,6 @@ class Follower(Generic[T]):
         self.known = False
 
     def found(self) -> list[T]:
-        """Return the current copies."""
         return list(self._found.copy().values())
 
     def run(self) -> None:

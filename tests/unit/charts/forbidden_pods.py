@@ -55,7 +55,7 @@ def examples() -> list[dict[str, Any]]:
 
 
 def made() -> list[Pod]:
-    """Return virt-controller's pods for these VMs."""
+    """Return virt-controller's pods for :func:`examples`: at a start, and as targets."""
     placements = (Placement(), Placement(kvm=True, avoid_nodes=("node1",)))
     claims = (CLAIMS, {"myvolumeclaim": {"spec": {"volumeMode": "Block"}}})
     starts = [launcher_pod(vm, 3, each, SETTINGS, where) for vm in examples() for each in claims for where in placements]

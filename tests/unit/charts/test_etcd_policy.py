@@ -64,7 +64,7 @@ def etcd() -> StatefulSet:
 
 
 def noted(found: StatefulSet) -> StatefulSet:
-    """Return it after virt-controller's patch for changed authorities."""
+    """Return the StatefulSet after virt-controller's patch for changed authorities."""
     found["metadata"].setdefault("annotations", {})[ETCD_BUNDLE_ANNOTATION] = "0123456789abcdef"
     found["spec"]["template"]["metadata"].setdefault("annotations", {})[ETCD_BUNDLE_ANNOTATION] = "0123456789abcdef"
     return found

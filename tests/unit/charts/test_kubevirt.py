@@ -326,7 +326,7 @@ AMOUNTS = [f"{sign}{number}{suffix}" for number in EDGES for suffix in SUFFIXES 
 
 
 def test_the_room_for_files_of_nodes_is_a_quantity() -> None:
-    """Otherwise virt-handler would not start on any node."""
+    """The chart takes only amounts with which virt-handler starts."""
     admitted = pattern_of("hostDisks", "maxCreated")
     taken = [each for each in AMOUNTS if admitted.fullmatch(each)]
     assert {"0", "100k", "100Ki", "100M", "100Gi", "1P", "1Pi"} <= {*taken}
@@ -528,7 +528,7 @@ def test_guests_are_shut_down_before_anything_is_removed() -> None:
 
 
 def test_quota_flag_and_right_come_together() -> None:
-    """QUO-01: the flag and the right come together."""
+    """QUO-01."""
     for value, expected in (("true", True), ("false", False)):
         settings = (NODE, f"admission.resourceQuota={value}")
         arguments = one("Deployment", "virt-api", *settings)["spec"]["template"]["spec"]["containers"][0]["args"]

@@ -289,7 +289,7 @@ class Migrating(RuleBasedStateMachine):
 
     @rule()
     def the_source_handler_dies(self) -> None:
-        """Its relays end with it."""
+        """End the source's virt-handler and its relays."""
         self.handlers["source"] = False
         self.relays, self.told, self.source.heard = False, False, None
 
@@ -347,7 +347,7 @@ class Migrating(RuleBasedStateMachine):
 
     @rule()
     def kubelets_work(self) -> None:
-        """Send SIGTERM; the launcher ends immediately or after the guest's grace period."""
+        """Send SIGTERM to deleted pods; the launcher ends immediately or after the guest's grace period."""
         for pod in (self.source, self.target):
             if not pod.deleting or pod.over:
                 continue

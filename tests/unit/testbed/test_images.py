@@ -10,7 +10,6 @@ from tests.testbed import images, oci
 
 
 def blobs(archive: Path) -> dict[str, bytes]:
-    """Return the members of an archive."""
     with tarfile.open(archive) as tar:
         return {member.name: file.read() for member in tar if (file := tar.extractfile(member))}
 

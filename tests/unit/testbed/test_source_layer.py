@@ -16,13 +16,12 @@ REFERENCE = "localhost/a/upper:1"
 
 
 def blobs(archive: Path) -> dict[str, bytes]:
-    """Return the members of an archive."""
     with tarfile.open(archive) as tar:
         return {member.name: file.read() for member in tar if (file := tar.extractfile(member))}
 
 
 def below(directory: Path, content: bytes = b"\x7fELF") -> Path:
-    """Write the archive of an image with one program."""
+    """Write the archive of an image with one program; return its path."""
     program = directory / "program"
     program.write_bytes(content)
     oci.write(directory / "below.tar", "localhost/a/below:1", {"bin/program": program}, ["/bin/program"])
@@ -30,7 +29,7 @@ def below(directory: Path, content: bytes = b"\x7fELF") -> Path:
 
 
 def source(directory: Path) -> Path:
-    """Write a module and a command."""
+    """Write a module and a command; return their directory."""
     root = directory / "source"
     (root / "usr/bin").mkdir(parents=True)
     (root / "usr/bin/command").write_text("#!/bin/sh\n")

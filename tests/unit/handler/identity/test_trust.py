@@ -60,7 +60,7 @@ def test_peers_without_a_valid_node_certificate_are_strangers(stranger: Peer | N
 
 @given(st.text(max_size=80))
 def test_no_text_names_two_nodes(text: str) -> None:
-    """Both directions: only the node of this name can have a certificate with this name."""
+    """Names of nodes and of their certificates determine each other."""
     node = names.node_of_server_name(text)
 
     assert not node or names.handler_server_name(node) == text

@@ -28,7 +28,7 @@ def test_an_address_that_no_guest_can_have_is_refused_here_too(given: str) -> No
 
 
 def test_no_machine_derives_an_address_of_ours() -> None:
-    """As if this VM's hash were the gateway's address."""
+    """A hash that gives one of ours is hashed again."""
     plain = mac_address("uid-1", "default")
     derived = network.derived_mac("uid-1", "default", {plain})
 

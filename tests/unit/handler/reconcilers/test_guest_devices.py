@@ -63,7 +63,7 @@ def test_migration_target_gets_the_known_disk_names() -> None:
 
 
 def test_a_launcher_is_told_of_the_hardware_that_runs() -> None:
-    """Of an edited VM, at a restart and as a migration's target."""
+    """Not of the edited spec, at a restart and as a migration's target."""
     runs = {"cpu": {"cores": 1}, "devices": {"disks": DISKS[:1]}}
     vm = a_vm(running={"generation": 1, "domain": runs, "domainXML": "<domain/>"})
     before = {**a_vm(), "spec": {"domain": runs, "domainXML": "<domain/>"}}

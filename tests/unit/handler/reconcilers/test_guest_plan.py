@@ -163,7 +163,7 @@ FAULTS: list[tuple[DomainState, str]] = [("paused", "I/O error"), ("paused", "wa
 @pytest.mark.parametrize(("state", "reason"), FAULTS)
 @pytest.mark.parametrize("request_", [None, a_request("Unpause"), a_request("Start"), a_request("Pause")])
 def test_no_level_resumes_a_guest_that_a_fault_stopped(state: DomainState, reason: str, request_: dict[str, Any] | None) -> None:
-    """The disk is as full as it was: each look would resume it in vain."""
+    """Neither requests nor the wanted state do: the disk is as full as it was."""
     assert plan(observed(a_vm("Running", request=request_, pause=a_pause(wanted=False)), a_running(state, reason))) == REPORT
 
 

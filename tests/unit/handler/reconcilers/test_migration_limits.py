@@ -56,7 +56,7 @@ def test_a_migration_has_its_time_and_no_more() -> None:
 
 @pytest.mark.parametrize("options", [{}, {"completionTimeoutSeconds": None}], ids=["none", "null"])
 def test_without_a_time_it_has_all_the_time(options: dict[str, Any]) -> None:
-    """A virt-controller of the previous release started it."""
+    """A Migration without a timeout, started by the previous release's virt-controller, never times out."""
     migration = a_migration("Running", phaseTransitionTimestamps=STAMPS, options=options)
     assert planned(migration, 1e6) == LOOK_AGAIN
     assert planned(a_migration("Running", phaseTransitionTimestamps=STAMPS), 1e6) == LOOK_AGAIN
@@ -261,7 +261,7 @@ def test_message_without_figures_has_none() -> None:
 
 @pytest.mark.parametrize(("bandwidth", "is_said"), [("10Mi", True), ("13Mi", True), ("14Mi", False), ("0", False), (None, False)])
 def test_a_bandwidth_that_bounds_the_rate_is_named(bandwidth: str | None, *, is_said: bool) -> None:
-    """FIGURES show 10 MiB per second."""
+    """In the timeout's message. FIGURES show 10 MiB per second."""
     said = caused(moving(bandwidth=bandwidth), 151)
     assert (f"; no more than {bandwidth} a second may be (bandwidth); the guest writes" in said) is is_said
     assert ("a MigrationPolicy with a higher bandwidth, allowPause, allowAutoConverge or a longer" in said) is is_said

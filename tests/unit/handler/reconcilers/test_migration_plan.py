@@ -348,7 +348,7 @@ def test_source_confirms_the_end_of_a_target_pod() -> None:
 
 
 def test_an_attempt_that_failed_is_over_for_both_sides() -> None:
-    """Its relays and its target are closed: a guest that arrived there is never released."""
+    """They forget its relays and its target: a guest that arrived there is never released."""
     migration = a_migration("Running", attempt=1, attempts=[BROKE])
     assert source(migration, a_broken()) == (plan.ForgetMigration(), *LOOK_AGAIN)
     for state in ("prepared", "running", "arrived", "succeeded", "failed"):

@@ -74,7 +74,7 @@ def test_the_guests_address_is_granted(options: list[tuple[int, bytes]], ciaddr:
 
 
 def test_another_address_is_refused_before_everybody() -> None:
-    """After moving here the guest requests its former address (RFC 2131, 4.3.2)."""
+    """By a broadcast NAK: after moving here the guest requests its former address (RFC 2131, 4.3.2)."""
     said = answer(packet(message.REQUEST, (50, FOREIGN)), LEASE)
     kind, yiaddr, options = read(said)
     assert (kind, yiaddr, set(options)) == (message.NAK, bytes(4), {53, 54})

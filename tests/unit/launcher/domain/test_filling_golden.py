@@ -134,7 +134,7 @@ def mutated(text: str, draw: random.Random, corpus: list[str]) -> str:
 
 
 def _other_value(text: str, draw: random.Random, corpus: list[str]) -> tuple[int, int, str]:
-    """Replace an attribute's value with that of an equally named attribute of any document."""
+    """Return (begin, end, text): an attribute's place, and an equally named attribute's value in any document."""
     match = draw.choice(list(_VALUE.finditer(text)) or [None])
     if match is None:
         return 0, 0, ""
@@ -142,7 +142,7 @@ def _other_value(text: str, draw: random.Random, corpus: list[str]) -> tuple[int
 
 
 def _other_element(text: str, draw: random.Random, corpus: list[str]) -> tuple[int, int, str]:
-    """Remove an element, or insert one of any document in its place or behind it."""
+    """Return (begin, end, text) that removes an element, or inserts one of any document in its place or behind it."""
     match = draw.choice(list(_ELEMENT.finditer(text)) or [None])
     if match is None:
         return 0, 0, ""
@@ -177,7 +177,7 @@ def admissible(name: str) -> dict[str, Any]:
 
 
 def changed(domain: dict[str, Any], draw: random.Random) -> dict[str, Any]:
-    """Return typed fields with one more, or one fewer."""
+    """Return a copy of typed fields with at most one more or fewer."""
     found = copy.deepcopy(domain)
     match draw.randrange(8):
         case 0:

@@ -19,7 +19,6 @@ NAME = "test"  # the initial domain of libvirt's test driver
 
 
 def an_error(code: int, domain: int = libvirt.VIR_FROM_QEMU, text: str = "no") -> libvirt.libvirtError:
-    """Return libvirt's error with this code."""
     error = libvirt.libvirtError(text)
     error.err = (code, domain, text, 2, text, None, None, -1, -1)
     return error

@@ -617,7 +617,7 @@ async def test_domain_left_paused_without_outcome_resumes_here(world: World, err
 
 
 async def test_a_migration_that_goes_on_without_us_is_waited_for(world: World) -> None:
-    """The connection to libvirtd broke, not libvirtd."""
+    """libvirtd continues it after the connection to libvirtd broke."""
     await migrating(world)
 
     async def progress(_progress: Call) -> Progress | None:

@@ -51,7 +51,6 @@ class Server:
         self.exchange()
 
     def exchange(self) -> None:
-        """Exchange bytes until both sides have none."""
         while True:
             ours, theirs = self.session.take(), self.connection.data_to_send()
             if not ours and not theirs:

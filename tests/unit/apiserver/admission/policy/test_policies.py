@@ -143,7 +143,7 @@ async def test_deletes_show_the_old_object_alone() -> None:
 
 
 async def test_streams_and_subresources_are_what_the_rules_say() -> None:
-    """ADM-04: CONNECT with the options object; subresources."""
+    """ADM-04: CONNECT with the options object; subresources that the rules name."""
     world = World("validating")
     expression = "request.operation == 'CONNECT' ? request.subResource == 'console' : request.subResource == 'status'"
     rule = {**RULE, "resources": ["things/console", "things/status"]}

@@ -192,7 +192,7 @@ def test_structure_and_models_judge_hostile_values_alike() -> None:
 
 
 def test_nothing_that_a_client_sends_breaks_the_rules() -> None:
-    """The other fields of a malformed object are validated as well."""
+    """No hostile object raises an exception; other fields of a malformed one are validated as well."""
     for case in hostile.cases(FULL):
         if not case.path.startswith("metadata") and case.value != "half a surrogate pair":
             obj: Any = {**case.object, "spec": case.object.get("spec")}

@@ -54,7 +54,7 @@ def test_appended_operation_has_next_number_and_this_attempt() -> None:
 
 @pytest.mark.parametrize("count", [9, 10, 12])
 def test_the_oldest_with_a_result_makes_room(count: int) -> None:
-    """The list may be longer than it should be: somebody edited the status."""
+    """Several do if the list is longer than it should be: a user edited the status."""
     many = [an_operation(number, "" if number == 1 else "Failed") for number in range(1, count + 1)]
     found = operations.appended(a_vm(*many), "Reset", "x", NOW)
     assert found is not None

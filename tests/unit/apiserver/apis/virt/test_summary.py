@@ -76,7 +76,7 @@ def test_stopped_machine_is_summarized_by_its_phase(phase: str) -> None:
 
 
 def test_a_panic_is_the_word_while_nothing_follows_it() -> None:
-    """virt-launcher reports no such domain while it runs."""
+    """``Panicked``, or ``Starting`` with another attempt to come. virt-launcher reports no such domain while it runs."""
     vm = a_vm("Failed", ready="GuestPanicked", **ENDED)
     assert summary.word(vm) == "Starting"
     for strategy in ("Once", "Manual", "Halted"):

@@ -280,7 +280,7 @@ async def test_overlong_first_message_closes_the_connection(contexts: Contexts) 
 
 
 async def test_a_handshake_has_a_length(contexts: Contexts) -> None:
-    """Later messages are encrypted, so their bytes are counted."""
+    """A longer one ends the connection. Later messages are encrypted, so their bytes are counted."""
     listener = Listener(contexts)
     client = listener.client("192.0.2.1", contexts.old)
     client.send(client.hello())
@@ -323,7 +323,7 @@ async def test_data_after_the_handshake_is_read_in_its_turn(contexts: Contexts) 
 
 
 async def test_of_a_stranger_little_is_taken_at_once(contexts: Contexts) -> None:
-    """OpenSSL's buffer keeps its largest size."""
+    """A known client gets a larger buffer; OpenSSL's keeps its largest size."""
     listener = Listener(contexts)
     for context, most in ((None, 16 << 10), (contexts.proxy, 64 << 10)):
         client = listener.client("192.0.2.1", context)

@@ -81,7 +81,6 @@ class Peer:
                 piece = piece[count:]
 
     async def exchange(self) -> None:
-        """Exchange the pending bytes of both sides."""
         self.arrive(self.outgoing.read())
         await settle()
         self.incoming.write(self.transport.written)

@@ -42,13 +42,13 @@ ABSENT = st.builds(Absent, st.just("pod"), st.just("uid"), NODES, st.sampled_fro
 
 
 def has_ended(pod: dict[str, Any]) -> bool:
-    """The old rule for an existing pod, by its status alone."""
+    """Return whether an existing pod has ended by the old rule, its status alone."""
     runs = any(each["state"].get("running") is not None for each in pod["status"]["containerStatuses"])
     return pod["status"]["phase"] in ("Succeeded", "Failed") and not runs
 
 
 def seconds_left(pod: Absent, silence: Silence) -> float:
-    """The old rule for a deleted pod."""
+    """Return the seconds to wait for a deleted pod by the old rule."""
     return 0.0 if pod.node in silence.whole else silence.of_kubelet.get(pod.node, pod.lingers)
 
 
@@ -145,7 +145,7 @@ class World:
         self.look()  # a change of a Node triggers a pass
 
     def _hear(self) -> None:
-        """Let a reporting kubelet end a deleted pod's containers within the grace period; a silent one does not see the deletion."""
+        """Set when a reporting kubelet must end a deleted pod's containers; a silent one does not see the deletion."""
         self.must_end_at = None if self.is_silent else self.now + self.grace + KUBELET_SECONDS
 
 

@@ -512,7 +512,7 @@ def test_registry_message_is_one_bounded_printable_line() -> None:
 
 
 def test_foreign_reasons_are_words_and_foreign_messages_lines() -> None:
-    """virt-api accepts nothing else, and a VM with an unwritable status would be stuck."""
+    """They are shortened to what virt-api accepts, because a VM with an unwritable status would be stuck."""
     pod = a_pod(phase="Pending", node="")
     for reason, expected in (
         ("Not \x1b[2Jenough " + "x" * 999, "Not2Jenough"),
@@ -658,7 +658,7 @@ def disrupted(pod: dict[str, Any], reason: str = "EvictionByEvictionAPI", messag
 
 @pytest.mark.parametrize("phase", ["Scheduling", "Scheduled", "Running", "Stopping", "Stopped"])
 def test_a_drain_says_that_it_was_the_reason(phase: str) -> None:
-    """Stopped: virt-handler wrote the end before the pod was gone."""
+    """In an Event, a condition and the attempt. Stopped: virt-handler wrote the end before the pod was gone."""
     is_over: dict[str, Any] = {"result": "Stopped", "endTime": "2026-01-01T00:00:59Z"} if phase == "Stopped" else {}
     vm, pod = a_vm(phase=phase, attempts=[an_attempt(**is_over)]), disrupted(a_pod(deleting=True))
     actions = plan(seen(vm, pod))

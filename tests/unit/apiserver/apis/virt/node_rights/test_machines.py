@@ -210,7 +210,7 @@ def test_attempt_that_ended_before_its_machine_keeps_its_result() -> None:
 
 
 def operated(old: dict[str, Any], after: str, *changes: dict[str, Any]) -> set[str]:
-    """Return what is wrong with a write that changes the operations so, one after the other; None takes a field away."""
+    """Return the refused paths of a write that changes the operations, each by one of ``changes``."""
     new = written(old, after)
     for number, change in enumerate(changes):
         new["status"]["operations"][number] |= change
@@ -372,7 +372,7 @@ def test_a_full_history_forgets_its_oldest_entry() -> None:
 
 
 def taken_over(old: dict[str, Any], migration: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    """Return the write of the target's virt-handler."""
+    """Return the VM as the target's virt-handler writes it."""
     moved = migration["status"]
     record = {key: moved[key] for key in ("sourceNode", "sourcePod", "targetNode", "targetPod", "startTime") if key in moved}
     here = {"nodeName": moved["targetNode"], "podName": moved["targetPod"], "podUID": moved["targetPodUID"]}
