@@ -1,4 +1,4 @@
-"""``docs/apiserver-checklist.md`` as data.
+"""Data of ``docs/apiserver-checklist.md``.
 
 ``python -m tests.checklist`` prints rows without a passing test of ``make check``; with ``--all`` it runs slow and cluster tests as well.
 """
@@ -45,7 +45,7 @@ class Row:
 
     @property
     def is_slow(self) -> bool:
-        """Whether ``make check`` runs none of its tests."""
+        """True if ``make check`` runs none of its tests."""
         return self.state.split(":")[0].endswith("*")
 
 

@@ -41,7 +41,7 @@ def _group(nodeid: str) -> str:
 class Groups(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no types
     """Gives all tests of a group to one process.
 
-    (The marks of ``--dist loadgroup`` have no effect with pytest 9.2 and pytest-xdist 3.8.)
+    (pytest 9.2 with pytest-xdist 3.8 ignores the marks of ``--dist loadgroup``.)
     """
 
     def _split_scope(self, nodeid: str) -> str:

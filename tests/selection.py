@@ -55,7 +55,7 @@ class Selection:
     added: Mapping[str, str]
     """Additional modules, and why."""
     after_check: bool = False
-    """Whether the ring ``check`` ran before."""
+    """True if the ring ``check`` ran before."""
     families: dict[str, Family] = field(default_factory=lambda: collections.defaultdict(Family))
 
     def has_module(self, path: Path) -> bool:
@@ -121,7 +121,7 @@ def decided(ring: Ring, environment: Mapping[str, str] = os.environ, repository:
 def changed_within_a_day(repository: Path) -> list[str]:
     """Return the files changed by commits within a day before the last one.
 
-    A shallow clone of one commit has no changes.
+    A shallow clone gives none.
     """
     seconds = _git(repository, "log", "-1", "--format=%ct").strip()
     if not seconds:

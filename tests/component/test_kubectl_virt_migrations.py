@@ -45,7 +45,7 @@ class World:
         return await access.load(Selection(kubeconfig=str(self.kubeconfig), namespace="ns"))
 
     async def write(self, resource: Any, name: str, **changes: Any) -> dict[str, Any]:
-        """Change a status as virt-controller and virt-handlers do."""
+        """Change a status as virt-controller and virt-handlers do; return the object."""
         while True:
             found = await self.client.get(resource, name, "ns")
             status = {**(found.get("status") or {}), **changes}

@@ -44,15 +44,15 @@ class Guest:
     boots: int
     """Boots of the guest that wrote those numbers."""
     counts: bool
-    """Whether it counted at the end, on disk and console."""
+    """True if it counted at the end, on disk and console."""
     phase: str
     """Empty without a Migration."""
     seconds: float | None = None
-    """From the cut to the Migration's end; None: not in time."""
+    """Seconds from the cut to the Migration's end; None: not in time."""
     attempts: int = 1
     """Attempts of the Migration."""
     message: str = ""
-    """Of the Migration."""
+    """The Migration's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,17 +77,17 @@ class Seen:
     step_seen: str
     """Empty if the step was certain at the cut."""
     operation_seconds: float | None
-    """From the cut to the end of the drain or upgrade; None: not in time."""
+    """Seconds from the cut to the end of the drain or upgrade; None: not in time."""
     answers: Sequence[float] = field(default=())
     """Times of the client's answers."""
     failures: Sequence[Failure] = field(default=())
     """Failed connections of that client."""
     is_answered: bool = True
-    """Whether the client got answers at the end."""
+    """True if the client got answers at the end."""
     is_undisturbed: bool = False
-    """Whether nothing was cut."""
+    """True if nothing was cut."""
     repeated: int = 0
-    """How often ``kubectl drain`` was repeated."""
+    """Repetitions of ``kubectl drain``."""
 
 
 def faults(seen: Seen) -> list[str]:

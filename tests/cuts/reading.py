@@ -59,7 +59,7 @@ class Reader:
         """Return pods by a label selector.
 
         Raises:
-            LookupError: there is no answer.
+            LookupError: kube-apiserver does not answer.
         """
         found = self.get(f"/api/v1/namespaces/{namespace}/pods?labelSelector={selector.replace('=', '%3D').replace('/', '%2F')}")
         if found is None:

@@ -26,7 +26,7 @@ class Reached:
     place: Place
     guests: tuple[str, ...]
     migration: str = ""
-    """Of the run's own Migration."""
+    """Name of the run's own Migration."""
     missed: str = ""
     """The observation instead of the step."""
     drain: subprocess.Popen[bytes] | None = None

@@ -45,7 +45,7 @@ class Values:
                 return choice(_STRINGS) if atom.exact else choice((*_STRINGS[:3], 0, 1, 1.5, True, False))
 
     def fields(self, shape: MapAtom, depth: int) -> dict[str, Any]:
-        """Return a struct or a map with some of its fields."""
+        """Return random values for some fields of a struct or map."""
         names = [each for each in shape.fields if each not in _NEVER]
         if shape.element is not None:
             names += [each for each in _NAMES if each not in shape.fields]

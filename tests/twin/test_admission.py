@@ -158,7 +158,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 
 def wish(name: str, **answer: Any) -> dict[str, str]:
-    """Return the annotation for a webhook's answer."""
+    """Return the annotation that sets a webhook's answer."""
     return {WISHES + name: json.dumps(answer)}
 
 
