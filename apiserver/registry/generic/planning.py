@@ -171,6 +171,7 @@ class Planner:
         """
         hub = self._hub
         hub.default(wanted)
+        hub.prepare_for_update(wanted, old)  # mutating admission may have edited the spec
         metadata.grow_generation(wanted, old)
         self._raise(hub.validate_update(wanted, old), wanted)
         return Plan(metadata.tidy(wanted))

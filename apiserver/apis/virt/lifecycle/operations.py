@@ -28,6 +28,8 @@ FAILED: Final[Result] = "Failed"
 
 MAX_KEPT: Final = 10
 """Maximum length of ``status.operations``; the oldest finished ones are dropped."""
+MAX_NUMBER: Final = 2**30
+"""The largest number that a status may have, well below the int32 in which it is stored."""
 ATTEMPT_ENDED: Final = "the attempt ended before a result was known"
 
 Operation = Mapping[str, Any]
@@ -98,7 +100,7 @@ def end_with_attempts(status: dict[str, Any]) -> None:
 
 def _ended(operation: Operation, ends: Mapping[int, Mapping[str, Any]], current: int) -> dict[str, Any]:
     attempt = int(operation.get("attempt") or 0)
-    if is_finished(operation) or (attempt not in ends and attempt >= current):
+    if is_finished(operation) or (attempt not in ends and attempt == current):
         return dict(operation)
     moment = ends.get(attempt, {}).get("endTime") or operation.get("time")
     failed = {**operation, "result": FAILED, "message": ATTEMPT_ENDED}

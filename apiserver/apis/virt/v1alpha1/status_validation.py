@@ -202,7 +202,14 @@ _ATTEMPT: Final = _record(
     }
 )
 _OPERATION: Final = _record(
-    {"id": _UID, "number": _number(1), "attempt": _COUNT, "time": _MOMENT, "message": _MESSAGE, "completionTime": _MOMENT}
+    {
+        "id": _UID,
+        "number": _number(1, operations.MAX_NUMBER),
+        "attempt": _COUNT,
+        "time": _MOMENT,
+        "message": _MESSAGE,
+        "completionTime": _MOMENT,
+    }
 )
 _INTERFACE: Final = _record(
     {

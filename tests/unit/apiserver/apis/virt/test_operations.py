@@ -93,7 +93,7 @@ LOST = {"result": "Failed", "message": operations.ATTEMPT_ENDED}
         (2, [{"number": 2, "result": "Failed"}], {**LOST, "completionTime": "T"}),
         (1, [{"number": 1, "result": "Failed", "endTime": "E"}, {"number": 2}], {**LOST, "completionTime": "E"}),
         (1, [{"number": 2}], {**LOST, "completionTime": "T"}),
-        (3, [{"number": 2}], None),
+        (3, [{"number": 2}], {**LOST, "completionTime": "T"}),
     ],
 )
 def test_an_operation_ends_with_its_attempt(attempt: int, ends: list[dict[str, Any]], change: dict[str, Any] | None) -> None:

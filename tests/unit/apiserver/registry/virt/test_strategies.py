@@ -428,8 +428,10 @@ def test_the_write_that_ends_an_attempt_ends_its_operations(phase: str) -> None:
     assert going_on == old
 
 
-def test_operations_of_an_unlisted_attempt_fail() -> None:
-    old = _vm(attempt=2, operations=_operations(""))
+@pytest.mark.parametrize("current", [0, 2])
+def test_operations_of_an_unlisted_attempt_fail(current: int) -> None:
+    """Also those of an attempt that never began, which only a forged status has: they would block later ones for ever."""
+    old = _vm(attempt=current, operations=_operations(""))
     VirtualMachineStrategy().prepare_for_status_update(old, old)
     assert old["status"]["operations"][0]["result"] == "Failed"
 
@@ -728,6 +730,16 @@ def test_running_hardware_is_kept_through_edit_and_end(*, has_status: bool) -> N
     end = copy.deepcopy(told)
     end["status"]["phase"] = "Stopped"
     assert "running" not in _updated(end, told, "status")["status"]
+
+
+def test_verb_that_admission_gave_another_domain_keeps_what_runs() -> None:
+    """A mutating webhook on verbs may edit the spec: the locks stay those of the guest."""
+    vm = _stored(memory="1Gi")
+    paused = _call("pause", vm)
+    paused["spec"]["domain"]["memory"]["guest"] = "2Gi"
+    acted = Planner(VirtualMachineStrategy()).act(HubObject(paused), HubObject(vm)).obj
+    assert acted["status"]["running"] == {"generation": 1, "domain": vm["spec"]["domain"]}
+    assert acted["status"]["pause"]["wanted"] is True
 
 
 def test_edit_before_hand_over_makes_no_copy_and_conflicts() -> None:

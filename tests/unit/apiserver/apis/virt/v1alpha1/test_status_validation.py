@@ -174,7 +174,7 @@ MACHINE_CASES: dict[tuple[Any, ...], list[Any]] = {
     ("pause", "attempt"): [-1],
     ("pause", "generation"): [-1],
     ("operations", 0, "id"): HOSTILE_UIDS,
-    ("operations", 0, "number"): [0, -1],
+    ("operations", 0, "number"): [0, -1, 2**31 - 1],
     ("operations", 0, "attempt"): [-1],
     ("operations", 0, "time"): HOSTILE_TIMES,
     ("operations", 0, "message"): HOSTILE_WORDS,
