@@ -106,7 +106,7 @@ async def test_machine_with_a_foreign_token_may_not_be_changed(policies: Validat
     assert "needs the right to create pods" in await refusal(policies, with_another_disk(VM), VM, user=OTHER)
 
 
-async def test_machine_whose_guest_keeps_a_token_is_judged_after_an_edit(policies: ValidatingPolicies) -> None:
+async def test_machine_whose_guest_keeps_a_token_stays_judged(policies: ValidatingPolicies) -> None:
     """An edit that removes the disk is for the next start: the guest still has the token."""
     running = copy.deepcopy(BARE)
     running.setdefault("status", {})["running"] = {"generation": 1, "domain": VM["spec"]["domain"]}

@@ -732,7 +732,7 @@ def test_running_hardware_is_kept_through_edit_and_end(*, has_status: bool) -> N
     assert "running" not in _updated(end, told, "status")["status"]
 
 
-def test_verb_that_admission_gave_another_domain_keeps_what_runs() -> None:
+def test_verb_with_an_admitted_edit_keeps_the_running_form() -> None:
     """A mutating webhook on verbs may edit the spec: the locks stay those of the guest."""
     vm = _stored(memory="1Gi")
     paused = _call("pause", vm)
