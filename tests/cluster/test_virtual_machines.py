@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.api import condition_of, has, in_phase
-from tests.cluster.kube import Kubectl, console
+from tests.cluster.kube import Console, Kubectl, console
 from tests.cluster.manifests import blank_disk, claim_disk, linux_vm, shared_claim, tiny_vm, with_disks
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
@@ -95,20 +95,28 @@ def test_a_guest_that_powers_off_has_succeeded(kubectl: Kubectl) -> None:
     kubectl.api.until("vm", "poweroff", in_phase("Succeeded"), timeout=90, what="phase Succeeded")
 
 
-def reset_while_paused(kubectl: Kubectl, name: str) -> str:
-    """Reset the guest of a machine, and return how many commands it has been given since."""
+def boot_of(guest: Console) -> tuple[str, str]:
+    """Return the id of the guest's boot, and the number of commands since then, this one included."""
+    guest.type("uptime\n")
+    found = guest.expect(r"boot=(\w+) commands=(\d+)", timeout=60)
+    return found[1], found[2]
+
+
+def reset_while_paused(kubectl: Kubectl, name: str) -> None:
+    """Reset the guest of a paused machine, which stays paused, and check that the guest boots once more."""
     with console(kubectl, name) as guest:
         guest.skip_replay()
+        boot, _ = boot_of(guest)
         kubectl("virt", "pause", name)
         kubectl("virt", "reset", name, "--wait")
         vm = kubectl.api.get("vm", name)
         assert (vm["status"]["domain"]["state"], vm["status"]["pause"]["wanted"]) == ("paused", True)
         kubectl("virt", "unpause", name)
         guest.expect("GUEST-READY", timeout=60)
-        guest.type("uptime\n")
-        count: str = guest.expect(r"boot=\w+ commands=(\d+)", timeout=60)[1]
+        again, commands = boot_of(guest)
+        assert again != boot
+        assert commands == "1"
     assert kubectl.api.events("Reset", of=name, timeout=60)
-    return count
 
 
 def test_stop_start_restart_pause_reset_and_unpause(kubectl: Kubectl) -> None:
@@ -121,7 +129,7 @@ def test_stop_start_restart_pause_reset_and_unpause(kubectl: Kubectl) -> None:
         guest.expect('Warning: virtual machine "verbs" is paused on request', timeout=60)
     kubectl("virt", "unpause", "verbs")
     kubectl.api.until("vm", "verbs", lambda found: found["status"]["domain"]["state"] == "running", timeout=60, what="running")
-    assert reset_while_paused(kubectl, "verbs") == "0"
+    reset_while_paused(kubectl, "verbs")
     kubectl("virt", "stop", "verbs")
     kubectl.api.until("vm", "verbs", in_phase("Stopped"), timeout=90, what="phase Stopped")
     kubectl("virt", "start", "verbs")
