@@ -1,7 +1,7 @@
 """The chain of plug-ins: the :class:`~apiserver.registry.generic.admission.Admission` that the registry calls.
 
-Mutating plug-ins run in order, and again when a later one changed an object for which an earlier one requests reinvocation
-(``reinvocationPolicy``); then validating ones run on the complete object. The first refusal ends the chain.
+Mutating plug-ins run in order. A plug-in that requests reinvocation (``reinvocationPolicy``) runs again if a later plug-in changed the
+object. Then validating plug-ins run on the complete object. The first refusal ends the chain.
 
 The interested plug-ins are cached per operation, resource and subresource until configurations change, so that other
 requests cost a dictionary lookup.

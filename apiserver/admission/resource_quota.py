@@ -226,7 +226,7 @@ class Usage:
 
 
 def count_name(resource: Resource) -> str:
-    """Return the name by which quotas count a resource."""
+    """Return the name of a resource's object count in quotas: ``count/virtualmachines.kubevirt.io``."""
     return f"count/{resource.plural}.{resource.group}" if resource.group else f"count/{resource.plural}"
 
 

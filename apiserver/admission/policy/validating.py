@@ -182,7 +182,7 @@ class _Evaluated:
     async def wanted(self) -> bool:
         if not self._compiled.conditions:
             return True
-        # conditions have no namespace
+        # in match conditions, the variable namespaceObject does not exist
         without = dataclasses.replace(self._given, namespace=None)
         return await conditions.hold(self._compiled.conditions, without, self._param, self._compiled.variables, self._ask)
 

@@ -104,7 +104,7 @@ def _written(content: dict[str, Any]) -> bytes | None:
 
 
 def _with_too_many_values(content: dict[str, Any]) -> str:
-    """Return the field in which an object exceeds ``MAX_VALUES``; empty if it does not."""
+    """Return the top-level field at which the object exceeds ``MAX_VALUES`` values; empty if it never does."""
     count = 0
     for field, value in content.items():
         waiting = [value]

@@ -115,14 +115,14 @@ def are_label_values(values: Iterable[str]) -> bool:
 
 @lru_cache(maxsize=256)
 def _are_qualified(keys: tuple[str, ...], in_lower_case: bool) -> bool:  # noqa: FBT001 - remembered by its place
-    """As :func:`are_qualified_names`; cached, so the caller limits the keys."""
+    """Do the work of :func:`are_qualified_names`. The cache keeps the keys, so the caller must limit their number and length."""
     compared = list(map(str.lower, keys)) if in_lower_case else keys
     return max(map(len, compared), default=0) <= _LONGEST_KEY and all(map(_is_qualified_name, compared))
 
 
 @lru_cache(maxsize=8192)
 def _is_qualified_name(key: str) -> bool:
-    """Return whether a key has no errors; cached, so the caller limits its length."""
+    """Return whether a key is valid. The cache keeps the key, so the caller must limit its length."""
     return not qualified_name_errors(key)
 
 

@@ -49,7 +49,7 @@ def appeared(atom: Atom, structs: dict[str, Any], new: dict[str, Any]) -> Fields
 
 
 def present(atom: Atom, value: Any) -> Fields:  # noqa: ANN401 - any JSON value
-    """Return the tree of a value that was added or removed as a whole, in which each step is a member."""
+    """Return the tree of a value that was added or removed as a whole. Each node is itself a member (``SELF``)."""
     if type(value) in atom.accepted or value is None:
         return LEAF
     if isinstance(value, dict):

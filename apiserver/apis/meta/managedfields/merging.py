@@ -12,7 +12,7 @@ from apiserver.apis.meta.managedfields.values import ABSENT, kind_of
 def merge(atom: Atom, live: Any, applied: Any) -> Any:  # noqa: ANN401 - any JSON values
     """Return ``live`` merged with ``applied``; ABSENT if nothing is left.
 
-    Both fit the schema, and ``applied`` has no duplicates. Unchanged parts are shared with ``live``.
+    Both values must fit the schema, and lists in ``applied`` must be free of duplicates. The result shares unchanged parts with ``live``.
     """
     if live is applied or (atom.exact and live == applied):
         return live

@@ -25,7 +25,7 @@ Convert = Callable[[Object, str], Object]
 """Returns an object in another apiVersion, without changing its argument."""
 
 _OWN_BOOKS: Final = sets.of(("f:metadata", "f:managedFields"))
-"""managedFields themselves have no owner."""
+"""No manager owns ``metadata.managedFields``."""
 
 
 class Updater:
@@ -115,7 +115,7 @@ class Updater:
         return self._prune_whole(merged, version, managed, last)
 
     def _prune_parts(self, merged: Object, version: str, managed: Managed, last: Entry, fields: Fields) -> Object:
-        """Like :meth:`_prune`, but only for the parts of the object in which the applier dropped fields."""
+        """Like :meth:`_prune`, but only look at the parts of the object that lost fields of the applier."""
         given_up = {step: tree for step, tree in last.fields.items() if not sets.contains(fields, {step: tree})}
         names = [step[2:] for step in given_up]
         part = {name: merged[name] for name in ("apiVersion", "kind", *names) if name in merged}
