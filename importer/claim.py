@@ -85,9 +85,8 @@ class File:
             self.size += len(block)
             view = view[len(block) :]
 
-    def head(self, length: int) -> bytes:
-        """Return the first ``length`` bytes."""
-        return os.pread(self._file, length, 0)
+    def read(self, offset: int, length: int) -> bytes:
+        return os.pread(self._file, length, offset)
 
     def grown(self, size: int) -> int:
         """Extend the disk to at least ``size`` bytes in whole blocks; return its size."""

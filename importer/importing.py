@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from importer import claim, compression, conversion, device, formats, sources
+from importer import claim, compression, conversion, device, formats, qcow2_end, sources
 from importer.failures import EndUnknown, ImportFailed
 from importer.plan import Plan
 from importer.reporting import Reporter
@@ -78,11 +78,13 @@ def _write_converted(
     path = plan.directory / claim.SOURCE
     with claim.File(path) as image:
         image.begin()
-        _write(image, pieces, claim.capacity(plan.directory))
+        end_unknown = _write_what_comes(image, pieces, claim.capacity(plan.directory))
+        received = image.size
         image.grown(0)
-        head = image.head(formats.HEAD_BYTES)
-    _verify(plan, expected)
-    size = formats.qcow2_size(head)
+        _verify(plan, expected)
+        size = formats.qcow2_size(image.read(0, formats.HEAD_BYTES))
+        if end_unknown is not None and not qcow2_end.is_whole(image.read, received):
+            raise end_unknown
     if size > limit:
         raise ImportFailed(f"the image holds a disk of {size} bytes, and {_of_limit(plan, limit)}")
     reporter.converting()
@@ -122,6 +124,15 @@ def _peek(pieces: Iterable[bytes], length: int) -> tuple[bytes, Iterator[bytes]]
     while len(head) < length and (piece := next(iterator, b"")):
         head += piece
     return head, itertools.chain((head,), iterator)
+
+
+def _write_what_comes(file: claim.File, pieces: Iterable[bytes], limit: int) -> EndUnknown | None:
+    """Write an image; return why it may be incomplete, if it may."""
+    try:
+        _write(file, pieces, limit)
+    except EndUnknown as error:
+        return error
+    return None
 
 
 def _write(file: claim.File | device.Device, pieces: Iterable[bytes], limit: int) -> None:

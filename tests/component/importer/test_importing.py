@@ -235,6 +235,26 @@ def test_answer_of_unknown_length_needs_a_checksum_or_format(volume: Path, url: 
     assert disk(volume) == IMAGE
 
 
+@NEEDS_QEMU_IMG
+@pytest.mark.parametrize(
+    "options",
+    [(), ("-c",), ("-o", "compat=0.10"), ("-o", "extended_l2=on"), ("-c", "-o", "compression_type=zstd"), ("-o", "cluster_size=4k")],
+)
+def test_a_qcow2_image_of_unknown_length_proves_its_end(
+    volume: Path, url: str, files: Files, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    files.length = False
+    whole = files.content["/a.qcow2"] = qcow2(tmp_path, *options)
+    source = {"http": {"url": f"{url}/a.qcow2"}}
+    assert run(volume, source) == ""
+    assert disk(volume) == IMAGE
+
+    (volume / claim.IMAGE).unlink()
+    for cut in (1, 512, 1 << 16, len(whole) // 2):
+        files.content["/a.qcow2"] = whole[:-cut]
+        assert "import.checksum proves that this is all" in run(volume, source), cut
+
+
 @pytest.mark.parametrize(
     ("data", "words"),
     [

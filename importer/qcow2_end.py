@@ -1,0 +1,65 @@
+"""Find out whether all of a qcow2 image came, by the tables in it.
+
+The server's bytes come in order, so the image is whole if the tables and clusters to which its disk refers are in the file. A cluster that
+the file holds only in part proves nothing: QEMU itself writes such files, and reads the missing bytes as zeros.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from array import array
+from collections.abc import Callable
+from typing import Final
+
+from importer import formats
+
+_MAX_L1_BYTES: Final = 32 << 20
+"""QEMU's limit."""
+_OFFSET: Final = 0x00FF_FFFF_FFFF_FE00
+"""Bits of the host offset in an entry of the tables L1 and L2."""
+_COMPRESSED: Final = 1 << 62
+_SECTOR: Final = 512
+_EXTENDED_L2: Final = 4
+"""Bit of the incompatible features: the second half of an entry of 16 bytes then says which 32nds of its cluster are in use."""
+_ALL: Final = 0xFFFF_FFFF
+
+
+def is_whole(read: Callable[[int, int], bytes], size: int) -> bool:
+    """Return whether all is there to which the disk of an image refers. The image's header was checked.
+
+    Args:
+        read: returns bytes of the image, by offset and length.
+        size: bytes that came.
+    """
+    header = read(0, formats.HEAD_BYTES)
+    cluster_bits = int.from_bytes(header[20:24], "big")
+    l1, l1_bytes = int.from_bytes(header[40:48], "big"), int.from_bytes(header[36:40], "big") * 8
+    if l1_bytes > _MAX_L1_BYTES or l1 + l1_bytes > size:
+        return False
+    extended = bool(int.from_bytes(header[4:8], "big") > 2 and header[79] >> _EXTENDED_L2 & 1)
+    for table in {entry & _OFFSET for entry in _entries(read(l1, l1_bytes))} - {0}:
+        if table + (1 << cluster_bits) > size:
+            return False
+        entries = _entries(read(table, 1 << cluster_bits))
+        used = [each & _ALL for each in entries[1::2]] if extended else itertools.repeat(_ALL)
+        if any(_end(entry, parts, cluster_bits) > size for entry, parts in zip(entries[:: 1 + extended], used, strict=False)):
+            return False
+    return True
+
+
+def _entries(table: bytes) -> array[int]:
+    found = array("Q", table)
+    if sys.byteorder == "little":
+        found.byteswap()
+    return found
+
+
+def _end(entry: int, parts: int, cluster_bits: int) -> int:
+    """Return where the bytes of a cluster end; 0: it has none. The bits of ``parts`` are the 32nds in use."""
+    if entry & _COMPRESSED:
+        width = 62 - (cluster_bits - 8)
+        offset, more = entry & (1 << width) - 1, (entry & _COMPRESSED - 1) >> width
+        return (offset // _SECTOR + 1 + more) * _SECTOR
+    offset = entry & _OFFSET
+    return offset + (parts.bit_length() << cluster_bits) // 32 if offset and parts else 0
