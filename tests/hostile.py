@@ -119,10 +119,20 @@ STATUS: Final[Object] = {
         "startTime": T,
         "endTime": T,
     },
-    "request": {"action": "Start", "time": T, "runStrategy": "Always", "generation": 1, "attempt": 2},
+    "request": {"action": "Stop", "time": T, "runStrategy": "Always", "generation": 1, "attempt": 2, "gracePeriodSeconds": 1},
     "pause": {"wanted": False, "attempt": 2, "generation": 1, "time": T},
     "operations": [
-        {"id": "op", "number": 1, "action": "Reset", "attempt": 2, "time": T, "result": "Failed", "message": "m", "completionTime": T}
+        {
+            "id": "op",
+            "number": 1,
+            "action": "SendKey",
+            "parameters": {"keys": ["KEY_A"], "holdMilliseconds": 1},
+            "attempt": 2,
+            "time": T,
+            "result": "Failed",
+            "message": "m",
+            "completionTime": T,
+        }
     ],
     "runStrategyGeneration": 1,
     "phaseTransitionTimestamps": [STAMP],

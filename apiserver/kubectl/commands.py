@@ -132,9 +132,9 @@ async def _act(parsed: argparse.Namespace, load: migrations.Load) -> int:
     if parsed.command == "migrate":
         waiting = migrations.Waiting(wait=parsed.wait, seconds=parsed.timeout)
         return await migrations.migrate(parsed.name, load, waiting, priority=parsed.priority)
-    if parsed.command == "reset":
-        return await operating.operate(
-            await load(), parsed.name, parsed.command, migrations.Waiting(wait=parsed.wait, seconds=parsed.timeout)
-        )
-    print(await verbs.act(await load(), parsed.name, parsed.command))
+    body = verbs.body_of(parsed)
+    if parsed.command in operating.VERBS:
+        waiting = migrations.Waiting(wait=parsed.wait, seconds=parsed.timeout)
+        return await operating.operate(await load(), parsed.name, parsed.command, waiting, body)
+    print(await verbs.act(await load(), parsed.name, parsed.command, body))
     return 0

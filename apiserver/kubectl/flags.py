@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from apiserver.apis.meta import times
 from apiserver.apis.virt.places import layout
+from apiserver.kubectl import operating
 from apiserver.kubectl.access import Selection, version
 from apiserver.kubectl.verbs import VERBS
 
@@ -167,7 +168,7 @@ def _add_administration(commands: Commands) -> None:
 def _add_verbs(commands: Commands) -> dict[str, CommandParser]:
     """Add the verbs; return the parsers of those that can wait."""
     parsers = {verb: commands.add_for_machine(verb, text) for verb, text in VERBS.items()}
-    migrate, reset = parsers["migrate"], parsers["reset"]
+    migrate, stop, sendkey = parsers["migrate"], parsers["stop"], parsers["sendkey"]
     _add_waiting(migrate, "show how it goes until it is over: 0 when the guest has moved, else 1. Ctrl-C leaves it going on")
     migrate.add_argument(
         "--priority",
@@ -175,8 +176,18 @@ def _add_verbs(commands: Commands) -> dict[str, CommandParser]:
         metavar="NUMBER",
         help="which of the migrations that wait goes first: from 100 to -100 (default 0); above 0 takes the right to patch nodes",
     )
-    _add_waiting(reset, "wait until the guest was reset: 0 when it was, else 1")
-    return {"migrate": migrate, "reset": reset}
+    grace = stop.add_mutually_exclusive_group()
+    grace.add_argument(
+        "--grace-period", type=int, metavar="SECONDS", help="the guest's time to shut down (default: terminationGracePeriodSeconds)"
+    )
+    grace.add_argument("--force", action="store_true", help="power it off at once, as poweroff does")
+    sendkey.add_argument(
+        "--keys", required=True, type=lambda text: text.split(","), metavar="KEY,KEY...", help="pressed together: KEY_LEFTCTRL,KEY_C"
+    )
+    sendkey.add_argument("--hold", type=_seconds, default=None, metavar="DURATION", help="how long they are held down (default 100ms)")
+    for verb in operating.VERBS:
+        _add_waiting(parsers[verb], "wait until it is done: 0 when it is, else 1")
+    return {"migrate": migrate, **{verb: parsers[verb] for verb in operating.VERBS}}
 
 
 def _add_cancel_migration(commands: Commands) -> CommandParser:

@@ -1,10 +1,12 @@
-"""``kubectl virt reset``: request an operation once, and wait for its result."""
+"""Verbs that are carried out once, such as ``kubectl virt reset``: request one, and wait for its result."""
 
 from __future__ import annotations
 
 import asyncio
 import uuid
-from typing import Final
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
 
 from apiserver.apis.virt.lifecycle import operations
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
@@ -13,18 +15,19 @@ from apiserver.kubectl.access import Access
 from apiserver.kubectl.messages import Failure
 from apiserver.kubectl.migrations import Waiting
 
+VERBS: Final = ("reset", "softreboot", "nmi", "sendkey")
 LOOK_SECONDS: Final = 0.5
 """Between two reads of the machine."""
 
 
-async def operate(access: Access, name: str, verb: str, waiting: Waiting) -> int:
-    """Request an operation, and wait for its result if ``waiting.wait``; return the exit code.
+async def operate(access: Access, name: str, verb: str, waiting: Waiting, body: Mapping[str, Any] = MappingProxyType({})) -> int:
+    """Request an operation with ``body``, and wait for its result if ``waiting.wait``; return the exit code.
 
     Raises:
         Failure: refused, failed, or not over in time.
     """
     operation_id = str(uuid.uuid4())
-    print(await verbs.act(access, name, verb, {"id": operation_id}), flush=True)
+    print(await verbs.act(access, name, verb, {**body, "id": operation_id}), flush=True)
     if not waiting.wait:
         return 0
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Mapping
 from typing import Any, Final
@@ -16,14 +17,30 @@ from apiserver.kubectl.access import Access
 VERBS: Final = {
     "start": "start it, until it ends by itself or is stopped",
     "stop": "shut the guest down; after its grace period, power it off",
+    "poweroff": "power the guest off at once; what it has not written to its disks is lost",
     "restart": "stop it and start it again",
     "pause": "stop its processors, keep its memory",
     "unpause": "let its processors go on",
     "reset": "reset the guest at once, as by a reset button; what it has not written to its disks is lost",
+    "softreboot": "ask the guest to reboot: its agent, else by the power button",
+    "nmi": "send the guest's processors a non-maskable interrupt",
+    "sendkey": "press keys on the guest's keyboard",
     "migrate": "move the running guest to another node",
 }
 TIMEOUT: Final = aiohttp.ClientTimeout(total=60, connect=15)
 MAX_BODY_BYTES: Final = 16 << 20
+
+
+def body_of(parsed: argparse.Namespace) -> dict[str, Any]:
+    """Return the body of a verb for its flags."""
+    match parsed.command:
+        case "stop" if parsed.force or parsed.grace_period is not None:
+            return {"gracePeriodSeconds": 0 if parsed.force else parsed.grace_period}
+        case "sendkey":
+            hold = {} if parsed.hold is None else {"holdMilliseconds": round(parsed.hold * 1000)}
+            return {"keys": parsed.keys, **hold}
+        case _:
+            return {}
 
 
 async def act(access: Access, name: str, verb: str, body: Mapping[str, Any] | None = None) -> str:

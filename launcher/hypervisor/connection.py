@@ -7,7 +7,7 @@ import concurrent.futures
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -264,6 +264,26 @@ class LibvirtHypervisor:
         if self._test_driver:
             flag = 0
         await self._call(f"shut down domain {name}", lambda connection: connection.lookupByName(name).shutdownFlags(flag))
+
+    async def reboot(self, name: str, *, agent: bool = False) -> None:
+        """See the port."""
+        flag = libvirt.VIR_DOMAIN_REBOOT_GUEST_AGENT if agent else libvirt.VIR_DOMAIN_REBOOT_ACPI_POWER_BTN
+        if self._test_driver:
+            flag = 0
+        await self._call(f"reboot domain {name}", lambda connection: connection.lookupByName(name).reboot(flag))
+
+    async def inject_nmi(self, name: str) -> None:
+        """See the port."""
+        await self._call(f"send domain {name} an NMI", lambda connection: connection.lookupByName(name).injectNMI())
+
+    async def send_keys(self, name: str, codes: Sequence[int], hold_milliseconds: int) -> None:
+        """See the port."""
+
+        def send(connection: libvirt.virConnect) -> None:
+            domain = connection.lookupByName(name)
+            domain.sendKey(libvirt.VIR_KEYCODE_SET_LINUX, hold_milliseconds, list(codes), len(codes), 0)
+
+        await self._call(f"send keys to domain {name}", send)
 
     async def destroy(self, name: str) -> None:
         """See the port."""

@@ -15,13 +15,15 @@
    disks have the content of the moment when the domain stopped here. A domain that stays continues with its own disks.
 8. ``reset`` returns after the machine's reset. It leaves the processors as they were: running or paused. Observations do not count it as a
    reboot. It raises ``OperationInvalid`` if the guest suspended itself to memory.
-9. Methods may be called concurrently. During ``migrate``, ``observe``, ``progress``, ``abort_job`` and ``suspend`` answer at once. A domain
-   that is then suspended arrives as any other; if it stays, it is resumed or remains paused.
+9. ``reboot``, ``inject_nmi`` and ``send_keys`` return when the request was sent; the guest decides. With ``agent``, ``reboot`` may return
+   only after the guest's reboot. After a reboot by the power button, the machine is reset when the guest powers off.
+10. Methods may be called concurrently. During ``migrate``, ``observe``, ``progress``, ``abort_job`` and ``suspend`` answer at once. A
+   domain that is then suspended arrives as any other; if it stays, it is resumed or remains paused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
 
@@ -228,6 +230,15 @@ class Hypervisor(Protocol):
 
     async def press_power_button(self, name: str, *, agent: bool = False) -> None:
         """Send the guest a power-off request, by ACPI or its agent. The guest decides."""
+
+    async def reboot(self, name: str, *, agent: bool = False) -> None:
+        """Request that the guest reboots, by ACPI or its agent."""
+
+    async def inject_nmi(self, name: str) -> None:
+        """Send a non-maskable interrupt to the processors."""
+
+    async def send_keys(self, name: str, codes: Sequence[int], hold_milliseconds: int) -> None:
+        """Press keys, by Linux's codes, and release them after ``hold_milliseconds``."""
 
     async def destroy(self, name: str) -> None:
         """Power off at once."""

@@ -25,6 +25,7 @@ from launcher.main.lifecycle.migrations import Migrations
 from launcher.main.lifecycle.operating import Operations
 from launcher.main.lifecycle.preparation import Preparation
 from launcher.main.lifecycle.record import Record
+from launcher.main.lifecycle.signals import Signals
 from launcher.main.lifecycle.starting import Start
 from launcher.main.lifecycle.stopping import Stop
 from launcher.main.lifecycle.suspension import Suspension
@@ -93,7 +94,7 @@ class ManagedDomain:
         self._imports = Imports(children, self._record, times=times)
         self._start = Start(hypervisor, self._watch, self.console, self.ports, self._making, times)
         self._suspension = Suspension(hypervisor, self._watch, times)
-        self._operations = Operations(hypervisor, self._record, self._suspension)
+        self._operations = Operations(hypervisor, self._record, self._suspension, Signals(hypervisor, self._record, self._agent))
         self._disk_servers = DiskServerWatch(self._watch, self._suspension, network, times)
         self._free_space = FreeSpace(self._watch, times, measure)
         self._migrations = Migrations(hypervisor, self._watch, self._making, times, memory)

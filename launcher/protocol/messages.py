@@ -26,8 +26,10 @@ EndingKind = Literal["shutdown", "shutdown-requested", "destroyed", "crashed", "
 * ``start-failed``: it never ran.
 """
 
-OperationAction = Literal["Reset", "Resume"]
+OperationAction = Literal["Reset", "Resume", "SoftReboot", "InjectNMI", "SendKey"]
 """``Reset``: like the machine's reset button; the guest loses unwritten data, and a paused one stays paused. ``Resume``: like that request.
+``SoftReboot``: the guest agent, else the power button, requests that the guest reboots itself. ``InjectNMI``: a non-maskable interrupt.
+``SendKey``: presses ``keys`` together.
 """
 OPERATIONS: Final[tuple[OperationAction, ...]] = get_args(OperationAction)
 """``Hello.operations`` of this release."""
@@ -194,6 +196,10 @@ class Operate:
     number: int
     """Increases with each operation of a machine."""
     action: OperationAction
+    keys: tuple[int, ...] = ()
+    """Linux's codes of the keys to press."""
+    hold_milliseconds: int = 0
+    """How long they are held down."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -189,7 +189,7 @@ async def test_destroy_can_be_repeated_and_says_why_the_domain_is_off(hypervisor
 
 
 async def test_an_absent_domain_cannot_change(hypervisor: Hypervisor) -> None:
-    for call in (hypervisor.resume, hypervisor.suspend, hypervisor.reset, hypervisor.press_power_button):
+    for call in (hypervisor.resume, hypervisor.suspend, hypervisor.reset, hypervisor.press_power_button, hypervisor.reboot):
         with pytest.raises(DomainNotFound):
             await call(NAME)
     with pytest.raises(DomainNotFound):
@@ -253,6 +253,24 @@ async def test_the_power_button_can_be_pressed(hypervisor: Hypervisor, kind: str
     await hypervisor.create(NAME, xml_for(kind))
     await hypervisor.resume(NAME)
     await hypervisor.press_power_button(NAME)
+
+
+async def test_only_a_running_domain_takes_signals(hypervisor: Hypervisor, kind: str) -> None:
+    """What a guest sees of them: tests/host/launcher/test_operations.py."""
+    if kind == "test":
+        pytest.skip("libvirt's test driver has no virDomainInjectNMI and no virDomainSendKey")
+
+    async def keys(name: str) -> None:
+        await hypervisor.send_keys(name, (29, 56, 111), 100)
+
+    await hypervisor.create(NAME, xml_for(kind))
+    await hypervisor.resume(NAME)
+    for call in (hypervisor.inject_nmi, keys, hypervisor.reboot):
+        await call(NAME)
+    await hypervisor.destroy(NAME)
+    for call in (hypervisor.inject_nmi, keys, hypervisor.reboot):
+        with pytest.raises(OperationInvalid):
+            await call(NAME)
 
 
 async def test_every_change_is_announced(hypervisor: Hypervisor, kind: str) -> None:

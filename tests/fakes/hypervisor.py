@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -116,6 +116,21 @@ class FakeHypervisor:
 
     async def press_power_button(self, name: str, *, agent: bool = False) -> None:
         await self._step("ask agent" if agent else "press power button")
+        self._active(name)
+
+    async def reboot(self, name: str, *, agent: bool = False) -> None:
+        await self._step("ask agent to reboot" if agent else "reboot")
+        self._fail()
+        self._active(name)
+
+    async def inject_nmi(self, name: str) -> None:
+        await self._step("inject NMI")
+        self._fail()
+        self._active(name)
+
+    async def send_keys(self, name: str, codes: Sequence[int], hold_milliseconds: int) -> None:
+        await self._step(f"send keys {list(codes)} for {hold_milliseconds} ms")
+        self._fail()
         self._active(name)
 
     async def destroy(self, name: str) -> None:

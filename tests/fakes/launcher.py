@@ -57,6 +57,7 @@ class FakeLauncher:
         self.operations: tuple[str, ...] = messages.OPERATIONS
         """Actions of ``Operate`` that it knows."""
         self.resets = 0
+        self.signals: list[messages.Operate] = []
         self.hellos = 0
         self._writers: set[asyncio.StreamWriter] = set()
         self._alive: tuple[int, int] = os.pipe()
@@ -178,6 +179,8 @@ class FakeLauncher:
         done = messages.OperationStatus(request.id, request.number, "succeeded")
         if request.action == "Reset":
             self.resets += 1
+        elif request.action != "Resume":
+            self.signals.append(request)
         elif self.relapse:
             done = replace(done, state="failed", message=f"the guest stopped again at once: {self.relapse}")
         else:

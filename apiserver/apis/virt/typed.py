@@ -791,12 +791,20 @@ class Operation(TypedDict, total=False):
 
     id: Required[str]
     number: Required[int]
-    action: Required[Literal["Reset", "Resume"]]
+    action: Required[Literal["Reset", "Resume", "SoftReboot", "InjectNMI", "SendKey"]]
+    parameters: OperationParameters
     attempt: int
     time: str
     result: Literal["Succeeded", "Failed"]
     message: str
     completionTime: str
+
+
+class OperationParameters(TypedDict, total=False):
+    """Parameters of an operation; each action has its own."""
+
+    keys: list[str]
+    holdMilliseconds: int
 
 
 class PITTimer(TypedDict, total=False):
@@ -896,6 +904,7 @@ class Request(TypedDict, total=False):
     runStrategy: Literal["Always", "RerunOnFailure", "Once", "Manual", "Halted"]
     generation: int
     attempt: int
+    gracePeriodSeconds: int
 
 
 class Rerun(TypedDict, total=False):

@@ -1,9 +1,9 @@
-"""The verbs ``start``, ``stop``, ``restart``, ``pause``, ``unpause``, ``reset``, ``migrate``: requests and refusals.
+"""The verbs of a virtual machine: requests and refusals.
 
 ``start``, ``stop`` and ``restart`` write ``status.request``, ``pause`` and ``unpause`` write ``status.pause``
-(:mod:`apiserver.apis.virt.lifecycle.power`). ``reset`` appends to ``status.operations``
-(:mod:`apiserver.apis.virt.lifecycle.operations`), and so does ``unpause`` of a guest that a fault stopped. A verb without effect
-is a Conflict, because silence would look like a lost request.
+(:mod:`apiserver.apis.virt.lifecycle.power`). ``reset``, ``softreboot``, ``nmi``
+and ``sendkey`` append to ``status.operations`` (:mod:`apiserver.apis.virt.lifecycle.operations`), and so does ``unpause`` of a guest that a
+fault stopped. A verb without effect is a Conflict, because silence would look like a lost request.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, Final
 
-from apiserver.apis.meta import errors, objectmeta, objects, times, validation
+from apiserver.apis.meta import errors, objects, times
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt.lifecycle import conditions, operations, phases, power
-from apiserver.apis.virt.places import forms, names
+from apiserver.apis.virt.lifecycle import conditions, keys, operations, phases, power
 from apiserver.apis.virt.places.resources import MIGRATIONS, VIRTUAL_MACHINES
-from apiserver.apis.virt.v1alpha1.validation import MAX_PRIORITY
 from apiserver.registry.generic.strategy import CreatingVerb, Verb
+from apiserver.registry.virt import verb_options
 
 Refusal = str | None
 """Why the verb is refused now; completes ``Operation cannot be fulfilled on … "vm1": …``."""
@@ -32,26 +32,36 @@ def new_id() -> str:
 
 
 class PowerVerb(Verb):
-    """A verb that turns the machine on or off, recorded in ``status.request``."""
+    """A verb that turns the machine on, recorded in ``status.request``."""
 
-    def __init__(self, action: str, refuse: Callable[[Object], Refusal]) -> None:
+    def __init__(self, action: power.Action, refuse: Callable[[Object], Refusal]) -> None:
         self._action = action
         self._refuse = refuse
 
     def apply(self, obj: Object, body: Object, now: datetime) -> Object:
-        """Record the verb in ``status.request`` for its attempt (Start, Restart: the next one)."""
-        _require_fields(obj, body, frozenset())
+        """Record the verb in ``status.request`` for the next attempt."""
+        verb_options.require(obj, body, frozenset())
         _raise_if_refused(obj, self._refuse)
-        power.keep_pause(obj)
-        current = power.current_attempt(obj)
-        status = obj.setdefault("status", {})
-        status["request"] = {
-            "action": self._action,
-            "time": times.to_rfc3339_micro(now),
-            "runStrategy": power.strategy_of(obj),
-            "generation": int(obj["metadata"].get("generation") or 0),
-            "attempt": current + 1 if self._action in (power.START, power.RESTART) else current,
-        }
+        _request(obj, self._action, now)
+        return obj
+
+
+class Stop(Verb):
+    """Turns the machine off. A shorter grace period than that of a shutdown in progress replaces it, also while the machine is deleted."""
+
+    def __init__(self, grace_seconds: int | None = None) -> None:
+        """``grace_seconds``: of every call; None: the body may have it."""
+        self._grace_seconds = grace_seconds
+
+    def apply(self, obj: Object, body: Object, now: datetime) -> Object:
+        """Record the verb in ``status.request``, with its grace period."""
+        verb_options.require(obj, body, frozenset({"gracePeriodSeconds"} if self._grace_seconds is None else ()))
+        grace = body.get("gracePeriodSeconds") if self._grace_seconds is None else self._grace_seconds
+        if grace is not None and grace > (most := power.grace_of_spec(obj)):
+            raise verb_options.invalid(obj, "gracePeriodSeconds", grace, f"must not exceed spec.terminationGracePeriodSeconds: {most}")
+        if (reason := _refuse_deleting(obj) or refuse_stop(obj)) is not None and not _shortens(obj, grace):
+            raise conflict(obj, reason)
+        _request(obj, power.STOP, now, {} if grace is None else {"gracePeriodSeconds": grace})
         return obj
 
 
@@ -60,7 +70,7 @@ class Pause(Verb):
 
     def apply(self, obj: Object, body: Object, now: datetime) -> Object:
         """Request in ``status.pause`` that the guest's processors stand still."""
-        _require_fields(obj, body, frozenset())
+        verb_options.require(obj, body, frozenset())
         _raise_if_refused(obj, refuse_pause)
         power.set_pause(obj, times.to_rfc3339_micro(now), wanted=True)
         return obj
@@ -74,7 +84,7 @@ class Unpause(Verb):
 
     def apply(self, obj: Object, body: Object, now: datetime) -> Object:
         """Request in ``status.pause`` that the guest's processors run; resume a guest that a fault stopped."""
-        _require_fields(obj, body, frozenset())
+        verb_options.require(obj, body, frozenset())
         _raise_if_refused(obj, refuse_unpause)
         power.set_pause(obj, times.to_rfc3339_micro(now), wanted=False)
         if conditions.was_stopped_by_a_fault(_conditions(obj)):
@@ -83,23 +93,35 @@ class Unpause(Verb):
 
 
 class OperationVerb(Verb):
-    """A verb that is carried out once: it appends to ``status.operations``. The body may hold the ``id``, so that a client can retry."""
+    """A verb that is carried out once: it appends to ``status.operations``. The body may hold the ``id``, so that a client can retry.
 
-    def __init__(self, action: operations.Action, refuse: Callable[[Object], Refusal], new: NewId = new_id) -> None:
+    ``parameters`` are further fields of the body with their defaults; None: the caller must give it.
+    """
+
+    def __init__(
+        self,
+        action: operations.Action,
+        refuse: Callable[[Object], Refusal],
+        new: NewId = new_id,
+        parameters: Mapping[str, Any] = operations.NO_PARAMETERS,
+    ) -> None:
         self._action = action
         self._refuse = refuse
         self._new_id = new
+        self._parameters = parameters
 
     def apply(self, obj: Object, body: Object, now: datetime) -> Object:
         """Append to ``status.operations``, unless an operation with this id is listed already."""
-        _require_fields(obj, body, frozenset({"id"}))
+        needed = frozenset(name for name, default in self._parameters.items() if default is None)
+        verb_options.require(obj, body, frozenset({"id", *self._parameters}), needed)
         given = body.get("id")
         if given and (known := operations.find(obj, given)) is not None:
             if known.get("action") != self._action:
                 raise conflict(obj, f"the id {given} is that of another operation: {known.get('action')}")
             return obj
         _raise_if_refused(obj, self._refuse)
-        _append(obj, self._action, given or self._new_id(), now)
+        given_parameters = {name: default if body.get(name) is None else body[name] for name, default in self._parameters.items()}
+        _append(obj, self._action, given or self._new_id(), now, given_parameters)
         return obj
 
 
@@ -111,7 +133,7 @@ class Migrate(CreatingVerb):
     def make(self, obj: Object, body: Object, now: datetime) -> Object:
         """Return the Migration; its write takes the machine's lock."""
         del now
-        _require_fields(obj, body, frozenset({"nodeSelector", "priority"}))
+        verb_options.require(obj, body, frozenset({"nodeSelector", "priority"}))
         _raise_if_refused(obj, refuse_migrate)
         metadata = obj["metadata"]
         spec: Object = {"selector": {"name": metadata["name"]}}
@@ -183,6 +205,16 @@ def refuse_reset(vm: Object) -> Refusal:
     return None
 
 
+def _refuse_still(verb: str) -> Callable[[Object], Refusal]:
+    """Return the function that says why a guest cannot take note of a signal: it does not run, or stands still."""
+
+    def refuse(vm: Object) -> Refusal:
+        stands = power.wants_paused(vm) or objects.is_true(_conditions(vm), conditions.PAUSED)
+        return _refuse_busy(vm, verb) or ("the guest is paused, and would not notice; unpause it first" if stands else None)
+
+    return refuse
+
+
 def refuse_migrate(vm: Object) -> Refusal:
     """Return why this machine cannot be migrated, or None."""
     busy = _refuse_busy(vm, "migrate")
@@ -203,11 +235,19 @@ def conflict(vm: Object, reason: str) -> errors.Conflict:
 
 VERBS: Final[Mapping[str, Verb | CreatingVerb]] = {
     "start": PowerVerb(power.START, refuse_start),
-    "stop": PowerVerb(power.STOP, refuse_stop),
+    "stop": Stop(),
+    "poweroff": Stop(grace_seconds=0),
     "restart": PowerVerb(power.RESTART, refuse_restart),
     "pause": Pause(),
     "unpause": Unpause(),
     "reset": OperationVerb(operations.RESET, refuse_reset),
+    "softreboot": OperationVerb(operations.SOFT_REBOOT, _refuse_still("reboot")),
+    "nmi": OperationVerb(operations.INJECT_NMI, _refuse_still("get an NMI")),
+    "sendkey": OperationVerb(
+        operations.SEND_KEY,
+        _refuse_still("get keys"),
+        parameters={"keys": None, "holdMilliseconds": keys.DEFAULT_HOLD_MILLISECONDS},
+    ),
     "migrate": Migrate(),
 }
 
@@ -218,11 +258,35 @@ def _raise_if_refused(vm: Object, refuse: Callable[[Object], Refusal]) -> None:
         raise conflict(vm, reason)
 
 
-def _append(vm: Object, action: operations.Action, operation_id: str, now: datetime) -> None:
-    found = operations.appended(vm, action, operation_id, now)
+def _append(
+    vm: Object,
+    action: operations.Action,
+    operation_id: str,
+    now: datetime,
+    parameters: Mapping[str, Any] = operations.NO_PARAMETERS,
+) -> None:
+    found = operations.appended(vm, action, operation_id, now, parameters)
     if found is None:
         raise conflict(vm, f"{operations.MAX_KEPT} operations of the virtual machine have no result yet; wait for one: status.operations")
     vm["status"]["operations"] = found
+
+
+def _request(vm: Object, action: power.Action, now: datetime, more: Mapping[str, Any] = MappingProxyType({})) -> None:
+    power.keep_pause(vm)
+    current = power.current_attempt(vm)
+    vm.setdefault("status", {})["request"] = {
+        "action": action,
+        "time": times.to_rfc3339_micro(now),
+        "runStrategy": power.strategy_of(vm),
+        "generation": int(vm["metadata"].get("generation") or 0),
+        "attempt": current + 1 if action in (power.START, power.RESTART) else current,
+        **more,
+    }
+
+
+def _shortens(vm: Object, grace_seconds: int | None) -> bool:
+    """Return whether a guest that may be shutting down gets less time for it."""
+    return phases.phase_of(vm) in phases.WITH_POD and grace_seconds is not None and grace_seconds < power.grace_seconds(vm)
 
 
 def _refuse_deleting(vm: Object) -> Refusal:
@@ -252,35 +316,3 @@ def _is_open(vm: Object, decision: power.Power) -> bool:
 
 def _conditions(vm: Object) -> list[dict[str, Any]]:
     return objects.dig(vm, "status", "conditions") or []
-
-
-def _require_fields(vm: Object, body: Object, allowed: frozenset[str]) -> None:
-    """Raise Invalid for fields of the body that are not ``allowed``, or have invalid values."""
-    unknown = sorted(body.keys() - allowed - {"kind", "apiVersion"})
-    found = [validation.unknown_field(each) for each in unknown]
-    selector = body.get("nodeSelector")
-    if "nodeSelector" in allowed and selector is not None:
-        path = validation.Path("nodeSelector")
-        if not isinstance(selector, dict) or not all(isinstance(each, str) for each in selector.values()):
-            found.append(validation.type_invalid(path, selector, "must be an object whose values are strings"))
-        else:
-            found += objectmeta.validate_labels(selector, path)
-    if "id" in allowed:
-        found += _wrong_id(body.get("id"))
-    priority = body.get("priority")
-    if "priority" in allowed and priority is not None:
-        path = validation.Path("priority")
-        if not isinstance(priority, int) or isinstance(priority, bool):
-            found.append(validation.type_invalid(path, priority, "must be an integer"))
-        elif abs(priority) > MAX_PRIORITY:
-            found.append(validation.invalid(path, priority, f"must be between -{MAX_PRIORITY} and {MAX_PRIORITY}, inclusive"))
-    validation.raise_if_any(found, group=names.GROUP, kind="Options", name=objects.name_of(vm))
-
-
-def _wrong_id(given: object) -> list[validation.FieldError]:
-    path = validation.Path("id")
-    if given is None:
-        return []
-    if not isinstance(given, str):
-        return [validation.type_invalid(path, given, "must be a string")]
-    return [validation.invalid(path, given, each) for each in forms.uid_errors(given)]

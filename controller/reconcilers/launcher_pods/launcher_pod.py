@@ -11,8 +11,7 @@ from typing import Final
 
 from apiserver.apis.core.resources import PODS
 from apiserver.apis.meta.objects import Object, labels_of, name_of, namespace_of, owner_reference, uid_of
-from apiserver.apis.virt.kinds import dig_vm
-from apiserver.apis.virt.lifecycle import migration_attempts
+from apiserver.apis.virt.lifecycle import migration_attempts, power
 from apiserver.apis.virt.places import layout, names, shape
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from apiserver.apis.virt.spec import attachments, running, service_accounts
@@ -145,8 +144,7 @@ def _pod(
 
 def grace_seconds(vm: Object) -> int:
     """Return the pod's grace period: the machine's plus virt-launcher's margin."""
-    given = dig_vm(vm, "spec", "terminationGracePeriodSeconds")
-    return (30 if given is None else int(given)) + GRACE_MARGIN_SECONDS
+    return power.grace_of_spec(vm) + GRACE_MARGIN_SECONDS
 
 
 def _security_context(needed: Needs) -> Object:

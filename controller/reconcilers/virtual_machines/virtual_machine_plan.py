@@ -24,7 +24,7 @@ from datetime import timedelta
 from typing import Final
 
 from apiserver.apis.meta import times
-from apiserver.apis.meta.objects import Object, condition, finalizers_of, is_deleting, name_of, uid_of
+from apiserver.apis.meta.objects import Object, condition, dig, finalizers_of, is_deleting, name_of, uid_of
 from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import conditions, phases, power
 from apiserver.apis.virt.places import names
@@ -37,6 +37,7 @@ from controller.reconcilers.actions import (
     Requeue,
     WriteStatus,
 )
+from controller.reconcilers.launcher_pods import launcher_pod
 from controller.reconcilers.pods import absences, liveness, pod_state
 from controller.reconcilers.pods.liveness import Absent, Unknown
 from controller.reconcilers.virtual_machines import (
@@ -135,11 +136,21 @@ def _stop(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
 def _end_all(seen: Observed, pods: tuple[Object, ...]) -> tuple[Action, ...]:
     """Return deletions with the grace periods of the guests. A pod that was not handed over has no guest, and gets a short one.
 
+    A pod that is being deleted is deleted again if the verb stop shortened its grace period.
+
     No other pass hands it over now. The status has the ``stopTime``, or the machine is being deleted, so a write that another pass
     decided before that fails. The pod object stays until its kubelet has seen the container end, as with any grace period but 0.
     """
-    empty = _without_guest(seen)
-    return tuple(DeletePod(each.name, each.uid, QUICK_SECONDS if each.name == empty else None) for each in _delete_all(pods))
+    empty, requested = _without_guest(seen), power.requested_grace(seen.vm)
+    grace = None if requested is None else requested + launcher_pod.GRACE_MARGIN_SECONDS
+    again = tuple(DeletePod(name_of(pod), uid_of(pod), grace) for pod in pods if _is_too_patient(pod, grace))
+    first = (DeletePod(each.name, each.uid, QUICK_SECONDS if each.name == empty else grace) for each in _delete_all(pods))
+    return (*first, *again)
+
+
+def _is_too_patient(pod: Object, grace_seconds: int | None) -> bool:
+    given = dig(pod, "metadata", "deletionGracePeriodSeconds")
+    return grace_seconds is not None and is_deleting(pod) and isinstance(given, int) and given > grace_seconds
 
 
 def _without_guest(seen: Observed) -> str:

@@ -9,11 +9,12 @@ from typing import Any, get_args
 from apiserver.apis.meta import objects
 from apiserver.apis.virt.hardware import plugin_disks
 from apiserver.apis.virt.hardware.plugin_disks import Served
+from apiserver.apis.virt.lifecycle import power
 from apiserver.apis.virt.spec import access_credentials, chosen_cpu, running
 from apiserver.apis.virt.spec.chosen_cpu import Chosen
 from apiserver.apis.virt.spec.described import domain_of
 from handler.network.binding import Interface
-from handler.reconcilers.guests import guest_devices, guest_plan
+from handler.reconcilers.guests import guest_devices
 from launcher.protocol import messages
 
 
@@ -40,7 +41,7 @@ def machine_of(
             for each in interfaces
             if each.tap or each.model
         ),
-        grace_seconds=guest_plan.grace_seconds(vm),
+        grace_seconds=float(power.grace_seconds(vm)),
         access_credentials=tuple(_credential(each) for each in access_credentials.of(spec)),
         domain_xml=spec.get("domainXML") or "",
         targets=guest_devices.targets(vm),

@@ -13,7 +13,7 @@ from typing import Any, Final
 from apiserver.apis.meta import times
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt.lifecycle import operations, power
+from apiserver.apis.virt.lifecycle import keys, operations, power
 from controller.runtime.recorder import EventType
 from launcher.protocol import messages
 
@@ -24,6 +24,9 @@ RESULTS: Final[Mapping[messages.OperationState, operations.Result]] = {"succeede
 _DONE: Final[Mapping[str, tuple[str, str]]] = {
     operations.RESET: ("Reset", "the guest was reset"),
     operations.RESUME: ("Unpaused", "the guest goes on"),
+    operations.SOFT_REBOOT: ("RebootRequested", "the guest was asked to reboot"),
+    operations.INJECT_NMI: ("NMIInjected", "the guest got a non-maskable interrupt"),
+    operations.SEND_KEY: ("KeysSent", "keys were pressed in the guest"),
 }
 """Reason and message of the Event by action."""
 
@@ -64,8 +67,19 @@ def next_step(vm: Mapping[str, Any], launcher: messages.Status, known: frozenset
             return ResumeByRequest(operation["id"])
         if action not in known:
             return Fail(operation["id"], LAUNCHER_TOO_OLD)
-        return messages.Operate(operation["id"], int(operation["number"]), action)
+        return _request(operation)
     return None
+
+
+def _request(operation: operations.Operation) -> messages.Operate:
+    parameters = operation.get("parameters") or {}
+    return messages.Operate(
+        operation["id"],
+        int(operation["number"]),
+        operation["action"],
+        keys.codes_of(parameters.get("keys") or ()),
+        int(parameters.get("holdMilliseconds") or 0),
+    )
 
 
 def with_results(vm: Mapping[str, Any], told: Sequence[messages.OperationStatus], now: datetime) -> list[Object]:

@@ -119,7 +119,7 @@ def _alive(seen: Observed, vm: Mapping[str, Any], launcher: messages.Status) -> 
             return (EndAttempt(End(power.RESULT_STOPPED, "ShutDown", f"not started: {decision.message}")),)
         return (StartGuest(paused=power.wants_paused(vm)),)
     if off and (not launcher.stopping or _is_too_patient(launcher, vm)):
-        return (SendRequest(messages.Shutdown(grace_seconds(vm))),)
+        return (SendRequest(messages.Shutdown(float(power.grace_seconds(vm)))),)
     if seen.starting and not launcher.stopping:
         return (StartGuest(paused=power.wants_paused(vm)),)  # until it is answered; a pause is not requested during the start
     if phases.phase_of(vm) == phases.STOPPING:
@@ -160,18 +160,12 @@ def stands_still(launcher: messages.Status | None) -> bool:
     return domain is not None and (domain.state == "pmsuspended" or (domain.state == "paused" and domain.reason not in RESUMABLE))
 
 
-def grace_seconds(vm: Mapping[str, Any]) -> float:
-    """Return the guest's grace period from its spec; a deletion has none (virt-api sets no time for it)."""
-    given = dig_vm(vm, "spec", "terminationGracePeriodSeconds")
-    return 30.0 if given is None else float(given)
-
-
 def _is_too_patient(launcher: messages.Status, vm: Mapping[str, Any]) -> bool:
     """Return True if the grace period was shortened after the request to shut down.
 
     An older launcher that does not report its grace period gets no second request, because it would get one at every check.
     """
-    return launcher.grace_seconds is not None and grace_seconds(vm) < launcher.grace_seconds
+    return launcher.grace_seconds is not None and power.grace_seconds(vm) < launcher.grace_seconds
 
 
 def _left(launcher: messages.Status | None) -> bool:

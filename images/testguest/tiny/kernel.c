@@ -16,6 +16,8 @@
  *   poweroff        powers off, as the power button does
  *   reboot          resets the machine
  *   panic           prints a line, tells the pvpanic device if there is one, and halts
+ *
+ * It prints POWER-BUTTON, NMI, and "key CODE" for each byte of the keyboard: a scan code, with 80 (hexadecimal) added at the release.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -23,7 +25,8 @@
 enum { HZ = 20, PIT_HZ = 1193182, PAGE = 4096, WORDS = PAGE / 4, FIRST_FREE = 2 << 20 };
 static const uint32_t MIXER = 2654435761; /* of Knuth's multiplicative hash */
 enum { COM1 = 0x3f8, PIT = 0x40, PIC1 = 0x20, PIC2 = 0xa0, PVPANIC = 0x505, RESET = 0xcf9 };
-enum { VECTORS = 32, TIMER = 0, SERIAL = 4, CODE = 8, DATA = 16 };
+enum { KEYBOARD_DATA = 0x60, KEYBOARD_STATUS = 0x64 };
+enum { NMI = 2, VECTORS = 32, TIMER = 0, KEYBOARD = 1, SERIAL = 4, CODE = 8, DATA = 16 };
 enum { POWER_BUTTON = 1 << 8, SCI_ENABLED = 1, SLEEP = 1 << 13 };
 
 static void outb(uint16_t port, uint8_t value) { __asm__ volatile("outb %0, %1" ::"a"(value), "Nd"(port)); }
@@ -229,6 +232,8 @@ static void run_arguments(char *text) {
 struct frame;
 static volatile uint32_t ticks;
 static volatile uint8_t typed[256], written, taken; /* indices wrap as the queue does */
+static volatile uint8_t keys[256], pressed, told;
+static volatile uint32_t interrupted, reported;
 
 __attribute__((interrupt)) static void on_timer(struct frame *frame) { (void)frame, ticks++, outb(PIC1, 0x20); }
 
@@ -237,6 +242,14 @@ __attribute__((interrupt)) static void on_serial(struct frame *frame) {
   while (inb(COM1 + 5) & 1) typed[written++] = inb(COM1);
   outb(PIC1, 0x20);
 }
+
+__attribute__((interrupt)) static void on_keyboard(struct frame *frame) {
+  (void)frame;
+  while (inb(KEYBOARD_STATUS) & 1) keys[pressed++] = inb(KEYBOARD_DATA);
+  outb(PIC1, 0x20);
+}
+
+__attribute__((interrupt)) static void on_nmi(struct frame *frame) { (void)frame, interrupted++; }
 
 __attribute__((interrupt)) static void on_other(struct frame *frame) { (void)frame, outb(PIC2, 0x20), outb(PIC1, 0x20); }
 
@@ -247,15 +260,16 @@ static void start_interrupts(void) {
   static const uint64_t segments[] = {0, 0x00cf9a000000ffff, 0x00cf92000000ffff}; /* none, code and data: all 4 GiB */
   static struct gate gates[VECTORS + 16];
   for (int line = 0; line < 16; line++) {
-    uintptr_t handler = (uintptr_t)(line == TIMER ? on_timer : line == SERIAL ? on_serial : on_other);
+    uintptr_t handler = (uintptr_t)(line == TIMER ? on_timer : line == KEYBOARD ? on_keyboard : line == SERIAL ? on_serial : on_other);
     gates[VECTORS + line] = (struct gate){handler, CODE, 0x8e00, handler >> 16};
   }
+  gates[NMI] = (struct gate){(uintptr_t)on_nmi, CODE, 0x8e00, (uintptr_t)on_nmi >> 16};
   struct table_register gdt = {sizeof segments - 1, (uintptr_t)segments}, idt = {sizeof gates - 1, (uintptr_t)gates};
   __asm__ volatile("lgdt %0; ljmp %2, $1f; 1: mov %3, %%ds; mov %3, %%es; mov %3, %%ss; lidt %1"
                    ::"m"(gdt), "m"(idt), "i"(CODE), "r"(DATA));
   outb(PIC1, 0x11), outb(PIC1 + 1, VECTORS), outb(PIC1 + 1, 4), outb(PIC1 + 1, 1);
   outb(PIC2, 0x11), outb(PIC2 + 1, VECTORS + 8), outb(PIC2 + 1, 2), outb(PIC2 + 1, 1);
-  outb(PIC1 + 1, (uint8_t)~(1 << TIMER | 1 << SERIAL)), outb(PIC2 + 1, 0xff);
+  outb(PIC1 + 1, (uint8_t)~(1 << TIMER | 1 << KEYBOARD | 1 << SERIAL)), outb(PIC2 + 1, 0xff);
   outb(PIT + 3, 0x34), outb(PIT, (PIT_HZ / HZ) & 0xff), outb(PIT, (PIT_HZ / HZ) >> 8);
   __asm__ volatile("sti");
 }
@@ -266,6 +280,15 @@ static void on_tick(void) {
   if (rate) dirty_some();
   for (volatile uint32_t left = loops; left; left--) ;
   look_at_power_button();
+}
+
+static void start_line(void) {
+  if (column) say("\n");
+}
+
+static void report_signals(void) {
+  while (reported != interrupted) reported++, start_line(), say("NMI\n");
+  while (told != pressed) start_line(), say("key "), say_number(keys[told++], 16), say("\n");
 }
 
 static void on_letter(char letter) {
@@ -306,9 +329,10 @@ void kernel(const struct multiboot *said) {
   say("GUEST-READY\n# ");
   for (;;) {
     __asm__ volatile("cli");
-    if (!spinning && done_ticks == ticks && taken == written) __asm__ volatile("sti; hlt"); /* an interrupt between the two wakes it */
+    if (!spinning && done_ticks == ticks && taken == written && told == pressed && reported == interrupted) __asm__ volatile("sti; hlt"); /* an interrupt between the two wakes it */
     __asm__ volatile("sti");
     if (done_ticks != ticks) on_tick();
     while (taken != written) on_letter(typed[taken++]);
+    report_signals();
   }
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from launcher.domain import copied_disks
@@ -12,6 +13,13 @@ from launcher.main.decisions.known import Known
 from launcher.main.decisions.refusal import RequestRefused
 from launcher.protocol import messages
 
+DOING: Final[Mapping[messages.OperationAction, str]] = {
+    "Reset": "reset",
+    "Resume": "resume",
+    "SoftReboot": "reboot",
+    "InjectNMI": "inject an NMI",
+    "SendKey": "press keys",
+}
 LOST: Final = "QEMU ended after the guest had left the source, and before it ran here"
 
 
@@ -69,7 +77,7 @@ def is_to_operate(known: Known, request: messages.Operate) -> bool:
         return False
     if any(each.number >= request.number for each in known.status.operations):
         raise RequestRefused("Invalid", "a later operation was carried out, and this one may have been before it")
-    doing = request.action.lower()
+    doing = DOING[request.action]
     require_guest_that_stays(known, doing)
     if known.stopping is not None:
         raise RequestRefused("Conflict", f"cannot {doing}: the guest is being shut down")

@@ -9,6 +9,7 @@ from launcher.hypervisor.port import Hypervisor
 from launcher.main.decisions import known, requests
 from launcher.main.decisions.refusal import RequestRefused
 from launcher.main.lifecycle.record import Record
+from launcher.main.lifecycle.signals import Signals
 from launcher.main.lifecycle.suspension import Suspension
 from launcher.protocol import messages
 
@@ -22,10 +23,11 @@ class Operations:
     The record says that an operation has begun before libvirt is asked, so it is never begun again. The guest ends with virt-launcher.
     """
 
-    def __init__(self, hypervisor: Hypervisor, record: Record, suspension: Suspension) -> None:
+    def __init__(self, hypervisor: Hypervisor, record: Record, suspension: Suspension, signals: Signals) -> None:
         self._hypervisor = hypervisor
         self._record = record
         self._suspension = suspension
+        self._signals = signals
         self._one = asyncio.Lock()
 
     async def operate(self, request: messages.Operate) -> None:
@@ -43,20 +45,26 @@ class Operations:
             self._record.take(known.operating, request.id, request.number)
             problem = UNEXPECTED
             try:
-                problem = await self._carry_out(request.action)
+                problem = await self._carry_out(request)
             finally:
                 self._record.take(known.operated, request.id, problem)
 
-    async def _carry_out(self, action: messages.OperationAction) -> str:
+    async def _carry_out(self, request: messages.Operate) -> str:
         """Do it, and return why it failed, or an empty string."""
         try:
-            match action:
+            match request.action:
                 case "Reset":
                     await self._suspension.reset()
                 case "Resume":
                     await self._suspension.resume()
+                case "SoftReboot":
+                    await self._signals.reboot()
+                case "InjectNMI":
+                    await self._signals.interrupt()
+                case "SendKey":
+                    await self._signals.press(request.keys, request.hold_milliseconds)
                 case _:
-                    assert_never(action)
+                    assert_never(request.action)
         except RequestRefused as refused:
             return f"{refused}; {UNKNOWN}" if refused.reason == "Timeout" else str(refused)
         return ""

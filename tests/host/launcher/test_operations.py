@@ -1,4 +1,4 @@
-"""Resets as a guest sees them: once for each id, whatever is asked again, paused and while libvirtd is away."""
+"""Verbs as a guest sees them: once for each id, whatever is asked again, paused and while libvirtd is away."""
 
 from __future__ import annotations
 
@@ -98,3 +98,58 @@ def test_reset_without_libvirtd_is_done_once_it_is_back(start: Start) -> None:
         boot = boot_of(viewer)[0]
         time.sleep(1)  # no event reports that nothing happens
         assert boot_of(viewer)[0] == boot
+
+
+def test_a_guest_gets_keys_and_an_nmi_once_for_each_id(start: Start) -> None:
+    pod = start()
+    with pod.client() as client, pod.console() as viewer:
+        client.ask(SYNC)
+        viewer.expect(READY)
+        for _ in range(2):
+            client.ask(messages.Operate("a", 1, "SendKey", (29, 46), 200))
+        seen = viewer.expect("key ae") + viewer.expect("key 9d")
+        assert re.findall(r"key (\w+)", seen) == ["1d", "2e", "ae", "9d"]  # Ctrl and C go down, C and Ctrl go up
+        for _ in range(2):
+            client.ask(messages.Operate("b", 2, "InjectNMI"))
+        viewer.expect("NMI")
+        time.sleep(0.5)  # no event reports that nothing happens
+        assert not re.search("NMI|key", viewer.ask("uptime"))
+        unknown = client.ask(messages.Operate("c", 3, "SendKey", (700,), 1)).operation_of("c")
+        assert unknown is not None
+        assert (unknown.state, "700" in unknown.message) == ("failed", True)
+
+
+def test_a_guest_without_agent_reboots_by_the_power_button(start: Start) -> None:
+    pod = start()
+    with pod.client() as client, pod.console() as viewer:
+        client.ask(SYNC)
+        viewer.expect(READY)
+        first, _ = boot_of(viewer)
+        (qemu,) = pod.qemu()
+        client.ask(messages.Operate("a", 1, "SoftReboot"))
+        viewer.expect("POWER-BUTTON")
+        viewer.expect(READY)
+        assert boot_of(viewer)[0] != first
+        assert pod.qemu() == [qemu]
+        assert client.status.ending is None
+        viewer.type("deaf\n")
+        client.ask(messages.Operate("b", 2, "SoftReboot"))
+        viewer.expect("POWER-BUTTON")
+        viewer.type("poweroff\n")  # libvirt still resets it then
+        viewer.expect(READY)
+        viewer.type("poweroff\n")
+        assert client.until(lambda status: status.ending is not None).ending is not None
+
+
+def test_a_shutdown_becomes_a_power_off_when_its_time_is_cut(start: Start) -> None:
+    pod = start()
+    with pod.client() as client, pod.console() as viewer:
+        client.ask(messages.Sync(a_tiny_machine(run="deaf")))
+        viewer.expect(READY)
+        client.ask(messages.Shutdown(600.0))
+        viewer.expect("POWER-BUTTON")
+        begun = time.monotonic()
+        client.call(messages.Shutdown(0.0))
+        ending = client.until(lambda status: status.ending is not None).ending
+        assert ending is not None
+        assert (ending.kind, time.monotonic() - begun < 30) == ("destroyed", True)

@@ -11,15 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, Final, Literal, get_args
 
 from apiserver.apis.meta import times
 from apiserver.apis.virt.lifecycle import power
 
-Action = Literal["Reset", "Resume"]
-"""A hard reset of the guest, or resuming its processors after a fault."""
+Action = Literal["Reset", "Resume", "SoftReboot", "InjectNMI", "SendKey"]
+"""A hard reset of the guest, resuming its processors after a fault, a reboot by the guest itself, an NMI, or pressed keys."""
 RESET: Final[Action] = "Reset"
 RESUME: Final[Action] = "Resume"
+SOFT_REBOOT: Final[Action] = "SoftReboot"
+INJECT_NMI: Final[Action] = "InjectNMI"
+SEND_KEY: Final[Action] = "SendKey"
 ACTIONS: Final[tuple[Action, ...]] = get_args(Action)
 
 Result = Literal["Succeeded", "Failed"]
@@ -33,6 +37,7 @@ MAX_NUMBER: Final = 2**30
 ATTEMPT_ENDED: Final = "the attempt ended before a result was known"
 
 Operation = Mapping[str, Any]
+NO_PARAMETERS: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 def of(vm: Mapping[str, Any]) -> Sequence[Operation]:
@@ -57,7 +62,9 @@ def unfinished(vm: Mapping[str, Any]) -> tuple[Operation, ...]:
     return tuple(each for each in of(vm) if not is_finished(each) and int(each.get("attempt") or 0) == current)
 
 
-def appended(vm: Mapping[str, Any], action: Action, operation_id: str, now: datetime) -> list[dict[str, Any]] | None:
+def appended(
+    vm: Mapping[str, Any], action: Action, operation_id: str, now: datetime, parameters: Mapping[str, Any] = NO_PARAMETERS
+) -> list[dict[str, Any]] | None:
     """Return the list with another operation; None if it is full of unfinished ones."""
     kept = [dict(each) for each in of(vm)]
     number = max((int(each.get("number") or 0) for each in kept), default=0) + 1
@@ -70,6 +77,7 @@ def appended(vm: Mapping[str, Any], action: Action, operation_id: str, now: date
         "id": operation_id,
         "number": number,
         "action": action,
+        **({"parameters": dict(parameters)} if parameters else {}),
         "attempt": power.current_attempt(vm),
         "time": times.to_rfc3339_micro(now),
     }

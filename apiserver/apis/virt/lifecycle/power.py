@@ -66,6 +66,7 @@ PHASES: Final[Mapping[str, str]] = MappingProxyType(
 )
 """The phase of a machine after an attempt with this result."""
 
+DEFAULT_GRACE_SECONDS: Final = 30
 DEFAULT_RERUN_LIMIT: Final = 2
 MAX_RERUN_LIMIT: Final = 9
 MAX_ATTEMPTS_KEPT: Final = 10
@@ -208,6 +209,25 @@ def effective_request(vm: Mapping[str, Any]) -> Mapping[str, Any] | None:
 def strategy_of(vm: Mapping[str, Any]) -> str:
     """Return ``spec.runStrategy``, or its default."""
     return (vm.get("spec") or {}).get("runStrategy") or RERUN_ON_FAILURE
+
+
+def grace_seconds(vm: Mapping[str, Any]) -> int:
+    """Return the guest's grace period in seconds: its spec's, or the shorter one of the verb stop."""
+    requested = requested_grace(vm)
+    return grace_of_spec(vm) if requested is None else min(grace_of_spec(vm), requested)
+
+
+def grace_of_spec(vm: Mapping[str, Any]) -> int:
+    """Return ``spec.terminationGracePeriodSeconds``, or its default."""
+    given = (vm.get("spec") or {}).get("terminationGracePeriodSeconds")
+    return DEFAULT_GRACE_SECONDS if given is None else int(given)
+
+
+def requested_grace(vm: Mapping[str, Any]) -> int | None:
+    """Return the grace period that the verb stop gave; None without one."""
+    request = effective_request(vm) or {}
+    given = request.get("gracePeriodSeconds") if request.get("action") == STOP else None
+    return None if given is None else int(given)
 
 
 def wants_paused(vm: Mapping[str, Any]) -> bool:

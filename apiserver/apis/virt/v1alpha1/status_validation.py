@@ -16,7 +16,7 @@ from typing import Any, Final
 from apiserver.apis.meta import names
 from apiserver.apis.meta.validation import FieldError, Path, duplicate, forbidden, invalid, not_supported, too_many
 from apiserver.apis.virt.hardware import disks, graphics, interfaces, vsock
-from apiserver.apis.virt.lifecycle import migration_attempts, migration_policies, operations, phases, power, progress
+from apiserver.apis.virt.lifecycle import keys, migration_attempts, migration_policies, operations, phases, power, progress
 from apiserver.apis.virt.lifecycle.domainstates import DOMAIN_STATES
 from apiserver.apis.virt.places import forms
 from apiserver.apis.virt.v1alpha1.migration_policy import validate_bandwidth
@@ -201,8 +201,15 @@ _ATTEMPT: Final = _record(
         "message": _MESSAGE,
     }
 )
+_PARAMETERS: Final = _record(
+    {
+        "keys": _list(keys.MAX_KEYS, _text(keys.errors)),
+        "holdMilliseconds": _number(1, keys.MAX_HOLD_MILLISECONDS),
+    }
+)
 _OPERATION: Final = _record(
     {
+        "parameters": _PARAMETERS,
         "id": _UID,
         "number": _number(1, operations.MAX_NUMBER),
         "attempt": _COUNT,
@@ -298,7 +305,7 @@ _MACHINE: Final = _record(
                 "phase": _one_of(phases.MIGRATION_PHASES),
             }
         ),
-        "request": _record({"time": _MOMENT, "attempt": _COUNT, "generation": _COUNT}),
+        "request": _record({"time": _MOMENT, "attempt": _COUNT, "generation": _COUNT, "gracePeriodSeconds": _COUNT}),
         "pause": _record({"time": _MOMENT, "attempt": _COUNT, "generation": _COUNT}),
         "operations": _all(_keyed_list(operations.MAX_KEPT, "id", _OPERATION), _growing),
         "runStrategyGeneration": _COUNT,

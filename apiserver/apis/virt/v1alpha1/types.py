@@ -246,6 +246,9 @@ class Request(Model):
     run_strategy: RunStrategy | None = Field(None, description="The run strategy at that time; an edit overrides the verb.")
     generation: Int64 | None = Field(None, description="The generation of the spec at that time.")
     attempt: Int32 | None = Field(None, description="The attempt that the verb starts or affects.")
+    grace_period_seconds: Int64 | None = Field(
+        None, description="Of Stop: the guest's time to shut down, if it is shorter than the spec's; 0 powers it off at once."
+    )
 
 
 class Pause(Model):
@@ -257,14 +260,25 @@ class Pause(Model):
     time: Time | None = Field(None, description="The time of the call.")
 
 
+class OperationParameters(Model):
+    """Parameters of an operation; each action has its own."""
+
+    keys: list[str] | None = Field(
+        None, description="Of SendKey: the keys that are pressed together, as Linux's names, such as KEY_ENTER, or numbers."
+    )
+    hold_milliseconds: Int32 | None = Field(None, description="Of SendKey: how long they are held down.")
+
+
 class Operation(Model):
     """One operation on the running guest, executed at most once."""
 
     id: str = Field(description="Its id. The caller of a verb may set it; another call with the same id has no effect.")
     number: Int32 = Field(description="Counted from 1, the order of execution.")
     action: operations.Action = Field(
-        description="The operation. Reset: the machine is reset at once. Resume: processors that a fault stopped run again."
+        description="The operation. Reset: the machine is reset at once. Resume: processors that a fault stopped run again. SoftReboot: "
+        "the guest is asked to reboot. InjectNMI: the processors get a non-maskable interrupt. SendKey: keys are pressed."
     )
+    parameters: OperationParameters | None = Field(None, description="Parameters of the operation, if it has any.")
     attempt: Int32 | None = Field(None, description="The attempt that it is about; it fails if the attempt ends first.")
     time: Time | None = Field(None, description="The time of the call.")
     result: operations.Result | None = Field(None, description="Its result. Absent until it ends.")

@@ -9,7 +9,7 @@ from apiserver.kubectl.access import version
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ("stop a --force", "error: unrecognized arguments: --force\nSee 'kubectl virt stop --help' for usage."),
+        ("stop a --now", "error: unrecognized arguments: --now\nSee 'kubectl virt stop --help' for usage."),
         ("stop a b", "error: unrecognized arguments: b\nSee 'kubectl virt stop --help' for usage."),
         ("stop vm a", "error: vm a: write vm/a\nSee 'kubectl virt stop --help' for usage."),
         ("console VirtualMachines a", "error: VirtualMachines a: write VirtualMachines/a\nSee 'kubectl virt console --help' for usage."),

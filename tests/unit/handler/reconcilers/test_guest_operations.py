@@ -47,6 +47,9 @@ def test_launchers_message_is_bounded() -> None:
     [
         ("Reset", "Succeeded", "", ("Normal", "Reset", "the guest was reset")),
         ("Resume", "Succeeded", "", ("Normal", "Unpaused", "the guest goes on")),
+        ("SoftReboot", "Succeeded", "", ("Normal", "RebootRequested", "the guest was asked to reboot")),
+        ("InjectNMI", "Succeeded", "", ("Normal", "NMIInjected", "the guest got a non-maskable interrupt")),
+        ("SendKey", "Succeeded", "", ("Normal", "KeysSent", "keys were pressed in the guest")),
         ("Reset", "Failed", "why", ("Warning", "ResetFailed", "why")),
         ("Resume", "Failed", "", ("Warning", "ResumeFailed", "")),
     ],

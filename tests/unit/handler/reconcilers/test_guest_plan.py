@@ -104,6 +104,16 @@ def test_shortened_grace_period_is_sent_once(phase: str, *, deleting: bool) -> N
         assert plan(observed(vm, a_running(stopping=True, grace_seconds=told))) == (() if phase == "Stopping" else REPORT)
 
 
+def test_a_verbs_grace_period_only_shortens_a_shutdown() -> None:
+    for seconds, expected in ((0, 0.0), (5, 5.0), (900, 30.0)):
+        vm = a_vm("Running", request={**a_request("Stop"), "gracePeriodSeconds": seconds})
+        assert plan(observed(vm, a_running())) == shut_down(expected)
+    stopping = a_running(stopping=True, grace_seconds=30.0)
+    assert plan(observed(a_vm("Stopping", deleting=True, request={**a_request("Stop"), "gracePeriodSeconds": 0}), stopping)) == shut_down(0)
+    overruled = {**a_request("Stop"), "gracePeriodSeconds": 0, "runStrategy": "Always"}
+    assert plan(observed(a_vm("Stopping", deleting=True, request=overruled), stopping)) == ()
+
+
 def test_no_grace_period_is_sent_to_a_guest_that_shall_be_on() -> None:
     """A deletion of its pod sent SIGTERM."""
     assert plan(observed(a_vm("Running"), a_running(stopping=True, grace_seconds=900.0))) == REPORT
@@ -259,6 +269,14 @@ def test_older_launcher_is_asked_to_resume_but_not_to_reset() -> None:
     failed = only(operating(a_vm("Running", operations=reset), stopped, frozenset()))
     assert isinstance(failed, guest_operations.Fail)
     assert "restart or migrate" in failed.message
+
+
+def test_keys_are_sent_by_codes_to_launchers_that_know_them() -> None:
+    parameters = {"keys": ["KEY_LEFTCTRL", "767", "KEY_OF_A_LATER_RELEASE"], "holdMilliseconds": 250}
+    vm = a_vm("Running", operations=[an_operation("a", 1, "SendKey", parameters=parameters)])
+    request = messages.Operate("a", 1, "SendKey", keys=(29, 767), hold_milliseconds=250)
+    assert operating(vm, a_running()) == (SendRequest(request),)
+    assert isinstance(only(operating(vm, a_running(), frozenset({"Reset", "Resume"}))), guest_operations.Fail)
 
 
 def test_an_end_tells_what_came_of_operations() -> None:

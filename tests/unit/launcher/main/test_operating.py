@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from launcher.domain.states import State
-from launcher.hypervisor.port import HypervisorError, OperationTimeout, Unavailable
+from launcher.hypervisor.port import AgentSilent, HypervisorError, OperationTimeout, Unavailable
 from launcher.main.decisions.refusal import RequestRefused
 from launcher.main.lifecycle import operating
 from launcher.protocol import messages
@@ -161,3 +161,46 @@ async def test_a_guest_that_shuts_down_is_not_reset(world: World) -> None:
     await world.domain.handle(messages.Shutdown(60.0))
     assert (await refused(world, RESET)).reason == "Conflict"
     assert resets(world) == 0
+
+
+def sent(world: World, *words: str) -> list[str]:
+    return [call for call in world.hypervisor.calls if any(word in call for word in words)]
+
+
+async def test_signals_reach_the_guest_once_for_each_id(world: World) -> None:
+    await world.domain.handle(SYNC)
+    for _ in range(2):
+        await world.domain.handle(messages.Operate("a", 1, "InjectNMI"))
+        await world.domain.handle(messages.Operate("b", 2, "SendKey", (29, 46), 50))
+        await world.domain.handle(messages.Operate("c", 3, "SoftReboot"))
+    assert sent(world, "NMI", "keys", "reboot") == ["inject NMI", "send keys [29, 46] for 50 ms", "reboot"]
+    assert [each.state for each in world.status.operations] == ["succeeded"] * 3
+
+
+@pytest.mark.parametrize("action", ["InjectNMI", "SendKey", "SoftReboot"])
+async def test_a_signal_that_libvirt_refuses_has_failed(world: World, action: messages.OperationAction) -> None:
+    await world.domain.handle(SYNC)
+    world.hypervisor.fail_next = HypervisorError("no")
+    await world.domain.handle(messages.Operate("a", 1, action))
+    assert told(world) == ("failed", "no")
+
+
+@pytest.mark.parametrize(
+    ("error", "calls", "state"),
+    [
+        (None, ["ask agent to reboot"], "succeeded"),
+        (AgentSilent("no answer"), ["ask agent to reboot", "reboot"], "succeeded"),
+        (OperationTimeout("slow"), ["ask agent to reboot", "reboot"], "succeeded"),
+        (Unavailable("libvirtd ended"), ["ask agent to reboot"], "failed"),
+    ],
+)
+async def test_a_soft_reboot_is_the_agents_then_the_buttons(
+    world: World, error: HypervisorError | None, calls: list[str], state: str
+) -> None:
+    await world.domain.handle(SYNC)
+    world.hypervisor.become(NAME, State.RUNNING, "booted", agent=True)
+    await world.until(lambda: world.domain._agent.is_ready)
+    world.hypervisor.fail_next = error
+    await world.domain.handle(messages.Operate("a", 1, "SoftReboot"))
+    assert sent(world, "reboot") == calls
+    assert told(world)[0] == state

@@ -586,6 +586,20 @@ def test_revoked_stop_is_no_failure_and_hands_nothing_over(phase: str, pod_phase
     assert ("CreatePod" in kinds(plan(seen(vm)))) is (back in ("Always", "RerunOnFailure"))
 
 
+def test_the_verbs_grace_period_is_the_pods_also_while_it_ends() -> None:
+    vm = a_vm(phase="Running", attempts=[an_attempt()])
+    vm["status"]["request"] = {"action": "Stop", "runStrategy": "RerunOnFailure", "gracePeriodSeconds": 5}
+    assert [each.grace_seconds for each in deleted(plan(seen(vm, a_pod())))] == [20]
+    vm["status"] = written(plan(seen(vm, a_pod())))
+    ending = a_pod(deleting=True)
+    for grace, expected in ((45, [20]), (20, []), (3, [])):
+        ending["metadata"]["deletionGracePeriodSeconds"] = grace
+        assert [each.grace_seconds for each in deleted(plan(seen(vm, ending)))] == expected
+    del vm["status"]["request"]["gracePeriodSeconds"]
+    ending["metadata"]["deletionGracePeriodSeconds"] = 45
+    assert deleted(plan(seen(vm, ending))) == []
+
+
 def test_spec_edit_before_there_is_a_guest_replaces_the_pod() -> None:
     vm, pod = a_vm(phase="Scheduling", attempts=[an_attempt(generation=1)]), a_pod(phase="Pending", node="")
     pod["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes: selector"}]
