@@ -103,6 +103,7 @@ def events(vm: Mapping[str, Any], status: Mapping[str, Any]) -> Iterator[tuple[E
         if operation["id"] not in waiting or not operations.is_finished(operation):
             continue
         if operation["result"] == operations.SUCCEEDED:
-            yield "Normal", *_DONE[operation["action"]]
+            action = str(operation["action"])  # perhaps a later release's
+            yield "Normal", *_DONE.get(action, (action, f"virt-launcher completed {action}"))
         else:
             yield "Warning", f"{operation['action']}Failed", str(operation.get("message") or "")

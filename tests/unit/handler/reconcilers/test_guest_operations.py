@@ -63,3 +63,10 @@ def test_a_result_is_told_once(action: str, result: str, message: str, event: tu
     assert list(guest_operations.events({"status": status}, status)) == []
     assert list(guest_operations.events(vm, vm["status"])) == []
     assert list(guest_operations.events(vm, {})) == []
+
+
+def test_an_operation_of_a_later_release_has_an_event() -> None:
+    waiting = an_operation("a", 1, action="Later")
+    vm = a_vm("Running", operations=[waiting])
+    status = {"operations": [{**waiting, "result": "Succeeded"}]}
+    assert list(guest_operations.events(vm, status)) == [("Normal", "Later", "virt-launcher completed Later")]
