@@ -39,7 +39,7 @@ from controller.reconcilers.launcher_pods import (
     vsock,
 )
 from controller.reconcilers.launcher_pods.needs import Claims, Needs, in_mebibytes, in_processors
-from controller.reconcilers.launcher_pods.scheduling import Placement, scheduling
+from controller.reconcilers.launcher_pods.scheduling import Placement, scheduling, tolerations
 from controller.reconcilers.settings import Settings
 
 GRACE_MARGIN_SECONDS: Final = 15
@@ -116,6 +116,7 @@ def _pod(
         "terminationGracePeriodSeconds": grace_seconds(vm),
         "securityContext": _security_context(needed),
         **scheduling(vm, placement),
+        "tolerations": tolerations(vm),
         "readinessGates": [{"conditionType": names.GUEST_RUNNING_GATE}],
         "containers": [container],
         "volumes": list(needed.volumes),

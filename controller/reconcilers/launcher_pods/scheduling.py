@@ -12,7 +12,14 @@ from apiserver.apis.virt.places import names
 from apiserver.apis.virt.spec.chosen_cpu import Chosen
 from controller.reconcilers.launcher_pods import cpu
 
-_PASSED_ON: Final = ("tolerations", "topologySpreadConstraints", "priorityClassName", "schedulerName")
+_PASSED_ON: Final = ("topologySpreadConstraints", "priorityClassName", "schedulerName")
+STAYS: Final[tuple[Object, ...]] = tuple(
+    {"key": f"node.kubernetes.io/{each}", "operator": "Exists", "effect": "NoExecute"} for each in ("not-ready", "unreachable")
+)
+"""Tolerations without a time limit: Kubernetes must not shut down the guests of a node that is only cut off.
+
+By default, it deletes pods after 300 s (admission plug-in DefaultTolerationSeconds), and the kubelet ends them when the node is back.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +60,14 @@ def scheduling(vm: Object, placement: Placement) -> Object:
     if affinity := _affinity(spec.get("affinity") or {}, placement, unwanted):
         result["affinity"] = affinity
     return result
+
+
+def tolerations(vm: Object) -> list[Object]:
+    """Return the machine's tolerations, and those that keep its pod on a silent node.
+
+    Of all tolerations that match a taint, Kubernetes uses the shortest time.
+    """
+    return [*(dig_vm(vm, "spec", "tolerations") or ()), *STAYS]
 
 
 def _translated(selector: Mapping[str, str]) -> dict[str, str]:
