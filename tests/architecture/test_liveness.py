@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from tests.architecture.test_structure import ROOT, modules
 
 JUDGE = "controller/reconcilers/pods/liveness.py"
-EVIDENCE = {"is_over": "pod_state", "whole": "silence", "of_kubelet": "silence"}
+EVIDENCE = {"is_over": "pod_state", "whole": "silence", "of_kubelet": "silence", "off": "silence"}
 """Attributes with evidence, and the objects that have them."""
 
 

@@ -369,7 +369,7 @@ def _oversee(seen: Observed) -> tuple[Action, ...]:
             return (Requeue(max(left.total_seconds(), 0.5)),)
         return _finish(seen, phases.SUCCEEDED, "Succeeded", f"the guest moved to node {dig(seen.migration, 'status', 'targetNode')}")
     if (unknown := _absent_target(seen)) is not None:
-        return (*_wait_out(seen), Requeue(max(unknown.seconds or 0.0, 0.5)))
+        return (*_wait_out(seen), Requeue(max(liveness.seconds_to_next_look(unknown), 0.5)))
     if phases.phase_of(seen.vm) in phases.ENDED:
         return _finish(seen, phases.FAILED, "NotRunning", f"virtual machine {name_of(seen.vm)} ended: {phases.phase_of(seen.vm)}")
     if _has_failed(seen):

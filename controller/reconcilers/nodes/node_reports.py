@@ -23,6 +23,7 @@ from apiserver.apis.virt import contract
 from apiserver.apis.virt.places import names
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
+from controller.reconcilers.nodes import emptied_nodes
 
 HOLD_SECONDS: Final = 40.0
 """Validity of a sign of life that is not a Lease, or a Lease without a duration."""
@@ -43,17 +44,21 @@ class Silence:
     """Nodes with a reporting virt-handler, and the seconds until its last report expires. No event announces that."""
     missing: frozenset[str] = field(default_factory=frozenset)
     """Those of ``whole`` without a Node object."""
+    off: frozenset[str] = field(default_factory=frozenset)
+    """Those of ``whole`` that a person calls off: the Node is missing, or has the taint ``out-of-service``."""
 
 
-def silence_of(left: Mapping[str, float], *, missing: Collection[str]) -> Silence:
+def silence_of(left: Mapping[str, float], *, missing: Collection[str], off: Collection[str] = ()) -> Silence:
     """Return the silent nodes.
 
     Args:
         left: for each node with a silent kubelet, the seconds until virt-handler's last report expires.
         missing: nodes without a Node object.
+        off: nodes with the taint ``out-of-service``.
     """
     whole = frozenset(node for node, seconds in left.items() if not seconds)
-    return Silence(whole, {node: seconds for node, seconds in left.items() if seconds}, whole & frozenset(missing))
+    of_kubelet = {node: seconds for node, seconds in left.items() if seconds}
+    return Silence(whole, of_kubelet, whole & frozenset(missing), whole & frozenset((*missing, *off)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +130,9 @@ class NodeReports:
     async def silence(self, nodes: Iterable[str]) -> Silence:
         """Return which of these nodes are silent."""
         left = {node: await self._left(node) for node in sorted(set(nodes)) if kubelet_is_silent(self._nodes.get("", node))}
-        return silence_of(left, missing={node for node in left if self._nodes.get("", node) is None})
+        found = {node: self._nodes.get("", node) for node in left}
+        missing = {node for node, each in found.items() if each is None}
+        return silence_of(left, missing=missing, off={node for node, each in found.items() if emptied_nodes.is_called_off(each)})
 
     async def _left(self, node: str) -> float:
         """Return how many seconds until virt-handler's last report expires.

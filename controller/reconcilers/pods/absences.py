@@ -17,8 +17,21 @@ from controller.reconcilers.pods import liveness, pod_state
 
 KUBELET_SECONDS: Final = 15.0
 """Time for a kubelet to notice a deleted pod, and to see its containers end after SIGKILL."""
+CUT_OFF_SECONDS: Final = 60.0
+"""Time after which a kubelet that is cut off counts as silent.
+
+kube-controller-manager takes 50 s (``--node-monitor-grace-period``) and up to 5 s more (``--node-monitor-period``).
+"""
 TARGET_MAY_RUN: Final = "TargetMayRun"
 """Reason while waiting for a target that was deleted by force and may still run the guest."""
+
+
+def lingering_seconds(grace_seconds: float) -> float:
+    """Return how long containers of a deleted pod may run, if its kubelet never counts as silent in this time.
+
+    A kubelet that was cut off for less than :data:`CUT_OFF_SECONDS` sees the deletion late, and then grants the whole grace period.
+    """
+    return CUT_OFF_SECONDS + grace_seconds + KUBELET_SECONDS
 
 
 @dataclass(slots=True)
@@ -29,6 +42,8 @@ class _Known:
     absent_since: float | None = None
     is_held: bool = False
     """The kubelet was silent at the last check, so nothing ended the containers."""
+    went_first: bool = False
+    """The pod was seen to be gone while its node reported."""
 
 
 class Absences:
@@ -59,12 +74,22 @@ class Absences:
             return 0.0
         if known.absent_since is None or known.is_held:
             known.absent_since, known.is_held = self._elapsed(), False
-        return max(0.0, known.absent_since + known.grace_seconds + KUBELET_SECONDS - self._elapsed())
+        return max(0.0, known.absent_since + lingering_seconds(known.grace_seconds) - self._elapsed())
 
     def hold(self, obj: Object) -> None:
         """Record that the kubelet of this deleted pod is silent: the time restarts when it reports."""
         if (known := self._known.get(key_of(obj))) is not None:
             known.is_held = True
+
+    def note_report(self, obj: Object) -> None:
+        """Record that the node reports and this pod is gone: a later silence of the node is not why it was deleted."""
+        if (known := self._known.get(key_of(obj))) is not None:
+            known.went_first = True
+
+    def went_first(self, obj: Object, pod_uid: str) -> bool:
+        """Return True if this pod was seen to be gone while its node reported."""
+        known = self._known.get(key_of(obj))
+        return known is not None and known.pod_uid == pod_uid and known.went_first
 
     def forget(self, key: NamespacedName) -> None:
         """Forget what is known about the pod of a machine or Migration."""

@@ -9,7 +9,7 @@ from apiserver.apis.meta.objects import Object
 from controller.reconcilers.nodes.node_reports import NodeReports
 from controller.reconcilers.pods import liveness
 from controller.reconcilers.pods.absences import Absences
-from controller.reconcilers.pods.liveness import Absent, Decider, Evidence, Unknown
+from controller.reconcilers.pods.liveness import Absent, Decider, Evidence, Over, Unknown, Witness
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Timed:
 
 
 async def gather(reports: NodeReports, nodes: Iterable[str], absent: Sequence[Timed]) -> Evidence:
-    """Return the evidence about pods, and hold the absences that wait for a silent kubelet.
+    """Return the evidence about pods, and record with the absences which nodes report.
 
     The grace period of such a pod begins again when its kubelet reports: until then it ended no container.
 
@@ -35,6 +35,8 @@ async def gather(reports: NodeReports, nodes: Iterable[str], absent: Sequence[Ti
     found = Evidence(await reports.silence(node for node in nodes if node), tuple(each.pod for each in absent))
     for each in absent:
         verdict = liveness.verdict(each.pod, found)
-        if isinstance(verdict, Unknown) and verdict.until is Decider.KUBELET:
+        if isinstance(verdict, Unknown) and verdict.until is not Decider.TIME:
             each.absences.hold(each.named_by)
+        if verdict not in (liveness.LOST, Over(Witness.PERSON)):
+            each.absences.note_report(each.named_by)
     return found

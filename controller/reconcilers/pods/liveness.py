@@ -6,7 +6,9 @@ evidence                                               verdict
 the pod has a final phase and no running container     over: its kubelet says so
 the API server lacks the pod, and no status names it   over: it never ran, or another pass saw its end
 the pod is gone, and so is its grace period            over: a kubelet that reports has ended its containers
-the pod is gone, and its whole node is silent          over: the user who deleted it says that the node is off
+the pod went while its whole node was silent           over: the user who deleted it states that the node is off
+the pod is gone, and a person calls its node off       over: the taint ``out-of-service``, or the deletion of the Node
+the pod went before its whole node fell silent         unknown, until the node reports or a person calls it off
 the pod is gone, and its grace period is not over      unknown, for the seconds that are left
 only the pod's kubelet is silent                       unknown, until the kubelet reports
 the pod's whole node is silent                         unknown, until the node reports
@@ -39,7 +41,11 @@ class Witness(enum.Enum):
     TIME = "time"
     """The pod is gone, and a kubelet that reports had its grace period to end the containers; or the pod was over before it went."""
     PERSON = "person"
-    """A user deleted the pod by force while its whole node was silent. The machine's message asks for this once the node is off."""
+    """A person states that the silent node is off: by its taint, its deletion, or a forced deletion of the pod.
+
+    The deletion of a pod counts only if the machine's message had asked for it. A pod that a user deletes on a healthy node may run on when
+    this node is cut off later.
+    """
 
 
 class Decider(enum.Enum):
@@ -78,6 +84,8 @@ Verdict: TypeAlias = Alive | Over | Unknown
 ALIVE: Final = Alive()
 LOST: Final = Unknown(Decider.NODE)
 """The verdict on a pod of a node that does not report at all."""
+LOST_LOOK_SECONDS: Final = 10.0
+"""The time between two looks at a pod that is gone and whose node is silent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +100,8 @@ class Absent:
     """The seconds of its grace period that are left; 0 for a pod that was over before it went."""
     migration: str = ""
     """The Migration that has it as its target; empty for the machine's own pod."""
+    went_with_node: bool = False
+    """The machine reported the silence of the node before the pod was deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +134,15 @@ def may_run(pod: Object | Absent | None, evidence: Evidence = NOTHING) -> bool:
     return not isinstance(verdict(pod, evidence), Over)
 
 
+def seconds_to_next_look(found: Unknown) -> float:
+    """Return the seconds until another look at a pod that is gone. No event of its node leads to the machine."""
+    return LOST_LOOK_SECONDS if found.seconds is None else found.seconds
+
+
 def _of_absent(pod: Absent, evidence: Evidence) -> Verdict:
     silent = _of_silent(pod.node, evidence)
     if silent == LOST:
-        return Over(Witness.PERSON)
+        return Over(Witness.PERSON) if pod.went_with_node or pod.node in evidence.silence.off else LOST
     return silent or (Unknown(Decider.TIME, pod.lingers) if pod.lingers else Over(Witness.TIME))
 
 

@@ -26,7 +26,7 @@ from controller.reconcilers.pods.liveness import Absent, Evidence
 from controller.reconcilers.pods.ownership import Owner, Reference
 from controller.reconcilers.settings import Settings
 from controller.reconcilers.trimming import trim_pod
-from controller.reconcilers.virtual_machines import attempts, validation
+from controller.reconcilers.virtual_machines import attempts, silent_nodes, validation
 from controller.reconcilers.virtual_machines.endings import Endings
 from controller.reconcilers.virtual_machines.observed import Observed
 from controller.runtime.clock import Clock
@@ -184,7 +184,8 @@ class Gathering:
             self._own_pods.present(vm, found)
             return []
         lingers = self._own_pods.left(vm, own.uid, launcher_pod.grace_seconds(vm))
-        return [Timed(Absent(own.name, own.uid, _node_of(vm), lingers), self._own_pods, vm)]
+        reported = silent_nodes.is_reported(vm) and not self._own_pods.went_first(vm, own.uid)
+        return [Timed(Absent(own.name, own.uid, _node_of(vm), lingers, went_with_node=reported), self._own_pods, vm)]
 
     def _references(self, vm: Object, migrations: list[Object]) -> tuple[Reference, ...]:
         """Return all pods in which a guest of this machine may run: recorded ones, and targets deleted by force."""

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from typing import Final
 
-from apiserver.apis.meta.objects import Object, name_of
+from apiserver.apis.meta.objects import Object, condition, name_of
 from apiserver.apis.virt.kinds import dig_vm
-from apiserver.apis.virt.lifecycle import phases
+from apiserver.apis.virt.lifecycle import conditions, phases
 from controller.reconcilers.actions import MIN_REQUEUE_SECONDS, Action, Emit, Requeue
 from controller.reconcilers.pods import liveness, pod_state
-from controller.reconcilers.pods.liveness import Unknown
+from controller.reconcilers.pods.liveness import Absent, Unknown
 from controller.reconcilers.virtual_machines import statuses
 from controller.reconcilers.virtual_machines.observed import Observed, own_pod
 
 NODE_UNREACHABLE: Final = "NodeUnreachable"
 KUBELET_UNREACHABLE: Final = "KubeletUnreachable"
 NODE_NOT_FOUND: Final = "NodeNotFound"
-REASONS: Final = frozenset({NODE_UNREACHABLE, KUBELET_UNREACHABLE, NODE_NOT_FOUND})
+POD_MAY_RUN: Final = "PodMayRun"
+REASONS: Final = frozenset({NODE_UNREACHABLE, KUBELET_UNREACHABLE, NODE_NOT_FOUND, POD_MAY_RUN})
 EDIT_NODE_NAME: Final = "spec.nodeName names it: edit that; kubectl get nodes lists those there are"
 
 
@@ -63,11 +64,28 @@ def _report_missing(seen: Observed, pod: Object) -> tuple[Action, ...]:
 
 def _report_lost(seen: Observed, lost: Object) -> tuple[Action, ...]:
     pod, node = name_of(lost), pod_state.node_of(lost)
-    message = (
-        f"node {node} does not report, and pod {pod} may still run there. If the node is certainly off: "
-        f"kubectl taint nodes {node} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute, or kubectl delete pod {pod} --force"
-    )
-    status = {**statuses.status_of(seen), "conditions": statuses.ready(seen, "Unknown", NODE_UNREACHABLE, message)}
+    message = f"node {node} does not report, and pod {pod} may still run there{if_off(node)}, or kubectl delete pod {pod} --force"
+    return _report_unknown(seen, NODE_UNREACHABLE, message)
+
+
+def report_deleted(seen: Observed, pod: Absent) -> tuple[Action, ...]:
+    """Return a report of a pod that was deleted before its node fell silent: the node may not have ended it."""
+    message = f"pod {pod.name} was deleted before node {pod.node} stopped reporting, and may still run there{if_off(pod.node)}"
+    return _report_unknown(seen, POD_MAY_RUN, message)
+
+
+def if_off(node: str) -> str:
+    """Return the end of a message that names the command for a node that is off."""
+    return f". If the node is certainly off: kubectl taint nodes {node} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
+
+
+def is_reported(vm: Object) -> bool:
+    """Return True if the machine's status says that its node is silent and its pod exists."""
+    return (condition(dig_vm(vm, "status", "conditions"), conditions.READY) or {}).get("reason") == NODE_UNREACHABLE
+
+
+def _report_unknown(seen: Observed, reason: str, message: str) -> tuple[Action, ...]:
+    status = {**statuses.status_of(seen), "conditions": statuses.ready(seen, "Unknown", reason, message)}
     if phases.phase_of(seen.vm) in phases.OWNED_BY_HANDLER:
         status = phases.enter(status, phases.UNKNOWN, seen.now)
-    return statuses.write(seen, status, Emit("Warning", NODE_UNREACHABLE, message))
+    return statuses.write(seen, status, Emit("Warning", reason, message))

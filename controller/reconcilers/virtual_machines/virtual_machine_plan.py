@@ -207,12 +207,16 @@ def _wait_out(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
     have arrived there. A machine that is off and should be off does not wait.
     """
     found = {each: liveness.verdict(each, seen.evidence) for each in _waited_for(seen, decision)}
-    waits = {pod: each.seconds or 0.0 for pod, each in found.items() if isinstance(each, Unknown)}
+    waits = {pod: liveness.seconds_to_next_look(each) for pod, each in found.items() if isinstance(each, Unknown)}
     if not waits:
         return ()
     longest = max((each for each in waits if each.migration), key=waits.__getitem__, default=None)
-    told = () if longest is None else _report_absent_target(seen, longest)
-    return (*told, Requeue(max(*waits.values(), MIN_REQUEUE_SECONDS)))
+    lost = next((pod for pod, each in found.items() if each == liveness.LOST and not pod.migration), None)
+    if longest is not None:
+        report = _report_absent_target(seen, longest)
+    else:
+        report = silent_nodes.report_deleted(seen, lost) if lost is not None else ()
+    return (*report, Requeue(max(*waits.values(), MIN_REQUEUE_SECONDS)))
 
 
 def _waited_for(seen: Observed, decision: power.Power) -> Iterator[Absent]:
@@ -229,6 +233,7 @@ def _report_absent_target(seen: Observed, target: Absent) -> tuple[Action, ...]:
     message = (
         f"target pod {target.name} of migration {target.migration} is gone and was not seen to end: the guest may run in it until the "
         f"kubelet of {f'node {target.node}' if target.node else 'its node'} has ended it; nothing else is started before its time is over"
+        f"{silent_nodes.if_off(target.node) if liveness.verdict(target, seen.evidence) == liveness.LOST else ''}"
     )
     return statuses.report(seen, "Unknown", absences.TARGET_MAY_RUN, message)
 

@@ -18,7 +18,7 @@ from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import condition, dig, name_of, uid_of
 from apiserver.apis.virt.lifecycle import release
 from apiserver.apis.virt.places import layout, names
-from controller.reconcilers.pods.absences import KUBELET_SECONDS, TARGET_MAY_RUN
+from controller.reconcilers.pods.absences import TARGET_MAY_RUN, lingering_seconds
 from controller.reconcilers.settings import Times
 from tests.component.controller.test_controller import EVENTS, LEASES, MIGRATIONS, NODES, PODS, VMS, Cluster, a_vm, working
 from tests.fakes.kubeapi import FakeAPI
@@ -317,7 +317,7 @@ async def test_forcibly_deleted_pod_keeps_its_grace_period(api: FakeAPI, tenant:
     grace = own["spec"]["terminationGracePeriodSeconds"]
     await api.remove(PODS, "ns", name_of(own))
     await tenant.nothing_happens(tenant.vm(), [])
-    tenant.now += grace + KUBELET_SECONDS - 1
+    tenant.now += lingering_seconds(grace) - 1
     await api.edit(VMS, "ns", "testvm", lambda obj: obj["metadata"].update(labels={"look": "again"}))
     await tenant.nothing_happens(tenant.vm(), [])
     tenant.now += 1
@@ -368,10 +368,10 @@ async def test_forced_deletion_waits_for_a_silent_kubelet(api: FakeAPI, tenant: 
     await kubelet_is("Unknown")
     await api.remove(PODS, "ns", name_of(own))
     await nothing_happens_in(0)
-    await nothing_happens_in(30 + KUBELET_SECONDS)
+    await nothing_happens_in(lingering_seconds(30))
     await kubelet_is("True")
     await nothing_happens_in(0)
-    await nothing_happens_in(29 + KUBELET_SECONDS)
+    await nothing_happens_in(lingering_seconds(30) - 1)
     tenant.now += 1
     await look()
     await tenant.pod(2)
@@ -494,7 +494,7 @@ async def test_forcibly_deleted_target_keeps_its_grace_period(api: FakeAPI, tena
     said = condition(move(api)["conditions"], "Succeeded")
     assert said is not None
     assert (move(api)["phase"], said["reason"]) == ("Running", TARGET_MAY_RUN)
-    tenant.now += target["spec"]["terminationGracePeriodSeconds"] + KUBELET_SECONDS - 1
+    tenant.now += lingering_seconds(target["spec"]["terminationGracePeriodSeconds"]) - 1
     await look_again(api)
     await tenant.nothing_happens(before, [source])
     tenant.now += 1
@@ -519,7 +519,7 @@ async def test_machine_waits_for_a_forcibly_deleted_target(api: FakeAPI, tenant:
     await tenant.end_pod(source)
     await tenant.nothing_happens(tenant.vm(), [source])
     assert move(api)["phase"] == "Running"
-    tenant.now += target["spec"]["terminationGracePeriodSeconds"] + KUBELET_SECONDS
+    tenant.now += lingering_seconds(target["spec"]["terminationGracePeriodSeconds"])
     await look_again(api)
     if deleting:
         await tenant.until(lambda: api.all(VMS) == [], "the end of the machine")
@@ -535,7 +535,7 @@ async def test_next_attempt_waits_for_a_forcibly_deleted_target(api: FakeAPI, te
     before = copy.deepcopy(tenant.vm())
     await tenant.nothing_happens(before, [source])
     assert (move(api)["phase"], move(api)["attempt"]) == ("Running", 1)
-    tenant.now += target["spec"]["terminationGracePeriodSeconds"] + KUBELET_SECONDS
+    tenant.now += lingering_seconds(target["spec"]["terminationGracePeriodSeconds"])
     await look_again(api)
     await tenant.until(lambda: move(api)["attempt"] == 2, "the next attempt")
     assert tenant.vm()["status"]["attempts"] == before["status"]["attempts"], "the guest runs on"
@@ -551,18 +551,22 @@ async def test_virt_handler_takes_over_in_a_forcibly_deleted_target(api: FakeAPI
     await tenant.until(lambda: move(api)["phase"] == "Succeeded", "Succeeded")
     await asyncio.sleep(ENOUGH)
     assert (tenant.phase(), tenant.vm()["status"]["attempt"]) == ("Running", 1)
-    tenant.now += target["spec"]["terminationGracePeriodSeconds"] + KUBELET_SECONDS
+    tenant.now += lingering_seconds(target["spec"]["terminationGracePeriodSeconds"])
     await look_again(api)
     await tenant.pod(2)
 
 
-@pytest.mark.parametrize("how", ["it ended", "its node is silent"])
+OFF = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
+
+
+@pytest.mark.parametrize("how", ["it ended", "its node is called off"])
 async def test_a_target_of_which_nothing_runs_is_not_waited_for(api: FakeAPI, tenant: Tenant, how: str) -> None:
     source, target = await migrating(api, tenant)
     if how == "it ended":
         await tenant.end_pod(target, 1, "crashed: QEMU")
     else:
         await api.edit(NODES, "", "node2", lambda obj: obj["status"]["conditions"][0].update(status="Unknown"))
+        await api.edit(NODES, "", "node2", lambda obj: obj.setdefault("spec", {}).update(taints=[OFF]))
     await api.remove(PODS, "ns", name_of(target))
     await tenant.end_pod(source, message="migrated: the guest runs on in another pod")
     await tenant.pod(2)
@@ -589,7 +593,7 @@ async def test_released_target_is_awaited_like_a_named_one(api: FakeAPI, tenant:
     await api.remove(PODS, "ns", name_of(target))
     await look_again(api)
     await tenant.nothing_happens(before, [source])
-    tenant.now += target["spec"]["terminationGracePeriodSeconds"] + KUBELET_SECONDS
+    tenant.now += lingering_seconds(target["spec"]["terminationGracePeriodSeconds"])
     await look_again(api)
     await tenant.pod(2)
 

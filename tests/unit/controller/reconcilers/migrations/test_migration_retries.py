@@ -20,7 +20,7 @@ from controller.reconcilers.migrations.migration_queue import Turn
 from controller.reconcilers.migrations.migration_retries import END_SECONDS, GRACE_SECONDS
 from controller.reconcilers.nodes.node_reports import Silence
 from controller.reconcilers.pods.absences import TARGET_MAY_RUN
-from controller.reconcilers.pods.liveness import Absent, Evidence
+from controller.reconcilers.pods.liveness import LOST_LOOK_SECONDS, Absent, Evidence
 from controller.reconcilers.settings import Settings, Times
 from tests.unit.controller.reconcilers.builders import UID, a_migration, a_pod, a_vm, an_attempt
 
@@ -322,7 +322,9 @@ def test_retry_waits_while_the_guest_may_run_in_a_missing_target(
     given["status"] = {key: value for key, value in status.items() if key != "phase"}
     assert plan(seen(**given, lingers=40.0)) == (Requeue(40.0),)  # reported once
     assert plan(seen(**given, lingers=0.0, silence=Silence(of_kubelet={"node2": 17.0}))) == (Requeue(17.0),)
-    for rest in ({"lingers": 0.0}, {"lingers": 40.0, "silence": Silence(whole=frozenset({"node2"}))}):
+    lost, off = Silence(whole=frozenset({"node2"})), Silence(whole=frozenset({"node2"}), off=frozenset({"node2"}))
+    assert plan(seen(**given, lingers=0.0, silence=lost)) == (Requeue(LOST_LOOK_SECONDS),)
+    for rest in ({"lingers": 0.0}, {"lingers": 40.0, "silence": off}):
         assert written(plan(seen(**given, **rest)))["phase"] in ("Pending", "Failed", "Cancelled")
 
 

@@ -111,19 +111,23 @@ def test_trimmed_lease_keeps_its_contract_versions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("left", "missing", "silence"),
+    ("left", "missing", "off", "silence"),
     [
-        ({}, set(), Silence()),
-        ({}, {"node9"}, Silence()),
-        ({"node1": 3.5}, set(), Silence(of_kubelet={"node1": 3.5})),
-        ({"node1": 3.5}, {"node1"}, Silence(of_kubelet={"node1": 3.5})),
-        ({"node1": 0.0}, set(), Silence(whole=frozenset({"node1"}))),
+        ({}, set(), {"node9"}, Silence()),
+        ({}, {"node9"}, set(), Silence()),
+        ({"node1": 3.5}, set(), {"node1"}, Silence(of_kubelet={"node1": 3.5})),
+        ({"node1": 3.5}, {"node1"}, set(), Silence(of_kubelet={"node1": 3.5})),
+        ({"node1": 0.0}, set(), set(), Silence(whole=frozenset({"node1"}))),
+        ({"node1": 0.0}, set(), {"node1"}, Silence(whole=frozenset({"node1"}), off=frozenset({"node1"}))),
         (
             {"node1": 0.0, "node2": 0.0, "node3": 1.0},
             {"node2", "node9"},
-            Silence(frozenset({"node1", "node2"}), {"node3": 1.0}, frozenset({"node2"})),
+            {"node3"},
+            Silence(frozenset({"node1", "node2"}), {"node3": 1.0}, frozenset({"node2"}), frozenset({"node2"})),
         ),
     ],
 )
-def test_a_node_is_silent_when_neither_of_its_two_gives_a_sign(left: dict[str, float], missing: set[str], silence: Silence) -> None:
-    assert silence_of(left, missing=missing) == silence
+def test_a_node_is_silent_when_neither_of_its_two_gives_a_sign(
+    left: dict[str, float], missing: set[str], off: set[str], silence: Silence
+) -> None:
+    assert silence_of(left, missing=missing, off=off) == silence

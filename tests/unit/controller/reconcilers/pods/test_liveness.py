@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.reconcilers.nodes.node_reports import Silence
+from controller.reconcilers.nodes.node_reports import NodeReports, Silence
 from controller.reconcilers.pods import liveness
-from controller.reconcilers.pods.absences import KUBELET_SECONDS, Absences
+from controller.reconcilers.pods.absences import KUBELET_SECONDS, Absences, lingering_seconds
+from controller.reconcilers.pods.evidence import Timed, gather
 from controller.reconcilers.pods.liveness import ALIVE, LOST, Absent, Decider, Evidence, Over, Unknown, Witness, may_run, verdict
 from tests.unit.controller.reconcilers.builders import a_pod, a_vm
 
+DETECTION_SECONDS = 55.0
+"""Time until a kubelet that is cut off counts as silent: CUT_OFF_SECONDS in absences leaves room."""
 NODES = st.sampled_from(["", "node1", "node2"])
 STATES = st.sampled_from([{"running": {}}, {"waiting": {"reason": "ContainerCreating"}}, {"terminated": {"exitCode": 0}}, {}])
 
@@ -35,21 +38,19 @@ def pods(draw: st.DrawFn) -> dict[str, Any]:
 def evidence(draw: st.DrawFn) -> Evidence:
     silent = draw(st.frozensets(st.sampled_from(["node1", "node2"])))
     mute = draw(st.frozensets(st.sampled_from(["node1", "node2"]))) - silent
-    return Evidence(Silence(silent, {node: draw(st.sampled_from([0.5, 17.0])) for node in sorted(mute)}))
+    off = draw(st.frozensets(st.sampled_from(["node1", "node2"]))) & silent
+    return Evidence(Silence(silent, {node: draw(st.sampled_from([0.5, 17.0])) for node in sorted(mute)}, off=off))
 
 
-ABSENT = st.builds(Absent, st.just("pod"), st.just("uid"), NODES, st.sampled_from([0.0, 0.25, 50.0]), st.sampled_from(["", "move"]))
+ABSENT = st.builds(
+    Absent, st.just("pod"), st.just("uid"), NODES, st.sampled_from([0.0, 0.25, 50.0]), st.sampled_from(["", "move"]), st.booleans()
+)
 
 
 def has_ended(pod: dict[str, Any]) -> bool:
     """Return whether an existing pod has ended by the old rule, its status alone."""
     runs = any(each["state"].get("running") is not None for each in pod["status"]["containerStatuses"])
     return pod["status"]["phase"] in ("Succeeded", "Failed") and not runs
-
-
-def seconds_left(pod: Absent, silence: Silence) -> float:
-    """Return the seconds to wait for a deleted pod by the old rule."""
-    return 0.0 if pod.node in silence.whole else silence.of_kubelet.get(pod.node, pod.lingers)
 
 
 @given(pods(), evidence())
@@ -72,13 +73,13 @@ def test_a_pod_that_may_run_is_alive_unless_its_node_is_silent(pod: dict[str, An
 
 @given(ABSENT, evidence())
 def test_missing_pod_is_over_after_its_time_or_by_a_person(pod: Absent, known: Evidence) -> None:
-    left, found = seconds_left(pod, known.silence), verdict(pod, known)
-    assert isinstance(found, Unknown) is bool(left)
-    if isinstance(found, Unknown):
-        assert found.seconds == left
-        assert found.until is (Decider.KUBELET if pod.node in known.silence.of_kubelet else Decider.TIME)
+    found, silence = verdict(pod, known), known.silence
+    if pod.node in silence.whole:
+        assert found == (Over(Witness.PERSON) if pod.went_with_node or pod.node in silence.off else LOST)
+    elif pod.node in silence.of_kubelet:
+        assert found == Unknown(Decider.KUBELET, silence.of_kubelet[pod.node])
     else:
-        assert found == Over(Witness.PERSON if pod.node in known.silence.whole else Witness.TIME)
+        assert found == (Unknown(Decider.TIME, pod.lingers) if pod.lingers else Over(Witness.TIME))
 
 
 def test_missing_pod_without_a_status_reference_is_over() -> None:
@@ -162,7 +163,7 @@ def test_no_pod_that_runs_is_ever_over(seed: int) -> None:
         found = world.look()
         assert not (world.runs and isinstance(found, Over)), (seed, world)
     world.look()
-    world.let_time_pass(KUBELET_SECONDS + world.grace)
+    world.let_time_pass(lingering_seconds(world.grace))
     assert isinstance(world.look(), Over) or world.is_there or world.is_silent  # it does not stay unknown
 
 
@@ -171,3 +172,87 @@ def test_a_silent_kubelet_ends_no_pod_that_is_gone(lingers: float) -> None:
     mute = Evidence(Silence(of_kubelet={"node1": 17.0}))
     assert verdict(Absent("pod", "uid", "node1", lingers), mute) == Unknown(Decider.KUBELET, 17.0)
     assert verdict(a_pod()) == liveness.Alive()
+
+
+@dataclass
+class CutNode:
+    """A node that is cut off with its virt-handler, and what virt-controller and an honest person learn about it."""
+
+    grace: float
+    now: float = 0.0
+    runs: bool = True
+    is_there: bool = True
+    cut_at: float | None = None
+    called_off: bool = False
+    reported: bool = False
+    """The machine's status says NodeUnreachable."""
+    must_end_at: float | None = None
+    vm: dict[str, Any] = field(default_factory=a_vm)
+    pod: dict[str, Any] = field(default_factory=a_pod)
+
+    def __post_init__(self) -> None:
+        self.absences = Absences(lambda: self.now)
+        self.pod["spec"]["terminationGracePeriodSeconds"] = self.grace
+
+    @property
+    def is_lost(self) -> bool:
+        return self.cut_at is not None and self.now >= self.cut_at + DETECTION_SECONDS
+
+    async def silence(self, _: Any) -> Silence:
+        lost = frozenset({"node1"}) if self.is_lost else frozenset[str]()
+        return Silence(lost, off=lost if self.called_off else frozenset())
+
+    async def look(self) -> liveness.Verdict:
+        """Gather evidence as the loop of machines does, and judge the pod."""
+        uid, reports = self.pod["metadata"]["uid"], cast("NodeReports", self)
+        if self.is_there:
+            self.absences.present(self.vm, self.pod)
+            found = verdict(self.pod, await gather(reports, ["node1"], []))
+            self.reported = found == LOST
+            return found
+        lingers = self.absences.left(self.vm, uid, self.grace)
+        with_node = self.reported and not self.absences.went_first(self.vm, uid)
+        absent = Absent("pod", uid, "node1", lingers, went_with_node=with_node)
+        found = verdict(absent, await gather(reports, ["node1"], [Timed(absent, self.absences, self.vm)]))
+        self.reported = self.reported and self.is_lost
+        return found
+
+    def let_time_pass(self, seconds: float) -> None:
+        self.now += seconds
+        if self.must_end_at is not None and self.now >= self.must_end_at:
+            self.runs = False
+
+    def cut(self) -> None:
+        self.cut_at = self.now if self.cut_at is None else self.cut_at
+
+    def heal(self) -> None:
+        self.cut_at, self.called_off = None, False
+        if not self.is_there and self.must_end_at is None:
+            self.must_end_at = self.now + self.grace + KUBELET_SECONDS
+
+    def power_off(self) -> None:
+        self.runs = self.runs and self.cut_at is None
+
+    def call_off(self) -> None:
+        self.called_off = self.called_off or (self.is_lost and not self.runs)
+
+    def delete_by_force(self) -> None:
+        """Delete the pod; a person who read that its node is silent does so only if the node is off."""
+        if self.is_there and not (self.reported and self.runs):
+            self.is_there = False
+            if self.cut_at is None:
+                self.must_end_at = self.now + self.grace + KUBELET_SECONDS
+
+
+@pytest.mark.parametrize("grace", [0.0, 30.0, 600.0])
+@pytest.mark.parametrize("seed", range(200))
+async def test_no_pod_of_a_cut_off_node_is_over_while_it_runs(seed: int, grace: float) -> None:
+    choose, world = random.Random(seed), CutNode(grace)
+    events = (world.cut, world.heal, world.power_off, world.call_off, world.delete_by_force)
+    for _ in range(60):
+        if choose.random() < 0.4:
+            choose.choice(events)()
+        else:
+            world.let_time_pass(choose.choice([0.5, 5.0, 20.0, 44.0]))
+        found = await world.look()
+        assert not (world.runs and isinstance(found, Over)), (seed, world)

@@ -32,12 +32,13 @@ from controller.reconcilers.applying import PodRefused, status_patch
 from controller.reconcilers.launcher_pods.launcher_pod import launcher_pod
 from controller.reconcilers.launcher_pods.scheduling import Placement
 from controller.reconcilers.nodes.node_reports import Silence
-from controller.reconcilers.pods import pod_state
+from controller.reconcilers.pods import liveness, pod_state
 from controller.reconcilers.pods.absences import TARGET_MAY_RUN
 from controller.reconcilers.pods.liveness import Absent, Evidence
 from controller.reconcilers.pods.ownership import may_have_arrived
 from controller.reconcilers.settings import Settings
 from controller.reconcilers.trimming import trim_pod
+from controller.reconcilers.virtual_machines import silent_nodes
 from controller.reconcilers.virtual_machines.attempts import failed_nodes, is_handled
 from controller.reconcilers.virtual_machines.observed import Observed
 from controller.reconcilers.virtual_machines.virtual_machine_plan import plan
@@ -46,6 +47,7 @@ from tests.unit.controller.reconcilers.processors import MILAN, ROME, a_node
 
 NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
 LOST = Silence(whole=frozenset({"node1"}))
+OFF = Silence(whole=frozenset({"node1"}), off=frozenset({"node1"}))
 MUTE = Silence(of_kubelet={"node1": 17.0})
 TARGETS = frozenset({names.target_pod_name("testvm", "m")})
 
@@ -176,9 +178,31 @@ def test_lingering_guest_pod_blocks_decisions_until_its_time(phase: str) -> None
     for each in (vm, gone):
         assert plan(seen(each, lingers=50.0)) == (Requeue(50.0),)
         assert plan(seen(each, lingers=0.0, silence=MUTE)) == (Requeue(17.0),)  # without its kubelet no container ends
-        assert "Requeue" not in kinds(plan(seen(each, lingers=50.0, silence=LOST)))  # a person confirmed that the node is off
+        assert "Requeue" not in kinds(plan(seen(each, lingers=50.0, silence=OFF)))  # a person confirmed that the node is off
         assert "Requeue" not in kinds(plan(seen(each, lingers=0.0)))
     assert kinds(plan(seen(a_vm(phase="Scheduling", attempts=[an_attempt()]), lingers=50.0)))[0] == "WriteStatus"  # it had no guest
+
+
+@pytest.mark.parametrize("lingers", [0.0, 50.0])
+@pytest.mark.parametrize("phase", ["Running", "Unknown"])
+def test_pod_deleted_before_its_node_fell_silent_may_run(phase: str, lingers: float) -> None:
+    vm = a_vm(phase=phase, attempts=[an_attempt()])
+    vm["status"]["nodeName"] = "node1"
+    actions = plan(seen(vm, lingers=lingers, silence=LOST))
+    assert kinds(actions) == ["WriteStatus", "Emit", "Requeue"]
+    assert actions[-1] == Requeue(liveness.LOST_LOOK_SECONDS)
+    vm["status"] = written(actions)
+    ready = condition(vm["status"]["conditions"], "Ready") or {}
+    assert (vm["status"]["phase"], ready["status"], ready["reason"]) == ("Unknown", "Unknown", "PodMayRun")
+    assert "kubectl taint nodes node1 node.kubernetes.io/out-of-service" in ready["message"]
+    assert plan(seen(vm, lingers=lingers, silence=LOST)) == (Requeue(liveness.LOST_LOOK_SECONDS),)  # reported once
+
+
+@pytest.mark.parametrize(("reason", "is_reported"), [("NodeUnreachable", True), ("PodMayRun", False), ("Running", False)])
+def test_only_a_reported_loss_explains_a_deleted_pod(reason: str, *, is_reported: bool) -> None:
+    vm = a_vm(phase="Unknown", attempts=[an_attempt()])
+    vm["status"]["conditions"] = [{"type": "Ready", "status": "Unknown", "reason": reason, "message": ""}]
+    assert silent_nodes.is_reported(vm) is is_reported
 
 
 def a_source_that_was_left() -> dict[str, Any]:
@@ -208,10 +232,10 @@ def test_lingering_target_pod_blocks_decisions_until_its_time(phase: str, source
     assert written(actions)["phase"] == phase
     vm["status"] = written(actions)
     assert plan(seen(vm, *sources, absent_targets=(ABSENT,))) == (Requeue(50.0),)  # reported once
-    mute, lost = Silence(of_kubelet={"node2": 17.0}), Silence(whole=frozenset({"node2"}))
+    mute, off = Silence(of_kubelet={"node2": 17.0}), Silence(whole=frozenset({"node2"}), off=frozenset({"node2"}))
     over = dataclasses.replace(ABSENT, lingers=0.0)
     assert plan(seen(vm, *sources, absent_targets=(over,), silence=mute)) == (Requeue(17.0),)
-    for each in (seen(vm, *sources, absent_targets=(ABSENT,), silence=lost), seen(vm, *sources, absent_targets=(over,))):
+    for each in (seen(vm, *sources, absent_targets=(ABSENT,), silence=off), seen(vm, *sources, absent_targets=(over,))):
         assert "Requeue" not in kinds(plan(each))
         assert "RemoveFinalizer" in kinds(plan(each)) if deleting else written(plan(each))["attempts"][0]["result"]
 
@@ -1014,7 +1038,8 @@ def observations(draw: st.DrawFn) -> Observed:
     silent = draw(st.sets(st.sampled_from(["node1", "node2"])))
     mute = draw(st.sets(st.sampled_from(["node1", "node2"]))) - silent
     missing = draw(st.sampled_from([silent, set[str]()]))
-    silence = Silence(frozenset(silent), dict.fromkeys(sorted(mute), 17.0), frozenset(missing))
+    off = draw(st.sampled_from([missing, silent]))
+    silence = Silence(frozenset(silent), dict.fromkeys(sorted(mute), 17.0), frozenset(missing), frozenset(off))
     targets = draw(st.sampled_from([frozenset(), TARGETS]))
     now = NOW + timedelta(hours=draw(st.integers(0, 1)))
     absent = draw(st.sampled_from([(), (ABSENT,), (dataclasses.replace(ABSENT, lingers=0.0),)]))
