@@ -86,6 +86,7 @@ class File:
             view = view[len(block) :]
 
     def read(self, offset: int, length: int) -> bytes:
+        """Return at most ``length`` bytes from an offset."""
         return os.pread(self._file, length, offset)
 
     def grown(self, size: int) -> int:
