@@ -220,6 +220,15 @@ class ClientTls:
         """The current set, for our other processes."""
         return self._material
 
+    def offering(self, protocol: str) -> ssl.SSLContext:
+        """Return a context of its own that offers this protocol (ALPN); while the files are unloadable, :attr:`context`."""
+        try:
+            context = _client(self._reloader.files.resolved())
+        except OSError:
+            return self._context
+        context.set_alpn_protocols([protocol])
+        return context
+
     async def run(self) -> None:
         """Follow the files until cancelled."""
         await self._reloader.run()
@@ -229,11 +238,15 @@ class ClientTls:
         return self._reloader.refresh()
 
     def _load(self, files: Files) -> None:
-        context = contexts.client()
-        context.load_cert_chain(files.certificate, files.key)
-        if files.authorities is not None:
-            context.load_verify_locations(cafile=files.authorities)
-        self._context, self._material = context, _read(files)
+        self._context, self._material = _client(files), _read(files)
+
+
+def _client(resolved: Files) -> ssl.SSLContext:
+    context = contexts.client()
+    context.load_cert_chain(resolved.certificate, resolved.key)
+    if resolved.authorities is not None:
+        context.load_verify_locations(cafile=resolved.authorities)
+    return context
 
 
 def _read(resolved: Files) -> Material:

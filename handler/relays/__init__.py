@@ -13,5 +13,5 @@ verified the target node's name in the certificate. Revoking a node also closes 
 data: with it, the source's virt-handler reports that the guest left its pod, so that it may run in the target.
 
 virt-handler connects, accepts, checks, and opens the pods' sockets. An unprivileged process (``carrier``, started by ``carrying``) copies
-the data, one per migration at the source and one for all at the target, so that no event loop waits for it.
+the data, one process per migration (``carriers`` at the target), so that no event loop waits for it.
 """

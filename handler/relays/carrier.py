@@ -6,8 +6,8 @@ over the ``SOCK_SEQPACKET`` socket at descriptor 0, an empty JSON object and two
 kind:
 
 ====================  ============================================================================================================
-to the carrier        ``{"server_name", "certificate", "key", "authorities"}`` (PEM): do the handshake, as client if ``server_name``
-                      is given
+to the carrier        ``{"server_name", "protocol", "certificate", "key", "authorities"}`` (PEM): do the handshake, as client if
+                      ``server_name`` is given, which offers the protocol (ALPN) if there is one
 from the carrier      ``{"peer"}``: the other side's verified certificate, as from ``ssl.SSLSocket.getpeercert``
 to the carrier        ``{"read": bytes}``: read a line of at most this length
 from the carrier      ``{"line"}``: including its end, in Latin-1
@@ -48,9 +48,9 @@ endlessly and reads nothing would otherwise fill the memory."""
 FLUSH_SECONDS: Final = 5.0
 MAX_MESSAGE_BYTES: Final = 64 << 10
 STACK_BYTES: Final = 192 << 10
-MAX_DATA_BYTES: Final = 192 << 20
-"""Writable memory of this process. Exceeding it ends a connection, not virt-handler. It suffices for all connections of the allowed
-parallel migrations, even if nothing is read."""
+MAX_DATA_BYTES: Final = 96 << 20
+"""Writable memory of this process. Exceeding it ends a connection, not virt-handler. It suffices for all connections of a migration, even
+if nothing is read, and for those that have not named one."""
 MAX_FILE_BYTES: Final = 1 << 20
 NICE: Final = 5
 """Below the priority of virt-handler's event loop."""
@@ -307,6 +307,8 @@ def context(order: dict[str, Any]) -> ssl.SSLContext:
     made.minimum_version = ssl.TLSVersion.TLSv1_2
     made.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     made.verify_mode = ssl.CERT_REQUIRED
+    if is_client and order.get("protocol"):
+        made.set_alpn_protocols([order["protocol"]])
     if not is_client:
         made.set_alpn_protocols(["http/1.1"])
         made.options |= ssl.OP_NO_TICKET

@@ -143,7 +143,9 @@ class Carrier:
                 await self._start()
 
     @asynccontextmanager
-    async def carried(self, link: socket.socket, material: Material, server_name: str | None = None) -> AsyncIterator[Carried]:
+    async def carried(
+        self, link: socket.socket, material: Material, server_name: str | None = None, protocol: str = ""
+    ) -> AsyncIterator[Carried]:
         """Yield a TCP connection in the relay process, which does the handshake. Our descriptor is closed.
 
         The connection ends with the context.
@@ -152,6 +154,7 @@ class Carrier:
             link: the connection.
             material: our certificate and key, and the authorities for the other side's certificate.
             server_name: name required in the certificate of the server we connected to; None: the other side connected.
+            protocol: the protocol (ALPN) that we offer to the server.
 
         Raises:
             OSError: the process cannot be started.
@@ -170,6 +173,7 @@ class Carrier:
         with ours:
             order = {
                 "server_name": server_name,
+                "protocol": protocol,
                 "certificate": material.certificate.decode(),
                 "key": material.key.decode(),
                 "authorities": material.authorities.decode(),

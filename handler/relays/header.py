@@ -1,14 +1,17 @@
 """The first line of each relay connection. Pure.
 
-``kubevirt-relay/1 <uid of the Migration> libvirt`` (or ``data``, or ``disks``) precedes the data of that channel. ``kubevirt-relay/1 <uid>
-released running`` (or ``paused``) is a request: the source's QEMU has exited, and the guest may run in the target (or stay paused, if a
-user paused it). The answer is ``ok``, or ``no`` and the reason, and the connection ends.
+``kubevirt-relay/1 <uid of the Migration> libvirt`` (or ``data``, or ``disks``) precedes the data of that channel.
+``kubevirt-relay/1 <uid> released running`` (or ``paused``) is a request: the source's QEMU has exited, and the guest may run in the target
+(or stay paused, if a user paused it). The answer is ``ok``, or ``no`` and the reason, and the connection ends.
+
+A source also offers the TLS protocol (ALPN) ``kubevirt-relay/<uid>``, so that the target knows the migration before the handshake. Sources
+of older releases do not.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal, cast
@@ -20,11 +23,16 @@ Channel = Literal["libvirt", "data", "disks"]
 MAX_BYTES: Final = 128
 MAX_ANSWER_BYTES: Final = 512
 OK: Final = b"ok\n"
+_PROTOCOL: Final = b"kubevirt-relay/"
 _CHANNEL: Final = re.compile(rb"kubevirt-relay/1 (\S+) (libvirt|data|disks)\n")
 _RELEASE: Final = re.compile(rb"kubevirt-relay/1 (\S+) released (running|paused)\n")
 
 SOURCE_SOCKETS: Final[Mapping[Channel, str]] = MappingProxyType(
-    {"libvirt": layout.MIGRATION_LIBVIRT_SOCKET, "data": layout.MIGRATION_DATA_SOCKET, "disks": layout.MIGRATION_DISKS_SOCKET}
+    {
+        "libvirt": layout.MIGRATION_LIBVIRT_SOCKET,
+        "data": layout.MIGRATION_DATA_SOCKET,
+        "disks": layout.MIGRATION_DISKS_SOCKET,
+    }
 )
 TARGET_SOCKETS: Final[Mapping[Channel, str]] = MappingProxyType({**SOURCE_SOCKETS, "libvirt": layout.LIBVIRT_SOCKET})
 
@@ -71,6 +79,22 @@ def decode(line: bytes) -> Header | Release | None:
     if match.re is _CHANNEL:
         return Header(uid, cast(Channel, match[2].decode()))
     return Release(uid, match[2] == b"paused")
+
+
+def protocol(migration_uid: str) -> str:
+    """Return the TLS protocol of a migration's connections.
+
+    Raises:
+        ValueError: the uid is invalid.
+    """
+    return f"{_PROTOCOL.decode()}{_checked(migration_uid)}"
+
+
+def claimed(protocols: Iterable[bytes]) -> str:
+    """Return the uid of the migration that the offered TLS protocols name, or an empty string."""
+    named = next((each for each in protocols if each.startswith(_PROTOCOL)), b"").removeprefix(_PROTOCOL)
+    uid = named.decode(errors="replace")
+    return "" if forms.uid_errors(uid) else uid
 
 
 def refusal(why: str) -> bytes:

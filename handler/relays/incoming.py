@@ -1,4 +1,8 @@
-"""The target's side: a TLS server that leads to sockets of pods that expect a migration."""
+"""The target's side: a TLS server that leads to sockets of pods that expect a migration.
+
+A connection goes to the relay process of the migration that its TLS protocol names (``header.protocol``), before it is verified. So a
+tenant's connections fill no other migration's process. Sources of older releases name none: one further process has theirs.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +22,9 @@ from certs.reloading import ServerTls
 from handler.identity.trust import NodeOf, Stranger
 from handler.pods import places
 from handler.pods.launcher import Disconnected, LauncherRefused
-from handler.relays import copying, header
-from handler.relays.carrying import Carried, Carrier
+from handler.relays import client_hello, copying, header
+from handler.relays.carriers import UNNAMED, Carriers
+from handler.relays.carrying import Carried
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +45,7 @@ class Limits:
     handshakes: int = 128
     pending_per_node: int = 32
     """Connections of one node that have not reached a pod: they still send the header, or wait for a guest's release. Each takes a thread
-    in the relay process of all nodes."""
+    in a relay process."""
 
 
 DEFAULT_LIMITS: Final = Limits()
@@ -84,7 +89,7 @@ class Incoming:
         """Connections before the end of the handshake, by address."""
         self._pending: Counter[str] = Counter()
         """Connections after the handshake that have not reached a pod, by node."""
-        self._carrier = Carrier()
+        self._carriers = Carriers()
 
     def expect(self, migration_uid: str, expected: Expected) -> None:
         """Admit connections of this migration from its source node to its pod."""
@@ -126,6 +131,7 @@ class Incoming:
                 try:
                     async with asyncio.TaskGroup() as tasks:
                         tasks.create_task(self._tls.run())
+                        tasks.create_task(self._carriers.run())
                         tasks.create_task(self._accept(listener, connections))
                 finally:
                     self.ready.clear()
@@ -133,7 +139,7 @@ class Incoming:
                     self._expected.clear()
                     await copying.drained(self._all)
         finally:
-            await self._carrier.end()
+            await self._carriers.end()
 
     async def _accept(self, listener: socket.socket, connections: asyncio.TaskGroup) -> None:
         async for link in copying.accepted(listener):
@@ -142,7 +148,7 @@ class Incoming:
     async def _serve(self, link: socket.socket) -> None:
         try:
             async with contextlib.AsyncExitStack() as stack:
-                await self._pass_on(await self._shake_hands(stack, link), stack)
+                await self._pass_on(*await self._shake_hands(stack, link), stack)
         except Stranger as error:
             logger.warning("refused a relay: %s", error)
         except (OSError, TimeoutError, ValueError) as error:
@@ -150,8 +156,8 @@ class Incoming:
         except Exception:  # an unexpected error of one connection must not end the others
             logger.exception("a relay failed")
 
-    async def _shake_hands(self, stack: contextlib.AsyncExitStack, link: socket.socket) -> Carried:
-        """Return the connection after the handshake. Unfinished handshakes are limited."""
+    async def _shake_hands(self, stack: contextlib.AsyncExitStack, link: socket.socket) -> tuple[Carried, str]:
+        """Return the connection after the handshake, and the migration that it claims. Unfinished handshakes are limited."""
         with link:
             try:
                 address = str(link.getpeername()[0])
@@ -162,20 +168,23 @@ class Incoming:
             self._handshakes[address] += 1
             try:
                 async with asyncio.timeout(self._limits.handshake_seconds):
-                    carried = await stack.enter_async_context(self._carrier.carried(link, self._tls.material))
+                    claimed = header.claimed(client_hello.protocols(await _first_record(link)))
+                    claimed = claimed if claimed in self._expected else UNNAMED
+                    carrier = stack.enter_context(self._carriers.of(claimed))
+                    carried = await stack.enter_async_context(carrier.carried(link, self._tls.material))
                     await carried.shaken()
             finally:
                 self._handshakes[address] -= 1
                 if not self._handshakes[address]:
                     del self._handshakes[address]
-        return carried
+        return carried, claimed
 
-    async def _pass_on(self, carried: Carried, stack: contextlib.AsyncExitStack) -> None:
+    async def _pass_on(self, carried: Carried, claimed: str, stack: contextlib.AsyncExitStack) -> None:
         node = self._node_of(carried.transport)
         self._all.add(carried)
         stack.callback(self._all.discard, carried)
         with self._place(node):
-            pod_uid, wanted = await self._led(node, carried)
+            pod_uid, wanted = await self._led(node, carried, claimed)
         if wanted is not None:
             await self._lead(wanted, pod_uid, carried)
 
@@ -192,7 +201,7 @@ class Incoming:
             if not self._pending[node]:
                 del self._pending[node]
 
-    async def _led(self, node: str, carried: Carried) -> tuple[str, header.Header | None]:
+    async def _led(self, node: str, carried: Carried, claimed: str) -> tuple[str, header.Header | None]:
         """Return the pod and channel for a connection; None: it was refused, or was a request and is done."""
         async with asyncio.timeout(self._limits.header_seconds):
             line = await carried.line(header.MAX_BYTES)
@@ -204,6 +213,8 @@ class Incoming:
         elif node != expected.source_node:
             why = f"migration {wanted.migration_uid} comes from {expected.source_node}"
             logger.warning("refused a relay of node %s: %s", node, why)
+        elif claimed not in (wanted.migration_uid, UNNAMED):
+            logger.warning("refused a relay of node %s: it is of migration %s, and said %s", node, wanted.migration_uid, claimed)
         elif isinstance(wanted, header.Release):
             await self._release(wanted, expected, carried)
         else:
@@ -238,6 +249,26 @@ class Incoming:
             open_ones.discard(carried)
             if not open_ones:
                 self._connections.pop(wanted, None)
+
+
+async def _first_record(link: socket.socket) -> bytes:
+    """Return a client's first TLS record, which the socket keeps; less if the client ends, or what it sends is no TLS."""
+    try:
+        size = client_hello.record_bytes(await _peeked(link, client_hello.RECORD_HEADER_BYTES))
+        return await _peeked(link, size) if size else b""
+    finally:
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+
+
+async def _peeked(link: socket.socket, size: int) -> bytes:
+    loop, readable = asyncio.get_running_loop(), asyncio.Event()
+    link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size)
+    loop.add_reader(link, readable.set)
+    try:
+        await readable.wait()
+    finally:
+        loop.remove_reader(link)
+    return link.recv(size, socket.MSG_PEEK)
 
 
 def _listener(host: str, port: int) -> socket.socket:

@@ -170,7 +170,8 @@ class Outgoing:
                 carried.abort()
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        reader, writer = await asyncio.open_connection(self._host, self._port, ssl=self._tls.context, server_hostname=self._server_name)
+        context = self._tls.offering(header.protocol(self.migration_uid))
+        reader, writer = await asyncio.open_connection(self._host, self._port, ssl=context, server_hostname=self._server_name)
         try:
             self._verify(writer.transport)
         except BaseException:  # also on cancellation, close our descriptor
@@ -206,7 +207,8 @@ class Outgoing:
                 stack.callback(pods.discard, pod)
                 async with asyncio.timeout(CONNECT_SECONDS):
                     link = await self._dialled()
-                    carried = await stack.enter_async_context(self._carrier.carried(link, self._tls.material, self._server_name))
+                    leading = self._carrier.carried(link, self._tls.material, self._server_name, header.protocol(self.migration_uid))
+                    carried = await stack.enter_async_context(leading)
                     await carried.shaken()
                 self._verify(carried.transport)
                 self._open.add(carried)

@@ -12,21 +12,21 @@ import socket
 import ssl
 import sys
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from apiserver.apis.virt.places import layout
 from certs import files as publishing
 from certs.reloading import ClientTls, Files
-from controller.reconcilers.settings import MigrationLimits
 from handler.pods import places
-from handler.relays import carrier, carrying, copying
+from handler.relays import carrier, carrying, copying, header
 from handler.relays.carrying import Carrier
 from handler.relays.header import TARGET_SOCKETS, Header
-from handler.relays.incoming import Limits
+from handler.relays.incoming import Expected, Limits
 from handler.relays.outgoing import Outgoing
 from tests.component.handler.test_relays import Scene
 from tests.component.handler.tls import Authority, trusting
@@ -81,11 +81,16 @@ def pid_of(process: Carrier) -> int:
     return process.pid
 
 
+def at_target(scene: Scene, migration: str = "mig-1") -> Carrier:
+    """Return the target's process of a migration."""
+    return scene.incoming._carriers.running[migration]
+
+
 @pytest.mark.parametrize("side", ["source", "target"])
 async def test_killed_carrier_ends_its_connections_and_is_replaced(scene: Scene, side: str) -> None:
     async with relayed(scene) as relay:
-        process = relay._carrier if side == "source" else scene.incoming._carrier
         reader, writer = await dialled(scene)
+        process = relay._carrier if side == "source" else at_target(scene)
         first = pid_of(process)
         os.kill(first, signal.SIGKILL)
         assert await is_over(reader)
@@ -144,7 +149,7 @@ async def test_stalled_target_blocks_the_source_in_bounded_memory(scene: Scene) 
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(20):
             link, _ = await loop.sock_accept(listener)
-        before = resident(pid_of(relay._carrier)) + resident(pid_of(scene.incoming._carrier))
+        before = resident(pid_of(relay._carrier)) + resident(pid_of(at_target(scene)))
         sent, chunk = 0, os.urandom(MIB)
         with contextlib.suppress(TimeoutError):
             while sent < 512 * MIB:
@@ -152,7 +157,7 @@ async def test_stalled_target_blocks_the_source_in_bounded_memory(scene: Scene) 
                     await loop.sock_sendall(pod, chunk[: 64 << 10])
                 sent += 64 << 10
         assert sent < 64 * MIB  # in the kernel's buffers and ours
-        assert resident(pid_of(relay._carrier)) + resident(pid_of(scene.incoming._carrier)) < before + 8 * MIB
+        assert resident(pid_of(relay._carrier)) + resident(pid_of(at_target(scene))) < before + 8 * MIB
         got = 0
         async with asyncio.timeout(30):
             while got < sent:
@@ -162,19 +167,18 @@ async def test_stalled_target_blocks_the_source_in_bounded_memory(scene: Scene) 
 
 
 async def test_target_holds_all_unread_connections_within_its_memory(scene: Scene) -> None:
-    """All connections send as much as they can from both ends, as compromised launchers would. One more still fits."""
-    migrations = MigrationLimits().per_cluster
-    target, sources = Carrier(), [Carrier() for _ in range(migrations)]
+    """A migration's connections send as much as they can from both ends, as compromised launchers would. One more still fits."""
+    target, source = Carrier(), Carrier()
     of_each = len(TARGET_SOCKETS) * copying.MAX_CONNECTIONS
     async with contextlib.AsyncExitStack() as stack, asyncio.TaskGroup() as leading:
-        for each in (target, *sources):
+        for each in (target, source):
             stack.push_async_callback(each.end)
-        made = [await led(stack, leading, scene, source, target) for source in sources for _ in range(of_each)]
+        made = [await led(stack, leading, scene, source, target) for _ in range(of_each)]
         rounds_of_silence = 0
         while rounds_of_silence < 3:
             rounds_of_silence = 0 if sum(said(pod) for pods, _ in made for pod in pods) else rounds_of_silence + 1
             await asyncio.sleep(0.1)
-        (one, other), another = await led(stack, leading, scene, sources[0], target)
+        (one, other), another = await led(stack, leading, scene, source, target)
         for sender, receiver in ((one, other), (other, one)):
             sender.send(b"ping")
             async with asyncio.timeout(20):
@@ -184,6 +188,61 @@ async def test_target_holds_all_unread_connections_within_its_memory(scene: Scen
         assert data_bytes(pid_of(target)) < 0.8 * carrier.MAX_DATA_BYTES
         for end in itertools.chain.from_iterable(ends for _, ends in made):
             end.cancel()
+
+
+HOSTILE: Final = 5
+"""Migrations of one tenant. Their connections together take more than the memory of one relay process."""
+
+
+async def test_one_tenants_unread_connections_stop_no_other_migration(scene: Scene) -> None:
+    """Each hostile migration opens all its connections and sends what it can; its target's pod reads nothing."""
+    scene.expect()
+    async with contextlib.AsyncExitStack() as stack, asyncio.TaskGroup() as leading:
+        stack.enter_context(silent_pod(scene))
+        flooded = [each for number in range(HOSTILE) for each in await flood(stack, leading, scene, f"hostile-{number}")]
+        while sum(said(pod) for pod, _ in flooded):
+            await asyncio.sleep(0.3)
+        assert await scene.dial(Header("mig-1", "libvirt").encode(), protocol=header.protocol("mig-1")) == b"ping"
+        hostile = [each for wanted, each in scene.incoming._connections.items() if wanted.migration_uid != "mig-1"]
+        assert sum(map(len, hostile)) == len(flooded)
+        for _, end in flooded:
+            end.cancel()
+
+
+@contextlib.contextmanager
+def silent_pod(scene: Scene) -> Iterator[None]:
+    """Listen in a pod, and neither accept nor read."""
+    run = os.open(run_directory(scene.root, "silent"), os.O_PATH)
+    with contextlib.ExitStack() as stack:
+        stack.callback(os.close, run)
+        for path in map(Path, TARGET_SOCKETS.values()):
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(path.parent, dir_fd=run)
+            listener = stack.enter_context(socket.socket(socket.AF_UNIX))
+            listener.bind(f"/proc/self/fd/{run}/{path}")
+            listener.listen(1024)
+        yield
+
+
+async def flood(
+    stack: contextlib.AsyncExitStack, leading: asyncio.TaskGroup, scene: Scene, uid: str
+) -> list[tuple[socket.socket, asyncio.Task[str]]]:
+    """Return the source pod's sockets of all connections that a migration may have, with tasks for their ends."""
+    scene.incoming.expect(uid, Expected("silent", "n", scene.release))
+    process, pods = Carrier(), []
+    stack.push_async_callback(process.end)
+    for channel in itertools.chain.from_iterable(itertools.repeat(each, copying.MAX_CONNECTIONS) for each in TARGET_SOCKETS):
+        link = socket.create_connection(("127.0.0.1", scene.incoming.port))
+        link.settimeout(0)
+        material = ClientTls(scene.source).material
+        carried = await stack.enter_async_context(process.carried(link, material, "n2.virt-handler", header.protocol(uid)))
+        await carried.shaken()
+        pod, handed_over = socket.socketpair()
+        for each in (pod, handed_over):
+            each.settimeout(0)
+        end = leading.create_task(carried.lead(handed_over, Header(uid, channel).encode()))
+        pods.append((stack.enter_context(pod), end))
+    return pods
 
 
 async def led(

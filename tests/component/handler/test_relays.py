@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import socket
 import ssl
 import stat
@@ -17,6 +18,7 @@ from certs.reloading import ClientTls, Files, ServerTls
 from handler.identity.trust import Trust
 from handler.pods import launcher, places
 from handler.relays import copying, outgoing
+from handler.relays.carriers import UNNAMED, Carriers
 from handler.relays.carrying import Carrier
 from handler.relays.header import Header, Release
 from handler.relays.incoming import DEFAULT_LIMITS, Expected, Incoming, Limits
@@ -85,13 +87,15 @@ class Scene:
 
         return serve
 
-    async def connect(self, files: Files | None = None) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        context = ClientTls(files or self.source).context
+    async def connect(self, files: Files | None = None, protocol: str = "") -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Connect as a virt-handler: with no ``protocol``, as one of an older release."""
+        tls = ClientTls(files or self.source)
+        context = tls.offering(protocol) if protocol else tls.context
         return await asyncio.open_connection("127.0.0.1", self.incoming.port, ssl=context, server_hostname="n2.virt-handler")
 
-    async def dial(self, header: bytes, files: Files | None = None) -> bytes:
+    async def dial(self, header: bytes, files: Files | None = None, protocol: str = "") -> bytes:
         """Connect, send a header and a word, and return the answer."""
-        reader, writer = await self.connect(files)
+        reader, writer = await self.connect(files, protocol)
         writer.write(header + b"ping")
         try:
             async with asyncio.timeout(30):
@@ -157,6 +161,72 @@ async def test_only_an_expected_migration_of_another_handler_passes(scene: Scene
     assert await scene.dial(b"GET / HTTP/1.1\r\n\n") == b""
     scene.incoming.forget("mig-1")
     assert await scene.dial(header) == b""
+
+
+async def test_connection_of_a_migration_is_in_its_own_process(scene: Scene) -> None:
+    """The relay process of one migration may end, by an error or for lack of memory; the others go on."""
+    scene.expect()
+    scene.incoming.expect("mig-2", Expected("target", "n", scene.release))
+    opened = [await scene.connect(protocol=each) for each in ("kubevirt-relay/mig-1", "kubevirt-relay/mig-2", "", "kubevirt-relay/mig-3")]
+    for (_, writer), uid in zip(opened, ("mig-1", "mig-2", "mig-2", "mig-2"), strict=True):
+        writer.write(Header(uid, "data").encode() + b"ping")
+    async with asyncio.timeout(30):
+        assert [await reader.readexactly(4) for reader, _ in opened] == [b"ping"] * 4
+    running = scene.incoming._carriers.running
+    assert set(running) == {"mig-1", "mig-2", UNNAMED}
+    pid = running["mig-1"].pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    with contextlib.suppress(OSError):
+        assert await opened[0][0].read() == b""
+    for reader, writer in opened[1:]:
+        writer.write(b"more")
+        assert await reader.readexactly(4) == b"more"
+    for _, writer in opened:
+        writer.close()
+
+
+async def test_connection_that_names_two_migrations_is_refused(scene: Scene) -> None:
+    """Otherwise a source could fill the process of another node's migration."""
+    scene.expect()
+    scene.incoming.expect("mig-2", Expected("target", "n3", scene.release))
+    line = Header("mig-1", "data").encode()
+    assert await scene.dial(line, protocol="kubevirt-relay/mig-2") == b""
+    assert await scene.dial(Release("mig-1").encode(), protocol="kubevirt-relay/mig-2") == b""
+    assert (scene.seen, scene.released) == ([], [])
+    assert await scene.dial(line, protocol="kubevirt-relay/mig-1") == b"ping"
+
+
+async def test_process_without_connections_ends(scene: Scene) -> None:
+    carriers = scene.incoming._carriers = Carriers(idle_seconds=0.3)
+    scene.expect()
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(carriers.run())
+        assert await scene.dial(Header("mig-1", "data").encode(), protocol="kubevirt-relay/mig-1") == b"ping"
+        first = carriers.running["mig-1"].pid
+        reader, writer = await scene.connect(protocol="kubevirt-relay/mig-1")
+        writer.write(Header("mig-1", "data").encode() + b"ping")
+        assert await reader.readexactly(4) == b"ping"
+        await asyncio.sleep(0.6)
+        assert carriers.running["mig-1"].pid == first  # it is used again in time
+        writer.close()
+        await eventually(lambda: not carriers.running)
+        await eventually(lambda: not Path(f"/proc/{first}").exists())
+        task.cancel()
+    await scene.relay().release(paused=False)  # a later connection starts another one
+    await carriers.end()
+
+
+@pytest.mark.parametrize("scene", [Limits(handshake_seconds=0.3)], indirect=True)
+@pytest.mark.parametrize("said", [b"", b"\x16\x03", b"\x16\x03\x01\x02\x00half", b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\xff\xff"])
+async def test_client_without_a_whole_first_record_is_closed(scene: Scene, said: bytes) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", scene.incoming.port)
+    writer.write(said)
+    async with asyncio.timeout(8):  # less than the default
+        with contextlib.suppress(ConnectionError):
+            await reader.read()
+    writer.close()
+    await eventually(lambda: not scene.incoming._handshakes)
 
 
 async def test_the_word_that_the_guest_left_is_acknowledged(scene: Scene) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import ssl
 import subprocess
 import sys
@@ -261,6 +262,16 @@ def test_the_client_chooses_the_cipher(side: Side, first: str) -> None:
 def test_a_server_with_another_name_is_refused(side: Side) -> None:
     with pytest.raises(ssl.SSLCertVerificationError):
         handshake(ServerTls(side.server).context, ClientTls(side.client).context, "virt-api")
+
+
+def test_context_that_offers_a_protocol_is_apart_and_the_newest(side: Side) -> None:
+    server, client = ServerTls(side.server, alpn=("one", "other")), ClientTls(side.client)
+    side.issue_client()  # renewed, and not yet read
+    ends = handshake(server.context, client.offering("other"))
+    assert ends[1].selected_alpn_protocol() == "other"
+    assert handshake(server.context, client.context)[1].selected_alpn_protocol() is None
+    shutil.rmtree(side.root / "client")
+    assert client.offering("other") is client.context
 
 
 def test_key_material_is_one_version_and_hidden_from_logs(side: Side) -> None:

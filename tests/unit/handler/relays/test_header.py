@@ -9,7 +9,7 @@ from handler.relays.header import Header, Release
 from handler.relays.outgoing import split_address
 
 
-@given(st.from_regex(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}", fullmatch=True), st.sampled_from(["libvirt", "data", "disks"]))
+@given(st.from_regex(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}", fullmatch=True), st.sampled_from(sorted(header.SOURCE_SOCKETS)))
 def test_header_survives_encoding(uid: str, channel: header.Channel) -> None:
     line = Header(uid, channel).encode()
 

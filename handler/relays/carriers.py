@@ -1,0 +1,57 @@
+"""The relay processes of a target: one per migration, and one for connections that name no migration."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from handler.relays.carrying import Carrier
+
+IDLE_SECONDS: Final = 5.0
+"""How long a process outlives its last connection: the source's report that the guest left comes over one more."""
+UNNAMED: Final = ""
+
+
+class Carriers:
+    """Relay processes by uid of the migration. :meth:`run` ends those without connections."""
+
+    def __init__(self, idle_seconds: float = IDLE_SECONDS) -> None:
+        self._idle_seconds = idle_seconds
+        self.running: dict[str, Carrier] = {}
+        """By migration; the process of other connections is :data:`UNNAMED`."""
+        self._connections: Counter[str] = Counter()
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._idle: asyncio.Queue[str] = asyncio.Queue()
+
+    @contextmanager
+    def of(self, migration_uid: str) -> Iterator[Carrier]:
+        """Yield the process for a connection, which lasts as long as the context."""
+        if (timer := self._timers.pop(migration_uid, None)) is not None:
+            timer.cancel()
+        self._connections[migration_uid] += 1
+        try:
+            yield self.running.setdefault(migration_uid, Carrier())
+        finally:
+            self._connections[migration_uid] -= 1
+            if not self._connections[migration_uid]:
+                del self._connections[migration_uid]
+                later = asyncio.get_running_loop().call_later
+                self._timers[migration_uid] = later(self._idle_seconds, self._idle.put_nowait, migration_uid)
+
+    async def run(self) -> None:
+        """End idle processes until cancelled."""
+        while True:
+            migration_uid = await self._idle.get()
+            if not self._connections[migration_uid]:
+                self._timers.pop(migration_uid, None)
+                await self.running.pop(migration_uid, Carrier()).end()
+
+    async def end(self) -> None:
+        """End all processes and their connections."""
+        for timer in self._timers.values():
+            timer.cancel()
+        while self.running:
+            await self.running.popitem()[1].end()
