@@ -6,6 +6,7 @@
     migration/libvirt.sock ─▶ ``outgoing`` ═══ TLS, 8445 ═══▶ ``incoming`` ─▶ libvirt/libvirt-sock
     migration/data.sock    ─▶     connections of each channel    ─▶ migration/data.sock (QEMU's)
     migration/disks.sock   ─▶     one for each disk of the pod   ─▶ migration/disks.sock (QEMU's NBD server)
+    migration/made-disks.sock ─▶  one, before libvirt begins     ─▶ migration/made-disks.sock (virt-launcher's)
 
 Each TLS connection begins with one header line (``header``) that names migration and channel. The target's virt-handler accepts it only
 while it expects this migration, and only from the migration's source node. The source's virt-handler sends nothing before OpenSSL has

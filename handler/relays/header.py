@@ -1,6 +1,6 @@
 """The first line of each relay connection. Pure.
 
-``kubevirt-relay/1 <uid of the Migration> libvirt`` (or ``data``, or ``disks``) precedes the data of that channel.
+``kubevirt-relay/1 <uid of the Migration> libvirt`` (or ``data``, ``disks``, ``made-disks``) precedes the data of that channel.
 ``kubevirt-relay/1 <uid> released running`` (or ``paused``) is a request: the source's QEMU has exited, and the guest may run in the target
 (or stay paused, if a user paused it). The answer is ``ok``, or ``no`` and the reason, and the connection ends.
 
@@ -18,13 +18,13 @@ from typing import Final, Literal, cast
 
 from apiserver.apis.virt.places import forms, layout
 
-Channel = Literal["libvirt", "data", "disks"]
+Channel = Literal["libvirt", "data", "disks", "made-disks"]
 
 MAX_BYTES: Final = 128
 MAX_ANSWER_BYTES: Final = 512
 OK: Final = b"ok\n"
 _PROTOCOL: Final = b"kubevirt-relay/"
-_CHANNEL: Final = re.compile(rb"kubevirt-relay/1 (\S+) (libvirt|data|disks)\n")
+_CHANNEL: Final = re.compile(rb"kubevirt-relay/1 (\S+) (libvirt|data|disks|made-disks)\n")
 _RELEASE: Final = re.compile(rb"kubevirt-relay/1 (\S+) released (running|paused)\n")
 
 SOURCE_SOCKETS: Final[Mapping[Channel, str]] = MappingProxyType(
@@ -32,6 +32,7 @@ SOURCE_SOCKETS: Final[Mapping[Channel, str]] = MappingProxyType(
         "libvirt": layout.MIGRATION_LIBVIRT_SOCKET,
         "data": layout.MIGRATION_DATA_SOCKET,
         "disks": layout.MIGRATION_DISKS_SOCKET,
+        "made-disks": layout.MIGRATION_MADE_DISKS_SOCKET,
     }
 )
 TARGET_SOCKETS: Final[Mapping[Channel, str]] = MappingProxyType({**SOURCE_SOCKETS, "libvirt": layout.LIBVIRT_SOCKET})

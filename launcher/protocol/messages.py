@@ -214,6 +214,10 @@ class PrepareMigrationTarget:
     machine: Machine
     relays_disks: bool = False
     """virt-handler also relays ``layout.MIGRATION_DISKS_SOCKET``. Older releases do not, and then disks in the pod cannot migrate."""
+    relays_made_disks: bool = False
+    """virt-handler also relays ``layout.MIGRATION_MADE_DISKS_SOCKET``, and the source's launcher may send the disks that it made.
+
+    A source of an older release sends none; then the guest gets those that are made here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +241,9 @@ class Migrate:
     """QEMU may slow down the guest's processors."""
     relays_disks: bool = False
     """The same as in ``PrepareMigrationTarget``."""
+    relays_made_disks: bool = False
+    """virt-handler also relays ``layout.MIGRATION_MADE_DISKS_SOCKET``. The disks made in the pod are sent first; if the target does not
+    take them, the migration fails."""
 
 
 @dataclass(frozen=True, slots=True)

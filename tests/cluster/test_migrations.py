@@ -61,13 +61,32 @@ def test_a_running_guest_moves_and_its_counter_goes_on(kubectl: Kubectl) -> None
     kubectl.api.gone("pod", vm["status"]["podName"], timeout=60)
 
 
+def settings(greeting: str, size: int = 0) -> dict[str, Any]:
+    """Return a ConfigMap with the files of a disk."""
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}, "data": {"greeting": greeting, "more": "x" * size}}
+
+
 def test_a_guest_with_a_shared_disk_moves_there_and_back(kubectl: Kubectl) -> None:
-    kubectl.api.apply(shared_claim("travels"), blank_disk("travels"))
+    """Its other disk is made from a ConfigMap, which changes meanwhile: the guest reads the bytes of its start."""
+    kubectl.api.apply(shared_claim("travels"), blank_disk("travels"), settings("hello-from-home"))
     kubectl.api.until("job", "make-travels", is_true("Complete"), timeout=120, what="job make-travels is Complete")
-    vm = running(kubectl, with_disks(linux_vm("traveller"), claim_disk("travels")))
+    made_disk = {"name": "settings", "type": "ConfigMap", "device": "disk", "source": {"name": "settings"}}
+    vm = running(kubectl, with_disks(linux_vm("traveller"), claim_disk("travels"), made_disk))
+
+    def settings_seen(guest: Console) -> tuple[str, ...]:
+        """Return the disk's checksum, a file of it, and the number of its errors."""
+        said = guest.run(
+            "echo 3 > /proc/sys/vm/drop_caches; echo sum=$(dd if=/dev/vdb bs=4k iflag=direct 2>/dev/null | md5sum | cut -c1-32)"
+            " file=$(cat /tmp/cd/greeting) errors=$(dmesg | grep -c 'vdb.*I/O\\|I/O.*vdb')"
+        )
+        return tuple(re.findall(r"sum=([0-9a-f]{32}) file=(\S+) errors=(\d+)", said)[-1])
+
     with console(kubectl, "traveller") as guest:
         guest.expect("GUEST-READY", timeout=120)
-        guest.run("echo written-at-home | dd of=/dev/vda conv=fsync 2>/dev/null")
+        guest.run("echo written-at-home | dd of=/dev/vda conv=fsync 2>/dev/null; mkdir -p /tmp/cd; mount -t iso9660 -o ro /dev/vdb /tmp/cd")
+        before = settings_seen(guest)
+    assert before[1:] == ("hello-from-home", "0")
+    kubectl.api.apply(settings("another-greeting", 200_000))
     home = vm["status"]["nodeName"]
     for target in (other_node(kubectl, home), home):
         made = kubectl.api.create(migration("traveller", node=target))
@@ -76,6 +95,8 @@ def test_a_guest_with_a_shared_disk_moves_there_and_back(kubectl: Kubectl) -> No
         guest.type("\n")
         with never_again("a lost write"):
             assert "written-at-home" in guest.run("head -c 15 /dev/vda")
+        with never_again("wrong bytes"):
+            assert settings_seen(guest) == before
 
 
 def test_pod_only_disks_move_with_the_guest_and_back(kubectl: Kubectl) -> None:

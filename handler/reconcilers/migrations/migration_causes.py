@@ -14,6 +14,7 @@ from typing import Any, Final
 from apiserver.apis.virt import structure
 from apiserver.apis.virt.lifecycle import power
 from launcher.protocol import messages
+from launcher.protocol.made_disks import UNSENT
 
 BROKEN_CONNECTION: Final = (
     "client socket is closed",
@@ -55,7 +56,7 @@ def is_off(launcher: messages.Status, stop: str) -> bool:
 def is_broken_connection(known: messages.MigrationStatus) -> bool:
     """Return whether the cause was a broken connection, a restart of libvirtd, or a killed target QEMU."""
     said = known.message.lower()
-    return any(part in said for part in (*BROKEN_CONNECTION, LIBVIRTD_AWAY)) or _KILLED.search(known.message) is not None
+    return any(part in said for part in (*BROKEN_CONNECTION, LIBVIRTD_AWAY, UNSENT)) or _KILLED.search(known.message) is not None
 
 
 def may_pass(known: messages.MigrationStatus, launcher: messages.Status, stop: str) -> bool:
@@ -86,7 +87,7 @@ def of_failure(known: messages.MigrationStatus, launcher: messages.Status, stop:
         return limit or known.message or "the migration was aborted"
     if LIBVIRTD_AWAY in known.message:
         return f"libvirtd of the guest's pod was away, and is started again ({known.message})"
-    if is_broken_connection(known):
+    if is_broken_connection(known) and UNSENT not in known.message:
         return (
             f"the connection to the target broke: its pod ended, virt-handler of one of the nodes was restarted, or "
             f"the network between them failed (libvirt: {known.message})"

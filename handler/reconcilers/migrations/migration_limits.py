@@ -39,6 +39,7 @@ def request(migration: Object) -> messages.Migrate:
         parallel_connections=_given(options.get("parallelConnections"), 1),
         auto_converge=bool(options.get("allowAutoConverge")),
         relays_disks=True,
+        relays_made_disks=True,
     )
 
 

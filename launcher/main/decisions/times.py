@@ -28,6 +28,8 @@ class Times:
     release: float = 5.0
     """For the release of a complete domain in a target that ends; the source may be gone already."""
 
+    send: float = 60.0
+    """For the disks that were made in the pod, before libvirt migrates: a few MiB."""
     progress: float = 0.5
     """Between two looks at an outgoing migration's progress."""
     memory_look: float = 0.25

@@ -1,12 +1,13 @@
 """ISO 9660 images made in the pod: data for cloud-init, or the keys of a Secret or ConfigMap as files.
 
-Images are written to a temporary file and renamed. Equal content gives equal bytes, so a migration's target makes the same image as the
-source, unless a user changed a Secret meanwhile.
+Images are written to a temporary file and renamed. A migration's target makes them too, and replaces them by the source's
+(``received_disks``): the guest keeps the bytes that it has read, even if a user changed a Secret meanwhile.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import shutil
 from collections.abc import Mapping
@@ -21,6 +22,8 @@ from launcher.domain.values import InvalidSpecification, segment
 from launcher.main.disks import mounted
 from launcher.main.programs.children import Children
 from launcher.protocol import messages
+
+logger = logging.getLogger(__name__)
 
 XORRISO: Final = "/usr/bin/xorriso"
 _EPOCH: Final = 315532800
@@ -41,19 +44,49 @@ class _Image:
 
     @property
     def path(self) -> Path:
-        return Path(layout.MADE_DIRECTORY, f"{self.name}.iso")
+        return _path(self.name)
 
     @property
     def partial(self) -> Path:
-        return Path(layout.MADE_DIRECTORY, f"{self.name}.new")
+        return _partial(self.name)
 
     @property
     def tree(self) -> Path:
         return Path(layout.MADE_DIRECTORY, f"{self.name}.files")
 
 
-async def make(children: Children, machine: messages.Machine) -> None:
+def names(specification: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names of the disks in ``spec.domain`` whose images are made in the pod."""
+    return tuple(str(each["name"]) for each in disks.defaulted(specification) if each.get("type") in cloud_init.MADE)
+
+
+def read(name: str) -> bytes:
+    """Return a disk's image. Raises OSError."""
+    return _path(name).read_bytes()
+
+
+def replace(name: str, content: bytes) -> None:
+    """Replace a disk's image, which QEMU has not opened yet. Raises OSError."""
+    _partial(name).unlink(missing_ok=True)  # left over from an interrupted transfer
+    _write(_partial(name), content)
+    _partial(name).rename(_path(name))
+
+
+def _path(name: str) -> Path:
+    return Path(layout.MADE_DIRECTORY, f"{name}.iso")
+
+
+def _partial(name: str) -> Path:
+    return Path(layout.MADE_DIRECTORY, f"{name}.new")
+
+
+async def make(children: Children, machine: messages.Machine, *, may_come: bool = False) -> None:
     """Make the images, one after the other.
+
+    Args:
+        children: runs xorriso.
+        machine: the machine.
+        may_come: the source of a migration may send them. What cannot be made here is left out.
 
     Raises:
         SourceUnusable: a Secret or ConfigMap is invalid.
@@ -64,7 +97,13 @@ async def make(children: Children, machine: messages.Machine) -> None:
     for position, disk in enumerate(disks.defaulted(machine.domain)):
         if disk.get("type") not in cloud_init.MADE:
             continue
-        image = await asyncio.to_thread(_image, disk, position, machine)
+        try:
+            image = await asyncio.to_thread(_image, disk, position, machine)
+        except (SourceUnusable, InvalidSpecification) as error:
+            if not may_come:
+                raise
+            logger.warning("a disk cannot be made from what its source has now; the guest brings its own", extra={"error": str(error)})
+            continue
         try:
             await asyncio.to_thread(_lay_out, image)
             await children.run(_command(image), _ENVIRONMENT)

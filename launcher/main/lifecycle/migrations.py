@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 
 from launcher.hypervisor.port import NO_DISKS, Hypervisor, HypervisorError
 from launcher.main.decisions import known, machines, requests
 from launcher.main.decisions.refusal import RequestRefused
 from launcher.main.decisions.times import TIMES, Times
+from launcher.main.disks import made_disks, sent_disks
+from launcher.main.disks.received_disks import ReceivedDisks
 from launcher.main.lifecycle.making import Making
 from launcher.main.lifecycle.outgoing_migration import OutgoingMigration
 from launcher.main.lifecycle.preparation import StartFailure
@@ -52,12 +55,30 @@ class Migrations:
                 return
             try:
                 async with self._making.until_abandoned():
-                    xml = await self._making.preparation.prepare(request.machine, arriving=True)
+                    xml = await self._making.preparation.prepare(request.machine, arriving=True, made_come=request.relays_made_disks)
+                    server = await self._receiving(request)
             except StartFailure as error:
                 raise RequestRefused("Failed", str(error)) from error
             self._record.take(known.adopted, request.machine)
             self._record.take(known.prepared, xml)
             self._record.take(known.with_migration, messages.MigrationStatus(request.migration_uid, "incoming", "prepared"))
+            if server is not None:
+                self._tasks.create_task(self._receive(server))
+
+    async def _receiving(self, request: messages.PrepareMigrationTarget) -> asyncio.Server | None:
+        """Return a server for the disks that the source made; None if none can come. Raises OSError."""
+        names = made_disks.names(request.machine.domain) if request.relays_made_disks else ()
+        return await ReceivedDisks(names, self._is_awaited).listen() if names else None
+
+    def _is_awaited(self) -> bool:
+        arriving = self._record.known.arriving
+        return arriving is not None and arriving.state == "prepared"
+
+    async def _receive(self, server: asyncio.Server) -> None:
+        try:
+            await self._record.over.wait()
+        finally:
+            server.close()
 
     async def release(self, request: messages.ReleaseMigration) -> None:
         """Make the arrived domain the pod's own.
@@ -92,7 +113,10 @@ class Migrations:
             if requests.is_to_migrate(self._record.known, request):
                 now = self._record.known
                 disks = machines.disks_of(now.machine) if now.machine is not None else NO_DISKS
-                self._outgoing = OutgoingMigration(self._hypervisor, now.name, request, disks, self._report, self._times, self._memory)
+                send = functools.partial(self._send, now.machine if request.relays_made_disks else None)
+                self._outgoing = OutgoingMigration(
+                    self._hypervisor, now.name, request, disks, send, self._report, self._times, self._memory
+                )
                 self._tasks.create_task(self._run_outgoing(self._outgoing))
 
     async def pause(self, uid: str) -> None:
@@ -138,6 +162,10 @@ class Migrations:
         self._record.take(known.outgoing_ended, outcome, time.time())
         if not self._record.known.ended:
             await self._watch.look()
+
+    async def _send(self, machine: messages.Machine | None) -> None:
+        if machine is not None and (names := made_disks.names(machine.domain)):
+            await sent_disks.send(names)
 
     def _report(self, migration: messages.MigrationStatus) -> None:
         self._record.take(known.with_migration, migration)

@@ -11,7 +11,7 @@ import asyncio
 import dataclasses
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from enum import Enum
 from typing import Final
 
@@ -23,6 +23,7 @@ from launcher.hypervisor.port import (
     Hypervisor,
     HypervisorError,
     MigrationAborted,
+    MigrationFailed,
     Observation,
     OperationInvalid,
     Terms,
@@ -31,6 +32,7 @@ from launcher.main.decisions.times import TIMES, Times
 from launcher.main.programs import pod_memory
 from launcher.main.programs.pod_memory import Available
 from launcher.protocol import messages
+from launcher.protocol.made_disks import UNSENT
 
 logger = logging.getLogger(__name__)
 
@@ -106,6 +108,7 @@ class OutgoingMigration:
         name: str,
         request: messages.Migrate,
         disks: Disks,
+        send: Callable[[], Awaitable[None]],
         report: Callable[[messages.MigrationStatus], None],
         times: Times = TIMES,
         memory: Available = pod_memory.available,
@@ -115,6 +118,9 @@ class OutgoingMigration:
         self.status = messages.MigrationStatus(request.migration_uid, "outgoing", "running", start_time=time.time())
         self._terms = terms_of(request)
         self._disks = disks
+        self._send = send
+        """Sends the target what it needs before libvirt begins; raises HypervisorError."""
+        self._sending: asyncio.Timeout | None = None
         self._pausing = asyncio.Lock()
         self._paused = False
         """The guest was paused so that it arrives, or may have been."""
@@ -139,12 +145,15 @@ class OutgoingMigration:
         return dataclasses.replace(self.status, state=state, message=message, end_time=time.time())
 
     async def abort(self) -> None:
-        """Abort the migration in libvirt; ``run`` returns the result.
+        """Abort the migration; ``run`` returns the result.
 
         Raises:
             HypervisorError: libvirt failed.
         """
         self._abort_asked = True
+        if self._sending is not None:
+            self._sending.reschedule(asyncio.get_running_loop().time())
+            return
         await self._hypervisor.abort_job(self._name)
 
     async def pause(self) -> None:
@@ -179,6 +188,7 @@ class OutgoingMigration:
     async def _move(self) -> tuple[messages.MigrationState, str]:
         error: HypervisorError | None = None
         try:
+            await self._send_first()
             await self._hypervisor.migrate(
                 self._name,
                 libvirt_uri=f"qemu+unix:///session?socket={layout.RUN_DIRECTORY}/{layout.MIGRATION_LIBVIRT_SOCKET}",
@@ -192,6 +202,19 @@ class OutgoingMigration:
         if not left and self._memory_ends and not self._abort_asked:
             return "failed", MEMORY_ENDS
         return outcome(error, left=left, abort_asked=self._abort_asked)
+
+    async def _send_first(self) -> None:
+        """Send what the target needs before libvirt begins. Raises HypervisorError."""
+        try:
+            async with asyncio.timeout(self._times.send) as self._sending:
+                await self._send()
+        except TimeoutError as error:
+            if not self._abort_asked:
+                raise MigrationFailed(f"{UNSENT} within {self._times.send:g} s") from error
+        finally:
+            self._sending = None
+        if self._abort_asked:
+            raise MigrationAborted("it was aborted before libvirt began")
 
     async def _left(self, *, returned: bool) -> bool:
         """Return whether the domain left, once that is certain. Resume or destroy it here if necessary.

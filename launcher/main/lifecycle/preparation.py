@@ -73,12 +73,13 @@ class Preparation:
         self._passt = guests_passt
         self._serve_addresses = serve_addresses
 
-    async def prepare(self, machine: messages.Machine, *, arriving: bool = False) -> str:
+    async def prepare(self, machine: messages.Machine, *, arriving: bool = False, made_come: bool = False) -> str:
         """Prepare overlays, images, firmware and TPM state, and servers for the guest; return the XML when libvirtd is ready.
 
         Args:
             machine: the machine.
             arriving: True if the guest comes from another pod, so that its disks exist.
+            made_come: True if that pod may send the disks that it made.
 
         Raises:
             StartFailure: one of these; ``files.NotReady`` before anything except blank disks in claims was made.
@@ -96,7 +97,7 @@ class Preparation:
         xml = _xml(machine, found, own, nodes, pci_panic=self._hypervisor.has_pci_panic)
         self._serve_addresses(machine)
         await files.make_overlays(self._children, machine.domain, found)
-        await made_disks.make(self._children, machine)
+        await made_disks.make(self._children, machine, may_come=made_come)
         identity = document.domain_uuid(machine.uid, machine.domain)
         await firmware_state.prepare(self._children, machine.domain, machine.uid, identity)
         await self._filesystems.start(machine.domain)

@@ -402,7 +402,7 @@ async def test_a_launcher_is_told_of_the_policy(scene: Scene) -> None:
         await scene.world.api.put(MIGS, limited(completionTimeoutSeconds=1 << 40, bandwidth="5Mi", parallelConnections=2))
         await eventually(lambda: scene.state() == "running")
     assert [each for each in scene.source.received if isinstance(each, messages.Migrate)] == [
-        messages.Migrate("mig-1", 5 << 20, parallel_connections=2, relays_disks=True)
+        messages.Migrate("mig-1", 5 << 20, parallel_connections=2, relays_disks=True, relays_made_disks=True)
     ]
 
 
@@ -422,7 +422,7 @@ async def test_a_migration_made_again_under_its_name_is_another_one(scene: Scene
         await eventually(lambda: not source.relays.open_ones and not target.relays.expected)
         await asyncio.sleep(0.2)
         assert [each for each in scene.source.received if isinstance(each, messages.Migrate)] == [
-            messages.Migrate("mig-1", relays_disks=True)
+            messages.Migrate("mig-1", relays_disks=True, relays_made_disks=True)
         ]
         assert scene.world.api.get(MIGS, "default", "m")["status"]["phase"] == "TargetReady"
 

@@ -82,11 +82,12 @@ def _short(path: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def connected(source: Launcher, target: Launcher, bytes_per_second: float = float("inf")) -> Iterator[tuple[Relay, ...]]:
-    """Connect the migration sockets of both pods; yield the relays for libvirt, memory and disks."""
+    """Connect the migration sockets of both pods; yield the relays for libvirt, memory, disks and made disks."""
     pairs = (
         (layout.MIGRATION_LIBVIRT_SOCKET, layout.LIBVIRT_SOCKET, float("inf")),
         (layout.MIGRATION_DATA_SOCKET, layout.MIGRATION_DATA_SOCKET, bytes_per_second),
         (layout.MIGRATION_DISKS_SOCKET, layout.MIGRATION_DISKS_SOCKET, bytes_per_second),
+        (layout.MIGRATION_MADE_DISKS_SOCKET, layout.MIGRATION_MADE_DISKS_SOCKET, float("inf")),
     )
     relays = tuple(Relay(source.run_directory / here, target.run_directory / there, rate) for here, there, rate in pairs)
     try:

@@ -72,6 +72,8 @@ MIGRATION_DATA_SOCKET: Final = "migration/data.sock"
 """Made by virt-handler in the source pod, and by QEMU in the target pod."""
 MIGRATION_DISKS_SOCKET: Final = "migration/disks.sock"
 """The same for copied disks: QEMU's NBD server, one connection per disk."""
+MIGRATION_MADE_DISKS_SOCKET: Final = "migration/made-disks.sock"
+"""For disks made in the pod: made by virt-handler in the source pod, and by virt-launcher in the target pod."""
 
 DISKS_DIRECTORY: Final = "/var/lib/kubevirt/disks"
 """Filesystem claims are mounted at ``<here>/<disk name>`` and contain ``disk.img``."""

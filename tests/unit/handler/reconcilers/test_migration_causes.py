@@ -7,6 +7,7 @@ import pytest
 
 from handler.reconcilers.migrations import migration_causes as causes
 from launcher.protocol import messages
+from launcher.protocol.made_disks import UNSENT
 from tests.unit.handler.reconcilers.builders import a_running
 
 RUNNING = a_running()
@@ -49,6 +50,7 @@ def test_the_end_of_the_guest_is_the_cause_whatever_libvirt_saw(
         ("failed", "migrate: internal error: client socket is closed", "the connection to the target broke: its pod ended"),
         ("failed", "Unable to write to socket: Broken pipe", "the connection to the target broke: its pod ended"),
         ("failed", "migrate domain a_b: libvirtd is not connected", "libvirtd of the guest's pod was away"),
+        ("failed", f"{UNSENT}: the connection broke", f"{UNSENT}: the connection broke"),
         ("failed", "unsupported configuration: no such CPU", "unsupported configuration: no such CPU"),
         ("failed", "", "the migration failed"),
         ("cancelled", "", "the migration was aborted"),
@@ -88,6 +90,8 @@ def test_a_machine_that_should_be_off_says_why(vm: Any, why: str) -> None:
         (messages.MigrationStatus("m", "outgoing", "failed", "migration of disk vda failed: Input/output error"), RUNNING, "", True),
         (messages.MigrationStatus("m", "outgoing", "failed", "migration of disk vda failed: No space left on device"), RUNNING, "", False),
         (messages.MigrationStatus("m", "outgoing", "failed", "migrate domain a_b: libvirtd is not connected"), RUNNING, "", True),
+        (messages.MigrationStatus("m", "outgoing", "failed", f"{UNSENT} within 60 s"), RUNNING, "", True),
+        (messages.MigrationStatus("m", "outgoing", "failed", "the target refuses the disks: no room"), RUNNING, "", False),
         (messages.MigrationStatus("m", "outgoing", "failed", "unsupported configuration: no such CPU"), RUNNING, "", False),
         (messages.MigrationStatus("m", "outgoing", "failed", ""), RUNNING, "", False),
         (messages.MigrationStatus("m", "outgoing", "cancelled", "Unable to write to socket: Broken pipe"), RUNNING, "", False),

@@ -184,9 +184,13 @@ def test_a_launcher_is_told_what_the_migration_says() -> None:
         "allowAutoConverge": True,
         "allowPause": True,
     }
-    assert limits.request(moving(**options)) == messages.Migrate("mig-1", 5 * MIB, 700, 3, auto_converge=True, relays_disks=True)
-    assert limits.request(moving(bandwidth=0, allowAutoConverge=False)) == messages.Migrate("mig-1", relays_disks=True)
-    assert limits.request(a_migration("Running")) == messages.Migrate("mig-1", relays_disks=True)
+    assert limits.request(moving(**options)) == messages.Migrate(
+        "mig-1", 5 * MIB, 700, 3, auto_converge=True, relays_disks=True, relays_made_disks=True
+    )
+    assert limits.request(moving(bandwidth=0, allowAutoConverge=False)) == messages.Migrate(
+        "mig-1", relays_disks=True, relays_made_disks=True
+    )
+    assert limits.request(a_migration("Running")) == messages.Migrate("mig-1", relays_disks=True, relays_made_disks=True)
 
 
 @pytest.mark.parametrize("said", [0, -1, "150"])

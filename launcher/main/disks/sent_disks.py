@@ -1,0 +1,58 @@
+"""Sends made disks to a migration's target, so that the guest finds the same bytes there."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from apiserver.apis.virt.places import layout
+from launcher.hypervisor.port import MigrationFailed
+from launcher.main.disks import made_disks
+from launcher.protocol.made_disks import MAX_ANSWER_BYTES, UNSENT, MadeDisk, Offer, encode, reason
+
+
+class NotSent(MigrationFailed):
+    """The target does not have the disks. The domain stayed, because libvirt did not begin."""
+
+
+async def send(names: Sequence[str]) -> None:
+    """Send these disks and wait until the target has them.
+
+    Raises:
+        NotSent: it does not.
+    """
+    try:
+        contents = [await asyncio.to_thread(made_disks.read, each) for each in names]
+    except OSError as error:
+        raise NotSent(f"a disk that was made in the pod cannot be read: {error}") from error
+    offer = Offer(tuple(MadeDisk(name, len(each), hashlib.sha256(each).hexdigest()) for name, each in zip(names, contents, strict=True)))
+    why = reason(await _answer(encode(offer), contents))
+    if why is None:
+        raise NotSent(
+            f"{UNSENT}: the connection broke, because virt-handler of one of the nodes was restarted or the target's pod ended; or "
+            "virt-handler of the target is of a release that takes no such disks"
+        )
+    if why:
+        raise NotSent(f"the target refuses the disks that were made in the guest's pod: {why}")
+
+
+async def _answer(line: bytes, contents: Sequence[bytes]) -> bytes:
+    """Return the target's answer; empty if there is none."""
+    path = Path(layout.RUN_DIRECTORY, layout.MIGRATION_MADE_DISKS_SOCKET)
+    try:
+        reader, writer = await asyncio.open_unix_connection(path, limit=MAX_ANSWER_BYTES)
+    except OSError:
+        return b""
+    try:
+        with contextlib.suppress(OSError):  # a target that refuses reads no further; its answer may be there
+            for each in (line, *contents):
+                writer.write(each)
+                await writer.drain()
+        with contextlib.suppress(OSError, ValueError):  # ValueError: a line that is too long
+            return await reader.readline()
+        return b""
+    finally:
+        writer.transport.abort()

@@ -1,0 +1,79 @@
+"""The transfer of disks that virt-launcher made, from a migration's source to its target. No I/O.
+
+The source's virt-launcher connects to its ``layout.MIGRATION_MADE_DISKS_SOCKET``, which virt-handler relays to the target's. It sends an
+``Offer`` as a line of JSON, then the bytes of the disks in this order. The answer is ``ok``, or ``no`` and the reason, and the connection
+ends. The sides do not trust each other.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from dataclasses import asdict, dataclass
+from typing import Final
+
+from launcher.protocol import codec
+
+MAX_LINE_BYTES: Final = 64 << 10
+MAX_ANSWER_BYTES: Final = 512
+MAX_DISK_BYTES: Final = 8 << 20
+"""The largest has three Secrets of 1 MiB and all public keys."""
+OK: Final = b"ok\n"
+UNSENT: Final = "the disks that were made in the guest's pod did not reach the target"
+"""Begins the message of a migration whose connection broke before libvirt began, or whose target takes no such disks."""
+
+
+@dataclass(frozen=True, slots=True)
+class MadeDisk:
+    """A disk's bytes."""
+
+    name: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """The disks that follow."""
+
+    disks: tuple[MadeDisk, ...]
+
+
+def encode(offer: Offer) -> bytes:
+    """Return the line of an offer."""
+    return json.dumps(asdict(offer), separators=(",", ":")).encode() + b"\n"
+
+
+def decode(line: bytes) -> Offer:
+    """Parse a line.
+
+    Raises:
+        launcher.protocol.codec.ProtocolError: it is not an offer.
+    """
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise codec.ProtocolError(f"an offer of disks is not JSON: {type(error).__name__}") from error
+    return codec.read(Offer, found, "offer")
+
+
+def unsuitable(offer: Offer, names: Collection[str]) -> str:
+    """Return why an offer has not exactly these disks, of possible sizes; empty if it has."""
+    if sorted(each.name for each in offer.disks) != sorted(names):
+        return "they are not the disks of this machine"
+    large = [each.name for each in offer.disks if not 0 < each.size <= MAX_DISK_BYTES]
+    return f"disk {large[0]!r} cannot be that large" if large else ""
+
+
+def refusal(why: str) -> bytes:
+    """Return the answer to refused disks."""
+    return b"no " + "".join(each for each in why if each.isprintable()).encode()[: MAX_ANSWER_BYTES - 8] + b"\n"
+
+
+def reason(answer: bytes) -> str | None:
+    """Return why the disks were refused; empty if they were taken; None if it is no answer."""
+    if answer == OK:
+        return ""
+    if not answer.startswith(b"no ") or not answer.endswith(b"\n"):
+        return None
+    return "".join(each for each in answer[3:].decode(errors="replace") if each.isprintable()) or "it gives no reason"
