@@ -320,10 +320,39 @@ class LibvirtHypervisor:
         except HypervisorError as error:
             raise MigrationFailed(str(error)) from error
 
+    async def save(self, name: str, path: str) -> None:
+        """See the port."""
+
+        def save(connection: libvirt.virConnect) -> None:
+            domain = connection.lookupByName(name)
+            _active_state(domain)
+            domain.save(path)  # with VIR_DOMAIN_SAVE_PAUSED, libvirt would leave the domain paused after a failure
+
+        await self._call(f"save domain {name}", save, seconds=None)
+
+    async def restore(self, name: str, path: str, xml: str) -> None:
+        """See the port."""
+
+        def restore(connection: libvirt.virConnect) -> None:
+            if _lookup(connection, name) is not None:
+                raise DomainExists(f"restore domain {name}: it exists already")
+            domain = connection.defineXML(xml)
+            try:
+                if self._test_driver:
+                    connection.restore(path)
+                    domain.suspend()
+                else:
+                    connection.restoreFlags(path, xml, libvirt.VIR_DOMAIN_SAVE_PAUSED)
+            except libvirt.libvirtError:
+                _undefine(domain)
+                raise
+
+        await self._call(f"restore domain {name}", restore, seconds=None)
+
     async def abort_job(self, name: str) -> None:
         """See the port."""
         try:
-            await self._call(f"abort the migration of domain {name}", lambda connection: connection.lookupByName(name).abortJob())
+            await self._call(f"abort the job of domain {name}", lambda connection: connection.lookupByName(name).abortJob())
         except (DomainNotFound, OperationInvalid):
             return
 
@@ -332,7 +361,7 @@ class LibvirtHypervisor:
         flags = libvirt.VIR_DOMAIN_JOB_STATS_COMPLETED if completed else 0
         try:
             stats: dict[str, Any] = await self._call(
-                f"ask for the migration of domain {name}", lambda connection: connection.lookupByName(name).jobStats(flags)
+                f"ask for the job of domain {name}", lambda connection: connection.lookupByName(name).jobStats(flags)
             )
         except (DomainNotFound, OperationInvalid):
             return None

@@ -17,8 +17,11 @@
    reboot. It raises ``OperationInvalid`` if the guest suspended itself to memory.
 9. ``reboot``, ``inject_nmi`` and ``send_keys`` return when the request was sent; the guest decides. With ``agent``, ``reboot`` may return
    only after the guest's reboot. After a reboot by the power button, the machine is reset when the guest powers off.
-10. Methods may be called concurrently. During ``migrate``, ``observe``, ``progress``, ``abort_job`` and ``suspend`` answer at once. A
-   domain that is then suspended arrives as any other; if it stays, it is resumed or remains paused.
+10. ``save`` returns when the memory is in the file, with mode 0600, and the domain has ended with reason ``saved``; a failed one leaves the
+    domain as it was, or ended. ``restore`` makes a persistent domain from the file, paused. It raises an error if the XML has other
+    hardware than the file; then no domain is left, and the file is unchanged.
+11. Methods may be called concurrently. During ``migrate`` and ``save``, ``observe``, ``progress`` and ``abort_job`` answer at once, and so
+    does ``suspend`` during ``migrate``. A domain that is then suspended arrives as any other; if it stays, it is resumed or remains paused.
 """
 
 from __future__ import annotations
@@ -246,11 +249,17 @@ class Hypervisor(Protocol):
     async def migrate(self, name: str, *, libvirt_uri: str, data_uri: str, terms: Terms = NO_TERMS, disks: Disks = NO_DISKS) -> None:
         """Migrate the domain live to the libvirtd at ``libvirt_uri``, the memory through ``data_uri``."""
 
+    async def save(self, name: str, path: str) -> None:
+        """Write the domain's memory and devices to a new file, and end it."""
+
+    async def restore(self, name: str, path: str, xml: str) -> None:
+        """Start the domain ``name`` from a file of ``save``, paused, with this XML."""
+
     async def abort_job(self, name: str) -> None:
-        """Abort the running migration, if any."""
+        """Abort the running migration or save, if any."""
 
     async def progress(self, name: str, *, completed: bool = False) -> Progress | None:
-        """Return the statistics of the running (or completed) migration, or None."""
+        """Return the statistics of the running (or completed) migration or save, or None."""
 
     async def ask_agent(self, name: str, command: str, arguments: Mapping[str, Any] | None = None) -> object:
         """Return the guest agent's answer to one command: any JSON value, which is untrusted.

@@ -193,6 +193,8 @@ async def test_an_absent_domain_cannot_change(hypervisor: Hypervisor) -> None:
         with pytest.raises(DomainNotFound):
             await call(NAME)
     with pytest.raises(DomainNotFound):
+        await hypervisor.save(NAME, "/nowhere")
+    with pytest.raises(DomainNotFound):
         await hypervisor.migrate(NAME, libvirt_uri="qemu+unix:///session?socket=/nowhere", data_uri="unix:///nowhere")
 
 
@@ -287,6 +289,87 @@ async def test_every_change_is_announced(hypervisor: Hypervisor, kind: str) -> N
         await step()
         async with asyncio.timeout(30):
             await announced.wait()
+
+
+@pytest.fixture
+def file() -> Iterator[Path]:
+    """The path of a file that libvirtd may write."""
+    directory = Path(tempfile.mkdtemp(prefix="hv"))
+    os.chown(directory, layout.USER_ID, layout.USER_ID)
+    yield directory / "image"
+    shutil.rmtree(directory)
+
+
+async def saved(hypervisor: Hypervisor, kind: str, file: Path) -> str:
+    """Save a running domain, and remove what libvirt knows of it; return its UUID."""
+    await hypervisor.create(NAME, xml_for(kind))
+    await hypervisor.resume(NAME)
+    before = await hypervisor.observe(NAME)
+    await hypervisor.save(NAME, str(file))
+    domain = await hypervisor.observe(NAME)
+    assert before is not None
+    assert domain is not None
+    assert (domain.state, domain.reason, domain.active) == (State.SHUTOFF, "saved", False)
+    if isinstance(hypervisor, LibvirtHypervisor):
+        await undefine(hypervisor)
+    elif isinstance(hypervisor, FakeHypervisor):
+        hypervisor.vanish(NAME)
+    return before.uuid
+
+
+def xml_of(hypervisor: Hypervisor, kind: str, uuid: str, file: Path) -> str:
+    """Return the XML in the file; the test driver's file has another form."""
+    if kind == "test":
+        return xml_for(kind).replace("<memory", f"<uuid>{uuid}</uuid><memory")
+    return file.read_bytes()[92:].partition(b"\0")[0].decode()
+
+
+async def test_saved_domain_is_restored_paused_and_persistent(hypervisor: Hypervisor, kind: str, file: Path) -> None:
+    uuid = await saved(hypervisor, kind, file)
+    if kind != "test":  # libvirt's double keeps the umask
+        assert file.stat().st_mode & 0o777 == 0o600
+    await hypervisor.restore(NAME, str(file), xml_of(hypervisor, kind, uuid, file))
+    domain = await hypervisor.observe(NAME)
+    assert domain is not None
+    assert (domain.uuid if kind != "fake" else uuid, domain.state) == (uuid, State.PAUSED)
+    await hypervisor.resume(NAME)
+    await hypervisor.destroy(NAME)
+    domain = await hypervisor.observe(NAME)
+    assert domain is not None
+    assert (domain.state, domain.reason) == (State.SHUTOFF, "destroyed")
+
+
+async def test_restore_with_other_hardware_fails_and_keeps_the_file(hypervisor: Hypervisor, kind: str, file: Path) -> None:
+    if kind == "test":
+        pytest.skip("libvirt's test driver compares no hardware")
+    uuid = await saved(hypervisor, kind, file)
+    xml, content = xml_of(hypervisor, kind, uuid, file), file.read_bytes()
+    changed = xml.replace(">32768<", ">65536<").replace(">32<", ">64<")
+    assert changed != xml
+    with pytest.raises(HypervisorError, match="memory"):
+        await hypervisor.restore(NAME, str(file), changed)
+    assert await hypervisor.observe(NAME) is None
+    assert file.read_bytes() == content
+    await hypervisor.restore(NAME, str(file), xml)
+
+
+async def test_failed_save_leaves_the_domain_running(hypervisor: Hypervisor, kind: str, file: Path) -> None:
+    await hypervisor.create(NAME, xml_for(kind))
+    await hypervisor.resume(NAME)
+    if isinstance(hypervisor, FakeHypervisor):
+        hypervisor.fail_next = HypervisorError("save domain: no such directory")
+    with pytest.raises(HypervisorError, match="save domain"):
+        await hypervisor.save(NAME, str(file.parent / "absent" / "image"))
+    domain = await hypervisor.observe(NAME)
+    assert domain is not None
+    assert domain.state is State.RUNNING
+
+
+async def test_a_domain_that_is_off_cannot_be_saved(hypervisor: Hypervisor, kind: str, file: Path) -> None:
+    await hypervisor.create(NAME, xml_for(kind))
+    await hypervisor.destroy(NAME)
+    with pytest.raises(OperationInvalid):
+        await hypervisor.save(NAME, str(file))
 
 
 async def test_without_a_migration_abort_does_nothing(hypervisor: Hypervisor, kind: str) -> None:

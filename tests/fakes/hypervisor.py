@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -39,6 +40,7 @@ class FakeHypervisor:
 
     def __init__(self, *, connected: bool = True) -> None:
         self.domains: dict[str, Observation] = {}
+        self._xml: dict[str, str] = {}
         self.created: list[str] = []
         """XML of all started domains."""
         self.secrets: dict[str, bytes] = {}
@@ -56,6 +58,8 @@ class FakeHypervisor:
         """Raised by the next ``create``, ``reset``, ``migrate``, ``abort_job`` or ``destroy``."""
         self.took: Progress | None = None
         """Figures of the migration that brought a domain here."""
+        self.holds_saves = False
+        """A save waits for ``end_migration`` or ``abort_job``."""
         self._callbacks: list[Callable[[], None]] = []
         self._connected = asyncio.Event()
         self._migrations: dict[str, asyncio.Future[None]] = {}
@@ -87,6 +91,7 @@ class FakeHypervisor:
         except ET.ParseError as error:
             raise HypervisorError(f"start domain {name}: {error}") from error
         self.created.append(xml)
+        self._xml[name] = xml
         identity = root.findtext("uuid") or str(uuid.uuid4())
         sockets = root.find("devices/vsock/cid")
         cid = 0 if sockets is None else int(sockets.get("address") or FIRST_CID)
@@ -155,6 +160,37 @@ class FakeHypervisor:
             del self._migrations[name]
         del self.domains[name]
         self._changed()
+
+    async def save(self, name: str, path: str) -> None:
+        await self._step("save")
+        self._fail()
+        domain = self._active(name)
+        if self.holds_saves:
+            self._put(dataclasses.replace(domain, state=State.PAUSED, reason="saving"))
+            future = self._migrations[name] = asyncio.get_running_loop().create_future()
+            try:
+                await future
+            except HypervisorError:
+                if self.domains[name].active:
+                    self._put(dataclasses.replace(domain, reason="save canceled"))
+                raise
+            finally:
+                del self._migrations[name]
+        file = Path(path)
+        file.write_bytes(saved_file(self._xml[name]))
+        file.chmod(0o600)
+        self._put(dataclasses.replace(domain, state=State.SHUTOFF, reason="saved"))
+
+    async def restore(self, name: str, path: str, xml: str) -> None:
+        await self._step("restore")
+        self._fail()
+        if name in self.domains:
+            raise DomainExists(f"restore domain {name}: it exists already")
+        kept = Path(path).read_bytes()[92:].partition(b"\0")[0].decode()
+        if ET.fromstring(kept).findtext("memory") != ET.fromstring(xml).findtext("memory"):
+            raise HypervisorError(f"restore domain {name}: Target domain max memory does not match source")
+        await self.create(name, xml)
+        self._put(dataclasses.replace(self.domains[name], reason="migrating"))
 
     async def abort_job(self, name: str) -> None:
         await self._step("abort")
@@ -252,6 +288,12 @@ class FakeHypervisor:
     def _changed(self) -> None:
         for callback in self._callbacks:
             callback()
+
+
+def saved_file(xml: str, memory: bytes = b"memory") -> bytes:
+    """Return a file as libvirt saves a domain: its header, the XML, and the memory."""
+    text = xml.encode() + b"\0"
+    return b"LibvirtQemudSave" + (2).to_bytes(4, "little") + len(text).to_bytes(4, "little") + bytes(68) + text + memory
 
 
 def _device(element: ET.Element) -> Device:
