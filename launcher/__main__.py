@@ -7,20 +7,26 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from types import FrameType
 from typing import Any, Final, NoReturn
 
 HELP: Final = """usage: virt-launcher
 
 The first process of a virtual machine's pod: runs libvirtd and one guest, and ends with the guest. It has no flags: virt-handler tells it
-what to run, through a socket in the pod. Nothing but a pod has use for it."""
+what to run, through a socket in the pod. Nothing but a pod has use for it.
+
+virt-launcher --delete-images UID deletes the images of a machine's memory, and ends."""
+DELETE_IMAGES: Final = "--delete-images"
 TERMINATION_LOG: Final = "/dev/termination-log"
 NOT_RUN: Final = "destroyed: the pod was asked to end before its guest ran"
 """As in ``launcher.main.decisions.life.termination_message``, which is not loaded yet."""
 
 
 def main() -> int:
-    """Run virt-launcher and exit with its code. Returns only if there are arguments: 0 for help, else 2."""
+    """Run virt-launcher and exit with its code. Returns only if there are arguments: 0 for help or deleted images, else 2."""
+    if sys.argv[1:2] == [DELETE_IMAGES] and len(sys.argv) == 3:
+        return _delete_images(sys.argv[2])
     if sys.argv[1:]:  # without argparse, to save memory in each pod
         asked = sys.argv[1] in {"-h", "--help"}
         print(HELP, file=sys.stdout if asked else sys.stderr)
@@ -36,6 +42,18 @@ def main() -> int:
     os.umask(0o077)
     logs.configure("info")
     return asyncio.run(_to_the_end(process.run))
+
+
+def _delete_images(uid: str) -> int:
+    from launcher.main.disks import saved_images
+
+    try:
+        saved_images.delete_all(uid)
+    except (OSError, saved_images.ImageUnusable) as error:
+        with contextlib.suppress(OSError):
+            Path(TERMINATION_LOG).write_text(str(error))
+        return 1
+    return 0
 
 
 async def _to_the_end(run: Callable[[], Coroutine[Any, Any, int]]) -> NoReturn:

@@ -16,7 +16,21 @@ from collections.abc import Callable
 
 from apiserver.apis.meta import errors
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
-from apiserver.kubectl import access, console, domainxml, etcd_move, flags, guestinfo, migrations, operating, outdated, usbredir, verbs, vnc
+from apiserver.kubectl import (
+    access,
+    console,
+    domainxml,
+    etcd_move,
+    flags,
+    guestinfo,
+    migrations,
+    operating,
+    outdated,
+    resuming,
+    usbredir,
+    verbs,
+    vnc,
+)
 from apiserver.kubectl.access import Access
 from apiserver.kubectl.messages import Failure, describe, first
 
@@ -133,6 +147,8 @@ async def _act(parsed: argparse.Namespace, load: migrations.Load) -> int:
         waiting = migrations.Waiting(wait=parsed.wait, seconds=parsed.timeout)
         return await migrations.migrate(parsed.name, load, waiting, priority=parsed.priority)
     body = verbs.body_of(parsed)
+    if parsed.command == "resume":
+        return await resuming.resume(await load(), parsed.name, migrations.Waiting(wait=parsed.wait, seconds=parsed.timeout))
     if parsed.command in operating.VERBS:
         waiting = migrations.Waiting(wait=parsed.wait, seconds=parsed.timeout)
         return await operating.operate(await load(), parsed.name, parsed.command, waiting, body)

@@ -168,7 +168,12 @@ def _add_administration(commands: Commands) -> None:
 def _add_verbs(commands: Commands) -> dict[str, CommandParser]:
     """Add the verbs; return the parsers of those that can wait."""
     parsers = {verb: commands.add_for_machine(verb, text) for verb, text in VERBS.items()}
-    migrate, stop, sendkey = parsers["migrate"], parsers["stop"], parsers["sendkey"]
+    migrate, stop, sendkey, resume = parsers["migrate"], parsers["stop"], parsers["sendkey"], parsers["resume"]
+    parsers["start"].add_argument(
+        "--discard-state",
+        action="store_true",
+        help="delete the saved memory of a suspended guest, and boot it; what it had not written is lost",
+    )
     _add_waiting(migrate, "show how it goes until it is over: 0 when the guest has moved, else 1. Ctrl-C leaves it going on")
     migrate.add_argument(
         "--priority",
@@ -187,7 +192,8 @@ def _add_verbs(commands: Commands) -> dict[str, CommandParser]:
     sendkey.add_argument("--hold", type=_seconds, default=None, metavar="DURATION", help="how long they are held down (default 100ms)")
     for verb in operating.VERBS:
         _add_waiting(parsers[verb], "wait until it is done: 0 when it is, else 1")
-    return {"migrate": migrate, **{verb: parsers[verb] for verb in operating.VERBS}}
+    _add_waiting(resume, "wait until the guest runs: 0 when it does, else 1")
+    return {"migrate": migrate, "resume": resume, **{verb: parsers[verb] for verb in operating.VERBS}}
 
 
 def _add_cancel_migration(commands: Commands) -> CommandParser:

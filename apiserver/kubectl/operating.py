@@ -15,7 +15,7 @@ from apiserver.kubectl.access import Access
 from apiserver.kubectl.messages import Failure
 from apiserver.kubectl.migrations import Waiting
 
-VERBS: Final = ("reset", "softreboot", "nmi", "sendkey")
+VERBS: Final = ("reset", "softreboot", "nmi", "sendkey", "suspend")
 LOOK_SECONDS: Final = 0.5
 """Between two reads of the machine."""
 

@@ -19,6 +19,8 @@ VERBS: Final = {
     "stop": "shut the guest down; after its grace period, power it off",
     "poweroff": "power the guest off at once; what it has not written to its disks is lost",
     "restart": "stop it and start it again",
+    "suspend": "save the guest's memory to the claim of spec.managedSave and end its pod; resume goes on from there",
+    "resume": "resume a suspended guest from its saved memory, on any node that reaches the claim",
     "pause": "stop its processors, keep its memory",
     "unpause": "let its processors go on",
     "reset": "reset the guest at once, as by a reset button; what it has not written to its disks is lost",
@@ -39,6 +41,8 @@ def body_of(parsed: argparse.Namespace) -> dict[str, Any]:
         case "sendkey":
             hold = {} if parsed.hold is None else {"holdMilliseconds": round(parsed.hold * 1000)}
             return {"keys": parsed.keys, **hold}
+        case "start" if parsed.discard_state:
+            return {"discardState": True}
         case _:
             return {}
 

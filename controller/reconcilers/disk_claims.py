@@ -1,4 +1,4 @@
-"""The claims of a virtual machine (disks, file systems, firmware), and conflicts over them. Pure."""
+"""The claims of a virtual machine (disks, file systems, firmware, images of its memory), and conflicts over them. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 from apiserver.apis.meta import quantity
 from apiserver.apis.meta.objects import Object, dig, is_deleting, name_of, uid_of
 from apiserver.apis.virt.hardware import disks, filesystems, firmware, host_disks
-from apiserver.apis.virt.spec import disk_uses
+from apiserver.apis.virt.lifecycle import managed_save
+from apiserver.apis.virt.spec import disk_uses, running
 from apiserver.apis.virt.spec.described import domain_of
 
 
@@ -16,7 +17,11 @@ def claims_of(vm: Object) -> tuple[str, ...]:
     """Return the names of all claims of the machine in order, without duplicates, those of disks first."""
     domain = domain_of(vm)
     of_disks = [name for each in disks.defaulted(domain) if (name := disks.claim_of(each))]
-    return tuple(dict.fromkeys(filter(None, (*of_disks, *_of_filesystems(domain), firmware.state_claim(domain)))))
+    return tuple(dict.fromkeys(filter(None, (*of_disks, *_of_filesystems(domain), firmware.state_claim(domain), _for_images(vm)))))
+
+
+def _for_images(vm: Object) -> str:
+    return managed_save.claim_of(running.spec_of(vm))
 
 
 def _of_filesystems(domain: Mapping[str, Any]) -> dict[str, bool]:
@@ -150,6 +155,12 @@ def _state(vm: Object) -> tuple[str, str]:
 def without_directory(vm: Object, claims: Mapping[str, Object | None]) -> str:
     """Return the claim for firmware state if it is a block device, or an empty string."""
     claim, _ = _state(vm)
+    return claim if claim and is_block(claims.get(claim)) else ""
+
+
+def images_on_device(vm: Object, claims: Mapping[str, Object | None]) -> str:
+    """Return the claim for images of the guest's memory if it is a block device, or an empty string."""
+    claim = _for_images(vm)
     return claim if claim and is_block(claims.get(claim)) else ""
 
 

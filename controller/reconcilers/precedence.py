@@ -13,13 +13,15 @@ from apiserver.apis.virt.lifecycle import phases, power
 
 
 def holds(vm: Object) -> bool:
-    """Return True if a machine keeps others from its storage: it has a pod, or will have one again."""
-    return phases.phase_of(vm) in phases.WITH_POD or goes_on(vm)
+    """Return True if a machine keeps others from its storage: it has a pod, is suspended, or will have a pod again."""
+    return phases.phase_of(vm) in phases.WITH_POD or phases.keeps_guest(vm) or goes_on(vm)
 
 
 def goes_before(holder: Object, vm: Object) -> bool:
     """Return True if a machine that :func:`holds` the storage precedes this one, which lacks a pod."""
-    return phases.phase_of(holder) in phases.WITH_POD or (_ran(holder), uid_of(holder)) > (_ran(vm), uid_of(vm))
+    return (
+        phases.phase_of(holder) in phases.WITH_POD or phases.keeps_guest(holder) or (_ran(holder), uid_of(holder)) > (_ran(vm), uid_of(vm))
+    )
 
 
 def goes_on(vm: Object) -> bool:

@@ -13,9 +13,11 @@ from apiserver.apis.virt.spec import guestinfo, probes
 from launcher.hypervisor.port import Hypervisor
 from launcher.main.agent.agent import Agent
 from launcher.main.agent.authorized_keys import AuthorizedKeys
+from launcher.main.agent.clock import GuestClock
 from launcher.main.decisions import agent_status, known, life, power_off, requests
 from launcher.main.decisions.power_off import Termination
 from launcher.main.decisions.times import TIMES, Times
+from launcher.main.disks import saved_images
 from launcher.main.disks.disk_servers import NETWORK, Network
 from launcher.main.lifecycle.disk_server_watch import DiskServerWatch
 from launcher.main.lifecycle.free_space import FreeSpace, Measure, free_bytes
@@ -25,6 +27,7 @@ from launcher.main.lifecycle.migrations import Migrations
 from launcher.main.lifecycle.operating import Operations
 from launcher.main.lifecycle.preparation import Preparation
 from launcher.main.lifecycle.record import Record
+from launcher.main.lifecycle.saving import Saving
 from launcher.main.lifecycle.signals import Signals
 from launcher.main.lifecycle.starting import Start
 from launcher.main.lifecycle.stopping import Stop
@@ -58,6 +61,7 @@ class ManagedDomain:
         measure: Measure = free_bytes,
         memory: Available = pod_memory.available,
         times: Times = TIMES,
+        images: Path = saved_images.ROOT,
     ) -> None:
         """Only create the parts.
 
@@ -73,6 +77,7 @@ class ManagedDomain:
             measure: returns the free space of disks.
             memory: returns how much memory the pod may still use.
             times: all time limits.
+            images: where the claim for images of the guest's memory is mounted.
         """
         self._record = Record(qemu_log=qemu_log, status_changed=status_changed)
         self.console = console(self._viewers_changed)
@@ -92,9 +97,12 @@ class ManagedDomain:
         preparation = Preparation(hypervisor, children, self._filesystems, self._passt, serve_addresses, network, times)
         self._making = Making(hypervisor, self._record, preparation)
         self._imports = Imports(children, self._record, times=times)
-        self._start = Start(hypervisor, self._watch, self.console, self.ports, self._making, times)
+        self._clock = GuestClock(self._agent, times)
+        self._start = Start(hypervisor, self._watch, self.console, self.ports, self._making, times, images, self._clock.request)
         self._suspension = Suspension(hypervisor, self._watch, times)
-        self._operations = Operations(hypervisor, self._record, self._suspension, Signals(hypervisor, self._record, self._agent))
+        self._saving = Saving(hypervisor, self._watch, times, images)
+        signals = Signals(hypervisor, self._record, self._agent)
+        self._operations = Operations(hypervisor, self._record, self._suspension, signals, self._saving)
         self._disk_servers = DiskServerWatch(self._watch, self._suspension, network, times)
         self._free_space = FreeSpace(self._watch, times, measure)
         self._migrations = Migrations(hypervisor, self._watch, self._making, times, memory)
@@ -125,6 +133,8 @@ class ManagedDomain:
                 self._passt,
                 self._disk_servers,
                 self._free_space,
+                self._saving,
+                self._clock,
             )
             tasks = [group.create_task(part.run()) for part in parts]
             await self._record.over.wait()

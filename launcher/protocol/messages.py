@@ -15,7 +15,7 @@ SPOKEN: Final = frozenset({PROTOCOL})
 Accelerator = Literal["qemu", "kvm"]
 """libvirt's domain types: emulated or accelerated."""
 
-EndingKind = Literal["shutdown", "shutdown-requested", "destroyed", "crashed", "migrated", "start-failed"]
+EndingKind = Literal["shutdown", "shutdown-requested", "destroyed", "crashed", "migrated", "saved", "start-failed"]
 """How the domain's only run in a pod ended:
 
 * ``shutdown``: the guest powered itself off;
@@ -23,13 +23,15 @@ EndingKind = Literal["shutdown", "shutdown-requested", "destroyed", "crashed", "
 * ``destroyed``: we powered it off, on request or after the grace period;
 * ``crashed``: QEMU died, or the guest panicked;
 * ``migrated``: it runs in another pod (``Ending.migration_uid``);
+* ``saved``: its memory is in an image, which the message names (``apis.virt.spec.managed_save``);
 * ``start-failed``: it never ran.
 """
 
-OperationAction = Literal["Reset", "Resume", "SoftReboot", "InjectNMI", "SendKey"]
+OperationAction = Literal["Reset", "Resume", "SoftReboot", "InjectNMI", "SendKey", "Suspend"]
 """``Reset``: like the machine's reset button; the guest loses unwritten data, and a paused one stays paused. ``Resume``: like that request.
 ``SoftReboot``: the guest agent, else the power button, requests that the guest reboots itself. ``InjectNMI``: a non-maskable interrupt.
-``SendKey``: presses ``keys`` together.
+``SendKey``: presses ``keys`` together. ``Suspend``: saves the guest's memory as an image with the operation's id, and ends its run;
+answered when that has begun.
 """
 OPERATIONS: Final[tuple[OperationAction, ...]] = get_args(OperationAction)
 """``Hello.operations`` of this release."""
@@ -151,6 +153,16 @@ class Import:
 
 
 @dataclass(frozen=True, slots=True)
+class Image:
+    """The image of a suspended guest's memory in the machine's claim."""
+
+    id: str
+    """Of the operation that saved it, and name of its file."""
+    digest: str
+    """SHA-256 of its header, in hexadecimal digits."""
+
+
+@dataclass(frozen=True, slots=True)
 class Sync:
     """Makes the domain and starts it, once in the life of a pod. Repeating it changes nothing.
 
@@ -161,6 +173,8 @@ class Sync:
     machine: Machine
     paused: bool = False
     """Leave the guest paused, before its first instruction."""
+    image: Image | None = None
+    """Resume the guest from this image, instead of booting it. Send it only to launchers with ``Suspend`` in ``Hello.operations``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,6 +371,8 @@ class Ending:
     """For ``crashed``: the guest's kernel reported a panic."""
     watchdog: bool = False
     """For ``crashed``: the guest's watchdog powered it off."""
+    image_used: bool = False
+    """For ``start-failed``: an earlier pod used the image, and its guest may have run since. The memory is lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,6 +410,8 @@ class OperationStatus:
     state: OperationState = "running"
     message: str = ""
     """Of ``failed``: the reason, for people."""
+    percent: int = 0
+    """Progress of ``Suspend``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,7 @@ SHARED = {
         "launcher",
         "launcher_pod",
         "made_from",
+        "managed_save",
         "needs",
         "network_disks",
         "plugin_disks",

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from apiserver.apis.virt.places import layout
+from apiserver.apis.virt.places import layout, saved_image
 from handler.pods.process import Launcher
 from launcher.protocol import codec, messages
 
@@ -98,6 +98,11 @@ class FakeLauncher:
     def end(self, kind: messages.EndingKind, message: str = "") -> None:
         self.change(domain=None, ending=messages.Ending(kind, message))
 
+    def saved(self, image: saved_image.Image) -> None:
+        """End a save, as ``Suspend`` does."""
+        over = tuple(replace(each, state="succeeded") if each.id == image.id else each for each in self.status.operations)
+        self.change(domain=None, operations=over, ending=messages.Ending("saved", f"the guest's memory was {image}"))
+
     def migration(self, uid: str, direction: messages.MigrationDirection, state: messages.MigrationState, message: str = "") -> None:
         """Set a migration's state; its figures stay."""
         others = tuple(each for each in self.status.migrations if each.uid != uid)
@@ -177,6 +182,10 @@ class FakeLauncher:
         if any(each.number >= request.number for each in self.status.operations):
             return "Invalid", "a later operation was carried out"
         done = messages.OperationStatus(request.id, request.number, "succeeded")
+        if request.action == "Suspend":  # it goes on until the test ends it by ``saved``
+            paused = replace(domain, state="paused", reason="saving")
+            self.change(domain=paused, operations=(replace(done, state="running", percent=40),))
+            return None
         if request.action == "Reset":
             self.resets += 1
         elif request.action != "Resume":

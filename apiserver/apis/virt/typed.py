@@ -34,7 +34,7 @@ class Attempt(TypedDict, total=False):
     runningTime: str
     stopTime: str
     endTime: str
-    result: Literal["Succeeded", "Failed", "Stopped"]
+    result: Literal["Succeeded", "Failed", "Stopped", "Suspended"]
     message: str
 
 
@@ -620,6 +620,25 @@ class Machine(TypedDict, total=False):
     type: str
 
 
+class ManagedSave(TypedDict, total=False):
+    """Storage for the guest's memory while the machine is suspended."""
+
+    claimName: Required[str]
+
+
+class ManagedSaveStatus(TypedDict, total=False):
+    """The image from which the guest resumes at the next start."""
+
+    id: Required[str]
+    claimName: Required[str]
+    file: Required[str]
+    digest: Required[str]
+    sizeBytes: Required[int]
+    attempt: int
+    type: Literal["kvm", "qemu"]
+    time: str
+
+
 class Memory(TypedDict, total=False):
     """The guest's memory."""
 
@@ -791,10 +810,11 @@ class Operation(TypedDict, total=False):
 
     id: Required[str]
     number: Required[int]
-    action: Required[Literal["Reset", "Resume", "SoftReboot", "InjectNMI", "SendKey"]]
+    action: Required[Literal["Reset", "Resume", "SoftReboot", "InjectNMI", "SendKey", "Suspend"]]
     parameters: OperationParameters
     attempt: int
     time: str
+    percent: int
     result: Literal["Succeeded", "Failed"]
     message: str
     completionTime: str
@@ -965,6 +985,7 @@ class RunningHardware(TypedDict, total=False):
     domain: Domain
     domainXML: str
     accessCredentials: list[AccessCredential]
+    managedSave: ManagedSave
 
 
 class S3Import(TypedDict, total=False):
@@ -1081,6 +1102,7 @@ class VirtualMachineSpec(TypedDict, total=False):
     schedulerName: str
     nodeName: str
     accessCredentials: list[AccessCredential]
+    managedSave: ManagedSave
     readinessProbe: Probe
     livenessProbe: Probe
     domain: Domain
@@ -1091,7 +1113,7 @@ class VirtualMachineStatus(TypedDict, total=False):
     """The actual virtual machine, written by the system."""
 
     observedGeneration: int
-    phase: Literal["Pending", "Scheduling", "Scheduled", "Running", "Stopping", "Stopped", "Succeeded", "Failed", "Unknown"]
+    phase: Literal["Pending", "Scheduling", "Scheduled", "Running", "Stopping", "Stopped", "Succeeded", "Failed", "Suspended", "Unknown"]
     conditions: list[Condition]
     attempt: int
     attempts: list[Attempt]
@@ -1108,6 +1130,7 @@ class VirtualMachineStatus(TypedDict, total=False):
     vsock: VsockStatus
     devices: list[DeviceStatus]
     running: RunningHardware
+    managedSave: ManagedSaveStatus
     migration: MigrationState
     request: Request
     pause: Pause

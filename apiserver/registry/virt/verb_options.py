@@ -64,6 +64,11 @@ def _number(least: int, most: int) -> Check:
     return check
 
 
+def _boolean(given: object, path: Path) -> Iterator[FieldError]:
+    if not isinstance(given, bool):
+        yield validation.type_invalid(path, given, "must be true or false")
+
+
 def _keys(given: object, path: Path) -> Iterator[FieldError]:
     if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
         yield validation.type_invalid(path, given, "must be a list of strings")
@@ -82,5 +87,6 @@ _CHECKS: Final[Mapping[str, Check]] = {
     "priority": _number(-MAX_PRIORITY, MAX_PRIORITY),
     "keys": _keys,
     "gracePeriodSeconds": _number(0, MAX_GRACE_SECONDS),
+    "discardState": _boolean,
     "holdMilliseconds": _number(1, keys.MAX_HOLD_MILLISECONDS),
 }

@@ -16,8 +16,11 @@ from typing import Any, Final
 
 from apiserver.apis.meta import errors, objects, times
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt.lifecycle import conditions, keys, operations, phases, power
+from apiserver.apis.virt.hardware import disks
+from apiserver.apis.virt.lifecycle import conditions, keys, managed_save, operations, phases, power
 from apiserver.apis.virt.places.resources import MIGRATIONS, VIRTUAL_MACHINES
+from apiserver.apis.virt.spec import running
+from apiserver.apis.virt.spec.described import domain_of
 from apiserver.registry.generic.strategy import CreatingVerb, Verb
 from apiserver.registry.virt import verb_options
 
@@ -34,14 +37,19 @@ def new_id() -> str:
 class PowerVerb(Verb):
     """A verb that turns the machine on, recorded in ``status.request``."""
 
-    def __init__(self, action: power.Action, refuse: Callable[[Object], Refusal]) -> None:
+    def __init__(self, action: power.Action, refuse: Callable[[Object], Refusal], *, discards: bool = False) -> None:
+        """``discards``: the body may have ``discardState``, which deletes the image of a suspended guest."""
         self._action = action
         self._refuse = refuse
+        self._discards = discards
 
     def apply(self, obj: Object, body: Object, now: datetime) -> Object:
         """Record the verb in ``status.request`` for the next attempt."""
-        verb_options.require(obj, body, frozenset())
-        _raise_if_refused(obj, self._refuse)
+        verb_options.require(obj, body, frozenset({"discardState"} if self._discards else ()))
+        discards = bool(body.get("discardState"))
+        _raise_if_refused(obj, refuse_discarding if discards else self._refuse)
+        if discards:
+            _discard_image(obj)
         _request(obj, self._action, now)
         return obj
 
@@ -159,6 +167,20 @@ def refuse_start(vm: Object) -> Refusal:
     return "the virtual machine is already going to be started"
 
 
+def refuse_discarding(vm: Object) -> Refusal:
+    """Return why a start cannot discard the image, or None: also a machine that starts again and again without it may."""
+    phase = phases.phase_of(vm)
+    if phase in phases.WITH_POD:
+        return f"the virtual machine is already on ({phase})"
+    return None if managed_save.of(vm) else "the virtual machine is not suspended; start boots it"
+
+
+def refuse_resume(vm: Object) -> Refusal:
+    """Return why this machine cannot be resumed, or None."""
+    refused = refuse_start(vm)
+    return refused if refused or managed_save.of(vm) else "the virtual machine is not suspended; start boots it"
+
+
 def refuse_stop(vm: Object) -> Refusal:
     """Return why this machine cannot be stopped, or None."""
     decision = power.decide(vm)
@@ -215,6 +237,19 @@ def _refuse_still(verb: str) -> Callable[[Object], Refusal]:
     return refuse
 
 
+def refuse_suspend(vm: Object) -> Refusal:
+    """Return why the guest's memory cannot be saved, or None."""
+    busy = _refuse_busy(vm, "suspend")
+    if busy is not None:
+        return busy
+    if not managed_save.claim_of(running.spec_of(vm)):
+        since = " since its start; restart it" if managed_save.claim_of(vm["spec"]) else ""
+        return f"the virtual machine has no claim for its memory{since or ': set spec.managedSave.claimName'}"
+    if lost := [each["name"] for each in disks.defaulted(domain_of(vm)) if disks.is_overlaid(each)]:
+        return f"what the guest wrote to disk {', '.join(lost)} exists only in its pod, which ends: only claims keep it"
+    return None
+
+
 def refuse_migrate(vm: Object) -> Refusal:
     """Return why this machine cannot be migrated, or None."""
     busy = _refuse_busy(vm, "migrate")
@@ -234,10 +269,12 @@ def conflict(vm: Object, reason: str) -> errors.Conflict:
 
 
 VERBS: Final[Mapping[str, Verb | CreatingVerb]] = {
-    "start": PowerVerb(power.START, refuse_start),
+    "start": PowerVerb(power.START, refuse_start, discards=True),
     "stop": Stop(),
     "poweroff": Stop(grace_seconds=0),
     "restart": PowerVerb(power.RESTART, refuse_restart),
+    "suspend": OperationVerb(operations.SUSPEND, refuse_suspend),
+    "resume": PowerVerb(power.START, refuse_resume),
     "pause": Pause(),
     "unpause": Unpause(),
     "reset": OperationVerb(operations.RESET, refuse_reset),
@@ -303,11 +340,23 @@ def _refuse_busy(vm: Object, verb: str) -> Refusal:
         return "the virtual machine is being shut down"
     if decision.attempt != power.current_attempt(vm):
         return "the virtual machine is being restarted"
+    if managed_save.suspending(vm) is not None:
+        return "the virtual machine is being suspended"
     migration = (vm.get("status") or {}).get("migration") or {}
     if migration.get("name") and migration.get("phase") not in phases.MIGRATION_FINAL:
         way = f"wait for its end; see kubectl get {MIGRATIONS.plural}/{migration['name']}, deleting it cancels it"
         return f'the virtual machine is being migrated (migration "{migration["name"]}"): {way}'
     return None
+
+
+def _discard_image(vm: Object) -> None:
+    """Remove the image from the status, in place, with the hardware that it needs: the next start boots, and deletes the file."""
+    if (claim := (managed_save.of(vm) or {}).get("claimName")) != managed_save.claim_of(vm["spec"]):
+        raise conflict(
+            vm, f"the image is in PersistentVolumeClaim {claim}, which spec.managedSave no longer names: it could not be deleted"
+        )
+    for field in (managed_save.FIELD, running.RUNNING):
+        vm["status"].pop(field, None)
 
 
 def _is_open(vm: Object, decision: power.Power) -> bool:

@@ -10,7 +10,7 @@ from apiserver.apis.meta import objects, quantity
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.validation import FieldError
 from apiserver.apis.virt.hardware import cpu, firmware, host_disks, memory
-from apiserver.apis.virt.lifecycle import conditions, operations, phases, power, summary
+from apiserver.apis.virt.lifecycle import conditions, managed_save, operations, phases, power, summary
 from apiserver.apis.virt.places import names
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from apiserver.apis.virt.spec import disk_uses, running
@@ -68,11 +68,11 @@ class VirtualMachineStrategy(Strategy):
         """Record an edit of the run strategy, which supersedes the last verb for good, and keep the running hardware."""
         if power.strategy_of(obj) != power.strategy_of(old) and (obj.get("status") or {}).get("request"):
             obj["status"]["runStrategyGeneration"] = int(old["metadata"].get("generation") or 0) + 1
-        running.note_edit(obj, old, has_guest=phases.phase_of(old) in phases.WITH_GUEST)
+        running.note_edit(obj, old, has_guest=phases.keeps_guest(old))
 
     def prepare_for_status_update(self, obj: Object, old: Object) -> None:
         """Restore the record of the running hardware, or remove it without a guest; end the operations of ended attempts."""
-        running.keep(obj, old, has_guest=phases.phase_of(obj) in phases.WITH_GUEST)
+        running.keep(obj, old, has_guest=phases.keeps_guest(obj))
         operations.end_with_attempts(obj.get("status") or {})
 
     def validate(self, obj: Object) -> list[FieldError]:
@@ -129,7 +129,7 @@ class VirtualMachineStrategy(Strategy):
         }
 
     def locks(self, obj: Object) -> frozenset[str]:
-        """Return the exclusive locks on claims, from the assignment to a node until the guest is off.
+        """Return the exclusive locks on claims, from the assignment to a node until the guest is off, and while it is suspended.
 
         They change only with the phase, because a guest keeps its hardware. An edit takes none; the next assignment to a node does.
         """
@@ -156,18 +156,25 @@ class VirtualMachineStrategy(Strategy):
 
     def _locks(self, obj: Object) -> frozenset[disk_uses.Lock]:
         """Return the locks by typed fields, none without a guest; ``domainXML`` has no claims, but may have the UUID of a state's claim."""
-        if phases.phase_of(obj) not in phases.WITH_GUEST:
+        if not phases.keeps_guest(obj):
             return frozenset()
         spec = running.spec_of(obj)
         domain, xml = spec.get("domain") or {}, spec.get("domainXML")
         node = str(objects.dig(obj, "status", "nodeName") or "")
-        given = (objects.dig(domain, "devices"), objects.dig(domain, "firmware"), xml, objects.uid_of(obj), node)
+        given = (
+            objects.dig(domain, "devices"),
+            objects.dig(domain, "firmware"),
+            xml,
+            objects.uid_of(obj),
+            node,
+            spec.get(managed_save.FIELD),
+        )
         if given != self._looked_at[0]:  # four times per write, for two objects with equal disks
             found: frozenset[disk_uses.Lock] = frozenset()
             if _is_sound(domain):
                 if xml and firmware.state_claim(domain):
                     domain = {**domain, "firmware": domain_of(obj)["firmware"]}
-                found = disk_uses.locks(domain, objects.uid_of(obj), node)
+                found = disk_uses.locks(domain, objects.uid_of(obj), node, managed_save.claim_of(spec))
             self._looked_at = (given, found)
         return self._looked_at[1]
 

@@ -20,9 +20,13 @@ LOG_BYTES: Final = 128 * MIB
 def needs(domain: Object, claims: Claims) -> Needs:
     """Return the memory, disk space and volumes that each pod needs."""
     del domain, claims
+    return Needs(overhead_bytes=QEMU_BYTES, storage_bytes=LOG_BYTES) + removal_needs()
+
+
+def removal_needs() -> Needs:
+    """Return the needs of a pod without libvirtd and QEMU, with the volumes that show it to be a launcher pod."""
     return Needs(
-        overhead_bytes=LAUNCHER_BYTES + QEMU_BYTES + sum(volume.size for volume in layout.IN_MEMORY),
-        storage_bytes=LOG_BYTES,
+        overhead_bytes=LAUNCHER_BYTES + sum(volume.size for volume in layout.IN_MEMORY),
         volumes=tuple(
             {"name": each.name, "emptyDir": {"medium": "Memory", "sizeLimit": in_mebibytes(each.size)}} for each in layout.IN_MEMORY
         ),

@@ -31,6 +31,7 @@ from controller.reconcilers.launcher_pods import (
     io_threads,
     launcher,
     made_from,
+    managed_save,
     memory,
     redirected_devices,
     sound,
@@ -68,19 +69,38 @@ _FAMILIES: Final = (
 def launcher_pod(vm: Object, attempt: int, claims: Claims, settings: Settings, placement: Placement) -> Object:
     """Return the pod of a start attempt."""
     name = names.launcher_pod_name(name_of(vm), uid_of(vm), attempt)
-    return _pod(vm, name, {}, attempt, claims, settings, placement)
+    return _pod(vm, name, {}, attempt, _needs(vm, claims, placement), settings, placement)
 
 
 def target_pod(vm: Object, migration: Object, attempt: int, claims: Claims, settings: Settings, placement: Placement) -> Object:
     """Return the target pod of a running machine's migration; it belongs to the same attempt."""
     name = names.target_pod_name(name_of(vm), migration_attempts.uid_of(migration))
-    return _pod(vm, name, {names.MIGRATION_LABEL: uid_of(migration)}, attempt, claims, settings, placement)
+    labels = {names.MIGRATION_LABEL: uid_of(migration)}
+    return _pod(vm, name, labels, attempt, _needs(vm, claims, placement), settings, placement)
+
+
+def removal_pod_name(vm: Object) -> str:
+    """Return the name of the pod that deletes a deleted machine's image."""
+    return names.removal_pod_name(name_of(vm), uid_of(vm))
+
+
+def removal_pod(vm: Object, claim: str, settings: Settings) -> Object:
+    """Return the pod that deletes the machine's files from the claim for images of its memory, and ends."""
+    needed = launcher.removal_needs() + managed_save.needs({managed_save.FIELD: {"claimName": claim}})
+    pod = _pod(vm, removal_pod_name(vm), {}, power.current_attempt(vm), needed, settings, Placement())
+    pod["spec"]["containers"][0]["args"] = ["--delete-images", uid_of(vm)]
+    pod["spec"]["terminationGracePeriodSeconds"] = 0
+    return pod
 
 
 def needs(vm: Object, claims: Claims) -> Needs:
     """Return the needs of all parts of a machine."""
-    domain = domain_of(vm)
-    return sum((family.needs(domain, claims) for family in _FAMILIES), start=access_credentials.needs(running.spec_of(vm)))
+    domain, spec = domain_of(vm), running.spec_of(vm)
+    return sum((family.needs(domain, claims) for family in _FAMILIES), start=access_credentials.needs(spec) + managed_save.needs(spec))
+
+
+def _needs(vm: Object, claims: Claims, placement: Placement) -> Needs:
+    return needs(vm, claims) + domain_xml.needs(vm, kvm=placement.kvm)
 
 
 def _pod(
@@ -88,13 +108,12 @@ def _pod(
     name: str,
     labels: Mapping[str, str],
     attempt: int,
-    claims: Claims,
+    needed: Needs,
     settings: Settings,
     placement: Placement,
 ) -> Object:
     own = {names.COMPONENT_LABEL: names.LAUNCHER, names.VM_NAME_LABEL: name_of(vm), names.CREATED_BY_LABEL: uid_of(vm)}
     users = {key: value for key, value in labels_of(vm).items() if key not in names.POD_LABELS}  # so that Services can select the machine
-    needed = needs(vm, claims) + domain_xml.needs(vm, kvm=placement.kvm)
     container: Object = {
         "name": names.CONTAINER,
         "image": settings.launcher_image,

@@ -30,6 +30,7 @@ _RESULTS: Final = {
     "shutdown": power.RESULT_SUCCEEDED,
     "shutdown-requested": power.RESULT_STOPPED,
     "destroyed": power.RESULT_STOPPED,
+    "saved": power.RESULT_SUSPENDED,
 }
 """By the first word of virt-launcher's termination message (``launcher.protocol.messages.EndingKind``); all others are failures."""
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from apiserver.apis.meta import times
 from apiserver.apis.meta.objects import Object, condition, generation_of, is_deleting, name_of, without_condition
 from apiserver.apis.virt.kinds import dig_vm
-from apiserver.apis.virt.lifecycle import conditions, phases, power
+from apiserver.apis.virt.lifecycle import conditions, managed_save, operations, phases, power
+from apiserver.apis.virt.spec import running
 from controller.reconcilers.actions import Action, Emit, WriteStatus
 from controller.reconcilers.pods import pod_state
 from controller.reconcilers.virtual_machines import attempts, disruptions, statuses
@@ -16,6 +17,9 @@ def record(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
     """Return actions that write how the newest attempt ended: virt-handler was away, or the guest never reached it."""
     current = power.current_attempt(seen.vm)
     result, message = _result(seen, decision, current)
+    image = _image(seen, result, message)
+    if result == power.RESULT_SUSPENDED and image is None:  # a guest may control its launcher
+        result = power.RESULT_FAILED
     message = disruptions.added(seen, message)
     end = {"endTime": times.to_rfc3339(seen.now), "result": result, "message": message}
     if (last := _last_pod(seen)) is not None and pod_state.has_run(last):  # it may have ended before this process saw it run
@@ -26,6 +30,9 @@ def record(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
         "attempts": attempts.changed(seen.vm, current, end),
         "observedGeneration": generation_of(seen.vm),
     }
+    if image is not None:
+        status[managed_save.FIELD] = image
+        status["operations"] = operations.with_result(seen.vm, image["id"], operations.SUCCEEDED, "", seen.now)
     status = phases.without_guest(status)
     status["conditions"] = without_condition(status["conditions"], conditions.LAUNCHER_OUTDATED)
     return (WriteStatus(status), Emit("Warning" if result == power.RESULT_FAILED else "Normal", result, message))
@@ -33,6 +40,8 @@ def record(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
 
 def _result(seen: Observed, decision: power.Power, current: int) -> tuple[str, str]:
     last = _last_pod(seen)
+    if last is not None and (end := pod_state.end_of(last)).result == power.RESULT_SUSPENDED:
+        return end.result, end.message  # whatever was requested since: the image has the guest
     if not decision.on or decision.attempt > current:
         return power.RESULT_STOPPED, decision.message
     if attempts.is_stopped(seen.vm):
@@ -47,6 +56,14 @@ def _result(seen: Observed, decision: power.Power, current: int) -> tuple[str, s
     if is_deleting(last) and end.result != power.RESULT_FAILED:
         return power.RESULT_STOPPED, f"the pod was deleted, not by virt-controller ({end.message})"
     return end.result, end.message
+
+
+def _image(seen: Observed, result: str, message: str) -> Object | None:
+    """Return the image that the pod reports, if the guest was to be suspended."""
+    if result != power.RESULT_SUSPENDED:
+        return None
+    claim = managed_save.claim_of(running.spec_of(seen.vm))
+    return managed_save.saved(seen.vm, claim, message, times.to_rfc3339(seen.now))
 
 
 def _last_pod(seen: Observed) -> Object | None:

@@ -8,7 +8,7 @@ from apiserver.apis.meta import times
 from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object, generation_of, name_of, new_condition, with_condition, without_condition
 from apiserver.apis.virt.kinds import dig_vm
-from apiserver.apis.virt.lifecycle import conditions, phases, power
+from apiserver.apis.virt.lifecycle import conditions, managed_save, phases, power
 from apiserver.apis.virt.spec import chosen_cpu
 from controller.reconcilers import disk_claims
 from controller.reconcilers.actions import Action, CreatePod, Emit, WriteStatus
@@ -26,8 +26,10 @@ def begin(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
         return statuses.wait(seen, Obstacle(conditions.READY, "FailedCreate", seen.refusal))
     kvm = seen.settings.wants_kvm(offered=seen.kvm_offered)
     placement = scheduling.Placement(kvm=kvm, avoid_nodes=_avoided(seen), never_on=tuple(sorted(seen.strangers)))
-    choice = _choose_cpu(seen, placement)
-    placement = dataclasses.replace(placement, chosen=choice.chosen if choice is not None else None)
+    resumes = managed_save.of(seen.vm) is not None  # then the guest keeps its CPU
+    choice = None if resumes else _choose_cpu(seen, placement)
+    chosen = chosen_cpu.chosen(seen.vm) if resumes else choice.chosen if choice is not None else None
+    placement = dataclasses.replace(placement, chosen=chosen)
     pod = launcher_pod.launcher_pod(seen.vm, decision.attempt, seen.claims, seen.settings, placement)
     return (CreatePod(pod, seen.vm), *_record_start(seen, pod, decision.attempt, choice))
 
@@ -58,7 +60,7 @@ def _record_start(seen: Observed, pod: Object, attempt: int, choice: baseline_cp
         "attempts": [*(dig_vm(seen.vm, "status", "attempts") or []), begun][-power.MAX_ATTEMPTS_KEPT :],
         "observedGeneration": generation_of(seen.vm),
     }
-    for key in (*phases.OF_A_PLACE, "cpu"):  # the last attempt left them
+    for key in phases.OF_A_PLACE if managed_save.of(seen.vm) else (*phases.OF_A_PLACE, "cpu"):  # the last attempt left them
         status.pop(key, None)
     if choice is not None:
         status["cpu"] = choice.status()

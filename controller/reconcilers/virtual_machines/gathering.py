@@ -123,7 +123,7 @@ class Gathering:
         found = (each for storage in storage_of_vm(vm) for each in self._informers.holders_of(storage))
         others = {name_of(each): each for each in found if namespace_of(each) == namespace_of(vm) and uid_of(each) != uid_of(vm)}
         if attempts.is_open(vm):
-            return tuple(each for each in others.values() if phases.phase_of(each) in phases.WITH_GUEST)
+            return tuple(each for each in others.values() if phases.keeps_guest(each))
         return tuple(each for each in others.values() if precedence.goes_before(each, vm))
 
     def _files_in_use(self, vm: Object, pod: Object | None) -> tuple[str, ...]:

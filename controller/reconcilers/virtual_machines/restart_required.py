@@ -45,5 +45,5 @@ def events(seen: Observed, status: Object) -> tuple[Emit, ...]:
 
 
 def over(seen: Observed) -> tuple[Action, ...]:
-    """Return the write that removes the condition of a machine without a guest."""
+    """Return the write that removes the condition of a machine without a guest, or sets it for a suspended one."""
     return () if phases.phase_of(seen.vm) in phases.WITH_GUEST else report(seen)

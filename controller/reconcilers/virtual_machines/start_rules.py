@@ -62,6 +62,14 @@ def claim_of_filesystem_is_block(seen: Observed, _: power.Power) -> Obstacle | N
     return Obstacle(conditions.DISKS_READY, conditions.CLAIM_WITHOUT_FILES, message)
 
 
+def claim_of_images_is_block(seen: Observed, _: power.Power) -> Obstacle | None:
+    """Return an obstacle if the claim for images of the guest's memory is a block device."""
+    if not (claim := disk_claims.images_on_device(seen.vm, seen.claims)):
+        return None
+    message = f"PersistentVolumeClaim {claim} is a block device: spec.managedSave needs volume mode Filesystem"
+    return Obstacle(conditions.DISKS_READY, conditions.CLAIM_WITHOUT_FILES, message)
+
+
 def claim_of_lun_is_filesystem(seen: Observed, _: power.Power) -> Obstacle | None:
     """Return an obstacle if the claim of a disk with ``device: lun`` is a file system."""
     if not (without := disk_claims.luns_without_device(seen.vm, seen.claims)):
@@ -114,6 +122,7 @@ RULES: Final[tuple[Rule, ...]] = (
     claim_being_deleted,
     claim_of_firmware_is_block,
     claim_of_filesystem_is_block,
+    claim_of_images_is_block,
     claim_of_lun_is_filesystem,
     storage_in_use,
     network_not_usable,

@@ -46,6 +46,7 @@ from controller.reconcilers.virtual_machines import (
     attempts,
     disruptions,
     hand_over,
+    image_removal,
     migration_record,
     outdated,
     pod_obstacles,
@@ -117,12 +118,15 @@ def _is_to_end(seen: Observed) -> bool:
 
 
 def _delete(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:
-    if alive:
-        return (*_end_all(seen, alive), *silent_nodes.wait_for(seen, alive))
+    if others := tuple(pod for pod in alive if name_of(pod) != launcher_pod.removal_pod_name(seen.vm)):
+        return (*_end_all(seen, others), *silent_nodes.wait_for(seen, others))
     if names.VM_FINALIZER not in finalizers_of(seen.vm):
         return ()
+    removal = image_removal.remove(seen)
+    if not removal.is_over:
+        return removal.actions
     # The garbage collector deletes the pods that are over, because the machine owns them.
-    return (*_delete_all(seen.pods), RemoveFinalizer(names.VM_FINALIZER))
+    return (*removal.actions, *_delete_all(seen.pods), RemoveFinalizer(names.VM_FINALIZER))
 
 
 def _stop(seen: Observed, alive: tuple[Object, ...]) -> tuple[Action, ...]:

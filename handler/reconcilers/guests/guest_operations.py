@@ -18,6 +18,7 @@ from controller.runtime.recorder import EventType
 from launcher.protocol import messages
 
 MAX_MESSAGE: Final = 1024
+MAX_PERCENT: Final = 100
 LAUNCHER_TOO_OLD: Final = "virt-launcher of the machine's pod is of an earlier release; restart or migrate the machine and try again"
 PAUSED_SINCE: Final = "the virtual machine was paused after that"
 RESULTS: Final[Mapping[messages.OperationState, operations.Result]] = {"succeeded": operations.SUCCEEDED, "failed": operations.FAILED}
@@ -27,6 +28,7 @@ _DONE: Final[Mapping[str, tuple[str, str]]] = {
     operations.SOFT_REBOOT: ("RebootRequested", "the guest was asked to reboot"),
     operations.INJECT_NMI: ("NMIInjected", "the guest got a non-maskable interrupt"),
     operations.SEND_KEY: ("KeysSent", "keys were pressed in the guest"),
+    operations.SUSPEND: ("Saved", "the guest's memory is complete in its claim"),
 }
 """Reason and message of the Event by action."""
 
@@ -85,12 +87,14 @@ def _request(operation: operations.Operation) -> messages.Operate:
 def with_results(vm: Mapping[str, Any], told: Sequence[messages.OperationStatus], now: datetime) -> list[Object]:
     """Return the operations of a machine with the results that its launcher tells; the first result counts."""
     known = {each.id: each for each in told if each.state in RESULTS}
+    advanced = {each.id: each.percent for each in told if 0 < each.percent <= MAX_PERCENT}
     moment, waiting = times.to_rfc3339(now), {each["id"] for each in operations.unfinished(vm)}
     found = []
     for operation in operations.of(vm):
         over = known.get(operation["id"]) if operation["id"] in waiting else None
         if over is None:
-            found.append(dict(operation))
+            percent = advanced.get(operation["id"]) if operation["id"] in waiting else None
+            found.append({**operation, **({"percent": percent} if percent else {})})
         else:
             found.append(operations.finished(operation, RESULTS[over.state], one_line(over.message, MAX_MESSAGE), moment))
     return found

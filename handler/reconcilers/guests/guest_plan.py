@@ -17,8 +17,9 @@ from handler.reconcilers.guests import ending_causes, guest_operations, guest_st
 from handler.reconcilers.guests.guest_status import End
 from launcher.protocol import messages
 
-RESUMABLE: Final = frozenset({"user", "starting up", "unknown"})
-"""libvirt's reasons for a requested pause. Other pauses, such as an I/O error, end by an operation from ``unpause``."""
+RESUMABLE: Final = frozenset({"user", "starting up", "migrating", "unknown"})
+"""libvirt's reasons for a requested pause; ``migrating`` is that of a guest restored from an image. Other pauses, such as an I/O error, end
+by an operation from ``unpause``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,11 +135,12 @@ def _alive(seen: Observed, vm: Mapping[str, Any], launcher: messages.Status) -> 
 def _settled(seen: Observed, vm: Mapping[str, Any], launcher: messages.Status) -> tuple[Action, ...]:
     """Return the actions for a guest that stays and continues: first its pause, then its operations."""
     domain, pause = launcher.domain, power.wants_paused(vm)
+    if not launcher.started:
+        return ()  # before that, libvirt itself pauses and resumes the guest
     if pause and domain is not None and domain.state in ("running", "blocked"):
         return (SendRequest(messages.Suspend()),)
     if not pause and domain is not None and domain.state == "paused" and domain.reason in RESUMABLE:
-        # Before libvirt has started it, libvirt itself pauses and resumes the guest.
-        return (SendRequest(messages.Resume()),) if launcher.started else ()
+        return (SendRequest(messages.Resume()),)
     if stands_still(launcher) and launcher.has_room and not pause:  # a user's pause ends only by a user
         return (SendRequest(messages.Resume()),)
     return _operate(seen, launcher) if phases.phase_of(vm) == phases.RUNNING else (ReportGuest(),)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from apiserver.apis.meta import objects
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt.lifecycle import conditions, power
+from apiserver.apis.virt.lifecycle import conditions, managed_save, operations, power
 from apiserver.apis.virt.spec import chosen_cpu
 from controller.runtime.reconciling import Result
 from handler.devices import ownership
@@ -17,7 +17,7 @@ from handler.network.binding import Unsupported
 from handler.pods.hanging import StorageHangs
 from handler.pods.launcher import Connection, Disconnected, LauncherRefused, Pending
 from handler.pods.links import Link
-from handler.reconcilers.guests import guest_imports, guest_status, pod_networks
+from handler.reconcilers.guests import guest_imports, guest_operations, guest_status, pod_networks
 from handler.reconcilers.guests.guest_machine import machine_of
 from handler.reconcilers.guests.guest_ports import Ports
 from handler.reconcilers.guests.guest_status import End
@@ -75,6 +75,11 @@ class GuestStart:
     async def _begin(self, vm: Object, link: Link, *, paused: bool) -> Result | None:
         """Prepare the pod and start the guest; return as ``start``. Raises the errors of both."""
         connection = link.connected()
+        image = _image(vm)
+        if image is not None and operations.SUSPEND not in connection.operations:
+            end = End(power.RESULT_FAILED, "StartFailed", guest_operations.LAUNCHER_TOO_OLD)
+            await self._writer.write_end(vm, end)
+            return Result()
         accelerator = self._accelerators.get(link.pod_uid)  # a pod that waits for an image is prepared once
         if accelerator is None:
             accelerator = self._accelerators[link.pod_uid] = await self._ports.node.give_devices(vm, link.pod_uid, connection)
@@ -85,7 +90,7 @@ class GuestStart:
         if await self._write_network_found(vm):
             return Result(requeue_after=self._limits.start_again_seconds)
         machine = machine_of(vm, accelerator, interfaces, chosen_cpu.chosen(vm), served)
-        if not await self._sync(link, connection, machine, paused=paused):
+        if not await self._sync(link, connection, machine, image, paused=paused):
             return Result(requeue_after=self._limits.start_again_seconds)
         return None
 
@@ -111,14 +116,16 @@ class GuestStart:
         await self._writer.write(vm, guest_imports.without(guest_status.with_disks_found(vm, now)))
         return Result(requeue_after=self._limits.start_again_seconds)
 
-    async def _sync(self, link: Link, connection: Connection, machine: messages.Machine, *, paused: bool) -> bool:
+    async def _sync(
+        self, link: Link, connection: Connection, machine: messages.Machine, image: messages.Image | None, *, paused: bool
+    ) -> bool:
         """Request the start of the guest; return True if the launcher has answered.
 
         The wait is short, because the machine may have to be off by then; a later pass gets the answer.
         """
         pending = self._starting.get(link.pod_uid)
         if pending is None or pending.connection is not connection:
-            pending = self._starting[link.pod_uid] = connection.begin(messages.Sync(machine, paused=paused))
+            pending = self._starting[link.pod_uid] = connection.begin(messages.Sync(machine, paused=paused, image=image))
         try:
             answered = await pending.answered(within=self._limits.start_patience_seconds)
         except (LauncherRefused, Disconnected):
@@ -173,3 +180,9 @@ class GuestStart:
         message = guest_status.printable(str(refused))
         await self._writer.write_end(vm, end or End(power.RESULT_FAILED, "StartFailed", message))
         return Result()
+
+
+def _image(vm: Object) -> messages.Image | None:
+    """Return the image that the guest resumes from, or None."""
+    found = managed_save.image_of(vm)
+    return None if found is None else messages.Image(found.id, found.digest)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -13,9 +13,10 @@ from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.hardware import disks, graphics, network_disks, plugin_disks, vsock
 from apiserver.apis.virt.hardware import interfaces as hardware_interfaces
-from apiserver.apis.virt.lifecycle import conditions, operations, phases, power
+from apiserver.apis.virt.lifecycle import conditions, managed_save, operations, phases, power
 from apiserver.apis.virt.places import forms, layout
 from apiserver.apis.virt.spec import chosen_cpu
+from apiserver.apis.virt.spec import running as running_form
 from apiserver.apis.virt.spec.described import domain_of
 from handler.network.binding import Interface
 from handler.probes.tally import UNKNOWN, Verdict
@@ -36,6 +37,7 @@ RESULTS: Final[Mapping[messages.EndingKind, str]] = {
     "destroyed": power.RESULT_STOPPED,
     "crashed": power.RESULT_FAILED,
     "start-failed": power.RESULT_FAILED,
+    "saved": power.RESULT_SUSPENDED,
 }
 """``migrated`` is missing because the guest continues elsewhere."""
 
@@ -54,6 +56,7 @@ PAUSES: Final[Mapping[str, tuple[str, str]]] = {
         "the storage of a disk is full, and the guest has lost nothing: expand the PersistentVolumeClaim or make room where it lies; the "
         "guest goes on by itself some time after that, and at once by unpause",
     ),
+    "saving": ("Suspending", "the guest's memory is being saved"),
     "watchdog": ("Watchdog", "the guest's watchdog fired; unpause lets the guest go on"),
     "crashed": (conditions.GUEST_PANICKED, "the guest panicked"),
 }
@@ -69,6 +72,8 @@ class End:
     reason: str
     """For the Ready condition and the Event."""
     message: str
+    image_used: bool = False
+    """The image of the guest's memory was used before, so that it is of no use any more."""
 
 
 def end_of(ending: messages.Ending) -> End | None:
@@ -82,6 +87,7 @@ def end_of(ending: messages.Ending) -> End | None:
         "destroyed": POWERED_OFF,
         "crashed": "Crashed",
         "start-failed": "StartFailed",
+        "saved": "Suspended",
     }[ending.kind]
     if ending.kind == "crashed" and (ending.panicked or ending.watchdog):
         reason = conditions.GUEST_PANICKED if ending.panicked else WATCHDOG_FIRED
@@ -90,7 +96,7 @@ def end_of(ending: messages.Ending) -> End | None:
     )
     if result == power.RESULT_FAILED and ending.log and ending.log[-1] not in message:  # libvirt's error may contain them
         message = f"{message}; QEMU's last words: {' | '.join(ending.log[-3:])}"
-    return End(result, reason, printable(message))
+    return End(result, reason, printable(message), ending.image_used)
 
 
 def printable(text: str) -> str:
@@ -123,7 +129,7 @@ def running(
         if own and forms.pod_ip(own[0]) is not None:  # the guest may report any address, and virt-api refuses invalid ones
             status["podIP"] = own[0]
     status["graphics"] = [{"type": each["type"]} for each in graphics.defaulted(domain_of(vm))]
-    for field in ("vsock", "imports"):
+    for field in ("vsock", "imports", managed_save.FIELD):  # a guest that runs has used its image
         status.pop(field, None)
     if domain.devices:  # launchers of older releases report none
         status["devices"] = guest_devices.listed(vm, domain.devices)
@@ -216,7 +222,16 @@ def ended(vm: Object, end: End, now: datetime, told: Sequence[messages.Operation
     """Return the status after the current attempt ended; ``told`` is the launcher's last report of its operations."""
     old = vm.get("status") or {}
     stamp = times.to_rfc3339(now)
+    image = None
+    if end.result == power.RESULT_SUSPENDED:
+        image = managed_save.saved(vm, managed_save.claim_of(running_form.spec_of(vm)), end.message, stamp)
+        if image is None:  # the launcher, which a guest may control, reports a save that nobody requested
+            end = replace(end, result=power.RESULT_FAILED)
     status = phases.without_guest(phases.enter(old, power.PHASES[end.result], now))
+    if image is not None:
+        status[managed_save.FIELD] = image
+    elif end.image_used:
+        status.pop(managed_save.FIELD, None)
     status["observedGeneration"] = objects.generation_of(vm)
     number = power.current_attempt(vm)
     status["attempts"] = [

@@ -40,6 +40,8 @@ class Known:
     """The XML passed to libvirt, or its equivalent if the domain comes from another pod."""
     stopping: life.Stopping | None = None
     """Set after a request to power off."""
+    saving: str = ""
+    """The id of the operation that saves the domain's memory now; empty: none."""
     releasing: bool = False
     """libvirt was called to resume a domain that arrived."""
     making: bool = False
@@ -129,11 +131,11 @@ def destroying(known: Known) -> Known:
     return dataclasses.replace(known, run=dataclasses.replace(known.run, destroyed=True))
 
 
-def ended(known: Known, kind: messages.EndingKind, message: str, now: float) -> Known:
+def ended(known: Known, kind: messages.EndingKind, message: str, now: float, *, image_used: bool = False) -> Known:
     """Return the state after the domain's run; the first end counts. ``now`` is Unix time."""
     if not known.ended:
         ending = messages.Ending(kind, message, known.run.migrated_to, (), now, panicked=message == life.PANICKED)
-        ending = dataclasses.replace(ending, watchdog=message == life.WATCHDOG_FIRED)
+        ending = dataclasses.replace(ending, watchdog=message == life.WATCHDOG_FIRED, image_used=image_used)
         known = with_status(known, ending=ending, domain=None)
     return dataclasses.replace(known, over=True)
 
@@ -174,7 +176,8 @@ def _observed_inactive(known: Known, seen: Observation | None, now: float) -> Kn
         gone = incoming_migration.lost(known.arriving, now)
         over = known.over or (gone is not known.arriving and known.stopping is not None)
         return dataclasses.replace(with_migration(known, gone), over=over)
-    if not known.status.started or known.leaving is not None:  # while it migrates away, the outgoing migration determines where it is
+    if not known.status.started or known.leaving is not None or known.saving:
+        # While it migrates away or is saved, the result of that determines where it is.
         return known
     return ended(known, *life.ending_of(known.run, seen), now)
 
@@ -254,6 +257,30 @@ def operated(known: Known, operation_id: str, problem: str = "") -> Known:
         for each in known.status.operations
     )
     return with_status(known, operations=over)
+
+
+def saving(known: Known, operation_id: str) -> Known:
+    """Return the state when libvirt is about to save the domain's memory."""
+    return dataclasses.replace(known, saving=operation_id)
+
+
+def save_advanced(known: Known, percent: int) -> Known:
+    """Return the state with the progress of a save, which never decreases."""
+    changed = tuple(
+        dataclasses.replace(each, percent=max(each.percent, percent)) if each.id == known.saving else each
+        for each in known.status.operations
+    )
+    return with_status(known, operations=changed)
+
+
+def save_failed(known: Known, problem: str) -> Known:
+    """Return the state when the memory was not saved; the guest goes on, or the next observation tells that it ended."""
+    return operated(dataclasses.replace(known, saving=""), known.saving, problem)
+
+
+def saved(known: Known, message: str, now: float) -> Known:
+    """Return the state when the image is complete, and QEMU has ended; ``now`` is Unix time."""
+    return ended(operated(dataclasses.replace(known, saving=""), known.saving), "saved", message, now)
 
 
 # --- migrations ------------------------------------------------------------------------------------------------------------------

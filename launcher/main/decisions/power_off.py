@@ -63,7 +63,7 @@ def next_step(known: Known, now: float, *, fresh: bool, operating: bool, times: 
     if not known.status.started and not operating and nothing_came and (fresh or now >= known.stopping.deadline):
         return life.Step.END
     incoming = known.arriving.state if known.arriving is not None else None
-    leaving = known.leaving is not None
+    leaving = known.leaving is not None or bool(known.saving)
     step = life.next_step(now, known.stopping, known.domain, leaving=leaving, incoming=incoming, operating=operating, times=times)
     return step if fresh or step is life.Step.GIVE_UP else life.Step.WAIT
 

@@ -19,6 +19,7 @@ DOING: Final[Mapping[messages.OperationAction, str]] = {
     "SoftReboot": "reboot",
     "InjectNMI": "inject an NMI",
     "SendKey": "press keys",
+    "Suspend": "suspend",
 }
 LOST: Final = "QEMU ended after the guest had left the source, and before it ran here"
 
@@ -65,6 +66,8 @@ def require_guest_that_stays(known: Known, doing: str) -> None:
         raise RequestRefused("Conflict", f"cannot {doing}: the guest is off")
     if known.leaving is not None:
         raise RequestRefused("Conflict", f"cannot {doing}: the guest is being migrated")
+    if known.saving:
+        raise RequestRefused("Conflict", f"cannot {doing}: the guest is being suspended")
 
 
 def is_to_operate(known: Known, request: messages.Operate) -> bool:
@@ -82,6 +85,17 @@ def is_to_operate(known: Known, request: messages.Operate) -> bool:
     if known.stopping is not None:
         raise RequestRefused("Conflict", f"cannot {doing}: the guest is being shut down")
     return True
+
+
+def why_not_saved(known: Known) -> str:
+    """Return why the guest's memory must not be saved, or an empty string: what its devices have must exist in the next pod."""
+    if known.machine is None:
+        return "this pod has no machine"
+    if why := machines.not_migratable(known.machine):
+        return f"the guest cannot be saved, as it cannot be migrated: {why}"
+    if names := copied_disks.names(known.machine.domain):
+        return f"what the guest wrote to the disk {names[0]!r} exists only in this pod"
+    return ""
 
 
 def may_stop_again(before: Observation | None) -> bool:
@@ -142,8 +156,8 @@ def is_to_migrate(known: Known, request: messages.Migrate) -> bool:
     """
     if known.status.migration_of(request.migration_uid) is not None:
         return False
-    if not has_guest(known, "migrate") or known.leaving is not None or known.stopping is not None:
-        raise RequestRefused("Conflict", "cannot migrate: the guest is off, being shut down or being migrated already")
+    if not has_guest(known, "migrate") or known.leaving is not None or known.stopping is not None or known.saving:
+        raise RequestRefused("Conflict", "cannot migrate: the guest is off, being shut down, being suspended or being migrated already")
     if known.status.not_migratable:
         raise RequestRefused("Invalid", f"cannot migrate: {known.status.not_migratable}")
     if known.machine is not None:

@@ -30,6 +30,12 @@ class Times:
 
     send: float = 60.0
     """For the disks that were made in the pod, before libvirt migrates: a few MiB."""
+    clock_retry: float = 1.0
+    """Between two attempts to set the guest's clock after a resume from an image."""
+    clock_limit: float = 300.0
+    """For an agent that does so; a guest without one keeps its clock."""
+    save_look: float = 0.5
+    """Between two looks at the progress of saving the guest's memory."""
     progress: float = 0.5
     """Between two looks at an outgoing migration's progress."""
     memory_look: float = 0.25

@@ -58,7 +58,7 @@ async def prepare(
 
 
 def _prepare_variables(template: Path, variables: Path) -> None:
-    _own_directory(variables.parent)
+    own_directory(variables.parent)
     size = template.stat().st_size
     if (found := _regular_file(variables)) is not None:
         if found.st_size != size:
@@ -91,10 +91,10 @@ def _is_made(place: Path, kept: Path | None) -> bool:
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     directory = place if kept is None else kept
     if kept is not None:
-        _own_directory(kept.parent)
+        own_directory(kept.parent)
         place.unlink(missing_ok=True)
         place.symlink_to(kept)
-    _own_directory(directory)
+    own_directory(directory)
     if _exists(directory / TPM_2):
         _check_tpm(directory / TPM_2)
         return True
@@ -106,7 +106,7 @@ def _is_made(place: Path, kept: Path | None) -> bool:
 
 
 def _check_tpm(directory: Path) -> None:
-    _own_directory(directory)
+    own_directory(directory)
     with os.scandir(directory) as entries:
         for count, entry in enumerate(entries):
             found = _regular_file(Path(entry.path))
@@ -114,7 +114,7 @@ def _check_tpm(directory: Path) -> None:
                 raise StateUnusable(f"{directory.name}: has more or larger files than a TPM")
 
 
-def _own_directory(path: Path) -> None:
+def own_directory(path: Path) -> None:
     """Create a directory, or restrict an existing one to this user; raise StateUnusable if it belongs to another.
 
     The kubelet gives the ``fsGroup`` access to existing ones in a claim.

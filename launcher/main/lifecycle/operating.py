@@ -9,6 +9,7 @@ from launcher.hypervisor.port import Hypervisor
 from launcher.main.decisions import known, requests
 from launcher.main.decisions.refusal import RequestRefused
 from launcher.main.lifecycle.record import Record
+from launcher.main.lifecycle.saving import Saving
 from launcher.main.lifecycle.signals import Signals
 from launcher.main.lifecycle.suspension import Suspension
 from launcher.protocol import messages
@@ -23,11 +24,12 @@ class Operations:
     The record says that an operation has begun before libvirt is asked, so it is never begun again. The guest ends with virt-launcher.
     """
 
-    def __init__(self, hypervisor: Hypervisor, record: Record, suspension: Suspension, signals: Signals) -> None:
+    def __init__(self, hypervisor: Hypervisor, record: Record, suspension: Suspension, signals: Signals, saving: Saving) -> None:
         self._hypervisor = hypervisor
         self._record = record
         self._suspension = suspension
         self._signals = signals
+        self._saving = saving
         self._one = asyncio.Lock()
 
     async def operate(self, request: messages.Operate) -> None:
@@ -47,7 +49,8 @@ class Operations:
             try:
                 problem = await self._carry_out(request)
             finally:
-                self._record.take(known.operated, request.id, problem)
+                if problem or request.action != "Suspend":  # a save that has begun reports its own end
+                    self._record.take(known.operated, request.id, problem)
 
     async def _carry_out(self, request: messages.Operate) -> str:
         """Do it, and return why it failed, or an empty string."""
@@ -63,6 +66,8 @@ class Operations:
                     await self._signals.interrupt()
                 case "SendKey":
                     await self._signals.press(request.keys, request.hold_milliseconds)
+                case "Suspend":
+                    await self._saving.begin(request.id)
                 case _:
                     assert_never(request.action)
         except RequestRefused as refused:

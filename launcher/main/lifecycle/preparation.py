@@ -24,6 +24,7 @@ from launcher.main.disks import (
     firmware_state,
     made_disks,
     rbd_images,
+    saved_images,
 )
 from launcher.main.disks.disk_servers import Network
 from launcher.main.programs import passt, processors, virtiofs, zones
@@ -41,6 +42,7 @@ StartFailure = (
     files.DiskUnusable,
     made_disks.SourceUnusable,
     firmware_state.StateUnusable,
+    saved_images.ImageUnusable,
     virtiofs.FilesystemUnusable,
     passt.NetworkUnusable,
     CommandFailed,

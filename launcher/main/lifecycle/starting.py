@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable
+from pathlib import Path
 
 from launcher.hypervisor.port import DomainExists, Hypervisor
 from launcher.main.decisions import known, requests
 from launcher.main.decisions.refusal import RequestRefused
 from launcher.main.decisions.times import TIMES, Times
-from launcher.main.disks import disk_secrets, files
+from launcher.main.disks import disk_secrets, files, saved_images
 from launcher.main.lifecycle.making import Making
 from launcher.main.lifecycle.preparation import StartFailure
 from launcher.main.lifecycle.watching import Watch
@@ -25,8 +27,17 @@ class Start:
     """Starts the domain."""
 
     def __init__(
-        self, hypervisor: Hypervisor, watch: Watch, console: Console, ports: SerialPorts, making: Making, times: Times = TIMES
+        self,
+        hypervisor: Hypervisor,
+        watch: Watch,
+        console: Console,
+        ports: SerialPorts,
+        making: Making,
+        times: Times = TIMES,
+        images: Path = saved_images.ROOT,
+        resumed: Callable[[], None] = lambda: None,
     ) -> None:
+        """``resumed`` is called after a guest went on from an image."""
         self._hypervisor = hypervisor
         self._times = times
         self._watch = watch
@@ -34,6 +45,8 @@ class Start:
         self._console = console
         self._ports = ports
         self._making = making
+        self._images = images
+        self._resumed = resumed
 
     async def start(self, request: messages.Sync) -> None:
         """Make the domain and start it, unless this was done before.
@@ -61,12 +74,39 @@ class Start:
             raise RequestRefused("Failed", str(error)) from error
 
     async def _make(self, request: messages.Sync) -> None:
+        if request.image is not None:
+            await self._restore(request, request.image)
+            return
         name = self._record.known.name
         xml = await self._making.preparation.prepare(request.machine)
         self._record.take(known.prepared, xml)
+        await asyncio.to_thread(saved_images.delete_others, request.machine.uid, root=self._images)  # a stale image must not outlive a boot
         logins = await asyncio.to_thread(disk_secrets.logins, request.machine.domain)
         await self._hypervisor.create(name, disk_secrets.revealed(xml, logins), validate=bool(request.machine.domain_xml))
         self._record.take(known.created)
+        await self._attach()
+        if not request.paused:
+            self._record.take(known.set_running)
+            await self._hypervisor.resume(name)
+
+    async def _restore(self, request: messages.Sync, image: messages.Image) -> None:
+        """Resume the guest from an image. It is marked as used, durably, before the processors run; until then a failure leaves it."""
+        machine, name = request.machine, self._record.known.name
+        path, xml = await asyncio.to_thread(saved_images.checked, machine.uid, image.id, image.digest, self._images)
+        await asyncio.to_thread(saved_images.delete_others, machine.uid, image.id, self._images)
+        self._record.take(known.prepared, await self._making.preparation.prepare(machine, arriving=True))
+        await self._hypervisor.restore(name, str(path), xml)
+        await self._attach()
+        self._record.take(known.set_running)  # from now on, a request to end shuts the guest down
+        await asyncio.to_thread(saved_images.mark_used, path)
+        self._record.take(known.created)
+        if not request.paused:
+            await self._hypervisor.resume(name)
+        self._resumed()
+        await asyncio.to_thread(saved_images.free, path)
+
+    async def _attach(self) -> None:
+        """Connect the consoles, and wait for them."""
         try:
             async with asyncio.timeout(self._times.console):
                 if ports := self._record.known.serial_ports:
@@ -76,12 +116,10 @@ class Start:
                     await self._ports.connected(ports)
         except TimeoutError:
             logger.warning("the serial port cannot be reached; the guest starts without its console")
-        if not request.paused:
-            self._record.take(known.set_running)
-            await self._hypervisor.resume(name)
 
     async def _fail(self, error: BaseException) -> None:
         """Remove the domain, if the failed call made one, and end."""
         if not isinstance(error, DomainExists):
             await self._making.preparation.undo(self._record.known.name)
-        self._record.take(known.ended, "start-failed", str(error) or type(error).__name__, time.time())
+        used = isinstance(error, saved_images.ImageUsed)
+        self._record.take(known.ended, "start-failed", str(error) or type(error).__name__, time.time(), image_used=used)

@@ -85,6 +85,8 @@ class Stop:
                 await self._hypervisor.press_power_button(name, agent=step is Step.ASK_AGENT)
             case Step.RESUME:
                 await self._hypervisor.resume(name)
+            case Step.ABORT_MIGRATION if self._record.known.saving:
+                await self._hypervisor.abort_job(name)
             case Step.ABORT_MIGRATION:
                 await self._migrations.abort_outgoing()
             case Step.DESTROY:

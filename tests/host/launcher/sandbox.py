@@ -99,6 +99,7 @@ class Launcher:
         network: str = "",
         resolv_conf: str = "",
         macvtaps: bool = False,
+        saves: Path | None = None,
     ) -> None:
         """Start virt-launcher.
 
@@ -116,6 +117,7 @@ class Launcher:
             environment: further variables of its container.
             network: name of its network namespace, where it may open taps; by default the machine's own.
             resolv_conf: the kubelet's text; by default the machine's own.
+            saves: the claim of ``spec.managedSave``; by default none.
             macvtaps: show the links of its network namespace in /sys, where libvirt looks for them.
         """
         self._first = first
@@ -174,6 +176,7 @@ class Launcher:
             (self.import_authorities, layout.IMPORT_AUTHORITIES_DIRECTORY),
             (directory / made.name, made.directory),
             (self.state, layout.STATE_DIRECTORY),
+            *([(saves, layout.MANAGED_SAVE_DIRECTORY)] if saves else []),
             *([(self._hugepages, layout.HUGEPAGES_DIRECTORY)] if hugepages else []),
             *([(virtiofsd, "/usr/libexec")] if virtiofsd else []),
             *([(passt, testbed_passt.PLACE)] if passt else []),
@@ -355,12 +358,16 @@ class Client:
     def call(self, request: messages.Request, seconds: float = 60.0) -> messages.Reply | messages.Refusal:
         if isinstance(request, messages.Sync) and booting.boots_slowly(request.machine.domain):
             booting.SLOTS.begin()
-        self._id += 1
-        self._socket.sendall(codec.encode(messages.Call(self._id, request)))
+        self.send(request)
         while True:
             message = self.next(seconds)
             if isinstance(message, messages.Reply | messages.Refusal) and message.id == self._id:
                 return message
+
+    def send(self, request: messages.Request) -> None:
+        """Send a request without waiting for its answer."""
+        self._id += 1
+        self._socket.sendall(codec.encode(messages.Call(self._id, request)))
 
     def ask(self, request: messages.Request) -> messages.Status:
         """Send a request, which must succeed; return the status."""

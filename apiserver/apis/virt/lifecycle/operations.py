@@ -17,13 +17,15 @@ from typing import Any, Final, Literal, get_args
 from apiserver.apis.meta import times
 from apiserver.apis.virt.lifecycle import power
 
-Action = Literal["Reset", "Resume", "SoftReboot", "InjectNMI", "SendKey"]
-"""A hard reset of the guest, resuming its processors after a fault, a reboot by the guest itself, an NMI, or pressed keys."""
+Action = Literal["Reset", "Resume", "SoftReboot", "InjectNMI", "SendKey", "Suspend"]
+"""A hard reset of the guest, resuming its processors after a fault, a reboot by the guest itself, an NMI, pressed keys, or saving its
+memory, which ends the attempt."""
 RESET: Final[Action] = "Reset"
 RESUME: Final[Action] = "Resume"
 SOFT_REBOOT: Final[Action] = "SoftReboot"
 INJECT_NMI: Final[Action] = "InjectNMI"
 SEND_KEY: Final[Action] = "SendKey"
+SUSPEND: Final[Action] = "Suspend"
 ACTIONS: Final[tuple[Action, ...]] = get_args(Action)
 
 Result = Literal["Succeeded", "Failed"]

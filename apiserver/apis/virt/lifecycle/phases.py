@@ -2,9 +2,9 @@
 
 ::
 
-    Pending ─▶ Scheduling ─▶ Scheduled ─▶ Running ─▶ Stopping ─▶ Stopped | Succeeded | Failed
+    Pending ─▶ Scheduling ─▶ Scheduled ─▶ Running ─▶ Stopping ─▶ Stopped | Succeeded | Failed | Suspended
        ▲            ▲            └──────────┴───▶ Unknown (the node does not report) ──▶ back, or an end
-       └────────────┴──── a new attempt ◀──── Stopped | Succeeded | Failed
+       └────────────┴──── a new attempt ◀──── Stopped | Succeeded | Failed | Suspended
 
 virt-controller, virt-handler and their tests use these tables. virt-api enforces only that a Migration's final phase stays, because a lock
 depends on it. An outdated write fails by its resourceVersion.
@@ -33,10 +33,12 @@ STOPPED: Final = "Stopped"
 SUCCEEDED: Final = "Succeeded"
 """The guest powered itself off."""
 FAILED: Final = "Failed"
+SUSPENDED: Final = "Suspended"
+"""Off, with the guest's memory in an image (``status.managedSave``)."""
 UNKNOWN: Final = "Unknown"
 """Neither kubelet nor virt-handler of the node reports."""
 
-ENDED: Final = frozenset({STOPPED, SUCCEEDED, FAILED})
+ENDED: Final = frozenset({STOPPED, SUCCEEDED, FAILED, SUSPENDED})
 """The last attempt has neither domain nor pod; a new attempt may follow."""
 OWNED_BY_HANDLER: Final = frozenset({SCHEDULED, RUNNING, STOPPING})
 """Phases in which virt-handler of ``status.nodeName`` decides the next one."""
@@ -62,12 +64,13 @@ VM_TRANSITIONS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
         PENDING: frozenset({SCHEDULING, STOPPED, FAILED}),
         SCHEDULING: frozenset({PENDING, SCHEDULED, STOPPING, STOPPED, FAILED}),
         SCHEDULED: frozenset({RUNNING, STOPPING, STOPPED, SUCCEEDED, FAILED, UNKNOWN}),
-        RUNNING: frozenset({STOPPING, STOPPED, SUCCEEDED, FAILED, UNKNOWN}),
+        RUNNING: frozenset({STOPPING, STOPPED, SUCCEEDED, FAILED, SUSPENDED, UNKNOWN}),
         STOPPING: frozenset({STOPPED, SUCCEEDED, FAILED, UNKNOWN}),
-        UNKNOWN: frozenset({SCHEDULED, RUNNING, STOPPING, STOPPED, SUCCEEDED, FAILED}),
+        UNKNOWN: frozenset({SCHEDULED, RUNNING, STOPPING, STOPPED, SUCCEEDED, FAILED, SUSPENDED}),
         STOPPED: frozenset({PENDING, SCHEDULING}),
         SUCCEEDED: frozenset({PENDING, SCHEDULING, STOPPED}),
         FAILED: frozenset({PENDING, SCHEDULING, STOPPED}),
+        SUSPENDED: frozenset({PENDING, SCHEDULING, STOPPED}),
     }
 )
 """Transitions of a VirtualMachine. ``""``: no status. Staying in a phase is always allowed."""
@@ -101,6 +104,11 @@ MAX_TIMESTAMPS: Final = 20
 def phase_of(obj: Mapping[str, Any]) -> str:
     """Return ``status.phase``, or an empty string."""
     return str(objects.dig(obj, "status", "phase") or "")
+
+
+def keeps_guest(vm: Mapping[str, Any]) -> bool:
+    """Return True if a machine may have a guest, or an image of one, so that its hardware and its disks stay its own."""
+    return phase_of(vm) in WITH_GUEST or objects.dig(vm, "status", "managedSave") is not None
 
 
 def is_unfinished(migration: Mapping[str, Any]) -> bool:

@@ -17,6 +17,8 @@ edit does not stop a machine by accident. A *failed start* is an attempt that en
 and no ``runningTime``. An attempt with a guest that ran resets the count, because ``rerun.limit`` limits useless starts and not the life of
 a guest. One without a running container does not count, because a missing registry, volume or node is not the machine's fault.
 
+A *suspended* machine is off, whatever the strategy, until a start is requested after the attempt that ended ``Suspended``.
+
 An *interrupted* attempt does not count as an end for the strategy: the machine has the condition ``DisruptionTarget`` (its pod was evicted,
 preempted, not admitted, …), its end was not requested, and the guest did not power itself off. Then the machine is on, also under ``Once``
 and ``Manual``. Deleting a pod does not set this condition.
@@ -55,14 +57,20 @@ UNPAUSE: Final[Action] = "Unpause"
 ACTIONS: Final[tuple[Action, ...]] = get_args(Action)
 _PAUSES: Final = frozenset({PAUSE, UNPAUSE})
 
-Result = Literal["Succeeded", "Failed", "Stopped"]
+Result = Literal["Succeeded", "Failed", "Stopped", "Suspended"]
 """The end of an attempt."""
 RESULT_SUCCEEDED: Final[Result] = "Succeeded"
 RESULT_FAILED: Final[Result] = "Failed"
 RESULT_STOPPED: Final[Result] = "Stopped"
+RESULT_SUSPENDED: Final[Result] = "Suspended"
 RESULTS: Final[tuple[Result, ...]] = get_args(Result)
 PHASES: Final[Mapping[str, str]] = MappingProxyType(
-    {RESULT_SUCCEEDED: phases.SUCCEEDED, RESULT_STOPPED: phases.STOPPED, RESULT_FAILED: phases.FAILED}
+    {
+        RESULT_SUCCEEDED: phases.SUCCEEDED,
+        RESULT_STOPPED: phases.STOPPED,
+        RESULT_FAILED: phases.FAILED,
+        RESULT_SUSPENDED: phases.SUSPENDED,
+    }
 )
 """The phase of a machine after an attempt with this result."""
 
@@ -75,7 +83,7 @@ GOOD_RUN: Final = timedelta(minutes=10)
 """A run of this length ends a row of failures; a kubelet resets its back-off after the same time."""
 
 
-ASKED_TO_BE_OFF: Final = frozenset({"StopRequested", "Halted", "NotRequested"})
+ASKED_TO_BE_OFF: Final = frozenset({"StopRequested", "Suspended", "Halted", "NotRequested"})
 """Reasons of a :class:`Power` that a user wants to be off."""
 OFF_REASONS: Final = ASKED_TO_BE_OFF | {"Succeeded", "RerunLimitReached", "AttemptEnded"}
 """All reasons of a :class:`Power` that is off, except deletion."""
@@ -89,8 +97,8 @@ class Power:
     attempt: int
     """On: the attempt that should run. If it is greater than the current one, that must end first. Off: the current attempt, 0 if none."""
     reason: str
-    """For programs and conditions: Deleting, StopRequested, Requested, Always, FirstAttempt, Rerun, Running, Interrupted, Succeeded,
-    RerunLimitReached, AttemptEnded, NotRequested, Halted."""
+    """For programs and conditions: Deleting, StopRequested, Suspended, Requested, Always, FirstAttempt, Rerun, Running, Interrupted,
+    Succeeded, RerunLimitReached, AttemptEnded, NotRequested, Halted."""
     message: str
     failures: int = 0
     """Consecutive attempts at the end of the series that ended by themselves before :data:`GOOD_RUN`, for the back-off."""
@@ -106,6 +114,8 @@ def decide(vm: Mapping[str, Any]) -> Power:
     spec = vm.get("spec") or {}
     strategy = strategy_of(vm)
     request = effective_request(vm)
+    if _is_suspended(vm, request):
+        return Power(on=False, attempt=current, reason="Suspended", message="suspend was requested; resume goes on from the image")
     if request is None:
         series, wanted = list(attempts), 0
     elif request.get("action") == STOP:
@@ -127,12 +137,21 @@ def decide(vm: Mapping[str, Any]) -> Power:
     return _by_strategy(strategy, spec, ended, current=current, next_attempt=next_attempt, failures=failures)
 
 
+def _is_suspended(vm: Mapping[str, Any], request: Mapping[str, Any] | None) -> bool:
+    """Return True if the newest attempt ended by ``suspend``, and no later start was requested."""
+    newest = newest_attempt(vm)
+    if newest.get("result") != RESULT_SUSPENDED:
+        return False
+    starts = request is not None and request.get("action") != STOP
+    return not (starts and int((request or {}).get("attempt") or 0) > int(newest["number"]))
+
+
 def has_given_up(vm: Mapping[str, Any], decision: Power) -> bool:
     """Return True if a machine is off because its last start with the current spec failed, and no further one follows."""
     newest = newest_attempt(vm)
     generation = int((vm.get("metadata") or {}).get("generation") or 0)
     failed = newest.get("result") == RESULT_FAILED and not is_older(newest, generation)
-    return not decision.on and failed and decision.reason not in {"Deleting", "StopRequested", "Halted"}
+    return not decision.on and failed and decision.reason not in {"Deleting", "StopRequested", "Suspended", "Halted"}
 
 
 def is_off_by_its_spec(vm: Mapping[str, Any], decision: Power) -> bool:
@@ -142,7 +161,7 @@ def is_off_by_its_spec(vm: Mapping[str, Any], decision: Power) -> bool:
     """
     if decision.on or decision.reason == "Deleting" or has_given_up(vm, decision):
         return False
-    return decision.reason != "StopRequested" or strategy_of(vm) in {HALTED, MANUAL}
+    return decision.reason not in {"StopRequested", "Suspended"} or strategy_of(vm) in {HALTED, MANUAL}
 
 
 def end_asked_for(vm: Mapping[str, Any]) -> str:

@@ -51,6 +51,8 @@ DEVICE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9 :._-]*")
 _UID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*")
 _REASON: Final = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 """``reason`` of ``metav1.Condition``."""
+_IMAGE_FILE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*/[A-Za-z0-9][A-Za-z0-9-]*")
+_DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 _HOST_PORT: Final = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<four>[0-9.]+)):(?P<port>[1-9][0-9]{0,4})", re.ASCII)
 
 
@@ -59,6 +61,17 @@ def uid_errors(text: str) -> list[str]:
     if len(text) > MAX_UID:
         return [f"must be no more than {MAX_UID} bytes"]
     return [] if _UID.fullmatch(text) else ["must be a uid: alphanumeric characters and '-', beginning with an alphanumeric character"]
+
+
+def image_file_errors(text: str) -> list[str]:
+    """Return errors of the path of a suspended guest's image: two uids."""
+    fits = len(text) <= 2 * MAX_UID + 1 and _IMAGE_FILE.fullmatch(text)
+    return [] if fits else ["must be the machine's uid, '/', and an operation's id"]
+
+
+def digest_errors(text: str) -> list[str]:
+    """Return errors of a digest."""
+    return [] if _DIGEST.fullmatch(text) else ["must be sha256: and 64 lower-case hexadecimal digits"]
 
 
 def ip_errors(text: str) -> list[str]:

@@ -103,6 +103,11 @@ def target_pod_name(vm_name: str, migration_uid: str) -> str:
     return f"virt-launcher-{vm_name}-{_suffix(migration_uid, 'target')}"
 
 
+def removal_pod_name(vm_name: str, vm_uid: str) -> str:
+    """Return the unique name of the pod that deletes a deleted machine's image."""
+    return f"virt-launcher-{vm_name}-{_suffix(vm_uid, 'images')}"
+
+
 def handler_server_name(node: str) -> str:
     """Return the server name in the certificate of a node's virt-handler: ``<node>.virt-handler``.
 

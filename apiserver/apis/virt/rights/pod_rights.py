@@ -16,7 +16,7 @@ from typing import Any, Final
 from apiserver.apis.meta.objects import controller_of, dig, name_of, namespace_of, uid_of
 from apiserver.apis.virt.hardware import cloud_init, disk_imports, disks, filesystems, firmware, network_disks
 from apiserver.apis.virt.kinds import dig_migration, dig_vm
-from apiserver.apis.virt.lifecycle import phases
+from apiserver.apis.virt.lifecycle import managed_save, phases
 from apiserver.apis.virt.places import forms
 from apiserver.apis.virt.spec import access_credentials, attachments, running, service_accounts
 from apiserver.apis.virt.spec.described import domain_of
@@ -52,6 +52,8 @@ def named_by(vm: Object) -> frozenset[Content]:
     found += [Content(cloud_init.SECRET, each.secret) for each in access_credentials.of(running.spec_of(vm))]
     found += [_of_filesystem(each) for each in filesystems.defaulted(domain)]
     if claim := firmware.state_claim(domain):
+        found.append(Content(disks.CLAIM, claim))
+    if claim := managed_save.claim_of(running.spec_of(vm)):
         found.append(Content(disks.CLAIM, claim))
     if image := dig(domain, "firmware", "kernelBoot", "container", "image"):
         found.append(Content(disks.IMAGE, str(image)))

@@ -54,9 +54,17 @@ def server_uses(domain: Domain) -> dict[str, Use]:
     return {same: _use(each) for each in disks.defaulted(domain) if (same := network_disks.identity(each))}
 
 
-def locks(domain: Domain, uid: str, node: str = "") -> frozenset[Lock]:
-    """Return all locks of a machine on claims, servers' disks and files of its node; ``uid`` is the machine's."""
-    return frozenset((*_locks(domain, uid), *_files_of_node(domain, node)))
+def locks(domain: Domain, uid: str, node: str = "", image_claim: str = "") -> frozenset[Lock]:
+    """Return all locks of a machine on claims, servers' disks and files of its node.
+
+    Args:
+        domain: the domain of the running form.
+        uid: the machine's.
+        node: the machine's.
+        image_claim: the claim for images of its memory, in a directory of its uid: no guest may have its files.
+    """
+    images = (Lock(f"{_FILES}/{image_claim}", _STATE),) if image_claim else ()
+    return frozenset((*_locks(domain, uid), *_files_of_node(domain, node), *images))
 
 
 def _files_of_node(domain: Domain, node: str) -> Iterator[Lock]:

@@ -1,9 +1,9 @@
 """The desired and the running hardware of a machine. Pure.
 
-The *desired* form is the spec. A guest keeps the hardware of its start until it ends, also over live migrations: the *running* form. Both
-are the same until a user edits a machine that has a guest. Then virt-api copies the fields in :data:`FIELDS` from the old spec to
-``status.running``, in the transaction that stores the edit. It removes the copy in the transaction in which the machine loses its guest,
-and when an edit restores the running hardware. virt-api ignores writes of clients to that field.
+The *desired* form is the spec. A guest keeps the hardware of its start until it ends, also over live migrations and while it is suspended:
+the *running* form. Both are the same until a user edits a machine that has a guest. Then virt-api copies the fields in :data:`FIELDS` from
+the old spec to ``status.running``, in the transaction that stores the edit. It removes the copy in the transaction in which the machine
+loses its guest, and when an edit restores the running hardware. virt-api ignores writes of clients to that field.
 
 Locks, pods, migration targets, virt-handler and virt-launcher use the running form (:func:`spec_of`). The next attempt uses the desired
 form, because a machine without a guest has no copy.
@@ -22,7 +22,7 @@ from apiserver.apis.meta.validation import Path
 from apiserver.apis.virt.hardware import devices
 from apiserver.apis.virt.kinds import dig_vm
 
-FIELDS: Final = ("domain", "domainXML", "accessCredentials")
+FIELDS: Final = ("domain", "domainXML", "accessCredentials", "managedSave")
 """Fields of ``spec`` that a guest keeps from its start to its end."""
 RUNNING: Final = "running"
 """The field of the status with the copy."""

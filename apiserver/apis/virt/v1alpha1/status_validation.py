@@ -212,6 +212,7 @@ _OPERATION: Final = _record(
         "parameters": _PARAMETERS,
         "id": _UID,
         "number": _number(1, operations.MAX_NUMBER),
+        "percent": _number(0, 100),
         "attempt": _COUNT,
         "time": _MOMENT,
         "message": _MESSAGE,
@@ -292,6 +293,17 @@ _MACHINE: Final = _record(
         "devices": _list(MAX_DEVICES, _DEVICE),
         "running": _record({"generation": _COUNT}),  # the rest was validated as a spec
         "vsock": _record({"cid": _number(vsock.CIDS.start, vsock.CIDS.stop - 1)}),
+        "managedSave": _record(
+            {
+                "id": _UID,
+                "claimName": _NAME,
+                "file": _text(forms.image_file_errors),
+                "digest": _text(forms.digest_errors),
+                "sizeBytes": _COUNT,
+                "attempt": _COUNT,
+                "time": _MOMENT,
+            }
+        ),
         "migration": _record(
             {
                 "name": _NAME,

@@ -21,6 +21,7 @@ from apiserver.apis.virt.lifecycle.power import Action, Result, RunStrategy
 from apiserver.apis.virt.v1alpha1.access_credentials import AccessCredential
 from apiserver.apis.virt.v1alpha1.domain.document import Domain
 from apiserver.apis.virt.v1alpha1.domain.graphics import Graphics
+from apiserver.apis.virt.v1alpha1.managed_save import ManagedSave, ManagedSaveStatus
 from apiserver.apis.virt.v1alpha1.migration_policy import MigrationOptions
 from apiserver.apis.virt.v1alpha1.probes import Probe
 from apiserver.apis.virt.v1alpha1.scheduling import Affinity, Toleration, TopologySpreadConstraint
@@ -79,6 +80,7 @@ class VirtualMachineSpec(Model):
     access_credentials: list[AccessCredential] | None = Field(
         None, description="Keys for logging in to the guest, and how the guest gets them.", json_schema_extra=ATOMIC
     )
+    managed_save: ManagedSave | None = Field(None, description="Storage for the guest's memory, for the verb suspend.")
     readiness_probe: Probe | None = Field(
         None,
         description="Test of whether the guest is ready. Until it succeeds, and while it fails, the machine is not Ready and Services "
@@ -127,7 +129,9 @@ class Attempt(Model):
     )
     end_time: Time | None = Field(None, description="Time of its end.")
     result: Result | None = Field(
-        None, description="How it ended: the guest powered off, something failed, or a stop was requested. Absent while it runs."
+        None,
+        description="How it ended: the guest powered off, something failed, a stop was requested, or the guest was suspended. Absent "
+        "while it runs.",
     )
     message: str | None = Field(None, description="The reason of its end, for people.")
 
@@ -276,11 +280,13 @@ class Operation(Model):
     number: Int32 = Field(description="Counted from 1, the order of execution.")
     action: operations.Action = Field(
         description="The operation. Reset: the machine is reset at once. Resume: processors that a fault stopped run again. SoftReboot: "
-        "the guest is asked to reboot. InjectNMI: the processors get a non-maskable interrupt. SendKey: keys are pressed."
+        "the guest is asked to reboot. InjectNMI: the processors get a non-maskable interrupt. SendKey: keys are pressed. "
+        "Suspend: the guest's memory is saved, and the attempt ends."
     )
     parameters: OperationParameters | None = Field(None, description="Parameters of the operation, if it has any.")
     attempt: Int32 | None = Field(None, description="The attempt that it is about; it fails if the attempt ends first.")
     time: Time | None = Field(None, description="The time of the call.")
+    percent: Int32 | None = Field(None, description="Of Suspend: how much of the guest's memory was saved.")
     result: operations.Result | None = Field(None, description="Its result. Absent until it ends.")
     message: str | None = Field(None, description="The reason of a failure, for people.")
     completion_time: Time | None = Field(None, description="Time at which virt-handler learned of its end.")
@@ -302,6 +308,7 @@ class RunningHardware(Model):
     access_credentials: list[AccessCredential] | None = Field(
         None, description="spec.accessCredentials of the guest.", json_schema_extra=ATOMIC
     )
+    managed_save: ManagedSave | None = Field(None, description="spec.managedSave of the guest.")
 
 
 class DeviceStatus(Model):
@@ -317,11 +324,15 @@ class VirtualMachineStatus(Model):
     """The actual virtual machine, written by the system."""
 
     observed_generation: Int64 | None = Field(None, description="The generation of the spec that this is about.")
-    phase: Literal["Pending", "Scheduling", "Scheduled", "Running", "Stopping", "Stopped", "Succeeded", "Failed", "Unknown"] | None = Field(
+    phase: (
+        Literal["Pending", "Scheduling", "Scheduled", "Running", "Stopping", "Stopped", "Succeeded", "Failed", "Suspended", "Unknown"]
+        | None
+    ) = Field(
         None,
         description="A summary. Pending: something is missing. Scheduling: its pod was created. Scheduled: the pod runs on nodeName. "
         "Running: the guest runs. Stopping: the guest was asked to shut down. Stopped: off, as requested. Succeeded: the guest powered "
-        "off by itself. Failed: see the conditions. Unknown: the node does not report.",
+        "off by itself. Failed: see the conditions. Suspended: off, with the guest's memory in managedSave. Unknown: the node does not "
+        "report.",
     )
     conditions: list[Condition] | None = Field(
         None,
@@ -353,6 +364,9 @@ class VirtualMachineStatus(Model):
     running: RunningHardware | None = Field(
         None,
         description="The running guest's hardware, while an edit of the spec waits for the next start. Absent if it equals the spec's.",
+    )
+    managed_save: ManagedSaveStatus | None = Field(
+        None, description="The image of the suspended guest's memory, until the guest runs again. A start resumes from it."
     )
     migration: MigrationState | None = Field(None, description="The current or last live migration.")
     request: Request | None = Field(None, description="The last verb that turned the machine on or off.")

@@ -162,7 +162,7 @@ def test_only_what_arrived_is_released(now: Known, uid: str, expected: object) -
     assert judged(lambda: requests.is_to_release(now, uid)) == expected
 
 
-CANNOT = ("Conflict", "cannot migrate: the guest is off, being shut down or being migrated already")
+CANNOT = ("Conflict", "cannot migrate: the guest is off, being shut down, being suspended or being migrated already")
 
 
 @pytest.mark.parametrize(

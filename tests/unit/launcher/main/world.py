@@ -34,6 +34,8 @@ QUICK = Times(
     settle=0.01,
     agent_round=0.01,
     agent_pause=0.0,
+    clock_retry=0.01,
+    save_look=0.01,
 )
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode"
 """The header of the kernel's connection tables."""
@@ -105,6 +107,8 @@ class World:
         self.served: list[messages.Machine] = []
         self.serving_fails: OSError | None = None
         self._directory = directory
+        self.images = directory / "images"
+        """The claim for images of the guest's memory; a test makes it."""
         self.domain = ManagedDomain(
             self.hypervisor,
             self._console,
@@ -117,6 +121,7 @@ class World:
             measure=lambda _specification, names: {name: self.free[name] for name in names if name in self.free},
             memory=lambda: self.memory,
             times=times,
+            images=self.images,
         )
         self.over = False
 

@@ -20,9 +20,11 @@ from apiserver.apis.meta.objects import dig, name_of, uid_of
 from apiserver.apis.meta.validation import FieldError, forbidden
 from apiserver.apis.virt.hardware import interfaces
 from apiserver.apis.virt.kinds import dig_migration
-from apiserver.apis.virt.lifecycle import conditions, migration_attempts, operations, phases, power
+from apiserver.apis.virt.lifecycle import conditions, managed_save, migration_attempts, operations, phases, power
+from apiserver.apis.virt.places import saved_image
 from apiserver.apis.virt.rights.node_rights import differences
 from apiserver.apis.virt.rights.node_rights.differences import PHASE_FIELDS, STATUS, shown
+from apiserver.apis.virt.spec import running
 from apiserver.apis.virt.spec.described import domain_of
 
 Object = Mapping[str, Any]
@@ -54,12 +56,12 @@ _WAITING: Final = Rights(
 _REPORTING: Final = Rights(
     PHASE_FIELDS
     | {"conditions", "observedGeneration", "attempts", "domain", "interfaces", "guest", "graphics", "vsock", "devices", "imports", "podIP"}
-    | {"operations"},
+    | {"operations", managed_save.FIELD},
     _OF_A_GUEST | {conditions.READY},
     attempt=frozenset({"runningTime"}),
 )
 _ENDING: Final = Rights(
-    PHASE_FIELDS | {"conditions", "observedGeneration", "attempts", "operations", *phases.OF_A_PLACE},
+    PHASE_FIELDS | {"conditions", "observedGeneration", "attempts", "operations", managed_save.FIELD, *phases.OF_A_PLACE},
     frozenset({conditions.READY}),
     _OF_A_GUEST | {conditions.RESTART_REQUIRED},
     frozenset({"endTime", "result", "message"}),
@@ -73,11 +75,14 @@ BY_PHASE: Final[Mapping[str, Rights]] = MappingProxyType(
         phases.STOPPED: _ENDING,
         phases.SUCCEEDED: _ENDING,
         phases.FAILED: _ENDING,
+        phases.SUSPENDED: _ENDING,
     }
 )
 """By the phase after the write."""
 OF_A_RESULT: Final = frozenset({"result", "message", "completionTime"})
 """Fields of an operation that say how it ended."""
+PROGRESS: Final = "percent"
+"""The field of an unfinished operation that may change repeatedly."""
 TAKEN_OVER: Final = frozenset({"nodeName", "podName", "podUID", "migration"})
 """Additional fields that the target's virt-handler writes at a takeover."""
 
@@ -139,6 +144,8 @@ def _validate_fields(write: MachineWrite, rights: Rights, *, moves: bool) -> Ite
         yield from _attempts(write, rights)
     if "operations" in changed and "operations" in allowed:
         yield from _operations(write)
+    if managed_save.FIELD in changed:
+        yield from _image(write)
     if new.get("phase") in phases.ENDED:
         yield from _end(write)
     elif "podIP" in changed and new.get("podIP") != _address_on_pods_network(write):
@@ -183,11 +190,11 @@ def _operations(write: MachineWrite) -> Iterator[FieldError]:
     for earlier, later in zip(before, after, strict=True):
         place = path.key(shown(earlier["id"]))
         for field in differences.changed(earlier, later):
-            if field not in OF_A_RESULT:
+            if field not in OF_A_RESULT and field != PROGRESS:
                 yield forbidden(place.child(field), "is not virt-handler's to write")
             elif operations.is_finished(earlier):
                 yield forbidden(place.child(field), "is written once")
-        if earlier != later and not operations.is_finished(later):
+        if set(differences.changed(earlier, later)) - {PROGRESS} and not operations.is_finished(later):
             yield forbidden(place.child("result"), "is missing")
 
 
@@ -195,7 +202,7 @@ def _end(write: MachineWrite) -> Iterator[FieldError]:
     """Yield errors of an attempt's end: its place must be removed, and its result recorded."""
     new, phase = _status(write.new), phases.phase_of(write.new)
     for field in phases.OF_A_PLACE:
-        if new.get(field) is not None:
+        if new.get(field) is not None and not (field == running.RUNNING and managed_save.of(write.new)):  # virt-api keeps it for the image
             yield forbidden(STATUS.child(field), f"goes when the virtual machine is {phase}")
     current = power.current_attempt(write.old)
     earlier, later = _attempt(write.old, current), _attempt(write.new, current)
@@ -204,6 +211,27 @@ def _end(write: MachineWrite) -> Iterator[FieldError]:
         yield forbidden(path, f"must be {RESULTS[phase]}, with an endTime, when the virtual machine becomes {phase}")
     if later.get("endTime") != earlier.get("endTime"):
         yield from differences.moment(STATUS.child("attempts").key(str(current)).child("endTime"), later.get("endTime"), write.now)
+
+
+def _image(write: MachineWrite) -> Iterator[FieldError]:
+    """Yield errors of a new image of the guest's memory: it must be the one that a user requested. Any end, or a run, may drop it."""
+    image = managed_save.of(write.new)
+    if image is None:
+        return
+    path, operation = STATUS.child(managed_save.FIELD), managed_save.suspending(write.old)
+    if phases.phase_of(write.new) != phases.SUSPENDED or operation is None:
+        yield forbidden(path, "is virt-handler's to write only when an operation Suspend ends the attempt")
+        return
+    wanted = {
+        "id": operation.get("id"),
+        "claimName": managed_save.claim_of(running.spec_of(write.old)),
+        "file": saved_image.file_of(uid_of(write.old), str(operation.get("id"))),
+        "attempt": power.current_attempt(write.old),
+    }
+    for field, value in wanted.items():
+        if image.get(field) != value:
+            yield forbidden(path.child(field), f'must be "{shown(value)}"')
+    yield from differences.moment(path.child("time"), image.get("time"), write.now)
 
 
 def _not_the_target(write: MachineWrite) -> Iterator[FieldError]:

@@ -393,3 +393,20 @@ def _edited(vm: dict[str, Any], generation: int | None, **metadata: Any) -> dict
 def test_stopped_machine_has_given_up_or_is_off_by_its_spec(vm: dict[str, Any], given_up: bool, by_its_spec: bool) -> None:
     decision = power.decide(vm)
     assert (power.has_given_up(vm, decision), power.is_off_by_its_spec(vm, decision)) == (given_up, by_its_spec)
+
+
+@pytest.mark.parametrize("strategy", power.RUN_STRATEGIES)
+def test_a_suspended_machine_is_off_until_a_later_start(strategy: str) -> None:
+    off = (False, 1, "Suspended")
+    assert _brief(_vm(strategy, a1="Suspended")) == off
+    assert _brief(_vm(strategy, a1="Suspended", request=_request("Start", 1, strategy))) == off
+    assert _brief(_vm(strategy, a1="Suspended", request=_request("Stop", 1, strategy))) == off
+    assert _brief(_vm(strategy, a1="Suspended", request=_request("Start", 2, strategy))) == (True, 2, "Requested")
+    assert _brief(_vm(strategy, a1="Suspended", request=_request("Start", 2, "Other"))) == off
+
+
+def test_a_failed_resume_is_repeated_as_any_start() -> None:
+    vm = _vm(a1="Suspended", a2="Failed", request=_request("Start", 2))
+    assert _brief(vm) == (True, 3, "Rerun")
+    assert not power.has_given_up(_vm(a1="Suspended"), power.decide(_vm(a1="Suspended")))
+    assert not power.is_off_by_its_spec(_vm(a1="Suspended"), power.decide(_vm(a1="Suspended")))

@@ -65,6 +65,21 @@ def _off(result: str = "Succeeded", strategy: str = "RerunOnFailure") -> dict[st
     return _vm(phase, strategy, attempts=[{"number": 1, "result": result}])
 
 
+SUSPENDING = {"id": "s", "number": 1, "action": "Suspend", "attempt": 1}
+IMAGE = {"id": "s", "claimName": "memory", "file": "u1/s", "digest": "sha256:00", "sizeBytes": 1}
+
+
+def _with_claim(vm: dict[str, Any], *disks: dict[str, Any]) -> dict[str, Any]:
+    vm["spec"] |= {"managedSave": {"claimName": "Memory"}}
+    vm["spec"]["domain"]["devices"]["disks"] = list(disks)
+    return vm
+
+
+def _suspended(result: str = "Suspended", **status: Any) -> dict[str, Any]:
+    attempts = [{"number": 1, "result": result, "nodeName": "node1"}]
+    return _with_claim(_vm(result, attempts=attempts, managedSave=IMAGE, nodeName=None, **status))
+
+
 def _call(name: str, vm: dict[str, Any]) -> dict[str, Any]:
     verb = verbs.VERBS[name]
     assert isinstance(verb, Verb)
@@ -467,6 +482,26 @@ def test_operations_of_an_unlisted_attempt_fail(current: int) -> None:
             _vm(conditions=[{"type": "Paused", "status": "True", "reason": "GuestSuspended"}]),
             "the guest suspended itself to memory; unpause wakes it, and then it can be reset",
         ),
+        ("suspend", _off(), "only a running virtual machine can suspend; this one is Succeeded"),
+        ("suspend", _vm(), "the virtual machine has no claim for its memory: set spec.managedSave.claimName"),
+        (
+            "suspend",
+            _with_claim(_vm(running={"domain": {}})),
+            "the virtual machine has no claim for its memory since its start; restart it",
+        ),
+        (
+            "suspend",
+            _with_claim(_vm(), {"name": "root", "type": "Image", "source": {"reference": "i"}, "readOnly": False}),
+            "what the guest wrote to disk root exists only in its pod, which ends: only claims keep it",
+        ),
+        *(
+            (verb, _with_claim(_vm(operations=[SUSPENDING])), "the virtual machine is being suspended")
+            for verb in ("suspend", "pause", "unpause", "reset", "migrate")
+        ),
+        ("resume", _vm(), "the virtual machine is already on (Running)"),
+        ("resume", _off(), "the virtual machine is not suspended; start boots it"),
+        ("stop", _suspended(), "the virtual machine is already off"),
+        ("restart", _suspended(), "the virtual machine is off; start it instead"),
         ("unpause", _vm("Scheduled"), "only a running virtual machine can unpause; this one is Scheduled"),
         ("migrate", _vm("Pending"), "only a running virtual machine can migrate; this one is Pending"),
         *(
@@ -496,6 +531,78 @@ def test_verbs_are_refused_by_a_machine_that_is_being_deleted(verb: str) -> None
     vm = _vm()
     vm["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     assert _refusal(verb, vm) == "the virtual machine is being deleted"
+
+
+def test_suspend_is_an_operation_and_resume_the_next_attempt() -> None:
+    (operation,) = _call("suspend", _with_claim(_vm()))["status"]["operations"]
+    assert (operation["action"], operation["attempt"]) == ("Suspend", 1)
+    for verb in ("resume", "start"):
+        status = _call(verb, _suspended())["status"]
+        assert (status["request"]["action"], status["request"]["attempt"]) == ("Start", 2)
+        assert status["managedSave"] == IMAGE
+
+
+def _discarding(vm: dict[str, Any], given: Any = True) -> dict[str, Any]:
+    verb = verbs.VERBS["start"]
+    assert isinstance(verb, Verb)
+    return verb.apply(copy.deepcopy(vm), {"discardState": given}, NOW)
+
+
+@pytest.mark.parametrize("result", ["Suspended", "Failed"])
+def test_a_start_may_discard_the_image_and_its_hardware(result: str) -> None:
+    """Also of a machine that is about to start again and again, because its image is missing."""
+    status = _discarding(_suspended(result, running={"domain": {}, "managedSave": {"claimName": "memory"}}))["status"]
+    assert "managedSave" not in status
+    assert "running" not in status
+    assert status["request"]["attempt"] == 2
+
+
+@pytest.mark.parametrize(
+    ("vm", "reason"),
+    [
+        (_off(), "the virtual machine is not suspended; start boots it"),
+        (_vm(managedSave=IMAGE), "the virtual machine is already on (Running)"),
+        (
+            _suspended() | {"spec": {"runStrategy": "RerunOnFailure", "managedSave": {"claimName": "other"}}},
+            "the image is in PersistentVolumeClaim memory, which spec.managedSave no longer names: it could not be deleted",
+        ),
+    ],
+)
+def test_an_image_that_cannot_be_discarded_is_a_conflict(vm: dict[str, Any], reason: str) -> None:
+    with pytest.raises(errors.Conflict) as caught:
+        _discarding(vm)
+    assert str(caught.value).endswith(reason)
+
+
+def test_discard_state_is_true_or_false_and_only_of_start() -> None:
+    with pytest.raises(errors.Invalid, match="must be true or false"):
+        _discarding(_suspended(), "yes")
+    verb = verbs.VERBS["resume"]
+    assert isinstance(verb, Verb)
+    with pytest.raises(errors.Invalid, match="unknown field"):
+        verb.apply(_suspended(), {"discardState": True}, NOW)
+    assert "managedSave" in _discarding(_suspended(), None)["status"]
+
+
+def test_suspended_machine_keeps_its_locks_and_what_runs() -> None:
+    strategy, disk = VirtualMachineStrategy(), {"name": "root", "type": "PersistentVolumeClaim", "source": {"name": "c"}, "readOnly": False}
+    old = _suspended()
+    old["spec"]["domain"]["devices"]["disks"] = [disk]
+    assert strategy.locks(old) == {"disk/acc/c"}
+    assert strategy.shared_locks(old) == {("files/acc/memory", "state")}
+    new = copy.deepcopy(old)
+    new["spec"]["domain"]["devices"]["disks"] = []
+    strategy.prepare_for_update(new, old)
+    assert strategy.locks(new) == {"disk/acc/c"}
+    later = copy.deepcopy(new)
+    later["status"]["phase"] = "Scheduling"
+    strategy.prepare_for_status_update(later, new)
+    assert later["status"]["running"]["domain"]["devices"]["disks"] == [disk]
+    without = copy.deepcopy(new)
+    del without["status"]["managedSave"]
+    strategy.prepare_for_status_update(without, new)
+    assert "running" not in without["status"]
+    assert strategy.locks(without) == set()
 
 
 def test_a_verb_refuses_a_body_that_it_does_not_understand() -> None:

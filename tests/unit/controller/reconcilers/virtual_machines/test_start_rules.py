@@ -68,6 +68,11 @@ CASES: dict[Rule, tuple[Observed, str, str]] = {
         "DisksReady",
         "ClaimIsBlock",
     ),
+    start_rules.claim_of_images_is_block: (
+        seen(a_machine(managedSave={"claimName": "claim"}), claims={"claim": a_claim("Block")}),
+        "DisksReady",
+        "ClaimIsBlock",
+    ),
     start_rules.claim_of_lun_is_filesystem: (seen(a_machine(domain=of_disk(device="lun"))), "DisksReady", "ClaimIsFilesystem"),
     start_rules.storage_in_use: (seen(a_machine(), claims_in_use=(InUse("claim", "other"),)), "DisksReady", "DiskInUse"),
     start_rules.network_not_usable: (seen(a_machine(), networks=Found(missing=("default/blue",))), "NetworkReady", "NetworkNotFound"),

@@ -20,11 +20,11 @@ MOMENT = "2026-11-22T00:00:00Z"
 FIELDS = sorted(each.alias or name for name, each in types.VirtualMachineStatus.model_fields.items())
 FOLLOWERS = {
     phases.SCHEDULED: {"Scheduled", "Running", "Stopping", "Stopped", "Succeeded", "Failed"},
-    phases.RUNNING: {"Running", "Stopping", "Stopped", "Succeeded", "Failed"},
+    phases.RUNNING: {"Running", "Stopping", "Stopped", "Succeeded", "Failed", "Suspended"},
     phases.STOPPING: {"Stopping", "Stopped", "Succeeded", "Failed"},
-    phases.UNKNOWN: {"Unknown", "Scheduled", "Running", "Stopping", "Stopped", "Succeeded", "Failed"},
+    phases.UNKNOWN: {"Unknown", "Scheduled", "Running", "Stopping", "Stopped", "Succeeded", "Failed", "Suspended"},
 }
-RESULTS = {"Stopped": "Stopped", "Succeeded": "Succeeded", "Failed": "Failed"}
+RESULTS = {"Stopped": "Stopped", "Succeeded": "Succeeded", "Failed": "Failed", "Suspended": "Suspended"}
 REPORT = {"observedGeneration", "conditions", "domain", "interfaces", "guest", "graphics", "vsock", "devices", "imports"}
 MAY: dict[str, set[str]] = {
     "Scheduled": {"conditions", "imports"},
@@ -34,8 +34,9 @@ MAY: dict[str, set[str]] = {
     "Stopped": {"observedGeneration", "conditions"},
     "Succeeded": {"observedGeneration", "conditions"},
     "Failed": {"observedGeneration", "conditions"},
+    "Suspended": {"observedGeneration", "conditions"},
 }
-"""Fields that may take the value below, by the phase after the write. Attempts, operations and podIP have their own tests."""
+"""Fields that may take the value below, by the phase after the write. Attempts, operations, images and podIP have their own tests."""
 SAMPLES: dict[str, Any] = {
     "attempt": 2,
     "attempts": [{"number": 1, "podName": "p", "nodeName": "n"}, {"number": 2}],
@@ -46,6 +47,7 @@ SAMPLES: dict[str, Any] = {
     "guest": {"hostname": "h"},
     "imports": [{"disk": "d"}],
     "interfaces": [{"name": "default"}],
+    "managedSave": {"id": "o"},
     "migration": {"name": "m", "uid": "mig-1"},
     "nodeName": "n2",
     "observedGeneration": 3,
@@ -141,6 +143,7 @@ def test_only_run_and_end_of_the_current_attempt_are_written(after: str, field: 
         "Stopping": {"runningTime"},
         "Stopped": {"endTime", "message"},
         "Succeeded": {"endTime", "message"},
+        "Suspended": {"endTime", "message"},
     }
     allowed["Failed"] = {"endTime", "message", "result"}
     found = paths(a_write("n", old, new))
@@ -232,12 +235,65 @@ def test_node_reports_operations_where_its_guest_runs_or_ends(after: str) -> Non
 @pytest.mark.parametrize("field", sorted(each.alias or name for name, each in types.Operation.model_fields.items()))
 def test_of_an_operation_only_its_result_is_written_and_once(field: str) -> None:
     old = stored("Running", operations=[FINISHED, WAITING])
-    value = 7 if field in ("number", "attempt") else "Succeeded" if field == "result" else "Resume" if field == "action" else "x"
+    value = 7 if field in ("number", "attempt", "percent") else "Succeeded" if field == "result" else "Resume" if field == "action" else "x"
     done = {"result": "Succeeded", "completionTime": MOMENT}
     place = "status.operations" if field == "id" else "status.operations[{}].{}"
-    ofresult = field in ("result", "message", "completionTime")
+    ofresult = field in ("result", "message", "completionTime", "percent")
     assert operated(old, "Running", {field: value}, {}) == {place.format("a", field)}
     assert operated(old, "Running", {}, {**done, field: value}) == (set() if ofresult else {place.format("b", field)})
+
+
+def test_an_operations_progress_is_written_until_it_ends() -> None:
+    old = stored("Running", operations=[FINISHED, {**WAITING, "percent": 10}])
+    assert operated(old, "Running", {}, {"percent": 20}) == set()
+    assert operated(old, "Running", {"percent": 20}, {}) == {"status.operations[a].percent"}
+
+
+SUSPENDING = {"id": "0b7c1a52", "number": 1, "action": "Suspend", "attempt": 1}
+
+
+def image(**changes: Any) -> dict[str, Any]:
+    return {"id": "0b7c1a52", "claimName": "c", "file": "u/0b7c1a52", "attempt": 1, "time": MOMENT, **changes}
+
+
+def suspending(phase: str = "Running", **status: Any) -> dict[str, Any]:
+    old = stored(phase, operations=[SUSPENDING], **status)
+    old["spec"]["managedSave"] = {"claimName": "C"}
+    old["metadata"]["uid"] = "u"
+    return old
+
+
+@pytest.mark.parametrize("phase", ["Running", "Unknown"])
+def test_a_suspended_machine_has_the_requested_image(phase: str) -> None:
+    old = suspending(phase)
+    assert paths(a_write("n", old, written(old, "Suspended", managedSave=image()))) == set()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"id": "0b7c1a53"}, {"claimName": "other"}, {"file": "u/../x"}, {"attempt": 2}, {"time": "1970-01-01T00:00:00Z"}],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_an_image_is_that_of_the_operation_and_the_claim(changes: dict[str, Any]) -> None:
+    old = suspending()
+    (field,) = changes
+    assert paths(a_write("n", old, written(old, "Suspended", managedSave=image(**changes)))) == {f"status.managedSave.{field}"}
+
+
+@pytest.mark.parametrize("phase", ["Running", "Stopped", "Failed"])
+def test_an_image_comes_only_with_a_suspension(phase: str) -> None:
+    old = suspending()
+    assert paths(a_write("n", old, written(old, phase, managedSave=image()))) == {"status.managedSave"}
+    has = suspending(managedSave=image())
+    assert paths(a_write("n", has, written(has, phase, managedSave=None))) == set()
+
+
+def test_edited_hardware_stays_with_an_image() -> None:
+    runs = {"generation": 1, "managedSave": {"claimName": "c"}}
+    old = suspending(running=runs)
+    old["spec"]["managedSave"] = {"claimName": "edited"}
+    new = written(old, "Suspended", managedSave=image(), running=runs)
+    assert paths(a_write("n", old, new)) == set()
 
 
 def test_node_neither_adds_nor_drops_nor_half_reports_operations() -> None:

@@ -1,0 +1,65 @@
+"""The image of a suspended guest's memory: ``spec.managedSave`` names its claim, ``status.managedSave`` the image. Pure.
+
+The words are libvirt's. virt-launcher writes the image as ``<uid of the machine>/<id of the operation>`` into the claim, and reports its
+digest. A start resumes the guest from the image that the status names, and from no other file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from apiserver.apis.meta.objects import Object, dig, uid_of
+from apiserver.apis.virt.kinds import dig_vm
+from apiserver.apis.virt.lifecycle import operations, power
+from apiserver.apis.virt.places.saved_image import Image, file_of, read
+
+FIELD: Final = "managedSave"
+"""The field of the spec, and of the status."""
+
+
+def claim_of(spec: Mapping[str, Any]) -> str:
+    """Return the claim for images in lower case, as all names in Kubernetes; empty: none."""
+    return str(dig(spec, FIELD, "claimName") or "").lower()
+
+
+def of(vm: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the image that the machine's next start resumes from, as its status names it; None without one."""
+    found: Mapping[str, Any] | None = dig_vm(vm, "status", FIELD)
+    return found
+
+
+def image_of(vm: Mapping[str, Any]) -> Image | None:
+    """Return the same image in its other form."""
+    found = of(vm)
+    return None if found is None else Image(str(found["id"]), str(found["digest"]).removeprefix("sha256:"), int(found["sizeBytes"]))
+
+
+def suspending(vm: Mapping[str, Any]) -> operations.Operation | None:
+    """Return the operation that suspends the guest now, or None."""
+    return next((each for each in operations.unfinished(vm) if each.get("action") == operations.SUSPEND), None)
+
+
+def saved(vm: Mapping[str, Any], claim: str, message: str, moment: str) -> Object | None:
+    """Return ``status.managedSave`` after the end of the current attempt; None if no requested image was reported.
+
+    Args:
+        vm: the machine before that end.
+        claim: the claim that the pod had mounted.
+        message: of virt-launcher.
+        moment: of the end.
+    """
+    image, operation = read(message), suspending(vm)
+    if image is None or operation is None or image.id != operation.get("id") or not claim:
+        return None
+    domain = dig_vm(vm, "status", "domain", "type")
+    return {
+        "id": image.id,
+        "claimName": claim,
+        "file": file_of(uid_of(vm), image.id),
+        "digest": f"sha256:{image.digest}",
+        "sizeBytes": image.size_bytes,
+        "attempt": power.current_attempt(vm),
+        **({"type": domain} if domain else {}),
+        "time": moment,
+    }

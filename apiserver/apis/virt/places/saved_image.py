@@ -1,0 +1,34 @@
+"""The image of a suspended guest's memory, as virt-launcher reports it and finds it again. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+_WORDS: Final = re.compile(r"saved as ([0-9a-f-]{36}), sha256:([0-9a-f]{64}), ([0-9]{1,18}) bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An image as virt-launcher reports it."""
+
+    id: str
+    """Of the operation, and name of the file."""
+    digest: str
+    """SHA-256 of libvirt's header with the domain's XML, in hexadecimal digits."""
+    size_bytes: int
+
+    def __str__(self) -> str:
+        return f"saved as {self.id}, sha256:{self.digest}, {self.size_bytes} bytes"
+
+
+def read(message: str) -> Image | None:
+    """Return the image in the message of a pod's end, which is untrusted; None without one."""
+    found = _WORDS.search(message)
+    return None if found is None else Image(found[1], found[2], int(found[3]))
+
+
+def file_of(uid: str, image_id: str) -> str:
+    """Return an image's path in its claim."""
+    return f"{uid}/{image_id}"

@@ -1,0 +1,44 @@
+"""Images of suspended guests: ``spec.managedSave`` and ``status.managedSave``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import Field
+
+from apiserver.apis.meta.schema import Int32, Int64, Model, Time
+from apiserver.apis.meta.validation import FieldError, Path
+from apiserver.apis.virt.v1alpha1.domain.cloud_init import validate_object_name
+
+
+class ManagedSave(Model):
+    """Storage for the guest's memory while the machine is suspended."""
+
+    claim_name: str = Field(
+        description="Name of a PersistentVolumeClaim of volume mode Filesystem in the same namespace, with room for the guest's memory. "
+        "The machine uses a directory named by its uid, so machines can share a claim, and it may be the claim of a disk. To resume on "
+        "another node, the claim must be usable there."
+    )
+
+
+class ManagedSaveStatus(Model):
+    """The image from which the guest resumes at the next start."""
+
+    id: str = Field(description="The id of the operation that saved it.")
+    claim_name: str = Field(description="The PersistentVolumeClaim with the image.")
+    file: str = Field(description="The image's path in the claim.")
+    digest: str = Field(description="SHA-256 of the image's header, which contains the domain's XML. An image with another one is refused.")
+    size_bytes: Int64 = Field(description="The image's size.")
+    attempt: Int32 | None = Field(None, description="The attempt that it ended.")
+    type: Literal["kvm", "qemu"] | None = Field(None, description="kvm: the processor ran the guest. qemu: it was emulated.")
+    time: Time | None = Field(None, description="Time at which the guest was saved.")
+
+
+def validate(spec: Mapping[str, Any], path: Path) -> list[FieldError]:
+    """Return the errors of ``managedSave``; ``path`` is that of the spec."""
+    given = spec.get("managedSave")
+    if given is None:
+        return []
+    name = str(given.get("claimName") or "").lower()
+    return validate_object_name("PersistentVolumeClaim", name, path.child("managedSave", "claimName"))

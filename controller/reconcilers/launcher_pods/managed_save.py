@@ -1,0 +1,24 @@
+"""The claim for images of the guest's memory: ``spec.managedSave``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from apiserver.apis.virt.lifecycle import managed_save
+from apiserver.apis.virt.places import layout
+from controller.reconcilers.launcher_pods.needs import Needs
+
+FIELD: Final = managed_save.FIELD
+
+
+def needs(spec: Mapping[str, Any]) -> Needs:
+    """Return the claim's volume and its mount."""
+    claim = managed_save.claim_of(spec)
+    if not claim:
+        return Needs()
+    return Needs(
+        volumes=({"name": layout.MANAGED_SAVE_VOLUME, "persistentVolumeClaim": {"claimName": claim}},),
+        mounts=({"name": layout.MANAGED_SAVE_VOLUME, "mountPath": layout.MANAGED_SAVE_DIRECTORY},),
+        owns_files=True,
+    )

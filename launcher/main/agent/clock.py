@@ -1,0 +1,60 @@
+"""The guest's clock after a resume from an image: its agent sets it, because the guest did not see the time pass."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+from launcher.hypervisor.port import HypervisorError
+from launcher.main.agent.agent import Agent
+from launcher.main.decisions.refusal import RequestRefused
+from launcher.main.decisions.times import TIMES, Times
+
+logger = logging.getLogger(__name__)
+
+COMMAND: Final = "guest-set-time"
+
+
+class GuestClock:
+    """Sets the guest's clock once after each request, as soon as an agent is connected."""
+
+    def __init__(self, agent: Agent, times: Times = TIMES, now: Callable[[], int] = time.time_ns) -> None:
+        self._agent = agent
+        self._times = times
+        self._now = now
+        self._wanted = asyncio.Event()
+
+    def request(self) -> None:
+        """Have the clock set."""
+        self._wanted.set()
+
+    async def run(self) -> None:
+        """Set the clock on request, until cancelled."""
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            try:
+                async with asyncio.timeout(self._times.clock_limit):
+                    await self._set()
+            except TimeoutError:
+                logger.warning("no guest agent set the guest's clock: it is behind by the time for which the guest was suspended")
+
+    async def _set(self) -> None:
+        while True:
+            if await self._try():
+                return
+            await asyncio.sleep(self._times.clock_retry)
+
+    async def _try(self) -> bool:
+        if not self._agent.is_ready:
+            return False
+        try:
+            await self._agent.do(COMMAND, {"time": self._now()})
+        except (RequestRefused, HypervisorError) as error:
+            logger.debug("the guest's clock could not be set", extra={"error": str(error)})
+            return False
+        logger.info("the guest's clock was set")
+        return True

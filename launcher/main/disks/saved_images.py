@@ -1,0 +1,190 @@
+"""Files with suspended guests' memory, in the machine's directory of the claim of ``spec.managedSave``.
+
+``<id>`` is a complete image, ``<id>.partial`` is being written, ``<id>.used`` says that a guest was resumed from it. Other pods may write
+to the claim, so an image is used only if its header, which contains the domain's XML, has the digest that the machine's status names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from apiserver.apis.virt.places import layout
+from launcher.main.disks import firmware_state
+
+ROOT: Final = Path(layout.MANAGED_SAVE_DIRECTORY)
+PARTIAL: Final = ".partial"
+USED: Final = ".used"
+_MAGIC: Final = b"LibvirtQemudSave"
+_HEADER_BYTES: Final = 92
+"""libvirt's header (``qemu_saveimage.h``): the magic, the version, the bytes of XML and cookie that follow, and others."""
+_LENGTH: Final = slice(20, 24)
+MAX_XML_BYTES: Final = 4 << 20
+SPARE_BYTES: Final = 128 << 20
+"""Of an image beyond the guest's memory: video memory, firmware and devices."""
+
+
+class ImageUnusable(Exception):
+    """An image cannot be written or used; the message says why."""
+
+
+class ImageUsed(ImageUnusable):
+    """A guest was resumed from the image, and may have run since."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """A complete image."""
+
+    digest: str
+    size_bytes: int
+
+
+def has_claim(root: Path = ROOT) -> bool:
+    """Return whether the pod has a claim for images."""
+    return root.is_dir()
+
+
+def make_room(uid: str, needed_bytes: int, root: Path = ROOT, statvfs: Callable[[Path], os.statvfs_result] = os.statvfs) -> Path:
+    """Return the machine's directory, empty, with room for an image.
+
+    Raises:
+        ImageUnusable: there is too little room, or the directory is another user's.
+        OSError: the claim cannot be written.
+    """
+    delete_others(uid, root=root)
+    directory = _directory(uid, root)
+    found = statvfs(directory)
+    if (free := found.f_bavail * found.f_frsize) < needed_bytes + SPARE_BYTES:
+        needed = f"the guest's memory and {SPARE_BYTES >> 20} MiB need {(needed_bytes + SPARE_BYTES) >> 20} MiB"
+        raise ImageUnusable(f"the claim of spec.managedSave has {free >> 20} MiB free, and {needed}")
+    return directory
+
+
+def delete_others(uid: str, keep: str = "", root: Path = ROOT) -> None:
+    """Delete the machine's files except for the image ``keep`` and its mark of use. Without a claim there are none.
+
+    Raises:
+        ImageUnusable, OSError: as ``make_room``.
+    """
+    if not has_claim(root):
+        return
+    directory = _directory(uid, root)
+    for each in sorted(directory.iterdir()):
+        if not keep or each.name not in (keep, f"{keep}{USED}"):
+            each.unlink()
+    _sync(directory)
+
+
+def delete_all(uid: str, root: Path = ROOT) -> None:
+    """Delete the machine's directory. Raises as ``make_room``."""
+    delete_others(uid, root=root)
+    (root / uid).rmdir()
+
+
+def seal(partial: Path, image: Path, sync: Callable[[int], None] = os.fsync) -> Sealed:
+    """Make a written file the image, durably.
+
+    Raises:
+        ImageUnusable: libvirt did not complete it.
+        OSError: the claim cannot be written.
+    """
+    descriptor = _open(partial)
+    try:
+        os.fchmod(descriptor, 0o600)
+        digest, _ = _header(descriptor)
+        sync(descriptor)
+        size = os.fstat(descriptor).st_size
+    finally:
+        os.close(descriptor)
+    partial.rename(image)
+    _sync(image.parent, sync)
+    return Sealed(digest, size)
+
+
+def checked(uid: str, image_id: str, digest: str, root: Path = ROOT) -> tuple[Path, str]:
+    """Return the image's path, and the domain's XML in it.
+
+    Raises:
+        ImageUsed: a guest was resumed from it.
+        ImageUnusable: it is missing, or was changed.
+        OSError: the claim cannot be read.
+    """
+    image = _directory(uid, root) / image_id
+    if _exists(image.with_suffix(USED)):
+        raise ImageUsed(f"the guest was resumed from the image {image_id} before, and may have run since: its memory is lost")
+    if not _exists(image):
+        raise ImageUnusable(f"the claim of spec.managedSave has no image {image_id}; start with discardState boots the guest without it")
+    descriptor = _open(image)
+    try:
+        os.fchmod(descriptor, 0o600)
+        found, xml = _header(descriptor)
+    finally:
+        os.close(descriptor)
+    if found != digest:
+        raise ImageUnusable(f"the image {image_id} was changed: its header has the digest {found}, and the machine's status {digest}")
+    return image, xml
+
+
+def mark_used(image: Path) -> None:
+    """Rename the image, durably, so that no guest is resumed from it again."""
+    image.rename(image.with_suffix(USED))
+    _sync(image.parent)
+
+
+def free(image: Path) -> None:
+    """Free the storage of a used image; its mark stays."""
+    os.truncate(image.with_suffix(USED), 0)
+
+
+def _directory(uid: str, root: Path) -> Path:
+    directory = root / uid
+    try:
+        firmware_state.own_directory(directory)
+    except firmware_state.StateUnusable as error:
+        raise ImageUnusable(f"the claim of spec.managedSave: {error}") from error
+    return directory
+
+
+def _exists(path: Path) -> bool:
+    try:
+        path.lstat()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _open(path: Path) -> int:
+    descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1 or found.st_uid != os.geteuid():
+        os.close(descriptor)
+        raise ImageUnusable(f"{path.name}: is no regular file of one name and of this user")
+    return descriptor
+
+
+def _header(descriptor: int) -> tuple[str, str]:
+    """Return the digest of everything before the memory, and the XML in it."""
+    header = os.pread(descriptor, _HEADER_BYTES, 0)
+    length = int.from_bytes(header[_LENGTH], "little")
+    if len(header) < _HEADER_BYTES or not header.startswith(_MAGIC) or length > MAX_XML_BYTES:
+        raise ImageUnusable("the image is not complete")
+    data = os.pread(descriptor, length, _HEADER_BYTES)
+    xml = data.partition(b"\0")[0]
+    try:
+        return hashlib.sha256(header + data).hexdigest(), xml.decode()
+    except UnicodeDecodeError as error:
+        raise ImageUnusable("the image has no XML") from error
+
+
+def _sync(directory: Path, sync: Callable[[int], None] = os.fsync) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        sync(descriptor)
+    finally:
+        os.close(descriptor)

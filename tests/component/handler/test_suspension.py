@@ -1,0 +1,83 @@
+"""virt-handler with a guest that is suspended, and one that resumes; virt-api's rules judge all writes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from apiserver.apis.virt.places.saved_image import Image
+from launcher.protocol import messages
+from tests.component.handler.test_guests import ask
+from tests.component.handler.world import VMS, World, eventually, phase_is
+from tests.unit.handler.reconcilers.builders import an_operation
+
+ID = "0b7c1a52-0000-4000-8000-000000000001"
+IMAGE = Image(ID, 64 * "a", 7)
+
+
+async def claimed(world: World, **status: Any) -> None:
+    def edit(vm: dict[str, Any]) -> None:
+        vm["spec"]["managedSave"] = {"claimName": "memory"}
+        vm["status"].update(status)
+
+    await world.vm()
+    await world.api.edit(VMS, "default", "testvm", edit)
+
+
+async def test_suspended_machine_shows_progress_and_then_its_image(world: World) -> None:
+    await claimed(world)
+    launcher = await world.launcher("pod-1")
+    async with world.handler():
+        await eventually(lambda: phase_is(world, "Running"))
+        await ask(world, an_operation(ID, 1, "Suspend"))
+        await eventually(lambda: world.status()["operations"][0].get("percent") == 40)
+        assert phase_is(world, "Running")
+        launcher.saved(IMAGE)
+        await eventually(lambda: phase_is(world, "Suspended"))
+        await eventually(lambda: {"Suspended", "Saved"} <= set(world.events()))
+    status = world.status()
+    assert (status["managedSave"]["id"], status["managedSave"]["claimName"]) == (ID, "memory")
+    assert status["operations"][0]["result"] == "Succeeded"
+    assert sum(isinstance(each, messages.Operate) for each in launcher.received) == 1
+
+
+def image() -> dict[str, Any]:
+    return {"id": ID, "claimName": "memory", "file": f"u/{ID}", "digest": f"sha256:{IMAGE.digest}", "sizeBytes": 7}
+
+
+async def test_resuming_guest_gets_its_image_and_has_none_once_it_runs(world: World) -> None:
+    await claimed(world, managedSave=image())
+    launcher = await world.launcher("pod-1")
+    async with world.handler():
+        await eventually(lambda: phase_is(world, "Running"))
+    (sync,) = (each for each in launcher.received if isinstance(each, messages.Sync))
+    assert sync.image == messages.Image(ID, IMAGE.digest)
+    assert "managedSave" not in world.status()
+
+
+async def test_older_launcher_boots_no_suspended_machine(world: World) -> None:
+    await claimed(world, managedSave=image())
+    launcher = await world.launcher("pod-1")
+    launcher.operations = ("Reset", "Resume")
+    async with world.handler():
+        await eventually(lambda: phase_is(world, "Failed"))
+    assert launcher.starts == 0
+    assert world.status()["managedSave"] == image()
+
+
+@pytest.mark.parametrize("used", [True, False])
+async def test_failed_resume_keeps_the_image_unless_it_was_used(world: World, *, used: bool) -> None:
+    await claimed(world, managedSave=image())
+    launcher = await world.launcher("pod-1")
+
+    def refuse(request: messages.Action) -> tuple[messages.RefusalReason, str] | None:
+        if not isinstance(request, messages.Sync):
+            return launcher._carry_out(request)
+        launcher.change(ending=messages.Ending("start-failed", "no", image_used=used))
+        return "Failed", "no"
+
+    launcher.instead = refuse
+    async with world.handler():
+        await eventually(lambda: phase_is(world, "Failed"))
+    assert ("managedSave" in world.status()) is not used

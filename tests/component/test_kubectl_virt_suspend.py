@@ -1,0 +1,77 @@
+"""``kubectl virt suspend``, ``resume``, ``start --discard-state`` against the real virt-api; the tests write what our processes would."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
+from apiserver.kubectl import flags, operating, resuming, verbs
+from apiserver.kubectl.messages import Failure
+from apiserver.kubectl.migrations import Waiting
+from tests.component.test_kubectl_virt_reset import World, world  # noqa: F401 - a fixture
+
+WAITING = Waiting(wait=True, seconds=30)
+IMAGE: dict[str, Any] = {"id": "s", "claimName": "memory", "file": "u/s", "digest": f"sha256:{64 * '0'}", "sizeBytes": 1}
+
+
+@pytest.fixture
+async def suspended(world: World) -> World:  # noqa: F811 - the fixture
+    """A machine that was suspended; its hardware was edited before."""
+    found = await world.client.get(VIRTUAL_MACHINES, "web", "ns")
+    found["spec"]["managedSave"] = {"claimName": "memory"}
+    found["spec"]["domain"]["memory"]["guest"] = "128Mi"
+    await world.client.update(VIRTUAL_MACHINES, found)
+    attempts = [{"number": 1, "result": "Suspended", "endTime": "2026-01-01T00:00:00Z"}]
+    await world.write(phase="Suspended", attempts=attempts, managedSave=IMAGE, nodeName=None)
+    return world
+
+
+async def requested(world: World) -> None:  # noqa: F811 - not the fixture
+    async with asyncio.timeout(30):
+        while not (await world.status()).get("request"):
+            await asyncio.sleep(0.02)
+
+
+async def test_suspend_asks_once_and_is_refused_without_a_claim(world: World) -> None:  # noqa: F811 - the fixture
+    with pytest.raises(Failure, match="has no claim for its memory"):
+        await operating.operate(world.way, "web", "suspend", WAITING)
+
+
+async def test_resume_waits_until_the_guest_runs(suspended: World, capsys: pytest.CaptureFixture[str]) -> None:
+    async def run() -> None:
+        await requested(suspended)
+        assert (await suspended.status())["running"]["domain"]["memory"]["guest"] == "64Mi"
+        old = (await suspended.status())["attempts"]
+        await suspended.write(phase="Running", attempt=2, attempts=[*old, {"number": 2}], managedSave=None)
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(run())
+        assert await resuming.resume(suspended.way, "web", WAITING) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "virtualmachine.kubevirt.io/web: resume done"
+    with pytest.raises(Failure, match=r"already on \(Running\)"):
+        await resuming.resume(suspended.way, "web", Waiting())
+
+
+async def test_failed_resume_is_told(suspended: World) -> None:
+    async def fail() -> None:
+        await requested(suspended)
+        old = (await suspended.status())["attempts"]
+        await suspended.write(phase="Failed", attempt=2, attempts=[*old, {"number": 2, "result": "Failed", "message": "the CPU differs"}])
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(fail())
+        with pytest.raises(Failure, match="resume virtual machine ns/web: the CPU differs"):
+            await resuming.resume(suspended.way, "web", WAITING)
+    assert (await suspended.status())["managedSave"] == IMAGE
+
+
+async def test_discarding_takes_the_image_and_its_hardware_away(suspended: World) -> None:
+    body = verbs.body_of(flags.parse(["start", "web", "--discard-state"]))
+    await verbs.act(suspended.way, "web", "start", body)
+    status = await suspended.status()
+    assert status["request"]["attempt"] == 2
+    assert not {"managedSave", "running"} & status.keys()
+    assert verbs.body_of(flags.parse(["start", "web"])) == {}

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from apiserver.apis.virt.lifecycle import managed_save
+from apiserver.apis.virt.places import saved_image
+from apiserver.apis.virt.places.saved_image import Image
+
+ID = "0b7c1a52-0000-4000-8000-000000000001"
+IMAGE = Image(ID, 64 * "a", 7)
+MOMENT = "2026-11-22T00:00:00Z"
+
+
+def a_vm(action: str = "Suspend", **operation: Any) -> dict[str, Any]:
+    operations = [{"id": ID, "number": 1, "action": action, "attempt": 3, **operation}]
+    return {"metadata": {"uid": "u"}, "status": {"attempt": 3, "operations": operations, "domain": {"type": "kvm"}}}
+
+
+def test_an_image_is_read_from_the_words_for_it() -> None:
+    assert saved_image.read(f"saved: the guest's memory was {IMAGE}") == IMAGE
+    for wrong in (
+        "",
+        "saved",
+        str(IMAGE).replace("sha256", "md5"),
+        str(IMAGE).replace(ID, "../x"),
+        str(IMAGE).replace("7 b", f"{10**20} b"),
+    ):
+        assert saved_image.read(wrong) is None
+
+
+def test_the_status_names_a_requested_image_and_gives_it_back() -> None:
+    found = managed_save.saved(a_vm(), "c", f"it was {IMAGE}", MOMENT)
+    assert found == {
+        "id": ID,
+        "claimName": "c",
+        "file": f"u/{ID}",
+        "digest": f"sha256:{64 * 'a'}",
+        "sizeBytes": 7,
+        "attempt": 3,
+        "type": "kvm",
+        "time": MOMENT,
+    }
+    assert managed_save.image_of({"status": {"managedSave": found}}) == IMAGE
+    assert managed_save.image_of({"status": {}}) is None
+
+
+@pytest.mark.parametrize(
+    ("vm", "claim", "message"),
+    [
+        (a_vm(), "c", "nothing was saved"),
+        (a_vm(), "", str(IMAGE)),
+        (a_vm("Reset"), "c", str(IMAGE)),
+        (a_vm(attempt=2), "c", str(IMAGE)),
+        (a_vm(result="Failed"), "c", str(IMAGE)),
+        (a_vm(id="0b7c1a52-0000-4000-8000-000000000002"), "c", str(IMAGE)),
+    ],
+)
+def test_an_image_that_nobody_requested_is_none(vm: dict[str, Any], claim: str, message: str) -> None:
+    assert managed_save.saved(vm, claim, message, MOMENT) is None
+
+
+def test_claims_are_looked_up_in_lower_case() -> None:
+    assert managed_save.claim_of({"managedSave": {"claimName": "Memory"}}) == "memory"
+    assert managed_save.claim_of({}) == ""

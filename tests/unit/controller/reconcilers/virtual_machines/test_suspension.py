@@ -1,0 +1,135 @@
+"""What virt-controller does with a suspended machine, and with a pod whose guest was saved while virt-handler was away."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from apiserver.apis.meta.objects import condition, name_of
+from apiserver.apis.virt.places import layout, shape
+from apiserver.apis.virt.places.saved_image import Image
+from controller.reconcilers import disk_claims, precedence
+from controller.reconcilers.actions import CreatePod, WriteStatus
+from controller.reconcilers.launcher_pods import launcher_pod
+from controller.reconcilers.settings import Settings
+from controller.reconcilers.virtual_machines.observed import Observed
+from controller.reconcilers.virtual_machines.virtual_machine_plan import plan
+from tests.unit.controller.reconcilers.builders import UID, a_pod, a_vm, an_attempt
+
+NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
+ID = "0b7c1a52-0000-4000-8000-000000000001"
+IMAGE = Image(ID, 64 * "a", 7)
+KEPT = {"id": ID, "claimName": "memory", "file": f"{UID}/{ID}", "digest": f"sha256:{64 * 'a'}", "sizeBytes": 7}
+CLAIMS = {"memory": {"metadata": {"name": "memory"}, "spec": {"volumeMode": "Filesystem", "accessModes": ["ReadWriteMany"]}}}
+
+
+def seen(vm: dict[str, Any], *pods: dict[str, Any], **rest: Any) -> Observed:
+    return Observed(vm=vm, **{"pods": pods, "claims": CLAIMS, "now": NOW, "settings": Settings("launcher"), **rest})
+
+
+def suspended(**rest: Any) -> dict[str, Any]:
+    attempts = [an_attempt(1, result="Suspended", endTime="2026-01-01T00:00:00Z")]
+    vm = a_vm(phase="Suspended", attempts=attempts, managedSave={"claimName": "memory"}, **rest)
+    vm["status"]["managedSave"] = KEPT
+    return vm
+
+
+def status_of(*actions: object) -> dict[str, Any]:
+    return next(each.status for each in actions if isinstance(each, WriteStatus))
+
+
+@pytest.mark.parametrize("strategy", ["Always", "RerunOnFailure", "Once", "Manual", "Halted"])
+def test_suspended_machine_gets_no_pod(strategy: str) -> None:
+    assert not [each for each in plan(seen(suspended(runStrategy=strategy))) if isinstance(each, CreatePod)]
+
+
+def test_next_pod_has_the_claim_and_the_saved_hardware() -> None:
+    vm = suspended()
+    vm["status"]["request"] = {"action": "Start", "attempt": 2, "runStrategy": vm["spec"]["runStrategy"]}
+    vm["status"]["cpu"] = {"model": "EPYC"}
+    vm["status"]["running"] = {"generation": 1, "domain": {"memory": {"guest": "64Mi"}}, "managedSave": {"claimName": "memory"}}
+    vm["spec"]["domain"] = {"memory": {"guest": "64Gi"}}
+    vm["status"] = status_of(*plan(seen(vm)))
+    assert condition(vm["status"]["conditions"], "RestartRequired") is not None
+    actions = plan(seen(vm))
+    (made,) = (each for each in actions if isinstance(each, CreatePod))
+    mounts = {each["mountPath"] for each in made.pod["spec"]["containers"][0]["volumeMounts"]}
+    assert layout.MANAGED_SAVE_DIRECTORY in mounts
+    assert "Gi" not in made.pod["spec"]["containers"][0]["resources"]["requests"]["memory"]
+    assert int(made.pod["spec"]["containers"][0]["resources"]["requests"]["memory"].removesuffix("Mi")) < 1024
+    status = status_of(*actions)
+    assert status["managedSave"] == KEPT
+    assert status["cpu"] == {"model": "EPYC"}
+
+
+def a_saved_pod(vm: dict[str, Any], message: str) -> dict[str, Any]:
+    pod = a_pod(phase="Succeeded", exit_code=0)
+    pod["status"]["containerStatuses"][0]["state"]["terminated"]["message"] = message
+    return pod
+
+
+def test_end_that_virt_handler_missed_is_read_from_the_pod() -> None:
+    vm = a_vm(phase="Running", attempts=[an_attempt(1)], managedSave={"claimName": "memory"})
+    vm["status"]["operations"] = [{"id": ID, "number": 1, "action": "Suspend", "attempt": 1}]
+    vm["status"] |= {"podName": name_of(a_pod()), "podUID": a_pod()["metadata"]["uid"]}
+    status = status_of(*plan(seen(vm, a_saved_pod(vm, f"saved: the guest's memory was {IMAGE}"))))
+    assert (status["phase"], status["attempts"][-1]["result"]) == ("Suspended", "Suspended")
+    assert status["managedSave"]["id"] == ID
+    assert status["operations"][0]["result"] == "Succeeded"
+    vm["status"]["operations"] = []
+    status = status_of(*plan(seen(vm, a_saved_pod(vm, f"saved: the guest's memory was {IMAGE}"))))
+    assert status["attempts"][-1]["result"] == "Failed"  # nobody requested it
+    assert "managedSave" not in status
+
+
+def test_suspended_machine_keeps_its_disks_from_others() -> None:
+    vm = suspended()
+    assert precedence.holds(vm)
+    assert precedence.goes_before(vm, a_vm())
+    assert disk_claims.claims_of(vm)[-1] == "memory"
+
+
+def removal(vm: dict[str, Any], phase: str, *, exit_code: int | None = None, created: str = "2026-01-01T00:00:59Z") -> dict[str, Any]:
+    pod = a_pod(phase=phase, exit_code=exit_code)
+    pod["metadata"] |= {"name": launcher_pod.removal_pod_name(vm), "uid": "removal", "creationTimestamp": created}
+    return pod
+
+
+def kinds(*actions: object) -> list[str]:
+    return [type(each).__name__ for each in actions]
+
+
+def test_deleted_machine_goes_after_a_pod_deleted_its_image() -> None:
+    vm = suspended(deleting=True)
+    actions = plan(seen(vm))
+    assert kinds(*actions) == ["CreatePod", "Requeue"]
+    (made, _) = actions
+    assert isinstance(made, CreatePod)
+    assert shape.fits(made.pod)
+    (container,) = made.pod["spec"]["containers"]
+    assert container["args"] == ["--delete-images", UID]
+    claims = [each["persistentVolumeClaim"] for each in made.pod["spec"]["volumes"] if "persistentVolumeClaim" in each]
+    assert claims == [{"claimName": "memory"}]
+    assert int(container["resources"]["requests"]["memory"].removesuffix("Mi")) < 200
+    assert kinds(*plan(seen(vm, removal(vm, "Pending")))) == ["Requeue"]
+    assert kinds(*plan(seen(vm, removal(vm, "Running")))) == ["Requeue"]
+    assert kinds(*plan(seen(vm, removal(vm, "Succeeded", exit_code=0)))) == ["DeletePod", "RemoveFinalizer"]
+
+
+def test_an_undeletable_image_does_not_keep_the_machine() -> None:
+    vm = suspended(deleting=True)
+    gone = ["Emit", "RemoveFinalizer"]
+    assert kinds(*plan(seen(vm, refusal="the namespace is being terminated"))) == gone
+    assert kinds(*plan(seen(vm, removal(vm, "Failed", exit_code=1)))) == ["Emit", "DeletePod", "RemoveFinalizer"]
+    late = removal(vm, "Pending", created="2025-12-31T23:55:00Z")
+    assert kinds(*plan(seen(vm, late))) == ["Emit", "DeletePod", "RemoveFinalizer"]
+    for claims in ({"memory": None}, {"memory": {"metadata": {"name": "memory", "deletionTimestamp": "2026-01-01T00:00:00Z"}}}):
+        assert kinds(*plan(seen(vm, claims=claims))) == ["RemoveFinalizer"]  # the image goes with its claim
+
+
+def test_a_resuming_guest_ends_before_its_image_is_deleted() -> None:
+    vm = suspended(deleting=True)
+    vm["status"] |= {"phase": "Scheduling", "attempt": 2, "attempts": [*vm["status"]["attempts"], an_attempt(2)]}
+    assert "CreatePod" not in kinds(*plan(seen(vm, a_pod(2))))
