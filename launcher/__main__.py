@@ -11,26 +11,25 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final, NoReturn
 
+from apiserver.apis.virt.places import layout
+
 HELP: Final = """usage: virt-launcher
 
 The first process of a virtual machine's pod: runs libvirtd and one guest, and ends with the guest. It has no flags: virt-handler tells it
-what to run, through a socket in the pod. Nothing but a pod has use for it.
-
-virt-launcher --delete-images UID deletes the images of a machine's memory, and ends."""
-DELETE_IMAGES: Final = "--delete-images"
+what to run, through a socket in the pod. Nothing but a pod has use for it."""
 TERMINATION_LOG: Final = "/dev/termination-log"
 NOT_RUN: Final = "destroyed: the pod was asked to end before its guest ran"
 """As in ``launcher.main.decisions.life.termination_message``, which is not loaded yet."""
 
 
 def main() -> int:
-    """Run virt-launcher and exit with its code. Returns only if there are arguments: 0 for help or deleted images, else 2."""
-    if sys.argv[1:2] == [DELETE_IMAGES] and len(sys.argv) == 3:
-        return _delete_images(sys.argv[2])
+    """Run virt-launcher and exit with its code. Returns only if there are arguments, 0 for help, else 2; or after the removal of images."""
     if sys.argv[1:]:  # without argparse, to save memory in each pod
         asked = sys.argv[1] in {"-h", "--help"}
         print(HELP, file=sys.stdout if asked else sys.stderr)
         return 0 if asked else 2
+    if Path(layout.IMAGE_REMOVAL_DIRECTORY).is_dir():
+        return _delete_images(Path(layout.IMAGE_REMOVAL_DIRECTORY))
     _heed_sigterm()
     # Each pod pays for every MiB. asyncio imports OpenSSL's binding if possible, and works without it; nothing here uses TLS.
     sys.modules["ssl"] = None  # type: ignore[assignment]  # the import system's way to say "not there"
@@ -44,12 +43,12 @@ def main() -> int:
     return asyncio.run(_to_the_end(process.run))
 
 
-def _delete_images(uid: str) -> int:
-    from launcher.main.disks import saved_images
-
+def _delete_images(directory: Path) -> int:
+    """Delete the files of a deleted machine, which is all that this pod is for; return the exit code."""
     try:
-        saved_images.delete_all(uid)
-    except (OSError, saved_images.ImageUnusable) as error:
+        for each in directory.iterdir():
+            each.unlink()
+    except OSError as error:
         with contextlib.suppress(OSError):
             Path(TERMINATION_LOG).write_text(str(error))
         return 1

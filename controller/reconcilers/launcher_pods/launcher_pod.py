@@ -86,11 +86,8 @@ def removal_pod_name(vm: Object) -> str:
 
 def removal_pod(vm: Object, claim: str, settings: Settings) -> Object:
     """Return the pod that deletes the machine's files from the claim for images of its memory, and ends."""
-    needed = launcher.removal_needs() + managed_save.needs({managed_save.FIELD: {"claimName": claim}})
-    pod = _pod(vm, removal_pod_name(vm), {}, power.current_attempt(vm), needed, settings, Placement())
-    pod["spec"]["containers"][0]["args"] = ["--delete-images", uid_of(vm)]
-    pod["spec"]["terminationGracePeriodSeconds"] = 0
-    return pod
+    needed = launcher.removal_needs() + managed_save.removal_needs(claim, uid_of(vm))
+    return _pod(vm, removal_pod_name(vm), {}, power.current_attempt(vm), needed, settings, Placement())
 
 
 def needs(vm: Object, claims: Claims) -> Needs:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from apiserver.apis.virt.lifecycle import managed_save
 from apiserver.apis.virt.places import layout
 from controller.reconcilers.launcher_pods.needs import Needs
 
-FIELD: Final = managed_save.FIELD
+
+def removal_needs(claim: str, uid: str) -> Needs:
+    """Return the volume of the pod that deletes the files of the machine with this uid, which sees no other machine's."""
+    mount = {"name": layout.MANAGED_SAVE_VOLUME, "mountPath": layout.IMAGE_REMOVAL_DIRECTORY, "subPath": uid}
+    return Needs(
+        volumes=({"name": layout.MANAGED_SAVE_VOLUME, "persistentVolumeClaim": {"claimName": claim}},), mounts=(mount,), owns_files=True
+    )
 
 
 def needs(spec: Mapping[str, Any]) -> Needs:

@@ -81,12 +81,6 @@ def delete_others(uid: str, keep: str = "", root: Path = ROOT) -> None:
     _sync(directory)
 
 
-def delete_all(uid: str, root: Path = ROOT) -> None:
-    """Delete the machine's directory. Raises as ``make_room``."""
-    delete_others(uid, root=root)
-    (root / uid).rmdir()
-
-
 def seal(partial: Path, image: Path, sync: Callable[[int], None] = os.fsync) -> Sealed:
     """Make a written file the image, durably.
 

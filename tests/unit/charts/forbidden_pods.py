@@ -15,7 +15,7 @@ from typing import Any, Final
 import yaml
 
 from apiserver.apis.virt.places import names
-from controller.reconcilers.launcher_pods.launcher_pod import launcher_pod, target_pod
+from controller.reconcilers.launcher_pods.launcher_pod import launcher_pod, removal_pod, target_pod
 from controller.reconcilers.launcher_pods.scheduling import Placement
 from controller.reconcilers.settings import Settings
 from tests.unit.controller.reconcilers.builders import a_migration, a_vm
@@ -59,7 +59,8 @@ def made() -> list[Pod]:
     placements = (Placement(), Placement(kvm=True, avoid_nodes=("node1",)))
     claims = (CLAIMS, {"myvolumeclaim": {"spec": {"volumeMode": "Block"}}})
     starts = [launcher_pod(vm, 3, each, SETTINGS, where) for vm in examples() for each in claims for where in placements]
-    return [*starts, *(target_pod(vm, a_migration(), 1, CLAIMS, SETTINGS, MOVE) for vm in examples())]
+    removals = [removal_pod(vm, "memory", SETTINGS) for vm in examples()]
+    return [*starts, *removals, *(target_pod(vm, a_migration(), 1, CLAIMS, SETTINGS, MOVE) for vm in examples())]
 
 
 def _container(pod: Pod) -> dict[str, Any]:

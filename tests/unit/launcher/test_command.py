@@ -112,3 +112,16 @@ __main__.main()
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50, check=False)
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "True None\n", "")
+
+
+def test_a_pod_for_the_removal_of_images_deletes_its_files_and_ends(tmp_path: Path) -> None:
+    (tmp_path / "image").write_bytes(b"memory")
+    (tmp_path / "image.used").touch()
+    program = (
+        f"from launcher import __main__; __main__.layout.IMAGE_REMOVAL_DIRECTORY = {str(tmp_path)!r}; raise SystemExit(__main__.main())"
+    )
+    for code, left in ((0, []), (1, [tmp_path / "directory"])):
+        for each in left:
+            each.mkdir()
+        assert subprocess.run([sys.executable, "-c", program], timeout=50, check=False).returncode == code
+        assert list(tmp_path.iterdir()) == left

@@ -270,17 +270,6 @@ async def test_target_of_a_migration_leaves_images_alone(world: World, claim: Pa
     assert names(claim) == [ID]
 
 
-def test_images_are_deleted_with_their_directory(tmp_path: Path) -> None:
-    claim = tmp_path / "u-1"
-    kept(claim)
-    kept(claim, f"{ID}.used", b"")
-    saved_images.delete_all("u-1", tmp_path)
-    assert list(tmp_path.iterdir()) == []
-    (tmp_path / "u-1").symlink_to(tmp_path)
-    with pytest.raises(saved_images.ImageUnusable):
-        saved_images.delete_all("u-1", tmp_path)
-
-
 async def test_the_agent_sets_the_clock_once_after_a_resume(world: World, claim: Path) -> None:
     await world.domain.handle(resuming(kept(claim)))
     world.hypervisor.answers["guest-set-time"] = {}
