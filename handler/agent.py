@@ -35,7 +35,8 @@ from handler.devices import host_disks
 from handler.devices.acceleration import Verdict
 from handler.devices.detection import Detection
 from handler.identity.keeping import Identity
-from handler.metrics import Metrics
+from handler.metrics.process import Metrics
+from handler.metrics.statistics import GuestStatistics
 from handler.node import Node
 from handler.options import Options
 from handler.plugins.calling import Plugins
@@ -66,6 +67,8 @@ from handler.streams.server import Server, Target
 logger = logging.getLogger(__name__)
 
 FIGURES_SECONDS: Final = 5.0
+STATISTICS_SECONDS: Final = 5.0
+"""Wait for one guest's statistics: Prometheus waits for a page for ten seconds by default."""
 FINISH_LOOK_SECONDS: Final = 0.2
 KVM_NUMBER: Final = (10, 232)
 TUN_NUMBER: Final = (10, 200)
@@ -124,6 +127,7 @@ class Agent:
         connect = functools.partial(launcher.connect, kubelet=options.kubelet, identify=identify, limits=limits.links)
         self.links = Links(connect, changed=self._link_changed, limits=limits.links)
         self.reads = Reads(self.links)
+        self._statistics = GuestStatistics(name, self.machines.list, Reads(self.links, wait_seconds=STATISTICS_SECONDS))
         self.prober = Prober(
             functools.partial(Question, make_socket=NodeSockets().make),
             clock,
@@ -295,7 +299,10 @@ class Agent:
             tasks.create_task(self._tls.run())
             tasks.create_task(self._streams.run())
             tasks.create_task(incoming.run())
-            tasks.create_task(MetricsServer(options.metrics_port, self.metrics.text, Access(self._client), files).run())
+            tasks.create_task(MetricsServer(options.metrics_port, self._metrics_page, Access(self._client), files).run())
+
+    async def _metrics_page(self) -> bytes:
+        return self.metrics.text() + await self._statistics.page()
 
     async def _beat(self) -> None:
         options = self._options

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter as Counts
 from collections.abc import Callable, Sequence
 
+from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.lifecycle import phases
 from apiserver.client.informer import Informer
 from apiserver.metrics import process
 from apiserver.metrics.instruments import Gauge, Read, Registry
+from controller.manager import machine_metrics
 from controller.runtime.reconciling import Controller
 from controller.serving.reconcile_metrics import ReconcileMetrics
 
@@ -30,6 +32,8 @@ class Metrics:
         about = "Objects that could not be taken in or told of: see the log."
         self._registry.add(Read("kubevirt_informer_faults", "gauge", about, (), lambda: [((), self._faults())]))
         self._outdated: Callable[[], int] = int
+        self._machines: Callable[[], Sequence[Object]] = list
+        self._migrations: Callable[[], Sequence[Object]] = list
         about = "Machines whose virt-launcher is of another release; 0 where nobody leads."
         self._registry.add(Read("kubevirt_outdated_launchers", "gauge", about, (), lambda: [((), self._outdated())]))
 
@@ -41,12 +45,17 @@ class Metrics:
         """Report how many received objects could not be processed."""
         self._faults = lambda: sum(each.faults for each in informers)
 
+    def watch_machines(self, machines: Callable[[], Sequence[Object]]) -> None:
+        """Report each machine; only the leader has them."""
+        self._machines = machines
+
     def watch_outdated(self, count: Callable[[], int]) -> None:
         """Report how many guests run in pods of another release."""
         self._outdated = count
 
     def watch_migrations(self, migrations: Informer) -> None:
         """Report unfinished Migrations by phase; each phase has a value, even if 0."""
+        self._migrations = migrations.list
 
         def by_phase() -> list[tuple[tuple[str, ...], float]]:
             found = Counts(phases.phase_of(each) or phases.PENDING for each in migrations.list())
@@ -55,9 +64,9 @@ class Metrics:
         about = "Unfinished Migrations by phase: those that are Pending wait for their turn."
         self._registry.add(Read("kubevirt_migrations", "gauge", about, ("phase",), by_phase))
 
-    def text(self) -> bytes:
+    async def page(self) -> bytes:
         """Return all metrics in Prometheus' text format."""
-        return self._registry.page()
+        return self._registry.page() + await machine_metrics.page(self._machines(), self._migrations())
 
     def _depths(self) -> list[tuple[tuple[str, ...], float]]:
         return [((name,), len(each.queue)) for name, each in self._queues.items()]

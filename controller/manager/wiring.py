@@ -125,6 +125,7 @@ class Machines:
         self._loops = [controller(each, material, workers=options.workers, observer=metrics.loops) for each in LOOPS]
         for loop in self._loops:
             metrics.watch_queue(loop)
+        metrics.watch_machines(informers.vms.list)
         metrics.watch_outdated(lambda: sum(1 for _ in informers.vms.by_index(indexes.BY_AGE, indexes.OUTDATED)))
         metrics.watch_informers(tuple(self._informers.values()))
 
@@ -157,7 +158,7 @@ async def run(environment: Environment, parts: Callable[[Environment], Sequence[
     options = environment.options
     # No checks: a standby is ready too, so a rolling update does not wait for the lease.
     health = Health(options.health_port, {})
-    metrics = MetricsServer(options.metrics_port, environment.metrics.text, Access(environment.client), options.files)
+    metrics = MetricsServer(options.metrics_port, environment.metrics.page, Access(environment.client), options.files)
     asking = environment.asking or environment.client
     moves = Informer(asking, MIGRATIONS, indexers={admission.BY_CONCERN: admission.concern_of}, trim=trimming.trim_migration)
     environment.metrics.watch_migrations(moves)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from aiohttp import web
@@ -36,7 +36,7 @@ async def certificate(files: Files) -> ServerTls:
 class MetricsServer:
     """Serves the text of ``render`` (Prometheus' text format, version 0.0.4) to users that ``access`` admits."""
 
-    def __init__(self, port: int, render: Callable[[], bytes], access: Access, files: Files, *, host: str = "") -> None:
+    def __init__(self, port: int, render: Callable[[], Awaitable[bytes]], access: Access, files: Files, *, host: str = "") -> None:
         self._host = host or None
         self._port = port
         self._render = render
@@ -58,4 +58,4 @@ class MetricsServer:
         if refusal is not None:
             headers = {"WWW-Authenticate": "Bearer"} if refusal.code == 401 else {}
             return web.Response(status=refusal.code, text=f"{refusal.message}\n", headers=headers)
-        return web.Response(body=self._render(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
+        return web.Response(body=await self._render(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})

@@ -73,6 +73,14 @@ _MIGRATE_FLAGS: Final = (
 
 _DISK_ERRORS: Final = {libvirt.VIR_DOMAIN_DISK_ERROR_UNSPEC: "I/O error", libvirt.VIR_DOMAIN_DISK_ERROR_NO_SPACE: NO_SPACE}
 
+_STATISTICS: Final = (
+    libvirt.VIR_DOMAIN_STATS_CPU_TOTAL
+    | libvirt.VIR_DOMAIN_STATS_BALLOON
+    | libvirt.VIR_DOMAIN_STATS_VCPU
+    | libvirt.VIR_DOMAIN_STATS_INTERFACE
+    | libvirt.VIR_DOMAIN_STATS_BLOCK
+)
+
 T = TypeVar("T")
 
 
@@ -366,6 +374,20 @@ class LibvirtHypervisor:
         except (DomainNotFound, OperationInvalid):
             return None
         return conversion.progress(stats)
+
+    async def statistics(self, name: str) -> Mapping[str, object]:
+        """See the port."""
+
+        def ask(connection: libvirt.virConnect) -> Mapping[str, object]:
+            domain = connection.lookupByName(name)
+            if not domain.isActive():
+                raise OperationInvalid(f"read the statistics of domain {name}: it is not active")
+            flags = 0 if self._test_driver else libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT
+            return next(
+                (values for _, values in connection.domainListGetStats([domain], 0 if self._test_driver else _STATISTICS, flags)), {}
+            )
+
+        return await self._call(f"read the statistics of domain {name}", ask)
 
     async def ask_agent(self, name: str, command: str, arguments: Mapping[str, Any] | None = None) -> object:
         """See the port."""

@@ -261,6 +261,9 @@ class Hypervisor(Protocol):
     async def progress(self, name: str, *, completed: bool = False) -> Progress | None:
         """Return the statistics of the running (or completed) migration or save, or None."""
 
+    async def statistics(self, name: str) -> Mapping[str, object]:
+        """Return libvirt's statistics of an active domain by their names, such as ``cpu.time``, without waiting for its monitor."""
+
     async def ask_agent(self, name: str, command: str, arguments: Mapping[str, Any] | None = None) -> object:
         """Return the guest agent's answer to one command: any JSON value, which is untrusted.
 

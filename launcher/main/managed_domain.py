@@ -10,7 +10,7 @@ from pathlib import Path
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.domainxml import subresource
 from apiserver.apis.virt.spec import guestinfo, probes
-from launcher.hypervisor.port import Hypervisor
+from launcher.hypervisor.port import Hypervisor, HypervisorError
 from launcher.main.agent.agent import Agent
 from launcher.main.agent.authorized_keys import AuthorizedKeys
 from launcher.main.agent.clock import GuestClock
@@ -41,7 +41,7 @@ from launcher.main.programs.virtiofs import Filesystems
 from launcher.main.serving.console import Console
 from launcher.main.serving.serial_ports import SerialPorts
 from launcher.main.serving.wire import HandleRead
-from launcher.protocol import messages
+from launcher.protocol import messages, statistics
 
 
 class ManagedDomain:
@@ -79,6 +79,7 @@ class ManagedDomain:
             times: all time limits.
             images: where the claim for images of the guest's memory is mounted.
         """
+        self._hypervisor = hypervisor
         self._record = Record(qemu_log=qemu_log, status_changed=status_changed)
         self.console = console(self._viewers_changed)
         self.ports = ports(self._viewers_changed)
@@ -111,6 +112,7 @@ class ManagedDomain:
             guestinfo.NAME: self._guest_info,
             subresource.NAME: self._domain_xml,
             probes.PING: self._agent.ping,
+            statistics.NAME: self._statistics,
         }
         """Functions that read the domain, by their names in ``messages.Read``."""
 
@@ -194,6 +196,13 @@ class ManagedDomain:
                 await self._migrations.abort(request.migration_uid)
             case messages.ReleaseMigration():
                 await self._migrations.release(request)
+
+    async def _statistics(self) -> str:
+        requests.require_guest(self._record.known, "read statistics")
+        try:
+            return statistics.encoded(await self._hypervisor.statistics(self._record.known.name))
+        except HypervisorError as error:
+            raise requests.refusal_of(error) from error
 
     async def _domain_xml(self) -> str:
         return requests.given_xml(self._record.known)

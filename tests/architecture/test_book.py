@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from controller.manager import machine_metrics
+from handler.metrics import guests, statistics
+
 ROOT = Path(__file__).parents[2]
 BOOK = ROOT / "ARCHITECTURE.md"
 LIVES = ROOT / "docs" / "development" / "lives.md"
@@ -128,13 +131,27 @@ def test_modules_are_named_by_their_whole_paths(document: Path) -> None:
     assert strays(document.read_text(encoding="utf-8"), of_tests=of_tests) == []
 
 
-@pytest.mark.parametrize("module", ["controller/manager/metrics.py", "handler/metrics.py", "controller/serving/reconcile_metrics.py"])
+PAGES = (
+    "controller/manager/metrics.py",
+    "handler/metrics/process.py",
+    "controller/serving/reconcile_metrics.py",
+)
+"""Modules with metrics."""
+
+
+@pytest.mark.parametrize("module", PAGES)
 def test_operators_are_told_of_every_metric(module: str) -> None:
     metrics = re.findall(r'"((?:kubevirt|controller_runtime)_\w+)"', (ROOT / module).read_text(encoding="utf-8"))
     told = sections((ROOT / "docs" / "operating" / "servers.md").read_text(encoding="utf-8"))["Metrics"]
 
     assert metrics
     assert [each for each in metrics if f"`{each}`" not in told] == []
+
+
+def test_operators_are_told_of_every_metric_of_machines() -> None:
+    told = sections((ROOT / "docs" / "operating" / "servers.md").read_text(encoding="utf-8"))["Metrics of machines"]
+
+    assert [each for each in (*guests.METRICS, statistics.MISSING, *machine_metrics.ABOUT) if f"`{getattr(each, 'name', each)}`" not in told] == []
 
 
 def test_the_table_of_decisions_names_every_topic() -> None:

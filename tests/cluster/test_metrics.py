@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
+from tests.cluster.api import in_phase
 from tests.cluster.kube import Kubectl, eventually, forwarded
+from tests.cluster.manifests import tiny_vm, with_disks
 from tests.testbed import kubectl as testbed_kubectl
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
@@ -83,6 +85,39 @@ def test_metrics_are_told_to_who_may_read_them_alone(system: Kubectl, kubectl: K
         assert ask(system, pod, "")[0] in {401, 403}
         if component != "virt-api":
             assert ask(system, pod, reader, "http", 8080)[0] == 404
+
+
+def values(page: str, name: str, machine: str) -> dict[str, float]:
+    """Return the values of a metric for a machine, by the labels of the series."""
+    found = (each.rsplit(" ", 1) for each in page.splitlines() if each.startswith(f"{name}{{") and f'name="{machine}"' in each)
+    return {labels: float(value) for labels, value in found}
+
+
+def test_metrics_of_a_machine_follow_its_guest(system: Kubectl, kubectl: Kubectl, reader: str, testguest: None) -> None:
+    vm = with_disks(tiny_vm("measured", run="counter"), {"name": "scratch", "type": "EmptyDisk", "source": {"size": "16Mi"}})
+    kubectl.api.apply(vm)
+    kubectl.api.until("vm", "measured", in_phase("Running"), timeout=180, what="a running guest")
+    node = kubectl.api.get("vm", "measured")["status"]["nodeName"]
+    handlers = system.api.list("pods", label_selector="kubevirt.io=virt-handler")
+    handler = next(str(each["metadata"]["name"]) for each in handlers if each["spec"].get("nodeName") == node)
+
+    def page() -> str:
+        return ask(system, handler, reader)[1]
+
+    def cpu_seconds() -> float:
+        return sum(values(page(), "kubevirt_vmi_cpu_usage_seconds_total", "measured").values())
+
+    eventually(lambda: cpu_seconds() > 0, timeout=90, what="statistics of the guest")
+    before = cpu_seconds()
+    eventually(lambda: cpu_seconds() > before, timeout=60, what="more processor time of a guest that counts")
+    (resident,) = values(page(), "kubevirt_vmi_memory_resident_bytes", "measured").values()
+    assert 8 << 20 < resident < 512 << 20
+    (drive,) = values(page(), "kubevirt_vmi_storage_iops_read_total", "measured")
+    assert 'drive="scratch"' in drive
+    controllers = [str(each["metadata"]["name"]) for each in system.api.list("pods", label_selector="kubevirt.io=virt-controller")]
+    infos = [each for pod in controllers for each in values(ask(system, pod, reader)[1], "kubevirt_vmi_info", "measured")]
+    assert [f'node="{node}"' in each and 'phase="running"' in each for each in infos] == [True], "only the leader reports it"
+    kubectl.api.delete("vm", "measured")
 
 
 def test_etcd_tells_nothing_without_a_certificate(system: Kubectl) -> None:

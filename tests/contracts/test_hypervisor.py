@@ -379,6 +379,17 @@ async def test_without_a_migration_abort_does_nothing(hypervisor: Hypervisor, ki
     assert await hypervisor.progress(NAME, completed=True) is None
 
 
+async def test_statistics_are_of_an_active_domain(hypervisor: Hypervisor, kind: str) -> None:
+    with pytest.raises(DomainNotFound):
+        await hypervisor.statistics(NAME)
+    await hypervisor.create(NAME, xml_for(kind))
+    found = await hypervisor.statistics(NAME)
+    assert kind == "test" or isinstance(found["cpu.time"], int)  # libvirt's test driver counts no time
+    await hypervisor.destroy(NAME)
+    with pytest.raises((DomainNotFound, OperationInvalid)):
+        await hypervisor.statistics(NAME)
+
+
 async def test_agent_query_without_an_agent_is_invalid(hypervisor: Hypervisor, kind: str) -> None:
     await hypervisor.create(NAME, xml_for(kind))
     await hypervisor.resume(NAME)

@@ -56,6 +56,8 @@ class FakeHypervisor:
         """Disks of all migrations."""
         self.fail_next: HypervisorError | None = None
         """Raised by the next ``create``, ``reset``, ``migrate``, ``abort_job`` or ``destroy``."""
+        self.figures: dict[str, object] = {"cpu.time": 1_000_000_000}
+        """libvirt's statistics of every active domain."""
         self.took: Progress | None = None
         """Figures of the migration that brought a domain here."""
         self.holds_saves = False
@@ -202,6 +204,12 @@ class FakeHypervisor:
         if completed:
             return self.took
         return Progress(elapsed_milliseconds=1, memory_total_bytes=2) if name in self._migrations else None
+
+    async def statistics(self, name: str) -> Mapping[str, object]:
+        await self._step("statistics")
+        if not self._active(name).active:
+            raise OperationInvalid("it is not active")
+        return self.figures
 
     async def ask_agent(self, name: str, command: str, arguments: Mapping[str, Any] | None = None) -> object:
         await self._step(command)

@@ -56,14 +56,23 @@ def has_guest(known: Known, doing: str) -> bool:
     return True
 
 
-def require_guest_that_stays(known: Known, doing: str) -> None:
-    """Check that there is a guest that this pod may change.
+def require_guest(known: Known, doing: str) -> None:
+    """Check that there is a guest.
 
     Raises:
         RequestRefused: there is none.
     """
     if not has_guest(known, doing):
         raise RequestRefused("Conflict", f"cannot {doing}: the guest is off")
+
+
+def require_guest_that_stays(known: Known, doing: str) -> None:
+    """Check that there is a guest that this pod may change.
+
+    Raises:
+        RequestRefused: there is none.
+    """
+    require_guest(known, doing)
     if known.leaving is not None:
         raise RequestRefused("Conflict", f"cannot {doing}: the guest is being migrated")
     if known.saving:

@@ -80,6 +80,6 @@ async def test_a_replica_that_does_not_lead_counts_migrations_too() -> None:
         environment = wiring.Environment(client, recorder, clock, given, metrics, "kubevirt", time.monotonic)
         async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
             running = tasks.create_task(wiring.run(environment, lambda _: []))  # without the leader's parts
-            while b'kubevirt_migrations{phase="Running"} 1' not in metrics.text():
+            while b'kubevirt_migrations{phase="Running"} 1' not in await metrics.page():
                 await asyncio.sleep(0.05)
             running.cancel()

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import re
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -74,8 +74,12 @@ async def bound(server: Health | MetricsServer) -> int:
 Ask = Callable[..., Any]
 
 
+async def up() -> bytes:
+    return b"up 1\n"
+
+
 @asynccontextmanager
-async def served(api: FakeAPI, tmp_path: Path, render: Callable[[], bytes] = lambda: b"up 1\n") -> AsyncIterator[Ask]:
+async def served(api: FakeAPI, tmp_path: Path, render: Callable[[], Awaitable[bytes]] = up) -> AsyncIterator[Ask]:
     """Yield a function that requests a path and returns (code, text)."""
     given = certificate(tmp_path / "tls")
     assert given.authorities is not None
@@ -125,7 +129,7 @@ async def test_metrics_are_served_over_tls_to_authorized_users(tmp_path: Path) -
     for number, phase in enumerate(("", "Pending", "Running", "Succeeded")):
         migrations.remember({"metadata": {"name": f"m{number}", "namespace": "ns", "resourceVersion": "1"}, "status": {"phase": phase}})
     metrics.watch_migrations(migrations)
-    async with served(api, tmp_path, metrics.text) as ask:
+    async with served(api, tmp_path, metrics.page) as ask:
         code, text = await ask("Bearer prometheus")
 
     assert code == 200
@@ -194,7 +198,7 @@ async def test_metrics_wait_for_their_certificate(tmp_path: Path) -> None:
     api = FakeAPI()
     absent = Files(tmp_path / "tls" / "tls.crt", tmp_path / "tls" / "tls.key")
     async with api.serving() as config, Client(config, user_agent="test") as client:
-        server = MetricsServer(0, lambda: b"", Access(client), absent, host="127.0.0.1")
+        server = MetricsServer(0, up, Access(client), absent, host="127.0.0.1")
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(server.run())
             await asyncio.sleep(0.05)

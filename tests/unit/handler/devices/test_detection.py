@@ -9,7 +9,7 @@ import pytest
 from handler.devices import acceleration, detection
 from handler.devices.acceleration import Verdict
 from handler.devices.detection import Detection, Observed
-from handler.metrics import Metrics
+from handler.metrics.process import Metrics
 from tests.unit.controller import virtualtime
 
 DEVICE = (7, 2792, 0o20660, 0, 104)

@@ -1,0 +1,140 @@
+"""Metrics about machines and Migrations, from virt-controller's informers.
+
+Names and labels are KubeVirt's (docs/observability/metrics.md of kubevirt/kubevirt), so its dashboards and alerts work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Final
+
+from apiserver.apis.meta import quantity, times
+from apiserver.apis.meta.objects import Object, condition, dig, name_of, namespace_of
+from apiserver.apis.virt.kinds import dig_migration, dig_vm
+from apiserver.apis.virt.lifecycle import conditions, phases, summary
+from apiserver.metrics.exposition import heading, label_text, number
+
+Row = tuple[str, Mapping[str, str], float]
+"""Name of a metric, labels and value."""
+BATCH: Final = 1000
+"""Rows after which other tasks run."""
+UNFINISHED: Final = ("pending", "scheduling", "running")
+"""KubeVirt's phases of a Migration that we report."""
+GROUPS: Final = ("starting", "running", "migrating", "non_running", "error")
+_STARTING, _RUNNING, _MIGRATING, _NON_RUNNING, _ERROR = GROUPS
+_GROUP_OF: Final[Mapping[str, str]] = {
+    phases.PENDING: _STARTING,
+    summary.STARTING: _STARTING,
+    summary.WAITING_FOR_IMAGE: _STARTING,
+    summary.WAITING_FOR_SERVER: _STARTING,
+    phases.RUNNING: _RUNNING,
+    summary.REBOOT_LOOP: _RUNNING,
+    summary.MIGRATING: _MIGRATING,
+    phases.STOPPED: _NON_RUNNING,
+    phases.SUCCEEDED: _NON_RUNNING,
+    phases.FAILED: _NON_RUNNING,
+    summary.PAUSED: _NON_RUNNING,
+    summary.PANICKED: _NON_RUNNING,
+    summary.STOPPING: _NON_RUNNING,
+    summary.TERMINATING: _NON_RUNNING,
+}
+"""KubeVirt's groups by the word of ``kubectl get vms``; all other words are errors."""
+ABOUT: Final[Mapping[str, str]] = {
+    "kubevirt_vm_info": "A machine, with its state.",
+    "kubevirt_vm_create_date_timestamp_seconds": "When a machine was created.",
+    "kubevirt_vm_resource_requests": "CPUs and memory of a machine's guest.",
+    **{f"kubevirt_vm_{each}_status_last_transition_timestamp_seconds": f"When machines with state {each} entered it." for each in GROUPS},
+    "kubevirt_vmi_info": "A machine with a guest, and its place.",
+    "kubevirt_vmi_non_evictable": "1 if a machine's guest cannot migrate.",
+    "kubevirt_vmi_migration_succeeded": "A Migration that succeeded.",
+    "kubevirt_vmi_migration_failed": "A Migration that failed.",
+    **{f"kubevirt_vmi_migrations_in_{each}_phase": f"Migrations that are {each}." for each in UNFINISHED},
+}
+"""All metrics of this module, which are gauges, with their help texts."""
+
+
+async def page(vms: Sequence[Object], migrations: Sequence[Object]) -> bytes:
+    """Return the text of all metrics. Other tasks run between batches of rows."""
+    found: dict[str, list[str]] = {name: [] for name in ABOUT}
+    for index, (name, labels, value) in enumerate(_rows(vms, migrations)):
+        if index % BATCH == 0:
+            await asyncio.sleep(0)
+        found[name].append(f"{name}{label_text(tuple(labels), tuple(labels.values()))} {number(value)}")
+    return "".join(f"{line}\n" for name, lines in found.items() for line in (*heading(name, "gauge", ABOUT[name]), *lines)).encode()
+
+
+def group_of(vm: Object) -> str:
+    """Return KubeVirt's group of a machine's state."""
+    return _GROUP_OF.get(summary.word(vm), _ERROR)
+
+
+def _rows(vms: Sequence[Object], migrations: Sequence[Object]) -> Iterator[Row]:
+    """Yield the rows of all objects. One that virt-api would refuse today has none."""
+    counts: Counter[str] = Counter()
+    for vm in vms:
+        with suppress(KeyError, TypeError, ValueError, AttributeError):
+            yield from tuple(_of_machine(vm))
+    for migration in migrations:
+        with suppress(KeyError, TypeError, ValueError, AttributeError):
+            yield from tuple(_of_migration(migration))
+            counts[_phase_of(migration)] += 1
+    yield from ((f"kubevirt_vmi_migrations_in_{each}_phase", {}, counts[each]) for each in UNFINISHED)
+
+
+def _of_machine(vm: Object) -> Iterator[Row]:
+    names, group = _names(vm), group_of(vm)
+    machine = str(dig_vm(vm, "spec", "domain", "machine", "type") or "")
+    yield "kubevirt_vm_info", {**names, "machine_type": machine, "status": summary.word(vm).lower(), "status_group": group}, 1
+    yield "kubevirt_vm_create_date_timestamp_seconds", names, times.parse(dig(vm, "metadata", "creationTimestamp")).timestamp()
+    cpu = dig_vm(vm, "spec", "domain", "cpu") or {}
+    for unit in ("sockets", "cores", "threads"):
+        yield "kubevirt_vm_resource_requests", {**names, "resource": "cpu", "unit": unit, "source": "domain"}, int(str(cpu.get(unit) or 1))
+    if guest := dig_vm(vm, "spec", "domain", "memory", "guest"):
+        amount = float(quantity.parse(str(guest)).bytes)
+        yield "kubevirt_vm_resource_requests", {**names, "resource": "memory", "unit": "bytes", "source": "domain"}, amount
+    if stamps := dig_vm(vm, "status", "phaseTransitionTimestamps"):
+        entered = max(times.parse(each["time"]).timestamp() for each in stamps)
+        yield f"kubevirt_vm_{group}_status_last_transition_timestamp_seconds", names, entered
+    if phases.phase_of(vm) in phases.WITH_GUEST:
+        yield from _of_guest(vm, names)
+
+
+def _of_guest(vm: Object, names: Mapping[str, str]) -> Iterator[Row]:
+    node, migratable = str(dig_vm(vm, "status", "nodeName") or ""), _is_true(vm, conditions.MIGRATABLE)
+    place = {
+        "node": node,
+        **names,
+        "phase": phases.phase_of(vm).lower(),
+        "evictable": str(migratable).lower(),
+        "outdated": str(_is_true(vm, conditions.LAUNCHER_OUTDATED)).lower(),
+        "vmi_pod": str(dig_vm(vm, "status", "podName") or ""),
+    }
+    yield "kubevirt_vmi_info", place, 1
+    yield "kubevirt_vmi_non_evictable", {"node": node, **names}, float(not migratable)
+
+
+def _of_migration(migration: Object) -> Iterator[Row]:
+    ended = {phases.SUCCEEDED: "succeeded", phases.FAILED: "failed"}.get(phases.phase_of(migration))
+    if ended is not None:
+        machine = str(dig_migration(migration, "spec", "selector", "name") or "")
+        labels = {"namespace": namespace_of(migration), "vmi": machine, "vmim": name_of(migration)}
+        yield f"kubevirt_vmi_migration_{ended}", labels, 1
+
+
+def _phase_of(migration: Object) -> str:
+    """Return KubeVirt's phase of a Migration; empty for one that ended."""
+    phase = phases.phase_of(migration) or phases.PENDING
+    if phase in phases.MIGRATION_FINAL:
+        return ""
+    return {phases.PENDING: "pending", phases.RUNNING: "running"}.get(phase, "scheduling")
+
+
+def _names(obj: Object) -> dict[str, str]:
+    return {"namespace": namespace_of(obj), "name": name_of(obj)}
+
+
+def _is_true(vm: Object, type_: str) -> bool:
+    return (condition(dig_vm(vm, "status", "conditions"), type_) or {}).get("status") == "True"

@@ -1,0 +1,1 @@
+"""The page ``/metrics`` of virt-handler: this process, and the guests of its node."""
