@@ -151,7 +151,9 @@ def test_operators_are_told_of_every_metric(module: str) -> None:
 def test_operators_are_told_of_every_metric_of_machines() -> None:
     told = sections((ROOT / "docs" / "operating" / "servers.md").read_text(encoding="utf-8"))["Metrics of machines"]
 
-    assert [each for each in (*guests.METRICS, statistics.MISSING, *machine_metrics.ABOUT) if f"`{getattr(each, 'name', each)}`" not in told] == []
+    assert [
+        each for each in (*guests.METRICS, statistics.MISSING, *machine_metrics.ABOUT) if f"`{getattr(each, 'name', each)}`" not in told
+    ] == []
 
 
 def test_the_table_of_decisions_names_every_topic() -> None:

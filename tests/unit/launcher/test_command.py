@@ -114,7 +114,7 @@ __main__.main()
     assert (done.returncode, done.stdout, done.stderr) == (0, "True None\n", "")
 
 
-def test_a_pod_for_the_removal_of_images_deletes_its_files_and_ends(tmp_path: Path) -> None:
+def test_a_pod_that_removes_images_deletes_its_files_and_ends(tmp_path: Path) -> None:
     (tmp_path / "image").write_bytes(b"memory")
     (tmp_path / "image.used").touch()
     program = (
