@@ -43,6 +43,7 @@ async def operate(access: Access, name: str, verb: str, waiting: Waiting, body: 
 
 async def _result(access: Access, name: str, verb: str, operation_id: str) -> operations.Operation:
     """Return the operation once it has a result."""
+    shown = 0
     path, doing = VIRTUAL_MACHINES.path(access.namespace, name), f"wait for the {verb} of virtual machine {access.namespace}/{name}"
     while True:
         found = operations.find(await verbs.request(access, "GET", path, doing), operation_id)
@@ -50,4 +51,7 @@ async def _result(access: Access, name: str, verb: str, operation_id: str) -> op
             raise Failure(f"error: {doing}: the machine does not list it any more")
         if operations.is_finished(found):
             return found
+        if (percent := int(found.get("percent") or 0)) > shown:
+            shown = percent
+            print(f"virtualmachine.kubevirt.io/{name}: {verb} {percent} %", flush=True)
         await asyncio.sleep(LOOK_SECONDS)

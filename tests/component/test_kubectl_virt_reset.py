@@ -42,7 +42,7 @@ class World:
         found = await self.client.get(VIRTUAL_MACHINES, "web", "ns")
         await self.client.update(VIRTUAL_MACHINES, {**found, "status": {**(found.get("status") or {}), **changes}}, subresource="status")
 
-    async def answer(self, **result: str) -> None:
+    async def answer(self, **result: Any) -> None:
         """Write the result of the one operation, once there is one."""
         async with asyncio.timeout(30):
             while not (found := (await self.status()).get("operations")):

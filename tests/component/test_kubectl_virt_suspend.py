@@ -40,6 +40,27 @@ async def test_suspend_asks_once_and_is_refused_without_a_claim(world: World) ->
         await operating.operate(world.way, "web", "suspend", WAITING)
 
 
+async def test_suspend_shows_its_progress_until_it_is_done(world: World, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
+    await world.write(phase="Stopped", attempts=[{"number": 1, "result": "Stopped", "endTime": "2026-01-01T00:00:00Z"}])
+    found = await world.client.get(VIRTUAL_MACHINES, "web", "ns")
+    found["spec"]["managedSave"] = {"claimName": "memory"}
+    await world.client.update(VIRTUAL_MACHINES, found)
+    await world.write(phase="Running", attempt=2, attempts=[{"number": 2}])
+
+    async def save() -> None:
+        await world.answer(percent=40)
+        async with asyncio.timeout(30):
+            while "40 %" not in (shown := capsys.readouterr().out):
+                await asyncio.sleep(0.02)
+        assert shown
+        await world.answer(result="Succeeded")
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(save())
+        assert await operating.operate(world.way, "web", "suspend", WAITING) == 0
+    assert capsys.readouterr().out == "virtualmachine.kubevirt.io/web: suspend done\n"
+
+
 async def test_resume_waits_until_the_guest_runs(suspended: World, capsys: pytest.CaptureFixture[str]) -> None:
     async def run() -> None:
         await requested(suspended)

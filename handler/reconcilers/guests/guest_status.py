@@ -13,7 +13,7 @@ from apiserver.apis.meta.lines import one_line
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.hardware import disks, graphics, network_disks, plugin_disks, vsock
 from apiserver.apis.virt.hardware import interfaces as hardware_interfaces
-from apiserver.apis.virt.lifecycle import conditions, managed_save, operations, phases, power
+from apiserver.apis.virt.lifecycle import conditions, managed_save, operations, phases, power, summary
 from apiserver.apis.virt.places import forms, layout
 from apiserver.apis.virt.spec import chosen_cpu
 from apiserver.apis.virt.spec import running as running_form
@@ -56,7 +56,7 @@ PAUSES: Final[Mapping[str, tuple[str, str]]] = {
         "the storage of a disk is full, and the guest has lost nothing: expand the PersistentVolumeClaim or make room where it lies; the "
         "guest goes on by itself some time after that, and at once by unpause",
     ),
-    "saving": ("Suspending", "the guest's memory is being saved"),
+    "saving": (summary.SUSPENDING, "the guest's memory is being saved"),
     "watchdog": ("Watchdog", "the guest's watchdog fired; unpause lets the guest go on"),
     "crashed": (conditions.GUEST_PANICKED, "the guest panicked"),
 }

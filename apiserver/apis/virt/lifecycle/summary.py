@@ -22,6 +22,8 @@ STARTING: Final = "Starting"
 STOPPING: Final = "Stopping"
 MIGRATING: Final = "Migrating"
 PAUSED: Final = "Paused"
+SUSPENDING: Final = "Suspending"
+"""Also the reason of Paused=True while the guest's memory is saved."""
 PANICKED: Final = "Panicked"
 REBOOT_LOOP: Final = "RebootLoop"
 BACK_OFF: Final = "CrashLoopBackOff"
@@ -82,8 +84,8 @@ def _of_running(vm: Object) -> str:
     migration = dig_vm(vm, "status", "migration") or {}
     if migration.get("name") and migration.get("phase") not in phases.MIGRATION_FINAL:
         return MIGRATING
-    if _condition(vm, conditions.PAUSED).get("status") == "True":
-        return PAUSED
+    if (paused := _condition(vm, conditions.PAUSED)).get("status") == "True":
+        return SUSPENDING if paused.get("reason") == SUSPENDING else PAUSED
     return REBOOT_LOOP if _condition(vm, conditions.REBOOT_LOOP).get("status") == "True" else phases.RUNNING
 
 

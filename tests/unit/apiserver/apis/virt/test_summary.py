@@ -32,6 +32,9 @@ IS_PAUSED = {"type": "Paused", "status": "True", "reason": "Paused", "message": 
     ("vm", "word"),
     [
         ({"metadata": {}, "spec": {}}, "Pending"),
+        (a_vm("Running", conditions=[{**IS_PAUSED, "reason": "Suspending"}], **GOES_ON), "Suspending"),
+        (a_vm("Suspended", attempt=1, attempts=[{"number": 1, "result": "Suspended"}]), "Suspended"),
+        (a_vm("Failed", attempt=2, attempts=[{"number": 1, "result": "Suspended"}, {"number": 2, "result": "Failed"}]), "Starting"),
         (a_vm("Pending", ready="DisksNotReady", disks="ClaimNotFound"), "ErrorPvcNotFound"),
         (a_vm("Pending", ready="FailedCreate"), "FailedCreate"),
         (a_vm("Scheduling", ready="PodNotRunning", **GOES_ON), "Starting"),
