@@ -32,6 +32,7 @@ def _of_machine_plan(*modules: str) -> tuple[Module, ...]:
         "controller/reconcilers/virtual_machines/test_virtual_machine_plan_corners.py",
         "controller/reconcilers/virtual_machines/test_virtual_machine_plan.py",
         "controller/reconcilers/pods/test_mounted_sources.py",
+        "controller/reconcilers/virtual_machines/test_suspension.py",
     )
     return tuple(_module(f"controller/reconcilers/virtual_machines/{each}.py", *tests) for each in modules)
 
@@ -111,6 +112,7 @@ MODULES: Final = (
         "attempt_start",
         "attempt_end",
         "hand_over",
+        "image_removal",
         "pod_obstacles",
         "rest",
         "statuses",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import signal
@@ -171,4 +172,22 @@ def test_an_image_that_others_changed_is_refused(start: Start, saves: Path) -> N
     assert isinstance(answer, messages.Refusal)
     assert "was changed" in answer.message
     assert pod.qemu() == []
+    assert list(files(saves)) == [ID]
+
+
+def test_image_for_an_absent_machine_type_is_refused_and_stays(start: Start, saves: Path) -> None:
+    """As after a QEMU that is older; the CPU is checked by libvirt in the same way."""
+    image, _ = suspended(start)
+    file = saves / MACHINE.uid / ID
+    content = re.sub(rb"pc-q35-\d", b"pc-q35-1", file.read_bytes(), count=1)
+    file.write_bytes(content)
+    length = 92 + int.from_bytes(content[20:24], "little")
+    pod = start()
+    with pod.client() as client:
+        answer = client.call(messages.Sync(MACHINE, image=messages.Image(image.id, hashlib.sha256(content[:length]).hexdigest())))
+    assert isinstance(answer, messages.Refusal)
+    assert "pc-q35-1" in answer.message
+    assert answer.status.ending is not None
+    assert not answer.status.ending.image_used
+    assert pod.wait() == 1
     assert list(files(saves)) == [ID]

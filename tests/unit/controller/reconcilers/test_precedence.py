@@ -66,3 +66,11 @@ def test_restart_request_continues_under_each_strategy() -> None:
     assert not precedence.goes_on(vm)
     vm["status"]["request"] = {"action": "Restart", "runStrategy": "Manual", "attempt": 2}
     assert precedence.goes_on(vm)
+
+
+def test_suspended_machine_goes_first() -> None:
+    suspended = machine("other", EARLIER, phase="Suspended", result="Suspended")
+    assert not precedence.holds(suspended)
+    suspended["status"]["managedSave"] = {"id": "a"}
+    assert precedence.holds(suspended)
+    assert precedence.goes_before(suspended, machine("vm", LATER))

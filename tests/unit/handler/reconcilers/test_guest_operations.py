@@ -70,3 +70,11 @@ def test_an_operation_of_a_later_release_has_an_event() -> None:
     vm = a_vm("Running", operations=[waiting])
     status = {"operations": [{**waiting, "result": "Succeeded"}]}
     assert list(guest_operations.events(vm, status)) == [("Normal", "Later", "virt-launcher completed Later")]
+
+
+@pytest.mark.parametrize(("percent", "told"), [(0, {}), (1, {"percent": 1}), (100, {"percent": 100}), (101, {}), (-1, {})])
+def test_progress_is_that_of_an_unfinished_operation(percent: int, told: dict[str, Any]) -> None:
+    each = OperationStatus("a", 1, "running", percent=percent)
+    assert guest_operations.with_results(VM, (each,), NOW) == [{**WAITING, **told}, OVER, EARLIER]
+    over = tuple(OperationStatus(name, 2, "running", percent=7) for name in ("b", "c"))
+    assert guest_operations.with_results(VM, over, NOW) == [WAITING, OVER, EARLIER]

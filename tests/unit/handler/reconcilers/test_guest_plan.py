@@ -501,3 +501,12 @@ def test_only_the_end_of_an_unsupported_launcher_is_known(phase: str) -> None:
         assert plan(seen) == (ReportNotUnderstood("it speaks version 9"),)
         assert plan(replace(seen, gone=True)) == plan(observed(a_vm(phase, deleting=True), launcher, connected=False, gone=True))
     assert plan(replace(observed(a_vm("Pending"), None), not_understood="it speaks version 9")) == ()
+
+
+@pytest.mark.parametrize("reason", ["user", "starting up", "migrating", "unknown"])
+def test_a_guest_that_was_not_started_yet_is_left_alone(reason: str) -> None:
+    """libvirt itself pauses it, also while it restores a suspended guest."""
+    starting = replace(a_running("paused", reason), started=False)
+    assert plan(Observed(a_vm("Scheduled"), starting, connected=True, gone=False)) == ()
+    started = replace(starting, started=True)
+    assert plan(Observed(a_vm("Scheduled"), started, connected=True, gone=False)) == (SendRequest(messages.Resume()),)

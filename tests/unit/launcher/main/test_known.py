@@ -449,3 +449,41 @@ def test_the_newest_operations_are_remembered() -> None:
     long = known.operated(now, "o3", "x" * 999).status.operation_of("o3")
     assert long is not None
     assert len(long.message) == known.MAX_PROBLEM
+
+
+# --- saving ---
+
+SAVING = known.saving(known.operating(STARTED, "a", 4), "a")
+
+
+def test_a_domain_that_is_gone_while_it_is_saved_has_not_ended() -> None:
+    gone = known.observed(SAVING, dataclasses.replace(OFF, reason="saved"), 2.0)
+    assert (gone.ended, gone.over, gone.status.domain) == (False, False, None)
+    assert known.observed(known.save_failed(gone, "no room"), OFF, 2.0).ended
+
+
+def test_a_saved_domain_ends_with_its_operation_in_one_change() -> None:
+    over = known.saved(SAVING, "the words", 7.0)
+    assert over.status.ending == Ending("saved", "the words", time=7.0)
+    assert over.status.operations == (messages.OperationStatus("a", 4, "succeeded"),)
+    assert (over.over, over.saving) == (True, "")
+
+
+def test_a_failed_save_ends_only_its_operation() -> None:
+    failed = known.save_failed(known.save_advanced(SAVING, 40), "no room")
+    assert failed.status.operations == (messages.OperationStatus("a", 4, "failed", "no room", 40),)
+    assert (failed.ended, failed.saving) == (False, "")
+
+
+def test_progress_of_a_save_never_decreases() -> None:
+    both = known.saving(known.operating(SAVING, "b", 5), "b")
+    advanced = known.save_advanced(known.save_advanced(both, 40), 30)
+    assert [each.percent for each in advanced.status.operations] == [0, 40]
+
+
+@pytest.mark.parametrize("used", [True, False])
+def test_an_end_says_whether_the_image_was_used(*, used: bool) -> None:
+    ended = known.ended(STARTED, "start-failed", "no", 1.0, image_used=used).status.ending
+    assert ended is not None
+    assert ended.image_used is used
+    assert not (known.ended(STARTED, "start-failed", "no", 1.0).status.ending or ended).image_used

@@ -175,3 +175,9 @@ def test_wait_after_the_deadline_is_the_pods_setting(give_up: float, until: floa
     assert power_off.patience(before, 5.0, times) == until
     assert power_off.next_step(before, give_up, fresh=False, operating=False, times=times) is Step.GIVE_UP
     assert power_off.next_step(before, give_up - 0.1, fresh=True, operating=False, times=times) is Step.DESTROY
+
+
+def test_a_save_is_aborted_before_the_guest_powers_off() -> None:
+    saving = dataclasses.replace(STARTED, saving="a", stopping=Stopping(100.0, 4.0))
+    assert power_off.next_step(saving, 5.0, fresh=True, operating=False) is Step.ABORT_MIGRATION
+    assert power_off.next_step(dataclasses.replace(saving, saving=""), 5.0, fresh=True, operating=False) is Step.PRESS_BUTTON

@@ -264,3 +264,24 @@ FORGOTTEN = ("Invalid", "a later operation was carried out, and this one may hav
 )
 def test_an_operation_is_carried_out_once_and_an_old_one_never(now: Known, id_: str, number: int, expected: object) -> None:
     assert judged(lambda: requests.is_to_operate(now, messages.Operate(id_, number, "Reset"))) == expected
+
+
+def test_a_guest_that_is_saved_gets_no_other_requests() -> None:
+    saving = dataclasses.replace(STARTED, saving="a")
+    assert judged(lambda: requests.require_guest_that_stays(saving, "reset")) == ("Conflict", "cannot reset: the guest is being suspended")
+    assert judged(lambda: requests.is_to_migrate(saving, messages.Migrate("m2"))) == CANNOT
+
+
+@pytest.mark.parametrize(
+    ("domain", "why"),
+    [
+        ({}, ""),
+        ({"devices": {"disks": [{"name": "a", "type": "EmptyDisk", "source": {"size": "1Mi"}}]}}, "exists only in this pod"),
+        ({"devices": {"filesystems": [{"name": "f", "type": "ConfigMap", "source": {"name": "c"}}]}}, "as it cannot be migrated"),
+    ],
+)
+def test_guest_with_parts_that_end_with_its_pod_is_not_saved(domain: dict[str, object], why: str) -> None:
+    found = requests.why_not_saved(dataclasses.replace(STARTED, machine=dataclasses.replace(MACHINE, domain=domain)))
+    assert bool(found) == bool(why)
+    assert why in found
+    assert requests.why_not_saved(Known())

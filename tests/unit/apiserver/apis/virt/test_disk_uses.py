@@ -101,3 +101,8 @@ def test_two_have_a_claim_at_once_where_both_read_or_both_share() -> None:
     found = {(mine, theirs) for mine in ("reads", "shares", "writes") for theirs in ("reads", "shares", "writes")}
     fine = {(mine, theirs) for mine, theirs in found if not disk_uses.clash(mine, theirs)}  # type: ignore[arg-type]  # they are words of Use
     assert fine == {("reads", "reads"), ("shares", "shares")}
+
+
+def test_claim_of_images_excludes_writable_file_systems() -> None:
+    assert disk_uses.locks({}, "u", image_claim="memory") == {Lock("files/memory", "state")}
+    assert disk_uses.locks({}, "u") == set()

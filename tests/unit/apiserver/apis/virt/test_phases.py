@@ -73,3 +73,10 @@ def test_the_list_of_timestamps_is_bounded() -> None:
     entries = status["phaseTransitionTimestamps"]
     assert isinstance(entries, list)
     assert len(entries) == phases.MAX_TIMESTAMPS
+
+
+def test_a_machine_with_a_guest_or_an_image_keeps_its_hardware() -> None:
+    for phase in phases.VM_PHASES:
+        assert phases.keeps_guest({"status": {"phase": phase}}) == (phase in phases.WITH_GUEST)
+        assert phases.keeps_guest({"status": {"phase": phase, "managedSave": {"id": "a"}}})
+    assert not phases.keeps_guest({})

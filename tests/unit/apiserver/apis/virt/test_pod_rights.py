@@ -77,6 +77,14 @@ def test_edit_of_a_running_machine_gives_its_pods_no_more_rights() -> None:
         assert len(objections(edited, pod)) == 1
 
 
+def test_a_pod_may_mount_the_claim_for_the_guests_memory() -> None:
+    vm = copy.deepcopy(VM)
+    vm["spec"]["managedSave"] = {"claimName": "Memory"}
+    assert pod_rights.named_by(vm) - pod_rights.named_by(VM) == {pod_rights.Content("PersistentVolumeClaim", "memory")}
+    assert [objections(vm, pod) for pod in made(vm)] == [[], []]
+    assert all(objections(VM, pod) for pod in made(vm))
+
+
 def a_full_machine() -> Object:
     vm = hostile.a_full_virtual_machine()
     vm["metadata"]["uid"] = "vm-uid"
