@@ -1,6 +1,6 @@
 """Converts objects so that they can be created again.
 
-    kubectl get vms,migrationpolicies -A -o json | python examples/backup.py > objects.json
+    kubectl get vms,migrationpolicies,vmrs -A -o json | python examples/backup.py > objects.json
 
 Values that depend on a machine's uid are written into its spec, because a new object has another uid. A machine that is off stays off. It
 reports properties without a field on standard error. It needs Python 3.11 or later and the checkout that contains it;

@@ -27,6 +27,7 @@ from apiserver.registry.virt.migration_policies import MigrationPolicyStrategy
 from apiserver.registry.virt.migrations import MigrationStrategy
 from apiserver.registry.virt.node_restriction import Addresses, NodeRestriction
 from apiserver.registry.virt.pod_restriction import PodRestriction
+from apiserver.registry.virt.replica_sets import ReplicaSetStrategy
 from apiserver.registry.virt.revoking import RevokedNodes, trust_config
 from apiserver.registry.virt.streams import HandlerStream
 from apiserver.registry.virt.virtualmachines import VirtualMachineStrategy
@@ -70,7 +71,7 @@ def kinds(options: Options, client: Client | None, tls: ClientTls | None) -> Kin
         network_plugins=frozenset(options.network_plugins),
     )
     machines = VirtualMachineStrategy(connects, reads, allowed)
-    return Kinds((machines, MigrationStrategy(), MigrationPolicyStrategy()), informers, plugins)
+    return Kinds((machines, MigrationStrategy(), MigrationPolicyStrategy(), ReplicaSetStrategy(allowed)), informers, plugins)
 
 
 def _nowhere(_node: str) -> Sequence[str]:

@@ -1,6 +1,6 @@
 """The table of virt-controller's loops: the reconciler of each, the informers that it reads, and its rights at kube-apiserver.
 
-Only the leader runs the loops. They start when every informer is in sync. A new loop is a row of :data:`LOOPS`; an informer that no loop
+Only the leader runs the loops. Each starts when its informers are in sync. A new loop is a row of :data:`LOOPS`; an informer that no loop
 had before is a row of :data:`SOURCES` as well, and a field of :class:`controller.reconcilers.indexes.Informers`.
 """
 
@@ -12,11 +12,12 @@ from types import MappingProxyType
 from typing import Final, Protocol
 
 from apiserver.apis.core.resources import EVENTS, LEASES, NAMESPACES, NODES, PERSISTENT_VOLUME_CLAIMS, PODS
-from apiserver.apis.meta.objects import Object
+from apiserver.apis.meta.objects import Object, without_managed_fields
 from apiserver.apis.meta.resources import Resource
 from apiserver.apis.virt import structure
+from apiserver.apis.virt.lifecycle.replica_sets import REPLICATE
 from apiserver.apis.virt.places import names
-from apiserver.apis.virt.places.resources import MIGRATION_POLICIES, MIGRATIONS, VIRTUAL_MACHINES
+from apiserver.apis.virt.places.resources import MIGRATION_POLICIES, MIGRATIONS, REPLICA_SETS, VIRTUAL_MACHINES
 from apiserver.apis.virt.spec import attachments
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
@@ -29,6 +30,8 @@ from controller.reconcilers.nodes import node_reports
 from controller.reconcilers.nodes.node_reports import NodeReports
 from controller.reconcilers.pods import ownership
 from controller.reconcilers.pods.absences import Absences
+from controller.reconcilers.replica_sets import membership
+from controller.reconcilers.replica_sets.reconciler import ReplicaSets
 from controller.reconcilers.settings import MigrationLimits, Settings
 from controller.reconcilers.upgrades import workload_updates
 from controller.reconcilers.virtual_machines import validation
@@ -79,6 +82,7 @@ SOURCES: Final[Mapping[str, Source]] = MappingProxyType(
                 indexes.BY_MAC: indexes.macs_of_vm,
                 indexes.BY_WANTED_NODE: indexes.wanted_node_of_vm,
                 indexes.BY_AGE: indexes.age_of_vm,
+                membership.BY_CONTROLLER: membership.controller_of_vm,
             },
         ),
         "migrations": Source(
@@ -105,6 +109,7 @@ SOURCES: Final[Mapping[str, Source]] = MappingProxyType(
             component=names.HANDLER,
             of_leases=True,
         ),
+        "replica_sets": Source(REPLICA_SETS, without_managed_fields, {membership.BY_NAMESPACE: membership.namespace_of_set}),
     }
 )
 """By the field of :class:`controller.reconcilers.indexes.Informers`."""
@@ -175,6 +180,10 @@ def _updates(given: Material) -> Subscriber:
     return workload_updates.WorkloadUpdates(given.client, given.recorder, given.clock, given.settings, given.informers, given.limits)
 
 
+def _replica_sets(given: Material) -> Subscriber:
+    return ReplicaSets(given.client, given.recorder, given.clock, given.informers)
+
+
 def _right(resource: Resource, verbs: str, subresource: str = "") -> Right:
     return Right(resource.group, f"{resource.plural}/{subresource}" if subresource else resource.plural, verbs)
 
@@ -220,6 +229,18 @@ LOOPS: Final[Sequence[Loop]] = (
         informers=("vms", "migrations", "pods", "claims"),
         rights=(_right(MIGRATIONS, "create"),),
         workers=1,
+    ),
+    Loop(
+        "virtualmachinereplicasets",
+        _replica_sets,
+        informers=("replica_sets", "vms"),
+        rights=(
+            _right(REPLICA_SETS, "get"),
+            _right(REPLICA_SETS, "patch", "status"),
+            _right(REPLICA_SETS, "create", REPLICATE),
+            _right(VIRTUAL_MACHINES, "patch delete"),
+        ),
+        validate=membership.faults,
     ),
 )
 

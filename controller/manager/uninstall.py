@@ -1,9 +1,9 @@
 """Shut down all guests before the chart is removed (``python -m controller.manager.uninstall``, the pre-delete hook).
 
-Migrations are deleted first, because a migrating guest must arrive before it can be asked to shut down. Then all VirtualMachines are
-deleted, and this program waits for the objects and the guests' pods to go away; virt-controller and virt-handler do the work. After
-``--timeout-seconds`` it lists what is left and fails, so that Helm removes nothing under running guests. With ``helm uninstall --no-hooks``
-guests keep running and their objects stay in etcd's volume.
+VirtualMachineReplicaSets are deleted first, because they replace machines. Migrations are next, because a migrating guest must arrive
+before it can be asked to shut down. Then all VirtualMachines are deleted, and this program waits for the objects and the guests' pods to go
+away; virt-controller and virt-handler do the work. After ``--timeout-seconds`` it lists what is left and fails, so that Helm removes
+nothing under running guests. With ``helm uninstall --no-hooks`` guests keep running and their objects stay in etcd's volume.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from apiserver.apis.meta import errors
 from apiserver.apis.meta.objects import Object, is_deleting, name_of, namespace_of, uid_of
 from apiserver.apis.meta.resources import Resource
 from apiserver.apis.virt.places import names
-from apiserver.apis.virt.places.resources import MIGRATIONS, VIRTUAL_MACHINES
+from apiserver.apis.virt.places.resources import MIGRATIONS, REPLICA_SETS, VIRTUAL_MACHINES
 from apiserver.client.config import Config, ConfigError
 from apiserver.client.rest import Client, TransportError
 from controller.reconcilers import trimming
@@ -39,31 +39,39 @@ PODS_AT_ONCE: Final = 10
 class Left:
     """The objects that still exist."""
 
+    sets: tuple[Object, ...]
     migrations: tuple[Object, ...]
     machines: tuple[Object, ...]
     pods: tuple[Object, ...]
 
     def __bool__(self) -> bool:
-        return bool(self.migrations or self.machines or self.pods)
+        return bool(self.sets or self.migrations or self.machines or self.pods)
 
     def to_delete(self) -> tuple[tuple[Resource, Object], ...]:
-        """Return pairs to delete now: Migrations while any exist, else machines. Objects being deleted are skipped."""
-        resource, objects = (MIGRATIONS, self.migrations) if self.migrations else (VIRTUAL_MACHINES, self.machines)
+        """Return pairs to delete now: sets while any exist, then Migrations, then machines. Objects being deleted are skipped."""
+        in_order = ((REPLICA_SETS, self.sets), (MIGRATIONS, self.migrations), (VIRTUAL_MACHINES, self.machines))
+        resource, objects = next((pair for pair in in_order if pair[1]), (VIRTUAL_MACHINES, ()))
         return tuple((resource, each) for each in objects if not is_deleting(each))
 
     def summary(self) -> str:
         """Return the counts as a phrase."""
-        return f"{len(self.machines)} virtual machines, {len(self.migrations)} migrations, {len(self.pods)} pods of guests"
+        objects = f"{len(self.machines)} virtual machines, {len(self.migrations)} migrations, {len(self.pods)} pods of guests"
+        return f"{len(self.sets)} replica sets, {objects}" if self.sets else objects
 
     def named(self) -> str:
         """Return kinds and names as lines of text, up to ``MAX_NAMED`` of each kind."""
-        kinds = (("virtualmachine", self.machines), ("migration", self.migrations), ("pod", self.pods))
+        kinds = (
+            ("virtualmachinereplicaset", self.sets),
+            ("virtualmachine", self.machines),
+            ("migration", self.migrations),
+            ("pod", self.pods),
+        )
         lines = [f"  {kind} {namespace_of(each)}/{name_of(each)}" for kind, objects in kinds for each in objects[:MAX_NAMED]]
         return "\n".join(lines)
 
 
 async def shut_down(client: Client, *, timeout_seconds: float, say: Callable[[str], None], poll_seconds: float = POLL_SECONDS) -> bool:
-    """Delete all Migrations, then all machines, and wait; return whether no object or pod is left in time.
+    """Delete all sets, then all Migrations, then all machines, and wait; return whether no object or pod is left in time.
 
     ``say`` prints progress. Errors of the API server are retried.
     """
@@ -107,7 +115,7 @@ async def _observe(client: Client) -> Left:
     pods = await client.list(PODS, label_selector=marked, limit=PODS_AT_ONCE, trim=trimming.trim_pod)
     # Any pod can have our label. A pod whose controller is a machine is deleted with it, so it counts whoever created it.
     owned = tuple(each for each in pods.get("items") or () if ownership.owner_of(each) is not None)
-    return Left(await items(MIGRATIONS), await items(VIRTUAL_MACHINES), owned)
+    return Left(await items(REPLICA_SETS), await items(MIGRATIONS), await items(VIRTUAL_MACHINES), owned)
 
 
 async def _delete(client: Client, left: Left) -> None:

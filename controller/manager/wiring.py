@@ -9,7 +9,7 @@
                                         ├ the secret in the path of the evictions' webhook (likewise)
                                         ├ signing of nodes' certificates (likewise)
                                         ├ informers
-                                        └ loops of virtual machines, migrations and upgrades (start when every informer is in sync)
+                                        └ loops (controller.manager.loops; each starts when its informers are in sync)
 
 Certificates come first because virt-api waits for its own: our API answers 503, or not at all, until this process has been leader for a
 moment. So only the loops that read our API wait for it.
@@ -22,6 +22,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from apiserver.apis.virt.places import names
@@ -33,7 +34,7 @@ from controller.evictions import admission
 from controller.evictions.admission import Evictions
 from controller.evictions.path_secret import PathSecret
 from controller.evictions.webhook import PREFIX, EvictionWebhook, SecretRotation
-from controller.manager.loops import LOOPS, SOURCES, Material, controller
+from controller.manager.loops import LOOPS, SOURCES, Loop, Material, controller
 from controller.manager.metrics import Metrics
 from controller.manager.namespace_labels import NamespaceLabels
 from controller.manager.options import Options
@@ -122,25 +123,28 @@ class Machines:
             reports=NodeReports(client, informers.nodes, informers.leases, lease_namespace, environment.elapsed),
             targets=Absences(environment.elapsed),
         )
-        self._loops = [controller(each, material, workers=options.workers, observer=metrics.loops) for each in LOOPS]
-        for loop in self._loops:
+        self._loops = {each: controller(each, material, workers=options.workers, observer=metrics.loops) for each in LOOPS}
+        for loop in self._loops.values():
             metrics.watch_queue(loop)
         metrics.watch_machines(informers.vms.list)
         metrics.watch_outdated(lambda: sum(1 for _ in informers.vms.by_index(indexes.BY_AGE, indexes.OUTDATED)))
         metrics.watch_informers(tuple(self._informers.values()))
 
     async def run(self) -> None:
-        """Run the informers, and the loops once these are in sync."""
+        """Run the informers, and each loop once those that it reads are in sync.
+
+        During an upgrade virt-api may not serve a new kind yet, and the loops of the others do not wait for that.
+        """
         async with asyncio.TaskGroup() as tasks:
             for informer in self._informers.values():
                 tasks.create_task(informer.run())
-            for loop in self._loops:
-                tasks.create_task(loop.run(self._synced))
+            for row, loop in self._loops.items():
+                tasks.create_task(loop.run(partial(self._synced, row)))
 
-    async def _synced(self) -> None:
-        for informer in self._informers.values():
-            await informer.synced.wait()
-        logger.info("in sync", extra={"virtualmachines": len(self._informers["vms"]), "pods": len(self._informers["pods"])})
+    async def _synced(self, row: Loop) -> None:
+        for name in row.informers:
+            await self._informers[name].synced.wait()
+        logger.info("in sync", extra={"controller": row.name, **{name: len(self._informers[name]) for name in row.informers}})
 
 
 async def run(environment: Environment, parts: Callable[[Environment], Sequence[Runnable]] = runnables) -> None:

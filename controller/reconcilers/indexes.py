@@ -69,7 +69,7 @@ class Mac(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Informers:
-    """Informers for the loops of machines, migrations and upgrades."""
+    """Informers for the loops."""
 
     vms: Informer
     migrations: Informer
@@ -78,6 +78,7 @@ class Informers:
     nodes: Informer
     leases: Informer
     """Leases of the virt-handlers."""
+    replica_sets: Informer
 
     def migrations_of(self, machine: NamespacedName) -> Iterable[Object]:
         """Return the Migrations for a machine's name."""

@@ -155,15 +155,18 @@ def _namespace(kubectl: Kubectl, name: str) -> Iterator[Kubectl]:
 
 
 def _end(api: Api) -> None:
-    """Delete a namespace's migrations, VMs, pods and claims without grace periods, then the namespace.
+    """Delete a namespace's sets, migrations, VMs, pods and claims without grace periods, then the namespace.
 
     Kubernetes alone looks at them only every 15 s.
     """
     if api.find("apiservices", f"{names.VERSION}.{names.GROUP}") is not None:  # a bare cluster has none yet
+        with contextlib.suppress(errors.NotFound):  # an earlier release has no sets
+            api.delete_all("virtualmachinereplicasets", timeout=60)
         for machine in api.list("virtualmachines"):
             with contextlib.suppress(errors.NotFound):  # a VM that a test deleted may be gone
                 api.patch("virtualmachines", name_of(machine), {"spec": {"terminationGracePeriodSeconds": 0}})
         api.delete_all("migrations", "virtualmachines", timeout=150)
+    api.delete_all("replicasets", timeout=60)
     api.delete_all("pods", "persistentvolumeclaims", grace_period=1, timeout=150)
     with contextlib.suppress(errors.NotFound):
         api.delete("namespaces", api.namespace)

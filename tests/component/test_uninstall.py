@@ -11,6 +11,7 @@ from tests.fakes import rbac
 from tests.fakes.kubeapi import FakeAPI
 
 VMS = "/apis/kubevirt.io/v1alpha1/virtualmachines"
+SETS = "/apis/kubevirt.io/v1alpha1/virtualmachinereplicasets"
 MIGRATIONS = "/apis/kubevirt.io/v1alpha1/migrations"
 PODS = "/api/v1/pods"
 
@@ -34,8 +35,9 @@ async def shut_down(client: Client, timeout: float = 0.3) -> tuple[bool, str]:
     return done, "\n".join(said)
 
 
-async def test_migrations_go_before_the_machines_that_they_move() -> None:
+async def test_sets_and_migrations_go_before_their_machines() -> None:
     async with cluster() as (api, client):
+        await api.put(SETS, machine("web"))
         await api.put(VMS, machine("a"))
         await api.put(VMS, machine("b"))
         await api.put(MIGRATIONS, machine("m"))
@@ -43,7 +45,7 @@ async def test_migrations_go_before_the_machines_that_they_move() -> None:
         done, _ = await shut_down(client, 5)
 
         assert done
-        assert [path.rsplit("/", 1)[-1] for method, path, _ in api.writes if method == "DELETE"] == ["m", "a", "b"]
+        assert [path.rsplit("/", 1)[-1] for method, path, _ in api.writes if method == "DELETE"] == ["web", "m", "a", "b"]
         assert not api.all(VMS)
 
 

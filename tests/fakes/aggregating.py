@@ -12,6 +12,7 @@ from pathlib import Path
 import aiohttp
 from aiohttp import web
 
+from apiserver.apis.meta import errors
 from apiserver.client.config import Config
 from tests.fakes.kubeapi import FakeAPI
 
@@ -23,6 +24,10 @@ class AggregatingAPI(FakeAPI):
         super().__init__()
         self.written: list[tuple[str, str]] = []
         """Method and path of accepted writes."""
+        self.lost_watch = ""
+        """Path of a collection with watches that lose all events, while set."""
+        self.refused: dict[str, errors.StatusError] = {}
+        """Answers to POST, by the last word of the path."""
         self._behind: Config | None = None
         self._session: aiohttp.ClientSession | None = None
 
@@ -65,6 +70,8 @@ class AggregatingAPI(FakeAPI):
         if not request.path.startswith("/apis/kubevirt.io"):
             return await super()._handle(request)
         self.requests.append((request.method, request.path, dict(request.query)))
+        if request.method == "POST" and (refusal := self.refused.get(request.path.rpartition("/")[2])):
+            return web.json_response(refusal.to_json(), status=refusal.code)
         if self._behind is None or self._session is None:
             return web.Response(status=503, text="no endpoints available")
         kept = {key: value for key, value in request.headers.items() if key in ("Accept", "Content-Type", "User-Agent")}
@@ -79,5 +86,6 @@ class AggregatingAPI(FakeAPI):
             await response.prepare(request)
             with contextlib.suppress(aiohttp.ClientError):
                 async for chunk in answer.content.iter_any():
-                    await response.write(chunk)
+                    if "watch" not in request.query or request.path != self.lost_watch:
+                        await response.write(chunk)
             return response

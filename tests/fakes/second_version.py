@@ -15,9 +15,10 @@ from pydantic.fields import FieldInfo
 
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.schema import Kind, Model
-from apiserver.apis.virt.places.resources import MIGRATION_POLICIES, MIGRATIONS, VIRTUAL_MACHINES
+from apiserver.apis.virt.places.resources import MIGRATION_POLICIES, MIGRATIONS, REPLICA_SETS, VIRTUAL_MACHINES
 from apiserver.apis.virt.v1alpha1 import types
 from apiserver.apis.virt.v1alpha1.migration_policy import MigrationPolicy
+from apiserver.apis.virt.v1alpha1.replica_set import VirtualMachineReplicaSet
 from apiserver.registry.generic.strategy import Spoke, Strategy
 
 Path = tuple[str, ...]
@@ -155,7 +156,12 @@ class SecondMigrationPolicy(_Second):
     model = MigrationPolicy
 
 
-SECOND: Final = {each.resource.plural: each for each in (SecondMachine, SecondMigration, SecondMigrationPolicy)}
+class SecondReplicaSet(_Second):
+    resource = replace(REPLICA_SETS, version=VERSION)
+    model = VirtualMachineReplicaSet
+
+
+SECOND: Final = {each.resource.plural: each for each in (SecondMachine, SecondMigration, SecondMigrationPolicy, SecondReplicaSet)}
 
 
 def of(hubs: Sequence[Strategy]) -> list[Spoke]:

@@ -9,6 +9,7 @@ from typing import Any, Final
 from apiserver.apis.meta.schema import Kind
 from apiserver.apis.virt.v1alpha1 import types
 from apiserver.apis.virt.v1alpha1.migration_policy import MigrationPolicy
+from apiserver.apis.virt.v1alpha1.replica_set import VirtualMachineReplicaSet
 from tests.fields.schema import COPIED, Schema, definitions, resolved, scalar, words_of
 
 FILE: Final = Path(__file__).parents[2] / "apiserver/apis/virt/structure.json"
@@ -19,7 +20,9 @@ _NAMES: Final = {"quantity": "amount"}
 
 def text() -> str:
     """Return the file: one line for each member, so that branches merge."""
-    return json.dumps({kind.__name__: _of_kind(kind) for kind in (types.VirtualMachine, types.Migration, MigrationPolicy)}, indent=1) + "\n"
+    shapes = {kind.__name__: _of_kind(kind) for kind in (types.VirtualMachine, types.Migration, MigrationPolicy, VirtualMachineReplicaSet)}
+    shapes[VirtualMachineReplicaSet.__name__]["spec"]["template"].update(spec="anything")  # only virt-api reads it
+    return json.dumps(shapes, indent=1) + "\n"
 
 
 def _of_kind(kind: type[Kind]) -> Any:

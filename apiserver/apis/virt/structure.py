@@ -42,10 +42,14 @@ _NODE_AFFINITY: Final = members(
 _AFFINITY: Final = members({"nodeAffinity?": _NODE_AFFINITY})
 
 
-def _of_kinds() -> tuple[Check, Check, Check, Check]:
-    """Return the checks of a VirtualMachine, its domain, a Migration and a MigrationPolicy, without keeping the shapes."""
+def _of_kinds() -> tuple[Check, Check, Check, Check, Check]:
+    """Return the checks of a VirtualMachine, its domain, and the other kinds, without keeping the shapes."""
+
+    def of_other(shape: Any) -> Check:  # noqa: ANN401  # JSON
+        return members({"metadata": _METADATA, **{name: check_of(each) for name, each in shape.items()}})
+
     shapes = json.loads(Path(__file__).with_suffix(".json").read_bytes())
-    machine, migration, policy = shapes["VirtualMachine"], shapes["Migration"], shapes["MigrationPolicy"]
+    machine = shapes["VirtualMachine"]
     spec = {name: check_of(shape) for name, shape in machine["spec"].items()}
     running = {name: spec.get(name) or check_of(shape) for name, shape in machine["status?"].pop("running?").items()}
     domain = spec["domain?"]
@@ -57,12 +61,13 @@ def _of_kinds() -> tuple[Check, Check, Check, Check]:
     return (
         members(whole),
         members({"spec": members({"domain?": domain}), "status?": members({"running?": members({"domain?": domain})})}),
-        members({"metadata": _METADATA, **{name: check_of(shape) for name, shape in migration.items()}}),
-        members({"metadata": _METADATA, **{name: check_of(shape) for name, shape in policy.items()}}),
+        of_other(shapes["Migration"]),
+        of_other(shapes["MigrationPolicy"]),
+        of_other(shapes["VirtualMachineReplicaSet"]),
     )
 
 
-VIRTUAL_MACHINE, _WITH_DOMAIN, MIGRATION, MIGRATION_POLICY = _of_kinds()
+VIRTUAL_MACHINE, _WITH_DOMAIN, MIGRATION, MIGRATION_POLICY, REPLICA_SET = _of_kinds()
 _WITH_METADATA: Final = members({"metadata": _METADATA})
 
 
@@ -89,3 +94,8 @@ def of_migration(migration: Any) -> tuple[str, ...]:  # noqa: ANN401  # as above
 def of_migration_policy(policy: Any) -> tuple[str, ...]:  # noqa: ANN401  # as above
     """Return the structural errors of a MigrationPolicy as sentences with the path; empty if valid."""
     return sentences(MIGRATION_POLICY(policy))
+
+
+def of_replica_set(replica_set: Any) -> tuple[str, ...]:  # noqa: ANN401  # as above
+    """Return the structural errors of a VirtualMachineReplicaSet, except in its template's spec; empty if valid."""
+    return sentences(REPLICA_SET(replica_set))

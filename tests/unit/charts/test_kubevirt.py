@@ -481,9 +481,9 @@ def test_view_role_only_reads_and_opens_no_stream() -> None:
     view, edit = granted("view"), granted("edit")
 
     assert {verb for _, verb in view} == {"get", "list", "watch"}
-    assert {resource.partition("/")[2] for resource, _ in view} == {"", "status", *READS}
+    assert {resource.partition("/")[2] for resource, _ in view} == {"", "status", "scale", *READS}
     assert {(f"virtualmachines/{stream}", verb) for stream in get_args(streams.Stream) for verb in ("get", "create")} <= edit
-    assert {resource.partition("/")[2] for resource, _ in edit} == {"", "status", *READS, *every}
+    assert {resource.partition("/")[2] for resource, _ in edit} == {"", "status", "scale", *READS, *every}
     assert view < edit
 
 

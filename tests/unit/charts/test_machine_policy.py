@@ -150,6 +150,46 @@ async def test_ended_migrations_may_be_deleted(world: World) -> None:
             await world.plugin.validate(given)
 
 
+def of_set(**rest: Any) -> Object:
+    controller = {"kind": "VirtualMachineReplicaSet", "name": "web", "uid": "s", "controller": True, "blockOwnerDeletion": True}
+    return {"apiVersion": "kubevirt.io/v1alpha1", **controller, **rest}
+
+
+async def of_machine(world: World, old: list[Object] | None, new: list[Object] | None, operation: Any) -> str:
+    """Return why virt-controller may not write a machine with these owners, or an empty string."""
+    vm = OBJECTS[VIRTUAL_MACHINES][0]
+    before, after = ({**vm, "metadata": {**vm["metadata"], "ownerReferences": each or []}} for each in (old, new))
+    given = asking(resource=VIRTUAL_MACHINES, operation=operation, name=name_of(vm), namespace="default", user=User(ACCOUNT, ()),
+                       obj=after if new is not None else None, old=before if old is not None else None, subresource="",
+                       warn=lambda _: None, annotate=lambda *_: None)  # fmt: skip
+    said = ""
+    try:
+        await world.plugin.validate(given)
+    except StatusError as error:
+        said = str(error)
+    assert "resulted in error" not in said
+    return said
+
+
+NOT_OF_SETS: Final = [of_set(controller=False), of_set(kind="VirtualMachine"), of_set(apiVersion="apps/v1"), STRANGER]
+
+
+async def test_machines_of_sets_are_created_adopted_and_deleted(world: World) -> None:
+    assert await of_machine(world, None, [of_set()], "CREATE") == ""
+    assert await of_machine(world, [of_set()], None, "DELETE") == ""
+    for old, new in (([], [of_set()]), ([of_set()], []), ([STRANGER], [STRANGER, of_set()]), ([STRANGER, of_set()], [STRANGER])):
+        assert await of_machine(world, old, new, "UPDATE") == ""
+
+
+@pytest.mark.parametrize("owner", NOT_OF_SETS, ids=["no controller", "another kind", "another group", "a stranger"])
+async def test_machines_of_no_set_are_left_alone(world: World, owner: Object) -> None:
+    assert "machines of sets" in await of_machine(world, None, [owner], "CREATE")
+    assert "machines of sets" in await of_machine(world, [owner], None, "DELETE")
+    assert "and nothing else" in await of_machine(world, [], [owner], "UPDATE")
+    assert "and nothing else" in await of_machine(world, [owner], [], "UPDATE")
+    assert "and nothing else" in await of_machine(world, [owner], [of_set()], "UPDATE")
+
+
 async def test_migrations_may_be_created_and_machines_not(world: World) -> None:
     said = await refusals(world, lambda _: None, operation="CREATE")
     assert "" in said  # for the Migration

@@ -15,7 +15,7 @@ from apiserver.admission.policy.validating import ValidatingPolicies
 from apiserver.apis.meta.errors import StatusError
 from apiserver.apis.meta.objects import name_of
 from apiserver.apis.meta.users import User
-from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
+from apiserver.apis.virt.places.resources import REPLICA_SETS, VIRTUAL_MACHINES
 from apiserver.apis.virt.spec import service_accounts
 from apiserver.cel.library.authz import Answer, Question
 from apiserver.metrics.instruments import Registry
@@ -67,16 +67,28 @@ def policies() -> ValidatingPolicies:
 
 async def refusal(policies: ValidatingPolicies, obj: Json | None, old: Json | None = None, **more: Any) -> str:
     operation: Any = "DELETE" if obj is None else "UPDATE" if old else "CREATE"
-    given: Any = {"operation": operation, "namespace": "open", "user": MAKER, **more}
+    given: Any = {"operation": operation, "namespace": "open", "user": MAKER, "resource": VIRTUAL_MACHINES, **more}
     said = ""
     try:
-        await policies.validate(
-            asking(resource=VIRTUAL_MACHINES, name="testvm", obj=obj, old=old, warn=lambda _: None, annotate=lambda *_: None, **given)
-        )
+        await policies.validate(asking(name="testvm", obj=obj, old=old, warn=lambda _: None, annotate=lambda *_: None, **given))
     except StatusError as error:
         said = str(error)
     assert "resulted in error" not in said
     return said
+
+
+def a_set(vm: Json, replicas: int = 1) -> Json:
+    return {"metadata": {"name": "web", "namespace": "open"}, "spec": {"replicas": replicas, "template": {"spec": vm["spec"]}}}
+
+
+async def test_a_sets_template_is_judged_like_a_machine(policies: ValidatingPolicies) -> None:
+    """Otherwise virt-controller, which may create pods, would create the machine for a user who may not."""
+    assert await refusal(policies, a_set(VM), resource=REPLICA_SETS) == ""
+    assert "create pods" in await refusal(policies, a_set(VM), resource=REPLICA_SETS, user=OTHER)
+    assert "create pods" in await refusal(policies, a_set(VM), a_set(BARE), resource=REPLICA_SETS, user=OTHER)
+    assert "create pods" in await refusal(policies, a_set(with_another_disk(VM)), a_set(VM), resource=REPLICA_SETS, user=OTHER)
+    assert "label" in await refusal(policies, a_set(VM), resource=REPLICA_SETS, namespace="shut")
+    assert await refusal(policies, a_set(BARE), resource=REPLICA_SETS, user=OTHER, namespace="shut") == ""
 
 
 def with_another_disk(vm: Json) -> Json:

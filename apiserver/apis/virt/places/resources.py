@@ -10,3 +10,4 @@ from apiserver.apis.virt.places import names
 VIRTUAL_MACHINES: Final = Resource(names.GROUP, names.VERSION, "virtualmachines", "VirtualMachine")
 MIGRATIONS: Final = Resource(names.GROUP, names.VERSION, "migrations", "Migration")
 MIGRATION_POLICIES: Final = Resource(names.GROUP, names.VERSION, "migrationpolicies", "MigrationPolicy", namespaced=False)
+REPLICA_SETS: Final = Resource(names.GROUP, names.VERSION, "virtualmachinereplicasets", "VirtualMachineReplicaSet")

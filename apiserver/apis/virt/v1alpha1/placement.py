@@ -107,14 +107,15 @@ def _node_field(requirement: Object, path: Path) -> list[FieldError]:
 def _pod_term(term: Object, path: Path) -> list[FieldError]:
     key, place = term["topologyKey"], path.child("topologyKey")
     found = [invalid(place, key, each) for each in names.qualified_name_errors(key)] if key else [required(place, "can not be empty")]
-    found += _label_selector(term.get("labelSelector"), path.child("labelSelector"))
-    found += _label_selector(term.get("namespaceSelector"), path.child("namespaceSelector"))
+    found += validate_label_selector(term.get("labelSelector"), path.child("labelSelector"))
+    found += validate_label_selector(term.get("namespaceSelector"), path.child("namespaceSelector"))
     for position, name in enumerate(term.get("namespaces") or []):
         found += [invalid(path.child("namespaces").index(position), name, each) for each in names.label_errors(name)]
     return found + _label_keys(term, path)
 
 
-def _label_selector(selector: Object | None, path: Path) -> list[FieldError]:
+def validate_label_selector(selector: Object | None, path: Path) -> list[FieldError]:
+    """Return all errors of a LabelSelector."""
     if not selector:
         return []
     found = objectmeta.validate_labels(selector.get("matchLabels") or {}, path.child("matchLabels"))
@@ -200,7 +201,7 @@ def _spread(constraint: Object, path: Path) -> list[FieldError]:
     if minimum is not None and otherwise != "DoNotSchedule":
         text = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {otherwise}"
         found.append(invalid(path.child("minDomains"), minimum, text))
-    return found + _label_selector(constraint.get("labelSelector"), path.child("labelSelector")) + _label_keys(constraint, path)
+    return found + validate_label_selector(constraint.get("labelSelector"), path.child("labelSelector")) + _label_keys(constraint, path)
 
 
 def _weight(term: Object, path: Path) -> list[FieldError]:

@@ -17,7 +17,12 @@ from controller.reconcilers import indexes
 from tests.fakes import rbac
 
 RECONCILERS: Final = Path(inspect.getfile(indexes)).parent
-PACKAGES: Final = {"virtualmachines": "virtual_machines", "migrations": "migrations", "workloadupdates": "upgrades"}
+PACKAGES: Final = {
+    "virtualmachines": "virtual_machines",
+    "migrations": "migrations",
+    "workloadupdates": "upgrades",
+    "virtualmachinereplicasets": "replica_sets",
+}
 """By loop: the package of its reconciler."""
 NAMESPACES: Final = {"cluster": "", "installation": "kubevirt", "node leases": "kubevirt-node-lease"}
 

@@ -1,0 +1,172 @@
+"""``VirtualMachineReplicaSet``: fields, defaults and validation, as of a ReplicaSet of ``apps/v1``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from pydantic import Field
+
+from apiserver.apis.meta import labels, objectmeta
+from apiserver.apis.meta.objects import dig, namespace_of
+from apiserver.apis.meta.schema import ATOMIC_MAP, Int32, Int64, Kind, Model, Time, keyed_by
+from apiserver.apis.meta.validation import FieldError, Path, forbidden, invalid, required, too_long
+from apiserver.apis.virt.hardware import interfaces
+from apiserver.apis.virt.lifecycle.replica_sets import CONDITION_TYPES
+from apiserver.apis.virt.v1alpha1 import defaults, size, validation
+from apiserver.apis.virt.v1alpha1.allowed import NOTHING, Allowed
+from apiserver.apis.virt.v1alpha1.domain.rules import validate_between
+from apiserver.apis.virt.v1alpha1.migration_policy import ObjectSelector
+from apiserver.apis.virt.v1alpha1.placement import validate_label_selector
+from apiserver.apis.virt.v1alpha1.types import Condition, VirtualMachineSpec
+
+Object = Mapping[str, Any]
+
+SPEC: Final = Path("spec")
+SELECTOR: Final = SPEC.child("selector")
+TEMPLATE: Final = SPEC.child("template")
+SUFFIX: Final = 6
+"""Characters that a machine's name has beyond its set's: a hyphen and five random ones."""
+MAX_NAME: Final = validation.MAX_NAME - SUFFIX
+_LARGEST: Final = (1 << 31) - 1
+_SHARED: Final = "every machine of the set would have the same; leave it out, and each machine gets its own"
+
+
+class TemplateMetadata(Model):
+    """Metadata of the machines."""
+
+    labels: dict[str, str] | None = Field(None, description="Labels of each machine and its pod. spec.selector must match them.")
+    annotations: dict[str, str] | None = Field(None, description="Annotations of each machine.")
+    creation_timestamp: Time | None = Field(None, description="Ignored. Programs write it as null.")
+
+
+class VirtualMachineTemplate(Model):
+    """The machines that the set creates."""
+
+    metadata: TemplateMetadata | None = Field(None, description="Labels and annotations of the machines.")
+    spec: VirtualMachineSpec = Field(description="The spec of the machines. An edit affects only machines that are created later.")
+
+
+class VirtualMachineReplicaSetSpec(Model):
+    """The number of machines, and what they are."""
+
+    replicas: Int32 | None = Field(None, description="Number of machines. Default 1. kubectl scale and autoscalers change it.")
+    min_ready_seconds: Int32 | None = Field(
+        None, description="Seconds that a machine must be ready without interruption to count as available. Default 0."
+    )
+    selector: ObjectSelector = Field(
+        description="The machines of the set: those without another controller whose labels match. It must match the template's labels. "
+        "Immutable.",
+        json_schema_extra=ATOMIC_MAP,
+    )
+    template: VirtualMachineTemplate = Field(description="What a new machine is made from.")
+    paused: bool | None = Field(
+        None, description="True: the set creates and deletes no machines. It still adopts and releases them. Default false."
+    )
+
+
+class VirtualMachineReplicaSetStatus(Model):
+    """The machines that exist, counted by virt-controller. Machines in deletion and finished ones count only where that is said."""
+
+    replicas: Int32 | None = Field(None, description="Number of machines.")
+    fully_labeled_replicas: Int32 | None = Field(None, description="Number of machines that have all labels of the template.")
+    ready_replicas: Int32 | None = Field(None, description="Number of machines with the condition Ready.")
+    available_replicas: Int32 | None = Field(None, description="Number of machines that have been ready for minReadySeconds.")
+    terminating_replicas: Int32 | None = Field(None, description="Number of machines that are being deleted.")
+    finished_replicas: Int32 | None = Field(
+        None,
+        description="Number of machines that are off and will not start again by themselves: the guest powered off under RerunOnFailure or "
+        "Once, or its starts failed. The set replaces them after a pause, and deletes them ten minutes after their end.",
+    )
+    observed_generation: Int64 | None = Field(None, description="The generation of the spec that this is about.")
+    conditions: list[Condition] | None = Field(
+        None,
+        description=f"Details, each with its reason, of the types {', '.join(CONDITION_TYPES)}.",
+        json_schema_extra=keyed_by("type"),
+    )
+
+
+class VirtualMachineReplicaSet(Kind):
+    """Keeps a number of equal virtual machines, as a ReplicaSet keeps pods."""
+
+    spec: VirtualMachineReplicaSetSpec = Field(description="The desired machines, written by users.")
+    status: VirtualMachineReplicaSetStatus | None = Field(None, description="The actual machines, written by the system.")
+
+
+def default(obj: dict[str, Any]) -> None:
+    """Set the defaults of a set and of its template, in place."""
+    spec = obj.setdefault("spec", {})
+    spec.setdefault("replicas", 1)
+    if isinstance(dig(spec, "template", "spec"), dict):
+        defaults.default_virtual_machine(spec["template"])
+
+
+def validate(obj: Object, allowed: Allowed = NOTHING) -> list[FieldError]:
+    """Return all errors of a VirtualMachineReplicaSet."""
+    found = size.validate(obj) + _validate_name(obj) + _validate_numbers(obj["spec"]) + _validate_selector(obj["spec"])
+    return found + _validate_template(obj, allowed)
+
+
+def validate_update(obj: Object, old: Object, allowed: Allowed = NOTHING) -> list[FieldError]:
+    """Return all errors of an update, but not of an unchanged template."""
+    found = size.validate(obj, old) + _validate_numbers(obj["spec"])
+    if obj["spec"].get("selector") != old["spec"].get("selector"):
+        found.append(invalid(SELECTOR, obj["spec"].get("selector"), "field is immutable"))
+    if obj["spec"].get("template") != old["spec"].get("template"):
+        found += _validate_selector(obj["spec"]) + _validate_template(obj, allowed)
+    return found
+
+
+def validate_status(obj: Object) -> list[FieldError]:
+    """Return all errors of a status: no count is negative."""
+    status, path = obj.get("status") or {}, Path("status")
+    counts = (field for field, value in status.items() if isinstance(value, int))
+    return [each for field in counts for each in validate_between(status[field], 0, _LARGEST, path.child(field))]
+
+
+def _validate_name(obj: Object) -> list[FieldError]:
+    name = dig(obj, "metadata", "name") or ""
+    return [too_long(Path("metadata").child("name"), MAX_NAME)] if len(name.encode()) > MAX_NAME else []
+
+
+def _validate_numbers(spec: Object) -> list[FieldError]:
+    fields = ("replicas", "minReadySeconds")
+    given = ((each, spec[each]) for each in fields if spec.get(each) is not None)
+    return [error for field, number in given for error in validate_between(number, 0, _LARGEST, SPEC.child(field))]
+
+
+def _validate_selector(spec: Object) -> list[FieldError]:
+    selector = spec.get("selector")
+    if selector is None:
+        return [required(SELECTOR)]
+    if not selector.get("matchLabels") and not selector.get("matchExpressions"):
+        return [invalid(SELECTOR, selector, "an empty selector is invalid, because it selects every machine of the namespace")]
+    if found := validate_label_selector(selector, SELECTOR):
+        return found
+    given = dig(spec, "template", "metadata", "labels") or {}
+    if labels.from_json(selector).matches(given):
+        return []
+    return [invalid(TEMPLATE.child("metadata", "labels"), given, "`selector` does not match template `labels`")]
+
+
+def _validate_template(obj: Object, allowed: Allowed) -> list[FieldError]:
+    """Return the errors of the machine that the template makes, at their places in the set."""
+    template = obj["spec"].get("template") or {}
+    if "spec" not in template:
+        return []  # an error of the schema
+    given = template.get("metadata") or {}
+    found = objectmeta.validate_given({key: given[key] for key in ("labels", "annotations") if given.get(key)})
+    machine = {"metadata": {"namespace": namespace_of(obj)}, "spec": template["spec"]}
+    found += validation.validate_virtual_machine(machine, allowed)
+    return [replace(each, path=str(TEMPLATE.child(each.path))) for each in found] + list(_unique_values(template["spec"]))
+
+
+def _unique_values(spec: Object) -> Iterator[FieldError]:
+    """Yield an error for each value that no two machines may share."""
+    domain, path = spec.get("domain") or {}, TEMPLATE.child("spec", "domain")
+    if dig(domain, "firmware", "uuid"):
+        yield forbidden(path.child("firmware", "uuid"), _SHARED)
+    for position, each in enumerate(interfaces.defaulted(domain)):
+        if each.get("mac"):
+            yield forbidden(path.child("devices", "interfaces").index(position).child("mac"), _SHARED)

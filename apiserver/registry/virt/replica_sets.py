@@ -1,0 +1,114 @@
+"""Strategy of ``virtualmachinereplicasets``, with the verb that creates a machine from a template."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Final
+
+from apiserver.apis.meta import errors, labels, objects
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.meta.validation import FieldError
+from apiserver.apis.virt.lifecycle.replica_sets import REPLICATE
+from apiserver.apis.virt.places.resources import REPLICA_SETS, VIRTUAL_MACHINES
+from apiserver.apis.virt.v1alpha1 import kubevirt_fields, replica_set
+from apiserver.apis.virt.v1alpha1.allowed import NOTHING, Allowed
+from apiserver.registry.generic.scaling import Scaling
+from apiserver.registry.generic.strategy import Column, CreatingVerb, Strategy
+
+_TEMPLATE: Final = "spec.template."
+
+
+class Replicate(CreatingVerb):
+    """Creates a machine as the stored template says, so that its caller, virt-controller, decides nothing but the moment."""
+
+    creates = VIRTUAL_MACHINES
+
+    def make(self, obj: Object, body: Object, now: datetime) -> Object:
+        """Return the machine, with the set as its controller. The body may have ``preconditions.uid``, of the set."""
+        del now
+        name, uid = objects.name_of(obj), objects.dig(body, "preconditions", "uid")
+        if unknown := sorted(body.keys() - {"preconditions", "kind", "apiVersion"}):
+            raise errors.BadRequest(f"{REPLICATE} takes no field {unknown[0][:64]!r}: a machine is what the template says")
+        if objects.is_deleting(obj):
+            raise errors.Conflict(f'{REPLICA_SETS.kind} "{name}" is being deleted, and creates no machines')
+        if uid is not None and uid != objects.uid_of(obj):
+            raise errors.Conflict(f'{REPLICA_SETS.kind} "{name}" is another one than that of the precondition')
+        template = obj["spec"]["template"]
+        given = template.get("metadata") or {}
+        return {
+            "apiVersion": VIRTUAL_MACHINES.api_version,
+            "kind": VIRTUAL_MACHINES.kind,
+            "metadata": {
+                "generateName": f"{name}-",
+                "namespace": objects.namespace_of(obj),
+                **{field: given[field] for field in ("labels", "annotations") if given.get(field)},
+                "ownerReferences": [objects.owner_reference(obj, REPLICA_SETS, block_owner_deletion=True)],
+            },
+            "spec": template["spec"],
+        }
+
+
+def selector_of(obj: Object) -> str:
+    """Return the set's selector as text; empty for a stored set without a readable one."""
+    selector = objects.dig(obj, "spec", "selector")
+    return str(labels.from_json(selector)) if isinstance(selector, dict) else ""
+
+
+class ReplicaSetStrategy(Strategy):
+    """VirtualMachineReplicaSet, with ``/scale``."""
+
+    resource = REPLICA_SETS
+    singular = "virtualmachinereplicaset"
+    short_names = ("vmrs",)
+    categories = ("all",)
+    model = replica_set.VirtualMachineReplicaSet
+    scaling = Scaling(selector_of)
+    verbs = {REPLICATE: Replicate()}  # noqa: RUF012 - read-only in the base class
+
+    def __init__(self, allowed: Allowed = NOTHING) -> None:
+        """``allowed``: the fields that the administrator allows in machines."""
+        self._allowed = allowed
+
+    def hint(self, field: str, value: object = None) -> str:
+        """Return the replacement of a KubeVirt field or value in the template, or empty."""
+        return kubevirt_fields.hint(field.removeprefix(_TEMPLATE), value) if field.startswith(_TEMPLATE) else ""
+
+    def default(self, obj: Object) -> None:
+        """Set defaults in the spec and the template."""
+        replica_set.default(obj)
+
+    def validate(self, obj: Object) -> list[FieldError]:
+        """Return the errors of a new set."""
+        return replica_set.validate(obj, self._allowed)
+
+    def validate_update(self, obj: Object, old: Object) -> list[FieldError]:
+        """Return the errors of an update: the selector is immutable."""
+        return replica_set.validate_update(obj, old, self._allowed)
+
+    def validate_status_update(self, obj: Object, old: Object) -> list[FieldError]:
+        """Return the errors of a status."""
+        del old
+        return replica_set.validate_status(obj)
+
+    def warnings_on_update(self, obj: Object, old: Object) -> tuple[str, ...]:
+        """Return a warning that existing machines stay as they are."""
+        if obj["spec"].get("template") == old["spec"].get("template") or not objects.dig(old, "status", "replicas"):
+            return ()
+        return ("spec.template: existing machines stay as they are; the set replaces each one that you delete by one of the new template",)
+
+    def columns(self) -> tuple[Column, ...]:
+        """Return the columns of ``kubectl get virtualmachinereplicasets``."""
+        return (
+            Column("Desired", "integer", description="Number of machines that there should be."),
+            Column("Current", "integer", description="Number of machines that exist."),
+            Column("Ready", "integer", description="Number of machines that are ready."),
+            Column("Available", "integer", description="Number of machines that are ready for minReadySeconds.", priority=1),
+            Column("Selector", description="The labels of the set's machines.", priority=1),
+        )
+
+    def cells(self, obj: Object, now: datetime) -> list[Any]:
+        """Return the row's values."""
+        del now
+        status = obj.get("status") or {}
+        counts = [status.get(field) or 0 for field in ("replicas", "readyReplicas", "availableReplicas")]
+        return [objects.dig(obj, "spec", "replicas"), *counts, selector_of(obj)]

@@ -1,0 +1,64 @@
+"""Finished machines of a set: which ones are over for good, when they are replaced, and when they are deleted. Pure.
+
+A finished machine keeps its place in the set for a pause, which doubles with each machine that finished in the last ten minutes. So a
+template that cannot run costs a bounded number of machines, and the machines themselves remember how many there were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from apiserver.apis.meta import times
+from apiserver.apis.meta.backoff import pause_seconds
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt import structure
+from apiserver.apis.virt.kinds import dig_vm
+from apiserver.apis.virt.lifecycle import phases, power
+
+FIRST_PAUSE_SECONDS: Final = 10
+LONGEST_PAUSE_SECONDS: Final = 300
+KEPT: Final = timedelta(minutes=10)
+"""Time from a machine's end to its deletion; the longest pause is shorter."""
+_FOR_GOOD: Final = power.OFF_REASONS - power.ASKED_TO_BE_OFF
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The finished machines of a set."""
+
+    waiting: tuple[Object, ...] = ()
+    """They keep their places."""
+    expired: tuple[Object, ...] = ()
+    """They are deleted now."""
+    next_change: datetime | None = None
+    """When one of them is replaced or deleted next."""
+
+
+def is_finished(vm: Object) -> bool:
+    """Return True if a machine is off, no user wants it off, and it will not start again by itself."""
+    if phases.phase_of(vm) not in phases.ENDED or structure.of_virtual_machine(vm):
+        return False
+    decision = power.decide(vm)
+    return not decision.on and decision.reason in _FOR_GOOD
+
+
+def judge(machines: Sequence[Object], now: datetime) -> Finished:
+    """Return what becomes of these finished machines."""
+    ends = [(min(_end_of(vm, now), now), vm) for vm in machines]
+    recent = sum(1 for end, _ in ends if now - end < KEPT)
+    pause = timedelta(seconds=pause_seconds(recent, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS))
+    changes = [end + after for end, _ in ends for after in (pause, KEPT) if end + after > now]
+    return Finished(
+        waiting=tuple(vm for end, vm in ends if now - end < pause),
+        expired=tuple(vm for end, vm in ends if now - end >= KEPT),
+        next_change=min(changes, default=None),
+    )
+
+
+def _end_of(vm: Object, now: datetime) -> datetime:
+    """Return the end of the last attempt; the machine's creation if unknown."""
+    found = power.newest_attempt(vm).get("endTime") or dig_vm(vm, "metadata", "creationTimestamp")
+    return times.parse(str(found)) if found else now

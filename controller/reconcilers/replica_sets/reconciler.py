@@ -1,0 +1,218 @@
+"""The loop for VirtualMachineReplicaSets: gather, plan, apply.
+
+A plan of the informers' copies only says whether there is something to do. What is done follows from a list of the machines as virt-api has
+them now, so that missed, late or repeated watch events never make a machine too many.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Sequence
+from typing import Any, Final, Literal
+
+from apiserver.apis.meta import errors
+from apiserver.apis.meta.lines import one_line
+from apiserver.apis.meta.objects import (
+    NamespacedName,
+    Object,
+    dig,
+    is_deleting,
+    labels_of,
+    name_of,
+    namespace_of,
+    owner_reference,
+    resource_version_of,
+    uid_of,
+    without_managed_fields,
+)
+from apiserver.apis.virt.lifecycle import replica_sets
+from apiserver.apis.virt.places.resources import REPLICA_SETS, VIRTUAL_MACHINES
+from apiserver.client.rest import Client, TransportError
+from controller.reconcilers.applying import MAX_REFUSAL, REFUSED_SECONDS, sooner, status_patch
+from controller.reconcilers.indexes import Informers
+from controller.reconcilers.replica_sets import membership, replica_set_plan
+from controller.reconcilers.replica_sets.membership import BY_CONTROLLER, BY_NAMESPACE, Orphans
+from controller.reconcilers.replica_sets.replica_set_plan import Observed, Plan
+from controller.reconcilers.replica_sets.replica_set_status import Failure, status
+from controller.reconcilers.settings import FIELD_MANAGER
+from controller.runtime.clock import Clock
+from controller.runtime.reconciling import Controller, Request, Result
+from controller.runtime.recorder import Recorder
+
+logger = logging.getLogger(__name__)
+
+_FIRST_BATCH: Final = 1
+"""Machines of the first batch. Each further one is twice as large, so that a refusal for all is asked for only once."""
+_DELETED_AT_ONCE: Final = 16
+
+
+class ReplicaSets:
+    """The reconciler of ``virtualmachinereplicasets``."""
+
+    def __init__(self, client: Client, recorder: Recorder, clock: Clock, informers: Informers) -> None:
+        self._client = client
+        self._recorder = recorder
+        self._clock = clock
+        self._informers = informers
+
+    def subscribe(self, controller: Controller) -> None:
+        """Enqueue a set when it changes, or a machine that it controls or may adopt."""
+
+        def set_changed(old: Object | None, new: Object | None) -> None:
+            obj = new or old or {}
+            controller.enqueue(NamespacedName(namespace_of(obj), name_of(obj)))
+
+        def machine_changed(old: Object | None, new: Object | None) -> None:
+            for each in (old, new):
+                if each is not None and (name := membership.set_named_by(each)):
+                    controller.enqueue(NamespacedName(namespace_of(each), name))
+            if new is None or not isinstance((membership.controller_of_vm(new) or [""])[0], Orphans):
+                return
+            if old is None or labels_of(old) != labels_of(new) or membership.controller_of_vm(old) != membership.controller_of_vm(new):
+                for each in membership.matching(self._informers.replica_sets.by_index(BY_NAMESPACE, namespace_of(new)), new):
+                    controller.enqueue(NamespacedName(namespace_of(each), name_of(each)))
+
+        self._informers.replica_sets.subscribe(set_changed)
+        self._informers.vms.subscribe(machine_changed)
+
+    async def reconcile(self, request: Request) -> Result:
+        """Reconcile one set."""
+        replica_set = self._informers.replica_sets.get(request.namespace, request.name)
+        if replica_set is None:
+            return Result()  # the garbage collector has its machines
+        failure = None
+        if self._plan(replica_set, self._known(replica_set)).acts:
+            failure = await self._act(replica_set, self._plan(replica_set, await self._present(replica_set)))
+        plan = self._plan(replica_set, self._known(replica_set))
+        await self._write_status(replica_set, status(replica_set, plan, failure, self._clock.now()))
+        return Result(sooner(plan.requeue_after, REFUSED_SECONDS if failure is not None else None))
+
+    def _plan(self, replica_set: Object, machines: Sequence[Object]) -> Plan:
+        return replica_set_plan.plan(Observed(replica_set, machines, self._clock.now()))
+
+    def _known(self, replica_set: Object) -> list[Object]:
+        vms = self._informers.vms
+        return [
+            *vms.by_index(BY_CONTROLLER, uid_of(replica_set)),
+            *vms.by_index(BY_CONTROLLER, Orphans(namespace_of(replica_set))),
+        ]
+
+    async def _present(self, replica_set: Object) -> list[Object]:
+        """Return the machines that match now, and those of the informer that do not."""
+        selector = membership.selector_of(replica_set)
+        listed = await self._client.list(
+            VIRTUAL_MACHINES, namespace_of(replica_set), label_selector=str(selector), trim=without_managed_fields
+        )
+        return [*listed["items"], *(vm for vm in self._known(replica_set) if not selector.matches(labels_of(vm)))]
+
+    async def _act(self, replica_set: Object, plan: Plan) -> Failure | None:
+        """Apply the plan; return why a machine could not be created or deleted."""
+        for vm in plan.released:
+            await self._release(replica_set, vm)
+        if plan.adopted and not await self._is_current(replica_set):
+            return None  # it was deleted; the informer will say so
+        for vm in plan.adopted:
+            await self._adopt(replica_set, vm)
+        return await self._delete(replica_set, plan.delete) or await self._create(replica_set, plan.create)
+
+    async def _is_current(self, replica_set: Object) -> bool:
+        """Return whether virt-api has this very set, and not in deletion: else its machines are not to be adopted."""
+        try:
+            found = await self._client.get(REPLICA_SETS, name_of(replica_set), namespace_of(replica_set))
+        except errors.NotFound:
+            return False
+        return uid_of(found) == uid_of(replica_set) and not is_deleting(found)
+
+    async def _adopt(self, replica_set: Object, vm: Object) -> None:
+        reference = owner_reference(replica_set, REPLICA_SETS, block_owner_deletion=True)
+        await self._write_owners(vm, [*(dig(vm, "metadata", "ownerReferences") or ()), reference])
+
+    async def _release(self, replica_set: Object, vm: Object) -> None:
+        kept = [each for each in dig(vm, "metadata", "ownerReferences") or () if each.get("uid") != uid_of(replica_set)]
+        await self._write_owners(vm, kept)
+
+    async def _write_owners(self, vm: Object, owners: list[Object]) -> None:
+        patch = {"metadata": {"resourceVersion": resource_version_of(vm), "uid": uid_of(vm), "ownerReferences": owners or None}}
+        try:
+            written = await self._client.patch(VIRTUAL_MACHINES, name_of(vm), patch, namespace_of(vm), field_manager=FIELD_MANAGER)
+        except errors.NotFound:
+            return
+        self._informers.vms.remember(written)
+
+    async def _create(self, replica_set: Object, count: int) -> Failure | None:
+        """Create machines in batches of one, two, four and so on, until one is refused."""
+        size = _FIRST_BATCH
+        while count > 0:
+            batch = [self._create_one(replica_set) for _ in range(min(size, count))]
+            if refused := await self._each(replica_set, replica_sets.FAILED_CREATE, batch):
+                return refused
+            count, size = count - len(batch), size * 2
+        return None
+
+    async def _create_one(self, replica_set: Object) -> None:
+        path = REPLICA_SETS.path(namespace_of(replica_set), name_of(replica_set), replica_sets.REPLICATE)
+        made = await self._client.request(
+            "POST", path, body={"preconditions": {"uid": uid_of(replica_set)}}, params={"fieldManager": FIELD_MANAGER}
+        )
+        self._informers.vms.remember(made)
+        self._tell(replica_set, "Normal", "SuccessfulCreate", f"Created virtual machine: {name_of(made)}")
+
+    async def _delete(self, replica_set: Object, machines: Sequence[Object]) -> Failure | None:
+        for start in range(0, len(machines), _DELETED_AT_ONCE):
+            batch = [self._delete_one(replica_set, vm) for vm in machines[start : start + _DELETED_AT_ONCE]]
+            if refused := await self._each(replica_set, replica_sets.FAILED_DELETE, batch):
+                return refused
+        return None
+
+    async def _delete_one(self, replica_set: Object, vm: Object) -> None:
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid_of(vm)}}
+        try:
+            answer = await self._client.delete(VIRTUAL_MACHINES, name_of(vm), namespace_of(vm), options=options)
+        except (errors.NotFound, errors.Conflict):
+            return  # gone, or replaced by another machine
+        if answer.get("kind") == VIRTUAL_MACHINES.kind:
+            self._informers.vms.remember(answer)
+        self._tell(replica_set, "Normal", "SuccessfulDelete", f"Deleted virtual machine: {name_of(vm)}")
+
+    async def _each(self, replica_set: Object, reason: str, writes: Sequence[Coroutine[Any, Any, None]]) -> Failure | None:
+        """Do these writes at the same time; return the first refusal.
+
+        Raises:
+            Conflict: the set is being deleted, or is another one.
+            TransportError: the outcome of a write is unknown.
+        """
+        refused: list[errors.StatusError] = []
+        unknown: list[errors.Conflict | TransportError] = []
+
+        async def attempt(write: Coroutine[Any, Any, None]) -> None:
+            try:
+                await write
+            except (errors.Conflict, TransportError) as error:
+                unknown.append(error)
+            except errors.StatusError as error:
+                refused.append(error)
+
+        async with asyncio.TaskGroup() as tasks:
+            for each in writes:
+                tasks.create_task(attempt(each))
+        if unknown:
+            raise unknown[0]
+        if not refused:
+            return None
+        message = one_line(str(refused[0]), MAX_REFUSAL)
+        self._tell(replica_set, "Warning", reason, message)
+        return Failure(reason, message)
+
+    def _tell(self, replica_set: Object, type_: Literal["Normal", "Warning"], reason: str, message: str) -> None:
+        self._recorder.event(replica_set, REPLICA_SETS, type_, reason, message)
+
+    async def _write_status(self, replica_set: Object, new: Object) -> None:
+        if new == replica_set.get("status"):
+            return
+        patch, name, namespace = status_patch(replica_set, new), name_of(replica_set), namespace_of(replica_set)
+        try:
+            written = await self._client.patch(REPLICA_SETS, name, patch, namespace, subresource="status", field_manager=FIELD_MANAGER)
+        except errors.NotFound:
+            return
+        self._informers.replica_sets.remember(written)

@@ -1,0 +1,94 @@
+"""Decides which machines a set adopts, releases, creates and deletes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from apiserver.apis.meta.objects import Object, dig, is_deleting
+from controller.reconcilers.replica_sets import finished, membership, readiness, scale_down
+from controller.reconcilers.replica_sets.finished import Finished
+
+BURST: Final = 500
+"""The most machines that one pass creates or deletes, as in Kubernetes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Input of the decision."""
+
+    replica_set: Object
+    machines: Sequence[Object]
+    """Machines of its namespace, at least those that it controls and those that match without a controller."""
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to do now, and the machines that the status counts."""
+
+    adopted: tuple[Object, ...] = ()
+    released: tuple[Object, ...] = ()
+    create: int = 0
+    delete: tuple[Object, ...] = ()
+    active: tuple[Object, ...] = ()
+    """The machines that count as replicas."""
+    terminating: int = 0
+    finished: int = 0
+    waiting: int = 0
+    """Finished ones that are replaced after a pause."""
+    requeue_after: float | None = None
+    """Seconds until time alone changes the plan or the status."""
+
+    @property
+    def acts(self) -> bool:
+        """Return True if it writes machines."""
+        return bool(self.adopted or self.released or self.create or self.delete)
+
+
+def plan(seen: Observed) -> Plan:
+    """Return what the set does now."""
+    found = membership.judge(seen.replica_set, seen.machines)
+    present = [vm for vm in found.members if not is_deleting(vm)]
+    over: list[Object] = []
+    active: list[Object] = []
+    for vm in present:
+        (over if finished.is_finished(vm) else active).append(vm)
+    ended = finished.judge(over, seen.now)
+    create, delete = _changes(seen.replica_set, active, ended)
+    return Plan(
+        adopted=found.adopted,
+        released=found.released,
+        create=create,
+        delete=delete,
+        active=tuple(active),
+        terminating=len(found.members) - len(present),
+        finished=len(over),
+        waiting=len(ended.waiting),
+        requeue_after=_next(seen, active, ended),
+    )
+
+
+def _changes(replica_set: Object, active: Sequence[Object], ended: Finished) -> tuple[int, tuple[Object, ...]]:
+    """Return how many machines to create, and which ones to delete."""
+    if is_deleting(replica_set) or dig(replica_set, "spec", "paused"):
+        return 0, ()
+    wanted = dig(replica_set, "spec", "replicas")
+    excess = len(active) - (1 if wanted is None else int(wanted))
+    too_many = tuple(scale_down.in_order(active)[:excess]) if excess > 0 else ()
+    missing = max(-excess - len(ended.waiting), 0)
+    return min(missing, BURST), (*too_many, *ended.expired)[:BURST]
+
+
+def _next(seen: Observed, active: Sequence[Object], ended: Finished) -> float | None:
+    seconds = min_ready_seconds(seen.replica_set)
+    ready = (readiness.available_from(vm, seconds) for vm in active) if seconds else ()
+    moments = [each for each in (*ready, ended.next_change) if each is not None and each > seen.now]
+    return (min(moments) - seen.now).total_seconds() if moments else None
+
+
+def min_ready_seconds(replica_set: Object) -> int:
+    """Return ``spec.minReadySeconds``."""
+    return int(dig(replica_set, "spec", "minReadySeconds") or 0)

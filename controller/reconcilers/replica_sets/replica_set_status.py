@@ -1,0 +1,53 @@
+"""The status of a set, from its plan. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from apiserver.apis.meta import times
+from apiserver.apis.meta.objects import Object, dig, generation_of, labels_of, new_condition, with_condition, without_condition
+from apiserver.apis.virt.lifecycle import replica_sets
+from controller.reconcilers.replica_sets import readiness
+from controller.reconcilers.replica_sets.replica_set_plan import Plan, min_ready_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A refused write of a machine."""
+
+    reason: str
+    """FailedCreate or FailedDelete."""
+    message: str
+
+
+def status(replica_set: Object, plan: Plan, failure: Failure | None, now: datetime) -> Object:
+    """Return the set's status."""
+    wanted = (dig(replica_set, "spec", "template", "metadata", "labels") or {}).items()
+    available = [readiness.available_from(vm, min_ready_seconds(replica_set)) for vm in plan.active]
+    return {
+        "replicas": len(plan.active),
+        "fullyLabeledReplicas": sum(1 for vm in plan.active if wanted <= labels_of(vm).items()),
+        "readyReplicas": sum(1 for each in available if each is not None),
+        "availableReplicas": sum(1 for each in available if each is not None and each <= now),
+        "terminatingReplicas": plan.terminating,
+        "finishedReplicas": plan.finished,
+        "observedGeneration": generation_of(replica_set),
+        "conditions": _conditions(replica_set, failure or _back_off(plan), now),
+    }
+
+
+def _back_off(plan: Plan) -> Failure | None:
+    text = f"the set replaces finished machines after a pause; these wait: {plan.waiting}"
+    return Failure(replica_sets.BACK_OFF, text) if plan.waiting else None
+
+
+def _conditions(replica_set: Object, failure: Failure | None, now: datetime) -> list[Object]:
+    found = list(dig(replica_set, "status", "conditions") or ())
+    pause = Failure(replica_sets.PAUSED, "spec.paused is true") if dig(replica_set, "spec", "paused") else None
+    for kind, why in ((replica_sets.REPLICA_FAILURE, failure), (replica_sets.REPLICA_PAUSED, pause)):
+        if why is None:
+            found = without_condition(found, kind)
+        else:
+            found = with_condition(found, new_condition(replica_set, kind, "True", why.reason, why.message), now=times.to_rfc3339(now))
+    return found

@@ -1,0 +1,201 @@
+"""virt-controller keeps the machines of a set, with the real virt-api."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from apiserver.apis.meta import errors, times
+from apiserver.apis.meta.objects import Object, condition, controller_of, dig, is_deleting, labels_of, name_of, uid_of
+from apiserver.apis.virt.places.resources import REPLICA_SETS, VIRTUAL_MACHINES
+from apiserver.client.rest import Client
+from tests.component.controller.test_controller import PODS, working
+from tests.fakes.aggregating import AggregatingAPI
+from tests.unit.controller.reconcilers.replica_sets.builders import a_template
+
+WEB = {"app": "web"}
+
+
+def a_manifest(name: str = "web", *, replicas: int = 3, **spec: Any) -> Object:
+    return {
+        "apiVersion": "kubevirt.io/v1alpha1",
+        "kind": "VirtualMachineReplicaSet",
+        "metadata": {"name": name},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": WEB}, "template": a_template(WEB), **spec},
+    }
+
+
+def a_machine(name: str, labels: dict[str, str]) -> Object:
+    return {
+        "apiVersion": "kubevirt.io/v1alpha1",
+        "kind": "VirtualMachine",
+        "metadata": {"name": name, "labels": labels},
+        "spec": a_template(labels)["spec"],
+    }
+
+
+class World:
+    def __init__(self, api: AggregatingAPI, client: Client) -> None:
+        self.api, self.client = api, client
+
+    @property
+    def created(self) -> list[str]:
+        """The accepted requests for a machine."""
+        return [path for _, path in self.api.written if path.endswith("/replicate")]
+
+    async def set(self, name: str = "web") -> Object:
+        return await self.client.get(REPLICA_SETS, name, "ns")
+
+    async def machines(self) -> list[Object]:
+        return [each for each in (await self.client.list(VIRTUAL_MACHINES, "ns"))["items"] if not is_deleting(each)]
+
+    async def until(self, claim: Callable[[Object, list[Object]], Any], name: str = "web") -> list[Object]:
+        """Wait until the claim about the set and the machines holds; return the machines."""
+        found, machines = {}, []
+        with suppress(TimeoutError):
+            async with asyncio.timeout(20):
+                while True:
+                    found, machines = await self.set(name), await self.machines()
+                    if claim(found, machines):
+                        return machines
+                    await asyncio.sleep(0.02)
+        raise AssertionError(f"the set stayed {found.get('status')}, with {[name_of(each) for each in machines]}")
+
+    async def settled(self, count: int, name: str = "web") -> list[Object]:
+        """Wait until the set has this number of machines, and says so; return them."""
+        return await self.until(lambda found, all_: len(owned(found, all_)) == count == dig(found, "status", "replicas"), name)
+
+    async def scale(self, replicas: int) -> None:
+        await self.client.patch(REPLICA_SETS, "web", {"spec": {"replicas": replicas}}, "ns", subresource="scale")
+
+    async def patch(self, vm: Object, metadata: Object) -> None:
+        await self.client.patch(VIRTUAL_MACHINES, name_of(vm), {"metadata": metadata}, "ns")
+
+
+def owned(found: Object, machines: list[Object]) -> list[Object]:
+    return [each for each in machines if (controller_of(each) or {}).get("uid") == uid_of(found)]
+
+
+@asynccontextmanager
+async def world(directory: Path) -> AsyncIterator[World]:
+    api = AggregatingAPI()
+    async with api.aggregating(directory) as ours, working(api, "--no-leader-elect"), Client(ours, user_agent="test") as client:
+        yield World(api, client)
+
+
+async def test_a_set_creates_scales_and_replaces_its_machines(tmp_path: Path) -> None:
+    async with world(tmp_path) as cluster:
+        await cluster.client.create(REPLICA_SETS, a_manifest(), "ns")
+        machines = await cluster.settled(3)
+        assert all(name_of(each).startswith("web-") and labels_of(each) == WEB for each in machines)
+        assert {controller["blockOwnerDeletion"] for each in machines if (controller := controller_of(each))} == {True}
+        assert len(cluster.created) == 3  # the controller writes machines in no other way
+        assert not [path for method, path in cluster.api.written if method == "POST" and path.endswith("/virtualmachines")]
+
+        await cluster.scale(5)
+        await cluster.settled(5)
+        scale = await cluster.client.request("GET", REPLICA_SETS.path("ns", "web", "scale"))
+        assert scale["status"] == {"replicas": 5, "selector": "app=web"}
+        await cluster.scale(2)
+        machines = await cluster.settled(2)
+        await cluster.client.delete(VIRTUAL_MACHINES, name_of(machines[0]), "ns")
+        replaced = await cluster.until(lambda _, all_: len(all_) == 2 and name_of(machines[0]) not in map(name_of, all_))
+        assert name_of(machines[1]) in map(name_of, replaced)
+
+
+async def test_machines_are_adopted_and_released_by_their_labels(tmp_path: Path) -> None:
+    async with world(tmp_path) as cluster:
+        for name in ("one", "two"):
+            await cluster.client.create(VIRTUAL_MACHINES, a_machine(name, WEB), "ns")
+        await cluster.client.create(VIRTUAL_MACHINES, a_machine("other", {"app": "db"}), "ns")
+        await cluster.client.create(REPLICA_SETS, a_manifest(), "ns")
+        machines = await cluster.settled(3)
+        of_set = owned(await cluster.set(), machines)
+        assert {"one", "two"} < set(map(name_of, of_set))
+
+        one = next(each for each in machines if name_of(each) == "one")
+        await cluster.patch(one, {"labels": {"app": "debug"}})
+        machines = await cluster.until(lambda found, all_: len(owned(found, all_)) == 3 and len(all_) == 5)
+        assert controller_of(next(each for each in machines if name_of(each) == "one")) is None
+
+        await cluster.patch(one, {"labels": WEB})  # now it is one too many
+        await cluster.until(lambda found, all_: len(owned(found, all_)) == 3 and len(all_) == 4)
+
+
+async def test_a_paused_set_waits(tmp_path: Path) -> None:
+    async with world(tmp_path) as cluster:
+        await cluster.client.create(REPLICA_SETS, a_manifest(paused=True), "ns")
+        await cluster.until(lambda found, _: condition(dig(found, "status", "conditions"), "ReplicaPaused"))
+        assert await cluster.machines() == []
+        await cluster.client.patch(REPLICA_SETS, "web", {"spec": {"paused": False}}, "ns")
+        await cluster.settled(3)
+        assert dig(await cluster.set(), "status", "conditions") in (None, [])
+
+
+async def test_a_refused_machine_is_told_in_the_status(tmp_path: Path) -> None:
+    async with world(tmp_path) as cluster:
+        cluster.api.refused["replicate"] = errors.Forbidden('virtualmachines "web-1" is forbidden: exceeded quota')
+        await cluster.client.create(REPLICA_SETS, a_manifest(), "ns")
+        await cluster.until(lambda found, _: reason(found) == "FailedCreate")
+        asked = [path for method, path, _ in cluster.api.requests if path.endswith("/replicate")]
+        assert len(asked) <= 2  # a slow start: one for the set, one for its status
+        cluster.api.refused.clear()
+        await cluster.scale(2)
+        await cluster.settled(2)
+        await cluster.until(lambda found, _: reason(found) == "")
+
+
+def reason(found: Object) -> str:
+    return str((condition(dig(found, "status", "conditions"), "ReplicaFailure") or {}).get("reason") or "")
+
+
+async def test_lost_watch_events_make_no_machine_too_many(tmp_path: Path) -> None:
+    async with world(tmp_path) as cluster:
+        await cluster.client.create(REPLICA_SETS, a_manifest(), "ns")
+        machines = await cluster.settled(3)
+        cluster.api.lost_watch = VIRTUAL_MACHINES.path()
+        for each in machines[:2]:
+            await cluster.patch(each, {"finalizers": None})
+            await cluster.client.delete(VIRTUAL_MACHINES, name_of(each), "ns")
+        for name in ("one", "two"):  # virt-controller sees neither these nor the deletions
+            await cluster.client.create(VIRTUAL_MACHINES, a_machine(name, WEB), "ns")
+        await cluster.scale(4)
+        machines = await cluster.until(lambda found, all_: len(owned(found, all_)) == 4)
+        assert {name_of(machines[0]), name_of(machines[1])} == {"one", "two"}
+        assert len(cluster.created) == 4
+        await cluster.scale(1)
+        await cluster.until(lambda found, all_: len(owned(found, all_)) == 1)
+        assert len(cluster.created) == 4
+
+
+async def test_a_new_leader_counts_what_the_old_one_made(tmp_path: Path) -> None:
+    api = AggregatingAPI()
+    async with api.aggregating(tmp_path) as ours, Client(ours, user_agent="test") as client:
+        cluster = World(api, client)
+        await client.create(REPLICA_SETS, a_manifest(replicas=20), "ns")
+        async with working(api, "--no-leader-elect"):
+            await cluster.until(lambda _, all_: len(all_) >= 3)
+        async with working(api, "--no-leader-elect"):
+            await cluster.settled(20)
+        assert len(cluster.created) == 20
+
+
+async def test_a_failed_template_is_retried_with_pauses(tmp_path: Path) -> None:
+    async with world(tmp_path) as cluster:
+        await cluster.client.create(REPLICA_SETS, a_manifest(replicas=1), "ns")
+        (machine,) = await cluster.settled(1)
+        ended = times.to_rfc3339(datetime.now(UTC))
+        attempt = {"number": 1, "podName": "p", "startTime": ended, "runningTime": ended, "endTime": ended, "result": "Succeeded"}
+        for pod in cluster.api.all(PODS):
+            await cluster.api.remove(PODS, "ns", name_of(pod))
+        status = {"phase": "Succeeded", "attempt": 1, "attempts": [attempt]}
+        await cluster.client.patch(VIRTUAL_MACHINES, name_of(machine), {"status": status}, "ns", subresource="status")
+        await cluster.until(lambda found, _: reason(found) == "BackOff" and dig(found, "status", "finishedReplicas") == 1)
+        assert len(cluster.created) == 1
+        await cluster.until(lambda found, _: dig(found, "status", "replicas") == 1 and dig(found, "status", "finishedReplicas") == 1)
+        assert len(cluster.created) == 2
+        assert times.parse(ended) + timedelta(seconds=9) < datetime.now(UTC)

@@ -1,0 +1,169 @@
+"""Validation and the strategy of VirtualMachineReplicaSets."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from apiserver.apis.meta import errors
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt import structure
+from apiserver.apis.virt.lifecycle.replica_sets import REPLICATE
+from apiserver.apis.virt.v1alpha1.allowed import Allowed
+from apiserver.registry.generic.strategy import NOTHING_WRONG, CreatingVerb
+from apiserver.registry.virt.replica_sets import ReplicaSetStrategy
+from apiserver.registry.virt.virtualmachines import VirtualMachineStrategy
+
+NOW = datetime(2026, 11, 29, tzinfo=UTC)
+LABELS = {"app": "web"}
+DOMAIN = {"memory": {"guest": "64Mi"}}
+
+
+def a_set(name: str = "web", *, domain: Object = DOMAIN, labels: Object = LABELS, **spec: Any) -> Object:
+    template = {"metadata": {"labels": labels, "creationTimestamp": None}, "spec": {"domain": domain}}
+    return {
+        "metadata": {"name": name, "namespace": "ns", "uid": "u"},
+        "spec": {"selector": {"matchLabels": LABELS}, "template": template, **spec},
+    }
+
+
+def read(obj: Object) -> Object:
+    strategy, given = ReplicaSetStrategy(), deepcopy(obj)
+    assert strategy.read(given) == NOTHING_WRONG
+    strategy.default(given)
+    return given
+
+
+def faults(obj: Object) -> list[str]:
+    return [f"{each.path}: {each.body}" for each in ReplicaSetStrategy().validate(read(obj))]
+
+
+def test_defaults_are_those_of_a_set_and_of_a_machine() -> None:
+    made = read(a_set())
+    assert made["spec"]["replicas"] == 1
+    machine = {"spec": {"domain": DOMAIN}}
+    VirtualMachineStrategy().default(machine := deepcopy(machine))
+    assert made["spec"]["template"]["spec"] == machine["spec"]
+    assert read(made) == made
+    assert structure.of_replica_set(made) == ()
+
+
+@pytest.mark.parametrize(
+    ("obj", "wanted"),
+    [
+        (a_set(), []),
+        (a_set(replicas=0, minReadySeconds=0), []),
+        (a_set("w" * 57), []),
+        (a_set("w" * 58), ["metadata.name: Too long: may not be more than 57 bytes"]),
+        (a_set(replicas=-1), ["spec.replicas: Invalid value: -1: must be greater than or equal to 0"]),
+        (a_set(minReadySeconds=-1), ["spec.minReadySeconds: Invalid value: -1: must be greater than or equal to 0"]),
+        (
+            a_set(labels={"app": "db"}),
+            ['spec.template.metadata.labels: Invalid value: {"app":"db"}: `selector` does not match template `labels`'],
+        ),
+        (
+            a_set(selector={}),
+            ["spec.selector: Invalid value: {}: an empty selector is invalid, because it selects every machine of the namespace"],
+        ),
+        (
+            a_set(selector={"matchExpressions": [{"key": "app", "operator": "In"}]}),
+            ["spec.selector.matchExpressions[0].values: Required value: must be specified when `operator` is 'In' or 'NotIn'"],
+        ),
+        (a_set(selector={"matchExpressions": [{"key": "app", "operator": "Exists"}]}), []),
+        (
+            a_set(domain={**DOMAIN, "cpu": {"cores": 0}}),
+            ["spec.template.spec.domain.cpu.cores: Invalid value: 0: must be greater than or equal to 1"],
+        ),
+        (
+            a_set(domain={**DOMAIN, "firmware": {"uuid": "6a4b9bd6-2d6f-5b0e-9d0d-1b2f6b1f7a51"}}),
+            [
+                "spec.template.spec.domain.firmware.uuid: Forbidden: every machine of the set would have the same; leave it out, and each "
+                "machine gets its own"
+            ],
+        ),
+        (
+            a_set(domain={**DOMAIN, "devices": {"interfaces": [{"name": "a", "mac": "52:54:00:c0:ff:ee"}]}}),
+            [
+                "spec.template.spec.domain.devices.interfaces[0].mac: Forbidden: every machine of the set would have the same; leave it "
+                "out, and each machine gets its own"
+            ],
+        ),
+    ],
+)
+def test_validation(obj: Object, wanted: list[str]) -> None:
+    assert faults(obj) == wanted
+
+
+def test_labels_of_the_template_are_validated_at_their_place() -> None:
+    (found,) = faults(a_set(labels={**LABELS, "-": "x"}))
+    assert found.startswith("spec.template.metadata.labels: Invalid value: ")
+
+
+def test_the_template_may_use_only_what_machines_may() -> None:
+    obj = read(a_set(domain={**DOMAIN, "devices": {"vsock": {}}}))
+    assert [each.path for each in ReplicaSetStrategy().validate(obj)] == ["spec.template.spec.domain.devices.vsock"]
+    assert ReplicaSetStrategy(Allowed(vsock=True)).validate(obj) == []
+
+
+def test_an_update_keeps_the_selector() -> None:
+    strategy, old = ReplicaSetStrategy(), read(a_set())
+    assert strategy.validate_update(read(a_set(replicas=9)), old) == []
+    edited = read(a_set(selector={"matchExpressions": [{"key": "app", "operator": "Exists"}]}))
+    assert [(each.path, each.detail) for each in strategy.validate_update(edited, old)] == [("spec.selector", "field is immutable")]
+    other = read(a_set(labels={"app": "db"}))
+    assert [each.path for each in strategy.validate_update(other, old)] == ["spec.template.metadata.labels"]
+
+
+def test_an_edit_of_the_template_warns_that_machines_stay() -> None:
+    strategy, old = ReplicaSetStrategy(), {**read(a_set()), "status": {"replicas": 1}}
+    (said,) = strategy.warnings_on_update(read(a_set(labels={**LABELS, "v": "2"})), old)
+    assert said.startswith("spec.template: existing machines stay")
+    assert strategy.warnings_on_update(read(a_set(replicas=5)), old) == ()
+
+
+def test_a_status_has_no_negative_counts() -> None:
+    strategy = ReplicaSetStrategy()
+    assert [each.path for each in strategy.validate_status_update({"status": {"replicas": -1}}, {})] == ["status.replicas"]
+    assert strategy.validate_status_update({"status": {"replicas": 0, "observedGeneration": 7}}, {}) == []
+
+
+def test_scale_and_table() -> None:
+    strategy, obj = ReplicaSetStrategy(), {**read(a_set(replicas=5)), "status": {"replicas": 4, "readyReplicas": 3}}
+    assert strategy.scaling is not None
+    assert strategy.scaling.view(obj)["status"] == {"replicas": 4, "selector": "app=web"}  # type: ignore[arg-type] # the hub's form
+    assert strategy.cells(obj, NOW) == [5, 4, 3, 0, "app=web"]
+    assert len(strategy.columns()) == 5
+
+
+def replicate(obj: Object, body: Object) -> Object:
+    verb = ReplicaSetStrategy().verbs[REPLICATE]
+    assert isinstance(verb, CreatingVerb)
+    return verb.make(obj, body, NOW)
+
+
+def test_replicate_makes_what_the_template_says() -> None:
+    obj = read(a_set())
+    made = replicate(obj, {"preconditions": {"uid": "u"}})
+    assert made["spec"] == obj["spec"]["template"]["spec"]
+    (owner,) = made["metadata"].pop("ownerReferences")
+    assert made["metadata"] == {"generateName": "web-", "namespace": "ns", "labels": LABELS}
+    assert (owner["kind"], owner["uid"], owner["controller"], owner["blockOwnerDeletion"]) == ("VirtualMachineReplicaSet", "u", True, True)
+
+
+def test_replicate_is_refused() -> None:
+    obj = read(a_set())
+    with pytest.raises(errors.BadRequest, match="'spec'"):
+        replicate(obj, {"spec": {"domain": {}}})
+    with pytest.raises(errors.Conflict, match="another one"):
+        replicate(obj, {"preconditions": {"uid": "v"}})
+    obj["metadata"]["deletionTimestamp"] = "2026-11-29T00:00:00Z"
+    with pytest.raises(errors.Conflict, match="being deleted"):
+        replicate(obj, {})
+
+
+def test_kubevirts_fields_in_the_template_have_hints() -> None:
+    assert "runStrategy" in ReplicaSetStrategy().hint("spec.template.spec.running")
+    assert ReplicaSetStrategy().hint("spec.template") == ""
