@@ -69,9 +69,12 @@ def judge(replica_set: Object, machines: Iterable[Object]) -> Membership:
 
 
 def controller_of_vm(vm: Object) -> list[str | Orphans]:
-    """Return a machine's key in the index of controllers: the controller's uid, or the orphans of its namespace."""
+    """Return a machine's key in the index of controllers: the controller's uid, or the orphans of its namespace.
+
+    A machine with malformed metadata has none, so that it disturbs no set.
+    """
     owners = dig(vm, "metadata", "ownerReferences") or []
-    if not isinstance(owners, list) or not all(isinstance(each, dict) for each in owners):
+    if not isinstance(owners, list) or not all(isinstance(each, dict) for each in owners) or structure.of_metadata(vm):
         return []
     found = controller_of(vm)
     return [str(found.get("uid"))] if found is not None else [Orphans(namespace_of(vm))]

@@ -104,7 +104,8 @@ class ReplicaSets:
         listed = await self._client.list(
             VIRTUAL_MACHINES, namespace_of(replica_set), label_selector=str(selector), trim=without_managed_fields
         )
-        return [*listed["items"], *(vm for vm in self._known(replica_set) if not selector.matches(labels_of(vm)))]
+        sound = (vm for vm in listed["items"] if membership.controller_of_vm(vm))
+        return [*sound, *(vm for vm in self._known(replica_set) if not selector.matches(labels_of(vm)))]
 
     async def _act(self, replica_set: Object, plan: Plan) -> Failure | None:
         """Apply the plan; return why a machine could not be created or deleted."""

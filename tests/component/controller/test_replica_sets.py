@@ -9,12 +9,16 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from aiohttp import web
+
 from apiserver.apis.meta import errors, times
 from apiserver.apis.meta.objects import Object, condition, controller_of, dig, is_deleting, labels_of, name_of, uid_of
 from apiserver.apis.virt.places.resources import REPLICA_SETS, VIRTUAL_MACHINES
 from apiserver.client.rest import Client
-from tests.component.controller.test_controller import PODS, working
+from tests.component.controller.test_controller import PODS, VMS, Cluster, a_vm, working
 from tests.fakes.aggregating import AggregatingAPI
+from tests.fakes.kubeapi import FakeAPI
+from tests.own_time import promptly
 from tests.unit.controller.reconcilers.replica_sets.builders import a_template
 
 WEB = {"app": "web"}
@@ -199,3 +203,36 @@ async def test_a_failed_template_is_retried_with_pauses(tmp_path: Path) -> None:
         await cluster.until(lambda found, _: dig(found, "status", "replicas") == 1 and dig(found, "status", "finishedReplicas") == 1)
         assert len(cluster.created) == 2
         assert times.parse(ended) + timedelta(seconds=9) < datetime.now(UTC)
+
+
+async def test_a_set_that_is_gone_adopts_no_machine(tmp_path: Path) -> None:
+    async with world(tmp_path) as cluster:
+        await cluster.client.create(REPLICA_SETS, a_manifest(replicas=1), "ns")
+        await cluster.settled(1)
+        cluster.api.lost_watch = REPLICA_SETS.path()  # virt-controller does not see that the set goes
+        await cluster.client.delete(REPLICA_SETS, "web", "ns")
+        asked = ("GET", REPLICA_SETS.path("ns", "web"), {})
+        assert asked not in cluster.api.requests
+        await cluster.client.create(VIRTUAL_MACHINES, a_machine("one", WEB), "ns")
+        await promptly(lambda: asked in cluster.api.requests, 20)
+        await asyncio.sleep(0.2)
+        machines = await cluster.machines()
+        assert [controller_of(each) for each in machines if name_of(each) == "one"] == [None]
+        assert len(machines) == 2
+
+
+class Before(FakeAPI):
+    """An API with a virt-api of the previous release."""
+
+    async def _serve(self, request: web.Request) -> web.StreamResponse:
+        if request.path == REPLICA_SETS.path():
+            raise errors.NotFound("the server could not find the requested resource")
+        return await super()._serve(request)
+
+
+async def test_machines_start_before_sets_are_served() -> None:
+    api = Before()
+    async with working(api, "--no-leader-elect"):
+        cluster = Cluster(api)
+        await api.put(VMS, a_vm())
+        assert await cluster.pod()

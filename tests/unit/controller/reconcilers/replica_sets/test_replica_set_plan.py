@@ -150,6 +150,25 @@ def test_a_set_without_a_usable_selector_is_left_alone() -> None:
     assert membership.faults(a_set(selector={"matchExpressions": [{"key": "a", "operator": "Like"}]}))
 
 
+@pytest.mark.parametrize(
+    "metadata", [{"labels": []}, {"labels": {"app": 7}}, {"ownerReferences": 7}, {"ownerReferences": ["x"]}, {"deletionTimestamp": 7}]
+)
+def test_a_malformed_machine_disturbs_no_set(metadata: Object) -> None:
+    machine = a_machine(owner=None)
+    assert membership.controller_of_vm(machine) == [membership.Orphans("ns")]
+    machine["metadata"] |= metadata
+    assert membership.controller_of_vm(machine) == []
+    assert membership.set_named_by(machine) == ""
+
+
+def test_a_machine_names_its_set() -> None:
+    assert membership.set_named_by(a_machine()) == "web"
+    assert membership.set_named_by(a_machine(owner=None)) == ""
+    foreign = a_machine()
+    foreign["metadata"]["ownerReferences"][0]["kind"] = "ReplicaSet"
+    assert membership.set_named_by(foreign) == ""
+
+
 # A model of Kubernetes' rules, written from its documentation and with other means than the plan.
 
 MACHINES = st.lists(
