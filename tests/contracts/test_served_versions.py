@@ -193,7 +193,7 @@ def kinds(options: Options, client: Client | None, tls: ClientTls, handler: Hand
         assert node == "node1"
         return "127.0.0.1", handler.port
 
-    machines, moves, policies = real.strategies
+    machines, moves, *others = real.strategies
     assert isinstance(machines, VirtualMachineStrategy)
     assert isinstance(moves, MigrationStrategy)
     connects = {name: HandlerStream(name, locate, lambda: tls.context, revoked) for name in get_args(streams.Stream)}
@@ -202,7 +202,7 @@ def kinds(options: Options, client: Client | None, tls: ClientTls, handler: Hand
         assert isinstance(each, HandlerRead)
         reads[name] = type(each)(Handlers(locate, lambda: tls.context, revoked))
     assert connects.keys() | reads.keys() == machines.connects.keys() | machines.reads.keys()
-    hubs = (VirtualMachineStrategy(connects, reads), moves, policies)
+    hubs = (VirtualMachineStrategy(connects, reads), moves, *others)
     return Kinds((*hubs, *second_version.of(hubs)), (*real.informers, config), real.plugins)
 
 
