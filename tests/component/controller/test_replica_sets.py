@@ -211,7 +211,7 @@ async def test_a_set_that_is_gone_adopts_no_machine(tmp_path: Path) -> None:
         await cluster.settled(1)
         cluster.api.lost_watch = REPLICA_SETS.path()  # virt-controller does not see that the set goes
         await cluster.client.delete(REPLICA_SETS, "web", "ns")
-        asked = ("GET", REPLICA_SETS.path("ns", "web"), {})
+        asked: tuple[str, str, dict[str, str]] = ("GET", REPLICA_SETS.path("ns", "web"), {})
         assert asked not in cluster.api.requests
         await cluster.client.create(VIRTUAL_MACHINES, a_machine("one", WEB), "ns")
         await promptly(lambda: asked in cluster.api.requests, 20)

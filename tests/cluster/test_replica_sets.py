@@ -1,0 +1,325 @@
+"""Each rule of a set, for Kubernetes' ReplicaSet with pods, and for ours with machines: both must do the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pytest
+
+from apiserver.apis.meta.objects import Object, controller_of, dig, is_deleting, name_of, uid_of
+from tests.cluster.kube import Kubectl
+from tests.cluster.manifests import tiny_vm
+from tests.testbed.nodes import SANDBOX_IMAGE
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(660)]
+
+WAIT: Final = 60
+WEB: Final = {"app": "web"}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of set, and what it replicates."""
+
+    set: str
+    api_version: str
+    kind: str
+    replica: str
+    replica_kind: Object
+    """The apiVersion and kind of a replica."""
+    spec: Object
+    cost: str
+    """The annotation with the cost of a deletion."""
+
+    def manifest(self, replicas: int, name: str = "web", labels: dict[str, str] | None = None) -> Object:
+        given = labels or WEB
+        template = {"metadata": {"labels": given}, "spec": self.spec}
+        spec = {"replicas": replicas, "selector": {"matchLabels": given}, "template": template}
+        return {"apiVersion": self.api_version, "kind": self.kind, "metadata": {"name": name}, "spec": spec}
+
+    def one(self, name: str, labels: dict[str, str]) -> Object:
+        """Return a replica of no set."""
+        return {**self.replica_kind, "metadata": {"name": name, "labels": labels}, "spec": self.spec}
+
+
+_CONFINED: Final = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+_POD: Final = {
+    "terminationGracePeriodSeconds": 0,
+    "securityContext": {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}},
+    "containers": [{"name": "pause", "image": SANDBOX_IMAGE, "imagePullPolicy": "Never", "securityContext": _CONFINED}],
+}
+KINDS: Final = (
+    Kind(
+        "replicasets",
+        "apps/v1",
+        "ReplicaSet",
+        "pods",
+        {"apiVersion": "v1", "kind": "Pod"},
+        _POD,
+        "controller.kubernetes.io/pod-deletion-cost",
+    ),
+    Kind(
+        "virtualmachinereplicasets",
+        "kubevirt.io/v1alpha1",
+        "VirtualMachineReplicaSet",
+        "virtualmachines",
+        {"apiVersion": "kubevirt.io/v1alpha1", "kind": "VirtualMachine"},
+        {**tiny_vm("", runStrategy="Halted")["spec"]},
+        "kubevirt.io/deletion-cost",
+    ),
+)
+
+
+class Sets:
+    """The sets of one kind in the namespace."""
+
+    def __init__(self, kubectl: Kubectl, kind: Kind) -> None:
+        self.kubectl, self.kind, self._api = kubectl, kind, kubectl.api
+
+    def create(self, replicas: int, name: str = "web", labels: dict[str, str] | None = None) -> Object:
+        return self._api.create(self.kind.manifest(replicas, name, labels))
+
+    def create_one(self, name: str, labels: dict[str, str] = WEB) -> Object:
+        return self._api.create(self.kind.one(name, labels))
+
+    def get(self, name: str = "web") -> Object:
+        return self._api.get(self.kind.set, name)
+
+    def until(self, claim: Callable[[list[Object]], Any], what: str) -> list[Object]:
+        """Wait until the claim about the replicas that are not in deletion holds; return those."""
+        found = self._api.until_list(self.kind.replica, lambda all_: claim(list(filter(stays, all_))), timeout=WAIT, what=what)
+        return list(filter(stays, found))
+
+    def settled(self, count: int, name: str = "web") -> list[Object]:
+        """Wait until the set has this number of replicas, and says so; return them."""
+        owner = uid_of(self.get(name))
+        found = self.until(lambda all_: len(owned(all_, owner)) == count, f"{count} replicas")
+        self._api.until(
+            self.kind.set,
+            name,
+            lambda each: (
+                (dig(each, "status", "replicas") or 0) == count
+                and dig(each, "status", "observedGeneration") == dig(each, "metadata", "generation")
+            ),
+            timeout=WAIT,
+            what=f"a status of {count}",
+        )
+        return owned(found, owner)
+
+    def scale(self, replicas: int) -> None:
+        self.kubectl("scale", f"{self.kind.set}/web", f"--replicas={replicas}")
+
+    def label(self, name: str, value: str) -> None:
+        self._api.patch(self.kind.replica, name, {"metadata": {"labels": {"app": value}}})
+
+    def delete(self, propagation: str, name: str = "web") -> None:
+        self._api.delete(self.kind.set, name, propagation=propagation, timeout=WAIT)
+
+    def clean(self) -> None:
+        self._api.delete_all(self.kind.set, timeout=WAIT)
+        self._api.delete_all(self.kind.replica, timeout=WAIT, grace_period=None)
+
+
+def stays(obj: Object) -> bool:
+    return not is_deleting(obj)
+
+
+def owned(objects: list[Object], owner: str) -> list[Object]:
+    return [each for each in objects if (controller_of(each) or {}).get("uid") == owner]
+
+
+def names(objects: list[Object]) -> set[str]:
+    return set(map(name_of, objects))
+
+
+def scales(sets: Sets) -> Any:
+    """It creates, scales up and down, and replaces; return the replicas' owner."""
+    sets.create(2)
+    first = sets.settled(2)
+    sets.scale(4)
+    assert names(first) < names(sets.settled(4))
+    sets.scale(1)
+    (left,) = sets.settled(1)
+    sets.kubectl.api.delete(sets.kind.replica, name_of(left))
+    (other,) = sets.until(lambda all_: len(all_) == 1 and name_of(left) not in names(all_), "another replica")
+    owner = controller_of(other) or {}
+    return {key: value for key, value in owner.items() if key not in ("apiVersion", "kind", "uid")}
+
+
+def adopts(sets: Sets) -> Any:
+    """It adopts replicas with its labels and no controller, and counts them."""
+    for name, labels in (("one", WEB), ("two", WEB), ("other", {"app": "db"})):
+        sets.create_one(name, labels)
+    sets.create(3)
+    found = names(sets.settled(3))
+    assert "other" not in found
+    return len(found & {"one", "two"}), len(found)
+
+
+def releases(sets: Sets) -> Any:
+    """It releases a replica without its labels and replaces it; if the labels return, one is too many."""
+    sets.create(2)
+    first, _ = sets.settled(2)
+    sets.label(name_of(first), "debug")
+    sets.until(lambda all_: len(all_) == 3, "a replacement")
+    released = sets.kubectl.api.until(
+        sets.kind.replica, name_of(first), lambda each: controller_of(each) is None, timeout=WAIT, what="its release"
+    )
+    sets.label(name_of(first), "web")
+    sets.until(lambda all_: len(all_) == 2, "the end of one too many")
+    return dig(released, "metadata", "ownerReferences")
+
+
+def leaves_others_alone(sets: Sets) -> Any:
+    """Two sets with one selector keep to their own replicas."""
+    sets.create(2)
+    first = names(sets.settled(2))
+    sets.create(1, "twin")
+    second = names(sets.settled(1, "twin"))
+    assert not first & second
+    return len(sets.settled(2)), len(first), len(second)
+
+
+def orphans(sets: Sets) -> Any:
+    """Deleted with ``Orphan``, it leaves its replicas, which the next set adopts."""
+    sets.create(2)
+    first = names(sets.settled(2))
+    sets.delete("Orphan")
+    left = sets.until(lambda all_: not any(map(controller_of, all_)), "replicas without an owner")
+    assert names(left) == first
+    sets.create(2)
+    return names(sets.settled(2)) == first
+
+
+def goes_after_its_replicas(sets: Sets) -> Any:
+    """Deleted with ``Foreground``, it goes last."""
+    sets.create(2)
+    held, _ = sets.settled(2)
+    sets.kubectl.api.patch(sets.kind.replica, name_of(held), {"metadata": {"finalizers": [*finalizers(held), "example.test/held"]}})
+    sets.kubectl.api.delete(sets.kind.set, "web", propagation="Foreground")
+    sets.kubectl.api.until_list(sets.kind.replica, lambda all_: len(all_) == 1, timeout=WAIT, what="the end of the other replica")
+    waiting = dig(sets.get(), "metadata", "finalizers")
+    current = sets.kubectl.api.get(sets.kind.replica, name_of(held))
+    sets.kubectl.api.patch(
+        sets.kind.replica, name_of(held), {"metadata": {"finalizers": [each for each in finalizers(current) if "held" not in each] or None}}
+    )
+    sets.kubectl.api.gone(sets.kind.set, "web", timeout=WAIT)
+    return waiting, sets.kubectl.api.list(sets.kind.replica)
+
+
+def goes_before_its_replicas(sets: Sets) -> Any:
+    """Deleted with ``Background``, it goes at once, and its replicas follow."""
+    sets.create(2)
+    sets.settled(2)
+    sets.delete("Background")
+    return sets.kubectl.api.until_list(sets.kind.replica, lambda all_: not all_, timeout=WAIT, what="the end of the replicas")
+
+
+def keeps_the_expensive(sets: Sets) -> Any:
+    """Scaled down, it deletes those with the lowest cost first."""
+    sets.create(4)
+    found = sorted(sets.settled(4), key=name_of)
+    for cost, each in zip(("5", "-3", "100", "7"), found, strict=True):
+        sets.kubectl.api.patch(sets.kind.replica, name_of(each), {"metadata": {"annotations": {sets.kind.cost: cost}}})
+    if sets.kind.replica == "pods":  # pods that run go last, whatever they cost
+        sets.kubectl.api.until(
+            sets.kind.set, "web", lambda each: dig(each, "status", "readyReplicas") == 4, timeout=WAIT, what="ready pods"
+        )
+    sets.scale(2)
+    left = names(sets.settled(2))
+    return [name_of(each) in left for each in found]
+
+
+def refuses_a_selector_of_other_labels(sets: Sets) -> Any:
+    """The selector must match the template, and is immutable."""
+    wrong = sets.kind.manifest(1)
+    wrong["spec"]["template"]["metadata"]["labels"] = {"app": "db"}
+    done = sets.kubectl.try_run("create", "-f", "-", stdin=json.dumps(wrong))
+    sets.create(0)
+    edited = json.dumps({"spec": {"selector": {"matchLabels": {"app": "db"}}}})
+    changed = sets.kubectl.try_run("patch", sets.kind.set, "web", "--type=merge", "-p", edited)
+    return (
+        done.returncode,
+        "spec.template.metadata.labels: Invalid value" in done.stderr and "`selector` does not match template `labels`" in done.stderr,
+        changed.returncode,
+        "spec.selector: Invalid value" in changed.stderr and "field is immutable" in changed.stderr,
+    )
+
+
+def is_scaled_by_an_autoscaler(sets: Sets) -> Any:
+    """A HorizontalPodAutoscaler without metrics still enforces its minimum, by ``/scale``."""
+    sets.create(1)
+    sets.settled(1)
+    target = {"apiVersion": sets.kind.api_version, "kind": sets.kind.kind, "name": "web"}
+    sets.kubectl.api.create(
+        {
+            "apiVersion": "autoscaling/v2",
+            "kind": "HorizontalPodAutoscaler",
+            "metadata": {"name": "web"},
+            "spec": {"scaleTargetRef": target, "minReplicas": 3, "maxReplicas": 4},
+        }
+    )
+    try:
+        return len(sets.settled(3))
+    finally:
+        sets.kubectl.api.delete("horizontalpodautoscalers", "web")
+
+
+def finalizers(obj: Object) -> list[str]:
+    return dig(obj, "metadata", "finalizers") or []
+
+
+RULES: Final = (
+    scales,
+    adopts,
+    releases,
+    leaves_others_alone,
+    orphans,
+    goes_after_its_replicas,
+    goes_before_its_replicas,
+    keeps_the_expensive,
+    refuses_a_selector_of_other_labels,
+    is_scaled_by_an_autoscaler,
+)
+
+
+@pytest.fixture
+def both(kubectl: Kubectl, testguest: None) -> Iterator[list[Sets]]:
+    del testguest
+    made = [Sets(kubectl, kind) for kind in KINDS]
+    yield made
+    for each in made:
+        each.clean()
+
+
+@pytest.mark.sample(4, "rules of replica sets")
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_our_set_follows_the_rule_as_kubernetes_does(both: list[Sets], rule: Callable[[Sets], Any]) -> None:
+    theirs, ours = (rule(sets) for sets in both)
+    assert ours == theirs
+
+
+def test_guests_of_a_set_are_ready_and_unlike(kubectl: Kubectl, testguest: None) -> None:
+    """Each machine has its own MAC address and UUID; a PodDisruptionBudget counts their pods."""
+    del testguest
+    kind = KINDS[1]
+    manifest = kind.manifest(2, "guests", {"app": "guests"})
+    manifest["spec"]["template"]["spec"] = tiny_vm("")["spec"]
+    kubectl.api.create(manifest)
+    kubectl.api.until(kind.set, "guests", lambda each: dig(each, "status", "availableReplicas") == 2, timeout=120, what="ready guests")
+    machines = kubectl.api.list("vms", label_selector="app=guests")
+    macs = {dig(each, "status", "interfaces")[0]["mac"] for each in machines}
+    uuids = {
+        kubectl("get", "--raw", f"/apis/kubevirt.io/v1alpha1/namespaces/{kubectl.namespace}/virtualmachines/{name_of(each)}/domainxml")
+        for each in machines
+    }
+    assert len(machines) == len(macs) == len({each.partition("<uuid>")[2].partition("</uuid>")[0] for each in uuids}) == 2
+    budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "guests"}}
+    kubectl.api.create({**budget, "spec": {"minAvailable": 2, "selector": {"matchLabels": {"app": "guests"}}}})
+    kubectl.api.until("pdb", "guests", lambda each: dig(each, "status", "currentHealthy") == 2, timeout=WAIT, what="two healthy pods")
+    assert dig(kubectl.api.get("pdb", "guests"), "status", "disruptionsAllowed") == 0
+    kubectl("scale", "vmrs/guests", "--replicas=0")
+    kubectl.api.until_list("vms", lambda left: not left, timeout=120, what="the end of the guests", label_selector="app=guests")
