@@ -13,6 +13,7 @@ from apiserver.apis.virt.domainxml import disks, values
 from apiserver.apis.virt.domainxml.grammar import Problem
 from apiserver.apis.virt.domainxml.parsing import Node
 from apiserver.apis.virt.hardware import memory
+from apiserver.apis.virt.hardware.disks import MAX_SERIAL
 
 _COUNTS: Final = ("sockets", "dies", "cores", "threads")
 _OF_THE_NODE: Final = ("host-passthrough", "maximum")
@@ -237,6 +238,9 @@ def _disk(root: Node, disk: Node, bus: str) -> Iterator[Problem]:
     for name in ("vendor", "product", "wwn"):
         if disk.child(name) is not None and bus not in (("scsi", "sata", "ide") if name == "wwn" else ("scsi",)):
             yield Problem(f"{disk.path}/{name}", "may not be set on this bus")
+    serial, most = disk.child("serial"), MAX_SERIAL[bus]
+    if serial is not None and len(serial.text) > most:
+        yield Problem(serial.path, f"must be at most {most} characters on bus {bus}: the guest sees no more")
     if (driver := disk.child("driver")) is not None:
         yield from _disk_driver(root, disk, driver, bus)
 

@@ -13,6 +13,8 @@ from apiserver.apis.virt.hardware.given import Domain
 
 MAX_DISKS: Final = 26
 """Maximum number of disks of a machine, and so of imports in its status."""
+MAX_SERIAL: Final = {"virtio": 20, "sata": 20, "ide": 20, "scsi": 36, "usb": 36}
+"""Maximum characters of a serial number by bus. QEMU truncates longer ones, so two could become equal."""
 CLAIM: Final = "PersistentVolumeClaim"
 IMAGE: Final = "Image"
 """Types of disks; those made in the pod are :data:`cloud_init.MADE`."""

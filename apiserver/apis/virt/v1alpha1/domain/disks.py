@@ -48,8 +48,6 @@ from apiserver.apis.virt.v1alpha1.domain.rules import (
 )
 from apiserver.apis.virt.v1alpha1.domain.service_accounts import TokenSource
 
-MAX_SERIAL: Final = {"virtio": 20, "sata": 20, "scsi": 36, "usb": 36}
-"""Maximum characters of a serial number by bus. QEMU truncates longer ones, so two could become equal."""
 MIN_OVERLAY: Final = quantity.parse("1Mi")
 MAX_OVERLAY: Final = quantity.parse("64Ti")
 
@@ -305,7 +303,7 @@ def _needed(kind: str, path: Path) -> str:
 def _validate_identity(disk: Object, path: Path) -> list[FieldError]:
     found = []
     serial = disk.get("serial") or ""
-    if len(serial) > (most := MAX_SERIAL[disk["target"]["bus"]]):
+    if len(serial) > (most := hardware.MAX_SERIAL[disk["target"]["bus"]]):
         found.append(too_long(path.child("serial"), most))
     elif not _SERIAL.fullmatch(serial):
         found.append(invalid(path.child("serial"), serial, "must consist of alphanumeric characters, '_', '.', '+' or '-'"))

@@ -7,6 +7,7 @@ from typing import Final
 import pytest
 
 from apiserver.apis.virt.domainxml import parsing, reading
+from apiserver.apis.virt.hardware.disks import MAX_SERIAL
 from tests.unit.apiserver.apis.virt.domainxml.documents import DISK, INTERFACE, LOADER, NVRAM, OPERATING, SERIAL, document, uefi
 
 QEMU: Final = "xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'"
@@ -263,6 +264,17 @@ REFUSED: Final = {
         document(disk(more="<boot order='1'/>") + disk(more="<boot order='1'/>").replace("vda", "vdb").replace(":root", ":b")),
         f"{DEVICES}/disk[2]/boot/@order",
     ),
+    "one serial twice": (
+        document(disk(more="<serial>a</serial>") + disk(more="<serial>a</serial>").replace("vda", "vdb").replace(":root", ":b")),
+        f"{DEVICES}/disk[2]/serial",
+    ),
+    **{
+        f"a serial that {bus} truncates": (
+            document(disk(more=f"<serial>{'s' * (most + 1)}</serial>").replace("'virtio'", f"'{bus}'")),
+            f"{DEVICES}/disk/serial",
+        )
+        for bus, most in MAX_SERIAL.items()
+    },
     "too many disks": (document(DISK * 33), f"{DEVICES}/disk[33]"),
     **{
         f"an interface of type {kind}": (document(f"<interface type='{kind}'/>"), f"{DEVICES}/interface/@type")
