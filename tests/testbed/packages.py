@@ -47,6 +47,7 @@ _TESTS_NEED = {
     "dhcpcd-base": "dhcpcd",
 }
 _LOGIN_NEEDS = {"openssh-client": "ssh-keygen"}
+_JAVA_NEEDS = {"default-jdk-headless": "javac", "maven": "mvn"}
 # libvirt's Python binding exists only as source, compiled with the machine's libvirt.
 _PYTHON_NEEDS = {
     "gcc": "gcc",
@@ -114,6 +115,15 @@ def install_for_login() -> None:
         progress.StepFailed: one is missing and cannot be installed.
     """
     _install_or_say(_missing(_LOGIN_NEEDS), "a login to the guest")
+
+
+def install_for_java() -> None:
+    """Install missing packages for tests with a Java client; without root, only name them.
+
+    Raises:
+        progress.StepFailed: one is missing and cannot be installed.
+    """
+    _install_or_say(_missing(_JAVA_NEEDS), "a test with a Java client")
 
 
 def _install_or_say(wanted: list[str], who: str) -> None:

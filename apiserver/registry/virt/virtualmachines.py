@@ -61,8 +61,12 @@ class VirtualMachineStrategy(Strategy):
         defaults.default_virtual_machine(obj)
 
     def prepare_for_create(self, obj: Object) -> None:
-        """Add the finalizer, kept until virt-controller has seen the pods go."""
+        """Add the finalizer, kept until virt-controller has seen the pods go, and say that no controller has seen the spec.
+
+        Helm 4 and Flux (kstatus) take an object without a status for one that is as its spec says.
+        """
         add_finalizer(obj, names.VM_FINALIZER)
+        obj["status"] = {"observedGeneration": 0}
 
     def prepare_for_update(self, obj: Object, old: Object) -> None:
         """Record an edit of the run strategy, which supersedes the last verb for good, and keep the running hardware."""

@@ -70,7 +70,7 @@ def test_a_first_session(kubectl: Kubectl) -> None:
     assert (obj["spec"]["runStrategy"], obj["metadata"]["generation"], obj["metadata"]["labels"]) == ("Halted", 2, {"a": "b"})
     kubectl("patch", "vm", "tiny", "-p", '{"spec":{"runStrategy":"Always"}}')
     ready = {"type": "Ready", "status": "True", "reason": "Up", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
-    status = json.dumps({"status": {"conditions": [ready]}})
+    status = json.dumps({"status": {"conditions": [ready], "observedGeneration": 3}})
     kubectl("patch", "vm", "tiny", "--subresource=status", "--type=merge", "-p", status)
     kubectl("wait", "vm/tiny", "--for=condition=Ready", "--timeout=10s")
     assert "Run Strategy" in kubectl("describe", "vm", "tiny")

@@ -3,8 +3,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import lupa
 import pytest
+
+from tests.clients import argocd_health
 
 CHECK = Path(__file__).parents[3] / "examples/argocd/virtual-machine.lua"
 
@@ -15,9 +16,7 @@ def health(phase: str, *conditions: tuple[str, str, str], **status: Any) -> str:
         "metadata": {"name": "vm", "generation": 2, **status.pop("metadata", {})},
         "status": {"observedGeneration": 2, "phase": phase, "conditions": found, **status},
     }
-    lua = lupa.LuaRuntime(unpack_returned_tuples=True)
-    lua.globals().obj = lua.table_from(vm, recursive=True)
-    return str(lua.execute(CHECK.read_text())["status"])
+    return argocd_health.health(CHECK.read_text(), vm)
 
 
 @pytest.mark.parametrize(

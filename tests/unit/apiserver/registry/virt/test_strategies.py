@@ -33,6 +33,7 @@ from apiserver.registry.virt.node_restriction import NodeRestriction
 from apiserver.registry.virt.revoking import RevokedNodes
 from apiserver.registry.virt.virtualmachines import VirtualMachineStrategy
 from storage.port import Entry
+from tests.clients import kstatus
 from tests.fakes.admission import asking
 from tests.unit.apiserver.apis.virt.domainxml import documents
 
@@ -611,6 +612,15 @@ def test_a_verb_refuses_a_body_that_it_does_not_understand() -> None:
     with pytest.raises(errors.Invalid, match='unknown field "force"'):
         verb.apply(_vm(), {"force": True}, NOW)
     assert verb.apply(_vm(), {"kind": "Options", "apiVersion": "v1"}, NOW)
+
+
+def test_new_machine_is_not_yet_as_its_spec_says() -> None:
+    """``helm install --wait`` (kstatus) took a machine without a status for a finished one."""
+    vm = _vm()
+    planner = Planner(VirtualMachineStrategy())
+    created = planner.create(HubObject(vm), (), NOW)
+    assert created["status"] == {"observedGeneration": 0}
+    assert kstatus.result(created) == "InProgress"
 
 
 def test_migrate_makes_a_migration_that_its_strategy_accepts() -> None:

@@ -42,6 +42,7 @@ from controller.reconcilers.virtual_machines import silent_nodes
 from controller.reconcilers.virtual_machines.attempts import failed_nodes, is_handled
 from controller.reconcilers.virtual_machines.observed import Observed
 from controller.reconcilers.virtual_machines.virtual_machine_plan import plan
+from tests.clients import kstatus
 from tests.unit.controller.reconcilers.builders import UID, a_migration, a_pod, a_vm, an_attempt
 from tests.unit.controller.reconcilers.processors import MILAN, ROME, a_node
 
@@ -1236,19 +1237,6 @@ def test_stopped_machine_keeps_the_last_ready_reason(before: str, reason: str) -
     assert (ready["status"], ready["reason"], ready["observedGeneration"]) == ("False", reason, 7)
 
 
-def kstatus(vm: dict[str, Any]) -> str:
-    """Return kstatus' result for an object of a kind unknown to it; Helm 4, Flux and kpt wait with it.
-
-    Rules of ``sigs.k8s.io/cli-utils/pkg/kstatus/status``: ``checkGenericProperties``, then ``checkReadyCondition``.
-    """
-    found = {each["type"]: each["status"] for each in vm["status"].get("conditions") or ()}
-    if vm["status"].get("observedGeneration") != vm["metadata"]["generation"] or found.get("Reconciling") == "True":
-        return "InProgress"
-    if found.get("Stalled") == "True":
-        return "Failed"
-    return "Current" if found.get("Ready", "True") == "True" else "InProgress"
-
-
 FAILED = [an_attempt(number, nodeName="node1", result="Failed", endTime="2026-01-01T00:00:00Z", generation=7) for number in (1, 2, 3)]
 SUCCEEDED = [an_attempt(result="Succeeded", endTime="2026-01-01T00:00:00Z", generation=7)]
 
@@ -1276,13 +1264,13 @@ def test_conditions_match_kstatus_expectations(
     vm = a_vm(phase=phase, attempts=attempts, runStrategy=strategy)
     vm["metadata"]["generation"] = 7
     before = [a_condition("Ready", "False", "Crashed")] if attempts else []
-    vm["status"] = {**(vm.get("status") or {}), "conditions": before, **more}
+    vm["status"] = {"observedGeneration": 0, **(vm.get("status") or {}), "conditions": before, **more}
     vm["status"] = written(plan(seen(vm, rested=3600.0)))
-    assert kstatus(vm) == expected
+    assert kstatus.result(vm) == expected
     if expected == "Failed":
         stalled = condition(vm["status"]["conditions"], "Stalled") or {}
         assert "no further start begins by itself" in stalled["message"]
         assert kinds(plan(seen(vm, rested=3600.0))) == []
         vm["status"]["request"] = {"action": "Start", "attempt": 4, "runStrategy": strategy, "generation": 7}
         vm["status"] = written(plan(seen(vm, rested=3600.0)))
-        assert (condition(vm["status"]["conditions"], "Stalled"), kstatus(vm)) == (None, "InProgress")
+        assert (condition(vm["status"]["conditions"], "Stalled"), kstatus.result(vm)) == (None, "InProgress")
