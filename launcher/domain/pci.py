@@ -11,12 +11,12 @@ from launcher.domain.definition import Definition, Tree
 SPARE_PORTS: Final = 4
 """PCIe slots left for hot-plug. q35 accepts devices only behind root ports that exist when it starts."""
 
-_CONVENTIONAL: Final = ("watchdog", "sound[@model='ac97']")
-"""PCI devices, which q35 puts behind a bridge."""
-
 
 def append(tree: Tree, definition: Definition) -> None:
-    """On q35, append a root port for each device that needs one, plus spare ports. Call it last."""
+    """On q35, append a root port for each device that needs one, plus spare ports. Call it last.
+
+    libvirt itself adds the port of a bridge, for conventional PCI devices such as a watchdog.
+    """
     if "q35" not in machine.type_of(definition.specification):
         return
     devices = tree.devices
@@ -26,8 +26,8 @@ def append(tree: Tree, definition: Definition) -> None:
     needed += sum(each.get("bus") == "virtio" for each in devices.findall("input"))
     needed += sum(devices.find(each) is not None for each in ("rng", "vsock"))
     needed += len(devices.findall("hostdev")) + len(devices.findall("filesystem"))
-    needed += any(devices.find(each) is not None for each in _CONVENTIONAL)  # the bridge to their bus
-    needed += 2  # virtio-serial, balloon
+    needed += devices.find("memballoon[@model='virtio']") is not None
+    needed += 1  # virtio-serial
     SubElement(devices, "controller", type="pci", index="0", model="pcie-root")
     for _ in range(needed + SPARE_PORTS):
         SubElement(devices, "controller", type="pci", model="pcie-root-port")
