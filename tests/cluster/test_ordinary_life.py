@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from apiserver.apis.meta.objects import Object, dig
-from tests.cluster.api import in_phase
+from tests.cluster.api import has, in_phase
 from tests.cluster.holding import Held, held
-from tests.cluster.kube import Kubectl, eventually
+from tests.cluster.kube import ROOT, Kubectl, eventually
 from tests.cluster.manifests import tiny_vm
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
@@ -118,3 +118,12 @@ def test_table_shows_in_a_word_why_a_machine_does_not_run(kubectl: Kubectl, test
     eventually(lambda: word(kubectl, "halted") == "Stopped", timeout=90, what="the word of a machine that is halted")
     kubectl("virt", "pause", "calm")
     eventually(lambda: word(kubectl, "calm") == "Paused", timeout=90, what="the word of a machine that is paused")
+
+
+def test_table_shows_a_reboot_loop_and_a_panic(kubectl: Kubectl, testguest: None) -> None:
+    kubectl("apply", "-f", str(ROOT / "examples" / "guests-in-trouble.yaml"))
+    eventually(lambda: word(kubectl, "panics") == "Panicked", timeout=90, what="the word of a machine with a panicked kernel")
+    eventually(lambda: word(kubectl, "reboots") == "RebootLoop", timeout=90, what="the word of a machine in a reboot loop")
+    kubectl.api.until("vm", "reboots", has("RebootLoop", status="True"), timeout=30, what="the condition RebootLoop")
+    assert kubectl.api.events("RebootLoop", of="reboots", timeout=30)[0]["type"] == "Warning"
+    kubectl.api.delete("vm", "reboots", timeout=60)
