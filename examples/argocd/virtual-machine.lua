@@ -26,6 +26,9 @@ if is("Ready", "True") then
   return { status = "Healthy", message = found.Ready.message }
 end
 local phase = obj.status.phase
+if phase == "Suspended" then
+  return { status = "Suspended", message = "Its memory is in an image" }
+end
 local off = phase == "Stopped" or phase == "Succeeded" or phase == "Failed"
 if found.Ready == nil and off then
   return { status = "Healthy", message = "Off, as the spec says" }

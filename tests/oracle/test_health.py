@@ -51,6 +51,7 @@ MACHINES: Final = [
     (machine("Succeeded", {}), "Healthy", "Progressing"),
     (machine("Failed", NOT_READY), "Progressing", "Suspended"),
     (machine("Failed", STALLED), "Degraded", "Suspended"),
+    (machine("Suspended", NOT_READY), "Suspended", "Suspended"),
     (machine("Unknown", {"Ready": "Unknown"}), "Progressing", "Suspended"),
 ]
 

@@ -30,6 +30,7 @@ def health(phase: str, *conditions: tuple[str, str, str], **status: Any) -> str:
         ("Stopped", [("Ready", "False", "ShutDown")], {"request": {"action": "Stop"}}, "Suspended"),
         ("Running", [("Ready", "False", "Paused"), ("Paused", "True", "PausedByUser")], {}, "Suspended"),
         ("Scheduling", [("Ready", "False", "PodNotRunning")], {}, "Progressing"),
+        ("Suspended", [("Ready", "False", "Suspended")], {}, "Suspended"),
         ("Pending", [], {}, "Progressing"),
         ("Running", [("Ready", "True", "GuestRunning")], {"observedGeneration": 1}, "Progressing"),
         ("Running", [("Ready", "True", "GuestRunning")], {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, "Progressing"),
