@@ -129,7 +129,16 @@ STATUS: Final[Object] = {
         "type": "kvm",
         "time": T,
     },
-    "request": {"action": "Stop", "time": T, "runStrategy": "Always", "generation": 1, "attempt": 2, "gracePeriodSeconds": 1},
+    "request": {
+        "action": "Stop",
+        "time": T,
+        "runStrategy": "Always",
+        "generation": 1,
+        "attempt": 2,
+        "gracePeriodSeconds": 1,
+        "nodeSelector": {"a": "b"},
+    },
+    "calls": [{"id": "c", "verb": "stop"}],
     "pause": {"wanted": False, "attempt": 2, "generation": 1, "time": T},
     "operations": [
         {

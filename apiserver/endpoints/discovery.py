@@ -15,7 +15,7 @@ from apiserver.apis.meta.resources import Resource
 from apiserver.apis.meta.versions import preference
 from apiserver.endpoints.negotiation import DISCOVERY
 from apiserver.registry.generic.scaling import SCALE
-from apiserver.registry.generic.strategy import CreatingVerb, Strategy
+from apiserver.registry.generic.strategy import Strategy, answer_of
 
 AGGREGATED_TYPE: Final = f"application/json;g=apidiscovery.k8s.io;v=v2;as={DISCOVERY}"
 _MAIN: Final = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
@@ -28,9 +28,7 @@ def subresources(strategy: Strategy) -> list[tuple[str, Resource, list[str]]]:
     """Return (name, resource of the answer's kind, verbs) of each subresource, sorted by name."""
     found = [(name, strategy.resource, _READ) for name in strategy.connects]
     found += [(name, part.answers, _READ) for name, part in strategy.reads.items()]
-    found += [
-        (name, verb.creates if isinstance(verb, CreatingVerb) else strategy.resource, _ACTION) for name, verb in strategy.verbs.items()
-    ]
+    found += [(name, answer_of(verb, strategy.resource), _ACTION) for name, verb in strategy.verbs.items()]
     if strategy.scaling is not None:
         found.append(("scale", SCALE, _STATUS))
     if strategy.has_status:

@@ -12,23 +12,24 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from apiserver.apis.meta import errors
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from apiserver.kubectl import (
     access,
+    acting,
     console,
+    creating,
     domainxml,
     etcd_move,
     flags,
     guestinfo,
     migrations,
-    operating,
     outdated,
-    resuming,
     usbredir,
     verbs,
+    versions,
     vnc,
 )
 from apiserver.kubectl.access import Access
@@ -106,10 +107,7 @@ async def _do(parsed: argparse.Namespace, ended_by: list[signal.Signals]) -> int
 
     async def load() -> Access:
         found = await access.load(parsed.selection)
-        try:
-            VIRTUAL_MACHINES.path(found.namespace, parsed.name)
-        except errors.BadRequest as error:  # an invalid name or namespace
-            raise Failure(f"error: {error}") from error
+        _check(found, getattr(parsed, "names", None) or [parsed.name])
         return found
 
     match parsed.command:
@@ -119,8 +117,8 @@ async def _do(parsed: argparse.Namespace, ended_by: list[signal.Signals]) -> int
             return await vnc.show(parsed.name, load, port=parsed.port, proxy_only=parsed.proxy_only)
         case "usbredir":
             return await usbredir.redirect(parsed.name, load, slot=parsed.slot, port=parsed.port, device=parsed.device)
-        case "guestinfo" | "domainxml":
-            print(await _read(parsed, await load()))
+        case "guestinfo" | "domainxml" | "create" | "version":
+            print(await _text(parsed, load))
             return 0
         case "move-etcd":
             await etcd_move.run(parsed.selection, parsed.to)
@@ -129,10 +127,31 @@ async def _do(parsed: argparse.Namespace, ended_by: list[signal.Signals]) -> int
             return await _act(parsed, load)
 
 
-async def _read(parsed: argparse.Namespace, way: access.Access) -> str:
-    if parsed.command == "guestinfo":
-        return await guestinfo.show(way, parsed.name, parsed.output)
-    return await domainxml.show(way, parsed.name)
+def _check(way: Access, names: Sequence[str]) -> None:
+    """Check names and namespace.
+
+    Raises:
+        Failure: one is invalid.
+    """
+    try:
+        for name in names:
+            VIRTUAL_MACHINES.path(way.namespace, name)
+    except errors.BadRequest as error:
+        raise Failure(f"error: {error}") from error
+
+
+async def _text(parsed: argparse.Namespace, load: migrations.Load) -> str:
+    """Return the output of a command that prints a text."""
+    match parsed.command:
+        case "create":
+            return creating.run(_wanted(parsed))
+        case "version":
+            of_server = None if parsed.client else await versions.server(await access.load(parsed.selection))
+            return versions.printed(of_server, parsed.output)
+        case "guestinfo":
+            return await guestinfo.show(await load(), parsed.name, parsed.output)
+        case _:
+            return await domainxml.show(await load(), parsed.name)
 
 
 async def _act(parsed: argparse.Namespace, load: migrations.Load) -> int:
@@ -140,17 +159,15 @@ async def _act(parsed: argparse.Namespace, load: migrations.Load) -> int:
     if parsed.command == outdated.COMMAND:
         print(await outdated.show(await access.load(parsed.selection), all_namespaces=parsed.all_namespaces))
         return 0
+    waiting = migrations.Waiting(wait=parsed.wait, seconds=parsed.timeout)
     if parsed.command == migrations.CANCEL:
-        waiting = migrations.Waiting(wait=parsed.wait, seconds=parsed.timeout)
-        return await migrations.cancel(parsed.name, load, waiting, by_migration=parsed.migration)
+        return await acting.each(parsed.names, lambda name: migrations.cancel(name, load, waiting, by_migration=name in parsed.migrations))
+    body, dry_run = verbs.body_of(parsed), parsed.dry_run == "server"
     if parsed.command == "migrate":
-        waiting = migrations.Waiting(wait=parsed.wait, seconds=parsed.timeout)
-        return await migrations.migrate(parsed.name, load, waiting, priority=parsed.priority)
-    body = verbs.body_of(parsed)
-    if parsed.command == "resume":
-        return await resuming.resume(await load(), parsed.name, migrations.Waiting(wait=parsed.wait, seconds=parsed.timeout))
-    if parsed.command in operating.VERBS:
-        waiting = migrations.Waiting(wait=parsed.wait, seconds=parsed.timeout)
-        return await operating.operate(await load(), parsed.name, parsed.command, waiting, body)
-    print(await verbs.act(await load(), parsed.name, parsed.command, body))
-    return 0
+        return await acting.each(parsed.names, lambda name: migrations.migrate(name, load, waiting, body, dry_run=dry_run))
+    return await acting.act(load, parsed.names, parsed.command, body, waiting, dry_run=dry_run)
+
+
+def _wanted(parsed: argparse.Namespace) -> creating.Wanted:
+    given = {each: getattr(parsed, each) for each in creating.Wanted.__dataclass_fields__ if each != "namespace"}
+    return creating.Wanted(**given, namespace=parsed.selection.namespace)

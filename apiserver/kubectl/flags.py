@@ -6,12 +6,13 @@ import argparse
 import math
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from apiserver.apis.meta import times
+from apiserver.apis.virt.lifecycle import power
 from apiserver.apis.virt.places import layout
-from apiserver.kubectl import operating
+from apiserver.kubectl import usage
 from apiserver.kubectl.access import Selection, version
 from apiserver.kubectl.verbs import VERBS
 
@@ -24,6 +25,19 @@ MIGRATION_KINDS: Final = frozenset({"vmmig", "migration", "migrations", "migrati
 SCROLLBACK: Final = "The guest's newest output comes first, with what others typed there before; whoever opens the console next sees yours."
 _DEVICE: Final = re.compile(r"[0-9a-fA-F]{4}:[0-9a-fA-F]{4}|[0-9]{1,3}-[0-9]{1,3}")
 LONGEST_SECONDS: Final = 365 * 24 * 3600.0
+CANCEL: Final = "cancel-migration"
+WITH_VALUE: Final = frozenset(
+    {"-n", "--namespace", "--kubeconfig", "--context", "--cluster", "--user", "-s", "--server", "--token", "--as", "--as-uid", "--as-group"}
+)
+"""Flags of the cluster, each with a value."""
+_WAITS: Final = {
+    "migrate": "show how it goes until it is over: 0 when the guest has moved, else 1. Ctrl-C leaves it going on",
+    "start": "wait until the guest runs: 0 when it does, else 1",
+    "resume": "wait until the guest runs: 0 when it does, else 1",
+    "restart": "wait until the guest runs again: 0 when it does, else 1",
+    "stop": "wait until the guest is off: 0 when it is, else 1",
+    "poweroff": "wait until the guest is off: 0 when it is, else 1",
+}
 WAIT_SECONDS: Final = 600.0
 """Default ``--timeout`` of ``--wait``."""
 
@@ -40,14 +54,39 @@ class Parser(argparse.ArgumentParser):
         self.exit(1, f"error: {message}\nSee '{self.prog} --help' for usage.\n")
 
 
+class Program(Parser):
+    """The main parser, whose help lists the commands by purpose."""
+
+    commands: Commands | None = None
+
+    def format_help(self) -> str:
+        """Return the help."""
+        texts = self.commands.texts if self.commands is not None else {}
+        cluster = _shared().format_help().partition("\n\n")[2]
+        parts = (f"usage: {self.prog} COMMAND [NAME...] [flags]", self.description or "", usage.overview(texts), cluster)
+        return "\n\n".join(part.rstrip() for part in parts) + f"\n\nHelp of a command: {self.prog} COMMAND --help\n"
+
+
+class HelpFormatter(argparse.HelpFormatter):
+    """argparse's help, with examples as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return text if text.startswith("examples:") else super()._fill_text(text, width, indent)
+
+
 class CommandParser(Parser):
     """Parser of one command that reports unknown flags itself instead of the main parser."""
+
+    def option_strings(self) -> list[str]:
+        """Return its flags, short and long."""
+        return [text for action in self._actions for text in action.option_strings]
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:  # noqa: ANN401  argparse's overloads
         """Return the flags and an empty list. Exits with 1 on unknown arguments."""
         parsed, more = super().parse_known_args(args, namespace)
-        if more and parsed.name.lower() in KINDS:
-            self.error(f"{parsed.name} {more[0]}: write {parsed.name}/{more[0]}")
+        given: list[str] = [*getattr(parsed, "names", ()), *filter(None, [getattr(parsed, "name", "")]), *more]
+        if len(given) > 1 and given[0].lower() in KINDS:
+            self.error(f"{given[0]} {given[1]}: write {given[0]}/{given[1]}")
         if more:
             self.error(f"unrecognized arguments: {' '.join(more)}")
         return parsed, more
@@ -58,43 +97,89 @@ class Commands:
 
     def __init__(self, program: Parser) -> None:
         self._parsers = program.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=CommandParser)
+        self.texts: dict[str, str] = {}
+        """Each command's line in the help."""
+        self.parsers: dict[str, CommandParser] = {}
 
-    def add(self, name: str, text: str, more: str = "") -> CommandParser:
+    def add(self, name: str, text: str, more: str = "", aliases: Sequence[str] = ()) -> CommandParser:
         """Return a new command's parser; ``text`` is its line in the list, ``more`` adds to its own help."""
         description = f"{text[0].upper()}{text[1:]}. {more}".rstrip()
-        return self._parsers.add_parser(name, help=text, description=description, parents=[_shared()], allow_abbrev=False)
+        self.texts[name] = text
+        self.parsers[name] = self._parsers.add_parser(
+            name,
+            help=text,
+            description=description,
+            parents=[_shared()],
+            allow_abbrev=False,
+            aliases=aliases,
+            epilog=usage.examples(name),
+            formatter_class=HelpFormatter,
+        )
+        return self.parsers[name]
 
-    def add_for_machine(self, name: str, text: str, more: str = "", named: Callable[[str], str] | None = None) -> CommandParser:
-        """Return the parser of a new command on one machine; ``named`` parses its name."""
+    def add_for_machine(self, name: str, text: str, more: str = "") -> CommandParser:
+        """Return the parser of a new command on one machine."""
         parser = self.add(name, text, more)
-        parser.add_argument("name", metavar="NAME", type=named or _machine, help="the virtual machine: NAME or vm/NAME")
+        parser.add_argument("name", metavar="NAME", type=_machine, help="the virtual machine: NAME or vm/NAME")
+        return parser
+
+    def add_for_machines(
+        self, name: str, text: str, more: str = "", named: Callable[[str], str] | None = None, aliases: Sequence[str] = ()
+    ) -> CommandParser:
+        """Return the parser of a new command on machines; ``named`` parses a name."""
+        parser = self.add(name, text, more, aliases)
+        parser.add_argument("names", metavar="NAME", nargs="+", type=named or _machine, help="virtual machines: NAME or vm/NAME")
         return parser
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     """Parse the arguments, always with ``selection``, ``command`` and ``name``. Exits with 1 on an error, as kubectl."""
-    program = Parser(
-        prog="kubectl virt",
-        description="Consoles, screens, USB devices and power of virtual machines.",
-        parents=[_shared()],
-        allow_abbrev=False,
+    program, _, waiting = _program()
+    parsed = program.parse_args(arguments)
+    if parsed.command == "cancelmigration":
+        parsed.command = CANCEL
+    if parsed.command == CANCEL:
+        _settle_names(waiting[CANCEL], parsed)
+    if parsed.command in waiting:
+        _settle_timeout(waiting[parsed.command], parsed)
+    parsed.selection = _selection(parsed)
+    return parsed
+
+
+def options() -> dict[str, list[str]]:
+    """Return the flags of each command."""
+    _, commands, _ = _program()
+    return {name: parser.option_strings() for name, parser in commands.parsers.items()}
+
+
+def _program() -> tuple[Program, Commands, dict[str, CommandParser]]:
+    """Return the main parser, the commands, and the parsers of those that can wait."""
+    program = Program(
+        prog="kubectl virt", description="Virtual machines of a cluster, and their guests.", parents=[_shared()], allow_abbrev=False
     )
     program.add_argument("--version", action="version", version=f"kubectl-virt {version()}", help="print the release of this plugin")
-    commands = Commands(program)
+    program.commands = commands = Commands(program)
+    _add_create(commands)
     _add_console(commands)
     _add_vnc(commands)
     _add_usbredir(commands)
     _add_guestinfo(commands)
     commands.add_for_machine("domainxml", "print the XML that libvirt was given", "The machine has to be on.")
     _add_administration(commands)
-    waiting = {**_add_verbs(commands), "cancel-migration": _add_cancel_migration(commands)}
-    parsed = program.parse_args(arguments)
-    if parsed.command == "cancel-migration":
-        _settle_name(waiting[parsed.command], parsed)
-    if parsed.command in waiting:
-        _settle_timeout(waiting[parsed.command], parsed)
-    parsed.selection = _selection(parsed)
-    return parsed
+    return program, commands, {**_add_verbs(commands), CANCEL: _add_cancel_migration(commands)}
+
+
+def _add_create(commands: Commands) -> None:
+    create = commands.add("create", "print the manifest of a virtual machine", "It asks for what is missing, on a terminal.")
+    create.add_argument("name", metavar="NAME", nargs="?", default="", help="the name of the machine")
+    create.add_argument("--memory", default="", metavar="QUANTITY", help="the guest's memory (default 1Gi)")
+    create.add_argument("--cpus", type=int, default=0, metavar="NUMBER", help="the guest's processors (default 1)")
+    create.add_argument("--image", default="", metavar="REFERENCE", help="a container image with the disk; its changes end with the guest")
+    create.add_argument("--image-path", default="", metavar="PATH", help="the disk's file in the image")
+    create.add_argument("--claim", default="", metavar="NAME", help="the PersistentVolumeClaim of a disk")
+    create.add_argument("--cloud-init", default="", metavar="FILE", help="cloud-init's user data")
+    create.add_argument("--ssh-secret", default="", metavar="NAME", help="the Secret with public keys for logins")
+    create.add_argument("--run-strategy", default="", choices=power.RUN_STRATEGIES, help="what happens when the guest ends")
 
 
 def _add_console(commands: Commands) -> None:
@@ -163,43 +248,47 @@ def _add_administration(commands: Commands) -> None:
     listing = commands.add("outdated", "list the machines whose virt-launcher is of another release, and what becomes of each")
     listing.add_argument("-A", "--all-namespaces", action="store_true", help="of all namespaces")
     listing.set_defaults(name="")
+    versions = commands.add("version", "print the releases of this plugin and of virt-api")
+    versions.add_argument("--client", action="store_true", help="of this plugin only")
+    versions.add_argument("-o", "--output", choices=("json", "yaml"), default="", help="the format")
+    versions.set_defaults(name="")
 
 
 def _add_verbs(commands: Commands) -> dict[str, CommandParser]:
-    """Add the verbs; return the parsers of those that can wait."""
-    parsers = {verb: commands.add_for_machine(verb, text) for verb, text in VERBS.items()}
-    migrate, stop, sendkey, resume = parsers["migrate"], parsers["stop"], parsers["sendkey"], parsers["resume"]
+    """Add the verbs; return their parsers."""
+    parsers = {verb: commands.add_for_machines(verb, text) for verb, text in VERBS.items() if verb != "cancelmigration"}
+    for verb, parser in parsers.items():
+        _add_waiting(parser, _WAITS.get(verb, "wait until it is done: 0 when it is, else 1"))
+        parser.add_argument("--dry-run", choices=("none", "server"), default="none", help="server: check the request and write nothing")
+    for verb in ("start", "migrate"):
+        parsers[verb].add_argument("--node", metavar="NODE", help="the node to use, by its label kubernetes.io/hostname")
+    parsers["start"].add_argument("--paused", action="store_true", help="wait before the first instruction; unpause continues")
     parsers["start"].add_argument(
         "--discard-state",
         action="store_true",
         help="delete the saved memory of a suspended guest, and boot it; what it had not written is lost",
     )
-    _add_waiting(migrate, "show how it goes until it is over: 0 when the guest has moved, else 1. Ctrl-C leaves it going on")
-    migrate.add_argument(
+    grace = parsers["stop"].add_mutually_exclusive_group()
+    grace.add_argument(
+        "--grace-period", type=int, metavar="SECONDS", help="the guest's time to shut down (default: terminationGracePeriodSeconds)"
+    )
+    grace.add_argument("--force", action="store_true", help="power it off at once, as poweroff does")
+    sendkey = parsers["sendkey"]
+    sendkey.add_argument(
+        "--keys", required=True, type=lambda text: text.split(","), metavar="KEY,KEY...", help="pressed together: KEY_LEFTCTRL,KEY_C"
+    )
+    sendkey.add_argument("--hold", type=_seconds, default=None, metavar="DURATION", help="how long they are held down (default 100ms)")
+    parsers["migrate"].add_argument(
         "--priority",
         type=int,
         metavar="NUMBER",
         help="which of the migrations that wait goes first: from 100 to -100 (default 0); above 0 takes the right to patch nodes",
     )
-    grace = stop.add_mutually_exclusive_group()
-    grace.add_argument(
-        "--grace-period", type=int, metavar="SECONDS", help="the guest's time to shut down (default: terminationGracePeriodSeconds)"
-    )
-    grace.add_argument("--force", action="store_true", help="power it off at once, as poweroff does")
-    sendkey.add_argument(
-        "--keys", required=True, type=lambda text: text.split(","), metavar="KEY,KEY...", help="pressed together: KEY_LEFTCTRL,KEY_C"
-    )
-    sendkey.add_argument("--hold", type=_seconds, default=None, metavar="DURATION", help="how long they are held down (default 100ms)")
-    for verb in operating.VERBS:
-        _add_waiting(parsers[verb], "wait until it is done: 0 when it is, else 1")
-    _add_waiting(resume, "wait until the guest runs: 0 when it does, else 1")
-    return {"migrate": migrate, "resume": resume, **{verb: parsers[verb] for verb in operating.VERBS}}
+    return parsers
 
 
 def _add_cancel_migration(commands: Commands) -> CommandParser:
-    cancel = commands.add_for_machine(
-        "cancel-migration", "call a live migration off: the guest stays on its node", named=_machine_or_migration
-    )
+    cancel = commands.add_for_machines(CANCEL, VERBS["cancelmigration"], named=_machine_or_migration, aliases=["cancelmigration"])
     cancel.add_argument("--migration", action="store_true", help="NAME is that of a Migration, as kubectl virt migrate prints it")
     _add_waiting(cancel, "wait until it is over: 0 when the guest stayed, 1 when it had moved already")
     return cancel
@@ -217,11 +306,16 @@ def _settle_timeout(parser: CommandParser, parsed: argparse.Namespace) -> None:
         parsed.timeout = WAIT_SECONDS
 
 
-def _settle_name(parser: CommandParser, parsed: argparse.Namespace) -> None:
-    kind, _, name = parsed.name.rpartition("/")
-    if kind.lower() in KINDS and parsed.migration:
-        parser.error(f"{parsed.name} is a virtual machine, and --migration says that NAME is a Migration: write one or the other")
-    parsed.name, parsed.migration = name, parsed.migration or kind.lower() in MIGRATION_KINDS
+def _settle_names(parser: CommandParser, parsed: argparse.Namespace) -> None:
+    """Take the kinds off the names; ``parsed.migrations`` are those of Migrations."""
+    found = []
+    for text in parsed.names:
+        kind, _, name = text.rpartition("/")
+        if kind.lower() in KINDS and parsed.migration:
+            parser.error(f"{text} is a virtual machine, and --migration says that NAME is a Migration: write one or the other")
+        found.append((name, parsed.migration or kind.lower() in MIGRATION_KINDS))
+    parsed.names = [name for name, _ in found]
+    parsed.migrations = frozenset(name for name, is_migration in found if is_migration)
 
 
 def _shared() -> CommandParser:

@@ -1,42 +1,21 @@
-"""Follow one Migration to its end, by a watch or, without one, by polling."""
+"""Follow one Migration to its end, with the figures of its target."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Awaitable, Callable
 
-import aiohttp
-
-from apiserver.apis.meta import errors, objects
+from apiserver.apis.meta import objects
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.lifecycle import phases, progress
 from apiserver.apis.virt.places.resources import MIGRATIONS
-from apiserver.kubectl import messages, verbs
 from apiserver.kubectl.access import Access
-from apiserver.kubectl.messages import Failure, Unreachable
-
-WATCH_SECONDS: Final = 300
-MAX_LINE_BYTES: Final = 1 << 20
-"""Longest event; a Migration has at most 128 KiB."""
+from apiserver.kubectl.messages import Failure
+from apiserver.kubectl.watching import TIMES, Times, Watching
 
 
-@dataclass(frozen=True, slots=True)
-class Times:
-    """Times of following a Migration, in seconds."""
-
-    look: float = 2.0
-    """Between polls without a watch."""
-    figures: float = 2.0
-    """For the target's figures, after another component wrote the success."""
-    unreachable: float = 60.0
-    """Limit of an unreachable server, as during restarts."""
-
-
-class Following:
+class Following(Watching):
     """Follows one Migration, with ``changed`` called per state."""
 
     def __init__(
@@ -45,20 +24,10 @@ class Following:
         access: Access,
         first: Object,
         changed: Callable[[Object], None],
-        times: Times = Times(),
+        times: Times = TIMES,
     ) -> None:
         """``first``: the Migration as created or read; ``load``: returns new access for expired credentials."""
-        self._load = load
-        self._access = access
-        self._doing = f"follow migration {objects.namespace_of(first)}/{objects.name_of(first)}"
-        self._path = MIGRATIONS.path(access.namespace, objects.name_of(first))
-        self._changed = changed
-        self._times = times
-        self._gone = False
-        self._reached = asyncio.get_running_loop().time()
-        self._renewed = False
-        self.newest = first
-        """The Migration as last seen."""
+        super().__init__(load, access, MIGRATIONS, first, changed, times)
 
     async def end(self, seconds: float) -> Object:
         """Return the Migration in its final phase, or as last seen before a deletion.
@@ -69,11 +38,7 @@ class Following:
         try:
             async with asyncio.timeout(seconds):
                 self._changed(self.newest)
-                while not self._is_over():
-                    await self._watch(self._is_over)
-                    if not self._is_over():
-                        await asyncio.sleep(self._times.look)
-                        await self._look()
+                await self.until(self._is_over)
         except TimeoutError as error:
             raise Failure(f"error: timed out waiting for migration {objects.name_of(self.newest)}, which goes on") from error
         await self._measured()
@@ -83,89 +48,11 @@ class Following:
         """Wait briefly for a success's figures, because virt-controller may write its end first."""
         with contextlib.suppress(TimeoutError, Failure):
             async with asyncio.timeout(self._times.figures):
-                while not self._is_known():
-                    await self._watch(self._is_known)
-                    if not self._is_known():
-                        await asyncio.sleep(self._times.figures / 10)
-                        await self._look()
+                await self.until(self._is_known, look=self._times.figures / 10)
 
     def _is_known(self) -> bool:
         is_measured = phases.phase_of(self.newest) != phases.SUCCEEDED or "downtimeMilliseconds" in progress.of(self.newest)
-        return self._gone or is_measured
+        return self.gone or is_measured
 
     def _is_over(self) -> bool:
-        return self._gone or not phases.is_unfinished(self.newest)
-
-    def _take(self, kind: str, seen: Object) -> None:
-        if objects.uid_of(seen) != objects.uid_of(self.newest):
-            self._gone = True  # another one has its name
-            return
-        self._gone = kind == "DELETED"
-        self.newest = seen
-        self._changed(seen)
-
-    async def _look(self) -> None:
-        now = asyncio.get_running_loop().time()
-        try:
-            seen = await verbs.answered(self._access, "GET", self._path, self._doing)
-        except errors.NotFound:
-            self._gone = True
-            return
-        except errors.Unauthorized as error:
-            if self._renewed:
-                raise messages.of_status(error, self._doing) from error
-            self._access, self._renewed = await self._load(), True
-            return
-        except errors.StatusError as error:
-            if (error.code < 500 and error.code != 429) or now - self._reached > self._times.unreachable:
-                raise messages.of_status(error, self._doing) from error
-            return
-        except Unreachable:
-            if now - self._reached > self._times.unreachable:
-                raise
-            return
-        self._reached, self._renewed = now, False
-        if seen.get("kind") == MIGRATIONS.kind:
-            self._take("MODIFIED", seen)
-
-    async def _watch(self, until: Callable[[], bool]) -> None:
-        """Process watch events until ``until`` holds; polls catch up."""
-        try:
-            async with contextlib.aclosing(self._events()) as events:
-                async for event in events:
-                    kind, seen = event.get("type"), event.get("object")
-                    if kind not in ("ADDED", "MODIFIED", "DELETED") or not isinstance(seen, dict):
-                        return  # an error: the revision is too old
-                    self._take(kind, seen)
-                    if until():
-                        return
-        except (aiohttp.ClientError, OSError, TimeoutError, ValueError):
-            return
-
-    async def _events(self) -> AsyncGenerator[Object, None]:
-        params = {
-            "watch": "true",
-            "fieldSelector": f"metadata.name={objects.name_of(self.newest)}",
-            "resourceVersion": objects.resource_version_of(self.newest),
-            "timeoutSeconds": str(WATCH_SECONDS),
-        }
-        access = self._access
-        timeout = aiohttp.ClientTimeout(total=WATCH_SECONDS + 30, connect=15)
-        async with (
-            aiohttp.ClientSession(timeout=timeout, headers=list(access.headers), trust_env=True, read_bufsize=MAX_LINE_BYTES) as session,
-            session.get(
-                access.server + MIGRATIONS.path(access.namespace),
-                params=params,
-                ssl=access.tls or False,
-                server_hostname=access.server_hostname,
-                proxy=access.proxy,
-                allow_redirects=False,
-            ) as response,
-        ):
-            if response.status != 200:
-                return
-            async for line in response.content:  # ValueError: a line exceeds the buffer
-                event = json.loads(line)
-                if not isinstance(event, dict):
-                    return
-                yield event
+        return self.gone or not phases.is_unfinished(self.newest)

@@ -6,9 +6,10 @@ import asyncio
 import shutil
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, TextIO
+from types import MappingProxyType
+from typing import Any, Final, TextIO
 
 from apiserver.apis.meta import errors, objects
 from apiserver.apis.meta.objects import Object
@@ -68,25 +69,25 @@ class Screen:
             self._out.flush()
 
 
-async def migrate(name: str, load: Load, waiting: Waiting, *, priority: int | None = None) -> int:
+async def migrate(name: str, load: Load, waiting: Waiting, body: Mapping[str, Any] = MappingProxyType({}), *, dry_run: bool = False) -> int:
     """Migrate a machine, and follow the progress if requested; return the exit code.
 
-    ``priority``: in the queue of all Migrations, or None.
+    ``body``: options of the verb.
 
     Raises:
         Failure: refused, failed, cancelled, or unfinished in time.
     """
     access = await load()
     doing = f"migrate virtual machine {access.namespace}/{name}"
-    body = {} if priority is None else {"priority": priority}
-    if not waiting.wait:
-        print(await verbs.act(access, name, "migrate", body))
-        return 0
-    made = await verbs.request(access, "PUT", VIRTUAL_MACHINES.path(access.namespace, name, "migrate"), doing, body=body)
+    params = {"dryRun": "All"} if dry_run else None
+    path = VIRTUAL_MACHINES.path(access.namespace, name, "migrate")
+    made = await verbs.request(access, "PUT", path, doing, params=params, body=dict(body))
     if made.get("kind") != MIGRATIONS.kind:
         raise Failure(f"error: {doing}: the server answered with something else than a Migration")
     title = f"migration.kubevirt.io/{objects.name_of(made)}"
-    print(f"{title} created", flush=True)
+    print(f"{title} created{' (server dry run)' if dry_run else ''}", flush=True)
+    if dry_run or not waiting.wait:
+        return 0
     ended = await _follow(access, load, made, waiting, stop=f"cancel it with: kubectl virt {CANCEL} {name} -n {access.namespace}")
     if phases.is_unfinished(ended):
         if not await _has_moved(access, ended):

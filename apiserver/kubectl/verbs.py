@@ -10,7 +10,7 @@ from typing import Any, Final
 import aiohttp
 
 from apiserver.apis.meta import errors
-from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
+from apiserver.apis.virt.places import names
 from apiserver.kubectl import messages
 from apiserver.kubectl.access import Access
 
@@ -28,6 +28,7 @@ VERBS: Final = {
     "nmi": "send the guest's processors a non-maskable interrupt",
     "sendkey": "press keys on the guest's keyboard",
     "migrate": "move the running guest to another node",
+    "cancelmigration": "cancel the live migration of the guest, which stays on its node",
 }
 TIMEOUT: Final = aiohttp.ClientTimeout(total=60, connect=15)
 MAX_BODY_BYTES: Final = 16 << 20
@@ -35,39 +36,39 @@ MAX_BODY_BYTES: Final = 16 << 20
 
 def body_of(parsed: argparse.Namespace) -> dict[str, Any]:
     """Return the body of a verb for its flags."""
+    found: dict[str, Any] = {}
     match parsed.command:
+        case "start":
+            found |= {key: True for key, given in (("paused", parsed.paused), ("discardState", parsed.discard_state)) if given}
         case "stop" if parsed.force or parsed.grace_period is not None:
-            return {"gracePeriodSeconds": 0 if parsed.force else parsed.grace_period}
+            found["gracePeriodSeconds"] = 0 if parsed.force else parsed.grace_period
         case "sendkey":
-            hold = {} if parsed.hold is None else {"holdMilliseconds": round(parsed.hold * 1000)}
-            return {"keys": parsed.keys, **hold}
-        case "start" if parsed.discard_state:
-            return {"discardState": True}
-        case _:
-            return {}
+            found["keys"] = parsed.keys
+            if parsed.hold is not None:
+                found["holdMilliseconds"] = round(parsed.hold * 1000)
+        case "migrate" if parsed.priority is not None:
+            found["priority"] = parsed.priority
+    if getattr(parsed, "node", None):
+        found["nodeSelector"] = {names.HOSTNAME_LABEL: parsed.node}
+    return found
 
 
-async def act(access: Access, name: str, verb: str, body: Mapping[str, Any] | None = None) -> str:
-    """Send ``verb`` with its body, and return the line to print.
-
-    Raises:
-        Failure: refused or unanswered.
-    """
-    doing = f"{verb} virtual machine {access.namespace}/{name}"
-    answer = await request(access, "PUT", VIRTUAL_MACHINES.path(access.namespace, name, verb), doing, body=body or {})
-    if answer.get("kind") == "Migration":
-        return f"migration.kubevirt.io/{(answer.get('metadata') or {}).get('name', '')} created"
-    return f"virtualmachine.kubevirt.io/{name}: {verb} requested"
-
-
-async def request(access: Access, method: str, path: str, doing: str, *, body: Any = None) -> dict[str, Any]:  # noqa: ANN401  JSON
+async def request(
+    access: Access,
+    method: str,
+    path: str,
+    doing: str,
+    *,
+    params: Mapping[str, str] | None = None,
+    body: Any = None,  # noqa: ANN401  JSON
+) -> dict[str, Any]:
     """Send one request and return the answer's object, empty if it has none.
 
     Raises:
         Failure: refused or unanswered, with ``doing``.
     """
     try:
-        return await answered(access, method, path, doing, body=body)
+        return await answered(access, method, path, doing, params=params, body=body)
     except errors.StatusError as error:
         raise messages.of_status(error, doing) from error
 

@@ -300,8 +300,9 @@ async def test_no_credential_is_sent_where_an_answer_points(way: Access, server:
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     try:
+        there = Access(f"http://127.0.0.1:{runner.addresses[0][1]}", "default", headers=way.headers)
         with pytest.raises(Failure, match="stop virtual machine default/testvm: the server answered 307: it points elsewhere"):
-            await verbs.act(Access(f"http://127.0.0.1:{runner.addresses[0][1]}", "default", headers=way.headers), "testvm", "stop")
+            await verbs.request(there, "PUT", "/testvm/stop", "stop virtual machine default/testvm", body={})
     finally:
         await runner.cleanup()
     assert asked == []

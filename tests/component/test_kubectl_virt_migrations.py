@@ -22,7 +22,7 @@ from apiserver.apis.virt.lifecycle import release
 from apiserver.apis.virt.places import names
 from apiserver.apis.virt.places.resources import MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.client.rest import Client
-from apiserver.kubectl import access, following, migrations
+from apiserver.kubectl import access, following, migrations, watching
 from apiserver.kubectl.access import Access, Selection
 from apiserver.kubectl.messages import Failure
 from apiserver.kubectl.migrations import Waiting
@@ -120,7 +120,7 @@ async def test_a_migration_is_shown_until_the_guest_has_moved(world: World, caps
 
 @pytest.mark.parametrize("waiting", [WAIT, Waiting()], ids=["waits", "goes"])
 async def test_a_migration_has_the_priority_that_it_is_given(world: World, waiting: Waiting) -> None:
-    async with asyncio.timeout(60), running(migrations.migrate("web", world.load, waiting, priority=-5)) as command:
+    async with asyncio.timeout(60), running(migrations.migrate("web", world.load, waiting, {"priority": -5})) as command:
         made = await world.migration()
         assert made["spec"]["priority"] == -5
         await world.write(MIGRATIONS, objects.name_of(made), phase="Failed", message="no way")
@@ -265,7 +265,7 @@ async def test_ctrl_c_leaves_the_migration_running_with_advice(world: World, num
 # --- failing connections: the API server in memory fails on demand ---
 
 PATH = "/apis/kubevirt.io/v1alpha1/migrations"
-QUICK = following.Times(look=0.05)
+QUICK = watching.Times(look=0.05)
 
 
 @dataclass
@@ -274,7 +274,7 @@ class Followed:
     way: Access
     first: dict[str, Any]
     seen: list[str]
-    times: following.Times = QUICK
+    times: watching.Times = QUICK
 
     def end(self, seconds: float = 30, load: Callable[[], Awaitable[Access]] | None = None) -> Awaitable[dict[str, Any]]:
         async def same() -> Access:
@@ -343,7 +343,7 @@ async def test_withdrawn_right_and_lost_server_are_reported(followed: Followed) 
     with pytest.raises(Failure, match=r"\(Forbidden\): follow migration default/move"):
         await followed.end()
     followed.api.authorize = None
-    followed.times = following.Times(look=0.05, unreachable=0.2)
+    followed.times = watching.Times(look=0.05, unreachable=0.2)
     followed.way = Access("http://127.0.0.1:1", "default")
     with pytest.raises(Failure, match=r"Unable to connect to the server"):
         await followed.end()

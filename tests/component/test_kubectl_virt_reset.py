@@ -1,4 +1,4 @@
-"""``kubectl virt reset`` against the real virt-api; the tests write what virt-handler would."""
+"""Verbs of ``kubectl virt`` against the real virt-api; the tests write what virt-handler would."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ import pytest
 from apiserver.apis.meta import errors
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
 from apiserver.client.rest import Client
-from apiserver.kubectl import access, flags, operating
+from apiserver.kubectl import access, acting, flags, versions
 from apiserver.kubectl.access import Access, Selection
-from apiserver.kubectl.messages import Failure
 from apiserver.kubectl.migrations import Waiting
 from tests.fakes.aggregating import AggregatingAPI
 
@@ -33,6 +32,12 @@ class World:
 
     client: Client
     way: Access
+
+    async def load(self) -> Access:
+        return self.way
+
+    async def act(self, verb: str, waiting: Waiting, *names: str) -> int:
+        return await acting.act(self.load, names or ["web"], verb, {}, waiting)
 
     async def status(self) -> dict[str, Any]:
         found: dict[str, Any] = (await self.client.get(VIRTUAL_MACHINES, "web", "ns"))["status"]
@@ -59,8 +64,11 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         yield made
 
 
+WAIT = Waiting(wait=True, seconds=30)
+
+
 async def test_a_reset_is_asked_for_once_and_without_waiting(world: World, capsys: pytest.CaptureFixture[str]) -> None:
-    assert await operating.operate(world.way, "web", "reset", Waiting()) == 0
+    assert await world.act("reset", Waiting()) == 0
     (operation,) = (await world.status())["operations"]
     assert (operation["action"], operation["number"], operation["attempt"]) == ("Reset", 1, 1)
     assert capsys.readouterr().out == "virtualmachine.kubevirt.io/web: reset requested\n"
@@ -70,17 +78,17 @@ async def test_a_reset_is_asked_for_once_and_without_waiting(world: World, capsy
 async def test_a_reset_is_waited_for(world: World, capsys: pytest.CaptureFixture[str], result: str) -> None:
     async with asyncio.TaskGroup() as group:
         group.create_task(world.answer(result=result, message="libvirt could not"))
-        if result == "Failed":
-            with pytest.raises(Failure, match="error: reset virtual machine ns/web: libvirt could not"):
-                await operating.operate(world.way, "web", "reset", Waiting(wait=True, seconds=30))
-        else:
-            assert await operating.operate(world.way, "web", "reset", Waiting(wait=True, seconds=30)) == 0
-            assert capsys.readouterr().out.splitlines()[-1] == "virtualmachine.kubevirt.io/web: reset done"
+        assert await world.act("reset", WAIT) == (0 if result == "Succeeded" else 1)
+    said = capsys.readouterr()
+    if result == "Failed":
+        assert said.err == "error: reset virtual machine ns/web: libvirt could not\n"
+    else:
+        assert said.out.splitlines()[-1] == "virtualmachine.kubevirt.io/web: reset done"
 
 
-async def test_reset_without_a_timely_result_is_a_failure(world: World) -> None:
-    with pytest.raises(Failure, match="timed out waiting for the reset of virtual machine ns/web, which goes on"):
-        await operating.operate(world.way, "web", "reset", Waiting(wait=True, seconds=0.1))
+async def test_reset_without_a_timely_result_is_a_failure(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    assert await world.act("reset", Waiting(wait=True, seconds=0.1)) == 1
+    assert "timed out waiting for the reset of virtual machine ns/web, which goes on" in capsys.readouterr().err
 
     async def forget() -> None:
         async with asyncio.timeout(30):
@@ -90,8 +98,35 @@ async def test_reset_without_a_timely_result_is_a_failure(world: World) -> None:
 
     async with asyncio.TaskGroup() as group:
         group.create_task(forget())
-        with pytest.raises(Failure, match="does not list it any more"):
-            await operating.operate(world.way, "web", "reset", Waiting(wait=True, seconds=30))
+        assert await world.act("reset", WAIT) == 1
+    assert "does not list it any more" in capsys.readouterr().err
+
+
+async def test_several_machines_are_acted_on_and_waited_for(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    async def pause() -> None:
+        async with asyncio.timeout(30):
+            while not ((await world.status()).get("pause") or {}).get("wanted"):
+                await asyncio.sleep(0.02)
+        await world.write(conditions=[{"type": "Paused", "status": "True", "reason": "User"}])
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(pause())
+        assert await world.act("pause", WAIT, "absent", "web") == 1
+    said = capsys.readouterr()
+    assert said.out.splitlines() == ["virtualmachine.kubevirt.io/web: pause requested", "virtualmachine.kubevirt.io/web: pause done"]
+    assert said.err.splitlines() == [
+        'Error from server (NotFound): pause virtual machine ns/absent: virtualmachines.kubevirt.io "absent" not found'
+    ]
+
+
+async def test_a_dry_run_is_neither_done_nor_waited_for(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    assert await acting.act(world.load, ["web"], "stop", {}, WAIT, dry_run=True) == 0
+    assert capsys.readouterr().out == "virtualmachine.kubevirt.io/web: stop requested (server dry run)\n"
+    assert "request" not in await world.status()
+
+
+async def test_the_release_of_the_server_is_read(world: World) -> None:
+    assert await versions.server(world.way) == access.version()
 
 
 async def test_the_same_id_adds_nothing_and_a_dry_run_neither(world: World) -> None:

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
-from apiserver.kubectl import flags, operating, resuming, verbs
-from apiserver.kubectl.messages import Failure
+from apiserver.kubectl import acting, flags, verbs
 from apiserver.kubectl.migrations import Waiting
 from tests.component.test_kubectl_virt_reset import World, world  # noqa: F401 - a fixture
 
@@ -35,9 +34,12 @@ async def requested(world: World) -> None:  # noqa: F811 - not the fixture
             await asyncio.sleep(0.02)
 
 
-async def test_suspend_asks_once_and_is_refused_without_a_claim(world: World) -> None:  # noqa: F811 - the fixture
-    with pytest.raises(Failure, match="has no claim for its memory"):
-        await operating.operate(world.way, "web", "suspend", WAITING)
+async def test_suspend_asks_once_and_is_refused_without_a_claim(
+    world: World,  # noqa: F811 - the fixture
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert await world.act("suspend", WAITING) == 1
+    assert "has no claim for its memory" in capsys.readouterr().err
 
 
 async def test_suspend_shows_its_progress_until_it_is_done(world: World, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
@@ -57,7 +59,7 @@ async def test_suspend_shows_its_progress_until_it_is_done(world: World, capsys:
 
     async with asyncio.TaskGroup() as group:
         group.create_task(save())
-        assert await operating.operate(world.way, "web", "suspend", WAITING) == 0
+        assert await world.act("suspend", WAITING) == 0
     assert capsys.readouterr().out == "virtualmachine.kubevirt.io/web: suspend done\n"
 
 
@@ -70,13 +72,13 @@ async def test_resume_waits_until_the_guest_runs(suspended: World, capsys: pytes
 
     async with asyncio.TaskGroup() as group:
         group.create_task(run())
-        assert await resuming.resume(suspended.way, "web", WAITING) == 0
+        assert await suspended.act("resume", WAITING) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "virtualmachine.kubevirt.io/web: resume done"
-    with pytest.raises(Failure, match=r"already on \(Running\)"):
-        await resuming.resume(suspended.way, "web", Waiting())
+    assert await suspended.act("resume", Waiting()) == 1
+    assert "already on (Running)" in capsys.readouterr().err
 
 
-async def test_failed_resume_is_told(suspended: World) -> None:
+async def test_failed_resume_is_told(suspended: World, capsys: pytest.CaptureFixture[str]) -> None:
     async def fail() -> None:
         await requested(suspended)
         old = (await suspended.status())["attempts"]
@@ -84,14 +86,14 @@ async def test_failed_resume_is_told(suspended: World) -> None:
 
     async with asyncio.TaskGroup() as group:
         group.create_task(fail())
-        with pytest.raises(Failure, match="resume virtual machine ns/web: the CPU differs"):
-            await resuming.resume(suspended.way, "web", WAITING)
+        assert await suspended.act("resume", WAITING) == 1
+    assert "resume virtual machine ns/web: the CPU differs" in capsys.readouterr().err
     assert (await suspended.status())["managedSave"] == IMAGE
 
 
 async def test_discarding_takes_the_image_and_its_hardware_away(suspended: World) -> None:
     body = verbs.body_of(flags.parse(["start", "web", "--discard-state"]))
-    await verbs.act(suspended.way, "web", "start", body)
+    assert await acting.act(suspended.load, ["web"], "start", body, Waiting()) == 0
     status = await suspended.status()
     assert status["request"]["attempt"] == 2
     assert not {"managedSave", "running"} & status.keys()

@@ -19,7 +19,7 @@ import sys
 
 sys.path[:0] = {paths!r}
 
-from apiserver.kubectl.__main__ import main
+from apiserver.kubectl.{module} import main
 
 sys.exit(main())
 """
@@ -45,10 +45,15 @@ def program() -> pathlib.Path:
     """
     wanted = packages_path()
     caching.once(wanted, TITLE, lambda directory: installing.install(directory, PINS))
-    made = layout.state() / "bin" / "kubectl-virt"
+    _write("kubectl_complete-virt", "completing", wanted)
+    return _write("kubectl-virt", "__main__", wanted)
+
+
+def _write(name: str, module: str, packages: pathlib.Path) -> pathlib.Path:
+    made = layout.state() / "bin" / name
     made.parent.mkdir(parents=True, exist_ok=True)
     new = made.with_suffix(".new")
-    new.write_text(_PROGRAM.format(python=sys.executable, paths=[str(layout.REPOSITORY), str(wanted)]))
+    new.write_text(_PROGRAM.format(python=sys.executable, paths=[str(layout.REPOSITORY), str(packages)], module=module))
     new.chmod(0o755)
     new.replace(made)
     return made

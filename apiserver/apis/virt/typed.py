@@ -87,6 +87,13 @@ class CPUStatus(TypedDict, total=False):
     message: str
 
 
+class Call(TypedDict, total=False):
+    """A call of a verb with an id."""
+
+    id: Required[str]
+    verb: Required[str]
+
+
 class Chassis(TypedDict, total=False):
     """The chassis in the guest's SMBIOS tables."""
 
@@ -924,6 +931,7 @@ class Request(TypedDict, total=False):
     runStrategy: Literal["Always", "RerunOnFailure", "Once", "Manual", "Halted"]
     generation: int
     attempt: int
+    nodeSelector: dict[str, str]
     gracePeriodSeconds: int
 
 
@@ -1133,6 +1141,7 @@ class VirtualMachineStatus(TypedDict, total=False):
     managedSave: ManagedSaveStatus
     migration: MigrationState
     request: Request
+    calls: list[Call]
     pause: Pause
     operations: list[Operation]
     runStrategyGeneration: int

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from apiserver.apis.meta.resources import Resource
-from apiserver.registry.generic.strategy import CreatingVerb, QueryParameter, Strategy
+from apiserver.registry.generic.strategy import QueryParameter, Strategy, answer_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Described:
     def of(cls, strategy: Strategy) -> Described:
         """Describe the resource of a strategy."""
         own = strategy.resource
-        verbs = {name: verb.creates if isinstance(verb, CreatingVerb) else own for name, verb in strategy.verbs.items()}
+        verbs = {name: answer_of(verb, own) for name, verb in strategy.verbs.items()}
         return cls(
             own,
             strategy.model,

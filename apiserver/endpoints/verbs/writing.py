@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import datetime
 
-from apiserver.apis.meta.errors import BadRequest
-from apiserver.apis.meta.objects import HubObject, Object
+from apiserver.apis.meta.errors import BadRequest, NotFound
+from apiserver.apis.meta.objects import HubObject, Object, name_of, uid_of
 from apiserver.apis.meta.resources import Resource
 from apiserver.apis.meta.validation import duplicate_field
 from apiserver.endpoints import bodies, queries
@@ -16,11 +17,11 @@ from apiserver.endpoints.negotiation import Representation, media_name
 from apiserver.endpoints.presenting import ONE
 from apiserver.endpoints.verbs import patches
 from apiserver.endpoints.verbs.served import Served
-from apiserver.registry.generic import codec, metadata
-from apiserver.registry.generic.options import WriteOptions
+from apiserver.registry.generic import codec, listing, metadata, selection
+from apiserver.registry.generic.options import DeleteOptions, WriteOptions
 from apiserver.registry.generic.planning import Part
 from apiserver.registry.generic.store import Stored
-from apiserver.registry.generic.strategy import CreatingVerb, Verb
+from apiserver.registry.generic.strategy import CreatingVerb, DeletingVerb, Verb
 from apiserver.registry.generic.transactions import LockTaken
 
 
@@ -106,12 +107,32 @@ async def act_by_creating(
     body = (await bodies.read_object(context.request)).value
     item = await served.store.get(context.info.namespace, context.info.name)
     created = everything[verb.creates]
+    if known := verb.made_before(item.object, body):
+        with suppress(NotFound):
+            earlier = await created.store.get(context.info.namespace, known)
+            if verb.is_of(item.object, earlier.object):
+                return await created.answer_one(context, earlier, representation)
     made = created.strategy.from_hub(HubObject(verb.make(codec.copy(item.object), body, now())))
     try:
         made_item = await created.store.create(context.info.namespace, made, options)
     except LockTaken as taken:  # its caller cannot see the object
         raise LockTaken(served.strategy.resource, context.info.name, taken.why) from taken
     return await created.answer_one(context, made_item, representation, code=201)
+
+
+async def act_by_deleting(served: Served, context: RequestContext, verb: DeletingVerb, everything: Mapping[Resource, Served]) -> Response:
+    """Delete the object that a verb chooses for another one."""
+    representation = context.represent(*ONE)
+    options = write_options(context, "DeleteOptions")
+    body = (await bodies.read_object(context.request)).value
+    item = await served.store.get(context.info.namespace, context.info.name)
+    deleted = everything[verb.deletes]
+    selected = selection.parse(deleted.strategy, "", verb.candidates(item.object))
+    found = await listing.run(deleted.store, listing.ListQuery(context.info.namespace, selected))
+    chosen = verb.choose(codec.copy(item.object), body, [each.object for each in found.items])
+    deletion = DeleteOptions(dry_run=options.dry_run, caller=options.caller)
+    result, _ = await deleted.store.delete(context.info.namespace, name_of(chosen), deletion, uid=uid_of(chosen))
+    return await deleted.answer_one(context, result, representation)
 
 
 def write_options(context: RequestContext, kind: str = "UpdateOptions", *, apply: bool = False) -> WriteOptions:

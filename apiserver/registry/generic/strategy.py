@@ -20,7 +20,7 @@ objects. The same functions default and validate the status.
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -83,6 +83,16 @@ class CreatingVerb:
     creates: Resource
     """The kind of what it creates, in the group and version of the resource."""
 
+    def made_before(self, obj: Object, body: Object) -> str:
+        """Return the name of the object that an earlier call with the same id created, if there was one; empty without an id."""
+        del obj, body
+        return ""
+
+    def is_of(self, obj: Object, made: Object) -> bool:
+        """Return whether an object with that name was created for ``obj``."""
+        del obj, made
+        return True
+
     def make(self, obj: Object, body: Object, now: datetime) -> Object:
         """Return the object to create in the namespace of ``obj``, in the stored version, as by a POST, locks included.
 
@@ -90,6 +100,36 @@ class CreatingVerb:
             StatusError: as :meth:`Verb.apply`.
         """
         raise NotImplementedError
+
+
+class DeletingVerb:
+    """An action that deletes an object of another resource in the same namespace; it answers with that."""
+
+    deletes: Resource
+    """The kind of what it deletes, in the group and version of the resource."""
+
+    def candidates(self, obj: Object) -> str:
+        """Return the field selector of the objects that it may delete."""
+        raise NotImplementedError
+
+    def choose(self, obj: Object, body: Object, found: Sequence[Object]) -> Object:
+        """Return the object to delete.
+
+        Raises:
+            StatusError: as :meth:`Verb.apply`.
+        """
+        raise NotImplementedError
+
+
+def answer_of(verb: Verb | CreatingVerb | DeletingVerb, own: Resource) -> Resource:
+    """Return the kind with which a verb of the resource ``own`` answers."""
+    match verb:
+        case CreatingVerb():
+            return verb.creates
+        case DeletingVerb():
+            return verb.deletes
+        case _:
+            return own
 
 
 class ServerTrust(Protocol):
@@ -188,7 +228,7 @@ class Strategy:
     """Serve ``/status``."""
     scaling: Scaling | None = None
     """Serve ``/scale``, with the stored version's paths."""
-    verbs: Mapping[str, Verb | CreatingVerb] = {}
+    verbs: Mapping[str, Verb | CreatingVerb | DeletingVerb] = {}
     connects: Mapping[str, Connect] = {}
     reads: Mapping[str, Read] = {}
     spokes: Mapping[str, Spoke] = {}

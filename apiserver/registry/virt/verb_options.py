@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from apiserver.apis.meta import errors, objectmeta, objects, validation
+from apiserver.apis.meta.names import subdomain_errors
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.meta.validation import FieldError, Path
 from apiserver.apis.virt.lifecycle import keys
@@ -43,6 +44,13 @@ def _error(vm: Object, found: list[FieldError]) -> errors.Invalid:
 def _id(given: object, path: Path) -> Iterator[FieldError]:
     if isinstance(given, str):
         yield from (validation.invalid(path, given, each) for each in forms.uid_errors(given))
+    else:
+        yield validation.type_invalid(path, given, "must be a string")
+
+
+def _name(given: object, path: Path) -> Iterator[FieldError]:
+    if isinstance(given, str):
+        yield from (validation.invalid(path, given, each) for each in subdomain_errors(given))
     else:
         yield validation.type_invalid(path, given, "must be a string")
 
@@ -86,6 +94,8 @@ _CHECKS: Final[Mapping[str, Check]] = {
     "nodeSelector": _labels,
     "priority": _number(-MAX_PRIORITY, MAX_PRIORITY),
     "keys": _keys,
+    "migration": _name,
+    "paused": _boolean,
     "gracePeriodSeconds": _number(0, MAX_GRACE_SECONDS),
     "discardState": _boolean,
     "holdMilliseconds": _number(1, keys.MAX_HOLD_MILLISECONDS),

@@ -9,7 +9,7 @@ fault stopped. A verb without effect is a Conflict, because silence would look l
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Final
@@ -17,11 +17,11 @@ from typing import Any, Final
 from apiserver.apis.meta import errors, objects, times
 from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.hardware import disks
-from apiserver.apis.virt.lifecycle import conditions, keys, managed_save, operations, phases, power
+from apiserver.apis.virt.lifecycle import conditions, keys, managed_save, operations, phases, power, release
 from apiserver.apis.virt.places.resources import MIGRATIONS, VIRTUAL_MACHINES
 from apiserver.apis.virt.spec import running
 from apiserver.apis.virt.spec.described import domain_of
-from apiserver.registry.generic.strategy import CreatingVerb, Verb
+from apiserver.registry.generic.strategy import CreatingVerb, DeletingVerb, Verb
 from apiserver.registry.virt import verb_options
 
 Refusal = str | None
@@ -34,70 +34,118 @@ def new_id() -> str:
     return str(uuid.uuid4())
 
 
-class PowerVerb(Verb):
-    """A verb that turns the machine on, recorded in ``status.request``."""
+class LevelVerb(Verb):
+    """A verb that sets a level. The body may hold an ``id``: a repeated call with it has no effect."""
 
-    def __init__(self, action: power.Action, refuse: Callable[[Object], Refusal], *, discards: bool = False) -> None:
-        """``discards``: the body may have ``discardState``, which deletes the image of a suspended guest."""
-        self._action = action
-        self._refuse = refuse
-        self._discards = discards
+    options: frozenset[str] = frozenset()
+    """Further fields of the body."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
 
     def apply(self, obj: Object, body: Object, now: datetime) -> Object:
-        """Record the verb in ``status.request`` for the next attempt."""
-        verb_options.require(obj, body, frozenset({"discardState"} if self._discards else ()))
-        discards = bool(body.get("discardState"))
-        _raise_if_refused(obj, refuse_discarding if discards else self._refuse)
-        if discards:
-            _discard_image(obj)
-        _request(obj, self._action, now)
+        """Set the level, unless a call with this id is listed already."""
+        verb_options.require(obj, body, self.options | {"id"})
+        given = body.get("id")
+        if given and (known := _verb_of(obj, given)):
+            if known != self.name:
+                raise conflict(obj, f"the id {given} is that of another call: {known}")
+            return obj
+        self.set_level(obj, body, now)
+        if given:
+            power.keep_call(obj, given, self.name)
         return obj
 
+    def set_level(self, obj: Object, body: Object, now: datetime) -> None:
+        """Set the level, in place.
 
-class Stop(Verb):
+        Raises:
+            StatusError: as :meth:`apply`.
+        """
+        raise NotImplementedError
+
+
+class Start(LevelVerb):
+    """Turns the machine on: the next attempt may begin paused, and on nodes with some labels."""
+
+    options = frozenset({"paused", "nodeSelector", "discardState"})
+
+    def set_level(self, obj: Object, body: Object, now: datetime) -> None:
+        """Record the verb in ``status.request``, and the pause in ``status.pause``; delete the image of a suspended guest if requested."""
+        selector, discards = body.get("nodeSelector"), bool(body.get("discardState"))
+        _raise_if_refused(obj, refuse_discarding if discards else refuse_start)
+        if selector and (fixed := objects.dig(obj, "spec", "nodeName")):
+            raise conflict(obj, f"spec.nodeName puts the virtual machine on node {fixed}, so the node cannot be chosen")
+        if discards:
+            _discard_image(obj)
+        _request(obj, power.START, now, {"nodeSelector": selector} if selector else {})
+        if body.get("paused"):
+            power.set_pause(obj, times.to_rfc3339_micro(now), wanted=True, attempt=power.current_attempt(obj) + 1)
+
+
+class Resume(LevelVerb):
+    """Turns a suspended machine on: its guest continues from the image."""
+
+    def set_level(self, obj: Object, body: Object, now: datetime) -> None:
+        """Record the verb in ``status.request`` for the next attempt."""
+        del body
+        _raise_if_refused(obj, refuse_resume)
+        _request(obj, power.START, now)
+
+
+class Restart(LevelVerb):
+    """Ends the current attempt, and begins the next one."""
+
+    def set_level(self, obj: Object, body: Object, now: datetime) -> None:
+        """Record the verb in ``status.request`` for the next attempt."""
+        del body
+        _raise_if_refused(obj, refuse_restart)
+        _request(obj, power.RESTART, now)
+
+
+class Stop(LevelVerb):
     """Turns the machine off. A shorter grace period than that of a shutdown in progress replaces it, also while the machine is deleted."""
 
-    def __init__(self, grace_seconds: int | None = None) -> None:
+    def __init__(self, name: str, grace_seconds: int | None = None) -> None:
         """``grace_seconds``: of every call; None: the body may have it."""
+        super().__init__(name)
+        self.options = frozenset({"gracePeriodSeconds"} if grace_seconds is None else ())
         self._grace_seconds = grace_seconds
 
-    def apply(self, obj: Object, body: Object, now: datetime) -> Object:
+    def set_level(self, obj: Object, body: Object, now: datetime) -> None:
         """Record the verb in ``status.request``, with its grace period."""
-        verb_options.require(obj, body, frozenset({"gracePeriodSeconds"} if self._grace_seconds is None else ()))
         grace = body.get("gracePeriodSeconds") if self._grace_seconds is None else self._grace_seconds
         if grace is not None and grace > (most := power.grace_of_spec(obj)):
             raise verb_options.invalid(obj, "gracePeriodSeconds", grace, f"must not exceed spec.terminationGracePeriodSeconds: {most}")
         if (reason := _refuse_deleting(obj) or refuse_stop(obj)) is not None and not _shortens(obj, grace):
             raise conflict(obj, reason)
         _request(obj, power.STOP, now, {} if grace is None else {"gracePeriodSeconds": grace})
-        return obj
 
 
-class Pause(Verb):
+class Pause(LevelVerb):
     """Sets the pause of the current attempt."""
 
-    def apply(self, obj: Object, body: Object, now: datetime) -> Object:
+    def set_level(self, obj: Object, body: Object, now: datetime) -> None:
         """Request in ``status.pause`` that the guest's processors stand still."""
-        verb_options.require(obj, body, frozenset())
+        del body
         _raise_if_refused(obj, refuse_pause)
         power.set_pause(obj, times.to_rfc3339_micro(now), wanted=True)
-        return obj
 
 
-class Unpause(Verb):
+class Unpause(LevelVerb):
     """Ends the pause of the current attempt; a guest that something else stopped is resumed once, by an operation."""
 
-    def __init__(self, new: NewId = new_id) -> None:
+    def __init__(self, name: str, new: NewId = new_id) -> None:
+        super().__init__(name)
         self._new_id = new
 
-    def apply(self, obj: Object, body: Object, now: datetime) -> Object:
+    def set_level(self, obj: Object, body: Object, now: datetime) -> None:
         """Request in ``status.pause`` that the guest's processors run; resume a guest that a fault stopped."""
-        verb_options.require(obj, body, frozenset())
+        del body
         _raise_if_refused(obj, refuse_unpause)
         power.set_pause(obj, times.to_rfc3339_micro(now), wanted=False)
         if conditions.was_stopped_by_a_fault(_conditions(obj)):
             _append(obj, operations.RESUME, self._new_id(), now)
-        return obj
 
 
 class OperationVerb(Verb):
@@ -123,9 +171,9 @@ class OperationVerb(Verb):
         needed = frozenset(name for name, default in self._parameters.items() if default is None)
         verb_options.require(obj, body, frozenset({"id", *self._parameters}), needed)
         given = body.get("id")
-        if given and (known := operations.find(obj, given)) is not None:
-            if known.get("action") != self._action:
-                raise conflict(obj, f"the id {given} is that of another operation: {known.get('action')}")
+        if given and (known := _verb_of(obj, given)):
+            if known != self._action:
+                raise conflict(obj, f"the id {given} is that of another call: {known}")
             return obj
         _raise_if_refused(obj, self._refuse)
         given_parameters = {name: default if body.get(name) is None else body[name] for name, default in self._parameters.items()}
@@ -134,14 +182,27 @@ class OperationVerb(Verb):
 
 
 class Migrate(CreatingVerb):
-    """Creates a Migration of this virtual machine; the body may have its ``nodeSelector`` and ``priority``."""
+    """Creates a Migration of this virtual machine; the body may have its ``nodeSelector`` and ``priority``.
+
+    The body may hold an ``id``, which becomes part of the Migration's name.
+    """
 
     creates = MIGRATIONS
+    _OPTIONS: Final = frozenset({"id", "nodeSelector", "priority"})
+
+    def made_before(self, obj: Object, body: Object) -> str:
+        """Return the Migration's name for the id."""
+        verb_options.require(obj, body, self._OPTIONS)
+        return f"{obj['metadata']['name']}-{body['id'].lower()}" if body.get("id") else ""
+
+    def is_of(self, obj: Object, made: Object) -> bool:
+        """Return whether a Migration of this name is this machine's."""
+        return bool(objects.dig(made, "spec", "selector", "name") == obj["metadata"]["name"])
 
     def make(self, obj: Object, body: Object, now: datetime) -> Object:
         """Return the Migration; its write takes the machine's lock."""
         del now
-        verb_options.require(obj, body, frozenset({"nodeSelector", "priority"}))
+        name = self.made_before(obj, body)
         _raise_if_refused(obj, refuse_migrate)
         metadata = obj["metadata"]
         spec: Object = {"selector": {"name": metadata["name"]}}
@@ -152,9 +213,30 @@ class Migrate(CreatingVerb):
         return {
             "apiVersion": MIGRATIONS.api_version,
             "kind": MIGRATIONS.kind,
-            "metadata": {"generateName": f"{metadata['name']}-", "namespace": metadata["namespace"]},
+            "metadata": {**({"name": name} if name else {"generateName": f"{metadata['name']}-"}), "namespace": metadata["namespace"]},
             "spec": spec,
         }
+
+
+class CancelMigration(DeletingVerb):
+    """Deletes the unfinished Migration of this virtual machine. The body may name it, so that no later one is cancelled."""
+
+    deletes = MIGRATIONS
+
+    def candidates(self, obj: Object) -> str:
+        """Return the selector of the machine's Migrations."""
+        return f"spec.selector.name={obj['metadata']['name']}"
+
+    def choose(self, obj: Object, body: Object, found: Sequence[Object]) -> Object:
+        """Return the unfinished one, unless the guest has moved already."""
+        verb_options.require(obj, body, frozenset({"migration"}))
+        name = body.get("migration")
+        chosen = next((each for each in found if phases.is_unfinished(each) and name in (None, objects.name_of(each))), None)
+        if chosen is None:
+            raise conflict(obj, f"it is not being migrated by {name}" if name else "it is not being migrated")
+        if release.is_released(chosen):
+            raise conflict(obj, f"the guest has moved already, and migration {objects.name_of(chosen)} is about to say so")
+        return chosen
 
 
 def refuse_start(vm: Object) -> Refusal:
@@ -268,15 +350,15 @@ def conflict(vm: Object, reason: str) -> errors.Conflict:
     return errors.Conflict(f'Operation cannot be fulfilled on {resource.plural}.{resource.group} "{name}": {reason}', details)
 
 
-VERBS: Final[Mapping[str, Verb | CreatingVerb]] = {
-    "start": PowerVerb(power.START, refuse_start, discards=True),
-    "stop": Stop(),
-    "poweroff": Stop(grace_seconds=0),
-    "restart": PowerVerb(power.RESTART, refuse_restart),
+VERBS: Final[Mapping[str, Verb | CreatingVerb | DeletingVerb]] = {
+    "start": Start("start"),
+    "stop": Stop("stop"),
+    "poweroff": Stop("poweroff", grace_seconds=0),
+    "restart": Restart("restart"),
     "suspend": OperationVerb(operations.SUSPEND, refuse_suspend),
-    "resume": PowerVerb(power.START, refuse_resume),
-    "pause": Pause(),
-    "unpause": Unpause(),
+    "resume": Resume("resume"),
+    "pause": Pause("pause"),
+    "unpause": Unpause("unpause"),
     "reset": OperationVerb(operations.RESET, refuse_reset),
     "softreboot": OperationVerb(operations.SOFT_REBOOT, _refuse_still("reboot")),
     "nmi": OperationVerb(operations.INJECT_NMI, _refuse_still("get an NMI")),
@@ -286,6 +368,7 @@ VERBS: Final[Mapping[str, Verb | CreatingVerb]] = {
         parameters={"keys": None, "holdMilliseconds": keys.DEFAULT_HOLD_MILLISECONDS},
     ),
     "migrate": Migrate(),
+    "cancelmigration": CancelMigration(),
 }
 
 
@@ -319,6 +402,12 @@ def _request(vm: Object, action: power.Action, now: datetime, more: Mapping[str,
         "attempt": current + 1 if action in (power.START, power.RESTART) else current,
         **more,
     }
+
+
+def _verb_of(vm: Object, call_id: str) -> str:
+    """Return the verb, or action, of an earlier call with this id; empty without one."""
+    operation, call = operations.find(vm, call_id), power.call_of(vm, call_id)
+    return str((operation or {}).get("action") or (call or {}).get("verb") or "")
 
 
 def _shortens(vm: Object, grace_seconds: int | None) -> bool:

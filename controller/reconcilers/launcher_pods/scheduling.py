@@ -34,7 +34,7 @@ class Placement:
     never_on: tuple[str, ...] = ()
     """Nodes with an incompatible virt-handler, excluded."""
     node_selector: Mapping[str, str] = field(default_factory=dict)
-    """From a Migration; overrides the machine's."""
+    """From a Migration, or the verb start; overrides the machine's."""
     source_labels: Mapping[str, str] = field(default_factory=dict)
     """CPU features of a migration's source node that the guest may use."""
     chosen: Chosen | None = None

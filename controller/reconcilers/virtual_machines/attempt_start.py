@@ -25,7 +25,12 @@ def begin(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
     if seen.refusal:
         return statuses.wait(seen, Obstacle(conditions.READY, "FailedCreate", seen.refusal))
     kvm = seen.settings.wants_kvm(offered=seen.kvm_offered)
-    placement = scheduling.Placement(kvm=kvm, avoid_nodes=_avoided(seen), never_on=tuple(sorted(seen.strangers)))
+    placement = scheduling.Placement(
+        kvm=kvm,
+        avoid_nodes=_avoided(seen),
+        never_on=tuple(sorted(seen.strangers)),
+        node_selector=power.node_selector(seen.vm, decision.attempt),
+    )
     resumes = managed_save.of(seen.vm) is not None  # then the guest keeps its CPU
     choice = None if resumes else _choose_cpu(seen, placement)
     chosen = chosen_cpu.chosen(seen.vm) if resumes else choice.chosen if choice is not None else None

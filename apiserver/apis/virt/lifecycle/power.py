@@ -79,6 +79,8 @@ DEFAULT_RERUN_LIMIT: Final = 2
 MAX_RERUN_LIMIT: Final = 9
 MAX_ATTEMPTS_KEPT: Final = 10
 """Maximum length of ``status.attempts``: enough to count ``1 + MAX_RERUN_LIMIT`` failed starts."""
+MAX_CALLS_KEPT: Final = 10
+"""Maximum length of ``status.calls``."""
 GOOD_RUN: Final = timedelta(minutes=10)
 """A run of this length ends a row of failures; a kubelet resets its back-off after the same time."""
 
@@ -255,12 +257,30 @@ def wants_paused(vm: Mapping[str, Any]) -> bool:
     return bool(level.get("wanted")) and int(level.get("attempt") or 0) == current_attempt(vm)
 
 
-def set_pause(vm: dict[str, Any], moment: str, *, wanted: bool) -> None:
-    """Set the pause of the current attempt, in place; ``moment`` is the time of the call."""
+def node_selector(vm: Mapping[str, Any], attempt: int) -> Mapping[str, str]:
+    """Return the node labels that the verb start requires for this attempt."""
+    request = effective_request(vm) or {}
+    found: Mapping[str, str] = (request.get("nodeSelector") if int(request.get("attempt") or 0) == attempt else None) or {}
+    return found
+
+
+def call_of(vm: Mapping[str, Any], call_id: str) -> Mapping[str, Any] | None:
+    """Return the call of a verb with this id, if the machine still lists it."""
+    return next((each for each in (vm.get("status") or {}).get("calls") or () if each.get("id") == call_id), None)
+
+
+def keep_call(vm: dict[str, Any], call_id: str, verb: str) -> None:
+    """List a call of a verb, in place."""
+    status = vm.setdefault("status", {})
+    status["calls"] = [*(status.get("calls") or ()), {"id": call_id, "verb": verb}][-MAX_CALLS_KEPT:]
+
+
+def set_pause(vm: dict[str, Any], moment: str, *, wanted: bool, attempt: int | None = None) -> None:
+    """Set the pause of an attempt, by default the current one, in place; ``moment`` is the time of the call."""
     keep_pause(vm)
     vm.setdefault("status", {})["pause"] = {
         "wanted": wanted,
-        "attempt": current_attempt(vm),
+        "attempt": current_attempt(vm) if attempt is None else attempt,
         "generation": int((vm.get("metadata") or {}).get("generation") or 0),
         "time": moment,
     }

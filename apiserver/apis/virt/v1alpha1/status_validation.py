@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from apiserver.apis.meta import names
+from apiserver.apis.meta.objectmeta import validate_labels
 from apiserver.apis.meta.validation import FieldError, Path, duplicate, forbidden, invalid, not_supported, too_many
 from apiserver.apis.virt.hardware import disks, graphics, interfaces, vsock
 from apiserver.apis.virt.lifecycle import keys, migration_attempts, migration_policies, operations, phases, power, progress
@@ -139,6 +140,11 @@ def _keyed_list(limit: int, key: str, form: Form) -> Form:
                 yield from form(each, earlier, (place, position))
 
     return validate
+
+
+def _labels(value: Any, old: Any, place: Place) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
+    if value != old:
+        yield from validate_labels(value, _path(place))
 
 
 def _all(*given: Form) -> Form:
@@ -317,7 +323,10 @@ _MACHINE: Final = _record(
                 "phase": _one_of(phases.MIGRATION_PHASES),
             }
         ),
-        "request": _record({"time": _MOMENT, "attempt": _COUNT, "generation": _COUNT, "gracePeriodSeconds": _COUNT}),
+        "request": _record(
+            {"time": _MOMENT, "attempt": _COUNT, "generation": _COUNT, "gracePeriodSeconds": _COUNT, "nodeSelector": _labels}
+        ),
+        "calls": _keyed_list(power.MAX_CALLS_KEPT, "id", _record({"id": _UID, "verb": _text(names.label_errors)})),
         "pause": _record({"time": _MOMENT, "attempt": _COUNT, "generation": _COUNT}),
         "operations": _all(_keyed_list(operations.MAX_KEPT, "id", _OPERATION), _growing),
         "runStrategyGeneration": _COUNT,

@@ -250,9 +250,17 @@ class Request(Model):
     run_strategy: RunStrategy | None = Field(None, description="The run strategy at that time; an edit overrides the verb.")
     generation: Int64 | None = Field(None, description="The generation of the spec at that time.")
     attempt: Int32 | None = Field(None, description="The attempt that the verb starts or affects.")
+    node_selector: dict[str, str] | None = Field(None, description="Of Start: labels that the node of that attempt must have.")
     grace_period_seconds: Int64 | None = Field(
         None, description="Of Stop: the guest's time to shut down, if it is shorter than the spec's; 0 powers it off at once."
     )
+
+
+class Call(Model):
+    """A call of a verb with an id."""
+
+    id: str = Field(description="The id that the caller gave.")
+    verb: str = Field(description="The verb.")
 
 
 class Pause(Model):
@@ -268,7 +276,9 @@ class OperationParameters(Model):
     """Parameters of an operation; each action has its own."""
 
     keys: list[str] | None = Field(
-        None, description="Of SendKey: the keys that are pressed together, as Linux's names, such as KEY_ENTER, or numbers."
+        None,
+        description="Of SendKey: the keys that are pressed together, as Linux's names, such as KEY_ENTER, or numbers.",
+        json_schema_extra=ATOMIC,
     )
     hold_milliseconds: Int32 | None = Field(None, description="Of SendKey: how long they are held down.")
 
@@ -370,6 +380,12 @@ class VirtualMachineStatus(Model):
     )
     migration: MigrationState | None = Field(None, description="The current or last live migration.")
     request: Request | None = Field(None, description="The last verb that turned the machine on or off.")
+    calls: list[Call] | None = Field(
+        None,
+        description="The last ten calls of start, stop, poweroff, restart, pause and unpause that had an id; another call with the same id "
+        "has no effect.",
+        json_schema_extra=keyed_by("id"),
+    )
     pause: Pause | None = Field(None, description="The pause that the last call of pause or unpause requested.")
     operations: list[Operation] | None = Field(
         None,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from apiserver.kubectl import flags
+from apiserver.kubectl import flags, usage, verbs
 from apiserver.kubectl.access import version
 
 
@@ -10,7 +10,9 @@ from apiserver.kubectl.access import version
     ("arguments", "said"),
     [
         ("stop a --now", "error: unrecognized arguments: --now\nSee 'kubectl virt stop --help' for usage."),
-        ("stop a b", "error: unrecognized arguments: b\nSee 'kubectl virt stop --help' for usage."),
+        ("console a b", "error: unrecognized arguments: b\nSee 'kubectl virt console --help' for usage."),
+        ("stop a --force --grace-period 1", "error: argument --grace-period: not allowed with argument --force\nSee 'kubectl virt stop"),
+        ("sendkey a", "error: the following arguments are required: --keys\nSee 'kubectl virt sendkey --help'"),
         ("stop vm a", "error: vm a: write vm/a\nSee 'kubectl virt stop --help' for usage."),
         ("console VirtualMachines a", "error: VirtualMachines a: write VirtualMachines/a\nSee 'kubectl virt console --help' for usage."),
         ("migrate a --timeout 5m", "error: --timeout is how long --wait waits: write --wait, too\nSee 'kubectl virt migrate --help'"),
@@ -41,14 +43,14 @@ def test_help_begins_with_a_sentence(command: str, capsys: pytest.CaptureFixture
 
 def test_flags_of_the_cluster_stand_before_and_after_the_command() -> None:
     parsed = flags.parse(["-n", "one", "stop", "vm/a", "--context", "two"])
-    assert (parsed.command, parsed.name) == ("stop", "a")
+    assert (parsed.command, parsed.names) == ("stop", ["a"])
     assert (parsed.selection.namespace, parsed.selection.context) == ("one", "two")
 
 
 def test_a_migration_is_waited_for_if_asked() -> None:
     assert not flags.parse(["migrate", "a"]).wait
     parsed = flags.parse(["migrate", "vm/a", "--wait", "--timeout", "90s"])
-    assert (parsed.name, parsed.wait, parsed.timeout) == ("a", True, 90.0)
+    assert (parsed.names, parsed.wait, parsed.timeout) == (["a"], True, 90.0)
     assert flags.parse(["migrate", "a", "--wait"]).timeout == 600.0
     assert flags.parse(["migrate", "a"]).priority is None
     assert flags.parse(["migrate", "a", "--priority", "-5"]).priority == -5
@@ -67,11 +69,11 @@ def test_a_migration_is_waited_for_if_asked() -> None:
 )
 def test_cancellation_accepts_machine_or_migration_name(arguments: str, name: str, by_migration: bool) -> None:
     parsed = flags.parse(["cancel-migration", *arguments.split()])
-    assert (parsed.command, parsed.name, parsed.migration) == ("cancel-migration", name, by_migration)
+    assert (parsed.command, parsed.names, parsed.migrations) == ("cancel-migration", [name], {name} if by_migration else set())
 
 
 def test_no_other_command_takes_the_name_of_a_migration(capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments in (["migrate", "vmmig/a"], ["cancel-migration", "pod/a"], ["stop", "a", "--wait"]):
+    for arguments in (["migrate", "vmmig/a"], ["cancel-migration", "pod/a"]):
         with pytest.raises(SystemExit) as ended:
             flags.parse(arguments)
         assert ended.value.code == 1
@@ -83,3 +85,38 @@ def test_its_release_is_told(capsys: pytest.CaptureFixture[str]) -> None:
         flags.parse(["--version"])
     assert ended.value.code == 0
     assert capsys.readouterr().out == f"kubectl-virt {version()}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "body"),
+    [
+        ("start a b", {}),
+        ("start a --paused --node n", {"paused": True, "nodeSelector": {"kubernetes.io/hostname": "n"}}),
+        ("stop a --grace-period 0", {"gracePeriodSeconds": 0}),
+        ("stop a --force", {"gracePeriodSeconds": 0}),
+        ("sendkey a --keys KEY_A,30", {"keys": ["KEY_A", "30"]}),
+        ("sendkey a --keys KEY_A --hold 1.5s", {"keys": ["KEY_A"], "holdMilliseconds": 1500}),
+        ("migrate a --node n --priority -5", {"nodeSelector": {"kubernetes.io/hostname": "n"}, "priority": -5}),
+    ],
+)
+def test_flags_become_the_body_of_the_verb(arguments: str, body: dict[str, object]) -> None:
+    assert verbs.body_of(flags.parse(arguments.split())) == body
+
+
+def test_help_lists_commands_by_purpose_and_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        flags.parse(["--help"])
+    told = capsys.readouterr().out
+    assert told.index("Turn on and off:") < told.index("  poweroff ") < told.index("Migrate:") < told.index("  cancel-migration ")
+    for command in flags.options():
+        assert f"  {command} " in told
+        assert usage.EXAMPLES[command], command
+        with pytest.raises(SystemExit):
+            flags.parse([command, "--help"])
+        assert usage.examples(command) in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", usage.EXAMPLES)
+def test_examples_are_valid_commands(command: str) -> None:
+    for example in usage.EXAMPLES[command]:
+        assert flags.parse(example.partition(" | ")[0].split()).command == command

@@ -10,7 +10,7 @@ import pytest
 
 from apiserver.apis.meta import errors
 from apiserver.apis.virt.lifecycle import power
-from apiserver.registry.generic.strategy import Verb
+from apiserver.registry.generic.strategy import CreatingVerb, DeletingVerb, Verb
 from apiserver.registry.virt import verbs
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -128,3 +128,101 @@ def test_a_machine_without_a_guest_is_not_powered_off() -> None:
     ended = a_vm("Stopped", attempts=[{"number": 1, "result": "Stopped"}], request=STOPPING)
     assert refusal("poweroff", ended) == "the virtual machine is already off"
     assert refusal("poweroff", a_vm("Stopped", deleting=True)) == "the virtual machine is being deleted"
+
+
+OFF = a_vm("Stopped", attempts=[{"number": 1, "result": "Stopped"}], request=STOPPING)
+
+
+@pytest.mark.parametrize(
+    ("name", "vm"),
+    [
+        ("start", OFF),
+        ("stop", a_vm()),
+        ("poweroff", a_vm()),
+        ("restart", a_vm()),
+        ("pause", a_vm()),
+        ("unpause", a_vm(pause={"wanted": True, "attempt": 1})),
+    ],
+)
+def test_a_repeated_call_with_one_id_has_no_effect(name: str, vm: dict[str, Any]) -> None:
+    once = call(name, vm, id="mine")
+    assert once["status"]["calls"] == [{"id": "mine", "verb": name}]
+    assert call(name, once, id="mine") == once
+    other = "stop" if name != "stop" else "start"
+    assert refusal(other, once, id="mine") == f"the id mine is that of another call: {name}"
+    assert refusal("reset", {**once, "status": {**a_vm()["status"], **once["status"]}}, id="mine")
+    ended = {**once, "status": {**OFF["status"], "calls": once["status"]["calls"]}}
+    assert call(name, ended, id="mine") == ended, "also when later verbs changed the level"
+
+
+def test_the_last_ten_calls_with_an_id_are_listed() -> None:
+    vm = a_vm()
+    for number in range(12):
+        vm = call("pause", {**vm, "status": {**vm["status"], "pause": {"wanted": False}}}, id=f"c{number}")
+    assert [each["id"] for each in vm["status"]["calls"]] == [f"c{number}" for number in range(2, 12)]
+    assert "calls" not in call("pause", a_vm())["status"]
+    with pytest.raises(errors.Conflict, match="the id c2 is that of another call: pause"):
+        call("reset", vm, id="c2")
+
+
+def test_a_start_is_paused_and_placed_for_one_attempt() -> None:
+    started = call("start", OFF, paused=True, nodeSelector={"kubernetes.io/hostname": "b"})
+    assert not power.wants_paused(started)
+    assert power.node_selector(started, 1) == {}
+    running = {**started, "status": {**started["status"], "attempt": 2, "attempts": [{"number": 2}]}}
+    assert power.wants_paused(running)
+    assert power.node_selector(running, 2) == {"kubernetes.io/hostname": "b"}
+    assert power.node_selector(running, 3) == {}
+    plain = call("start", OFF)
+    assert "nodeSelector" not in plain["status"]["request"]
+    assert "pause" not in plain["status"]
+
+
+def test_a_start_cannot_choose_the_node_that_the_spec_fixes() -> None:
+    fixed = copy.deepcopy(OFF)
+    fixed["spec"]["nodeName"] = "a"
+    assert "spec.nodeName" in refusal("start", fixed, nodeSelector={"kubernetes.io/hostname": "b"})
+    assert wrong_fields("start", OFF, paused="yes", nodeSelector={"x y": "b"}) == ["nodeSelector", "paused"]
+
+
+def migration(name: str, phase: Any = "Running", **status: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "spec": {"selector": {"name": "vm1"}}, "status": {"phase": phase, **status}}
+
+
+RELEASED = {"conditions": [{"type": "Released", "status": "True"}]}
+
+
+def chosen(verb: DeletingVerb, body: dict[str, Any], found: list[dict[str, Any]]) -> str:
+    """Return the name of the chosen object, or the reason of the refusal."""
+    try:
+        return str(verb.choose(a_vm(), body, found)["metadata"]["name"])
+    except errors.Conflict as refused:
+        return refused.message.split('"vm1": ')[1]
+
+
+@pytest.mark.parametrize(
+    ("found", "body", "expected"),
+    [
+        ([], {}, "it is not being migrated"),
+        ([migration("m1", "Succeeded")], {}, "it is not being migrated"),
+        ([migration("m1", "Failed"), migration("m2")], {}, "m2"),
+        ([migration("m2")], {"migration": "m2"}, "m2"),
+        ([migration("m2")], {"migration": "m1"}, "it is not being migrated by m1"),
+        ([migration("m2", **RELEASED)], {}, "the guest has moved already, and migration m2 is about to say so"),
+    ],
+)
+def test_the_unfinished_migration_is_cancelled(found: list[dict[str, Any]], body: dict[str, Any], expected: str) -> None:
+    verb = verbs.VERBS["cancelmigration"]
+    assert isinstance(verb, DeletingVerb)
+    assert verb.candidates(a_vm()) == "spec.selector.name=vm1"
+    assert chosen(verb, body, found) == expected
+
+
+def test_a_migration_is_named_by_the_id_of_its_call() -> None:
+    verb = verbs.VERBS["migrate"]
+    assert isinstance(verb, CreatingVerb)
+    assert verb.made_before(a_vm(), {}) == ""
+    assert verb.made_before(a_vm(), {"id": "My-1"}) == "vm1-my-1"
+    assert verb.make(a_vm(), {"id": "My-1"}, NOW)["metadata"] == {"name": "vm1-my-1", "namespace": "ns"}
+    assert verb.is_of(a_vm(), migration("vm1-my-1"))
+    assert not verb.is_of({"metadata": {"name": "vm1-my"}}, migration("vm1-my-1"))

@@ -93,6 +93,16 @@ def test_a_new_machine_gets_its_pod_and_one_write() -> None:
     assert disks["status"] == "True"
 
 
+def test_the_verbs_node_is_that_of_its_own_attempt_only() -> None:
+    ended: dict[str, Any] = {"result": "Failed", "endTime": "2026-11-21T07:00:00Z"}
+    request = {"action": "Start", "runStrategy": "RerunOnFailure", "attempt": 2, "nodeSelector": {"kubernetes.io/hostname": "b"}}
+    for attempts, expected in (([an_attempt(**ended)], request["nodeSelector"]), ([an_attempt(**ended), an_attempt(2, **ended)], None)):
+        vm = a_vm(phase="Failed", attempts=attempts)
+        vm["status"]["request"] = request
+        (pod,) = [each.pod for each in plan(seen(vm)) if isinstance(each, CreatePod)]
+        assert pod["spec"].get("nodeSelector") == expected
+
+
 def test_unrecorded_pod_is_created_again_for_comparison() -> None:
     actions = plan(seen(a_vm(), a_pod(1, phase="Pending", node="")))
     assert kinds(actions) == ["CreatePod", "WriteStatus", "Emit"]

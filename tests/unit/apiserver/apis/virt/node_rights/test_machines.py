@@ -40,6 +40,7 @@ MAY: dict[str, set[str]] = {
 SAMPLES: dict[str, Any] = {
     "attempt": 2,
     "attempts": [{"number": 1, "podName": "p", "nodeName": "n"}, {"number": 2}],
+    "calls": [{"id": "c", "verb": "stop"}],
     "conditions": [{"type": "Ready", "status": "False"}],
     "cpu": {"model": "EPYC"},
     "domain": {"state": "paused"},

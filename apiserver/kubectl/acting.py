@@ -1,0 +1,108 @@
+"""Verbs for one or several machines: request each, then wait for all."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt.lifecycle import operations
+from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
+from apiserver.kubectl import outcomes, verbs
+from apiserver.kubectl.access import Access
+from apiserver.kubectl.messages import Failure
+from apiserver.kubectl.migrations import Load, Waiting
+from apiserver.kubectl.watching import Watching
+
+OPERATIONS: Final = frozenset({"reset", "softreboot", "nmi", "sendkey", "suspend"})
+"""Verbs that are carried out once; the others set a level."""
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A verb that virt-api accepted."""
+
+    name: str
+    vm: Object
+    """The machine after the call."""
+    judge: outcomes.Judge
+    call_id: str = ""
+    """Of an operation."""
+
+
+async def each(names: Sequence[str], act: Callable[[str], Awaitable[object]]) -> int:
+    """Call ``act`` for all names, and print their failures; return the exit code, as kubectl: 1 if any failed."""
+    failed = False
+    for name in names:
+        try:
+            await act(name)
+        except Failure as failure:
+            failed = True
+            sys.stderr.write(f"{failure}\n")
+    return int(failed)
+
+
+async def act(load: Load, names: Sequence[str], verb: str, body: Mapping[str, Any], waiting: Waiting, *, dry_run: bool = False) -> int:
+    """Request a verb of all machines, and wait for all if ``waiting.wait``; return the exit code."""
+    access = await load()
+    begun: list[Begun] = []
+
+    async def request(name: str) -> None:
+        begun.append(await _request(access, name, verb, body, dry_run=dry_run))
+
+    code = await each(names, request)
+    if not waiting.wait or dry_run:
+        return code
+    async with asyncio.TaskGroup() as group:
+        tasks = {made.name: group.create_task(_problem(load, access, made, verb, waiting)) for made in begun}
+
+    async def tell(name: str) -> None:
+        if problem := tasks[name].result():
+            raise Failure(problem)
+        print(f"virtualmachine.kubevirt.io/{name}: {verb} done", flush=True)
+
+    return await each(list(tasks), tell) or code
+
+
+async def _request(access: Access, name: str, verb: str, body: Mapping[str, Any], *, dry_run: bool) -> Begun:
+    call_id = str(uuid.uuid4())
+    doing = f"{verb} virtual machine {access.namespace}/{name}"
+    sent = {**body, **({"id": call_id} if verb in OPERATIONS else {})}
+    path = VIRTUAL_MACHINES.path(access.namespace, name, verb)
+    vm = await verbs.request(access, "PUT", path, doing, body=sent, params={"dryRun": "All"} if dry_run else None)
+    print(f"virtualmachine.kubevirt.io/{name}: {verb} requested{' (server dry run)' if dry_run else ''}", flush=True)
+    return Begun(name, vm, outcomes.of_operation(call_id), call_id) if verb in OPERATIONS else Begun(name, vm, outcomes.of_level(verb, vm))
+
+
+async def _problem(load: Load, access: Access, begun: Begun, verb: str, waiting: Waiting) -> str:
+    """Wait for the outcome; return the error to print, or an empty string."""
+    machine = f"virtual machine {access.namespace}/{begun.name}"
+    found: list[outcomes.Outcome] = []
+    shown = 0
+
+    def show(vm: Object) -> None:
+        nonlocal shown
+        operation = operations.find(vm, begun.call_id) or {}
+        if not operations.is_finished(operation) and (percent := int(operation.get("percent") or 0)) > shown:
+            shown = percent
+            print(f"virtualmachine.kubevirt.io/{begun.name}: {verb} {percent} %", flush=True)
+
+    watching = Watching(load, access, VIRTUAL_MACHINES, begun.vm, show)
+
+    def is_over() -> bool:
+        outcome = outcomes.deleted(verb) if watching.gone else begun.judge(watching.newest)
+        found.extend([outcome] if outcome is not None else [])
+        return bool(found)
+
+    try:
+        async with asyncio.timeout(waiting.seconds):
+            await watching.until(is_over)
+    except TimeoutError:
+        return f"error: timed out waiting for the {verb} of {machine}, which goes on"
+    except Failure as failure:
+        return str(failure)
+    return f"error: {verb} {machine}: {found[0].problem}" if found[0].problem else ""

@@ -1,0 +1,88 @@
+"""What became of a verb, from its machine: done, failed, or not known yet. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from apiserver.apis.meta import objects
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt.kinds import dig_vm
+from apiserver.apis.virt.lifecycle import conditions, operations, phases, power
+
+FORGOTTEN: Final = "the machine does not list it any more"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The end of a verb."""
+
+    problem: str = ""
+    """Why it failed; empty if it is done."""
+
+
+Judge = Callable[[Object], Outcome | None]
+"""Returns the outcome of a verb from the newest state of its machine; None while it is unknown."""
+
+
+def of_operation(operation_id: str) -> Judge:
+    """Return the judge of an operation."""
+
+    def judge(vm: Object) -> Outcome | None:
+        found = operations.find(vm, operation_id)
+        if found is None:
+            return Outcome(FORGOTTEN)
+        if not operations.is_finished(found):
+            return None
+        return Outcome("" if found["result"] == operations.SUCCEEDED else str(found.get("message") or "it failed"))
+
+    return judge
+
+
+def of_level(verb: str, answer: Object) -> Judge:
+    """Return the judge of a verb that sets a level; ``answer`` is the machine after the call."""
+    match verb:
+        case "start" | "resume" | "restart":
+            return _on(int(dig_vm(answer, "status", "request", "attempt") or 0))
+        case "stop" | "poweroff":
+            return _off
+        case "pause":
+            return _paused(wanted=True)
+        case _:
+            resumed = [each for each in operations.of(answer) if each.get("action") == operations.RESUME]
+            return of_operation(resumed[-1]["id"]) if resumed and not operations.is_finished(resumed[-1]) else _paused(wanted=False)
+
+
+def _on(attempt: int) -> Judge:
+    def judge(vm: Object) -> Outcome | None:
+        decision, newest = power.decide(vm), power.newest_attempt(vm)
+        if power.current_attempt(vm) >= attempt and phases.phase_of(vm) == phases.RUNNING:
+            return Outcome()
+        if power.has_ended(newest) and int(newest["number"]) >= attempt:
+            return Outcome(str(newest.get("message") or f"attempt {newest['number']} ended: {newest['result']}"))
+        return None if decision.on else Outcome(decision.message)
+
+    return judge
+
+
+def _off(vm: Object) -> Outcome | None:
+    decision = power.decide(vm)
+    if decision.on:
+        return Outcome(f"it is on again: {decision.message}")
+    return Outcome() if phases.phase_of(vm) not in phases.WITH_POD else None
+
+
+def _paused(*, wanted: bool) -> Judge:
+    def judge(vm: Object) -> Outcome | None:
+        if phases.phase_of(vm) != phases.RUNNING:
+            return Outcome(f"it is {phases.phase_of(vm) or phases.PENDING}")
+        stands = objects.is_true(dig_vm(vm, "status", "conditions"), conditions.PAUSED)
+        return Outcome() if stands == wanted else None
+
+    return judge
+
+
+def deleted(verb: str) -> Outcome:
+    """Return the outcome of a verb whose machine was deleted."""
+    return Outcome("" if verb in ("stop", "poweroff") else "the machine was deleted")

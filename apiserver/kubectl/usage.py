@@ -1,0 +1,61 @@
+"""The help of ``kubectl virt``: its commands by purpose, and an example of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
+    "Create": ("create",),
+    "Turn on and off": ("start", "stop", "poweroff", "restart", "suspend", "resume"),
+    "Act on the running guest": ("pause", "unpause", "reset", "softreboot", "nmi", "sendkey", "freeze", "thaw", "setpassword"),
+    "Migrate": ("migrate", "cancel-migration"),
+    "Connect": ("console", "vnc", "spice", "usbredir", "ssh", "scp", "port-forward"),
+    "Inspect": ("guestinfo", "screenshot", "logs", "domainxml", "outdated"),
+    "Administer": ("move-etcd",),
+}
+OTHERS: Final = "Other commands"
+
+EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
+    "create": ("create web --memory 1Gi --image registry.example/debian:13 --cloud-init user-data.yaml | kubectl apply -f -",),
+    "start": ("start web db --wait", "start web --paused --node node2"),
+    "stop": ("stop web", "stop web --grace-period 5", "stop web --force"),
+    "poweroff": ("poweroff web --wait",),
+    "restart": ("restart web db --wait",),
+    "suspend": ("suspend web --wait",),
+    "resume": ("resume web --wait",),
+    "pause": ("pause web db",),
+    "unpause": ("unpause web db",),
+    "reset": ("reset web --wait",),
+    "softreboot": ("softreboot web",),
+    "nmi": ("nmi web",),
+    "sendkey": ("sendkey web --keys KEY_LEFTCTRL,KEY_LEFTALT,KEY_DELETE",),
+    "migrate": ("migrate web --wait", "migrate web db --node node2"),
+    "cancel-migration": ("cancel-migration web --wait",),
+    "console": ("console web --wait 2m",),
+    "vnc": ("vnc web", "vnc web --proxy-only"),
+    "usbredir": ("usbredir web --device 1050:0407",),
+    "guestinfo": ("guestinfo web -o json",),
+    "domainxml": ("domainxml web",),
+    "outdated": ("outdated -A",),
+    "move-etcd": ("move-etcd --to node2 -n kubevirt",),
+    "version": ("version", "version --client -o json"),
+}
+
+
+def examples(command: str) -> str:
+    """Return the part of a command's help with its examples; empty without one."""
+    found = EXAMPLES.get(command, ())
+    return "\n".join(["examples:", *(f"  kubectl virt {each}" for each in found)]) if found else ""
+
+
+def overview(commands: Mapping[str, str]) -> str:
+    """Return the list of commands (name: text) by purpose."""
+    grouped = {name for group in GROUPS.values() for name in group}
+    rest = tuple(name for name in commands if name not in grouped)
+    width = max(map(len, commands)) + 2
+    parts = []
+    for title, names in {**GROUPS, OTHERS: rest}.items():
+        if lines := [f"  {name.ljust(width)}{commands[name]}" for name in names if name in commands]:
+            parts.append("\n".join([f"{title}:", *lines]))
+    return "\n\n".join(parts)

@@ -1,0 +1,152 @@
+"""Follow one object by a watch or, without one, by polling."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+import aiohttp
+
+from apiserver.apis.meta import errors, objects
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.meta.resources import Resource
+from apiserver.kubectl import messages, verbs
+from apiserver.kubectl.access import Access
+from apiserver.kubectl.messages import Unreachable
+
+WATCH_SECONDS: Final = 300
+MAX_LINE_BYTES: Final = 1 << 20
+"""Longest event; an object has at most 512 KiB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Times of following an object, in seconds."""
+
+    look: float = 2.0
+    """Between polls without a watch."""
+    figures: float = 2.0
+    """For the figures of a successful Migration's target, after another component wrote the success."""
+    unreachable: float = 60.0
+    """Limit of an unreachable server, as during restarts."""
+
+
+TIMES: Final = Times()
+
+
+class Watching:
+    """Follows one object, with ``changed`` called per state."""
+
+    def __init__(
+        self,
+        load: Callable[[], Awaitable[Access]],
+        access: Access,
+        resource: Resource,
+        first: Object,
+        changed: Callable[[Object], None],
+        times: Times = TIMES,
+    ) -> None:
+        """``first``: the object as created or read; ``load``: returns new access for expired credentials."""
+        self._load = load
+        self._access = access
+        self._resource = resource
+        self._doing = f"follow {resource.kind.lower()} {objects.namespace_of(first)}/{objects.name_of(first)}"
+        self._path = resource.path(access.namespace, objects.name_of(first))
+        self._changed = changed
+        self._times = times
+        self._reached = asyncio.get_running_loop().time()
+        self._renewed = False
+        self.gone = False
+        """The object was deleted; ``newest`` is its last state."""
+        self.newest = first
+        """The object as last seen."""
+
+    async def until(self, is_over: Callable[[], bool], look: float | None = None) -> None:
+        """Follow the object until ``is_over``; ``look`` replaces the time between polls.
+
+        Raises:
+            Failure: refused, or unanswered too long.
+        """
+        while not is_over():
+            await self._watch(is_over)
+            if not is_over():
+                await asyncio.sleep(self._times.look if look is None else look)
+                await self._look()
+
+    def _take(self, kind: str, seen: Object) -> None:
+        if objects.uid_of(seen) != objects.uid_of(self.newest):
+            self.gone = True  # another one has its name
+            return
+        self.gone = kind == "DELETED"
+        self.newest = seen
+        self._changed(seen)
+
+    async def _look(self) -> None:
+        now = asyncio.get_running_loop().time()
+        try:
+            seen = await verbs.answered(self._access, "GET", self._path, self._doing)
+        except errors.NotFound:
+            self.gone = True
+            return
+        except errors.Unauthorized as error:
+            if self._renewed:
+                raise messages.of_status(error, self._doing) from error
+            self._access, self._renewed = await self._load(), True
+            return
+        except errors.StatusError as error:
+            if (error.code < 500 and error.code != 429) or now - self._reached > self._times.unreachable:
+                raise messages.of_status(error, self._doing) from error
+            return
+        except Unreachable:
+            if now - self._reached > self._times.unreachable:
+                raise
+            return
+        self._reached, self._renewed = now, False
+        if seen.get("kind") == self._resource.kind:
+            self._take("MODIFIED", seen)
+
+    async def _watch(self, until: Callable[[], bool]) -> None:
+        """Process watch events until ``until`` holds; polls catch up."""
+        try:
+            async with contextlib.aclosing(self._events()) as events:
+                async for event in events:
+                    kind, seen = event.get("type"), event.get("object")
+                    if kind not in ("ADDED", "MODIFIED", "DELETED") or not isinstance(seen, dict):
+                        return  # an error: the revision is too old
+                    self._take(kind, seen)
+                    if until():
+                        return
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError):
+            return
+
+    async def _events(self) -> AsyncGenerator[Object, None]:
+        params = {
+            "watch": "true",
+            "fieldSelector": f"metadata.name={objects.name_of(self.newest)}",
+            "resourceVersion": objects.resource_version_of(self.newest),
+            "timeoutSeconds": str(WATCH_SECONDS),
+        }
+        access = self._access
+        timeout = aiohttp.ClientTimeout(total=WATCH_SECONDS + 30, connect=15)
+        async with (
+            aiohttp.ClientSession(timeout=timeout, headers=list(access.headers), trust_env=True, read_bufsize=MAX_LINE_BYTES) as session,
+            session.get(
+                access.server + self._resource.path(access.namespace),
+                params=params,
+                ssl=access.tls or False,
+                server_hostname=access.server_hostname,
+                proxy=access.proxy,
+                allow_redirects=False,
+            ) as response,
+        ):
+            if response.status != 200:
+                return
+            async for line in response.content:  # ValueError: a line exceeds the buffer
+                event = json.loads(line)
+                if not isinstance(event, dict):
+                    return
+                yield event
