@@ -19,9 +19,9 @@ def holds(vm: Object) -> bool:
 
 def goes_before(holder: Object, vm: Object) -> bool:
     """Return True if a machine that :func:`holds` the storage precedes this one, which lacks a pod."""
-    return (
-        phases.phase_of(holder) in phases.WITH_POD or phases.keeps_guest(holder) or (_ran(holder), uid_of(holder)) > (_ran(vm), uid_of(vm))
-    )
+    if phases.phase_of(holder) in phases.WITH_POD or phases.keeps_guest(holder):
+        return True
+    return (_ran(holder), uid_of(holder)) > (_ran(vm), uid_of(vm))
 
 
 def goes_on(vm: Object) -> bool:

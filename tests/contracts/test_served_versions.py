@@ -287,29 +287,41 @@ def running(**status: Any) -> Json:
 
 
 PAUSED: Final = {"conditions": [{"type": "Paused", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}
-VERBS: Final[Mapping[str, tuple[Json | None, int]]] = {
-    "start": (None, 200),
-    "stop": (RUNNING, 200),
-    "restart": (RUNNING, 200),
-    "pause": (RUNNING, 200),
-    "unpause": (running(**PAUSED), 200),
-    "reset": (RUNNING, 200),
-    "migrate": (RUNNING, 201),
+IMAGE: Final = {"id": "s", "claimName": "memory", "file": "u/s", "digest": f"sha256:{64 * '0'}", "sizeBytes": 1, "attempt": 1}
+SUSPENDED: Final = {"phase": "Suspended", "managedSave": IMAGE}
+VERBS: Final[Mapping[str, Json | None]] = {
+    "start": None,
+    "stop": RUNNING,
+    "poweroff": RUNNING,
+    "restart": RUNNING,
+    "pause": RUNNING,
+    "unpause": running(**PAUSED),
+    "reset": RUNNING,
+    "softreboot": RUNNING,
+    "nmi": RUNNING,
+    "sendkey": RUNNING,
+    "suspend": running(podName="p3", podUID="uid-3"),
+    "resume": SUSPENDED,
+    "migrate": RUNNING,
 }
-"""Status before each verb (None: never started), and the answer's code."""
+"""Status before each verb; None: never started."""
+BODIES: Final[Mapping[str, Json]] = {"sendkey": {"keys": ["KEY_A"]}}
+"""Bodies of verbs that need one."""
 
 
 async def test_every_verb_does_to_the_stored_object_what_it_says(version: Version) -> None:
     assert VERBS.keys() == version.hubs[VIRTUAL_MACHINES.plural].verbs.keys()
-    halted = {**MACHINE, "metadata": {"name": "vm2"}, "spec": {**MACHINE["spec"], "runStrategy": "Halted"}}
-    await version.make(VIRTUAL_MACHINES, halted)
-    for verb, (status, code) in VERBS.items():
-        name = "vm1" if status else "vm2"
+    for name, spec in (("vm2", {"runStrategy": "Halted"}), ("vm3", {"managedSave": {"claimName": "memory"}})):
+        made = await version.make(VIRTUAL_MACHINES, {**MACHINE, "metadata": {"name": name}, "spec": {**MACHINE["spec"], **spec}})
+    await version.cluster.kube.put(PODS, launcher_pod(made, "p3", "uid-3"))
+    for verb, status in VERBS.items():
+        name = {"start": "vm2", "suspend": "vm3", "resume": "vm3"}.get(verb, "vm1")
         if status:
-            assert (await version.put_status(status)).code == 200
+            found = await version.put_status(status, name=name)
+            assert found.code == 200, (verb, found)
         before = await version.get(name=name)
-        answer = await version.ask("PUT", VIRTUAL_MACHINES, name, verb, "dryRun=All", body={})
-        assert answer.code == code, (verb, answer)
+        answer = await version.ask("PUT", VIRTUAL_MACHINES, name, verb, "dryRun=All", body=BODIES.get(verb, {}))
+        assert answer.code == (201 if verb == "migrate" else 200), (verb, answer)
         if verb == "migrate":
             assert answer.body["apiVersion"] == f"{names.GROUP}/{version.name}"
             created = version.strategy(MIGRATIONS).to_hub(answer.body)
