@@ -310,7 +310,7 @@ BODIES: Final[Mapping[str, Json]] = {"sendkey": {"keys": ["KEY_A"]}}
 
 
 async def test_every_verb_does_to_the_stored_object_what_it_says(version: Version) -> None:
-    assert VERBS.keys() == version.hubs[VIRTUAL_MACHINES.plural].verbs.keys()
+    assert {*VERBS, "cancelmigration"} == version.hubs[VIRTUAL_MACHINES.plural].verbs.keys()
     for name, spec in (("vm2", {"runStrategy": "Halted"}), ("vm3", {"managedSave": {"claimName": "memory"}})):
         made = await version.make(VIRTUAL_MACHINES, {**MACHINE, "metadata": {"name": name}, "spec": {**MACHINE["spec"], **spec}})
     await version.cluster.kube.put(PODS, launcher_pod(made, "p3", "uid-3"))
@@ -330,6 +330,16 @@ async def test_every_verb_does_to_the_stored_object_what_it_says(version: Versio
             assert answer.body["status"] != before.get("status")
             assert answer.body["spec"] == before["spec"]
         assert await version.get(name=name) == before, "a dry run writes nothing"
+
+
+async def test_cancelmigration_deletes_the_migration_of_the_machine(version: Version) -> None:
+    await version.put_status(RUNNING)
+    assert (await version.ask("PUT", VIRTUAL_MACHINES, "vm1", "cancelmigration", body={})).code == 409
+    await version.make(MIGRATIONS, MIGRATION)
+    answer = await version.ask("PUT", VIRTUAL_MACHINES, "vm1", "cancelmigration", body={"migration": "move"})
+    assert answer.code == 200, answer
+    left = await version.ask("GET", MIGRATIONS, "move")
+    assert left.code == 404 or left.body["metadata"]["deletionTimestamp"]
 
 
 async def test_a_verb_is_refused_in_the_state_that_does_not_allow_it(version: Version) -> None:
