@@ -21,10 +21,9 @@ def marked(seen: Observed, status: Object) -> Object:
     known = condition(status.get("conditions"), conditions.RESTART_REQUIRED)
     if not (found := running.differences(seen.vm)):
         return {**status, "conditions": without_condition(status.get("conditions"), conditions.RESTART_REQUIRED)} if known else status
-    message = (
-        f"the guest runs without these edits: {running.words(found)}; they count from its next start on: "
-        f"kubectl virt restart {name_of(seen.vm)}"
-    )
+    has_guest = phases.phase_of(seen.vm) in phases.WITH_GUEST
+    how = f"restart {name_of(seen.vm)}" if has_guest else f"start {name_of(seen.vm)} --discard-state"
+    message = f"the guest runs without these edits: {running.words(found)}; they count from its next start on: kubectl virt {how}"
     new = new_condition(seen.vm, conditions.RESTART_REQUIRED, "True", conditions.HARDWARE_DIFFERS, message)
     return {**status, "conditions": with_condition(status.get("conditions"), new, now=times.to_rfc3339(seen.now))}
 

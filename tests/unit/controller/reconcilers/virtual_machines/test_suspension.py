@@ -52,7 +52,11 @@ def test_next_pod_has_the_claim_and_the_saved_hardware() -> None:
     vm["status"]["running"] = {"generation": 1, "domain": {"memory": {"guest": "64Mi"}}, "managedSave": {"claimName": "memory"}}
     vm["spec"]["domain"] = {"memory": {"guest": "64Gi"}}
     vm["status"] = status_of(*plan(seen(vm)))
-    assert condition(vm["status"]["conditions"], "RestartRequired") is not None
+    told = condition(vm["status"]["conditions"], "RestartRequired")
+    assert told is not None
+    assert told["message"].endswith(
+        "spec.domain.memory.guest; they count from its next start on: kubectl virt start testvm --discard-state"
+    )
     actions = plan(seen(vm))
     (made,) = (each for each in actions if isinstance(each, CreatePod))
     mounts = {each["mountPath"] for each in made.pod["spec"]["containers"][0]["volumeMounts"]}
