@@ -127,6 +127,7 @@ STATUS: Final[Object] = {
         "sizeBytes": 1,
         "attempt": 1,
         "type": "kvm",
+        "machineType": "q35",
         "time": T,
     },
     "request": {

@@ -643,6 +643,7 @@ class ManagedSaveStatus(TypedDict, total=False):
     sizeBytes: Required[int]
     attempt: int
     type: Literal["kvm", "qemu"]
+    machineType: str
     time: str
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ _MAGIC: Final = b"LibvirtQemudSave"
 _HEADER_BYTES: Final = 92
 """libvirt's header (``qemu_saveimage.h``): the magic, the version, the bytes of XML and cookie that follow, and others."""
 _LENGTH: Final = slice(20, 24)
+_MACHINE: Final = re.compile(r"<type [^>]*machine='([A-Za-z0-9._-]{1,63})'")
 MAX_XML_BYTES: Final = 4 << 20
 SPARE_BYTES: Final = 128 << 20
 """Of an image beyond the guest's memory: video memory, firmware and devices."""
@@ -43,6 +45,8 @@ class Sealed:
 
     digest: str
     size_bytes: int
+    machine: str
+    """QEMU's machine type; empty if the XML has none."""
 
 
 def has_claim(root: Path = ROOT) -> bool:
@@ -91,14 +95,15 @@ def seal(partial: Path, image: Path, sync: Callable[[int], None] = os.fsync) -> 
     descriptor = _open(partial)
     try:
         os.fchmod(descriptor, 0o600)
-        digest, _ = _header(descriptor)
+        digest, xml = _header(descriptor)
         sync(descriptor)
         size = os.fstat(descriptor).st_size
     finally:
         os.close(descriptor)
     partial.rename(image)
     _sync(image.parent, sync)
-    return Sealed(digest, size)
+    machine = _MACHINE.search(xml)
+    return Sealed(digest, size, machine[1] if machine else "")
 
 
 def checked(uid: str, image_id: str, digest: str, root: Path = ROOT) -> tuple[Path, str]:

@@ -70,7 +70,7 @@ class Saving:
             self._record.take(known.save_failed, str(error) or type(error).__name__)
             await self._watch.look()
             return
-        image = saved_image.Image(operation_id, sealed.digest, sealed.size_bytes)
+        image = saved_image.Image(operation_id, sealed.digest, sealed.size_bytes, sealed.machine)
         self._record.take(known.saved, f"the guest's memory was {image}", time.time())
 
     async def _room(self, operation_id: str) -> Path:

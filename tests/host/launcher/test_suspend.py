@@ -84,6 +84,7 @@ def test_guest_resumes_in_another_pod_and_its_image_is_used_once(start: Start, s
     image, (boot, commands) = suspended(start)
     file = saves / MACHINE.uid / ID
     assert (image.id, image.size_bytes) == (ID, file.stat().st_size)
+    assert image.machine.startswith("pc-q35-")
     assert (stat.S_IMODE(file.stat().st_mode), file.stat().st_uid) == (0o600, layout.USER_ID)
     pod = start()
     with pod.client() as client, pod.console() as viewer:

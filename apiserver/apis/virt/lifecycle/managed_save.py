@@ -61,5 +61,6 @@ def saved(vm: Mapping[str, Any], claim: str, message: str, moment: str) -> Objec
         "sizeBytes": image.size_bytes,
         "attempt": power.current_attempt(vm),
         **({"type": domain} if domain else {}),
+        **({"machineType": image.machine} if image.machine else {}),
         "time": moment,
     }

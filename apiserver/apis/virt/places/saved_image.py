@@ -6,7 +6,9 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-_WORDS: Final = re.compile(r"saved as ([0-9a-f-]{36}), sha256:([0-9a-f]{64}), ([0-9]{1,18}) bytes")
+_WORDS: Final = re.compile(
+    r"saved as ([0-9a-f-]{36}), sha256:([0-9a-f]{64}), ([0-9]{1,18}) bytes(?:, machine type ([A-Za-z0-9._-]{1,63}))?"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,15 +20,18 @@ class Image:
     digest: str
     """SHA-256 of libvirt's header with the domain's XML, in hexadecimal digits."""
     size_bytes: int
+    machine: str = ""
+    """QEMU's machine type, which a resume needs; empty: unknown."""
 
     def __str__(self) -> str:
-        return f"saved as {self.id}, sha256:{self.digest}, {self.size_bytes} bytes"
+        machine = f", machine type {self.machine}" if self.machine else ""
+        return f"saved as {self.id}, sha256:{self.digest}, {self.size_bytes} bytes{machine}"
 
 
 def read(message: str) -> Image | None:
     """Return the image in the message of a pod's end, which is untrusted; None without one."""
     found = _WORDS.search(message)
-    return None if found is None else Image(found[1], found[2], int(found[3]))
+    return None if found is None else Image(found[1], found[2], int(found[3]), found[4] or "")
 
 
 def file_of(uid: str, image_id: str) -> str:

@@ -32,6 +32,9 @@ class ManagedSaveStatus(Model):
     size_bytes: Int64 = Field(description="The image's size.")
     attempt: Int32 | None = Field(None, description="The attempt that it ended.")
     type: Literal["kvm", "qemu"] | None = Field(None, description="kvm: the processor ran the guest. qemu: it was emulated.")
+    machine_type: str | None = Field(
+        None, description="QEMU's machine type of the guest. A node whose QEMU lacks it cannot resume the guest."
+    )
     time: Time | None = Field(None, description="Time at which the guest was saved.")
 
 

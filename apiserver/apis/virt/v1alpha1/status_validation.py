@@ -305,6 +305,7 @@ _MACHINE: Final = _record(
                 "claimName": _NAME,
                 "file": _text(forms.image_file_errors),
                 "digest": _text(forms.digest_errors),
+                "machineType": _CPU_WORD,
                 "sizeBytes": _COUNT,
                 "attempt": _COUNT,
                 "time": _MOMENT,

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,7 +20,8 @@ def a_vm(action: str = "Suspend", **operation: Any) -> dict[str, Any]:
 
 
 def test_an_image_is_read_from_the_words_for_it() -> None:
-    assert saved_image.read(f"saved: the guest's memory was {IMAGE}") == IMAGE
+    for image in (IMAGE, replace(IMAGE, machine="pc-q35-10.0")):
+        assert saved_image.read(f"saved: the guest's memory was {image}") == image
     for wrong in (
         "",
         "saved",
@@ -43,6 +45,8 @@ def test_the_status_names_a_requested_image_and_gives_it_back() -> None:
         "time": MOMENT,
     }
     assert managed_save.image_of({"status": {"managedSave": found}}) == IMAGE
+    typed = managed_save.saved(a_vm(), "c", str(replace(IMAGE, machine="pc")), MOMENT)
+    assert typed == {**found, "machineType": "pc"}
     assert managed_save.image_of({"status": {}}) is None
 
 
