@@ -42,7 +42,10 @@ async def test_suspend_asks_once_and_is_refused_without_a_claim(
     assert "has no claim for its memory" in capsys.readouterr().err
 
 
-async def test_suspend_shows_its_progress_until_it_is_done(world: World, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
+async def test_suspend_shows_its_progress_until_it_is_done(
+    world: World,  # noqa: F811 - the fixture
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     await world.write(phase="Stopped", attempts=[{"number": 1, "result": "Stopped", "endTime": "2026-01-01T00:00:00Z"}])
     found = await world.client.get(VIRTUAL_MACHINES, "web", "ns")
     found["spec"]["managedSave"] = {"claimName": "memory"}
