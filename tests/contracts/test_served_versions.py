@@ -288,7 +288,14 @@ def running(**status: Any) -> Json:
 
 PAUSED: Final = {"conditions": [{"type": "Paused", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}
 IMAGE: Final = {"id": "s", "claimName": "memory", "file": "u/s", "digest": f"sha256:{64 * '0'}", "sizeBytes": 1, "attempt": 1}
-SUSPENDED: Final = {"phase": "Suspended", "managedSave": IMAGE}
+ATTEMPT: Final = {
+    "number": 1,
+    "podName": "p3",
+    "startTime": "2026-01-01T00:00:00Z",
+    "endTime": "2026-01-01T00:01:00Z",
+    "result": "Suspended",
+}
+SUSPENDED: Final = {"phase": "Suspended", "attempt": 1, "attempts": [ATTEMPT], "managedSave": IMAGE}
 VERBS: Final[Mapping[str, Json | None]] = {
     "start": None,
     "stop": RUNNING,
@@ -313,7 +320,7 @@ async def test_every_verb_does_to_the_stored_object_what_it_says(version: Versio
     assert {*VERBS, "cancelmigration"} == version.hubs[VIRTUAL_MACHINES.plural].verbs.keys()
     for name, spec in (("vm2", {"runStrategy": "Halted"}), ("vm3", {"managedSave": {"claimName": "memory"}})):
         made = await version.make(VIRTUAL_MACHINES, {**MACHINE, "metadata": {"name": name}, "spec": {**MACHINE["spec"], **spec}})
-    await version.cluster.kube.put(PODS, launcher_pod(made, "p3", "uid-3"))
+        await version.cluster.kube.put(PODS, launcher_pod(made, f"p{name[-1]}", f"uid-{name[-1]}"))
     for verb, status in VERBS.items():
         name = {"start": "vm2", "suspend": "vm3", "resume": "vm3"}.get(verb, "vm1")
         if status:
