@@ -43,7 +43,7 @@ class _Bytes:
 
 
 def record_bytes(header: bytes) -> int:
-    """Return the size of the first record; 0: it is no TLS."""
+    """Return the size of the first record; 0 for anything but TLS."""
     size = RECORD_HEADER_BYTES + int.from_bytes(header[3:RECORD_HEADER_BYTES])
     is_tls = len(header) >= RECORD_HEADER_BYTES and header[:2] == bytes((_HANDSHAKE, 3))
     return size if is_tls and size <= MAX_RECORD_BYTES else 0

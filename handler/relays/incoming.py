@@ -252,7 +252,7 @@ class Incoming:
 
 
 async def _first_record(link: socket.socket) -> bytes:
-    """Return a client's first TLS record, which the socket keeps; less if the client ends, or what it sends is no TLS."""
+    """Return a client's first TLS record, which the socket keeps; less if the client ends or does not speak TLS."""
     try:
         size = client_hello.record_bytes(await _peeked(link, client_hello.RECORD_HEADER_BYTES))
         return await _peeked(link, size) if size else b""

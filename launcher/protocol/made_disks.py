@@ -20,7 +20,7 @@ MAX_DISK_BYTES: Final = 8 << 20
 """The largest has three Secrets of 1 MiB and all public keys."""
 OK: Final = b"ok\n"
 UNSENT: Final = "the disks that were made in the guest's pod did not reach the target"
-"""Begins the message of a migration whose connection broke before libvirt began, or whose target takes no such disks."""
+"""Begins the message if the connection broke before libvirt began, or the target takes no such disks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def decode(line: bytes) -> Offer:
     try:
         found = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise codec.ProtocolError(f"an offer of disks is not JSON: {type(error).__name__}") from error
+        raise codec.ProtocolError(f"the offer of disks is not JSON: {type(error).__name__}") from error
     return codec.read(Offer, found, "offer")
 
 
@@ -71,7 +71,7 @@ def refusal(why: str) -> bytes:
 
 
 def reason(answer: bytes) -> str | None:
-    """Return why the disks were refused; empty if they were taken; None if it is no answer."""
+    """Return why the disks were refused; empty if they were taken; None for other text."""
     if answer == OK:
         return ""
     if not answer.startswith(b"no ") or not answer.endswith(b"\n"):
