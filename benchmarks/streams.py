@@ -32,6 +32,7 @@ from apiserver.apis.meta.objects import Object
 from apiserver.apis.virt.places import layout, names, streams
 from apiserver.client.rest import Client
 from apiserver.registry.generic.strategy import Connect, Destination
+from apiserver.registry.virt.migrations import MigrationStrategy
 from apiserver.registry.virt.virtualmachines import VirtualMachineStrategy
 from apiserver.server import options, running
 from apiserver.server.running import Kinds
@@ -79,7 +80,7 @@ async def serve_api(root: Path, port: int, handler_port: int) -> None:
     )  # fmt: skip
 
     def kinds(_: Client | None) -> Kinds:
-        return Kinds((VirtualMachineStrategy({"console": Direct(handler_port, ClientTls(own).context)}),))
+        return Kinds((VirtualMachineStrategy({"console": Direct(handler_port, ClientTls(own).context)}), MigrationStrategy()))
 
     await running.run(flags, kinds)
 

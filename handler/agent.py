@@ -18,7 +18,7 @@ from apiserver.apis.virt.kinds import dig_migration, dig_vm
 from apiserver.apis.virt.lifecycle import migration_attempts, phases
 from apiserver.apis.virt.places import names
 from apiserver.apis.virt.places.resources import MIGRATIONS, VIRTUAL_MACHINES
-from apiserver.apis.virt.spec import guestinfo
+from apiserver.apis.virt.spec import guestinfo, screenshot
 from apiserver.client.delegated import Access
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
@@ -48,6 +48,7 @@ from handler.pods import limits as link_limits
 from handler.pods.links import Link, Links
 from handler.pods.process import Launcher
 from handler.pods.reads import Reads
+from handler.pods.screenshots import Screenshots
 from handler.probes.asking import Question
 from handler.probes.node_sockets import NodeSockets
 from handler.probes.prober import Prober
@@ -73,7 +74,11 @@ FINISH_LOOK_SECONDS: Final = 0.2
 KVM_NUMBER: Final = (10, 232)
 TUN_NUMBER: Final = (10, 200)
 VHOST_VSOCK_NUMBER: Final = (10, 241)
-CHECKS: Final[Mapping[str, Check]] = {guestinfo.NAME: guestinfo.parse, subresource.NAME: subresource.parse}
+CHECKS: Final[Mapping[str, Check]] = {
+    guestinfo.NAME: guestinfo.parse,
+    subresource.NAME: subresource.parse,
+    screenshot.NAME: screenshot.parse,
+}
 """Readable texts by name, with the check that converts a launcher's text to virt-api's answer."""
 
 
@@ -128,6 +133,7 @@ class Agent:
         self.links = Links(connect, changed=self._link_changed, limits=limits.links)
         self.reads = Reads(self.links)
         self._statistics = GuestStatistics(name, self.machines.list, Reads(self.links, wait_seconds=STATISTICS_SECONDS))
+        self._screenshots = Screenshots(options.kubelet)
         self.prober = Prober(
             functools.partial(Question, make_socket=NodeSockets().make),
             clock,
@@ -147,7 +153,7 @@ class Agent:
         self._loops = self._controllers(guests, disks or PluginDisks(theirs, records, options.kubelet))
 
     def _controllers(self, node: guest_ports.Node, disks: guest_ports.Disks) -> dict[str, Controller]:
-        networks = PodNetworks(node.prepare_network, self._clock, self._limits.loops)
+        networks = self._networks = PodNetworks(node.prepare_network, self._clock, self._limits.loops)
         limits = self._limits.loops
         run = guest_ports.Ports(
             self.machines, self._client, self._recorder, node, disks, networks, self.links, self._clock, self.prober, limits
@@ -275,7 +281,13 @@ class Agent:
             return Target(
                 pod_uid, f"the guest does not run (phase {phases.phase_of(vm) or 'unknown'})", moving=link is not None and link.moving
             )
-        return Target(pod_uid, moving=link.moving)
+        interfaces = self._networks.interfaces(pod_uid)
+        addresses = None if interfaces is None else tuple(address for each in interfaces if each.is_own for address in each.addresses)
+        return Target(pod_uid, moving=link.moving, addresses=addresses)
+
+    async def _ask(self, pod_uid: str, what: str) -> str:
+        """Return a launcher's text; a picture is too long for its protocol."""
+        return await (self._screenshots.take(pod_uid) if what == screenshot.NAME else self.reads.read(pod_uid, what))
 
     async def _serve(self) -> None:
         """Serve streams, relays and metrics once there is a certificate, which may need virt-controller to start first."""
@@ -289,7 +301,8 @@ class Agent:
             port=options.streams_port,
             kubelet=options.kubelet,
             limits=options.stream_limits,
-            reads=Reading(self.reads.read, CHECKS),
+            reads=Reading(self._ask, CHECKS),
+            make_socket=NodeSockets().make,
         )
         incoming = Incoming(relays_tls, self.identity.trust.node_of, port=options.relay_port, kubelet=options.kubelet)
         self._incoming.open(incoming)

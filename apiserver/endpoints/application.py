@@ -103,7 +103,7 @@ class Application:
     def _resource(self, context: RequestContext) -> Awaitable[Response]:
         info = context.info
         served = self._by_path.get((info.group, info.version, info.resource))
-        if served is None or info.rest or (info.namespace and not served.strategy.resource.namespaced):
+        if served is None or _is_too_long(info, served.strategy) or (info.namespace and not served.strategy.resource.namespaced):
             raise responses.unknown_resource()  # the rights of a namespace do not cover objects of the cluster
         if info.misnamed:
             raise BadRequest(info.misnamed)
@@ -167,6 +167,12 @@ class Application:
         if isinstance(verb, DeletingVerb):
             return writing.act_by_deleting(served, context, verb, self._parts.served)
         return writing.act(served, context, verb)
+
+
+def _is_too_long(info: RequestInfo, strategy: Strategy) -> bool:
+    """Return whether the path has segments behind the subresource that it does not know."""
+    stream = strategy.connects.get(info.subresource)
+    return len(info.rest) > (len(stream.segments) if stream is not None else 0)
 
 
 def _scale(served: Served, context: RequestContext, scale: Scaling) -> Awaitable[Response]:

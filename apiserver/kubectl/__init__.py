@@ -3,7 +3,8 @@
 ``commands`` parses flags (``flags``), finds the cluster (``access``: any ``kubeconfig``, with credential plugins), and runs
 a command. ``verbs`` (start, stop, …) and ``guestinfo`` send one request; ``migrations`` shows live migrations
 (``progress``) to their end (``following``). ``console`` connects a websocket (``streams``) to the terminal (``terminal``),
-without repeating output (``scrollback``); ``vnc`` and ``usbredir`` connect to a local port (``proxy``). ``messages`` has
+without repeating output (``scrollback``); ``vnc``, ``usbredir`` and ``portforward`` connect to a local port (``proxy``), and
+``ssh`` runs ssh and scp through it. ``messages`` has
 kubectl's words for errors. ``__main__`` is the program.
 
 It depends only on kubernetes_asyncio (kubeconfig; it brings aiohttp) and websockets.

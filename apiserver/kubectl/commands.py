@@ -25,8 +25,12 @@ from apiserver.kubectl import (
     etcd_move,
     flags,
     guestinfo,
+    logs,
     migrations,
     outdated,
+    portforward,
+    screenshot,
+    ssh,
     usbredir,
     verbs,
     versions,
@@ -117,11 +121,10 @@ async def _do(parsed: argparse.Namespace, ended_by: list[signal.Signals]) -> int
             return await vnc.show(parsed.name, load, port=parsed.port, proxy_only=parsed.proxy_only)
         case "usbredir":
             return await usbredir.redirect(parsed.name, load, slot=parsed.slot, port=parsed.port, device=parsed.device)
+        case "logs" | "port-forward" | "ssh" | "scp" | "screenshot":
+            return await _reach(parsed, load)
         case "guestinfo" | "domainxml" | "create" | "version":
             print(await _text(parsed, load))
-            return 0
-        case "move-etcd":
-            await etcd_move.run(parsed.selection, parsed.to)
             return 0
         case _:
             return await _act(parsed, load)
@@ -154,8 +157,29 @@ async def _text(parsed: argparse.Namespace, load: migrations.Load) -> str:
             return await domainxml.show(await load(), parsed.name)
 
 
+async def _reach(parsed: argparse.Namespace, load: migrations.Load) -> int:
+    """Print a log, write a picture, forward ports, or run ssh or scp; return the exit code."""
+    if parsed.command == "logs":
+        return await logs.show(logs.Settings(parsed.name, parsed.follow, parsed.tail, parsed.port), load)
+    if parsed.command == "screenshot":
+        await screenshot.take(await load(), parsed.name, parsed.output)
+        return 0
+    if parsed.command == "port-forward" and parsed.stdio:
+        return await portforward.on_standard_streams(parsed.name, load, parsed.ports[0].forward)
+    if parsed.command == "port-forward":
+        return await portforward.forward_all(parsed.name, load, parsed.ports, parsed.address)
+    login = ssh.Login(parsed.name, parsed.username, parsed.port, parsed.identity_file, tuple(parsed.ssh_option))
+    vm = await ssh.machine(await load(), parsed.name)
+    if parsed.command == "ssh":
+        return ssh.replace_process(ssh.ssh(login, parsed.selection, vm, parsed.guest_command))
+    return ssh.replace_process(ssh.scp(login, parsed.selection, vm, parsed.paths, recursive=parsed.recursive))
+
+
 async def _act(parsed: argparse.Namespace, load: migrations.Load) -> int:
     """Run a verb, or a command on migrations or releases; return the exit code."""
+    if parsed.command == "move-etcd":
+        await etcd_move.run(parsed.selection, parsed.to)
+        return 0
     if parsed.command == outdated.COMMAND:
         print(await outdated.show(await access.load(parsed.selection), all_namespaces=parsed.all_namespaces))
         return 0

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from apiserver.apis.meta import times
 from apiserver.apis.virt.lifecycle import power
 from apiserver.apis.virt.places import layout
-from apiserver.kubectl import usage
+from apiserver.kubectl import portforward, usage
 from apiserver.kubectl.access import Selection, version
+from apiserver.kubectl.proxy import ADDRESS
 from apiserver.kubectl.verbs import VERBS
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ KINDS: Final = frozenset({"vm", "vms", "virtualmachine", "virtualmachines", "vir
 MIGRATION_KINDS: Final = frozenset({"vmmig", "migration", "migrations", "migration.kubevirt.io", "migrations.kubevirt.io"})
 
 SCROLLBACK: Final = "The guest's newest output comes first, with what others typed there before; whoever opens the console next sees yours."
+_GUEST_PATH: Final = re.compile(r"(?:[^/:@]+@)?(?:[A-Za-z][A-Za-z.]*/)?[a-z0-9][-a-z0-9.]*:")
+"""[USER@][vm/]NAME: before a path; as for scp, a local path with a colon needs ./ before it."""
 _DEVICE: Final = re.compile(r"[0-9a-fA-F]{4}:[0-9a-fA-F]{4}|[0-9]{1,3}-[0-9]{1,3}")
 LONGEST_SECONDS: Final = 365 * 24 * 3600.0
 CANCEL: Final = "cancel-migration"
@@ -117,10 +120,10 @@ class Commands:
         )
         return self.parsers[name]
 
-    def add_for_machine(self, name: str, text: str, more: str = "") -> CommandParser:
-        """Return the parser of a new command on one machine."""
+    def add_for_machine(self, name: str, text: str, more: str = "", named: Callable[[str], str] | None = None) -> CommandParser:
+        """Return the parser of a new command on one machine; ``named`` parses its name."""
         parser = self.add(name, text, more)
-        parser.add_argument("name", metavar="NAME", type=_machine, help="the virtual machine: NAME or vm/NAME")
+        parser.add_argument("name", metavar="NAME", type=named or _machine, help="the virtual machine: NAME or vm/NAME")
         return parser
 
     def add_for_machines(
@@ -134,14 +137,20 @@ class Commands:
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     """Parse the arguments, always with ``selection``, ``command`` and ``name``. Exits with 1 on an error, as kubectl."""
-    program, _, waiting = _program()
+    program, commands, waiting = _program()
+    arguments, guest_command = _split(sys.argv[1:] if arguments is None else arguments)
     parsed = program.parse_args(arguments)
+    parsed.guest_command = guest_command
     if parsed.command == "cancelmigration":
         parsed.command = CANCEL
     if parsed.command == CANCEL:
         _settle_names(waiting[CANCEL], parsed)
     if parsed.command in waiting:
         _settle_timeout(waiting[parsed.command], parsed)
+    if parsed.command in ("ssh", "scp"):
+        _settle_login(commands.parsers[parsed.command], parsed)
+    if parsed.command == "port-forward" and parsed.stdio and len(parsed.ports) > 1:
+        commands.parsers[parsed.command].error("--stdio takes one PORT")
     parsed.selection = _selection(parsed)
     return parsed
 
@@ -163,8 +172,13 @@ def _program() -> tuple[Program, Commands, dict[str, CommandParser]]:
     _add_console(commands)
     _add_vnc(commands)
     _add_usbredir(commands)
+    _add_port_forward(commands)
+    _add_ssh(commands)
     _add_guestinfo(commands)
     commands.add_for_machine("domainxml", "print the XML that libvirt was given", "The machine has to be on.")
+    _add_logs(commands)
+    picture = commands.add_for_machine("screenshot", "write a picture of the screen to a file, as PNG")
+    picture.add_argument("-o", "--output", metavar="FILE", required=True, help="the file; - is standard output")
     _add_administration(commands)
     return program, commands, {**_add_verbs(commands), CANCEL: _add_cancel_migration(commands)}
 
@@ -180,6 +194,14 @@ def _add_create(commands: Commands) -> None:
     create.add_argument("--cloud-init", default="", metavar="FILE", help="cloud-init's user data")
     create.add_argument("--ssh-secret", default="", metavar="NAME", help="the Secret with public keys for logins")
     create.add_argument("--run-strategy", default="", choices=power.RUN_STRATEGIES, help="what happens when the guest ends")
+
+
+def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """Split the arguments at ``--`` before the command for the guest of ``ssh``."""
+    if "ssh" not in arguments or "--" not in arguments[arguments.index("ssh") :]:
+        return arguments, []
+    place = arguments.index("--", arguments.index("ssh"))
+    return arguments[:place], arguments[place + 1 :]
 
 
 def _add_console(commands: Commands) -> None:
@@ -202,6 +224,13 @@ def _add_console(commands: Commands) -> None:
     console.add_argument("--port", type=int, choices=range(layout.SERIAL_PORTS), default=0, help="serial port, from 0 (default 0)")
 
 
+def _add_logs(commands: Commands) -> None:
+    logs = commands.add_for_machine("logs", "print what the guest printed on its serial port", "The newest 512 KiB are kept, in its pod.")
+    logs.add_argument("-f", "--follow", action="store_true", help="also print new output, until the guest is off")
+    logs.add_argument("--tail", type=_lines, metavar="LINES", help="how many of the newest lines (default: all that are kept)")
+    logs.add_argument("--port", type=int, choices=range(layout.SERIAL_PORTS), default=0, help="serial port, from 0 (default 0)")
+
+
 def _add_vnc(commands: Commands) -> None:
     vnc = commands.add_for_machine("vnc", "show the screen in a viewer of this machine")
     vnc.add_argument("--proxy-only", action="store_true", help="start no viewer; print the port as JSON and serve it until Ctrl-C")
@@ -222,6 +251,57 @@ def _add_usbredir(commands: Commands) -> None:
     slots = range(layout.REDIRECTED_DEVICES)
     usb.add_argument("--slot", type=int, choices=slots, default=None, help="slot, from 0 (default: any that is free)")
     usb.add_argument("--port", type=_port, default=0, help="port of 127.0.0.1 (default: any that is free)")
+
+
+def _add_port_forward(commands: Commands) -> None:
+    forward = commands.add_for_machine(
+        "port-forward",
+        "let ports of this computer lead to ports of the guest",
+        "PORT as [PROTOCOL/][LOCAL:]PORT: 22, 2222:22, :22 for any local port that is free, udp/5353:53.",
+    )
+    forward.add_argument("ports", metavar="PORT", nargs="+", type=_forward, help="the guest's, with the local one before it if they differ")
+    forward.add_argument("--address", default=ADDRESS, help=f"local address (default {ADDRESS}); others let other computers in")
+    forward.add_argument("--stdio", action="store_true", help="join standard input and output with the one PORT instead, as for ssh")
+
+
+def _add_ssh(commands: Commands) -> None:
+    ssh = commands.add_for_machine(
+        "ssh",
+        "log in to the guest by ssh of this computer",
+        "NAME may be USER@NAME; -- COMMAND at the end is for the guest's shell. For ssh's configuration the guest is NAME.NAMESPACE.vm.",
+        named=_login,
+    )
+    scp = commands.add(
+        "scp", "copy files to or from the guest by scp of this computer", "FROM or TO is [USER@]NAME:PATH, the other one a path here."
+    )
+    scp.add_argument("source", metavar="FROM")
+    scp.add_argument("target", metavar="TO")
+    scp.add_argument("-r", "--recursive", action="store_true", help="copy directories as a whole")
+    scp.set_defaults(name="")
+    for parser in (ssh, scp):
+        parser.add_argument("-i", "--identity-file", default="", metavar="FILE", help="private key")
+        parser.add_argument("-l", "--username", default="", metavar="USER", help="user of the guest (default: as for ssh)")
+        parser.add_argument("-p", "--port", type=_port, default=22, help="port of the guest (default 22)")
+        parser.add_argument("-o", "--ssh-option", action="append", default=[], metavar="OPTION", help="option of ssh's configuration")
+
+
+def _settle_login(parser: CommandParser, parsed: argparse.Namespace) -> None:
+    """Split USER@NAME, and for scp the guest's path, from ``name``. Exits with 1 if neither path is the guest's, or both are."""
+    if parsed.command == "scp":
+        paths = [parsed.source, parsed.target]
+        guests = [each for each in paths if _GUEST_PATH.match(each)]
+        if len(guests) != 1:
+            parser.error("write the guest's path as [USER@]NAME:PATH, and the other one as a path of this computer")
+        login, _, path = guests[0].partition(":")
+        parsed.paths = [f":{path}" if each == guests[0] else each for each in paths]
+        try:
+            parsed.name = _login(login)
+        except argparse.ArgumentTypeError as error:
+            parser.error(str(error))
+    user, _, parsed.name = parsed.name.rpartition("@")
+    if user and parsed.username and user != parsed.username:
+        parser.error(f"two users are given, {user} and {parsed.username}")
+    parsed.username = user or parsed.username
 
 
 def _add_guestinfo(commands: Commands) -> None:
@@ -354,6 +434,30 @@ def _machine_or_migration(text: str) -> str:
     if not (slash and name and kind.lower() in MIGRATION_KINDS):
         _machine(text)
     return text
+
+
+def _login(text: str) -> str:
+    """Return [USER@]NAME without the kind."""
+    user, at, machine = text.rpartition("@")
+    if at and (not user or user.startswith("-")):
+        raise argparse.ArgumentTypeError(f"{text!r} names no user: write USER@NAME")
+    return f"{user}{at}{_machine(machine)}"
+
+
+def _forward(text: str) -> portforward.Local:
+    try:
+        return portforward.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port: write PORT, LOCAL:PORT or udp/LOCAL:PORT (1 to 65535)") from error
+
+
+def _lines(text: str) -> int | None:
+    """Return a number of lines; None for -1, kubectl's word for all."""
+    if text == "-1":
+        return None
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of lines")
+    return int(text)
 
 
 def _port(text: str) -> int:

@@ -34,8 +34,10 @@ class Proxy:
     """Connections of programs on one side, websockets on the other."""
 
     stream: ClassVar[Stream]
-    what: ClassVar[str]
+    what: str
     """Name of the stream in messages: ``the … of testvm was closed``."""
+    ends_by_empty: ClassVar[bool] = False
+    """True if an empty message says that the program sends no more, and may still receive."""
 
     def __init__(self, name: str, load: Callable[[], Awaitable[Access]]) -> None:
         self._name = name
@@ -69,18 +71,18 @@ class Proxy:
                 raise error.failure from error
             _warn(self._first)
             try:
-                server = await asyncio.start_server(self._serve, ADDRESS, port)
+                server = await asyncio.start_server(self.serve_one, ADDRESS, port)
             except OSError as error:
                 raise Failure(f"error: listen on {ADDRESS}:{port}: {describe(error)}") from error
             stack.push_async_callback(_closed, server)
             port = server.sockets[0].getsockname()[1]
             if command is None:
                 print(json.dumps({"port": port}), flush=True)
-                await self._lost()  # since Python 3.12, serve_forever waits for every client
+                await self.lost()  # since Python 3.12, serve_forever waits for every client
             else:
                 await self._run_until_lost(command(port))
 
-    async def _lost(self) -> None:
+    async def lost(self) -> None:
         """Wait until the right to the stream is withdrawn.
 
         Raises:
@@ -93,7 +95,7 @@ class Proxy:
         failures: list[Failure] = []
         try:
             async with asyncio.TaskGroup() as group:
-                lost = group.create_task(self._lost())
+                lost = group.create_task(self.lost())
                 await _run(command)
                 lost.cancel()
         except* Failure as group_of_failures:
@@ -101,26 +103,26 @@ class Proxy:
         if failures:
             raise failures[0]
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve a program's connection until it or the websocket ends."""
         try:
             first, self._first = self._first, None
             if first is not None:
                 try:
-                    self._ended(await _copy(first, reader, writer))
+                    self.ended(await self._copy(first, reader, writer))
                 finally:
                     await first.close()
                 return
-            async with self._opened_again() as connection:
+            async with self.opened_again() as connection:
                 _warn(connection)
-                self._ended(await _copy(connection, reader, writer))
+                self.ended(await self._copy(connection, reader, writer))
         except (streams.UpgradeFailed, streams.Unreachable, Failure) as error:
             sys.stderr.write(f"{error}\n")
         finally:
             writer.close()
 
     @asynccontextmanager
-    async def _opened_again(self) -> AsyncIterator[ClientConnection]:
+    async def opened_again(self) -> AsyncIterator[ClientConnection]:
         """Yield an open websocket; after a rejection, try once more with new credentials.
 
         Raises:
@@ -148,7 +150,32 @@ class Proxy:
                 self._access = await self._load()
             return self._access
 
-    def _ended(self, end: streams.End | None) -> None:
+    async def _copy(self, connection: ClientConnection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> streams.End | None:
+        """Copy both ways until one side ends; return a cut-off websocket's end, or None."""
+        ends: list[streams.End] = []
+
+        async def to_guest() -> None:
+            while content := await reader.read(CHUNK_BYTES):
+                await connection.send(content)
+            await (connection.send(b"") if self.ends_by_empty else connection.close())
+
+        async def to_program() -> None:
+            async for message in connection:
+                if isinstance(message, bytes):
+                    writer.write(message)
+                    await writer.drain()
+            writer.close()
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                sending = group.create_task(to_guest())
+                await to_program()
+                sending.cancel()
+        except* (ConnectionClosed, OSError) as ended:
+            ends = [streams.end_of(each) for each in ended.exceptions if isinstance(each, ConnectionClosed)]
+        return ends[0] if ends else None
+
+    def ended(self, end: streams.End | None) -> None:
         """Print why a connection was cut off; end everything if the right was withdrawn."""
         if end is None or end.wanted:
             return
@@ -175,32 +202,6 @@ async def _run(command: tuple[str, ...]) -> None:
                 process.kill()
     if code:
         raise Failure(f"error: {command[0]} ended with code {code}")
-
-
-async def _copy(connection: ClientConnection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> streams.End | None:
-    """Copy both ways until one side ends; return a cut-off websocket's end, or None."""
-    ends: list[streams.End] = []
-
-    async def to_guest() -> None:
-        while content := await reader.read(CHUNK_BYTES):
-            await connection.send(content)
-        await connection.close()
-
-    async def to_program() -> None:
-        async for message in connection:
-            if isinstance(message, bytes):
-                writer.write(message)
-                await writer.drain()
-        writer.close()
-
-    try:
-        async with asyncio.TaskGroup() as group:
-            sending = group.create_task(to_guest())
-            await to_program()
-            sending.cancel()
-    except* (ConnectionClosed, OSError) as ended:
-        ends = [streams.end_of(each) for each in ended.exceptions if isinstance(each, ConnectionClosed)]
-    return ends[0] if ends else None
 
 
 def _warn(connection: ClientConnection) -> None:

@@ -76,20 +76,32 @@ class _Dial(connect):
         return exc
 
 
+def path(access: Access, name: str, stream: streams.Stream, forward: streams.Forward | None = None) -> str:
+    """Return the path of a machine's stream."""
+    found = VIRTUAL_MACHINES.path(access.namespace, name, stream)
+    return f"{found}/{forward.port}/{forward.protocol}" if forward else found
+
+
 @asynccontextmanager
 async def opened(
-    access: Access, name: str, stream: streams.Stream, query: Mapping[str, int] | None = None
+    access: Access,
+    name: str,
+    stream: streams.Stream,
+    query: Mapping[str, int | str] | None = None,
+    *,
+    forward: streams.Forward | None = None,
 ) -> AsyncIterator[ClientConnection]:
     """Yield an open websocket to a machine's stream; the peer's close raises ``websockets.ConnectionClosed`` inside.
 
-    ``query``: parameters of the stream, such as a console's port.
+    ``query``: parameters of the stream, such as a console's port; ``forward``: the port for ``portforward``.
 
     Raises:
         UpgradeFailed: the server's answer.
         Unreachable: there was none.
     """
-    doing = f"open the {stream} of virtual machine {access.namespace}/{name}"
-    url = "ws" + access.server.removeprefix("http") + VIRTUAL_MACHINES.path(access.namespace, name, stream)
+    what = f"{forward.protocol.upper()} port {forward.port}" if forward else stream
+    doing = f"open the {what} of virtual machine {access.namespace}/{name}"
+    url = "ws" + access.server.removeprefix("http") + path(access, name, stream, forward)
     if query:
         url += f"?{urlencode(query)}"
     hostname: dict[str, Any] = {"server_hostname": access.server_hostname} if access.server_hostname else {}

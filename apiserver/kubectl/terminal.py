@@ -54,27 +54,27 @@ def raw(descriptor: int, output: int, wait: Callable[[], None] = _wait) -> Itera
                 termios.tcsetattr(descriptor, termios.TCSAFLUSH, before)
 
 
-async def read(descriptor: int) -> bytes:
-    """Return at least one byte of input; empty at its end."""
+async def read(descriptor: int, size: int = CHUNK_BYTES) -> bytes:
+    """Return 1 to ``size`` bytes of input; none at its end."""
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[None] = loop.create_future()
     try:
         loop.add_reader(descriptor, _set, ready)
     except OSError:  # epoll refuses regular files, which never block
-        return _read(descriptor)
+        return _read(descriptor, size)
     try:
         await ready
     finally:
         loop.remove_reader(descriptor)
     try:
-        return _read(descriptor)
+        return _read(descriptor, size)
     except BlockingIOError:
-        return await read(descriptor)
+        return await read(descriptor, size)
 
 
-def _read(descriptor: int) -> bytes:
+def _read(descriptor: int, size: int) -> bytes:
     try:
-        return os.read(descriptor, CHUNK_BYTES)
+        return os.read(descriptor, size)
     except BlockingIOError:
         raise
     except OSError:  # the terminal hung up, or it is a directory or closed

@@ -29,6 +29,7 @@ from apiserver.registry.virt.node_restriction import Addresses, NodeRestriction
 from apiserver.registry.virt.pod_restriction import PodRestriction
 from apiserver.registry.virt.replica_sets import ReplicaSetStrategy
 from apiserver.registry.virt.revoking import RevokedNodes, trust_config
+from apiserver.registry.virt.screenshot import Screenshot
 from apiserver.registry.virt.streams import HandlerStream
 from apiserver.registry.virt.virtualmachines import VirtualMachineStrategy
 from apiserver.server import running
@@ -57,7 +58,7 @@ def kinds(options: Options, client: Client | None, tls: ClientTls | None) -> Kin
         if tls is not None:
             connects = {each: HandlerStream(each, locate, lambda: tls.context, revoked) for each in get_args(Stream)}
             handlers = Handlers(locate, lambda: tls.context, revoked)
-            reads = {GuestInfo.name: GuestInfo(handlers), DomainXML.name: DomainXML(handlers)}
+            reads = {each.name: each(handlers) for each in (GuestInfo, DomainXML, Screenshot)}
     username = options.handler_username or names.handler_username(options.namespace)
     restriction = NodeRestriction(username, required=options.require_node_claims, addresses=addresses, now=now, revoked=is_revoked)
     plugins: list[OwnPlugin] = [restriction]

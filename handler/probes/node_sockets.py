@@ -25,8 +25,8 @@ class NodeSockets:
         self._node = node
         self._own = own
 
-    def make(self, family: socket.AddressFamily) -> socket.socket:
-        """Return a TCP socket of the node's network.
+    def make(self, family: socket.AddressFamily, kind: socket.SocketKind = socket.SOCK_STREAM) -> socket.socket:
+        """Return a socket of the node's network, for TCP unless ``kind`` is another one.
 
         Raises:
             OSError: a system call failed.
@@ -38,7 +38,7 @@ class NodeSockets:
             try:
                 _enter(node)
                 try:
-                    return socket.socket(family, socket.SOCK_STREAM)
+                    return socket.socket(family, kind)
                 finally:
                     _come_back(own)
             finally:

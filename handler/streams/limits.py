@@ -43,6 +43,8 @@ class Wanted:
     stream: str
     holder: str
     """virt-api's token for the user; empty: none."""
+    share: int = 1
+    """How many times the limits per machine apply."""
 
 
 def refusal(limits: Limits, wanted: Wanted, everyone: int, of_machine: int, of_holder: int) -> str:
@@ -57,8 +59,8 @@ def refusal(limits: Limits, wanted: Wanted, everyone: int, of_machine: int, of_h
     """
     machine = f"to {wanted.stream} of virtual machine {wanted.machine}"
     for limit, count, of in (
-        (limits.max_streams_per_machine_and_user, of_holder, f"of yours {machine} are open"),
-        (limits.max_streams_per_machine, of_machine, f"{machine} are open"),
+        (limits.max_streams_per_machine_and_user * wanted.share, of_holder, f"of yours {machine} are open"),
+        (limits.max_streams_per_machine * wanted.share, of_machine, f"{machine} are open"),
         (limits.max_streams, everyone, "are open on its node"),
     ):
         if limit and count >= limit:

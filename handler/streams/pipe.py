@@ -1,4 +1,4 @@
-"""Copies between a websocket and a unix socket until one of them ends.
+"""Copies between a websocket and a socket of the guest until one of them ends.
 
 It buffers only one read each way: a slow browser makes the guest's socket wait, and a guest that does not read makes the websocket wait.
 """
@@ -6,6 +6,9 @@ It buffers only one read each way: a slow browser makes the guest's socket wait,
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket as sockets
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,6 +24,14 @@ MAX_MESSAGE_BYTES: Final = 64 << 10
 """virt-api sends no longer messages."""
 CLOSE_UNSUPPORTED: Final = 1003
 CLOSE_PROTOCOL_ERROR: Final = 1002
+WATCH_SECONDS: Final = 2.0
+OFF: Final = "the guest is off"
+END: Final = "the end of the output"
+CLOSED: Final = "the guest closed the connection"
+ONLY_BINARY: Final = "only binary messages are carried"
+
+HasLeft = Callable[[], bool]
+"""Whether the guest of a stream runs in its pod no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +52,74 @@ async def run(
     socket: web.WebSocketResponse, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, packets: Packets | None = None
 ) -> Close | None:
     """Copy until either side ends and return how to close the websocket; ``packets`` checks the usbredir protocol."""
+    return await _until_ended(_to_socket(socket, reader, writer, packets), _to_guest(socket, writer, packets))
+
+
+async def output(socket: web.WebSocketResponse, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Close | None:
+    """Copy as :func:`run`, only to the client."""
+    return await _until_ended(_to_socket(socket, reader, writer, None, END), _only_read(socket))
+
+
+async def connection(
+    socket: web.WebSocketResponse, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, has_left: HasLeft
+) -> Close | None:
+    """Copy as :func:`run` for a TCP connection, in which an empty message ends the client's direction."""
+    copies = _to_socket(socket, reader, writer, None, CLOSED), _to_guest(socket, writer, None, ends_by_empty=True)
+    return await _until_ended(*copies, _watch(has_left))
+
+
+async def datagrams(socket: web.WebSocketResponse, port: sockets.socket, has_left: HasLeft) -> Close | None:
+    """Copy as :func:`run` between messages and datagrams of a connected UDP socket. The kernel loses what a side does not read."""
+    return await _until_ended(_from_port(socket, port), _to_port(socket, port), _watch(has_left))
+
+
+async def _until_ended(*copies: Coroutine[None, None, None]) -> Close | None:
     closes: list[Close | None] = []
     try:
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(_to_socket(socket, reader, writer, packets))
-            tasks.create_task(_to_guest(socket, writer, packets))
+            for each in copies:
+                tasks.create_task(each)
     except* _Ended as group:
         closes = [error.close for error in group.exceptions if isinstance(error, _Ended)]
     return closes[0] if closes else None
 
 
+async def _watch(has_left: HasLeft) -> None:
+    """Wait until the guest left its pod, because nothing else may end a connection to a pod that is gone."""
+    while not has_left():  # noqa: ASYNC110 - the informer tells others; a look takes microseconds
+        await asyncio.sleep(WATCH_SECONDS)
+    raise _Ended(Close(streams.CLOSE_NORMAL, OFF))
+
+
+async def _only_read(socket: web.WebSocketResponse) -> None:
+    async for _ in socket:
+        raise _Ended(Close(CLOSE_UNSUPPORTED, "this stream is only read"))
+    raise _Ended(None)
+
+
+async def _from_port(socket: web.WebSocketResponse, port: sockets.socket) -> None:
+    while True:
+        data = None
+        with contextlib.suppress(ConnectionRefusedError):  # the guest has no program at the port yet
+            data = await asyncio.get_running_loop().sock_recv(port, MAX_MESSAGE_BYTES)
+        if data is not None:
+            try:
+                await socket.send_bytes(data)
+            except ConnectionError as error:
+                raise _Ended(None) from error
+
+
+async def _to_port(socket: web.WebSocketResponse, port: sockets.socket) -> None:
+    async for message in socket:
+        if message.type is not WSMsgType.BINARY:
+            raise _Ended(Close(CLOSE_UNSUPPORTED, ONLY_BINARY))
+        with contextlib.suppress(OSError):  # refused, too long, or no room: lost, as in a network
+            port.send(message.data)
+    raise _Ended(None)
+
+
 async def _to_socket(
-    socket: web.WebSocketResponse, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, packets: Packets | None
+    socket: web.WebSocketResponse, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, packets: Packets | None, end: str = OFF
 ) -> None:
     try:
         while data := await reader.read(CHUNK_BYTES):
@@ -65,18 +132,23 @@ async def _to_socket(
         if isinstance(error, ConnectionResetError) and socket.closed:
             raise _Ended(None) from error
         raise _Ended(Close(streams.CLOSE_NORMAL, "the connection to the guest broke")) from error
-    raise _Ended(Close(streams.CLOSE_NORMAL, "the guest is off"))
+    raise _Ended(Close(streams.CLOSE_NORMAL, end))
 
 
-async def _to_guest(socket: web.WebSocketResponse, writer: asyncio.StreamWriter, packets: Packets | None) -> None:
+async def _to_guest(
+    socket: web.WebSocketResponse, writer: asyncio.StreamWriter, packets: Packets | None, *, ends_by_empty: bool = False
+) -> None:
     async for message in socket:
         if message.type is not WSMsgType.BINARY:
-            raise _Ended(Close(CLOSE_UNSUPPORTED, "only binary messages are carried"))
+            raise _Ended(Close(CLOSE_UNSUPPORTED, ONLY_BINARY))
         try:
+            if ends_by_empty and not message.data:
+                writer.write_eof()
+                continue
             writer.write(packets.from_client(message.data) if packets is not None else message.data)
             await writer.drain()
         except Breach as error:
             raise _Ended(Close(CLOSE_PROTOCOL_ERROR, str(error))) from error
         except OSError as error:
-            raise _Ended(Close(streams.CLOSE_NORMAL, "the guest is off")) from error
+            raise _Ended(Close(streams.CLOSE_NORMAL, CLOSED if ends_by_empty else OFF)) from error
     raise _Ended(None)

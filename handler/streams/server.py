@@ -2,14 +2,16 @@
 
 It accepts only virt-api's certificate, because virt-api has authorized the user. Errors are ``Status`` objects before the upgrade: 404 if
 the VM is not here, 400 if its guest does not run or the websocket lacks our sub-protocol, 409 if the slot for a USB device has a client
-(``slots``), 429 if too many streams are open (``limits``). Texts (``reading``) are answered as JSON.
+(``slots``), 429 if too many streams are open (``limits``). Ports of guests (``forwarding``) are dialled from the node's network. Texts
+(``reading``) are answered as JSON.
 """
 
 from __future__ import annotations
 
 import asyncio
+import socket as sockets
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,7 +26,8 @@ from apiserver.client import buffers
 from certs import peers
 from certs.reloading import ServerTls
 from handler.pods import places
-from handler.streams import pipe, reading
+from handler.streams import forwarding, pipe, reading
+from handler.streams.forwarding import MakeSocket
 from handler.streams.limits import DEFAULTS, Limits, OpenStreams, Wanted
 from handler.streams.reading import Reading, Waiting
 from handler.streams.slots import Slots
@@ -33,6 +36,7 @@ from handler.streams.usbredir import Packets
 CLIENT: Final = "virt-api"
 SOCKETS: Final[Mapping[str, str]] = {
     **{streams.console(port): layout.console_socket(port) for port in range(layout.SERIAL_PORTS)},
+    **{streams.log(port, follow=each): layout.log_socket(port) for port in range(layout.SERIAL_PORTS) for each in (False, True)},
     **{streams.usbredir(slot): layout.redirection_socket(slot) for slot in range(layout.REDIRECTED_DEVICES)},
     "vnc": layout.VNC_SOCKET,
 }
@@ -49,6 +53,8 @@ class Target:
     problem: str = ""
     moving: bool = False
     """True if the guest migrates to another node: clients should reconnect when a stream ends."""
+    addresses: tuple[str, ...] | None = ()
+    """The guest's in the pod's network; None: not known yet."""
 
 
 Lookup = Callable[[NamespacedName, str], Target | None]
@@ -68,9 +74,11 @@ class Server:
         kubelet: Path = places.KUBELET_DIRECTORY,
         limits: Limits = DEFAULTS,
         reads: Reading | None = None,
+        make_socket: MakeSocket = sockets.socket,
     ) -> None:
         self.port = port
         self._reads = reads
+        self._make_socket = make_socket
         self._waiting = Waiting()
         self.ready = asyncio.Event()
         self._lookup = lookup
@@ -126,7 +134,7 @@ class Server:
 
     def _target(self, request: web.Request) -> Target:
         stream, machine = request.match_info["stream"], _machine(request)
-        if stream not in STREAMS and (self._reads is None or stream not in self._reads.checks):
+        if stream not in STREAMS and streams.forward_of(stream) is None and (self._reads is None or stream not in self._reads.checks):
             raise errors.NotFound(f"a virtual machine has no stream {stream!r}")
         target = self._lookup(machine, request.match_info["uid"])
         if target is None:
@@ -156,32 +164,75 @@ class Server:
         asked = socket.can_prepare(request)
         if not asked.ok or asked.protocol != streams.SUBPROTOCOL:
             raise errors.BadRequest(f"{stream} is a websocket with the sub-protocol {streams.SUBPROTOCOL}")
-        kind = stream.rstrip("0123456789")  # all ports or slots of a machine share one limit
-        wanted = Wanted(machine, info["uid"], kind, request.headers.get(streams.HOLDER_HEADER, ""))
+        forward, holder = streams.forward_of(stream), request.headers.get(streams.HOLDER_HEADER, "")
+        if forward is not None:
+            with self._counted.one(Wanted(machine, info["uid"], forward.kind, holder, streams.CONNECTIONS)):
+                return await self._forwarded(request, socket, target, forward)
+        kind = stream.removesuffix("-follow").rstrip("0123456789")  # all ports or slots of a machine share one limit
+        wanted = Wanted(machine, info["uid"], kind, holder)
         exists = partial(self._exists, target.pod_uid)
         with self._counted.one(wanted), self._slots.one(machine, info["uid"], stream, exists) as chosen:
             return await self._joined(request, socket, target, chosen)
 
     async def _joined(self, request: web.Request, socket: web.WebSocketResponse, target: Target, stream: str) -> web.WebSocketResponse:
-        """Copy between a websocket and the guest until either ends."""
-        machine = _machine(request)
-        reader, writer = await self._dial(target.pod_uid, stream, machine)
+        """Copy between a websocket and a socket in the pod until either ends."""
+        reader, writer = await self._dial(target.pod_uid, stream, _machine(request))
+        packets = Packets() if stream.startswith(streams.usbredir()) else None
+        is_log = SOCKETS[stream].startswith("log")
+        if is_log and not stream.endswith("-follow"):
+            writer.write_eof()
+        try:
+            if is_log:
+                return await self._served(request, socket, lambda: pipe.output(socket, reader, writer))
+            return await self._served(request, socket, lambda: pipe.run(socket, reader, writer, packets))
+        finally:
+            writer.close()
+
+    async def _forwarded(
+        self, request: web.Request, socket: web.WebSocketResponse, target: Target, forward: streams.Forward
+    ) -> web.WebSocketResponse:
+        """Copy between a websocket and a port of the guest until either ends."""
+        machine, uid = _machine(request), request.match_info["uid"]
+        if target.addresses is None:
+            raise errors.ServiceUnavailable("virt-handler does not know the guest's address yet", errors.Details(retry_after_seconds=1))
+        try:
+            port = await forwarding.connect(target.addresses, forward, self._make_socket)
+        except forwarding.Unanswered as error:
+            what = f"{forward.protocol.upper()} port {forward.port} of virtual machine {machine}"
+            raise errors.BadRequest(f"{what} does not answer: {error}") from error
+
+        def has_left() -> bool:
+            now = self._lookup(machine, uid)
+            return now is None or bool(now.problem) or now.pod_uid != target.pod_uid
+
+        if forward.protocol == "udp":
+            with port:
+                return await self._served(request, socket, lambda: pipe.datagrams(socket, port, has_left))
+        reader, writer = await forwarding.tcp(port)
+        try:
+            return await self._served(request, socket, lambda: pipe.connection(socket, reader, writer, has_left))
+        finally:
+            writer.close()
+
+    async def _served(
+        self, request: web.Request, socket: web.WebSocketResponse, copy: Callable[[], Awaitable[pipe.Close | None]]
+    ) -> web.WebSocketResponse:
+        """Accept the websocket, copy, and close it with the reason."""
         try:
             await socket.prepare(request)
             if request.transport is not None:
                 request.transport.set_write_buffer_limits(high=pipe.CHUNK_BYTES)  # TLS defaults to 512 KiB
                 buffers.narrow(request.transport, pipe.CHUNK_BYTES)
             self._open.add(socket)
-            close = await pipe.run(socket, reader, writer, Packets() if stream.startswith(streams.usbredir()) else None)
+            close = await copy()
             if close is not None:
-                after = self._lookup(machine, request.match_info["uid"])
+                after = self._lookup(_machine(request), request.match_info["uid"])
                 if close.code == streams.CLOSE_NORMAL and (after is None or after.moving):
                     close = pipe.Close(streams.CLOSE_GOING_AWAY, "the guest moved to another node: dial again")
                 await socket.close(code=close.code, message=close.reason.encode()[:123])
             return socket
         finally:
             self._open.discard(socket)
-            writer.close()
 
     def _exists(self, pod_uid: str, stream: str) -> bool:
         try:

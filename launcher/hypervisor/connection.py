@@ -55,6 +55,7 @@ AGENT_SECONDS: Final = 3
 """libvirt allows the agent this time to get ready, and again to answer."""
 AGENT_CALL_SECONDS: Final = 10.0
 CONNECT_SECONDS: Final = 0.03
+_PIECE_BYTES: Final = 256 << 10
 """libvirtd listens some 40 ms after its start, and each start of a guest waits for it."""
 
 DOWNTIME_MILLISECONDS: Final = 300
@@ -279,6 +280,25 @@ class LibvirtHypervisor:
         if self._test_driver:
             flag = 0
         await self._call(f"reboot domain {name}", lambda connection: connection.lookupByName(name).reboot(flag))
+
+    async def screenshot(self, name: str, limit: int) -> bytes:
+        """See the port."""
+
+        def take(connection: libvirt.virConnect) -> bytes:
+            domain, stream = connection.lookupByName(name), connection.newStream()
+            _active_state(domain)
+            kind = domain.screenshot(stream, 0)
+            picture = bytearray()
+            try:
+                while len(picture) <= limit and (piece := stream.recv(_PIECE_BYTES)):
+                    picture += piece
+            finally:
+                stream.abort() if len(picture) > limit else stream.finish()
+            if kind != "image/png" or len(picture) > limit:
+                raise OperationInvalid(f"take a screenshot of domain {name}: libvirt gives {kind} of more than {len(picture) - 1} bytes")
+            return bytes(picture)
+
+        return await self._call(f"take a screenshot of domain {name}", take)
 
     async def inject_nmi(self, name: str) -> None:
         """See the port."""

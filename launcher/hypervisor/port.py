@@ -237,6 +237,13 @@ class Hypervisor(Protocol):
     async def reboot(self, name: str, *, agent: bool = False) -> None:
         """Request that the guest reboots, by ACPI or its agent."""
 
+    async def screenshot(self, name: str, limit: int) -> bytes:
+        """Return a picture of the first screen as PNG of at most ``limit`` bytes.
+
+        Raises:
+            OperationInvalid: it has no screen, or the picture is longer.
+        """
+
     async def inject_nmi(self, name: str) -> None:
         """Send a non-maskable interrupt to the processors."""
 

@@ -28,6 +28,7 @@ from launcher.main.lifecycle.operating import Operations
 from launcher.main.lifecycle.preparation import Preparation
 from launcher.main.lifecycle.record import Record
 from launcher.main.lifecycle.saving import Saving
+from launcher.main.lifecycle.screen import Screen
 from launcher.main.lifecycle.signals import Signals
 from launcher.main.lifecycle.starting import Start
 from launcher.main.lifecycle.stopping import Stop
@@ -104,6 +105,7 @@ class ManagedDomain:
         self._saving = Saving(hypervisor, self._watch, times, images)
         signals = Signals(hypervisor, self._record, self._agent)
         self._operations = Operations(hypervisor, self._record, self._suspension, signals, self._saving)
+        self.screen = Screen(hypervisor, self._record)
         self._disk_servers = DiskServerWatch(self._watch, self._suspension, network, times)
         self._free_space = FreeSpace(self._watch, times, measure)
         self._migrations = Migrations(hypervisor, self._watch, self._making, times, memory)

@@ -28,6 +28,7 @@ from launcher.main.programs import qemu_log
 from launcher.main.programs.children import Children
 from launcher.main.programs.libvirtd import Libvirtd
 from launcher.main.serving.console import Console
+from launcher.main.serving.screenshots import Screenshots
 from launcher.main.serving.serial_ports import SerialPorts
 from launcher.main.serving.wire import Server
 from launcher.protocol import messages
@@ -87,7 +88,9 @@ async def run(directory: Path = Path(layout.RUN_DIRECTORY), cache: Path = Path(l
                 hypervisor.run(),
                 domain.console.run(),
                 domain.console.serve(directory / layout.CONSOLE_SOCKET),
+                domain.console.serve_log(directory / layout.log_socket(0)),
                 domain.ports.run(),
+                Screenshots(domain.screen.picture).serve(directory / layout.SCREENSHOT_SOCKET),
             )
             tasks = [group.create_task(part) for part in parts]
             wire = group.create_task(server.run(directory / layout.LAUNCHER_SOCKET))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import secrets
 import select
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -57,7 +59,7 @@ class Kubectl:
         """Return the command line in the namespace; kubectl takes flags only after a plugin's name."""
         namespace = ["-n", self.namespace]
         if arguments[0] == "virt":
-            return [self.binary, *arguments, *namespace]
+            return [self.binary, "virt", *namespace, *arguments[1:]]
         return [self.binary, *namespace, *arguments]
 
     def try_run(self, *arguments: str, stdin: str | None = None, timeout: float = 60) -> subprocess.CompletedProcess[str]:
@@ -234,3 +236,25 @@ def forwarded(kubectl: Kubectl, target: str, port: int) -> Iterator[int]:
             yield int(found[1])
         finally:
             process.terminate()
+
+
+@contextmanager
+def port_of_guest(kubectl: Kubectl, vm: str, port: str) -> Iterator[int]:
+    """Yield a loopback port forwarded by the plugin to a port of a guest: ``80``, ``udp/:53``."""
+    command = kubectl.command("virt", "port-forward", vm, port if ":" in port else f":{port}")
+    with subprocess.Popen(command, env=kubectl.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            found = re.search(r"127\.0\.0\.1:(\d+) -> ", process.stdout.readline())
+            assert found, f"kubectl virt port-forward says no port: {process.stderr.read()}"
+            yield int(found[1])
+        finally:
+            process.terminate()
+
+
+def said_at(port: int) -> str:
+    """Return what a program at a loopback port says at once; empty if nothing."""
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+        return connection.recv(100).decode().strip()
+    return ""

@@ -1,14 +1,15 @@
-"""The README's second example: a cloud image with cloud-init, and an SSH login."""
+"""The README's second example: a cloud image with cloud-init, SSH logins and copies."""
 
 from __future__ import annotations
 
+import random
 import subprocess
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from tests.cluster.kube import ROOT, Kubectl, console, forwarded
+from tests.cluster.kube import ROOT, Kubectl, console
 from tests.testbed import cloud_demo, ssh
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
@@ -25,9 +26,27 @@ def test_cloud_example_is_set_up_and_lets_its_owner_in(kubectl: Kubectl, debian:
     with console(kubectl, "debian") as guest:
         guest.expect(cloud_demo.FINISHED, timeout=BOOT_SECONDS)
 
-    def logged_in(port: int, key: Path, command: str) -> subprocess.CompletedProcess[str]:
-        words = [*ssh.command(key, "debian", "127.0.0.1", port), command]
-        return subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
+    known = tmp_path / "known_hosts"
+    options = (
+        "BatchMode=yes",
+        "IdentitiesOnly=yes",
+        "StrictHostKeyChecking=accept-new",
+        f"UserKnownHostsFile={known}",
+        "ConnectTimeout=120",
+        "HashKnownHosts=no",
+    )
+
+    def by_ssh(command: str, key: Path, *more: str) -> subprocess.CompletedProcess[str]:
+        words = ("virt", command, "-i", str(key), *(part for each in options for part in ("-o", each)), *more)
+        return subprocess.run(
+            kubectl.command(*words),
+            env=kubectl.environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
 
     looks = {
         "cloud-init status": "status: done",
@@ -37,12 +56,17 @@ def test_cloud_example_is_set_up_and_lets_its_owner_in(kubectl: Kubectl, debian:
         "test $(df --output=size --block-size=1M / | tail -n 1) -gt 1800 && echo grown": "grown",  # to the 2 GiB of its disk
         "systemctl list-units --failed --plain --no-legend | wc --lines": "0",
     }
-    with forwarded(kubectl, f"pod/{kubectl.api.get('vm', 'debian')['status']['podName']}", 22) as port:
-        told = logged_in(port, key, "; ".join(looks))
-        stranger = logged_in(port, ssh.make_key(tmp_path / "stranger"), "id")
+    told = by_ssh("ssh", key, "debian@vm/debian", "--", "; ".join(looks))
+    stranger = by_ssh("ssh", ssh.make_key(tmp_path / "stranger"), "debian@debian", "--", "id")
+    assert f"vm-{kubectl.api.get('vm', 'debian')['metadata']['uid']} " in known.read_text()
     assert told.stdout.splitlines() == list(looks.values()), told.stderr
     assert stranger.returncode == 255
     assert "Permission denied (publickey)" in stranger.stderr
+
+    (sent := tmp_path / "sent").write_bytes(random.Random(29).randbytes(8 << 20))
+    assert by_ssh("scp", key, str(sent), "debian@debian:copy").returncode == 0
+    assert by_ssh("scp", key, "debian@debian:copy", str(tmp_path / "back")).returncode == 0
+    assert (tmp_path / "back").read_bytes() == sent.read_bytes()
 
     def is_told_by_the_agent(vm: dict[str, Any]) -> bool:
         guest = vm["status"]["guest"]

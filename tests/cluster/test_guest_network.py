@@ -21,7 +21,7 @@ from apiserver.apis.virt.places import names, network
 from apiserver.apis.virt.places.network import GUEST, GUEST6
 from tests.cluster import processes
 from tests.cluster.api import condition_of, in_phase
-from tests.cluster.kube import Console, Kubectl, console, eventually
+from tests.cluster.kube import Console, Kubectl, console, eventually, port_of_guest, said_at
 from tests.cluster.manifests import linux_vm, migration
 from tests.cluster.serving import BOTH, addresses_in, service_addresses, wait_for_addresses
 from tests.cluster.test_probes import readiness
@@ -97,6 +97,11 @@ def wait_for_answer(guest: Console, word: str, address: str, port: int = 8080) -
     eventually(lambda: answers(guest, address, port, word), timeout=60, what=f"{word} at port {port} of {address}")
 
 
+def wait_for_forwarded(kubectl: Kubectl, vm: str, word: str) -> None:
+    with port_of_guest(kubectl, vm, "8080") as port:
+        eventually(lambda: said_at(port) == word, timeout=60, what=f"{word} by kubectl virt port-forward to {vm}")
+
+
 def pings(guest: Console, address: str, seconds: int = 10) -> bool:
     return "1 packets received" in guest.run(f"ping -c 1 -W {seconds} {address}", timeout=seconds + 30)
 
@@ -115,6 +120,7 @@ def test_guests_get_pod_addresses_and_reach_each_other(kubectl: Kubectl, asker: 
         for address, gateway in zip(addresses, (network.GATEWAY, network.GATEWAY6), strict=False):
             assert pings(client, gateway)
             wait_for_answer(client, "hello-from-other", address)
+        wait_for_forwarded(kubectl, "net-other", "hello-from-other")
         assert dropped(pod_of(kubectl, asker), "foreign_ipv4") == 0  # over IPv6 its kernel rejects the answers of DHCPv6
 
 
@@ -135,6 +141,10 @@ def test_a_service_means_a_port_of_the_guest_by_its_name(kubectl: Kubectl, asker
             wait_for_answer(client, "hello-from-8080", pod)
             assert not answers(client, pod, 8081, "hello-from")
             wait_for_answer(guest, "hello-from-8081", GUEST6 if ":" in pod else GUEST, 8081)  # its real address
+        wait_for_forwarded(kubectl, "net-ports", "hello-from-8080")
+        refused = kubectl.try_run("virt", "port-forward", "net-ports", ":8081")
+        assert refused.returncode == 1
+        assert "its interface default does not list TCP port 8081 in ports" in refused.stderr
 
 
 def test_bridge_guest_has_its_pods_address_and_stays(kubectl: Kubectl, asker: dict[str, Any]) -> None:
@@ -154,6 +164,7 @@ def test_bridge_guest_has_its_pods_address_and_stays(kubectl: Kubectl, asker: di
             wait_for_answer(client, "hello-from-the-guest", pod)
             wait_for_answer(client, "hello-from-the-guest", service, 80)
             assert pings(guest, client_address)
+        wait_for_forwarded(kubectl, "net-bridged", "hello-from-the-guest")
     told = condition_of(kubectl.api.get("vm", "net-bridged"), "Migratable")
     assert told["status"] == "False"
     assert "has its pod's address" in told["message"]

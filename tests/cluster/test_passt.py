@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import signal
@@ -14,7 +13,7 @@ import pytest
 from apiserver.apis.virt.places import names
 from tests.cluster import processes
 from tests.cluster.api import condition_of
-from tests.cluster.kube import Console, Kubectl, console, eventually, forwarded
+from tests.cluster.kube import Console, Kubectl, console, eventually, forwarded, port_of_guest, said_at
 from tests.cluster.serving import BOTH, PORT, a_server, addresses_in, host, pod_addresses, service_addresses, wait_for_addresses
 from tests.cluster.test_guest_network import pings, pod_of, start
 
@@ -30,12 +29,6 @@ def process_of(pod: dict[str, Any]) -> int:
 def serve(guest: Console, port: int, program: str = "") -> None:
     """Serve each connection with its own process: a connection lost with passt stays open in the guest."""
     guest.run(f"(nc -ll -p {port} -e {program or f'echo hello-from-{port}'}) >/dev/null 2>&1 & true")
-
-
-def answered(port: int) -> str:
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
-        return connection.recv(100).decode().strip()
-    return ""
 
 
 def echoed(connection: socket.socket) -> None:
@@ -86,7 +79,9 @@ def test_passt_guest_is_connected_and_survives_the_end_of_passt(kubectl: Kubectl
             wait_for_answer(kubectl, address, 8080)
             assert "hello-from" not in asked(kubectl, address, 8081)
         with forwarded(kubectl, f"pod/{vm['status']['podName']}", 8080) as own:
-            eventually(lambda: answered(own) == "hello-from-8080", timeout=60, what="an answer by port-forward")
+            eventually(lambda: said_at(own) == "hello-from-8080", timeout=60, what="an answer by port-forward")
+        with port_of_guest(kubectl, "passt-one", "8080") as own:
+            eventually(lambda: said_at(own) == "hello-from-8080", timeout=60, what="an answer by kubectl virt port-forward")
 
         # passt ends three times and is restarted; the guest gets no notice of lost connections.
         serve(guest, 22, "cat")

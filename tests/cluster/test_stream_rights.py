@@ -58,7 +58,9 @@ def is_forbidden(machine: Kubectl, user: str, verb: str, stream: str) -> None:
     assert VM in machine("get", "vms", "--as", user)
     more = ["--proxy-only"] if stream == "vnc" else []
 
-    done = machine.try_run("virt", stream, VM, "--as", user, *more, stdin="")
+    command = {"portforward": ("port-forward", VM, ":22")}.get(stream, (stream, VM))
+
+    done = machine.try_run("virt", *command, "--as", user, *more, stdin="")
 
     assert done.returncode == 1
     assert "Error from server (Forbidden)" in done.stderr

@@ -154,9 +154,9 @@ async def test_failed_connection_reloads_the_credentials(url: str, capsys: pytes
     assert await proxy._loaded() is loaded[0]
     assert await proxy._loaded(worn=loaded[0]) is loaded[1]
     with pytest.raises(streams.Unreachable):
-        async with proxy._opened_again():
+        async with proxy.opened_again():
             pass
-    async with proxy._opened_again() as connection:
+    async with proxy.opened_again() as connection:
         assert await connection.recv() == RFB
     assert len(loaded) == 3
 

@@ -7,6 +7,7 @@ have the same expectations. A new version of ours joins ``VERSIONS``.
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -40,6 +41,7 @@ from apiserver.server.running import Kinds
 from certs.reloading import ClientTls
 from storage.memory import MemoryStorage
 from storage.port import Delete
+from tests import pictures
 from tests.component.apiserver.conftest import Pki
 from tests.component.apiserver.test_delegation import NAMESPACES, REVIEWS
 from tests.component.apiserver.test_node_restriction import (
@@ -164,7 +166,11 @@ class Handler:
         return socket
 
 
-TOLD: Final[Mapping[str, Json]] = {"guestinfo": {"hostname": "guest"}, "domainxml": {"xml": "<domain/>\n"}}
+TOLD: Final[Mapping[str, Json]] = {
+    "guestinfo": {"hostname": "guest"},
+    "domainxml": {"xml": "<domain/>\n"},
+    "screenshot": {"png": base64.b64encode(pictures.png(2, 1)).decode()},
+}
 """Answers of virt-handler to reads."""
 
 
@@ -364,11 +370,33 @@ async def test_every_stream_reaches_the_guest(version: Version) -> None:
     machine = await version.make(VIRTUAL_MACHINES, {**MACHINE, "metadata": {"name": "vm2"}, "spec": spec})
     await version.cluster.kube.put(PODS, launcher_pod(machine, "p9", "uid-9"))
     assert (await version.put_status(running(podName="p9", podUID="uid-9"), name="vm2")).code == 200
-    for stream in version.strategy(VIRTUAL_MACHINES).connects:
-        async with opened(version, "vm2", stream) as socket:
+    paths = {each: each for each in version.strategy(VIRTUAL_MACHINES).connects} | {"portforward": "portforward/53/udp"}
+    for path in (*paths.values(), "portforward/22"):
+        async with opened(version, "vm2", path) as socket:
             await socket.send_bytes(b"root")
             assert await socket.receive_bytes() == b"ROOT"
-    assert version.handler.asked == list(version.hubs[VIRTUAL_MACHINES.plural].connects)
+    names_there = [
+        *(set(version.hubs[VIRTUAL_MACHINES.plural].connects) - {"portforward", "log"}),
+        "log0",
+        "portforward-udp-53",
+        "portforward-tcp-22",
+    ]
+    assert sorted(version.handler.asked) == sorted(names_there)
+
+
+async def test_path_behind_a_stream_is_what_the_stream_takes(version: Version) -> None:
+    await version.put_status(RUNNING)
+    for path, code, said in (
+        ("portforward", 400, "the path lacks port: …/PORT/PROTOCOL"),
+        ("portforward/0", 400, "port must be a port of the guest, from 1 to 65535"),
+        ("portforward/22/sctp", 400, "protocol must be tcp or udp"),
+        ("portforward/22", 400, "Upgrade request required"),
+        ("portforward/22/tcp/more", 404, "could not find the requested resource"),
+        ("console/1", 404, "could not find the requested resource"),
+    ):
+        answer = await version.ask("GET", VIRTUAL_MACHINES, "vm1", path)
+        assert (answer.code, said in answer.body["message"]) == (code, True), (path, answer)
+    assert version.handler.asked == []
 
 
 async def test_a_stream_of_a_machine_that_is_off_is_refused(version: Version) -> None:

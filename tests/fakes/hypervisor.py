@@ -58,6 +58,8 @@ class FakeHypervisor:
         """Raised by the next ``create``, ``reset``, ``migrate``, ``abort_job`` or ``destroy``."""
         self.figures: dict[str, object] = {"cpu.time": 1_000_000_000}
         """libvirt's statistics of every active domain."""
+        self.picture: bytes | None = None
+        """Of the screen; None: there is none."""
         self.took: Progress | None = None
         """Figures of the migration that brought a domain here."""
         self.holds_saves = False
@@ -129,6 +131,13 @@ class FakeHypervisor:
         await self._step("ask agent to reboot" if agent else "reboot")
         self._fail()
         self._active(name)
+
+    async def screenshot(self, name: str, limit: int) -> bytes:
+        await self._step("screenshot")
+        self._active(name)
+        if self.picture is None or len(self.picture) > limit:
+            raise OperationInvalid(f"no picture of at most {limit} bytes")
+        return self.picture
 
     async def inject_nmi(self, name: str) -> None:
         await self._step("inject NMI")

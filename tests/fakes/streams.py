@@ -1,4 +1,4 @@
-"""A fake kube-apiserver with one VM: console and USB slots echo, the screen sends first."""
+"""A fake kube-apiserver with one VM: console, USB slots and ports echo, the screen sends first."""
 
 from __future__ import annotations
 
@@ -34,15 +34,17 @@ class FakeStreams:
         self.subprotocols: list[str] = []
         self.open: set[web.WebSocketResponse] = set()
         self.answers: dict[str, dict[str, Any]] = {}
-        """By verb."""
+        """By verb; those of the machine itself without one."""
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[str]:
         """Serve on a free port; yield the URL."""
         app = web.Application()
-        app.router.add_get(PATH + "/{stream:console|vnc|usbredir}", self._stream)
+        app.router.add_get(PATH + "/{stream:console|vnc|usbredir|log}", self._stream)
+        app.router.add_get(PATH + "/{stream:portforward}/{port}/{protocol}", self._stream)
         app.router.add_put(PATH + "/{verb}", self._verb)
         app.router.add_get(PATH + "/{verb}", self._verb)
+        app.router.add_get(PATH, self._verb)
         runner = web.AppRunner(app, shutdown_timeout=0.1)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -73,11 +75,14 @@ class FakeStreams:
         return web.Response(status=refusal.code, text=json.dumps(refusal.to_json()), content_type="application/json")
 
     async def _verb(self, request: web.Request) -> web.Response:
-        return self._refuse(request) or web.json_response(self.answers.get(request.match_info["verb"], {"kind": "VirtualMachine"}))
+        return self._refuse(request) or web.json_response(self.answers.get(request.match_info.get("verb", ""), {"kind": "VirtualMachine"}))
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
         if (refusal := self._refuse(request)) is not None:
             return refusal
+        is_port = request.match_info["stream"] == "portforward"
+        if is_port and "Upgrade" not in request.headers:
+            return web.json_response(errors.BadRequest("Upgrade request required").to_json(), status=400)
         self.queries.append(dict(request.query))
         self.subprotocols.append(request.headers.get("Sec-WebSocket-Protocol", ""))
         socket = web.WebSocketResponse(protocols=[streams.SUBPROTOCOL])
@@ -86,12 +91,19 @@ class FakeStreams:
         await socket.prepare(request)
         self.open.add(socket)
         try:
-            await socket.send_bytes(RFB if request.match_info["stream"] == "vnc" else self.scrollback)
+            if request.match_info["stream"] == "log" and request.query["follow"] == "false":
+                await socket.send_bytes(self.scrollback)
+                await socket.close(message=b"the end of the output")
+            elif not is_port:
+                await socket.send_bytes(RFB if request.match_info["stream"] == "vnc" else self.scrollback)
             async for message in socket:
                 if message.type is WSMsgType.BINARY:
                     self.typed += message.data
                     self.scrollback += message.data.upper()
                     await socket.send_bytes(message.data.upper())
+                if is_port and not message.data:
+                    await socket.send_bytes(b"OK")
+                    await socket.close()
         finally:
             self.open.discard(socket)
         return socket

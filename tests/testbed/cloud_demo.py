@@ -60,10 +60,9 @@ def up(*, own: bool) -> None:
 
 
 def to_type() -> str:
-    port = 2222
+    login = ("kubectl", "virt", "ssh", "-i", str(key()), "-o", "IdentitiesOnly=yes", f"debian@{MACHINE}")
     return f"""
-  kubectl port-forward $(kubectl get vm {MACHINE} -o jsonpath={{.status.podName}}) {port}:22 &
-  {shlex.join(ssh.command(key(), "debian", "127.0.0.1", port))}
+  {shlex.join(login)}
   kubectl virt console {MACHINE}              # what it said at its first boot; nobody has a password there
 """
 

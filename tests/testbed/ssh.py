@@ -1,4 +1,4 @@
-"""SSH to guests with our own keys, independent of the user's configuration."""
+"""Keys for SSH to guests, independent of the user's own."""
 
 import pathlib
 
@@ -19,13 +19,3 @@ def make_key(path: pathlib.Path) -> pathlib.Path:
 
 def public(key: pathlib.Path) -> pathlib.Path:
     return key.with_suffix(".pub")
-
-
-def command(key: pathlib.Path, user: str, host: str, port: int = 22) -> list[str]:
-    """Return a command that logs in, or runs appended words.
-
-    It asks nothing, reads no configuration, and accepts any host key, because guests are new.
-    """
-    options = ("BatchMode=yes", "IdentitiesOnly=yes", "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR")
-    flags = [f"-o{option}" for option in (*options, "ConnectTimeout=120")]
-    return ["ssh", "-F", "none", "-i", str(key), *flags, "-p", str(port), f"{user}@{host}"]

@@ -23,6 +23,8 @@ class Described:
     """Action subresources, and their answers."""
     connects: Mapping[str, tuple[QueryParameter, ...]] = field(default_factory=dict)
     """Stream subresources, and their query parameters."""
+    segments: Mapping[str, tuple[QueryParameter, ...]] = field(default_factory=dict)
+    """Parameters in the paths of streams, behind the subresource."""
     reads: Mapping[str, tuple[Resource, type[Any]]] = field(default_factory=dict)
     """Read-only subresources: answer and pydantic model."""
 
@@ -38,6 +40,7 @@ class Described:
             has_scale=strategy.scaling is not None,
             verbs=verbs,
             connects={name: stream.parameters for name, stream in strategy.connects.items()},
+            segments={name: stream.segments for name, stream in strategy.connects.items() if stream.segments},
             reads={name: (part.answers, part.model) for name, part in strategy.reads.items()},
         )
 

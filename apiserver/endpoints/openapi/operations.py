@@ -9,6 +9,7 @@ from typing import Final
 from apiserver.apis.meta.resources import Resource
 from apiserver.endpoints.openapi.descriptions import Described
 from apiserver.registry.generic.scaling import SCALE
+from apiserver.registry.generic.strategy import QueryParameter
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,10 +154,19 @@ def _of(described: Described, base: str, patch_types: tuple[str, ...]) -> Iterat
         )  # fmt: skip
     for stream, query in described.connects.items():
         parameters = (*here, *(Parameter(each.name, each.type, each.description) for each in query))
-        yield Operation(
-            f"{one}/{stream}", "get", f"connect{name}Get{within}{kind}{stream.capitalize()}",
-            f"Connect to {stream} of the {kind}, by websocket.", "connect", resource, parameters, None,
-        )  # fmt: skip
+        for segments in _paths(described.segments.get(stream, ())):
+            path = "".join(f"/{{{each.name}}}" for each in segments)
+            yield Operation(
+                f"{one}/{stream}{path}", "get",
+                f"connect{name}Get{within}{kind}{stream.capitalize()}{''.join(f'With{each.name.capitalize()}' for each in segments)}",
+                f"Connect to {stream} of the {kind}, by websocket.", "connect", resource, (*parameters, *segments), None,
+            )  # fmt: skip
+
+
+def _paths(segments: Sequence[QueryParameter]) -> Iterator[tuple[Parameter, ...]]:
+    """Yield the path parameters of each form of a path: the first parameter is required, others may be missing."""
+    found = tuple(Parameter(each.name, each.type, each.description, "path") for each in segments)
+    yield from (found[:count] for count in range(min(len(found), 1), len(found) + 1))
 
 
 def _read_and_write(

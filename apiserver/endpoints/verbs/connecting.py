@@ -12,7 +12,7 @@ A websocket's GET needs the right to ``get``; interactive streams also need ``cr
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 
 from apiserver.apis.meta.errors import BadRequest
@@ -51,7 +51,7 @@ async def connect(served: Served, context: RequestContext, stream: Connect, stre
         raise BadRequest("dryRun is not supported")
     item = await served.store.get(context.info.namespace, context.info.name)
     await served.store.connecting(context.info.namespace, context.info.name, context.info.subresource, context.caller)
-    destination = await stream.locate(item.object, context.request.query)
+    destination = await stream.locate(item.object, {**context.request.query, **_segments(stream, context.info.rest)})
     if not upgrade.is_upgrade(context.request):
         raise BadRequest("Upgrade request required")
     if not upgrade.is_well_formed(context.request):
@@ -66,13 +66,24 @@ async def connect(served: Served, context: RequestContext, stream: Connect, stre
         ping_seconds=stream.ping_seconds,
         socket_bytes=bounded.SOCKET_BYTES,
     )
-    async with streams.open.one(context.user, context.info) as holder, joining.dialled(destination, stream, holder) as server:
+    async with streams.open.one(context.user, context.info, stream.share) as holder, joining.dialled(destination, stream, holder) as server:
         for warning in stream.warnings(item.object):
             context.warn(warning)
         responses.add_headers(context, client)
         await client.accept()
         await joining.join(client, server, _endings(context, stream, streams))
     return client
+
+
+def _segments(stream: Connect, rest: Sequence[str]) -> dict[str, str]:
+    """Return the parameters in the path behind the subresource.
+
+    Raises:
+        BadRequest: the first one is missing.
+    """
+    if stream.segments and not rest:
+        raise BadRequest(f"the path lacks {stream.segments[0].name}: …/{'/'.join(each.name.upper() for each in stream.segments)}")
+    return {each.name: text for each, text in zip(stream.segments, rest, strict=False)}
 
 
 def _endings(context: RequestContext, stream: Connect, streams: Streams) -> list[Callable[[], Coroutine[None, None, End]]]:

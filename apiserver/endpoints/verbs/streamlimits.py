@@ -10,7 +10,7 @@ import hashlib
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from apiserver.apis.meta.errors import Details, TooManyRequests
@@ -80,15 +80,18 @@ class OpenStreams:
         return self._holders.total()
 
     @asynccontextmanager
-    async def one(self, user: User, info: RequestInfo) -> AsyncIterator[str]:
+    async def one(self, user: User, info: RequestInfo, share: int = 1) -> AsyncIterator[str]:
         """Count a stream while the block runs; yield its holder's token.
+
+        ``share``: how many times the limit per user and object applies to it.
 
         Raises:
             TooManyRequests: it would exceed a limit.
         """
         holder = holder_of(user)
         stream = (info.group, info.resource, info.namespace, info.name, info.subresource)
-        if why := refusal(self._limits, len(self), self._holders[holder], self._objects[holder, stream], stream):
+        limits = replace(self._limits, max_streams_per_user_and_object=self._limits.max_streams_per_user_and_object * share)
+        if why := refusal(limits, len(self), self._holders[holder], self._objects[holder, stream], stream):
             raise TooManyRequests(why, Details(name=info.name, group=info.group, kind=info.resource, retry_after_seconds=RETRY_SECONDS))
         self._add(holder, stream, 1)
         try:

@@ -158,7 +158,7 @@ class Destination:
 
 @dataclass(frozen=True, slots=True)
 class QueryParameter:
-    """A stream's query parameter, for OpenAPI."""
+    """A stream's parameter, in the query or the path, for OpenAPI."""
 
     name: str
     type: str
@@ -172,7 +172,7 @@ class Connect:
     subprotocols: ClassVar[tuple[str, ...]] = ()
     """Supported subprotocols; the client's first one is used on both sides."""
     ping_seconds: ClassVar[float] = 20.0
-    interactive: ClassVar[bool] = True
+    interactive: bool = True
     """True if clients can do more than read, which requires the right to ``create`` the subresource."""
     holder_header: ClassVar[str] = ""
     """Header with an opaque token, the same for all streams of a user."""
@@ -181,6 +181,19 @@ class Connect:
     def parameters(self) -> tuple[QueryParameter, ...]:
         """Return the query parameters that :meth:`locate` reads."""
         return ()
+
+    @property
+    def segments(self) -> tuple[QueryParameter, ...]:
+        """Return the parameters in the path behind the subresource, for ``locate`` like those of the query.
+
+        The first one is required if there are any.
+        """
+        return ()
+
+    @property
+    def share(self) -> int:
+        """Return how many times the limit of streams per user and object applies."""
+        return 1
 
     async def locate(self, obj: Object, query: Mapping[str, str]) -> Destination:
         """Return the server of a stream; ``query`` is the request's.

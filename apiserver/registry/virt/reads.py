@@ -40,6 +40,9 @@ class HandlerRead(Read):
 
     name: ClassVar[str]
     """Name of the subresource, also at virt-handler."""
+    max_bytes: ClassVar[int] = noderead.MAX_BYTES
+    max_waiting: ClassVar[int] = MAX_WAITING
+    """How many may wait at once; each answer takes memory."""
 
     def __init__(self, handlers: Handlers, seconds: float = noderead.SECONDS) -> None:
         self._handlers = handlers
@@ -62,7 +65,7 @@ class HandlerRead(Read):
             raise errors.BadRequest(f"cannot read {name}: {reason}", _details(obj))
         with self._one(obj, name):
             destination = await self._handlers.destination(obj, self.name)
-            answer = await _get(destination, name, self._seconds)
+            answer = await _get(destination, name, self._seconds, self.max_bytes)
         metadata = {key: obj["metadata"][key] for key in ("name", "namespace", "uid")}
         try:
             return {"kind": self.answers.kind, "apiVersion": self.answers.api_version, "metadata": metadata, **self._shaped(answer)}
@@ -80,7 +83,7 @@ class HandlerRead(Read):
     @contextmanager
     def _one(self, vm: Object, name: str) -> Iterator[None]:
         machine, namespace = vm["metadata"]["uid"], f"/{vm['metadata']['namespace']}"
-        left = MAX_WAITING - sum(count for key, count in self._waiting.items() if key.startswith("/"))
+        left = self.max_waiting - sum(count for key, count in self._waiting.items() if key.startswith("/"))
         if self._waiting[machine] >= MAX_WAITING_PER_MACHINE or self._waiting[namespace] >= (left + 1) // 2:
             raise errors.TooManyRequests(f"too many requests wait for {name} or its like: ask again later", _details(vm, RETRY_SECONDS))
         counted = (machine, namespace)
@@ -92,7 +95,7 @@ class HandlerRead(Read):
             self._waiting = +self._waiting
 
 
-async def _get(destination: Destination, name: str, seconds: float) -> dict[str, Any]:
+async def _get(destination: Destination, name: str, seconds: float, max_bytes: int) -> dict[str, Any]:
     url = urlsplit(destination.url)
     where = f"virt-handler at {url.netloc}"
     origin = Origin(url.hostname or "", url.port or 443, destination.tls, destination.server_name)
@@ -101,7 +104,7 @@ async def _get(destination: Destination, name: str, seconds: float) -> dict[str,
         async with Connections(keep_seconds=0) as connections:
             with await connections.send(origin, "GET", url.path, headers={"Accept": "application/json"}, timeouts=timeouts) as response:
                 certificate = response.certificate
-                body = await response.read(noderead.MAX_BYTES)
+                body = await response.read(max_bytes)
     except TimeoutError as error:
         raise errors.Timeout(f"{where} was asked for {name}: {error}") from error
     except ExchangeFailed as error:

@@ -1,4 +1,4 @@
-"""Preconditions and destinations of the streams ``console``, ``vnc`` and ``usbredir``."""
+"""Preconditions and destinations of the streams of virtual machines."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 
 from apiserver.apis.meta import errors, objects
 from apiserver.apis.meta.objects import Object
-from apiserver.apis.virt.hardware import consoles, graphics, redirected_devices
+from apiserver.apis.virt.hardware import consoles, graphics, interfaces, redirected_devices
 from apiserver.apis.virt.kinds import dig_vm
 from apiserver.apis.virt.lifecycle import conditions, phases
 from apiserver.apis.virt.places import layout, streams
@@ -22,22 +22,36 @@ CONNECTABLE: Final = frozenset({phases.RUNNING, phases.STOPPING})
 """Also guests that shut down: they still print."""
 
 
-PARAMETERS: Final[Mapping[str, QueryParameter]] = {
-    "console": QueryParameter("port", "integer", f"The serial port, from 0 to {layout.SERIAL_PORTS - 1}; the first when nothing is said."),
-    "usbredir": QueryParameter(
-        "slot", "integer", f"The slot for the device, from 0 to {layout.REDIRECTED_DEVICES - 1}; one that is free when nothing is said."
+_PORT: Final = QueryParameter("port", "integer", f"The serial port, from 0 to {layout.SERIAL_PORTS - 1}; the first when nothing is said.")
+PARAMETERS: Final[Mapping[str, tuple[QueryParameter, ...]]] = {
+    "console": (_PORT,),
+    "log": (_PORT, QueryParameter("follow", "boolean", "Also send new output, until the guest is off.")),
+    "usbredir": (
+        QueryParameter(
+            "slot", "integer", f"The slot for the device, from 0 to {layout.REDIRECTED_DEVICES - 1}; one that is free when nothing is said."
+        ),
     ),
 }
 """Query parameters by stream."""
+
+SEGMENTS: Final = (
+    QueryParameter("port", "integer", "The port of the guest, from 1 to 65535."),
+    QueryParameter("protocol", "string", "tcp or udp; tcp when nothing is said."),
+)
+"""Parameters in the path of ``portforward``."""
+SHARE: Final[Mapping[streams.Stream, int]] = {"portforward": streams.CONNECTIONS}
+
+
+_SERIAL: Final = frozenset({"console", "log"})
 
 
 def refuse(vm: Object, stream: streams.Stream, number: int = 0) -> str | None:
     """Return why a stream (console: with this port; usbredir: with this slot) is unavailable, or None."""
     domain = domain_of(vm)
     ports = len(consoles.defaulted(domain))
-    if stream == "console" and not ports:
+    if stream in _SERIAL and not ports:
         return "it has no serial port (spec.domain.devices.consoles is empty)"
-    if stream == "console" and number >= ports:
+    if stream in _SERIAL and number >= ports:
         return f"it has no serial port {number}: they are counted from 0, and spec.domain.devices.consoles has {ports}"
     if stream == "vnc" and not any(each.get("type") == "vnc" for each in graphics.defaulted(domain)):
         return "it has no display of type vnc (spec.domain.devices.graphics)"
@@ -46,6 +60,19 @@ def refuse(vm: Object, stream: streams.Stream, number: int = 0) -> str | None:
         return "it has no room for USB devices of clients (spec.domain.devices.redirectedDevices is not set)"
     if stream == "usbredir" and number >= slots:
         return f"it has no slot {number}: they are counted from 0, and spec.domain.devices.redirectedDevices.slots is {slots}"
+    return absent(vm)
+
+
+def unreachable(vm: Object, forward: streams.Forward) -> str | None:
+    """Return why nothing outside the guest reaches this port, or None."""
+    own = next((each for each in interfaces.defaulted(domain_of(vm)) if interfaces.is_on_pods_network(each)), None)
+    if own is None:
+        return "it has no interface on the pod's network (spec.domain.devices.interfaces)"
+    if own.get("state") == "down":
+        return f"its interface {own['name']} is down"
+    ports = interfaces.ports(own)
+    if ports is not None and not any((each["protocol"].lower(), each["port"]) == (forward.protocol, forward.port) for each in ports):
+        return f"its interface {own['name']} does not list {forward.protocol.upper()} port {forward.port} in ports"
     return absent(vm)
 
 
@@ -61,7 +88,10 @@ def absent(vm: Object) -> str | None:
 
 def check(vm: Object, stream: streams.Stream, number: int = 0) -> None:
     """Raise BadRequest if the stream is unavailable."""
-    reason = refuse(vm, stream, number)
+    _raise(vm, stream, refuse(vm, stream, number))
+
+
+def _raise(vm: Object, stream: str, reason: str | None) -> None:
     if reason is None:
         return
     name = vm["metadata"]["name"]
@@ -75,10 +105,25 @@ def _port(text: str) -> int:
     return number
 
 
+def _truth(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise errors.BadRequest("follow must be true or false")
+    return text == "true"
+
+
 def _slot(text: str | None) -> int | None:
     if text is not None and _digit(text) is None:
         raise errors.BadRequest(f"slot must be the number of a slot, from 0 to {layout.REDIRECTED_DEVICES - 1}")
     return _digit(text) if text is not None else None
+
+
+def _forward(query: Mapping[str, str]) -> streams.Forward:
+    port, protocol = streams.port_of(query["port"]), streams.protocol_of(query.get("protocol", "tcp"))
+    if port is None:
+        raise errors.BadRequest("port must be a port of the guest, from 1 to 65535")
+    if protocol is None:
+        raise errors.BadRequest("protocol must be tcp or udp")
+    return streams.Forward(protocol, port)
 
 
 def _digit(text: str) -> int | None:
@@ -105,14 +150,22 @@ class HandlerStream(Connect):
     ) -> None:
         """``tls`` returns the current context with our client certificate, renewed at run time."""
         self._stream = stream
+        self.interactive = stream != "log"
         self._handlers = Handlers(locate_handler, tls, revoked)
 
     async def locate(self, obj: Object, query: Mapping[str, str]) -> Destination:
         """Return virt-handler as destination of this stream; raise BadRequest if it is unavailable."""
         match self._stream:
+            case "portforward":
+                forward = _forward(query)
+                _raise(obj, f"{forward.protocol.upper()} port {forward.port}", unreachable(obj, forward))
+                return await self._handlers.destination(obj, forward.stream)
             case "console":
                 number = _port(query.get("port", "0"))
                 name = streams.console(number)
+            case "log":
+                number = _port(query.get("port", "0"))
+                name = streams.log(number, follow=_truth(query.get("follow", "false")))
             case "usbredir":
                 slot = _slot(query.get("slot"))
                 number, name = slot or 0, streams.usbredir(slot)
@@ -123,8 +176,18 @@ class HandlerStream(Connect):
 
     @property
     def parameters(self) -> tuple[QueryParameter, ...]:
-        """Return the query parameter, a console's port or USB slot."""
-        return (PARAMETERS[self._stream],) if self._stream in PARAMETERS else ()
+        """Return the query parameters, such as a console's port or USB slot."""
+        return PARAMETERS.get(self._stream, ())
+
+    @property
+    def segments(self) -> tuple[QueryParameter, ...]:
+        """Return the parameters in the path: port and protocol of ``portforward``."""
+        return SEGMENTS if self._stream == "portforward" else ()
+
+    @property
+    def share(self) -> int:
+        """Return how many times the limit per user and machine applies: programs open several connections at once."""
+        return SHARE.get(self._stream, 1)
 
     def warnings(self, obj: Object) -> tuple[str, ...]:
         """Return a warning if the guest is paused."""

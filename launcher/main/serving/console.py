@@ -4,6 +4,7 @@
 2. Input of any viewer reaches the guest in order. Without a guest it is dropped.
 3. A viewer that does not read is disconnected when it has ``MAX_BACKLOG`` unread bytes. The guest and other viewers never wait.
 4. When QEMU ends, viewers stay connected for the next QEMU.
+5. A reader of the log gets the last ``CONSOLE_HISTORY_BYTES``, then new output as a viewer, unless it has ended its own direction.
 
 All bytes are opaque here.
 """
@@ -13,11 +14,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from apiserver.apis.virt.places.layout import CONSOLE_REPLAY_BYTES
+from apiserver.apis.virt.places.layout import CONSOLE_HISTORY_BYTES, CONSOLE_REPLAY_BYTES
 from launcher.main.serving.wire import remove
 
 logger = logging.getLogger(__name__)
@@ -26,6 +27,7 @@ MAX_BACKLOG: Final = 256 << 10
 MAX_VIEWERS: Final = 16
 """virt-handler allows 8; a new virt-handler's may connect before the old ones disconnect."""
 READ_BYTES: Final = 16 << 10
+Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 CONNECT_SECONDS: Final = 0.05
 """QEMU creates its socket during its start, and the guest's first output waits for us."""
 
@@ -33,24 +35,31 @@ CONNECT_SECONDS: Final = 0.05
 class Replay:
     """The newest output, limited in size."""
 
-    def __init__(self, limit: int = CONSOLE_REPLAY_BYTES) -> None:
+    def __init__(self, limit: int = CONSOLE_HISTORY_BYTES) -> None:
         self._limit = limit
         self._data = bytearray()
         self._cut = False
+        self.total = 0
+        """Bytes of all output, also of what is not kept."""
 
     def add(self, data: bytes) -> None:
         """Append output."""
         self._data += data
-        if len(self._data) > 2 * self._limit:  # in large steps, for constant cost per byte
+        self.total += len(data)
+        if len(self._data) > self._limit + self._limit // 4:  # in large steps, for constant cost per byte
             del self._data[: len(self._data) - self._limit]
             self._cut = True
 
-    def content(self) -> bytes:
+    def content(self, limit: int = CONSOLE_HISTORY_BYTES) -> bytes:
         """Return the newest output, from the start of a line if older output is missing."""
-        data, cut = self._data, self._cut
-        if len(data) > self._limit:
-            data, cut = data[len(data) - self._limit :], True
+        data, cut, limit = self._data, self._cut, min(limit, self._limit)
+        if len(data) > limit:
+            data, cut = data[len(data) - limit :], True
         return bytes(data[data.find(b"\n") + 1 :] if cut else data)
+
+    def since(self, position: int) -> bytes:
+        """Return the output after a former ``total``, as far as it is kept."""
+        return bytes(self._data[-(self.total - position) :]) if position < self.total else b""
 
 
 class Console:
@@ -63,6 +72,8 @@ class Console:
         self._changed = changed
         self._replay = Replay()
         self._viewers: set[asyncio.StreamWriter] = set()
+        self._readers = 0
+        """Of the log, which still get the history."""
         self._guest: asyncio.StreamWriter | None = None
         self._wanted = asyncio.Event()
         self.connected = asyncio.Event()
@@ -103,8 +114,15 @@ class Console:
 
     async def serve(self, path: Path) -> None:
         """Accept viewers at ``path`` until cancelled."""
+        await self._serve(path, self._view)
+
+    async def serve_log(self, path: Path) -> None:
+        """Accept readers of the log at ``path`` until cancelled."""
+        await self._serve(path, self._log)
+
+    async def _serve(self, path: Path, answer: Answer) -> None:
         remove(path)
-        server = await asyncio.start_unix_server(self._view, path)
+        server = await asyncio.start_unix_server(answer, path)
         try:
             await asyncio.get_running_loop().create_future()
         finally:
@@ -116,11 +134,34 @@ class Console:
         try:
             if len(self._viewers) < self._max_viewers:
                 with self._present(writer), contextlib.suppress(OSError):
-                    writer.write(self._replay.content())
+                    writer.write(self._replay.content(CONSOLE_REPLAY_BYTES))
                     while data := await reader.read(READ_BYTES):
                         await self._type(data)
         finally:
             writer.close()
+
+    async def _log(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            if len(self._viewers) + self._readers < self._max_viewers:
+                with contextlib.suppress(OSError):
+                    await self._send_history(writer)
+                    with self._present(writer):
+                        while await reader.read(READ_BYTES):
+                            pass  # a reader of the log types nothing
+        finally:
+            writer.close()
+
+    async def _send_history(self, writer: asyncio.StreamWriter) -> None:
+        """Send what is kept, and then what came meanwhile, until the reader has all of it."""
+        self._readers += 1
+        try:
+            position, content = self._replay.total, self._replay.content()
+            while content:
+                writer.write(content)
+                await writer.drain()
+                position, content = self._replay.total, self._replay.since(position)
+        finally:
+            self._readers -= 1
 
     @contextlib.contextmanager
     def _present(self, writer: asyncio.StreamWriter) -> Iterator[None]:

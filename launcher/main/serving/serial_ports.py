@@ -44,3 +44,4 @@ class SerialPorts:
             for port, each in enumerate(self._consoles, start=1):
                 tasks.create_task(each.run())
                 tasks.create_task(each.serve(self._directory / layout.console_socket(port)))
+                tasks.create_task(each.serve_log(self._directory / layout.log_socket(port)))

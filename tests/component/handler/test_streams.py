@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import socket
 import ssl
 import struct
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import aiohttp
@@ -43,6 +45,18 @@ class Guest:
             writer.close()
 
 
+class NodeSocket(socket.socket):
+    """A socket of a network in which pods' addresses lead to this machine."""
+
+    def connect(self, address: tuple[str, int]) -> None:  # type: ignore[override]  # typeshed: of any family
+        if address[0] == UNREACHABLE:
+            raise OSError(errno.EHOSTUNREACH, "No route to host")
+        super().connect(("127.0.0.1", address[1]))
+
+
+ADDRESS, UNREACHABLE = "10.244.1.7", "10.244.1.8"
+
+
 class Scene:
     def __init__(self, root: Path, limits: Limits = DEFAULTS) -> None:
         self.root = root
@@ -50,7 +64,15 @@ class Scene:
         self.targets: dict[str, Target] = {"uid-1": Target("pod-1")}
         self.guest = Guest()
         tls = ServerTls(self.authority.node("n"), clients=ssl.CERT_REQUIRED)
-        self.server = Server(lambda _machine, uid: self.targets.get(uid), tls, host="127.0.0.1", port=0, kubelet=root, limits=limits)
+        self.server = Server(
+            lambda _machine, uid: self.targets.get(uid),
+            tls,
+            host="127.0.0.1",
+            port=0,
+            kubelet=root,
+            limits=limits,
+            make_socket=NodeSocket,
+        )
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -75,6 +97,16 @@ class Scene:
 
     def url(self, uid: str = "uid-1", stream: str = "console") -> str:
         return f"https://127.0.0.1:{self.server.port}{streams.handler_path('default', 'testvm', uid, stream)}"
+
+    @asynccontextmanager
+    async def port(self, number: int, protocol: streams.Protocol = "tcp") -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+        """Yield a websocket to a port of the guest."""
+        url = self.url(stream=streams.Forward(protocol, number).stream)
+        async with (
+            self.session() as session,
+            session.ws_connect(url, protocols=(streams.SUBPROTOCOL,), server_hostname="n.virt-handler") as websocket,
+        ):
+            yield websocket
 
     @asynccontextmanager
     async def console(self) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
@@ -335,3 +367,152 @@ async def test_a_stopping_handler_closes_streams_with_going_away(tmp_path: Path)
         await socket.close()
 
     assert messages[0].data == streams.CLOSE_GOING_AWAY
+
+
+@pytest.fixture
+async def listening(scene: Scene) -> AsyncIterator[int]:
+    """Yield a port of the guest, which answers in capitals, and with OK at the end of its input."""
+    scene.targets["uid-1"] = Target("pod-1", addresses=(UNREACHABLE, ADDRESS))
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(1 << 16):
+            writer.write(data.upper())
+        writer.write(b"OK")
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    yield server.sockets[0].getsockname()[1]
+    server.close()
+
+
+async def test_port_is_dialled_at_the_first_address_that_answers(scene: Scene, listening: int) -> None:
+    async with scene.port(listening) as websocket:
+        await websocket.send_bytes(b"get")
+        assert await websocket.receive_bytes() == b"GET"
+        assert scene.server.count == 1
+
+
+async def test_empty_message_ends_only_the_clients_direction(scene: Scene, listening: int) -> None:
+    async with scene.port(listening) as websocket:
+        await websocket.send_bytes(b"")
+        assert await websocket.receive_bytes() == b"OK"
+        assert (await websocket.receive()).data == streams.CLOSE_NORMAL
+
+
+async def test_each_datagram_of_a_udp_port_is_a_message(scene: Scene) -> None:
+    scene.targets["uid-1"] = Target("pod-1", addresses=(ADDRESS,))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as guest:
+        guest.bind(("127.0.0.1", 0))
+        guest.settimeout(0)
+        async with scene.port(guest.getsockname()[1], "udp") as websocket:
+            for each in (b"one", b"", b"three"):
+                await websocket.send_bytes(each)
+            found = [await asyncio.get_running_loop().sock_recvfrom(guest, 100) for _ in range(3)]
+            assert [data for data, _ in found] == [b"one", b"", b"three"]
+            for each in (b"a", b"b"):
+                guest.sendto(each, found[0][1])
+            assert [await websocket.receive_bytes() for _ in range(2)] == [b"a", b"b"]
+
+
+async def test_port_ends_when_the_guest_has_left_its_pod(scene: Scene, listening: int) -> None:
+    async with scene.port(listening) as websocket:
+        scene.targets["uid-1"] = Target("pod-2", addresses=(ADDRESS,), moving=True)
+        message = await websocket.receive(timeout=30)
+        assert (message.data, message.extra) == (streams.CLOSE_GOING_AWAY, "the guest moved to another node: dial again")
+
+
+@pytest.mark.parametrize(
+    ("addresses", "code", "why"),
+    [
+        ((ADDRESS,), 400, "TCP port {} of virtual machine default/testvm does not answer: Connection refused"),
+        ((UNREACHABLE,), 400, "No route to host"),
+        ((), 400, "the guest has no address in the pod's network"),
+        (("127.0.0.1", "::1", "169.254.169.254"), 400, "the guest has no address in the pod's network"),
+        (None, 503, "does not know the guest's address yet"),
+    ],
+)
+async def test_port_that_does_not_answer_is_an_error(scene: Scene, addresses: tuple[str, ...] | None, code: int, why: str) -> None:
+    scene.targets["uid-1"] = Target("pod-1", addresses=addresses)
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+        refused = await scene.refused(scene.url(stream=streams.Forward("tcp", port).stream))
+    assert refused["code"] == code
+    assert why.format(port) in str(refused["message"])
+    assert scene.server.count == 0
+
+
+async def test_names_that_are_no_port_are_unknown_streams(scene: Scene) -> None:
+    for name in ("portforward", "portforward-tcp-0", "portforward-tcp-65536", "portforward-icmp-1", "portforward-tcp-22-1"):
+        assert (await scene.refused(scene.url(stream=name)))["code"] == 404
+
+
+async def test_connections_to_ports_have_their_own_larger_limit(scene: Scene, listening: int) -> None:
+    async with AsyncExitStack() as stack:
+        for _ in range(DEFAULTS.max_streams_per_machine * streams.CONNECTIONS):
+            await stack.enter_async_context(scene.port(listening))
+        refused = await scene.refused(scene.url(stream=streams.Forward("tcp", listening).stream))
+        assert (refused["code"], refused["reason"]) == (429, "TooManyRequests")
+        assert "32 to portforward of virtual machine default/testvm are open" in str(refused["message"])
+        await stack.enter_async_context(scene.console())
+
+
+async def test_slow_client_of_a_port_slows_no_other(scene: Scene, listening: int) -> None:
+    sent = 0
+    flooding = asyncio.Event()
+
+    async def flood(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        while not writer.is_closing():
+            writer.write(bytes(1 << 16))
+            await writer.drain()
+            sent += 1 << 16
+            flooding.set()
+
+    server = await asyncio.start_server(flood, "127.0.0.1", 0)
+    async with scene.port(server.sockets[0].getsockname()[1]) as slow, scene.port(listening) as quick:
+        slow._reader._protocol.pause_reading()  # aiohttp has no public way
+        await flooding.wait()
+        await quick.send_bytes(b"get")
+        assert await quick.receive_bytes(timeout=10) == b"GET"
+        before = -1
+        async with asyncio.timeout(60):
+            while before != sent:  # buffers of kernels, TLS and TCP fill
+                before = sent
+                await asyncio.sleep(1)
+        assert sent < 16 << 20
+    server.close()
+
+
+async def test_log_is_only_read_and_followed_if_asked(scene: Scene) -> None:
+    seen: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"booted\n")
+        seen.append(await reader.read(100))
+        writer.write(b"later\n")
+        writer.close()
+
+    directory = os.open(run_directory(scene.root, "pod-1"), os.O_PATH)
+    server = await asyncio.start_unix_server(serve, f"/proc/self/fd/{directory}/{layout.log_socket(1)}")
+    async with scene.session() as session:
+        for follow in (False, True):
+            url = scene.url(stream=streams.log(1, follow=follow))
+            async with session.ws_connect(url, protocols=(streams.SUBPROTOCOL,), server_hostname="n.virt-handler") as websocket:
+                if follow:
+                    assert await websocket.receive_bytes() == b"booted\n"
+                    await websocket.send_bytes(b"rm -rf /\n")
+                    message = await websocket.receive(timeout=10)
+                    assert (message.data, message.extra) == (1003, "this stream is only read")
+                else:
+                    printed = b""
+                    while (message := await websocket.receive(timeout=10)).type is aiohttp.WSMsgType.BINARY:
+                        printed += message.data
+                    assert printed == b"booted\nlater\n"
+                    assert (message.data, message.extra) == (streams.CLOSE_NORMAL, "the end of the output")
+    async with asyncio.timeout(30):
+        while len(seen) < 2:
+            await asyncio.sleep(0.01)
+    server.close()
+    os.close(directory)
+    assert seen == [b"", b""]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from apiserver.apis.virt.places.layout import CONSOLE_REPLAY_BYTES
 from launcher.main.serving.console import MAX_VIEWERS, Console
 
 
@@ -172,3 +173,55 @@ async def test_the_number_of_viewers_is_announced(desk: Desk) -> None:
         while desk.changes < 2:
             await asyncio.sleep(0.005)
     assert desk.console.viewers == 0
+
+
+async def log(tmp_path: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    path = tmp_path / "log"
+    while not path.exists():
+        await asyncio.sleep(0.005)
+    return await asyncio.open_unix_connection(path, limit=1 << 20)
+
+
+async def test_log_is_longer_than_the_replay_and_ends_if_not_followed(desk: Desk, tmp_path: Path) -> None:
+    async with asyncio.TaskGroup() as tasks, asyncio.timeout(60):
+        serving = tasks.create_task(desk.console.serve_log(tmp_path / "log"))
+        desk.console.attach()
+        lines = b"".join(b"line %06d\n" % number for number in range(20_000))
+        await desk.guest.prints(lines)
+        reader, writer = await log(tmp_path)
+        follower, typing = await log(tmp_path)
+        assert await follower.readuntil(b"line 019999\n")
+        writer.write_eof()
+        kept = await reader.read()
+        assert len(kept) > CONSOLE_REPLAY_BYTES
+        assert lines.endswith(kept)
+        typing.write(b"rm -rf /")
+        await typing.drain()
+        await desk.guest.prints(b"more\n")
+        assert (await follower.readuntil(b"more\n")).endswith(b"more\n")
+        assert desk.guest.typed == b""
+        for each in (writer, typing):
+            each.close()
+        serving.cancel()
+
+
+async def test_output_during_the_history_is_neither_lost_nor_repeated(desk: Desk, tmp_path: Path) -> None:
+    async with asyncio.TaskGroup() as tasks, asyncio.timeout(60):
+        serving = tasks.create_task(desk.console.serve_log(tmp_path / "log"))
+        desk.console.attach()
+        await desk.guest.prints(b"".join(b"%07d\n" % number for number in range(60_000)))
+        viewer, _ = await desk.viewer()
+        while await viewer.readline() != b"0059999\n":
+            pass  # the console has all of it then
+        path = str(tmp_path / "log")
+        reader, writer = await asyncio.open_unix_connection(path, limit=1 << 10)  # which stops reading at 2 KiB
+        await asyncio.sleep(0.2)
+        for number in range(60_000, 70_000, 1000):
+            await desk.guest.prints(b"".join(b"%07d\n" % each for each in range(number, number + 1000)))
+        while await viewer.readline() != b"0069999\n":
+            pass
+        first = int(await reader.readline())
+        for expected in range(first + 1, 70_000):
+            assert int(await reader.readline()) == expected
+        writer.close()
+        serving.cancel()

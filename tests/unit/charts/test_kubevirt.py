@@ -19,6 +19,7 @@ from apiserver.endpoints.verbs.streamlimits import StreamLimits
 from apiserver.kubectl import verbs as plugin
 from apiserver.registry.virt.domainxml import DomainXML
 from apiserver.registry.virt.guestinfo import GuestInfo
+from apiserver.registry.virt.screenshot import Screenshot
 from apiserver.registry.virt.verbs import VERBS
 from apiserver.server import options
 from controller.manager import options as controller_options
@@ -34,6 +35,7 @@ from tests.unit.pods import unbounded
 ROOT = Path(__file__).parents[3]
 CHART = ROOT / "charts" / "kubevirt"
 READS = frozenset({GuestInfo.name, DomainXML.name})
+"""For all who may view a machine; a screenshot is for those who may use its screen."""
 """Subresources that viewers of a VM may read."""
 GOLDEN = Path(__file__).parent / "golden.yaml"
 NODE = "etcd.storage.nodeDisk.node=node1"
@@ -479,11 +481,13 @@ def test_user_roles_grant_exactly_what_is_documented() -> None:
 def test_view_role_only_reads_and_opens_no_stream() -> None:
     every = {*get_args(streams.Stream), *VERBS}
     view, edit = granted("view"), granted("edit")
+    typed = set(get_args(streams.Stream)) - {"log"}
 
     assert {verb for _, verb in view} == {"get", "list", "watch"}
     assert {resource.partition("/")[2] for resource, _ in view} == {"", "status", "scale", *READS}
-    assert {(f"virtualmachines/{stream}", verb) for stream in get_args(streams.Stream) for verb in ("get", "create")} <= edit
-    assert {resource.partition("/")[2] for resource, _ in edit} == {"", "status", "scale", *READS, *every}
+    assert {(f"virtualmachines/{stream}", verb) for stream in typed for verb in ("get", "create")} <= edit
+    assert {resource.partition("/")[2] for resource, _ in edit} == {"", "status", "scale", *READS, Screenshot.name, *every}
+    assert {verb for resource, verb in edit if resource.endswith((f"/{Screenshot.name}", "/log"))} == {"get"}
     assert view < edit
 
 

@@ -207,4 +207,4 @@ def test_demo_login_uses_its_own_key_which_is_kept(monkeypatch: pytest.MonkeyPat
     (login,) = (line for line in cloud_demo.to_type().splitlines() if " -i " in line)
     words = shlex.split(login)
     assert words[words.index("-i") + 1] == str(tmp_path / "of mine" / "demo" / "id_ed25519")
-    assert words[-1] == "debian@127.0.0.1"
+    assert words[-1] == "debian@debian"

@@ -53,6 +53,8 @@ CONSOLE_SOCKET: Final = "console.sock"
 """virt-launcher's console: a connection gets recent output, then new output; what it writes is input of the guest."""
 CONSOLE_REPLAY_BYTES: Final = 64 << 10
 """Recent output for each new connection: ten full screens of 80 by 50 characters with colours."""
+CONSOLE_HISTORY_BYTES: Final = 512 << 10
+"""Output that virt-launcher keeps of each serial port."""
 SERIAL_SOCKET: Final = "serial.sock"
 """QEMU's socket of the first serial port, only for virt-launcher."""
 SERIAL_PORTS: Final = 4
@@ -60,6 +62,8 @@ SERIAL_PORTS: Final = 4
 REDIRECTED_DEVICES: Final = 4
 """Maximum number of USB devices of clients per machine at a time."""
 VNC_SOCKET: Final = "vnc.sock"
+SCREENSHOT_SOCKET: Final = "screenshot.sock"
+"""virt-launcher's pictures of the screen: a connection gets one as PNG, or a message."""
 SPICE_SOCKET: Final = "spice.sock"
 PASST_SOCKET: Final = "passt.sock"
 """passt's socket for the guest's card, only for QEMU."""
@@ -123,6 +127,14 @@ USER_ID: Final = 107
 def console_socket(port: int) -> str:
     """Return virt-launcher's socket for a serial port, counted from 0."""
     return CONSOLE_SOCKET if port == 0 else f"console{port}.sock"
+
+
+def log_socket(port: int) -> str:
+    """Return virt-launcher's socket for the output of a serial port, counted from 0.
+
+    A connection gets what is kept, then new output until it ends its own direction.
+    """
+    return f"log{port}.sock"
 
 
 def serial_socket(port: int) -> str:

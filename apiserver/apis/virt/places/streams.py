@@ -7,16 +7,23 @@ messages both ways. The reason of a websocket close has at most 123 bytes (RFC 6
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from dataclasses import dataclass
+from typing import Final, Literal, get_args
 from urllib.parse import quote
 
-Stream = Literal["console", "vnc", "usbredir"]
+Stream = Literal["console", "vnc", "usbredir", "portforward", "log"]
+Protocol = Literal["tcp", "udp"]
 
 SUBPROTOCOL: Final = "plain.kubevirt.io"
-"""Raw bytes of the serial port, RFB or usbredir in binary messages; KubeVirt's virtctl uses the same name."""
+"""Raw bytes of the serial port, RFB, usbredir or TCP in binary messages; KubeVirt's virtctl uses the same name.
+
+For ``portforward``, a message of UDP is a datagram. For TCP, an empty message of the client says that it sends no more."""
 
 HOLDER_HEADER: Final = "X-Kubevirt-Stream-Holder"
 """virt-api's token for the user, by which virt-handler groups streams. It reveals nothing else about the user."""
+
+CONNECTIONS: Final = 4
+"""How many times the limits of streams per machine apply to ``portforward``, with a stream per connection."""
 
 HANDLER_PORT: Final = 8444
 RELAY_PORT: Final = 8445
@@ -36,9 +43,49 @@ def console(port: int) -> str:
     return "console" if port == 0 else f"console{port}"
 
 
+def log(port: int, *, follow: bool) -> str:
+    """Return the stream name of a serial port's output, counted from 0, between virt-api and virt-handler."""
+    return f"log{port}-follow" if follow else f"log{port}"
+
+
 def usbredir(slot: int | None = None) -> str:
     """Return the stream name of a slot for a USB device, counted from 0; None: any free slot."""
     return "usbredir" if slot is None else f"usbredir{slot}"
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """A port of a guest."""
+
+    protocol: Protocol
+    port: int
+
+    @property
+    def stream(self) -> str:
+        """Return the stream's name between virt-api and virt-handler."""
+        return f"portforward-{self.protocol}-{self.port}"
+
+    @property
+    def kind(self) -> str:
+        """Return the name for limits and messages."""
+        return "portforward"
+
+
+def protocol_of(text: str) -> Protocol | None:
+    """Return the protocol with this name."""
+    return next((each for each in get_args(Protocol) if each == text), None)
+
+
+def port_of(text: str) -> int | None:
+    """Return the port in a text, from 1 to 65535."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 5 and 0 < int(text) < 1 << 16 else None
+
+
+def forward_of(stream: str) -> Forward | None:
+    """Return the port of :attr:`Forward.stream`; None for other streams."""
+    name, _, rest = stream.partition("-")
+    protocol, port = protocol_of(rest.partition("-")[0]), port_of(rest.partition("-")[2])
+    return Forward(protocol, port) if name == "portforward" and protocol and port else None
 
 
 def handler_path(namespace: str, name: str, uid: str, stream: str) -> str:

@@ -22,6 +22,17 @@ from apiserver.kubectl.access import version
             "error: VM/a is a virtual machine, and --migration says that NAME is a Migration: write one or the other\n"
             "See 'kubectl virt cancel-migration --help'",
         ),
+        ("port-forward a 0", "error: argument PORT: '0' is no port: write PORT, LOCAL:PORT or udp/LOCAL:PORT (1 to 65535)\nSee"),
+        ("port-forward a --stdio 22 23", "error: --stdio takes one PORT\nSee"),
+        ("ssh @a", "error: argument NAME: '@a' names no user: write USER@NAME\nSee 'kubectl virt ssh --help'"),
+        ("ssh root@a -l me", "error: two users are given, root and me\nSee 'kubectl virt ssh --help'"),
+        ("ssh a ls", "error: unrecognized arguments: ls\nSee 'kubectl virt ssh --help'"),
+        (
+            "scp a b",
+            "error: write the guest's path as [USER@]NAME:PATH, and the other one as a path of this computer\nSee 'kubectl virt scp",
+        ),
+        ("scp a:x b:y", "error: write the guest's path as [USER@]NAME:PATH"),
+        ("scp pod/a:x .", "error: 'pod/a' names no virtual machine: write NAME or vm/NAME\nSee 'kubectl virt scp"),
         ("stop pod/a", "error: argument NAME: 'pod/a' names no virtual machine: write NAME or vm/NAME\nSee 'kubectl virt stop --help'"),
     ],
 )
@@ -120,3 +131,31 @@ def test_help_lists_commands_by_purpose_and_has_examples(capsys: pytest.CaptureF
 def test_examples_are_valid_commands(command: str) -> None:
     for example in usage.EXAMPLES[command]:
         assert flags.parse(example.partition(" | ")[0].split()).command == command
+
+
+@pytest.mark.parametrize(
+    ("arguments", "user", "name", "command"),
+    [
+        ("ssh a", "", "a", []),
+        ("ssh root@vm/a -- ls -l --", "root", "a", ["ls", "-l", "--"]),
+        ("-n ns ssh vm/a -l me@corp -p 2222 -i key", "me@corp", "a", []),
+        ("ssh me@corp@a", "me@corp", "a", []),
+    ],
+)
+def test_login_is_user_and_machine(arguments: str, user: str, name: str, command: list[str]) -> None:
+    parsed = flags.parse(arguments.split())
+    assert (parsed.username, parsed.name, parsed.guest_command) == (user, name, command)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "user", "name", "paths"),
+    [
+        ("scp x vm/a:/tmp", "", "a", ["x", ":/tmp"]),
+        ("scp root@a:/etc/fstab ./b:c", "root", "a", [":/etc/fstab", "./b:c"]),
+        ("scp -r a: .", "", "a", [":", "."]),
+        ("scp a:x:y -p 23 /b:c", "", "a", [":x:y", "/b:c"]),
+    ],
+)
+def test_copy_has_one_path_of_the_guest(arguments: str, user: str, name: str, paths: list[str]) -> None:
+    parsed = flags.parse(arguments.split())
+    assert (parsed.username, parsed.name, parsed.paths) == (user, name, paths)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 
 import pytest
 
@@ -42,6 +43,13 @@ def opened(limits: Limits, *wanted: Wanted) -> int:
 )
 def test_each_limit_counts_its_own_streams_and_no_others(limits: Limits, wanted: list[Wanted], let_in: int) -> None:
     assert opened(limits, *wanted) == let_in
+
+
+def test_share_raises_the_limits_of_a_machine_not_of_the_node() -> None:
+    ports = [replace(each, stream="portforward", share=2) for each in (CONSOLE, CONSOLE, BOBS, BOBS, UNSAID)]
+    assert opened(Limits(0, 2, 0), *ports) == 4
+    assert opened(Limits(0, 0, 1), *ports[:2], *ports[:2]) == 2
+    assert opened(Limits(3, 0, 0), *ports) == 3
 
 
 def test_closed_stream_frees_its_place() -> None:

@@ -165,12 +165,21 @@ def test_stream_query_parameters_are_documented() -> None:
         asked = {
             stream: {each["name"] for each in document["paths"][f"{one}/{stream}"]["get"]["parameters"] if each["in"] == "query"}
             for stream in get_args(Stream)
+            if stream != "portforward"
         }
-        assert asked == {"console": {"port"}, "vnc": set(), "usbredir": {"slot"}}
+        assert asked == {"console": {"port"}, "vnc": set(), "usbredir": {"slot"}, "log": {"port", "follow"}}
     (port,) = (each for each in V3["paths"][f"{one}/console"]["get"]["parameters"] if each["in"] == "query")
     assert port["schema"] == {"type": "integer", "uniqueItems": True}
     assert not port.get("required")
     assert "from 0 to 3" in port["description"]
+
+
+def test_path_parameters_of_a_stream_are_documented() -> None:
+    one = "/apis/kubevirt.io/v1alpha1/namespaces/{namespace}/virtualmachines/{name}/portforward"
+    for document in (V3, V2):
+        assert {path.removeprefix(one) for path in document["paths"] if path.startswith(one)} == {"/{port}", "/{port}/{protocol}"}
+        named = [each["name"] for each in document["paths"][f"{one}/{{port}}/{{protocol}}"]["get"]["parameters"] if each["in"] == "path"]
+        assert sorted(named) == ["name", "namespace", "port", "protocol"]
 
 
 def test_the_published_schema_is_what_patches_follow() -> None:

@@ -60,6 +60,18 @@ def test_holder_token_is_stable_and_hides_the_name() -> None:
     assert "alice" not in token_of("alice")
 
 
+async def test_share_raises_only_the_limit_per_object() -> None:
+    streams, user = OpenStreams(LIMITS), User("alice")
+    async with AsyncExitStack() as stack:
+        for _ in range(4):
+            await stack.enter_async_context(streams.one(user, asked(subresource="portforward"), 2))
+        with pytest.raises(TooManyRequests, match="4 is the limit"):
+            await stack.enter_async_context(streams.one(user, asked(subresource="portforward"), 2))
+        await stack.enter_async_context(streams.one(user, asked("w2", "portforward"), 2))
+        with pytest.raises(TooManyRequests, match="5 of yours are open"):
+            await stack.enter_async_context(streams.one(user, asked("w3", "portforward"), 2))
+
+
 async def test_each_limit_counts_what_it_says() -> None:
     streams = OpenStreams(LIMITS)
 

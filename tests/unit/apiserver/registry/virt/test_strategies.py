@@ -18,7 +18,7 @@ from apiserver.apis.meta.validation import MAX_CAUSES, FieldError
 from apiserver.apis.virt.domainxml import parsing, reading
 from apiserver.apis.virt.lifecycle import phases, power
 from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
-from apiserver.apis.virt.places.streams import CLOSE_GOING_AWAY, CLOSE_POLICY_VIOLATION, Stream
+from apiserver.apis.virt.places.streams import CLOSE_GOING_AWAY, CLOSE_POLICY_VIOLATION, Forward, Stream
 from apiserver.client.config import Config
 from apiserver.client.informer import Informer
 from apiserver.client.rest import Client
@@ -1038,6 +1038,46 @@ async def test_a_usb_device_gets_the_slot_that_was_asked_for_or_any() -> None:
             await stream.locate(vm, {"slot": wrong})
 
 
+@pytest.mark.parametrize(
+    ("query", "stream"),
+    [({"port": "22"}, "portforward-tcp-22"), ({"port": "53", "protocol": "udp"}, "portforward-udp-53")],
+)
+async def test_port_and_protocol_select_a_port_of_the_guest(query: dict[str, str], stream: str) -> None:
+    async def locate(node: str) -> tuple[str, int]:
+        return node, 8444
+
+    context: Any = object()
+    forward = streams.HandlerStream("portforward", locate, lambda: context, _revoked())
+    assert (await forward.locate(_vm(), query)).url.endswith(f"/u1/{stream}")
+    assert [each.name for each in forward.segments] == ["port", "protocol"]
+    for wrong in ({"port": "0"}, {"port": "22x"}, {"port": "22", "protocol": "sctp"}, {"port": "22", "protocol": "TCP"}):
+        with pytest.raises(errors.BadRequest, match=r"port must be a port of the guest, from 1 to 65535|protocol must be tcp or udp"):
+            await forward.locate(_vm(), wrong)
+
+
+@pytest.mark.parametrize(
+    ("interfaces", "why"),
+    [
+        ([], "it has no interface on the pod's network"),
+        ([{"name": "lan", "network": "lan"}], "it has no interface on the pod's network"),
+        ([{"name": "lan", "network": "lan"}, {"name": "own"}], None),
+        ([{"name": "own", "type": "bridge"}], None),
+        ([{"name": "own", "type": "passt", "ports": [{"port": 22}]}], None),
+        ([{"name": "own", "state": "down"}], "its interface own is down"),
+        (
+            [{"name": "own", "ports": [{"port": 80}, {"port": 22, "protocol": "UDP"}]}],
+            "its interface own does not list TCP port 22 in ports",
+        ),
+    ],
+)
+def test_port_is_reachable_on_the_pods_network(interfaces: list[dict[str, Any]], why: str | None) -> None:
+    vm = _vm()
+    vm["spec"]["domain"] = {"devices": {"interfaces": interfaces}}
+    found = streams.unreachable(vm, Forward("tcp", 22))
+    assert found == why or (why and found and found.startswith(why))
+    assert streams.unreachable(_vm("Stopped"), Forward("tcp", 22)) == "it is not running (phase Stopped)"
+
+
 async def test_revoked_node_gets_no_streams_even_without_config_map() -> None:
     async def locate(node: str) -> tuple[str, int]:
         raise AssertionError(node)
@@ -1070,10 +1110,24 @@ async def test_unknown_revocations_trust_no_node() -> None:
         await restriction.validate(asking("UPDATE", VIRTUAL_MACHINES, "status", "acc", "vm1", user, vm, vm))
 
 
-def test_every_stream_counts_as_interactive() -> None:
+def test_every_stream_but_the_log_counts_as_interactive() -> None:
     context: Any = None
     for stream in get_args(Stream):
-        assert streams.HandlerStream(stream, context, context, context).interactive
+        assert streams.HandlerStream(stream, context, context, context).interactive == (stream != "log")
+
+
+async def test_log_of_a_port_is_followed_if_asked() -> None:
+    async def locate(node: str) -> tuple[str, int]:
+        return node, 8444
+
+    context: Any = object()
+    log = streams.HandlerStream("log", locate, lambda: context, _revoked())
+    assert (await log.locate(_vm(), {})).url.endswith("/u1/log0")
+    assert (await log.locate(_vm(), {"port": "0", "follow": "true"})).url.endswith("/u1/log0-follow")
+    with pytest.raises(errors.BadRequest, match="it has no serial port 1"):
+        await log.locate(_vm(), {"port": "1"})
+    with pytest.raises(errors.BadRequest, match="follow must be true or false"):
+        await log.locate(_vm(), {"follow": "1"})
 
 
 def test_the_plugin_knows_the_close_codes_of_the_server() -> None:

@@ -1,0 +1,104 @@
+"""``kubectl virt ssh`` and ``scp``: the system's programs, with ``kubectl virt port-forward --stdio`` as their connection.
+
+ssh stores the guest's key under the machine's uid, not its name or an address: another machine of the same name is another host, and a
+machine that moves is the same one.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from apiserver.apis.meta.objects import Object
+from apiserver.apis.virt.places.resources import VIRTUAL_MACHINES
+from apiserver.kubectl import verbs
+from apiserver.kubectl.access import Access, Selection
+from apiserver.kubectl.messages import Failure
+
+PLUGIN: Final = (sys.executable, "-P", "-m", "apiserver.kubectl")
+"""The command of this plugin, from any directory."""
+_FLAGS: Final = {
+    "kubeconfig": "--kubeconfig",
+    "context": "--context",
+    "cluster": "--cluster",
+    "user": "--user",
+    "server": "--server",
+    "token": "--token",
+    "impersonate_user": "--as",
+    "impersonate_uid": "--as-uid",
+}
+"""kubectl's flags by the fields of a selection, except the namespace."""
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """How to log in."""
+
+    name: str
+    """The machine's."""
+    user: str = ""
+    """Empty: ssh's configuration decides."""
+    port: int = 22
+    identity: str = ""
+    """File of the private key; empty: as above."""
+    options: tuple[str, ...] = ()
+    """For ssh's ``-o``."""
+
+
+def common(login: Login, selection: Selection, vm: Object) -> tuple[str, ...]:
+    """Return the options of ssh and scp."""
+    metadata = vm["metadata"]
+    forward = (*PLUGIN, "port-forward", "--stdio", *flags(selection, metadata["namespace"]), login.name, str(login.port))
+    options = (*login.options, f"ProxyCommand={shlex.join(forward).replace('%', '%%')}", f"HostKeyAlias=vm-{metadata['uid']}")
+    return (*(("-i", login.identity) if login.identity else ()), *(part for each in options for part in ("-o", each)))
+
+
+def host(login: Login, vm: Object) -> str:
+    """Return the destination for ssh: NAME.NAMESPACE.vm, as in a ``Host`` line of its configuration."""
+    name = f"{login.name}.{vm['metadata']['namespace']}.vm"
+    return f"{login.user}@{name}" if login.user else name
+
+
+def ssh(login: Login, selection: Selection, vm: Object, command: Sequence[str]) -> tuple[str, ...]:
+    """Return the command line of ssh; ``command`` is for the guest's shell."""
+    return ("ssh", *common(login, selection, vm), "--", host(login, vm), *command)
+
+
+def scp(login: Login, selection: Selection, vm: Object, paths: Sequence[str], *, recursive: bool) -> tuple[str, ...]:
+    """Return the command line of scp; a path that begins with ``:`` is the guest's."""
+    named = (f"{host(login, vm)}{each}" if each.startswith(":") else each for each in paths)
+    return ("scp", *(("-r",) if recursive else ()), *common(login, selection, vm), "--", *named)
+
+
+def flags(selection: Selection, namespace: str) -> tuple[str, ...]:
+    """Return kubectl's flags for a selection."""
+    given = [part for field, flag in _FLAGS.items() if (value := getattr(selection, field)) for part in (flag, value)]
+    groups = [part for each in selection.impersonate_groups for part in ("--as-group", each)]
+    return ("--namespace", namespace, *given, *groups)
+
+
+async def machine(access: Access, name: str) -> Object:
+    """Return the machine to log in to.
+
+    Raises:
+        Failure: refused or unanswered.
+    """
+    doing = f"log in to virtual machine {access.namespace}/{name}"
+    return await verbs.request(access, "GET", VIRTUAL_MACHINES.path(access.namespace, name), doing)
+
+
+def replace_process(command: Sequence[str]) -> int:
+    """Run the program in place of this process.
+
+    Raises:
+        Failure: it is not on PATH.
+    """
+    found = shutil.which(command[0])
+    if found is None:
+        raise Failure(f"error: {command[0]} is not on PATH: install OpenSSH's client")
+    os.execv(found, list(command))  # noqa: S606  no shell, as intended

@@ -1,0 +1,30 @@
+"""The guest's screen."""
+
+from __future__ import annotations
+
+from apiserver.apis.virt.spec.screenshot import MAX_BYTES
+from launcher.hypervisor.port import Hypervisor, HypervisorError
+from launcher.main.decisions import requests
+from launcher.main.decisions.refusal import RequestRefused
+from launcher.main.lifecycle.record import Record
+
+
+class Screen:
+    """Takes pictures of the screen of this pod's guest, also while it is paused."""
+
+    def __init__(self, hypervisor: Hypervisor, record: Record) -> None:
+        self._hypervisor = hypervisor
+        self._record = record
+
+    async def picture(self) -> bytes:
+        """Return a picture as PNG.
+
+        Raises:
+            RequestRefused: there is no guest or screen, or libvirt failed.
+        """
+        if not requests.has_guest(self._record.known, "take a screenshot"):
+            raise RequestRefused("Conflict", "cannot take a screenshot: the guest is off")
+        try:
+            return await self._hypervisor.screenshot(self._record.known.name, MAX_BYTES)
+        except HypervisorError as error:
+            raise requests.refusal_of(error) from error

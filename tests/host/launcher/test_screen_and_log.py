@@ -1,0 +1,70 @@
+"""A guest's screen and its output, from virt-launcher's sockets."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+
+import pytest
+
+from apiserver.apis.virt.places import layout
+from apiserver.apis.virt.spec import screenshot
+from launcher.protocol import messages
+from tests.host.launcher.sandbox import READY, Launcher, a_tiny_machine
+from tests.pictures import decoded
+
+pytestmark = [pytest.mark.host, pytest.mark.timeout(300)]
+Start = Callable[[], Launcher]
+
+
+def whole(connection: socket.socket) -> bytes:
+    """Return what comes until the end of a connection, after our end of it."""
+    with connection:
+        connection.settimeout(60)
+        connection.shutdown(socket.SHUT_WR)
+        return b"".join(iter(lambda: connection.recv(1 << 16), b""))
+
+
+def test_screenshot_shows_the_screen_also_of_a_paused_guest(start: Start) -> None:
+    pod = start()
+    with pod.client() as client, pod.console() as viewer:
+        assert b"no guest runs in this pod" in whole(pod.socket(layout.SCREENSHOT_SOCKET))
+        client.ask(messages.Sync(a_tiny_machine(devices={"graphics": [{"type": "vnc"}], "interfaces": []})))
+        viewer.expect(READY)
+        running = whole(pod.socket(layout.SCREENSHOT_SOCKET))
+        assert not screenshot.problem(running)
+        width, height, rows = decoded(running)
+        assert (width, height) >= (640, 400)
+        assert len(set(rows)) > 2, "the screen is empty"
+        client.ask(messages.Suspend())
+        assert decoded(whole(pod.socket(layout.SCREENSHOT_SOCKET)))[:2] == (width, height)
+
+
+def test_guest_without_a_screen_has_no_screenshot(start: Start) -> None:
+    pod = start()
+    with pod.client() as client, pod.console() as viewer:
+        client.ask(messages.Sync(a_tiny_machine()))
+        viewer.expect(READY)
+        said = whole(pod.socket(layout.SCREENSHOT_SOCKET))
+        assert said.startswith(b"take a screenshot of domain ")
+        assert len(said) <= screenshot.MAX_TEXT
+
+
+def test_log_begins_with_the_boot_and_follows_the_guest(start: Start) -> None:
+    pod = start()
+    with pod.client() as client, pod.console() as viewer:
+        client.ask(messages.Sync(a_tiny_machine()))
+        viewer.expect(READY)
+        viewer.ask("echo before-the-reset")
+        with pod.socket(layout.log_socket(0)) as follower:
+            follower.settimeout(1)
+            client.ask(messages.Operate("a", 1, "Reset"))
+            viewer.expect(READY)
+            followed, deadline = b"", time.monotonic() + 60
+            while followed.count(READY.encode()) < 2 and time.monotonic() < deadline:
+                followed += follower.recv(1 << 16)
+        kept = whole(pod.socket(layout.log_socket(0)))
+        for found in (followed, kept):
+            assert found.count(READY.encode()) == 2
+            assert found.index(READY.encode()) < found.index(b"before-the-reset") < found.rindex(READY.encode())
