@@ -1,21 +1,44 @@
-"""The README's second example: a cloud image with cloud-init, SSH logins and copies."""
+"""The README's second example: a cloud image with cloud-init, SSH logins, copies and a UDP port."""
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import random
+import socket
 import subprocess
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from tests.cluster.kube import ROOT, Kubectl, console
+from tests.cluster.kube import ROOT, Kubectl, console, eventually, port_of_guest
 from tests.testbed import cloud_demo, ssh
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 
 BOOT_SECONDS: Final = 1200
 """An emulator alone on one processor needs two minutes, under load ten times that."""
+
+
+ECHO: Final = """
+import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind(("", 9999))
+while True:
+    data, sender = s.recvfrom(2000)
+    s.sendto(data.upper(), sender)
+"""
+"""Answers each datagram."""
+
+
+def echoed(client: socket.socket) -> bool:
+    """Send a datagram of an Ethernet frame's size, and return whether the answer comes."""
+    data = b"x" * 1400
+    with contextlib.suppress(TimeoutError):
+        client.send(data)
+        return client.recv(2000) == data.upper()
+    return False
 
 
 def test_cloud_example_is_set_up_and_lets_its_owner_in(kubectl: Kubectl, debian: None, tmp_path: Path) -> None:
@@ -67,6 +90,12 @@ def test_cloud_example_is_set_up_and_lets_its_owner_in(kubectl: Kubectl, debian:
     assert by_ssh("scp", key, str(sent), "debian@debian:copy").returncode == 0
     assert by_ssh("scp", key, "debian@debian:copy", str(tmp_path / "back")).returncode == 0
     assert (tmp_path / "back").read_bytes() == sent.read_bytes()
+
+    by_ssh("ssh", key, "debian@debian", "--", f"nohup python3 -c '{ECHO}' >/dev/null 2>&1 &")
+    with port_of_guest(kubectl, "debian", "udp/:9999") as port, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+        client.connect(("127.0.0.1", port))
+        client.settimeout(1)
+        eventually(functools.partial(echoed, client), timeout=120, what="an answer of the guest's UDP port")
 
     def is_told_by_the_agent(vm: dict[str, Any]) -> bool:
         guest = vm["status"]["guest"]
