@@ -32,6 +32,11 @@ hostname web-1
 printf 'ID=tiny\\nPRETTY_NAME="Tiny Guest 1"\\nVERSION_ID=1\\n' > /etc/os-release
 exec qemu-ga --daemonize --method virtio-serial --path $port --pidfile /run/qemu-ga.pid --statedir /run "$@"
 """
+SHUTDOWN: Final = """#!/bin/busybox sh
+echo "shutdown $*" > /dev/console
+reboot -f
+"""
+"""The program that qemu-ga runs to reboot."""
 DPKG_QUERY: Final = """#!/bin/busybox sh
 echo ran >> /tmp/listings
 printf 'busybox\\t1.35.0\\nqemu-guest-agent\\t7.2\\n'
@@ -40,7 +45,7 @@ printf 'busybox\\t1.35.0\\nqemu-guest-agent\\t7.2\\n'
 
 def build(base: Guest) -> Guest:
     """Return the guest, made at the first call on this machine."""
-    made_of = hashlib.sha256(f"{base.directory.name}{MODULES}{AGENT}{DPKG_QUERY}".encode()).hexdigest()[:8]
+    made_of = hashlib.sha256(f"{base.directory.name}{MODULES}{AGENT}{SHUTDOWN}{DPKG_QUERY}".encode()).hexdigest()[:8]
     cache = layout.cache() / f"test-guest-agent-{made_of}"
     if not (cache / "initrd").exists():
         work = cache.with_suffix(f".{os.getpid()}")
@@ -55,7 +60,7 @@ def build(base: Guest) -> Guest:
 
 def _archive(base: Guest, work: Path) -> bytes:
     root = work / "root"
-    for name in ("bin", "lib/modules", "lib64", "lib/x86_64-linux-gnu"):
+    for name in ("bin", "sbin", "lib/modules", "lib64", "lib/x86_64-linux-gnu"):
         (root / name).mkdir(parents=True)
     _modules(base, work, root)
     guest.run("apt-get", "download", "qemu-guest-agent", cwd=work)
@@ -68,9 +73,9 @@ def _archive(base: Guest, work: Path) -> bytes:
     for library in re.findall(r"=> (/\S+)", linked):
         shutil.copy(library, root / "lib/x86_64-linux-gnu")
     shutil.copy("/lib64/ld-linux-x86-64.so.2", root / "lib64")
-    for name, script in (("agent", AGENT), ("dpkg-query", DPKG_QUERY)):
-        (root / "bin" / name).write_text(script)
-        (root / "bin" / name).chmod(0o755)
+    for name, script in (("bin/agent", AGENT), ("bin/dpkg-query", DPKG_QUERY), ("sbin/shutdown", SHUTDOWN)):
+        (root / name).write_text(script)
+        (root / name).chmod(0o755)
     archive = guest.packed(root)
     for path in (root, package):
         shutil.rmtree(path)

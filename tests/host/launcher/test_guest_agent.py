@@ -1,4 +1,4 @@
-"""Answers of the real qemu-ga, and a hanging agent that blocks nothing."""
+"""Answers of the real qemu-ga, its reboot, and a hanging agent that blocks nothing."""
 
 from __future__ import annotations
 
@@ -109,6 +109,11 @@ def test_guest_facts_and_a_hanging_agent_are_reported(pod: Launcher) -> None:
         assert "users" not in info
         (reason,) = [each["reason"] for each in info["unavailable"] if each["field"] == "users"]
         assert reason == "the guest agent has no guest-get-users, or its configuration forbids it"
+
+        client.call(messages.Operate("a", 1, "SoftReboot"))
+        viewer.expect("shutdown -h -r +0")  # of the agent; the power button would print POWER-BUTTON
+        viewer.expect("GUEST-READY", seconds=BOOT_SECONDS)
+        assert client.status.operations == (messages.OperationStatus("a", 1, "succeeded"),)
         with suppress(EOFError):  # the pod ends, maybe before it answers
             client.ask(messages.Shutdown(0))
     assert pod.wait() == 0
