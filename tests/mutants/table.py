@@ -103,10 +103,6 @@ MODULES: Final = (
         "controller/reconcilers/upgrades/test_workload_update_plan.py",
         "controller/reconcilers/upgrades/test_workload_update_memory.py",
     ),
-    *(
-        _module(f"controller/reconcilers/replica_sets/{each}.py", "controller/reconcilers/replica_sets/test_replica_set_plan.py")
-        for each in ("membership", "finished", "scale_down", "replica_set_plan", "replica_set_status")
-    ),
     _module("controller/reconcilers/pods/mounted_sources.py", "controller/reconcilers/pods/test_mounted_sources.py"),
     _module("controller/runtime/leaderelection.py", "controller/runtime/test_leaderelection.py"),
     _module("controller/reconcilers/pods/sandboxes.py", "controller/reconcilers/pods/test_sandboxes.py"),

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apiserver.apis.meta.objects import Object, name_of
-from controller.reconcilers.replica_sets import membership, replica_set_plan
+from controller.reconcilers.replica_sets import finished, membership, replica_set_plan
 from controller.reconcilers.replica_sets.replica_set_plan import Observed, Plan
 from controller.reconcilers.replica_sets.replica_set_status import Failure, status
 from tests.unit.controller.reconcilers.replica_sets.builders import NOW, WEB, a_finished_machine, a_machine, a_set, ago
@@ -97,8 +97,9 @@ ORDER: list[dict[str, Any]] = [
 
 def test_scale_down_order() -> None:
     crowd = [{"node": "node2", "cost": "2147483647", "ready": 100 + each} for each in range(6)]
-    machines = [a_machine(f"m{number:02}", **given) for number, given in enumerate([*ORDER, *crowd])]
-    wanted = [f"m{number:02}" for number in range(len(ORDER) - 1)]
+    # Names, and with them uids, are in the reverse order, because the uid decides between equals.
+    machines = [a_machine(f"m{99 - number}", **given) for number, given in enumerate([*ORDER, *crowd])]
+    wanted = [f"m{99 - number}" for number in range(len(ORDER) - 1)]
     found = names(plan(a_set(replicas=len(machines) - len(wanted)), *reversed(machines)).delete)
     assert found == wanted
 
@@ -148,6 +149,29 @@ def test_a_set_without_a_usable_selector_is_left_alone() -> None:
     assert membership.faults(a_set()) == ()
     assert membership.faults(a_set(selector={})) == ("spec.selector must not be empty",)
     assert membership.faults(a_set(selector={"matchExpressions": [{"key": "a", "operator": "Like"}]}))
+
+
+def test_only_sound_sets_of_the_namespace_match() -> None:
+    elsewhere = a_set(name="elsewhere")
+    elsewhere["metadata"]["namespace"] = "other"
+    unlike, unsound = a_set(name="unlike", selector={"matchLabels": OTHER}), a_set(name="unsound", selector={})
+    assert membership.matching([elsewhere, unlike, unsound, a_set()], a_machine(owner=None)) == [a_set()]
+
+
+@pytest.mark.parametrize(("ended", "waiting", "expired", "next_change"), [(9, 1, 0, 1), (10, 0, 0, 590), (599, 0, 0, 1), (600, 0, 1, None)])
+def test_a_finished_machine_is_replaced_and_deleted_in_time(ended: float, waiting: int, expired: int, next_change: int | None) -> None:
+    found = finished.judge([a_finished_machine("a", ended)], NOW)
+    seconds = None if found.next_change is None else (found.next_change - NOW).total_seconds()
+    assert (len(found.waiting), len(found.expired), seconds) == (waiting, expired, next_change)
+
+
+def test_a_machine_that_runs_or_cannot_be_read_is_not_finished() -> None:
+    machine = a_finished_machine("a", 5)
+    assert finished.is_finished(machine)
+    running = {**machine, "status": {**machine["status"], "phase": "Running"}}
+    unsound = {**machine, "status": {**machine["status"], "attempts": [{"number": "x"}]}}
+    assert not finished.is_finished(running)
+    assert not finished.is_finished(unsound)
 
 
 @pytest.mark.parametrize(
