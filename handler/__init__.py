@@ -31,8 +31,8 @@ hostPath ``<kubelet>/pods``               run directories of launcher pods (read
 hostPath ``<kubelet>/device-plugins``     the kubelet's registration socket and ours
 hostPath ``/dev``                         device nodes that appear after the start of the pod
 hostPath of plugins, if any               the executables, read only: ``/usr/local/lib/kubevirt/plugins``
-``/run/kubevirt-handler`` (may be empty)  key and certificate of this node (``tls``); records of plugins (``plugins``); its processors'
-                                          features, written by the init container (``cpu``)
+``/run/kubevirt-handler`` (may be empty)  key and certificate of this node (``tls``); records of plugins (``plugins``); what libvirt
+                                          knows here, written by the init container (``capabilities``)
 ========================================= ================================================================================
 
 It needs no host network. ``handler/rbac.md`` lists its rights in the cluster.

@@ -125,7 +125,8 @@ class Agent:
         self.metrics = Metrics()
         self.metrics.verdict(detection.verdict)
         detection.subscribe(self.metrics.verdict)
-        self._labels = Labels(client, name, options.cpu_capabilities, lambda: detection.verdict.accelerated)
+        capabilities = options.capabilities / name
+        self._labels = Labels(client, name, capabilities / "kvm.json", lambda: detection.verdict.accelerated)
         detection.subscribe(lambda _: self._labels.changed())
         self._clock = clock
         self._recorder = Recorder(client, names.HANDLER, clock, host=name)
@@ -149,7 +150,7 @@ class Agent:
         theirs, records = Plugins(options.plugin_directory, allowed), Records(options.plugin_records / name)
         has_volumes = functools.partial(places.has_volumes, kubelet=options.kubelet)
         self._deleter = Deleter(records, theirs.call, has_volumes, event_recorder(self._recorder))
-        guests = node or Node(theirs, records, host_disks.Allowed(options.host_disks, options.host_disks_max_created))
+        guests = node or Node(theirs, records, host_disks.Allowed(options.host_disks, options.host_disks_max_created), capabilities)
         self._loops = self._controllers(guests, disks or PluginDisks(theirs, records, options.kubelet))
 
     def _controllers(self, node: guest_ports.Node, disks: guest_ports.Disks) -> dict[str, Controller]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from apiserver.apis.meta import objects
@@ -15,7 +16,7 @@ from handler.network import setup
 from handler.network.binding import Interface
 from handler.plugins.calling import Plugins
 from handler.plugins.records import Records
-from handler.pods import hanging
+from handler.pods import hanging, qemu_capabilities
 from handler.pods.launcher import Connection
 from launcher.protocol import messages
 
@@ -46,6 +47,7 @@ class Node:
         plugins: Plugins | None = None,
         records: Records | None = None,
         files: host_disks.Allowed | None = None,
+        capabilities: Path = Path("/nonexistent"),
         *,
         give: Give = ownership.give,
         patience_seconds: float = hanging.PATIENCE_SECONDS,
@@ -56,11 +58,13 @@ class Node:
             plugins: third-party plugins.
             records: records of their calls.
             files: files of this node that may be disks.
+            capabilities: the directory with libvirt's caches of QEMU's capabilities.
             give: gives a device node below a root to the pod's user.
             patience_seconds: how long to wait for a pod with an unresponsive disk.
         """
         self._give = give
         self._files = files or host_disks.Allowed()
+        self._capabilities = capabilities
         self._networks = setup.Networks(plugins, records)
         self._calls = hanging.Calls[messages.Accelerator](patience_seconds)
 
@@ -89,6 +93,10 @@ class Node:
             return functools.partial(_give, self._give, root, process, nodes, files, lock)
 
         return await self._calls.run(pod_uid, begin)
+
+    def capabilities(self, accelerator: messages.Accelerator) -> str:
+        """Return libvirt's cache of QEMU's capabilities for guests of this type; empty if there is none."""
+        return qemu_capabilities.read(self._capabilities, accelerator)
 
     async def prepare_network(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> tuple[Interface, ...]:
         """Set up the pod's network, and return the guest's interfaces. Idempotent.

@@ -29,7 +29,7 @@ class Options:
     pod_ip: str
     kubeconfig: str | None
     certificates: Path
-    cpu_capabilities: Path
+    capabilities: Path
     kubelet: Path
     acceleration: Choice
     allow_vsock: bool
@@ -63,7 +63,7 @@ def parse(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = o
         pod_ip=given.pod_ip,
         kubeconfig=given.kubeconfig,
         certificates=given.cert_dir,
-        cpu_capabilities=given.cpu_capabilities,
+        capabilities=given.capabilities_directory,
         kubelet=given.kubelet_directory,
         acceleration=given.acceleration,
         allow_vsock=given.allow_vsock,
@@ -114,10 +114,10 @@ def _cluster(add: Callable[..., argparse.Action], environ: Mapping[str, str]) ->
 
 def _devices(add: Callable[..., argparse.Action]) -> None:
     add(
-        "--cpu-capabilities",
+        "--capabilities-directory",
         type=Path,
-        default=Path("/run/kubevirt-handler/cpu/kvm.json"),
-        help="file with what libvirt says that guests with KVM can have of this node's processors, for the Node's labels",
+        default=Path("/run/kubevirt-handler/capabilities"),
+        help="what libvirt knows of QEMU, for guests, and of this node's processors, for the Node's labels, below the node's name",
     )
     add("--kubelet-directory", type=Path, default=places.KUBELET_DIRECTORY, help="the kubelet's directory, with pods and device-plugins")
     add(

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from apiserver.apis.virt.domainxml.devices import EMULATOR
 from apiserver.apis.virt.hardware import clock as clock_fields
 from apiserver.apis.virt.hardware import features as feature_fields
+from apiserver.apis.virt.places import layout
 from launcher.domain import (
     chassis,
     clock,
@@ -115,7 +115,7 @@ def to_xml(definition: Definition) -> str:
     SubElement(domain, "name").text = domain_name(definition.namespace, definition.name)
     SubElement(domain, "uuid").text = domain_uuid(definition.uid, definition.specification)
     tree = Tree(domain, Element("features"), Element("devices"))
-    SubElement(tree.devices, "emulator").text = EMULATOR
+    SubElement(tree.devices, "emulator").text = layout.EMULATOR
     for family in _FAMILIES:
         family.append(tree, definition)
     domain.append(tree.features)

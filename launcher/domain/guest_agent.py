@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 from xml.etree.ElementTree import SubElement
 
-from apiserver.apis.virt.domainxml.chardevs import AGENT_CHANNEL
+from apiserver.apis.virt.places import layout
 from launcher.domain.definition import Definition, Tree
 from launcher.domain.values import socket
 
@@ -19,4 +19,4 @@ def append(tree: Tree, definition: Definition) -> None:
     SubElement(tree.devices, "controller", type="virtio-serial", index="0")
     channel = SubElement(tree.devices, "channel", type="unix")
     SubElement(channel, "source", mode="bind", path=socket(SOCKET))
-    SubElement(channel, "target", type="virtio", name=AGENT_CHANNEL)
+    SubElement(channel, "target", type="virtio", name=layout.AGENT_CHANNEL)

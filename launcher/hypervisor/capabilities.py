@@ -1,58 +1,53 @@
-"""Write the CPU features of KVM guests on this node: ``python3 -m launcher.hypervisor.capabilities FILE``.
+"""Print what libvirt knows of this node: ``python3 -m launcher.hypervisor.capabilities qemu|kvm``, the type of guests.
 
-It runs from virt-launcher's image as an init container of virt-handler, because the result depends on this libvirt and QEMU. virt-handler
-trusts the file, because no guest ever runs in this pod. It could not trust a launcher, which its guest may control.
-
-``FILE`` is JSON with two texts: ``domainCapabilities`` (https://libvirt.org/formatdomaincaps.html) and ``hostModel``, the ``<cpu>`` of
-host-model with all its features (virConnectBaselineHypervisorCPU). There is no file without KVM or if libvirt fails. libvirt caches its
-probe of QEMU, which takes seconds, next to the file, and checks by itself whether the cache is outdated.
+:mod:`launcher.hypervisor.node_capabilities` runs it. It starts libvirtd as virt-launcher does. The output is JSON with three texts:
+``cache``, libvirt's cache of QEMU's capabilities; for ``kvm`` also ``domainCapabilities`` (https://libvirt.org/formatdomaincaps.html) and
+``hostModel``, the ``<cpu>`` of host-model with all its features (virConnectBaselineHypervisorCPU). The input is an earlier ``cache``, which
+saves libvirt its probe of QEMU if it is up to date.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
-import logging
-import os
+import subprocess
 import sys
-import threading
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 from xml.etree.ElementTree import Element, fromstring, tostring
 
 import libvirt
 
-from apiserver import logs
+from apiserver.apis.virt.places import layout
+from launcher.hypervisor.daemon import LIBVIRTD, Daemon
+from launcher.hypervisor.emulator import Emulator
 
-logger = logging.getLogger(__name__)
-
-DEVICE: Final = Path("/dev/kvm")
-SECONDS: Final = 120.0
-"""QEMU answers in 4 s. After this time, virt-handler starts without the file."""
 ARCHITECTURE: Final = "x86_64"
 MACHINE: Final = "q35"
-QEMU_CONF: Final = """\
-security_driver = "none"
-cgroup_controllers = []
-user = "root"
-group = "root"
-"""
+CONNECT_SECONDS: Final = 0.02
 
 
-def ask(directory: Path, virt_type: str) -> dict[str, str]:
-    """Return the content of ``FILE`` for guests of type ``kvm`` or ``qemu``. It needs no daemon, and writes files below ``directory``.
+def ask(virt_type: str, earlier: str) -> dict[str, str]:
+    """Return the texts for guests of this type.
 
     Raises:
         libvirt.libvirtError: libvirt cannot tell.
+        OSError: libvirtd does not start, or writes no cache.
     """
-    (directory / "etc").mkdir(parents=True, exist_ok=True)
-    (directory / "etc" / "qemu.conf").write_text(QEMU_CONF)
-    libvirt.virEventRegisterDefaultImpl()
-    connection = libvirt.open(f"qemu:///embed?root={directory}")
-    capabilities = connection.getDomainCapabilities(None, ARCHITECTURE, MACHINE, virt_type)
-    flags = libvirt.VIR_CONNECT_BASELINE_CPU_EXPAND_FEATURES
-    host = host_model(capabilities)
-    expanded = connection.baselineHypervisorCPU(None, ARCHITECTURE, MACHINE, virt_type, [host], flags) if host else ""
-    return {"domainCapabilities": capabilities, "hostModel": expanded}
+    with tempfile.TemporaryDirectory(prefix="kv") as directory:
+        daemon = Daemon(Path(directory) / "run", Path(directory) / "cache")
+        emulator = Emulator(layout.EMULATOR, daemon.capabilities(layout.EMULATOR))
+        emulator.keep(earlier)
+        with _connected(daemon) as connection:
+            capabilities = connection.getDomainCapabilities(layout.EMULATOR, ARCHITECTURE, MACHINE, virt_type)
+            found = {"cache": emulator.cache.read_text()}
+            if virt_type == "kvm":
+                found |= {"domainCapabilities": capabilities, "hostModel": _expanded(connection, host_model(capabilities))}
+            return found
 
 
 def host_model(capabilities: str) -> str:
@@ -65,27 +60,40 @@ def host_model(capabilities: str) -> str:
     return tostring(cpu, encoding="unicode")
 
 
-def main(arguments: list[str]) -> int:
-    """Write the file, or log why not. The exit status is always 0."""
-    logs.configure("info")
-    (path,) = (Path(each) for each in arguments)
-    path.unlink(missing_ok=True)
-    if not DEVICE.exists():
-        logger.info("there is no %s", DEVICE)
-        return 0
-    limit = threading.Timer(SECONDS, os._exit, (0,))  # no other way ends a call that hangs in libvirt
-    limit.daemon = True
-    limit.start()
+def _expanded(connection: libvirt.virConnect, host: str) -> str:
+    flags = libvirt.VIR_CONNECT_BASELINE_CPU_EXPAND_FEATURES
+    return str(connection.baselineHypervisorCPU(layout.EMULATOR, ARCHITECTURE, MACHINE, "kvm", [host], flags)) if host else ""
+
+
+@contextlib.contextmanager
+def _connected(daemon: Daemon) -> Iterator[libvirt.virConnect]:
+    """Run libvirtd, and yield a connection to it."""
+    daemon.prepare(str(uuid.uuid4()))
+    process = subprocess.Popen([LIBVIRTD], env=daemon.environment())
     try:
-        found = ask(path.parent / "libvirt", "kvm")
-    except (libvirt.libvirtError, OSError) as error:
-        logger.error("what guests with KVM can have here is not known: %s", error)  # noqa: TRY400 - the message says it
-        return 0
-    new = path.with_suffix(".new")
-    new.write_text(json.dumps(found))
-    new.replace(path)
-    return 0
+        with contextlib.closing(_open(daemon, process)) as connection:
+            yield connection
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _open(daemon: Daemon, process: subprocess.Popen[bytes]) -> libvirt.virConnect:
+    while True:
+        try:
+            return libvirt.open(daemon.uri)
+        except libvirt.libvirtError:
+            if process.poll() is not None:
+                raise
+            time.sleep(CONNECT_SECONDS)
+
+
+def main() -> None:
+    """Print the texts."""
+    libvirt.registerErrorHandler(lambda _context, _error: None, None)  # by default libvirt prints each error
+    (virt_type,) = sys.argv[1:]
+    json.dump(ask(virt_type, sys.stdin.read()), sys.stdout)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main()

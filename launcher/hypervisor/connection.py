@@ -16,11 +16,12 @@ from xml.etree import ElementTree as ET
 import libvirt
 import libvirt_qemu
 
-from apiserver.apis.virt.domainxml.chardevs import AGENT_CHANNEL
+from apiserver.apis.virt.places import layout
 from launcher.domain.states import ACTIVE, State, reason_of, state_of
 from launcher.hypervisor import conversion, eventloop
 from launcher.hypervisor.agents import Agents
 from launcher.hypervisor.disk_faults import DiskFaults
+from launcher.hypervisor.emulator import Emulator
 from launcher.hypervisor.occurrences import Occurrences
 from launcher.hypervisor.port import (
     NO_DISKS,
@@ -98,7 +99,7 @@ class LibvirtHypervisor:
         self,
         uri: str,
         *,
-        emulated_by: str = "",
+        emulator: Emulator | None = None,
         agent_call_seconds: float = AGENT_CALL_SECONDS,
         agent_command: Callable[[libvirt.virDomain, str], str] = _agent_command,
     ) -> None:
@@ -106,7 +107,7 @@ class LibvirtHypervisor:
 
         Args:
             uri: libvirt's URI.
-            emulated_by: path of the emulator to probe in advance, so that the first domain does not wait for it.
+            emulator: the emulator of domains; None: the first domain waits until libvirt has probed its own.
             agent_call_seconds: time limit of one call to a guest agent.
             agent_command: sends a JSON command to a domain's agent, and returns its answer.
         """
@@ -115,7 +116,7 @@ class LibvirtHypervisor:
         self._uri = uri
         self._test_driver = uri.startswith("test:")
         """libvirt's test driver in this process: no flags, no keep-alive, no agent."""
-        self._emulator = emulated_by
+        self._emulator = emulator
         self._connection: libvirt.virConnect | None = None
         self._callbacks: list[Callable[[], None]] = []
         self._agents = Agents()
@@ -164,6 +165,19 @@ class LibvirtHypervisor:
     async def ready(self) -> None:
         """See the port."""
         await self._ready.wait()
+
+    async def learn(self, capabilities: str) -> None:
+        """See the port."""
+        if (emulator := self._emulator) is None:
+            return
+
+        def learn(connection: libvirt.virConnect) -> None:
+            given = emulator.keep(capabilities)
+            connection.getDomainCapabilities(emulator.program, "x86_64", None, "qemu", 0)
+            if not emulator.has(given):
+                logger.info("libvirt has probed QEMU, because the node's cache of its capabilities is missing or outdated")
+
+        await self._call("ask libvirtd for QEMU's capabilities", learn, None)
 
     def subscribe(self, callback: Callable[[], None]) -> None:
         """See the port."""
@@ -463,13 +477,7 @@ class LibvirtHypervisor:
                 self._agents.look(domain.name(), partial(_agent_connected, domain))
             return connection
 
-        def ask_ahead(connection: libvirt.virConnect) -> None:
-            if self._emulator:
-                connection.getDomainCapabilities(self._emulator, "x86_64", None, "qemu", 0)
-
-        connection = await self._in_thread("connect to libvirtd", connect, CALL_SECONDS)
-        await self._in_thread("ask libvirtd for its capabilities", lambda: ask_ahead(connection), CALL_SECONDS)
-        self._connection = connection
+        self._connection = await self._in_thread("connect to libvirtd", connect, CALL_SECONDS)
         self._ready.set()
 
     def _register(self, connection: libvirt.virConnect, loop: asyncio.AbstractEventLoop) -> None:
@@ -564,7 +572,7 @@ def _disk_errors(domain: libvirt.virDomain) -> tuple[tuple[str, str], ...]:
 
 def _agent_connected(domain: libvirt.virDomain) -> bool:
     document = ET.fromstring(domain.XMLDesc())  # noqa: S314  # libvirtd wrote it
-    return document.find(f"devices/channel/target[@name='{AGENT_CHANNEL}'][@state='connected']") is not None
+    return document.find(f"devices/channel/target[@name='{layout.AGENT_CHANNEL}'][@state='connected']") is not None
 
 
 def _undefine(domain: libvirt.virDomain) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -82,6 +83,11 @@ class Daemon:
             # At most two clients: virt-launcher and, during a migration, the source's libvirtd.
             "min_workers = 2\nmax_workers = 4\nprio_workers = 1\nadmin_min_workers = 1\nadmin_max_workers = 1\n"
         )
+
+    def capabilities(self, emulator: str) -> Path:
+        """Return libvirt's cache of an emulator's capabilities. libvirt finds out by itself whether it is outdated."""
+        name = hashlib.sha256(emulator.encode()).hexdigest()
+        return self.cache / "libvirt" / "qemu" / "cache" / "capabilities" / f"{name}.xml"
 
     def qemu_log(self, domain: str) -> Path:
         """Return the file for the output of the QEMU of ``domain``."""

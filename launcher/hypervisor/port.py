@@ -208,7 +208,14 @@ class Hypervisor(Protocol):
         """Return whether a domain may have QEMU's PCI panic device."""
 
     async def ready(self) -> None:
-        """Wait until the hypervisor is usable without delay, after its slow probe of QEMU."""
+        """Wait until the hypervisor can be used."""
+
+    async def learn(self, capabilities: str) -> None:
+        """Learn what the emulator can do, which ``create`` would do otherwise.
+
+        Args:
+            capabilities: the node's cache of it, which is ignored if it is outdated; empty: none.
+        """
 
     def subscribe(self, callback: Callable[[], None]) -> None:
         """Register a callback for changes."""

@@ -16,11 +16,11 @@ import uuid
 from pathlib import Path
 from typing import Final
 
-from apiserver.apis.virt.domainxml.devices import EMULATOR
 from apiserver.apis.virt.places import layout
 from launcher.dhcp.server import Server as DhcpServer
 from launcher.hypervisor.connection import LibvirtHypervisor
 from launcher.hypervisor.daemon import Daemon
+from launcher.hypervisor.emulator import Emulator
 from launcher.ipv6.server import Server as Ipv6Server
 from launcher.main.decisions import life
 from launcher.main.managed_domain import ManagedDomain
@@ -50,7 +50,7 @@ async def run(directory: Path = Path(layout.RUN_DIRECTORY), cache: Path = Path(l
     children = Children()
     daemon = Daemon(directory, cache)
     _prepare(directory, daemon)
-    hypervisor = LibvirtHypervisor(daemon.uri, emulated_by=EMULATOR)
+    hypervisor = LibvirtHypervisor(daemon.uri, emulator=Emulator(layout.EMULATOR, daemon.capabilities(layout.EMULATOR)))
     dhcp, ipv6 = DhcpServer(), Ipv6Server()
 
     def serve_addresses(machine: messages.Machine) -> None:

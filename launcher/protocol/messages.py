@@ -175,6 +175,8 @@ class Sync:
     """Leave the guest paused, before its first instruction."""
     image: Image | None = None
     """Resume the guest from this image, instead of booting it. Send it only to launchers with ``Suspend`` in ``Hello.operations``."""
+    capabilities: str = ""
+    """libvirt's cache of QEMU's capabilities on this node for this accelerator; empty: libvirt probes QEMU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +234,8 @@ class PrepareMigrationTarget:
     """virt-handler also relays ``layout.MIGRATION_MADE_DISKS_SOCKET``, and the source's launcher may send the disks that it made.
 
     A source of an older release sends none; then the guest gets those that are made here."""
+    capabilities: str = ""
+    """The same as in ``Sync``."""
 
 
 @dataclass(frozen=True, slots=True)

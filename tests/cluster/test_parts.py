@@ -45,6 +45,10 @@ def test_nodes_offer_tun_and_only_honest_kvm(kubectl: Kubectl, running: dict[str
             assert verdict.startswith(running["status"]["domain"]["type"])
 
 
+def test_libvirt_uses_the_nodes_cache_of_qemus_capabilities(kubectl: Kubectl, running: dict[str, Any]) -> None:
+    assert "probed QEMU" not in kubectl("logs", running["status"]["podName"])
+
+
 def test_each_node_owns_the_lease_of_its_virt_handler(kubectl: Kubectl, running: dict[str, Any]) -> None:
     """The garbage collector deletes the Lease with its owner, the Node."""
     assert running["status"]["nodeName"]

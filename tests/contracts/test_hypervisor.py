@@ -21,6 +21,7 @@ from apiserver.apis.virt.spec import screenshot
 from launcher.domain.states import State
 from launcher.hypervisor.connection import LibvirtHypervisor
 from launcher.hypervisor.daemon import LIBVIRTD, Daemon
+from launcher.hypervisor.emulator import Emulator
 from launcher.hypervisor.port import (
     NO_TERMS,
     Disks,
@@ -48,7 +49,7 @@ def xml_for(kind: str) -> str:
 
 
 @contextmanager
-def private_libvirtd() -> Iterator[str]:
+def private_libvirtd() -> Iterator[Daemon]:
     directory = Path(tempfile.mkdtemp(prefix="hv"))
     run = directory / "run"
     run.mkdir()
@@ -62,7 +63,7 @@ def private_libvirtd() -> Iterator[str]:
     script = f"mount --bind {passwd} /etc/passwd && exec setpriv --reuid {user} --regid {user} --clear-groups --inh-caps=-all {LIBVIRTD}"
     process = subprocess.Popen(["unshare", "--mount", "sh", "-c", script], env=daemon.environment(), stderr=subprocess.DEVNULL)
     try:
-        yield daemon.uri
+        yield daemon
     finally:
         for path in (run / "libvirt/qemu/run").glob("*_*.pid"):
             with suppress(FileNotFoundError, ValueError, ProcessLookupError):  # the domain is just ending
@@ -73,8 +74,8 @@ def private_libvirtd() -> Iterator[str]:
 
 
 @asynccontextmanager
-async def connected(uri: str) -> AsyncIterator[LibvirtHypervisor]:
-    hypervisor = LibvirtHypervisor(uri)
+async def connected(uri: str, emulator: Emulator | None = None) -> AsyncIterator[LibvirtHypervisor]:
+    hypervisor = LibvirtHypervisor(uri, emulator=emulator)
     async with asyncio.TaskGroup() as group:
         running = group.create_task(hypervisor.run())
         async with asyncio.timeout(30):
@@ -96,8 +97,8 @@ async def undefine(hypervisor: LibvirtHypervisor) -> None:
 
 @pytest.fixture(scope="module")
 def libvirtd() -> Iterator[str]:
-    with private_libvirtd() as uri:
-        yield uri
+    with private_libvirtd() as daemon:
+        yield daemon.uri
 
 
 @pytest.fixture(params=["fake", "test", pytest.param("qemu", marks=pytest.mark.host)])
@@ -129,6 +130,13 @@ async def test_a_created_domain_waits_before_its_first_instruction(hypervisor: H
     assert (domain.name, domain.state, domain.active, domain.arrived) == (NAME, State.PAUSED, True, True)
     assert not domain.agent_connected
     assert domain.cid == 0
+
+
+async def test_what_it_learns_changes_no_domain(hypervisor: Hypervisor, kind: str) -> None:
+    await hypervisor.create(NAME, xml_for(kind))
+    before = await hypervisor.observe(NAME)
+    await hypervisor.learn("no cache of libvirt's")
+    assert await hypervisor.observe(NAME) == before
 
 
 async def test_a_domain_with_sockets_to_its_node_has_their_address(hypervisor: Hypervisor, kind: str) -> None:

@@ -43,6 +43,8 @@ class FakeHypervisor:
         self._xml: dict[str, str] = {}
         self.created: list[str] = []
         """XML of all started domains."""
+        self.learned: list[str] = []
+        """Arguments of all calls of ``learn``."""
         self.secrets: dict[str, bytes] = {}
         self.usages: dict[str, Usage] = {}
         """Usage by UUID."""
@@ -76,6 +78,10 @@ class FakeHypervisor:
 
     async def ready(self) -> None:
         await self._connected.wait()
+
+    async def learn(self, capabilities: str) -> None:
+        await self._step("learn")
+        self.learned.append(capabilities)
 
     def subscribe(self, callback: Callable[[], None]) -> None:
         self._callbacks.append(callback)

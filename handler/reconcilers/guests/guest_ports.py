@@ -50,6 +50,10 @@ class Node(Protocol):
         """Give the pod's device nodes to its user; return the guest's accelerator. Raises NotTheDevice, StorageHangs, OSError."""
         ...
 
+    def capabilities(self, accelerator: messages.Accelerator) -> str:
+        """Return libvirt's cache of QEMU's capabilities for guests of this type; empty if there is none."""
+        ...
+
     async def prepare_network(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> tuple[Interface, ...]:
         """Set up the pod's network, and return its interfaces. Raises Unsupported, CommandFailed, Fault."""
         ...

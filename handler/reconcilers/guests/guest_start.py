@@ -125,7 +125,9 @@ class GuestStart:
         """
         pending = self._starting.get(link.pod_uid)
         if pending is None or pending.connection is not connection:
-            pending = self._starting[link.pod_uid] = connection.begin(messages.Sync(machine, paused=paused, image=image))
+            capabilities = self._ports.node.capabilities(machine.accelerator)
+            request = messages.Sync(machine, paused=paused, image=image, capabilities=capabilities)
+            pending = self._starting[link.pod_uid] = connection.begin(request)
         try:
             answered = await pending.answered(within=self._limits.start_patience_seconds)
         except (LauncherRefused, Disconnected):

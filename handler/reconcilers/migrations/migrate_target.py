@@ -122,8 +122,14 @@ class MigrateTarget(migration_side.Side[side_plan.TargetAction]):
         served = await self._ports.disks.add(vm, link.pod_uid)
         interfaces = await self._ports.networks.set_up(vm, link.pod_uid, connection)
         machine = machine_of(vm, accelerator, interfaces, chosen_cpu.running(vm), served)
-        uid = migration_attempts.uid_of(migration)
-        await connection.call(messages.PrepareMigrationTarget(uid, machine, relays_disks=True, relays_made_disks=True))
+        request = messages.PrepareMigrationTarget(
+            migration_attempts.uid_of(migration),
+            machine,
+            relays_disks=True,
+            relays_made_disks=True,
+            capabilities=self._ports.node.capabilities(accelerator),
+        )
+        await connection.call(request)
 
     async def _write_fault(self, migration: Object, error: Exception) -> None:
         """Write into the Migration why its target is not ready; it is retried until virt-controller gives up.

@@ -55,7 +55,9 @@ class Migrations:
                 return
             try:
                 async with self._making.until_abandoned():
-                    xml = await self._making.preparation.prepare(request.machine, arriving=True, made_come=request.relays_made_disks)
+                    xml = await self._making.preparation.prepare(
+                        request.machine, request.capabilities, arriving=True, made_come=request.relays_made_disks
+                    )
                     server = await self._receiving(request)
             except StartFailure as error:
                 raise RequestRefused("Failed", str(error)) from error

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from launcher.domain import document, filling, passed_through
+from launcher.domain import document, passed_through
 from launcher.domain.definition import Definition, Tap
 from launcher.domain.disk_origins import Found
 from launcher.domain.values import InvalidSpecification
@@ -35,7 +35,7 @@ from launcher.protocol import messages
 logger = logging.getLogger(__name__)
 
 READY_SECONDS: Final = 60.0
-"""At its first start libvirtd queries QEMU's capabilities: 0.3 s, or several on a loaded node."""
+"""For libvirtd to start and, without the node's cache, to probe QEMU: half a second, or several on a loaded node."""
 
 StartFailure = (
     InvalidSpecification,
@@ -75,11 +75,12 @@ class Preparation:
         self._passt = guests_passt
         self._serve_addresses = serve_addresses
 
-    async def prepare(self, machine: messages.Machine, *, arriving: bool = False, made_come: bool = False) -> str:
+    async def prepare(self, machine: messages.Machine, capabilities: str, *, arriving: bool = False, made_come: bool = False) -> str:
         """Prepare overlays, images, firmware and TPM state, and servers for the guest; return the XML when libvirtd is ready.
 
         Args:
             machine: the machine.
+            capabilities: libvirt's cache of QEMU's capabilities on this node; may be empty.
             arriving: True if the guest comes from another pod, so that its disks exist.
             made_come: True if that pod may send the disks that it made.
 
@@ -104,7 +105,7 @@ class Preparation:
         await firmware_state.prepare(self._children, machine.domain, machine.uid, identity)
         await self._filesystems.start(machine.domain)
         await self._passt.start(machine.domain)
-        await self._wait_ready()
+        await self._wait_ready(capabilities)
         await disk_secrets.keep(self._hypervisor, machine.domain)
         return xml
 
@@ -122,10 +123,11 @@ class Preparation:
         except (TimeoutError, HypervisorError) as error:
             logger.warning("the domain may still be there; it ends with this pod", extra={"error": str(error)})
 
-    async def _wait_ready(self) -> None:
+    async def _wait_ready(self, capabilities: str) -> None:
         try:
             async with asyncio.timeout(READY_SECONDS):
                 await self._hypervisor.ready()
+                await self._hypervisor.learn(capabilities)
         except TimeoutError as error:
             raise OperationTimeout(f"libvirtd was not ready within {READY_SECONDS:g} s") from error
 
@@ -156,6 +158,8 @@ def _xml(machine: messages.Machine, found: Mapping[str, Found], own: tuple[int, 
         pci_panic,
     )
     if machine.domain_xml:
+        from launcher.domain import filling  # late, as in ``machines``
+
         return filling.fill(machine.domain_xml, definition, taps)
     for path in document.left_out(definition):
         logger.warning("only KVM can do this, and the machine is emulated: it is left out", extra={"field": f"spec.domain.{path}"})

@@ -78,7 +78,7 @@ class Start:
             await self._restore(request, request.image)
             return
         name = self._record.known.name
-        xml = await self._making.preparation.prepare(request.machine)
+        xml = await self._making.preparation.prepare(request.machine, request.capabilities)
         self._record.take(known.prepared, xml)
         await asyncio.to_thread(saved_images.delete_others, request.machine.uid, root=self._images)  # a stale image must not outlive a boot
         logins = await asyncio.to_thread(disk_secrets.logins, request.machine.domain)
@@ -94,7 +94,7 @@ class Start:
         machine, name = request.machine, self._record.known.name
         path, xml = await asyncio.to_thread(saved_images.checked, machine.uid, image.id, image.digest, self._images)
         await asyncio.to_thread(saved_images.delete_others, machine.uid, image.id, self._images)
-        self._record.take(known.prepared, await self._making.preparation.prepare(machine, arriving=True))
+        self._record.take(known.prepared, await self._making.preparation.prepare(machine, request.capabilities, arriving=True))
         await self._hypervisor.restore(name, str(path), xml)
         await self._attach()
         self._record.take(known.set_running)  # from now on, a request to end shuts the guest down

@@ -46,6 +46,9 @@ class PureNode:
         assert all(each.path.startswith("/") for each in nodes.device_nodes(vm))
         return "qemu"
 
+    def capabilities(self, accelerator: messages.Accelerator) -> str:
+        return f"<{accelerator}/>"
+
     async def prepare_network(self, vm: Mapping[str, Any], pod_uid: str, connection: Connection) -> tuple[Interface, ...]:
         further = (Link(attachments.link(each.interface), each.mac, 1500, ()) for each in attachments.of(vm))
         observed = Observed((Link(network.UPLINK, "02:00:00:00:00:05", 1500, ("10.244.0.5/24",)), *further))
@@ -145,7 +148,7 @@ def options(kubelet: Path) -> Options:
         pod_ip="127.0.0.1",
         kubeconfig=None,
         certificates=kubelet / "certificates",
-        cpu_capabilities=kubelet / "certificates" / "kvm.json",
+        capabilities=kubelet / "capabilities",
         kubelet=kubelet,
         acceleration="emulation",
         allow_vsock=False,

@@ -87,6 +87,15 @@ async def test_restarted_handler_relearns_the_state_and_starts_nothing(world: Wo
     assert [type(each) for each in launcher.received] == [messages.Sync]
 
 
+async def test_a_start_passes_the_nodes_cache_of_qemus_capabilities(world: World) -> None:
+    await world.vm()
+    launcher = await world.launcher("pod-1")
+    async with world.handler() as handler:
+        handler.node.accelerators = {"pod-1": "kvm"}
+        await eventually(lambda: phase_is(world, "Running"))
+    assert [each.capabilities for each in launcher.received if isinstance(each, messages.Sync)] == ["<kvm/>"]
+
+
 async def test_edited_phase_is_corrected_without_repeated_events(world: World) -> None:
     await world.vm()
     await world.launcher("pod-1")

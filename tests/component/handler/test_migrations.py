@@ -609,7 +609,7 @@ async def test_kvm_guest_is_prepared_only_in_a_pod_with_kvm(scene: Scene) -> Non
         target.node.accelerators = {"pod-2": "kvm"}
         await eventually(lambda: scene.state() == "running")
         (prepared,) = (each for each in scene.target.received if isinstance(each, messages.PrepareMigrationTarget))
-        assert prepared.machine.accelerator == "kvm"
+        assert (prepared.machine.accelerator, prepared.capabilities) == ("kvm", "<kvm/>")
 
 
 async def test_unready_target_is_reported_until_it_is_ready(scene: Scene) -> None:

@@ -90,6 +90,9 @@ class FakeNode:
             raise self.fault
         return self.accelerators.get(pod_uid, "qemu")
 
+    def capabilities(self, accelerator: messages.Accelerator) -> str:
+        return f"<{accelerator}/>"
+
     async def forward(self, connection: Connection, addresses: Sequence[str]) -> None:
         self.forwarded.append(tuple(addresses))
         if self.not_forwarded is not None:

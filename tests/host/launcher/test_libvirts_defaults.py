@@ -70,8 +70,8 @@ MACHINES: Final = {name: each for name, each in (CASES | MANY_DISKS).items() if 
 @pytest.fixture(scope="module")
 def connection() -> Iterator[libvirt.virConnect]:
     libvirt.registerErrorHandler(lambda *_: None, None)
-    with private_libvirtd() as uri:
-        yield wait_for(lambda: opened(uri), 60, "libvirtd answers")
+    with private_libvirtd() as daemon:
+        yield wait_for(lambda: opened(daemon.uri), 60, "libvirtd answers")
 
 
 def opened(uri: str) -> libvirt.virConnect | None:

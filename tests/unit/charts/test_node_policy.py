@@ -17,7 +17,7 @@ from tests.fakes.rbac import CHART
 from tests.unit.apiserver.admission.policy.test_policies import World
 
 POLICY = "virt-handler-nodes.kubevirt.io"
-DEFAULT = options.parse(["--node-name=n", "--pod-ip=::1"], {}).cpu_capabilities
+DEFAULT = options.parse(["--node-name=n", "--pod-ip=::1"], {}).capabilities
 HANDLER = "system:serviceaccount:kubevirt:virt-handler"
 Node = dict[str, Any]
 NODE: Node = {
@@ -130,4 +130,5 @@ def test_libvirt_is_asked_in_virt_handlers_pod_before_it_runs() -> None:
     (handler,) = (each for each in yaml.safe_load_all(CHART.read_text()) if each and each["kind"] == "DaemonSet")
     (asking,) = handler["spec"]["template"]["spec"]["initContainers"]
     assert "/virt-launcher:" in asking["image"]
-    assert asking["command"] == ["python3", "-m", "launcher.hypervisor.capabilities", str(DEFAULT)]
+    assert asking["command"] == ["python3", "-m", "launcher.hypervisor.node_capabilities", f"{DEFAULT}/$(NODE_NAME)", "qemu", "kvm"]
+    assert "/dev" not in {each["mountPath"] for each in asking["volumeMounts"]}  # it changes the mode of /dev/kvm

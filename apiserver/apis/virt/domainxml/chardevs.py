@@ -7,8 +7,8 @@ from typing import Final
 from apiserver.apis.virt.domainxml.grammar import Choice, Element
 from apiserver.apis.virt.domainxml.places import PLACE
 from apiserver.apis.virt.domainxml.values import AGENT, SERIAL, number, words
+from apiserver.apis.virt.places import layout
 
-AGENT_CHANNEL: Final = "org.qemu.guest_agent.0"
 SPICE_CHANNEL: Final = "com.redhat.spice.0"
 
 
@@ -62,7 +62,7 @@ CHANNEL_ELEMENT: Final = Choice(
     {
         "unix": Element(
             {"type": words("unix")},
-            {"source": _socket(AGENT), "target": _on_virtio(AGENT_CHANNEL), **PLACE},
+            {"source": _socket(AGENT), "target": _on_virtio(layout.AGENT_CHANNEL), **PLACE},
             required_children=frozenset({"source", "target"}),
         ),
         "spicevmc": Element(

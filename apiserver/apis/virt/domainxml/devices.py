@@ -9,8 +9,7 @@ from apiserver.apis.virt.domainxml import chardevs, disks, displays, interfaces
 from apiserver.apis.virt.domainxml.grammar import Allowed, Choice, Element
 from apiserver.apis.virt.domainxml.places import ALIAS, PLACE
 from apiserver.apis.virt.domainxml.values import ON_OFF, YES_NO, address, number, words
-
-EMULATOR: Final = "/usr/bin/qemu-system-x86_64"
+from apiserver.apis.virt.places import layout
 
 _DRIVER: Final = Element({"queues": number(1, 64), "cmd_per_lun": number(1, 1024), "max_sectors": number(1, 65535)})
 _PCI_MODEL: Final = words(
@@ -112,7 +111,7 @@ _TPM: Final = Element(
     required_children=frozenset({"backend"}),
 )
 _CHILDREN: Final[Mapping[str, Allowed]] = {
-    "emulator": Element(text=words(EMULATOR)),
+    "emulator": Element(text=words(layout.EMULATOR)),
     "disk": disks.DISK_ELEMENT,
     "interface": interfaces.INTERFACE,
     "controller": _CONTROLLER,

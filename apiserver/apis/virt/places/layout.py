@@ -120,6 +120,11 @@ NBD_TLS_DIRECTORY: Final = "/var/lib/kubevirt/nbd-certificates"
 NBD_CERTIFICATES_DIRECTORY: Final = f"{RUN_DIRECTORY}/nbd-certificates"
 """Certificates for TLS with NBD servers, of all disks, and the machine's key: in memory, readable only by the pod's user."""
 
+EMULATOR: Final = "/usr/bin/qemu-system-x86_64"
+"""QEMU in virt-launcher's image."""
+AGENT_CHANNEL: Final = "org.qemu.guest_agent.0"
+"""The guest agent's virtio port."""
+
 USER_ID: Final = 107
 """uid and gid of everything in a launcher pod (``qemu`` in the image's passwd)."""
 

@@ -65,6 +65,17 @@ async def test_two_syncs_at_once_start_one_domain(world: World) -> None:
     assert len(world.hypervisor.created) == 1
 
 
+async def test_what_qemu_can_do_is_learned_before_a_domain_is_made(world: World) -> None:
+    await world.domain.handle(messages.Sync(MACHINE, capabilities="<qemuCaps/>"))
+    assert world.hypervisor.learned == ["<qemuCaps/>"]
+    assert [each for each in world.hypervisor.calls if each in ("learn", "create")] == ["learn", "create"]
+
+
+async def test_what_qemu_can_do_is_learned_before_a_domain_arrives(world: World) -> None:
+    await world.domain.handle(messages.PrepareMigrationTarget("m1", MACHINE, capabilities="<qemuCaps/>"))
+    assert world.hypervisor.learned == ["<qemuCaps/>"]
+
+
 async def test_a_paused_sync_leaves_the_domain_paused(world: World) -> None:
     await world.domain.handle(messages.Sync(MACHINE, paused=True))
     assert world.status.domain is not None

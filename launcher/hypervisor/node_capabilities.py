@@ -1,0 +1,87 @@
+"""Write what libvirt knows of QEMU and of this node's processors: ``python3 -m launcher.hypervisor.node_capabilities DIRECTORY TYPE…``.
+
+It runs from virt-launcher's image as an init container of virt-handler, because the results depend on this libvirt and QEMU. virt-handler
+trusts the files, because no guest ever runs in this pod. It could not trust a launcher, which its guest may control.
+
+It writes for each ``TYPE`` of guests, ``qemu`` or ``kvm``:
+
+* ``DIRECTORY/TYPE.xml``: libvirt's cache of QEMU's capabilities. virt-handler gives it to the node's launcher pods. libvirt there ignores
+  it if it is outdated (:mod:`launcher.hypervisor.emulator`).
+* ``DIRECTORY/kvm.json``: CPU features of guests with KVM.
+
+A file is missing if libvirt fails, and those of ``kvm`` without KVM. ``capabilities`` asks libvirt as the user of launcher pods, without
+privileges. Only root can write the results: a guest that escapes from its pod as that user cannot change them for other guests.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from apiserver import logs
+from apiserver.apis.virt.places import layout
+
+logger = logging.getLogger(__name__)
+
+DEVICE: Final = Path("/dev/kvm")
+"""In this container's own /dev: the node's device is left alone."""
+SECONDS: Final = 60.0
+"""For each type. QEMU answers in 4 s. After this time, virt-handler starts without the files."""
+
+
+def write(directory: Path, virt_type: str) -> None:
+    """Write the files for guests of this type, or log why not."""
+    path = directory / f"{virt_type}.xml"
+    earlier = path.read_text() if path.exists() else ""
+    features = directory / "kvm.json" if virt_type == "kvm" else None
+    for each in (path, features):
+        if each is not None:
+            each.unlink(missing_ok=True)
+    if virt_type == "kvm" and not DEVICE.exists():
+        logger.info("there is no %s", DEVICE)
+        return
+    try:
+        found = json.loads(_ask(virt_type, earlier))
+    except (subprocess.SubprocessError, OSError, ValueError) as error:
+        output = getattr(error, "stderr", None) or ""
+        logger.error("what libvirt knows of guests of type %s here is not known: %s", virt_type, output or error)  # noqa: TRY400 - enough
+        return
+    _replace(path, found.pop("cache"))
+    if features is not None:
+        _replace(features, json.dumps(found))
+
+
+def _ask(virt_type: str, earlier: str) -> str:
+    """Return the output of ``capabilities``, run as in the pod of a guest of this type."""
+    if DEVICE.exists():
+        DEVICE.chmod(0o666 if virt_type == "kvm" else 0)
+    command = [sys.executable, "-m", "launcher.hypervisor.capabilities", virt_type]
+    user = layout.USER_ID
+    done = subprocess.run(
+        command, input=earlier, capture_output=True, text=True, timeout=SECONDS, check=True, user=user, group=user, extra_groups=[]
+    )
+    return done.stdout
+
+
+def _replace(path: Path, text: str) -> None:
+    new = path.with_name(f"{path.name}.new")
+    new.write_text(text)
+    new.replace(path)
+
+
+def main(arguments: list[str]) -> int:
+    """Write all files. The exit status is always 0."""
+    logs.configure("info")
+    directory, *types = arguments
+    Path(directory).mkdir(mode=0o700, parents=True, exist_ok=True)
+    for virt_type in types:
+        write(Path(directory), virt_type)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
