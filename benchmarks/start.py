@@ -1,9 +1,9 @@
 """``make bench-start``: seconds from create to Running of N tiny virtual machines, by stage, and their cost.
 
 Machines start one after the other, because several at once on two cores would measure their competition. Times are those of a client: the
-response to its POST, the events of its watches, the guest's ``GUEST-READY`` on the console. Resident memory comes from this machine's
-process table, because the test cluster's nodes are namespaces. The guest is the tiny kernel, because Linux would add its own seconds to the
-stage ``guest``.
+response to its POST, the events of its watches, the guest's ``GUEST-READY`` on the console. Memory comes from this machine's process table,
+because the test cluster's nodes are namespaces: resident, and proportional, which divides pages that several processes share. The guest is
+the tiny kernel, because Linux would add its own seconds to the stage ``guest``.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def _await_prompt(kubectl: Kubectl, name: str) -> None:
         guest.expect("GUEST-READY", timeout=START_SECONDS)
 
 
-async def measure(client: Client, kubectl: Kubectl, count: int) -> tuple[list[Timeline], dict[str, Any]]:
+async def measure(client: Client, kubectl: Kubectl, count: int) -> tuple[list[Timeline], dict[str, dict[str, list[float]]]]:
     """Start ``count`` machines one after the other; return their timelines, and the memory while all of them run."""
     stopwatch = Stopwatch()
     timelines = []
@@ -141,25 +141,31 @@ async def measure(client: Client, kubectl: Kubectl, count: int) -> tuple[list[Ti
     return timelines, memory(kubectl)
 
 
-def memory(kubectl: Kubectl) -> dict[str, Any]:
-    """Return resident MiB of our processes, and for each machine of its pod's processes except QEMU."""
+def memory(kubectl: Kubectl) -> dict[str, dict[str, list[float]]]:
+    """Return MiB of each of our processes, ``resident`` and ``proportional``, by component; machines' pods without QEMU."""
     system = kubectl.within("kubevirt")
-    found: dict[str, Any] = {}
+    found: dict[str, dict[str, list[float]]] = {}
     for component in ("virt-api", "virt-controller", "virt-handler"):
         pods = system.json("get", "pods", "-l", f"kubevirt.io={component}")["items"]
-        found[component] = [_resident_mib(pod) for pod in pods]
-    launchers = kubectl.json("get", "pods", "-l", "kubevirt.io=virt-launcher")["items"]
-    found["launcher_and_libvirtd"] = [_resident_mib(pod, without="qemu-system") for pod in launchers]
+        found[component] = _mib([list(processes.of_pod(pod)) for pod in pods])
+    launchers = [processes.of_pod(pod) for pod in kubectl.json("get", "pods", "-l", "kubevirt.io=virt-launcher")["items"]]
+    for name in ("virt-launcher", "libvirtd"):
+        found[name] = _mib(
+            [[pid for pid, command in each.items() if f"/{name}" in command and "qemu-system" not in command] for each in launchers]
+        )
+    found["launcher and libvirtd"] = {
+        kind: [round(sum(both), 1) for both in zip(found["virt-launcher"][kind], found["libvirtd"][kind], strict=True)]
+        for kind in found["libvirtd"]
+    }
     return found
 
 
-def _resident_mib(pod: dict[str, Any], *, without: str = "") -> float:
-    commands = processes.of_pod(pod)
-    counted = [pid for pid, command in commands.items() if not (without and without in command)]
-    return round(sum(processes.resident_kib(pid) for pid in counted) / 1024, 1)
+def _mib(pods: list[list[int]]) -> dict[str, list[float]]:
+    ways = {"resident": processes.resident_kib, "proportional": processes.proportional_kib}
+    return {kind: [round(sum(map(kib, pids)) / 1024, 1) for pids in pods] for kind, kib in ways.items()}
 
 
-def report(timelines: list[Timeline], memory_mib: dict[str, Any]) -> dict[str, Any]:
+def report(timelines: list[Timeline], memory_mib: dict[str, dict[str, list[float]]]) -> dict[str, Any]:
     """Return the results to print and write."""
     stages = [each.stages() for each in timelines]
     names = ("create_to_running", "own", *STAGES)
@@ -167,7 +173,7 @@ def report(timelines: list[Timeline], memory_mib: dict[str, Any]) -> dict[str, A
         "machines": len(timelines),
         "seconds": {name: asdict(Spread.of([each[name] for each in stages])) for name in names},
         "writes_per_machine": {"max": max(len(each.versions) for each in timelines)},
-        "resident_mib": memory_mib,
+        "memory_mib": memory_mib,
         "samples": stages,
     }
 
@@ -179,7 +185,9 @@ def show(result: dict[str, Any]) -> None:
     for name, spread in result["seconds"].items():
         print(f"{name:20}{spread['p50']:8.2f}{spread['p95']:8.2f}{spread['min']:8.2f}{spread['max']:8.2f}")
     print(f"writes to a machine from create to Running, create included: at most {result['writes_per_machine']['max']}")
-    print("resident MiB:", json.dumps(result["resident_mib"]))
+    print(f"{'MiB, median':24}{'resident':>12}{'proportional':>14}")
+    for name, found in result["memory_mib"].items():
+        print(f"{name:24}{statistics.median(found['resident']):12.1f}{statistics.median(found['proportional']):14.1f}")
 
 
 async def run(arguments: argparse.Namespace) -> dict[str, Any]:

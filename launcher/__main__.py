@@ -31,9 +31,10 @@ def main() -> int:
     if Path(layout.IMAGE_REMOVAL_DIRECTORY).is_dir():
         return _delete_images(Path(layout.IMAGE_REMOVAL_DIRECTORY))
     _heed_sigterm()
-    # Each pod pays for every MiB. asyncio imports OpenSSL's binding if possible, and works without it; nothing here uses TLS.
-    sys.modules["ssl"] = None  # type: ignore[assignment]  # the import system's way to say "not there"
-    import asyncio  # after the line above
+    # Each pod pays for every MiB. asyncio and hashlib import OpenSSL's bindings if possible, and work without them; nothing here uses TLS.
+    for name in ("ssl", "_hashlib"):
+        sys.modules[name] = None  # type: ignore[assignment]  # the import system's way to say "not there"
+    import asyncio  # after the lines above
 
     from apiserver import logs
     from launcher.main import process

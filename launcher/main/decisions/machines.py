@@ -1,4 +1,7 @@
-"""Functions of the machine alone: why it cannot migrate, and the names and copies of its disks."""
+"""Functions of the machine alone: why it cannot migrate, and the names and copies of its disks.
+
+``filling`` is imported late, as in :mod:`apiserver.apis.virt.spec.described`.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from apiserver.apis.virt.hardware import cpu
 from apiserver.apis.virt.places import layout
 from launcher.dhcp import lease
-from launcher.domain import copied_disks, disk_caches, disks, filling, migratability
+from launcher.domain import copied_disks, disk_caches, disks, migratability
 from launcher.hypervisor.port import Device, Disks
 from launcher.protocol import messages
 
@@ -17,6 +20,8 @@ def not_migratable(machine: messages.Machine, xml: str = "") -> str:
     if reason := migratability.not_migratable(machine.domain) or lease.not_migratable(machine):
         return reason
     if machine.domain_xml:
+        from launcher.domain import filling
+
         return filling.not_migratable(machine.domain_xml, copied_disks.names(machine.domain))
     return disk_caches.not_migratable(xml, disk_names(machine), disk_caches.shared(machine.domain)) if xml else ""
 
@@ -39,6 +44,8 @@ def cpu_model(machine: messages.Machine | None) -> str:
 def disk_names(machine: messages.Machine) -> Mapping[str, str]:
     """Return the disks' names by libvirt's target names."""
     if machine.domain_xml:
+        from launcher.domain import filling
+
         return filling.names_by_target(machine.domain_xml)
     return disks.names_by_target(machine.domain, machine.targets)
 

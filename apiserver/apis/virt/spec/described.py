@@ -1,12 +1,13 @@
-"""The domain of a machine's running form: by ``domain``, ``domainXML``, or both."""
+"""The domain of a machine's running form: by ``domain``, ``domainXML``, or both.
+
+The grammar of ``domainXML`` is imported late: it takes 2 MiB in each launcher pod and virt-handler, and few machines need it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from apiserver.apis.virt.domainxml import beside, reading, sizes
-from apiserver.apis.virt.domainxml.parsing import Malformed
 from apiserver.apis.virt.hardware.given import Domain
 from apiserver.apis.virt.spec import running
 
@@ -22,9 +23,11 @@ def domain_of(vm: Mapping[str, Any]) -> Domain:
     xml = spec.get("domainXML")
     if not isinstance(xml, str):
         return domain
+    from apiserver.apis.virt.domainxml import beside, parsing, reading
+
     try:
         return beside.combined(domain, reading.read(xml))
-    except Malformed:
+    except parsing.Malformed:
         return domain
 
 
@@ -33,5 +36,9 @@ def size_of(vm: Mapping[str, Any]) -> Domain:
     spec = running.spec_of(vm)
     domain: Domain = spec.get("domain") or {}
     xml = spec.get("domainXML")
-    found = sizes.SIZES.of(xml) if isinstance(xml, str) else None
+    if not isinstance(xml, str):
+        return domain
+    from apiserver.apis.virt.domainxml import beside, sizes
+
+    found = sizes.SIZES.of(xml)
     return domain if found is None else beside.sized(domain, found.memory_bytes, found.topology)
