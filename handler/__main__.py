@@ -15,12 +15,13 @@ from apiserver.client.config import Config, ConfigError
 from apiserver.client.rest import Client
 from handler import options
 from handler.agent import DEFAULT_LIMITS, Agent, Limits
+from handler.devices.acceleration import Trials
 from handler.devices.detection import Detection
 
 logger = logging.getLogger("handler")
 
 
-async def run(given: options.Options, config: Config, limits: Limits = DEFAULT_LIMITS) -> None:
+async def run(given: options.Options, config: Config, limits: Limits = DEFAULT_LIMITS, trials: Trials | None = None) -> None:
     """Run until SIGINT, or until SIGTERM and the end of running migrations; a second signal ends it at once."""
     task, asked = asyncio.current_task(), asyncio.Event()
     assert task is not None  # noqa: S101 - inside a coroutine
@@ -32,12 +33,9 @@ async def run(given: options.Options, config: Config, limits: Limits = DEFAULT_L
 
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGINT, task.cancel)
-    loop.add_signal_handler(signal.SIGTERM, task.cancel)  # no migration runs yet
-    detection = Detection(given.acceleration)
-    await detection.detect()
+    loop.add_signal_handler(signal.SIGTERM, terminate)
     async with Client(config, user_agent=f"virt-handler/{given.node_name}") as client:
-        loop.add_signal_handler(signal.SIGTERM, terminate)
-        agent = Agent(given, client, detection, limits=limits)
+        agent = Agent(given, client, Detection(given.acceleration, trials=trials), limits=limits)
         async with asyncio.TaskGroup() as tasks:
             working = tasks.create_task(agent.run())
             await asked.wait()

@@ -109,7 +109,7 @@ class Agent:
         identify: Callable[[int, str], Launcher] = Launcher.of,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
-        """``detection`` must have a verdict.
+        """Only create the parts.
 
         ``node``, ``disks`` and ``identify`` touch the pods of a real node; tests replace them, because their pods are only directories.
         """
@@ -194,12 +194,12 @@ class Agent:
                 self.links,
                 self.prober,
                 self._relays,
-                self._labels,
             ):
                 tasks.create_task(part.run())
             for loop in self._loops.values():
                 tasks.create_task(loop.run(self._synced))
             tasks.create_task(self._deleter.run())
+            tasks.create_task(self._label())
             tasks.create_task(self._beat())
             tasks.create_task(Health(self._options.health_port, self._checks()).run())
             tasks.create_task(self._detection.run())
@@ -318,6 +318,10 @@ class Agent:
     async def _metrics_page(self) -> bytes:
         return self.metrics.text() + await self._statistics.page()
 
+    async def _label(self) -> None:
+        await self._detection.decided.wait()  # a node that has not tried yet keeps its labels
+        await self._labels.run()
+
     async def _beat(self) -> None:
         options = self._options
         await heartbeat.run(self._client, options.node_name, options.node_lease_namespace, lambda: self._detection.verdict, self._clock)
@@ -331,14 +335,18 @@ class Agent:
         tun = Plugin(Device(names.TUN_RESOURCE, "/dev/net/tun", *TUN_NUMBER), directory, offered=True)
         kvm = Plugin(Device(names.KVM_RESOURCE, "/dev/kvm", *KVM_NUMBER), directory, offered=self._detection.verdict.accelerated)
 
+        async def offer_kvm() -> None:
+            await self._detection.decided.wait()  # until then the kubelet has the offer of the last virt-handler
+            await kvm.run()
+
         def detected(verdict: Verdict) -> None:
             if verdict.accelerated:
                 kvm.offer()
 
         self._detection.subscribe(detected)
         async with asyncio.TaskGroup() as tasks:
-            for plugin in (tun, kvm):
-                tasks.create_task(plugin.run())
+            tasks.create_task(tun.run())
+            tasks.create_task(offer_kvm())
             allowed: list[Offered] = []
             if self._options.allow_macvtap:
                 allowed.append(Macvtaps(directory / DIRECTORY))

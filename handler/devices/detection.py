@@ -66,6 +66,8 @@ class Detection:
 
     def __init__(self, choice: Choice, *, trials: acceleration.Trials | None = None, device: Path = Path(kvm.DEVICE)) -> None:
         self.verdict = Verdict(accelerated=False, reason="not tried yet")
+        self.decided = asyncio.Event()
+        """Set once there was a trial."""
         self._choice = choice
         self._trials = trials or acceleration.Trials()
         self._device = device
@@ -85,12 +87,14 @@ class Detection:
         self._tried = device
         before, self.verdict = self.verdict, await acceleration.decide(self._choice, self._trials)
         self._at = asyncio.get_running_loop().time()
+        self.decided.set()
         if self.verdict != before:
             for changed in self._subscribers:
                 changed(self.verdict)
 
     async def run(self) -> None:
-        """Repeat the trial until it succeeds, unless an administrator forced the verdict."""
+        """Decide, and repeat the trial until it succeeds, unless an administrator forced the verdict."""
+        await self.detect()
         while self._choice == "auto" and not self.verdict.accelerated:
             await asyncio.sleep(POLL_SECONDS)
             if is_due(self._observe()):

@@ -17,6 +17,7 @@ import pytest
 from apiserver.apis.meta.objects import Object
 from handler import __main__ as process
 from handler import agent
+from handler.devices.acceleration import Trials
 from tests.component.handler.live import options
 from tests.component.handler.world import MIGS, eventually
 from tests.fakes.kubeapi import FakeAPI
@@ -43,11 +44,11 @@ def port() -> int:
 
 @asynccontextmanager
 async def running(
-    api: FakeAPI, kubelet: Path, health_port: int, limits: agent.Limits = agent.DEFAULT_LIMITS
+    api: FakeAPI, kubelet: Path, health_port: int, limits: agent.Limits = agent.DEFAULT_LIMITS, trials: Trials | None = None
 ) -> AsyncIterator[asyncio.Task[None]]:
-    given = replace(options(kubelet), health_port=health_port)
+    given = replace(options(kubelet), health_port=health_port, acceleration="auto" if trials else "emulation")
     async with api.serving() as config, aiohttp.ClientSession() as session, asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(process.run(given, config, limits))
+        task = tasks.create_task(process.run(given, config, limits, trials))
         try:
             async with asyncio.timeout(30):
                 said = "migrations"
@@ -75,6 +76,19 @@ async def end_of(task: asyncio.Task[None]) -> None:
 
 def becomes(phase: str) -> Callable[[Object], None]:
     return lambda obj: obj["status"].update(phase=phase)
+
+
+class Endless(Trials):
+    """A trial guest that hangs."""
+
+    async def run(self) -> tuple[str, bool]:
+        await asyncio.get_running_loop().create_future()
+        raise AssertionError
+
+
+async def test_guests_do_not_wait_for_the_trial_of_kvm(api: FakeAPI, tmp_path: Path, port: int) -> None:
+    async with running(api, tmp_path, port, trials=Endless()) as task:
+        assert not task.done()
 
 
 async def test_a_migration_that_is_under_way_ends_first(api: FakeAPI, tmp_path: Path, port: int, caplog: pytest.LogCaptureFixture) -> None:

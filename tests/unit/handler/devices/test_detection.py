@@ -59,7 +59,6 @@ def test_verdict_changes_with_the_device_and_probing_stops(tmp_path: Path) -> No
         trials = Trials("end No such file or directory (/dev/kvm)\n", REFUSED, GOOD)
         detector = Detection("auto", trials=trials, device=device)
         detector.subscribe(verdicts.append)
-        await detector.detect()
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(detector.run())
             await asyncio.sleep(3601)
@@ -86,7 +85,6 @@ def test_a_device_that_never_works_is_tried_seldom(tmp_path: Path) -> None:
     async def scenario() -> int:
         trials = Trials(REFUSED)
         detector = Detection("auto", trials=trials, device=device)
-        await detector.detect()
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(detector.run())
             await asyncio.sleep(24 * 3600)
@@ -101,7 +99,6 @@ def test_forced_choice_is_not_probed(tmp_path: Path, choice: acceleration.Choice
     async def scenario() -> Trials:
         trials = Trials(GOOD)
         detector = Detection(choice, trials=trials, device=tmp_path)
-        await detector.detect()
         await detector.run()
         assert detector.verdict.accelerated is (choice == "kvm")
         return trials
