@@ -14,14 +14,14 @@ from certs.reading import Certificate
 class Reason(StrEnum):
     """Reason to renew a certificate; the value appears in logs."""
 
-    MISSING = "there is none"
+    MISSING = "it is missing"
     UNREADABLE = "it cannot be read"
     KEY_MISMATCH = "it does not belong to its private key"
-    NOT_AN_AUTHORITY = "it may not sign certificates"
-    EXPIRED = "it expired"
+    NOT_AN_AUTHORITY = "it is not a CA certificate"
+    EXPIRED = "it has expired"
     EXPIRING = "it expires soon"
-    NOT_YET_VALID = "it begins in the future"
-    WRONG_PROFILE = "its names or uses are not those wanted"
+    NOT_YET_VALID = "it is not valid yet"
+    WRONG_PROFILE = "its names or key usages differ from the required ones"
     WRONG_SIGNER = "another authority signed it"
 
 

@@ -118,7 +118,10 @@ class Evictions:
                     return eviction_plan.rehearsed(decision)
                 return await self._apply(seen, decision, namespace, peer)  # no await until it sends the request
         except (errors.StatusError, TransportError, TimeoutError) as error:
-            logger.warning("answer an eviction", extra={"namespace": namespace, "pod": name, "error": str(error) or "no answer in time"})
+            logger.warning(
+                ("cannot answer an eviction review"),
+                extra={"namespace": namespace, "pod": name, "error": str(error) or "no answer in time"},
+            )
             return Decision(allowed=False, message=evictions.not_known(name))
 
     async def _gather(self, namespace: str, name: str) -> Observed:
@@ -204,7 +207,7 @@ class Evictions:
         try:
             await self._client.patch(VIRTUAL_MACHINES, name, patch, namespace_of(vm), subresource="status", field_manager=FIELD_MANAGER)
         except (errors.Conflict, errors.NotFound):
-            return Decision(allowed=False, message=f"virtual machine {name} changes at this moment; ask again")
+            return Decision(allowed=False, message=f"virtual machine {name} was changed at the same time; retry the eviction")
         return decision
 
     async def _create_migration(self, decision: Decision, migration: Object, peer: str) -> Decision:
@@ -217,9 +220,11 @@ class Evictions:
             return decision
         except errors.StatusError as error:  # a quota or a policy of the cluster
             machine, why = evictions.machine_of(migration).name, one_line(str(error), MAX_REFUSAL)
-            logger.warning("no migration for an eviction", extra={"namespace": namespace, "machine": machine, "error": why})
-            return Decision(allowed=False, message=f"virtual machine {machine} cannot be moved, its Migration is refused: {why}")
+            logger.warning("cannot create a Migration for an eviction", extra={"namespace": namespace, "machine": machine, "error": why})
+            return Decision(
+                allowed=False, message=f"virtual machine {machine} cannot be migrated because the API server rejected its Migration: {why}"
+            )
         finally:
             self._being_made.pop(pod_uid, None)
-        logger.info("move a guest because its pod is evicted", extra={"migration": str(key_of(made)), "peer": peer})
+        logger.info("created a Migration because the pod of a guest is evicted", extra={"migration": str(key_of(made)), "peer": peer})
         return decision

@@ -26,5 +26,7 @@ def plan(pod: Object | None) -> Decision:
         return ALLOWED
     if is_deleting(pod) or not liveness.may_run(pod) or not pod_state.node_of(pod):
         return ALLOWED
-    message = f"pod {name_of(pod)} is the only member of etcd: without it the API of all virtual machines is away (guests run on)"
+    message = (
+        f"pod {name_of(pod)} is the only member of etcd. Without it, the API of virtual machines is unavailable; running guests continue"
+    )
     return Decision(allowed=False, message=f"{message}. Move it to another node first: {COMMAND}", lasts=True)

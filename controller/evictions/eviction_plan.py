@@ -145,15 +145,17 @@ def plan(seen: Observed) -> Decision:
     if phases.phase_of(vm) != phases.RUNNING:
         return ALLOWED if phases.phase_of(vm) == phases.STOPPING else _end(seen, pod, vm)
     if _has_left(pod, seen.migrations):
-        return Decision(allowed=False, message=f"the guest of virtual machine {name_of(vm)} has just moved to another node; ask again")
+        return Decision(
+            allowed=False, message=(f"the guest of virtual machine {name_of(vm)} has just moved to another node; retry the eviction")
+        )
     if ended_drains.is_over_for(pod, seen.node, seen.migrations, seen.now):
         return _stays(pod, vm)
     match evictions.strategy_of(vm) or seen.limits.strategy:
         case evictions.SHUTDOWN:
             return _end(seen, pod, vm)
         case evictions.EXTERNAL:
-            why = f"virtual machine {name_of(vm)} is moved by another program (evictionStrategy External)"
-            return Decision(allowed=False, message=f"{why}; a person moves it with: {_by_hand(vm)}", lasts=True)
+            why = f"virtual machine {name_of(vm)} has evictionStrategy External, so another program must move it"
+            return Decision(allowed=False, message=f"{why}; to move it yourself, run: {_by_hand(vm)}", lasts=True)
         case evictions.LIVE_MIGRATE:
             return _not_movable(seen, vm) or _move(seen, pod, vm)
         case evictions.LIVE_MIGRATE_IF_POSSIBLE:
@@ -169,14 +171,14 @@ def _under_way(pod: Object, vm: Object, migrations: Sequence[Object]) -> Decisio
             continue
         phase, name = phases.phase_of(each) or phases.PENDING, name_of(each)
         if name_of(pod) == ownership.target_name(each):
-            message = f"the guest of virtual machine {name_of(vm)} is on its way here: migration {name}, {phase}"
+            message = f"the guest of virtual machine {name_of(vm)} is migrating to this pod: migration {name}, {phase}"
             return Decision(allowed=False, message=message)
         source = ownership.source_of(each, vm)
         if source is not None and ownership.is_meant(pod, source, vm):
             why = dig_migration(each, "status", "message")
             said = f"{phase}: {why}" if why else phase
-            how = f"migration {name}, {said}" if name else "a migration begins"
-            return Decision(allowed=False, message=f"the guest of virtual machine {name_of(vm)} moves to another node first: {how}")
+            how = f"migration {name}, {said}" if name else "its migration is starting"
+            return Decision(allowed=False, message=f"the guest of virtual machine {name_of(vm)} must move to another node first: {how}")
     return None
 
 
@@ -195,15 +197,15 @@ def _has_left(pod: Object, migrations: Sequence[Object]) -> bool:
 
 def _stays(pod: Object, vm: Object) -> Decision:
     node = pod_state.node_of(pod)
-    over = f"node {node} was uncordoned, so its drain is over: the guest of virtual machine {name_of(vm)} stays"
-    return Decision(allowed=False, message=f"{over}. Interrupt the drain; cordon the node again to go on", lasts=True)
+    over = f"node {node} was uncordoned, which ended its drain: the guest of virtual machine {name_of(vm)} stays"
+    return Decision(allowed=False, message=f"{over}. Interrupt kubectl drain, or cordon the node again to continue", lasts=True)
 
 
 def _not_movable(seen: Observed, vm: Object) -> Decision | None:
     """Return a permanent refusal with the reason if the guest cannot migrate, else None."""
     if not (why := migratable.why_not(vm, seen.claims)):
         return None
-    way = "Stop it, or set spec.evictionStrategy to LiveMigrateIfPossible, by which the guest is shut down"
+    way = "Stop it, or set spec.evictionStrategy to LiveMigrateIfPossible, which shuts the guest down"
     return Decision(allowed=False, message=f"virtual machine {name_of(vm)} cannot migrate: {why}. {way}", lasts=True)
 
 
@@ -215,7 +217,7 @@ def _end(seen: Observed, pod: Object, vm: Object) -> Decision:
     found = dig_vm(vm, "status", "conditions")
     if is_true(found, conditions.DISRUPTION_TARGET):
         return ALLOWED
-    message = f"pod {name_of(pod)} on node {pod_state.node_of(pod)} was to be evicted, as by kubectl drain"
+    message = f"pod {name_of(pod)} on node {pod_state.node_of(pod)} received an eviction, as from kubectl drain"
     new = new_condition(vm, conditions.DISRUPTION_TARGET, "True", conditions.EVICTION_ALLOWED, message)
     status = {**(vm.get("status") or {}), "conditions": with_condition(found, new, now=times.to_rfc3339(seen.now))}
     return Decision(allowed=True, status=status)
@@ -225,11 +227,11 @@ def _move(seen: Observed, pod: Object, vm: Object) -> Decision:
     is_emptied = emptied_nodes.is_being_emptied(seen.node)
     if waits := _pause(seen.history, seen.now) or ("" if is_emptied else _rest(seen.history, seen.now)):
         told = f"{waits}, of virtual machine {name_of(vm)}"
-        at_once = f"; a person need not wait for that: {_by_hand(vm)}" if _is_cancelled(seen.history) else ""
+        at_once = f"; to migrate it now, run: {_by_hand(vm)}" if _is_cancelled(seen.history) else ""
         return Decision(allowed=False, message=told + at_once)
     if (no_place := _no_place(seen, pod, vm, is_emptied=is_emptied)) is not None:
         return no_place
-    message = f"the guest of virtual machine {name_of(vm)} moves to another node first: a migration begins"
+    message = f"the guest of virtual machine {name_of(vm)} must move to another node first: its migration is starting"
     return Decision(allowed=False, message=message, migration=_migration(vm, pod, is_emptied=is_emptied))
 
 
@@ -241,7 +243,7 @@ def _pause(history: History, now: datetime) -> str:
     growing = pause_seconds(len(history.in_vain), FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
     pause = LONGEST_PAUSE_SECONDS if _is_cancelled(history) else growing
     how = "was cancelled" if last.is_cancelled else "failed"
-    return _next_in(pause, last.at, now, f"migration {last.name} {how} ({last.why or 'it does not say why'})")
+    return _next_in(pause, last.at, now, f"migration {last.name} {how} ({last.why or 'no reason given'})")
 
 
 def _is_cancelled(history: History) -> bool:
@@ -256,12 +258,12 @@ def _by_hand(vm: Object) -> str:
 def _rest(history: History, now: datetime) -> str:
     if history.moved is None:
         return ""
-    return _next_in(REST_SECONDS, history.moved, now, "the guest was moved a while ago, and nobody empties its node")
+    return _next_in(REST_SECONDS, history.moved, now, "the guest was moved recently and its node is not being drained")
 
 
 def _next_in(pause: float, since: datetime, now: datetime, why: str) -> str:
     left = min(pause - (now - since).total_seconds(), pause)
-    return f"{why}; the next begins in {max(1, round(left))} s" if left > 0 else ""
+    return f"{why}; the next migration starts in {max(1, round(left))} s" if left > 0 else ""
 
 
 def _no_place(seen: Observed, pod: Object, vm: Object, *, is_emptied: bool) -> Decision | None:
@@ -269,14 +271,18 @@ def _no_place(seen: Observed, pod: Object, vm: Object, *, is_emptied: bool) -> D
     node, namespace = pod_state.node_of(pod), namespace_of(vm)
     limits = seen.limits if is_emptied else seen.limits.shared()
     there = tuple(places.found(seen.migrations, node, limits.migrations_per_node, limits.migrations_per_cluster, seen.now))
-    told = f"virtual machine {name_of(vm)} waits to be moved to another node: "
+    told = f"virtual machine {name_of(vm)} waits for its migration to another node: "
     if (full := next((each for each in there if each.are_full()), None)) is not None:
-        why = "" if is_emptied else f", and nobody empties node {node}: half of the limits is for such"
+        why = "" if is_emptied else f"; node {node} is not being drained, so only half of each limit applies"
         return Decision(allowed=False, message=f"{told}{full.describe()}{why}", waits_at=full.where if is_emptied else None)
     if not is_emptied:
         return None
     others = next((each for each in there if each.are_others(namespace, seen.waiting)), None)
-    return None if others is None else Decision(allowed=False, message=f"{told}{others.describe(namespace)}, and guests of others wait")
+    return (
+        None
+        if others is None
+        else Decision(allowed=False, message=f"{told}{others.describe(namespace)}, and guests of other namespaces wait")
+    )
 
 
 def _migration(vm: Object, pod: Object, *, is_emptied: bool) -> Object:

@@ -44,7 +44,7 @@ class Places:
         count = self.taken.total() if namespace is None else self.taken[namespace]
         of = "" if namespace is None else f" of namespace {namespace}"
         many, are = ("1 migration", "is") if count == 1 else (f"{count} migrations", "are")
-        return f"{many}{of} from node {self.where} {are} under way" if self.where else f"{many}{of} {are} under way in the cluster"
+        return f"{many}{of} from node {self.where} {are} in progress" if self.where else f"{many}{of} {are} in progress in the cluster"
 
 
 def found(migrations: Sequence[Object], node: str, per_node: int, per_cluster: int, now: datetime) -> Iterator[Places]:

@@ -81,7 +81,7 @@ class SecretRotation:
             except (errors.NotFound, errors.Conflict):  # not installed yet, or a concurrent write
                 pause = self._retry
             except (errors.StatusError, TransportError) as error:
-                logger.warning("cannot change the path of the evictions' webhook, try again", extra={"error": str(error)})
+                logger.warning("cannot write the path of the eviction webhook, retrying", extra={"error": str(error)})
                 pause = self._retry
             else:
                 pause = self._interval

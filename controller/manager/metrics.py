@@ -23,13 +23,13 @@ class Metrics:
         self._registry.add(*process.families())
         self.loops = ReconcileMetrics(self._registry)
         self._queues: dict[str, Controller] = {}
-        about = "Objects that wait to be looked at."
+        about = "Objects in the work queue."
         self._registry.add(Read("kubevirt_workqueue_depth", "gauge", about, ("controller",), self._depths))
-        leader = Gauge("kubevirt_leader", "1 while this process leads.")
+        leader = Gauge("kubevirt_leader", "1 while this process is the leader.")
         self._registry.add(leader)
         self.leader = leader.cell()
         self._faults: Callable[[], int] = int
-        about = "Objects that could not be taken in or told of: see the log."
+        about = "Received objects that could not be processed; the log has the errors."
         self._registry.add(Read("kubevirt_informer_faults", "gauge", about, (), lambda: [((), self._faults())]))
         self._outdated: Callable[[], int] = int
         self._machines: Callable[[], Sequence[Object]] = list
@@ -61,7 +61,7 @@ class Metrics:
             found = Counts(phases.phase_of(each) or phases.PENDING for each in migrations.list())
             return [((each,), found[each]) for each in phases.MIGRATION_PHASES if each not in phases.MIGRATION_FINAL]
 
-        about = "Unfinished Migrations by phase: those that are Pending wait for their turn."
+        about = "Unfinished Migrations by phase; Pending ones wait in the queue."
         self._registry.add(Read("kubevirt_migrations", "gauge", about, ("phase",), by_phase))
 
     async def page(self) -> bytes:

@@ -42,7 +42,7 @@ class NamespaceLabels:
                     pause = RESYNC_SECONDS
             else:
                 found = (
-                    "" if level == LEVEL else f"namespace {self._namespace} has {ENFORCE}={level}: Pod Security will not admit virt-handler"
+                    "" if level == LEVEL else f"namespace {self._namespace} has {ENFORCE}={level}: Pod Security does not admit virt-handler"
                 )
             if found and found != told:
                 logger.warning(found)

@@ -114,34 +114,34 @@ def _settings(given: argparse.Namespace) -> Settings:
 
 
 def _installation(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--kubeconfig", help="reach the cluster as this file says; without it, as the pod's service account")
+    parser.add_argument("--kubeconfig", help="kubeconfig file to connect to the cluster; default: the pod's service account")
     parser.add_argument(
         "--namespace",
         default=os.environ.get("POD_NAMESPACE", ""),
-        help="namespace of the installation: the lease and the certificates live there (POD_NAMESPACE; else the configuration's)",
+        help="namespace of the installation, with the lease and the certificates (default: POD_NAMESPACE, then the kubeconfig's)",
     )
     parser.add_argument(
-        "--node-lease-namespace", default="", help="where virt-handlers show that they live; by default --namespace, and -node-lease"
+        "--node-lease-namespace",
+        default="",
+        help=("namespace with the Leases of virt-handlers; default: --namespace with the suffix -node-lease"),
     )
     parser.add_argument(
         "--label-namespace",
         action=argparse.BooleanOptionalAction,
         default=False,
-        help="label the installation's namespace, where it has no level of Pod Security, so that virt-handler is admitted",
+        help="if the installation's namespace has no Pod Security level, label it privileged, so that virt-handler is admitted",
     )
 
 
 def _launchers(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--launcher-image", required=True, help="image of launcher pods, such as registry.example/virt-launcher:v1")
     parser.add_argument("--launcher-pull-policy", default="IfNotPresent", choices=("Always", "IfNotPresent", "Never"))
-    parser.add_argument(
-        "--image-pull-secret", action="append", default=[], metavar="NAME", help="pull secret of launcher pods; may be given more than once"
-    )
+    parser.add_argument("--image-pull-secret", action="append", default=[], metavar="NAME", help="pull secret of launcher pods; repeatable")
     parser.add_argument(
         "--acceleration",
         default="auto",
         choices=("auto", "kvm", "emulation"),
-        help="auto: pods ask for the kvm device when some node offers it; kvm: always, and wait for such a node; emulation: never",
+        help="auto: pods request the kvm device if a node offers it; kvm: always, pods wait for such a node; emulation: never",
     )
 
 
@@ -150,33 +150,38 @@ def _work(parser: argparse.ArgumentParser) -> None:
         "--leader-elect",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="act only while holding the lease, so that several replicas can stand by; without it, run exactly one",
+        help="act only while holding the lease, for several replicas; without leader election, run exactly one",
     )
-    parser.add_argument("--workers", type=flags.positive, default=8, help="objects of one kind that are worked on at the same time")
-    parser.add_argument("--health-port", type=int, default=8080, help="port of /livez and /readyz (plain HTTP); 0 takes a free one")
+    parser.add_argument("--workers", type=flags.positive, default=8, help="objects of one kind that are reconciled at the same time")
+    parser.add_argument("--health-port", type=int, default=8080, help="port of /livez and /readyz (plain HTTP); 0: any free port")
     logs.add_level_flag(parser.add_argument)
 
 
 def _metrics(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--metrics-port", type=int, default=8443, help="port of /metrics (HTTPS, for who may get that path); 0 takes a free one"
+        "--metrics-port", type=int, default=8443, help="port of /metrics (HTTPS, for users with get on that path); 0: any free port"
     )
     parser.add_argument(
-        "--tls-cert-file", type=Path, default=Path("/etc/virt-controller/tls/tls.crt"), help="its certificate, once it is there"
+        "--tls-cert-file",
+        type=Path,
+        default=Path("/etc/virt-controller/tls/tls.crt"),
+        help="certificate file of /metrics; may appear later",
     )
-    parser.add_argument("--tls-private-key-file", type=Path, default=Path("/etc/virt-controller/tls/tls.key"), help="the key of that")
+    parser.add_argument(
+        "--tls-private-key-file", type=Path, default=Path("/etc/virt-controller/tls/tls.key"), help="key file of that certificate"
+    )
 
 
 def _evictions(parser: argparse.ArgumentParser) -> None:
     limits = Limits()
     parser.add_argument(
-        "--webhook-port", type=int, default=9443, help="port of the admission webhook of evictions (HTTPS); 0 takes a free one"
+        "--webhook-port", type=int, default=9443, help="port of the admission webhook of evictions (HTTPS); 0: any free port"
     )
     parser.add_argument(
         "--eviction-strategy",
         default=limits.strategy,
         choices=get_args(evictions.Strategy),
-        help="what an eviction, as by kubectl drain, does to the guest of a machine whose spec.evictionStrategy is not set",
+        help="default of spec.evictionStrategy: what an eviction, as from kubectl drain, does to the guest",
     )
 
 
@@ -186,26 +191,26 @@ def _migration_limits(parser: argparse.ArgumentParser) -> None:
         "--migrations-per-node",
         type=flags.positive,
         default=limits.per_node,
-        help="migrations that leave one node at a time, the others wait; an eviction there makes none beyond, nor beyond half where nobody "
-        "empties the node",
+        help="migrations that leave one node at a time; others wait. Evictions use at most this many, and half of it on a node that is "
+        "not being drained",
     )
     parser.add_argument(
         "--migrations-per-cluster",
         type=flags.positive,
         default=limits.per_cluster,
-        help="migrations at a time in all, likewise",
+        help="the same limit for the whole cluster",
     )
     parser.add_argument(
         "--migration-scheduling-seconds",
         type=flags.natural,
         default=limits.scheduling_seconds,
-        help="for the target of a migration that people made to have a node, before it fails; 0: for ever",
+        help="until a migration fails because no node fits its target pod, unless an eviction created it; 0: never",
     )
     parser.add_argument(
         "--migrations-kept",
         type=flags.positive,
         default=limits.kept,
-        help="finished Migrations of each machine that are kept, the newest; those that evictions caused are all kept for an hour",
+        help="finished Migrations kept per machine, newest first; all that evictions created are kept for an hour",
     )
 
 
@@ -215,26 +220,26 @@ def _migrations(parser: argparse.ArgumentParser) -> None:
         "--migration-bandwidth",
         type=flags.checked(_bandwidth),
         default=defaults.bandwidth,
-        help="bytes per second that a migration sends at most, such as 100Mi, where no MigrationPolicy says otherwise, as with all of "
-        "these; 0: no limit",
+        help="maximum bytes per second of a migration, such as 100Mi; 0: no limit. A MigrationPolicy overrides this and the following "
+        "flags",
     )
     parser.add_argument(
         "--migration-timeout-per-gib",
         type=flags.positive,
         default=defaults.completion_timeout_per_gib,
-        help="seconds that a migration may take for each GiB of memory",
+        help="seconds that a migration may take per GiB of memory",
     )
     parser.add_argument(
         "--migration-auto-converge",
         action=argparse.BooleanOptionalAction,
         default=defaults.allow_auto_converge,
-        help="let QEMU slow a guest down that writes memory faster than it is sent",
+        help="let QEMU throttle a guest that writes memory faster than the migration sends it",
     )
     parser.add_argument(
         "--migration-pause",
         action=argparse.BooleanOptionalAction,
         default=defaults.allow_pause,
-        help="pause a guest that does not arrive in that time, instead of failing the migration",
+        help="pause the guest when that time is over, instead of failing the migration",
     )
 
 
@@ -244,14 +249,14 @@ def _updates(parser: argparse.ArgumentParser) -> None:
         "--workload-update-strategy",
         default=update.strategy,
         choices=get_args(UpdateStrategy),
-        help="how guests get into pods with --launcher-image that run in pods with another one. LiveMigrate: they are moved, those that "
-        "cannot stay; Evict: those are shut down and started again, where spec.evictionStrategy allows it; None: not at all",
+        help="how guests in pods with another image than --launcher-image are updated. LiveMigrate: migrate those that can; Evict: also "
+        "restart the others, if spec.evictionStrategy allows it; None: update no guest",
     )
     parser.add_argument(
         "--workload-update-batch-size",
         type=flags.positive,
         default=update.batch_size,
-        help="guests that are on their way because of that at a time, and that begin in an interval",
+        help="guests updated at the same time, and at most started per interval",
     )
     parser.add_argument(
         "--workload-update-batch-interval", type=flags.duration, default=f"{update.batch_seconds:.0f}s", help="that interval"
@@ -261,7 +266,7 @@ def _updates(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="IMAGE",
-        help="what a webhook of the cluster makes of --launcher-image; may be given more than once",
+        help="image that a webhook of the cluster substitutes for --launcher-image; repeatable",
     )
 
 
@@ -279,15 +284,18 @@ def _bandwidth(text: str) -> str:
 
 def _certificates(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--certificate-lifetime", type=flags.duration, default="8760h", help="of what authorities sign; renewed when a third of it is left"
+        "--certificate-lifetime",
+        type=flags.duration,
+        default="8760h",
+        help="lifetime of signed certificates; renewed when a third of it is left",
     )
-    parser.add_argument("--authority-lifetime", type=flags.duration, default="87600h", help="of authorities; at least three times as long")
+    parser.add_argument(
+        "--authority-lifetime", type=flags.duration, default="87600h", help="lifetime lifetime of authorities; at least three times as long"
+    )
     parser.add_argument(
         "--node-certificate-lifetime",
         type=flags.duration,
         default="24h",
-        help="of the certificates of virt-handlers, which they ask for; renewed after about two thirds of it",
+        help="lifetime of virt-handlers' certificates; renewed after about two thirds of it",
     )
-    parser.add_argument(
-        "--authority-spread", type=flags.duration, default="10m", help="how long everybody gets to hear of a new authority before it signs"
-    )
+    parser.add_argument("--authority-spread", type=flags.duration, default="10m", help="time to distribute a new authority before it signs")

@@ -84,15 +84,15 @@ async def shut_down(client: Client, *, timeout_seconds: float, say: Callable[[st
                 try:
                     left, trouble = await _observe(client), ""
                     if not left:
-                        say("no guest is left")
+                        say("all guests have ended")
                         return True
                     await _delete(client, left)
                 except errors.StatusError as error:
-                    trouble = f"the API server refuses: {error}"
+                    trouble = f"the API server rejected the request: {error}"
                 except TransportError as error:
                     trouble = str(error)
                 if turn % SAY_EVERY == 0:
-                    say(trouble or f"wait for {left.summary() if left else 'an answer'}")
+                    say(trouble or f"waiting for {left.summary() if left else 'an answer'}")
                 turn += 1
                 await asyncio.sleep(poll_seconds)
     except TimeoutError:
@@ -100,7 +100,7 @@ async def shut_down(client: Client, *, timeout_seconds: float, say: Callable[[st
     say(f"gave up after {timeout_seconds:g} s{f': {trouble}' if trouble else ''}")
     if left:
         say(f"still there: {left.summary()}\n{left.named()}")
-    say("Nothing was removed. Look at these (kubectl describe) and repeat `helm uninstall`; with --no-hooks it leaves them running.")
+    say("Nothing was removed. Check these with kubectl describe, then repeat `helm uninstall`; with --no-hooks, it leaves them running.")
     return False
 
 
@@ -129,8 +129,10 @@ async def _delete(client: Client, left: Left) -> None:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the flags."""
-    flags = argparse.ArgumentParser(prog="python -m controller.manager.uninstall", description="Shut every guest down and wait for it.")
-    flags.add_argument("--timeout-seconds", type=float, default=300.0, help="how long to wait for all guests together (default: 300)")
+    flags = argparse.ArgumentParser(
+        prog="python -m controller.manager.uninstall", description=("Shut down all guests and wait until they have ended.")
+    )
+    flags.add_argument("--timeout-seconds", type=float, default=300.0, help="seconds to wait for all guests together (default: 300)")
     flags.add_argument("--kubeconfig", help="a kubeconfig with certificates or a token; default: the pod's service account")
     return flags
 

@@ -116,10 +116,12 @@ class Applier:
         if not objection:
             return found
         if not ownership.is_controlled_by(found, action.vm):
-            raise PodRefused(f"pod {name} exists and is not virt-controller's: {objection}; delete it")
+            raise PodRefused(f"pod {name} exists, but virt-controller did not create it: {objection}; delete that pod")
         if not is_deleting(found):
             await self._delete_pod(obj, DeletePod(name, uid_of(found)))
-        raise PodRefused(f"pod {name} exists and is not what virt-controller would make: {objection}; it is replaced once it is gone")
+        raise PodRefused(
+            f"pod {name} differs from the pod that virt-controller creates: {objection}; virt-controller deletes it and creates a new one"
+        )
 
     async def _delete_pod(self, obj: Object, action: DeletePod) -> float | None:
         """Delete the pod; return the retry delay if that is refused."""
@@ -131,7 +133,7 @@ class Applier:
         except (errors.NotFound, errors.Conflict):
             return None  # gone, or replaced by another pod
         except (errors.Forbidden, errors.Invalid) as error:  # a policy of the cluster
-            message = f"pod {action.name} is in the way of this machine, and virt-controller may not delete it: {error}"
+            message = f"pod {action.name} blocks this virtual machine, and the API server does not let virt-controller delete it: {error}"
             self._recorder.event(obj, self._resource, "Warning", "FailedDelete", message)
             return REFUSED_SECONDS
         if answer.get("kind") == "Pod" and ownership.is_labelled(answer):  # the informer would get no more events about an unlabelled pod
@@ -154,7 +156,7 @@ class Applier:
         except (errors.NotFound, errors.Conflict):
             return None  # gone, or replaced by another pod
         except (errors.Forbidden, errors.Invalid) as error:  # roles of an older chart, or a policy of the cluster
-            message = f"whether Services may reach the guest in pod {action.name} cannot be written into that pod: {error}"
+            message = f"cannot set the readiness of the guest, which Services need, on pod {action.name}: {error}"
             self._recorder.event(obj, self._resource, "Warning", "FailedReadiness", message)
             return REFUSED_SECONDS
         if ownership.is_labelled(written):  # the informer would get no more events about an unlabelled pod
@@ -195,7 +197,7 @@ class Applier:
         try:
             written = await self._client.patch(self._resource, name_of(obj), patch, namespace_of(obj), field_manager=FIELD_MANAGER)
         except (errors.Forbidden, errors.Invalid) as error:
-            self._log_refusal("no owner is written into it", obj, error)
+            self._log_refusal("cannot set its ownerReferences", obj, error)
             return obj
         self._objects.remember(written)
         return written
@@ -209,7 +211,7 @@ class Applier:
         except errors.NotFound:
             return None
         except (errors.Forbidden, errors.Invalid) as error:  # roles of an older chart, or a policy of the cluster
-            self._log_refusal("it is not deleted", obj, error)
+            self._log_refusal("cannot delete it", obj, error)
             return REFUSED_CLEANUP_SECONDS
         return None
 

@@ -53,7 +53,7 @@ def too_small(vm: Object, claims: Mapping[str, Object | None]) -> tuple[str, ...
         given = dig(claims.get(name), "status", "capacity", "storage") if name else None
         if given and 0 < _bytes(str(given)) < (size := disks.created_bytes(each)):
             found.append(
-                f"disk {each['name']!r}: source.create.size is {quantity.of_bytes(size)}, PersistentVolumeClaim {name} has {given}"
+                f"disk {each['name']!r}: source.create.size is {quantity.of_bytes(size)}, but PersistentVolumeClaim {name} has only {given}"
             )
     return tuple(found)
 
@@ -191,7 +191,7 @@ def not_migratable(vm: Object, claims: Mapping[str, Object | None]) -> str:
         return ""
     names = [f"disk {each['name']!r}" for each in disks.defaulted(domain_of(vm)) if disks.claim_of(each) in lonely]
     whose = f" ({', '.join(names)})" if names else ""
-    return f"{in_short(lonely)}: two nodes cannot use it at once{whose}"
+    return f"{in_short(lonely)}: two nodes cannot mount it at the same time{whose}"
 
 
 def in_short(lonely: Iterable[str]) -> str:

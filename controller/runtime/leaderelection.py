@@ -102,7 +102,7 @@ class LeaderElector:
                     self.is_leader = True
                     return
             except (errors.StatusError, TransportError) as error:
-                logger.info("cannot take the lease yet", extra={"lease": self._settings.name, "error": str(error)})
+                logger.info("cannot acquire the lease, retrying", extra={"lease": self._settings.name, "error": str(error)})
             await asyncio.sleep(self._settings.retry_seconds)
 
     async def _renew(self) -> None:
@@ -113,7 +113,7 @@ class LeaderElector:
             try:
                 async with asyncio.timeout_at(deadline):
                     if not await self._try():
-                        raise LeadershipLost(f"lease {self._settings.name} is held by another")
+                        raise LeadershipLost(f"lease {self._settings.name} is held by another replica")
             except (errors.StatusError, TransportError, TimeoutError) as error:
                 logger.warning("cannot renew the lease", extra={"lease": self._settings.name, "error": str(error)})
                 if loop.time() >= deadline:

@@ -131,7 +131,7 @@ class Controller:
             self.queue.add_rate_limited(request)
             return "conflict"
         except Terminal as error:
-            logger.error("given up until it changes", extra={**context, "error": _message_of(error)})  # noqa: TRY400 - expected, the message says it
+            logger.error(("reconcile failed; waiting until the object changes"), extra={**context, "error": _message_of(error)})  # noqa: TRY400 - expected, the message says it
             self.queue.forget(request)
             return "terminal"
         except Exception as error:

@@ -57,7 +57,7 @@ class Validated:
         """
         obj = self._objects.get(request.namespace, request.name)
         if obj is not None and (faults := self._validate(obj)):
-            message = one_line(f"nothing is done about it until it is mended: {'; '.join(faults)}", MAX_MESSAGE)
+            message = one_line(f"the object is ignored until these errors are fixed: {'; '.join(faults)}", MAX_MESSAGE)
             self._events.event(obj, self._resource, "Warning", INVALID_OBJECT, message)
             raise Terminal(message)
         return await self._reconciler.reconcile(request)

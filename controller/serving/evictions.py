@@ -102,10 +102,10 @@ def read(review: object) -> Review:
     request = _member(review, "request")
     of = _member(request, "resource")
     if of.get("resource") != "pods" or of.get("group") or request.get("subResource") != "eviction":
-        raise ValueError("this is no review of a pod's eviction")
+        raise ValueError("the AdmissionReview is not about a pod's eviction")
     uid, namespace, name = (request.get(key) for key in ("uid", "namespace", "name"))
     if not all(isinstance(each, str) and each for each in (uid, namespace, name)):
-        raise ValueError("uid, namespace and name of an eviction are texts")
+        raise ValueError("uid, namespace and name of the AdmissionReview must be strings")
     return Review(str(uid), str(namespace), str(name), dry_run=request.get("dryRun") is True or _is_dry(request.get("object")))
 
 
@@ -178,7 +178,7 @@ class EvictionServer:
         except TimeoutError:
             return web.Response(status=408)
         except (ValueError, RecursionError) as error:
-            return web.Response(status=400, text=f"read an AdmissionReview: {error}\n")
+            return web.Response(status=400, text=f"cannot read the AdmissionReview: {error}\n")
         answer = await self._answer(request, review, ends, is_authenticated=is_authenticated)
         return web.json_response(write(review, answer))
 
@@ -187,9 +187,9 @@ class EvictionServer:
             async with asyncio.timeout_at(ends):
                 return await self._authenticate(request.match_info["secret"])
         except TimeoutError:
-            logger.warning("no answer in time about the secret of reviews of evictions")
+            logger.warning("timed out reading the secret of the eviction webhook")
         except Exception:  # after any error, the client counts as unauthenticated
-            logger.exception("look up the secret of reviews of evictions")
+            logger.exception("cannot read the secret of the eviction webhook")
         return False
 
     async def _answer(self, request: web.Request, review: Review, ends: float, *, is_authenticated: bool) -> Answer:
@@ -199,7 +199,7 @@ class EvictionServer:
                     with self._connections.answering(request):
                         return await self._admit(review.namespace, review.name, dry_run=review.dry_run, peer=request.remote or "")
         except TimeoutError:
-            logger.warning("no answer in time about an eviction", extra={"namespace": review.namespace, "pod": review.name})
+            logger.warning("timed out deciding an eviction", extra={"namespace": review.namespace, "pod": review.name})
         except Exception:  # after any error: only a 429 lets a drain continue
-            logger.exception("answer an eviction", extra={"namespace": review.namespace, "pod": review.name})
+            logger.exception("cannot decide an eviction", extra={"namespace": review.namespace, "pod": review.name})
         return Denied(evictions.not_known(review.name))

@@ -29,7 +29,7 @@ async def certificate(files: Files) -> ServerTls:
         except OSError as error:
             if str(error) != told:
                 told = str(error)
-                logger.info("metrics wait for a certificate: %s", told)
+                logger.info("metrics are not served until a certificate exists: %s", told)
             await asyncio.sleep(CERTIFICATE_SECONDS)
 
 

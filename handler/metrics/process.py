@@ -22,7 +22,7 @@ class Metrics:
         self.certificate = self._gauge(
             "kubevirt_certificate_expiration_timestamp_seconds", "When this node's certificate ends; 0: there is none."
         )
-        self.faults = self._gauge("kubevirt_informer_faults", "Objects that could not be taken in or told of: see the log.")
+        self.faults = self._gauge("kubevirt_informer_faults", "Received objects that could not be processed; the log has the errors.")
         self.loops = ReconcileMetrics(self._registry)
 
     def verdict(self, verdict: Verdict) -> None:

@@ -70,7 +70,7 @@ def under_way(kubectl: Kubectl) -> list[dict[str, Any]]:
 
 def told_to_stay(said: Path, since: int) -> int:
     """Return how often the file ``said`` reports, after offset ``since``, that a guest stays."""
-    return len(re.findall(r"was uncordoned, so its drain is over: the guest of virtual machine many-\d+ stays", said.read_text()[since:]))
+    return len(re.findall(r"was uncordoned, which ended its drain: the guest of virtual machine many-\d+ stays", said.read_text()[since:]))
 
 
 def test_drain_of_twenty_guests_is_shown_and_can_be_interrupted(kubectl: Kubectl, node: str, tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_drain_of_twenty_guests_is_shown_and_can_be_interrupted(kubectl: Kubectl
             assert (places(kubectl)[node], under_way(kubectl)) == (stay, [])
         finally:
             drain.terminate()
-    assert len(set(re.findall(r"virtual machine (many-\d+) moves to another node first", said.read_text()))) >= enough
+    assert len(set(re.findall(r"virtual machine (many-\d+) must move to another node first", said.read_text()))) >= enough
 
     with said.open("a") as out, subprocess.Popen(command, env=kubectl.environment, stdout=out, stderr=subprocess.STDOUT) as drain:
         try:

@@ -26,14 +26,14 @@ def stop_in_the_middle(kubectl: Kubectl, node: str, names: Sequence[str], said: 
     command = kubectl.command(*draining(node, *names))
     with said.open("w") as out, subprocess.Popen(command, env=kubectl.environment, stdout=out, stderr=subprocess.STDOUT) as going:
         try:
-            eventually(lambda: "a migration begins" in said.read_text(), timeout=60, interval=0.05, what="guests begin to move")
+            eventually(lambda: "its migration is starting" in said.read_text(), timeout=60, interval=0.05, what="guests begin to move")
             kubectl.api.patch("node", node, {"spec": {"unschedulable": None}})
             kubectl.api.until_list("migrations", all_ended, timeout=120, what="what has begun is over")
             places = {name: kubectl.api.get("vm", name)["status"]["nodeName"] for name in names}
             stay = [name for name in names if places[name] == node]
             assert stay, said.read_text()
             done = {each["metadata"]["uid"] for each in migrations(kubectl, *names)}
-            over = [f"node {node} was uncordoned, so its drain is over: the guest of virtual machine {name} stays" for name in stay]
+            over = [f"node {node} was uncordoned, which ended its drain: the guest of virtual machine {name} stays" for name in stay]
             was = [said.read_text().count(each) for each in over]
             eventually(
                 lambda: all(said.read_text().count(each) >= count + 2 for each, count in zip(over, was, strict=True)),
@@ -65,7 +65,7 @@ def test_guests_move_before_their_node_is_drained(kubectl: Kubectl, testguest: N
         stop_in_the_middle(kubectl, node, GUESTS, tmp_path / "said")
         done = drain(kubectl, node, *GUESTS, timeout=300)
         assert done.returncode == 0, done.stderr
-        assert "moves to another node first" in done.stderr
+        assert "must move to another node first" in done.stderr
         for name in GUESTS:
             vm = kubectl.api.get("vm", name)
             assert (vm["status"]["phase"], vm["status"]["nodeName"] != node, len(vm["status"]["attempts"])) == ("Running", True, 1)
@@ -87,7 +87,7 @@ def test_unmovable_guest_blocks_its_drain_or_is_shut_down(kubectl: Kubectl, test
     node = kubectl.api.ready("vm", "stays", timeout=90)["status"]["nodeName"]
     kubectl.api.create(with_disks(tiny_vm("alone", evictionStrategy="LiveMigrate", nodeSelector=on(node)), claim_disk("lonely")))
     alone = kubectl.api.ready("vm", "alone", timeout=90)
-    why = "PersistentVolumeClaim lonely is not ReadWriteMany: two nodes cannot use it at once (disk 'data')"
+    why = "PersistentVolumeClaim lonely is not ReadWriteMany: two nodes cannot mount it at the same time (disk 'data')"
     (told,) = (each for each in alone["status"]["conditions"] if each["type"] == "Migratable")
     assert (told["status"], told["reason"], told["message"]) == ("False", "DisksNotShared", why)
     words = (

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 def waits(kubectl: Kubectl, node: str, name: str, place: str) -> None:
     """Wait until a VM's newest Migration has this place in the node's queue."""
-    expected = f"2 migrations leave node {node}; {place} in the queue"
+    expected = f"2 migrations are leaving node {node}; {place} in the queue"
 
     def is_so(found: list[Object]) -> bool:
         mine = [each for each in found if each["spec"]["selector"]["name"] == name]
@@ -55,18 +55,18 @@ def test_third_guest_waits_and_a_higher_priority_one_overtakes(kubectl: Kubectl,
 def test_dry_run_and_external_evictions_move_no_guest(kubectl: Kubectl, testguest: None) -> None:
     kubectl.api.create(tiny_vm("kept"))
     pod = kubectl.api.ready("vm", "kept", timeout=90)["status"]["podName"]
-    eventually(lambda: "moves to another node first" in evicted(kubectl, pod, dry=True), timeout=60, what="the eviction is judged")
+    eventually(lambda: "must move to another node first" in evicted(kubectl, pod, dry=True), timeout=60, what="the eviction is judged")
     assert not migrations(kubectl, "kept")  # it would precede the answer
 
     changed = [{"op": "replace", "path": "/webhooks/0/clientConfig/service/path", "value": f"/evictions/{secrets.token_hex(24)}"}]
     kubectl.api.patch("validatingwebhookconfigurations", "evictions.kubevirt.io", changed)
     said = [evicted(kubectl, pod, dry=True) for _ in range(12)]
-    assert all("moves to another node first" in each or "ask again" in each for each in said), said
-    eventually(lambda: "moves to another node first" in evicted(kubectl, pod, dry=True), timeout=90, what="the new secret is known")
+    assert all("must move to another node first" in each or "retry the eviction" in each for each in said), said
+    eventually(lambda: "must move to another node first" in evicted(kubectl, pod, dry=True), timeout=90, what="the new secret is known")
 
     kubectl.api.patch("vm", "kept", {"spec": {"evictionStrategy": "External"}})
     for dry in (True, False):
-        assert "virtual machine kept is moved by another program (evictionStrategy External)" in evicted(kubectl, pod, dry=dry)
+        assert "virtual machine kept has evictionStrategy External, so another program must move it" in evicted(kubectl, pod, dry=dry)
     assert not migrations(kubectl, "kept")
     assert kubectl.api.get("vm", "kept")["status"]["podName"] == pod
 
@@ -77,18 +77,20 @@ def test_guest_that_fits_no_other_node_stays(kubectl: Kubectl, testguest: None) 
     status = kubectl.api.ready("vm", "pinned", timeout=90)["status"]
     pod = status["podName"]
     kubectl.api.patch("vm", "pinned", {"spec": {"nodeSelector": on(status["nodeName"])}})
-    assert "a migration begins" in evicted(kubectl, pod, dry=False)
+    assert "its migration is starting" in evicted(kubectl, pod, dry=False)
     both = kubectl.api.until_list(
         "pods", lambda pods: len(pods) == 2, timeout=60, what="a pod for the guest to go to", label_selector=chosen
     )
     (target,) = (name for each in both if (name := each["metadata"]["name"]) != pod)
     for dry in (True, False):
-        assert "the guest of virtual machine pinned is on its way here: migration pinned-evacuation-" in evicted(kubectl, target, dry=dry)
+        assert ("the guest of virtual machine pinned is migrating to this pod: migration pinned-evacuation-") in evicted(
+            kubectl, target, dry=dry
+        )
 
     (moving,) = migrations(kubectl, "pinned")
     status = ended(kubectl, moving["metadata"]["name"], timeout=150)["status"]
     assert status["phase"] == "Failed"
-    assert "no node for the target within 60 s" in status["message"]
+    assert "no node could run the target pod within 60 s" in status["message"]
     kubectl.api.gone("pod", target, timeout=60)
     assert kubectl.api.get("vm", "pinned")["status"]["podName"] == pod
 
@@ -109,7 +111,7 @@ def test_single_run_guest_continues_after_an_eviction_only(kubectl: Kubectl, tes
     for name in names:
         first = kubectl.api.get("vm", name)["status"]["attempts"][0]
         assert first["result"] == "Stopped"
-        assert "was evicted, as by kubectl drain" in first["message"] or "was to be evicted, as by kubectl drain" in first["message"]
+        assert "was evicted, as by kubectl drain" in first["message"] or "received an eviction, as from kubectl drain" in first["message"]
 
     for name in names:
         kubectl.api.delete("pod", kubectl.api.get("vm", name)["status"]["podName"])

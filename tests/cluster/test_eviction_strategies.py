@@ -80,7 +80,7 @@ def test_external_guests_stay_until_another_program_moves_them(kubectl: Kubectl,
     names = ("left-alone", "left-alone-too")
     node = together(kubectl, counting_vm(names[0]), bound(names[1]))
     before = counted(kubectl, *names)
-    said = [f"virtual machine {name} is moved by another program (evictionStrategy External)" for name in names]
+    said = [f"virtual machine {name} has evictionStrategy External, so another program must move it" for name in names]
     pods = {name: kubectl.api.get("vm", name)["status"]["podName"] for name in names}
     with uncordoned(kubectl, node):
         for name, words in zip(names, said, strict=True):
@@ -124,10 +124,10 @@ def test_live_migrate_if_possible_shuts_unmovable_guests_down(kubectl: Kubectl, 
     node = together(kubectl, counting_vm(names[0]), bound(names[1]))
     before = counted(kubectl, *names)
     with uncordoned(kubectl, node):
-        assert "moves to another node first" in evicted(kubectl, kubectl.api.get("vm", "movable")["status"]["podName"], dry=True)
+        assert "must move to another node first" in evicted(kubectl, kubectl.api.get("vm", "movable")["status"]["podName"], dry=True)
         done = drain(kubectl, node, *names, timeout=200)
         assert done.returncode == 0, done.stderr
-        assert "the guest of virtual machine movable moves to another node first" in done.stderr
+        assert "the guest of virtual machine movable must move to another node first" in done.stderr
         assert "immovable cannot migrate" not in done.stderr
         moved(kubectl, "movable", node, before["movable"])
         starts_again(kubectl, "immovable", node)

@@ -46,7 +46,7 @@ def test_guest_of_the_first_session_moves_on_a_drain(kubectl: Kubectl, testguest
     commands, delete = the_drain().split("kubectl delete vm testvm")
     done = subprocess.run(["sh", "-ec", commands], env=environment, capture_output=True, text=True, timeout=400, check=False)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    assert "virtual machine testvm moves to another node first" in done.stderr
+    assert "virtual machine testvm must move to another node first" in done.stderr
     drained = re.search(r"node/(\S+) drained", done.stdout)
     assert drained
     vm = kubectl.api.get("vm", "testvm")["status"]

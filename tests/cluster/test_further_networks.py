@@ -299,7 +299,7 @@ def test_broken_network_is_reported_and_repairing_it_suffices(
     kubectl.api.apply(manifest)
     told = network_told(kubectl, "lan-broken")
     assert told["reason"] == "NetworkNotUsable"
-    assert f"{kubectl.namespace}/broken: spec.config is no JSON" in told["message"]
+    assert f"{kubectl.namespace}/broken: spec.config is not valid JSON" in told["message"]
     assert not kubectl.api.list("pods", label_selector="vm.kubevirt.io/name=lan-broken")
 
     refused = {
@@ -319,7 +319,7 @@ def test_broken_network_is_reported_and_repairing_it_suffices(
         kubectl.api.apply({**whole, "spec": {"config": json.dumps({"cniVersion": "1.0.0", "name": "inner-name", "plugins": [plugin]})}})
         told = network_told(kubectl, "lan-broken", words)
         assert told["reason"] == "NetworkNotUsable"
-        assert f"cannot join the pod to network {kubectl.namespace}/broken: " in told["message"]
+        assert f"cannot connect the pod to network {kubectl.namespace}/broken: " in told["message"]
         assert "NetworkNotUsable" in kubectl("get", "vm", "lan-broken")
     with console(kubectl, "lan-one") as client:
         client.type("\n")

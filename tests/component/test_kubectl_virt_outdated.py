@@ -17,7 +17,7 @@ OUTDATED = {
     "type": "LauncherOutdated",
     "status": "True",
     "reason": "WillMigrate",
-    "message": "virt-launcher is of image launcher:v1",
+    "message": "virt-launcher has image launcher:v1",
 }
 TIME = {"lastTransitionTime": "2026-01-01T00:00:00Z"}
 
@@ -54,7 +54,7 @@ async def test_outdated_machines_are_listed_with_their_way(client: Client, found
     await put(client, "other", "elsewhere", OUTDATED)
     assert (await outdated.show(found, all_namespaces=False, page=1)).splitlines() == [
         "NAME   NODE    UPDATE        MESSAGE",
-        "old    node1   WillMigrate   virt-launcher is of image launcher:v1",
+        "old    node1   WillMigrate   virt-launcher has image launcher:v1",
     ]
     assert [each.split()[:2] for each in (await outdated.show(found, all_namespaces=True, page=1)).splitlines()] == [
         ["NAMESPACE", "NAME"],

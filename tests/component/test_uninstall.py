@@ -75,7 +75,7 @@ async def test_a_strangers_pod_with_our_label_holds_nothing_up() -> None:
     async with cluster() as (api, client):
         await api.put(PODS, machine("squatter", labels={"kubevirt.io": "virt-launcher"}))
 
-        assert await shut_down(client) == (True, "no guest is left")
+        assert await shut_down(client) == (True, "all guests have ended")
     [looked] = [query for _, path, query in api.requests if path == PODS]
     assert looked["limit"] == "10"  # limits memory, whatever the length of foreign pods
 
@@ -92,4 +92,4 @@ async def test_an_api_that_refuses_is_told_and_ends_in_time() -> None:
 
 async def test_without_guests_it_is_over_at_once() -> None:
     async with cluster() as (_, client):
-        assert await shut_down(client) == (True, "no guest is left")
+        assert await shut_down(client) == (True, "all guests have ended")

@@ -100,10 +100,10 @@ class NodeCertificates:
             case Sign():
                 return await self._sign(request, action, revocations)
             case Deny(message):
-                logger.warning("refuse a certificate", extra={**_about(request), "why": message})
+                logger.warning("denied a certificate request", extra={**_about(request), "why": message})
                 await self._condition(request, "approval", "Denied", "NotItsNode", message)
             case Fail(message):
-                logger.warning("refuse a certificate that was approved", extra={**_about(request), "why": message})
+                logger.warning("failed an approved certificate request", extra={**_about(request), "why": message})
                 await self._condition(request, "status", "Failed", "NotItsNode", message)
             case _:
                 assert_never(action)
@@ -117,7 +117,7 @@ class NodeCertificates:
         try:
             found = await self._client.get(CONFIG_MAPS, trust.CONFIG_MAP, self._namespace)
         except errors.NotFound:
-            logger.info("certificates wait for ConfigMap %s, which says whom nothing is signed for", trust.CONFIG_MAP)
+            logger.info("certificate requests wait until the list of revoked nodes, ConfigMap %s, can be read", trust.CONFIG_MAP)
             return None
         return trust.revocations(found.get("data") or {})
 
@@ -130,7 +130,7 @@ class NodeCertificates:
             data = {}
         authority = Pair(decoded(data.get(CERTIFICATE)), decoded(data.get(KEY)))
         if (reason := renewal.authority_unusable(authority.certificate, authority.key, now)) is not None:
-            logger.info("a certificate waits for the authority", extra={**_about(request), "why": f"of the authority, {reason}"})
+            logger.info("a certificate request waits for a usable authority", extra={**_about(request), "why": f"the authority: {reason}"})
             return False
         begins = _begins(now, revocations.nodes.get(action.node))
         certificate = issuing.sign(authority, action.public_key, action.profile, begins, now + self._lifetime)

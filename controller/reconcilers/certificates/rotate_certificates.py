@@ -136,7 +136,7 @@ class CertificateRotation:
             try:
                 await self.reconcile()
             except (errors.StatusError, TransportError) as error:
-                logger.warning("cannot renew certificates now, try again", extra={"error": str(error)})
+                logger.warning("cannot renew certificates, retrying", extra={"error": str(error)})
             await asyncio.sleep(self._interval)
 
     async def reconcile(self) -> None:
@@ -153,7 +153,7 @@ class CertificateRotation:
             try:
                 await self._reconcile(wanted, consumers)
             except (errors.Conflict, errors.AlreadyExists):
-                logger.info("somebody else wrote meanwhile, try again", extra={"secret": wanted.secret})
+                logger.info("another client changed the Secret, retrying", extra={"secret": wanted.secret})
             except errors.StatusError as error:
                 failure = error
         if failure is not None:
@@ -181,7 +181,7 @@ class CertificateRotation:
                 await self._apply(action, wanted, seen, consumers)
             if all(isinstance(action, InjectBundle) for action in actions):
                 return  # consumers may take minutes; later passes check
-        logger.error("certificates do not settle", extra={"secret": wanted.secret})
+        logger.error("certificates still need changes after every round, retrying later", extra={"secret": wanted.secret})
 
     async def _read(self, wanted: Authority) -> _Seen:
         found: dict[str, Object | None] = {}
@@ -199,26 +199,26 @@ class CertificateRotation:
             case MakeAuthority(secret, reason, retiring):
                 pair = issuing.new_authority(wanted.common_name, self._policy.authority, now)
                 data = {CERTIFICATE: pair.certificate, KEY: pair.key, BUNDLE: pair.certificate + retiring}
-                await self._write(seen, secret, data, f"make a new authority: of the old one, {reason}")
+                await self._write(seen, secret, data, f"created a new authority; the old one: {reason}")
             case StageAuthority(secret, reason):
                 pair = issuing.new_authority(wanted.common_name, self._policy.authority, now)
                 data = {**old, NEXT_CERTIFICATE: pair.certificate, NEXT_KEY: pair.key}
-                await self._write(seen, secret, data, f"prepare the next authority: of the present one, {reason}")
+                await self._write(seen, secret, data, f"created the next authority; the current one: {reason}")
             case PromoteAuthority(secret):
                 pair = certificate_plan.staged_pair(old)
                 data = {CERTIFICATE: pair.certificate, KEY: pair.key, BUNDLE: pair.certificate + old.get(BUNDLE, b"")}
-                await self._write(seen, secret, data, "let the next authority sign")
+                await self._write(seen, secret, data, "the next authority signs from now on")
             case WriteBundle(secret, bundle):
-                await self._write(seen, secret, {**(seen.data(secret) or {}), BUNDLE: bundle}, "spread the authorities to trust")
+                await self._write(seen, secret, {**(seen.data(secret) or {}), BUNDLE: bundle}, "distribute the trusted authorities")
             case IssueLeaf(leaf, reason, bundle):
                 pair = issuing.issue(Pair(old[CERTIFICATE], old[KEY]), leaf.profile, self._policy.leaf, now)
                 data = {CERTIFICATE: pair.certificate, KEY: pair.key, BUNDLE: bundle}
-                await self._write(seen, leaf.secret, data, f"issue a certificate: of the old one, {reason}")
+                await self._write(seen, leaf.secret, data, f"issued a certificate; the old one: {reason}")
             case InjectBundle(consumer, bundle):
-                logger.info("tell which authorities to trust", extra={"consumer": consumer})
+                logger.info("distribute the trusted authorities", extra={"consumer": consumer})
                 await consumers[consumer].inject(bundle)
             case MarkSpread(secret, annotation):
-                await self._write(seen, secret, old, "note that the authorities have spread", {SPREAD_ANNOTATION: annotation})
+                await self._write(seen, secret, old, "all consumers have the trusted authorities", {SPREAD_ANNOTATION: annotation})
             case _:
                 assert_never(action)
 
@@ -226,7 +226,7 @@ class CertificateRotation:
         self, seen: _Seen, name: str, data: Mapping[str, bytes], purpose: str, annotations: Mapping[str, str] | None = None
     ) -> None:
         """Create or replace a Secret. The log has the purpose, never the contents."""
-        logger.info("write a Secret", extra={"secret": name, "purpose": purpose})
+        logger.info("wrote a Secret", extra={"secret": name, "purpose": purpose})
         current = seen.secrets[name]
         if current is not None and current.get("type") != TLS_TYPE:
             version = {"preconditions": {"resourceVersion": resource_version_of(current)}}

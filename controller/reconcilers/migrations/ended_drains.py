@@ -67,7 +67,7 @@ def may_end(migration: Object) -> bool:
 
 def end(migration: Object, now: datetime) -> tuple[Action, ...]:
     """Return the actions that end a Migration that has not begun."""
-    message = f"node {evictions.node_left_by(migration)} was uncordoned before the migration began: its drain is over"
+    message = f"node {evictions.node_left_by(migration)} was uncordoned before the migration began, which ended its drain"
     new = new_condition(migration, SUCCEEDED, "False", REASON, message)
     status = {
         **phases.enter(migration.get("status") or {}, phases.FAILED, now),

@@ -46,6 +46,6 @@ def why_not(vm: Object, claims: Mapping[str, Object | None]) -> str:
     """Return why a machine cannot migrate, for users; empty if it can. Arguments as for :func:`barrier`."""
     ready = condition(dig_vm(vm, "status", "conditions"), conditions.READY) or {}
     if ready.get("reason") == conditions.LAUNCHER_NOT_UNDERSTOOD:
-        return "virt-handler of its node does not understand its virt-launcher"
+        return "its node's virt-handler and its virt-launcher have incompatible versions"
     found = barrier(vm, claims)
     return "" if found is None else found.in_short

@@ -76,7 +76,7 @@ QUEUED: Final = "Queued"
 """Reason while waiting in the queue."""
 OVERDUE: Final = "Overdue"
 """Reason of a migration that exceeded its time without a reported end, and gave up its place."""
-GOES_ON: Final = "migration goes on"
+GOES_ON: Final = "migration continues"
 """The next step after a kubelet can start the target."""
 SUCCEEDED: Final = "Succeeded"
 """Type of the condition with the result."""
@@ -180,7 +180,7 @@ def _wait(seen: Observed) -> tuple[Action, ...]:
     first = dig_migration(seen.migration, "status", "phaseTransitionTimestamps") or []
     if _is_ours(seen) and not seen.turn.is_drain and first and _ago(seen, first[0]["time"]) >= NODE_SECONDS:
         # Its node is not drained any more: it would begin whenever there is room.
-        return _finish(seen, phases.FAILED, QUEUED, f"its turn did not come within {NODE_SECONDS} s: {seen.turn.message}")
+        return _finish(seen, phases.FAILED, QUEUED, f"it did not start within {NODE_SECONDS} s: {seen.turn.message}")
     status = phases.enter(_status(seen), phases.PENDING, seen.now)
     status |= {"message": seen.turn.message, "conditions": _conditions(seen, "Unknown", QUEUED, seen.turn.message)}
     again = Requeue(seen.settings.times.queue)
@@ -192,17 +192,17 @@ def _wait(seen: Observed) -> tuple[Action, ...]:
 
 
 def _give_up(seen: Observed) -> tuple[Action, ...]:
-    why, ours = dig_migration(seen.migration, "status", "message") or "no target pod could be made", _is_ours(seen)
+    why, ours = dig_migration(seen.migration, "status", "message") or "virt-controller could not create the target pod", _is_ours(seen)
     if node := pod_state.node_of(seen.target):
         message = f"the target pod did not run on node {node} within {START_SECONDS if ours else RUN_SECONDS} s: {why}"
         return _finish(seen, phases.FAILED, "TargetNotRunning", message)
     seconds = NODE_SECONDS if ours else seen.limits.scheduling_seconds
-    return _finish(seen, phases.FAILED, "Unschedulable", f"no node for the target within {seconds} s: {why}")
+    return _finish(seen, phases.FAILED, "Unschedulable", f"no node could run the target pod within {seconds} s: {why}")
 
 
 def _note_node(seen: Observed) -> tuple[Action, ...]:
     node = pod_state.node_of(seen.target)
-    new = {"type": TARGET_SCHEDULED, "status": "True", "reason": "Scheduled", "message": f"the target pod has node {node}"}
+    new = {"type": TARGET_SCHEDULED, "status": "True", "reason": "Scheduled", "message": f"the target pod was scheduled to node {node}"}
     conditions = with_condition(dig_migration(seen.migration, "status", "conditions"), new, now=times.to_rfc3339(seen.now))
     return (WriteStatus({**_status(seen), "conditions": conditions}), Requeue(RUN_SECONDS))
 
@@ -220,7 +220,7 @@ def _impossible(seen: Observed) -> tuple[str, str] | None:
     vm, selected = seen.vm, dig_migration(seen.migration, "spec", "selector", "name")
     if vm is None:
         message = (
-            f"there is no virtual machine {selected!r} in namespace {namespace_of(seen.migration)}; create another Migration once there is"
+            f"virtual machine {selected!r} not found in namespace {namespace_of(seen.migration)}; create it, then create another Migration"
         )
         return "VirtualMachineNotFound", message
     decision = power.decide(vm)
@@ -232,7 +232,7 @@ def _impossible(seen: Observed) -> tuple[str, str] | None:
     if (found := migratable.barrier(vm, seen.claims)) is not None:
         return found.reason, found.message
     if (source := dig_migration(seen.migration, "status", "sourcePod")) and source != dig_vm(vm, "status", "podName"):
-        return "SourceChanged", f"virtual machine {name_of(vm)} was restarted meanwhile"
+        return "SourceChanged", f"virtual machine {name_of(vm)} was restarted after the migration was created"
     return None
 
 
@@ -297,7 +297,7 @@ def _schedule(seen: Observed) -> tuple[Action, ...]:
         "targetNode": node,
         "targetPodUID": uid_of(target),
         "targetPodIPs": list(pod_state.addresses_of(target)),
-        "message": f"virt-handler of node {node} prepares the target",
+        "message": f"virt-handler of node {node} is preparing the target",
     }
     return (
         WriteStatus(status),
@@ -340,7 +340,7 @@ def _forget_kubelet(seen: Observed, target: Object) -> tuple[Action, ...]:
     known = condition(dig_migration(seen.migration, "status", "conditions"), SUCCEEDED) or {}
     if known.get("reason") not in _OF_KUBELET or not pod_state.has_volumes(target):
         return ()
-    message = f"pod {name_of(target)} has its volumes and networks; its container is being made"
+    message = f"pod {name_of(target)} has its volumes and networks; the kubelet is creating its container"
     return (WriteStatus({**_without_obstacle(seen), "message": message}),)
 
 
@@ -354,7 +354,7 @@ def _await_target(seen: Observed) -> tuple[Action, ...]:
         return (Requeue(min(max(left, 0.5), PREPARE_SECONDS)),)
     node = dig_migration(seen.migration, "status", "targetNode")
     return _finish(
-        seen, phases.FAILED, "TargetNotReady", f"virt-handler of node {node} did not get the target ready in {PREPARE_SECONDS} s"
+        seen, phases.FAILED, "TargetNotReady", f"virt-handler of node {node} did not prepare the target within {PREPARE_SECONDS} s"
     )
 
 
@@ -403,8 +403,9 @@ def _wait_out(seen: Observed) -> tuple[Action, ...]:
         return ended  # recorded as usual: from now on the source can report that the guest stayed
     pod, node = dig_migration(seen.migration, "status", "targetPod"), dig_migration(seen.migration, "status", "targetNode")
     message = (
-        f"target pod {pod} is gone and was not seen to end: the guest, or a QEMU for it, may run in it until the kubelet of node {node} "
-        "has ended it; what follows is decided when its time is over"
+        f"target pod {pod} was deleted, but it is not certain that its containers ended: the guest may "
+        f"still run in it until the kubelet of node {node} "
+        "ends it; the migration continues when that is certain"
     )
     return _bound(seen, message)
 
@@ -416,14 +417,20 @@ def _bound(seen: Observed, waits_for: str = "") -> tuple[Action, ...]:
         left = migration_bounds.begin_left(seen.migration, seen.now)
         if left is not None and left <= 0:
             # The virt-handler writes Running before it begins, so one of the two writes conflicts.
-            message = f"virt-handler of node {dig(seen.migration, 'status', 'sourceNode')} did not begin in time once the target was ready"
+            message = (
+                f"virt-handler of node {dig(seen.migration, 'status', 'sourceNode')} did not start the "
+                "migration in time after the target was ready"
+            )
             ended = (phases.CANCELLED, "Cancelled") if is_deleting(seen.migration) else (phases.FAILED, "SourceNotReady")
             return _finish(seen, *ended, message)
     else:
         left = migration_bounds.place_left(seen.migration, seen.now)
         if left is not None and left <= 0:
             # The target may have the only copy of the guest until the source reports otherwise, so a user must delete it.
-            message = "neither side has said how it ended, long after its time; it goes on, and its place in the queue is another's"
+            message = (
+                "neither node has reported the result long after the time limit; the migration stays unfinished, but "
+                "no longer counts against the limits. If the guest is lost, delete the virtual machine"
+            )
             return _report(seen, phase, OVERDUE, message)
     again = () if left is None else (Requeue(max(left, 0.5)),)
     if (said := _report_lost(seen)) is not None:
@@ -431,7 +438,7 @@ def _bound(seen: Observed, waits_for: str = "") -> tuple[Action, ...]:
     if waits_for:
         return (*_report(seen, phase, absences.TARGET_MAY_RUN, waits_for), *again)
     if is_deleting(seen.migration):
-        return (*_report(seen, phase, "Cancelling", "waiting for virt-handler of the source to stop the migration"), *again)
+        return (*_report(seen, phase, "Cancelling", "waiting for virt-handler of the source node to stop the migration"), *again)
     return again
 
 
@@ -440,7 +447,7 @@ def _report_lost(seen: Observed) -> tuple[Action, ...] | None:
     phase, conditions = phases.phase_of(seen.migration), dig_migration(seen.migration, "status", "conditions")
     if phases.phase_of(seen.vm or {}) == phases.UNKNOWN:
         node = dig_migration(seen.migration, "status", "sourceNode")
-        return _report(seen, phase, SOURCE_UNKNOWN, f"node {node} does not report, and nobody else knows how far the guest is")
+        return _report(seen, phase, SOURCE_UNKNOWN, f"node {node} does not report, so the state of the migration is unknown")
     if (condition(conditions, SUCCEEDED) or {}).get("reason") != SOURCE_UNKNOWN:
         return None
     return (WriteStatus({**_status(seen), "message": "", "conditions": without_condition(conditions, SUCCEEDED)}),)
@@ -505,7 +512,9 @@ def _retry(seen: Observed) -> tuple[Action, ...]:
     """Return the actions after an attempt failed for a possibly temporary cause."""
     failure = migration_attempts.failure_of(seen.migration) or {}
     if is_deleting(seen.migration):
-        return _finish(seen, phases.CANCELLED, "Cancelled", f"deleted after an attempt failed: {failure.get('message') or 'it failed'}")
+        return _finish(
+            seen, phases.CANCELLED, "Cancelled", f"deleted after a failed attempt: {failure.get('message') or 'no reason given'}"
+        )
     if (why := _impossible(seen)) is not None:
         return _finish(seen, phases.FAILED, *why)
     match migration_retries.step(seen.migration, seen.target, seen.now, seen.settings.times.back_off, seen.evidence):

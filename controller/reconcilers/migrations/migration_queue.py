@@ -119,10 +119,10 @@ class _Places:
         """
         leaving = self._by_node[node, ""] + self._by_node[node, namespace]
         if node and leaving >= self._limits.per_node:
-            return node, f"1 migration leaves node {node}" if leaving == 1 else f"{leaving} migrations leave node {node}"
+            return node, f"1 migration is leaving node {node}" if leaving == 1 else f"{leaving} migrations are leaving node {node}"
         under_way = self._all[""] + self._all[namespace]
         if under_way >= self._limits.per_cluster:
-            return "", f"{'1 migration is' if under_way == 1 else f'{under_way} migrations are'} under way in the cluster"
+            return "", f"{'1 migration is' if under_way == 1 else f'{under_way} migrations are'} in progress in the cluster"
         return None
 
 
@@ -210,7 +210,7 @@ def _aged(waiting: Sequence[_Entry], begun: Sequence[_Entry], seen: Observed) ->
 
 def _position(before: int) -> str:
     if before >= TOLD_POSITIONS:
-        return f"{TOLD_POSITIONS} or more are before it in the queue"
+        return f"{TOLD_POSITIONS} or more migrations are ahead of it in the queue"
     number = before + 1
     ending = {1: "st", 2: "nd", 3: "rd"}.get(number, "th")
     return f"{number}{ending} in the queue"

@@ -74,18 +74,18 @@ def step(migration: Object, target: Object | None, now: datetime, back_off: tupl
         evidence: about the target pod, besides its status.
     """
     number, failure = migration_attempts.number_of(migration), migration_attempts.failure_of(migration) or {}
-    reason, message = str(failure.get("reason") or "Failed"), one_line(str(failure.get("message") or "it failed"), MAX_MESSAGE)
+    reason, message = str(failure.get("reason") or "Failed"), one_line(str(failure.get("message") or "no reason given"), MAX_MESSAGE)
     if number >= MAX_ATTEMPTS:
-        return GiveUp(reason, f"{message}; it was the last of {MAX_ATTEMPTS} attempts")
+        return GiveUp(reason, f"{message}; this was the last of {MAX_ATTEMPTS} attempts")
     told = f"attempt {number} of {MAX_ATTEMPTS} failed: {message}"
     if target is not None and liveness.may_run(target, evidence):
         left = _left(target, now)
         if left <= 0:
-            return GiveUp("TargetPodNotEnded", f"{told}; there is no other one, because target pod {name_of(target)} does not end")
+            return GiveUp("TargetPodNotEnded", f"{told}; no further attempt can start, because target pod {name_of(target)} does not end")
         return AwaitEnd(
-            f"{told}; the next one waits for the end of target pod {name_of(target)}", left, target if is_to_delete(target) else None
+            f"{told}; the next attempt starts when target pod {name_of(target)} has ended", left, target if is_to_delete(target) else None
         )
-    told = f"{told}; the next one begins in {back_off[number - 1]} s"
+    told = f"{told}; the next attempt starts in {back_off[number - 1]} s"
     status = {key: value for key, value in phases.enter(migration["status"], phases.PENDING, now).items() if key not in _OF_TARGET}
     conditions = [each for each in status.get("conditions") or () if each.get("type") not in _OF_ATTEMPT]
     return Retry({**status, "conditions": conditions, "attempt": number + 1, "message": told}, told)

@@ -27,7 +27,7 @@ FRESH_SECONDS: Final = 1.0
 """Seconds until a decision is repeated if nothing changes."""
 IN_VAIN_SECONDS: Final = 60.0
 """Seconds until a Migration that failed to begin stops coming last."""
-_UNKNOWN: Final = Turn(may_begin=False, message="it waits for its turn")
+_UNKNOWN: Final = Turn(may_begin=False, message="it is waiting in the queue")
 
 
 def state_of(migration: Object) -> list[str]:

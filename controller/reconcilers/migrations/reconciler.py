@@ -214,7 +214,7 @@ class Migrations:
         sound = []
         for each in listed:
             if faults := structure.of_migration_policy(each):
-                logger.warning("a MigrationPolicy is not sound, and is ignored: %s", "; ".join(faults))
+                logger.warning("ignored an invalid MigrationPolicy: %s", "; ".join(faults))
             else:
                 sound.append(each)
         namespace: Object = {}

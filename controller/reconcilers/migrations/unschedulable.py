@@ -18,8 +18,8 @@ MAX_STRANGERS: Final = 3
 MAX_SELECTOR: Final = 300
 """Maximum characters of a displayed selector."""
 LEFT_OUT: Final = (
-    "a target pod never goes to a node that got no guests when it was made: once the node gets guests again, cancel the migration, and "
-    "migrate again"
+    "the target pod excludes nodes that were not usable for guests when it was created. If such a node is usable now, cancel the "
+    "migration and migrate again"
 )
 
 
@@ -34,9 +34,9 @@ def reasons(migration: Object, vm: Object | None, target: Object, strangers: Map
     """
     source = dig_migration(migration, "status", "sourceNode")
     if selector := dig_migration(migration, "spec", "nodeSelector"):
-        yield f"the Migration's own nodeSelector asks for {_shown(selector)}, of another node than {source}, where the guest is"
+        yield f"spec.nodeSelector of the Migration requires another node than {source}, the guest's present node, with {_shown(selector)}"
     elif source in _hostnames(dig_vm(vm, "spec", "nodeSelector") or {}):
-        yield f"the virtual machine's nodeSelector asks for {source}, where the guest is, and a migration goes to another node"
+        yield f"spec.nodeSelector of the virtual machine selects {source}, the guest's present node, but a migration needs another node"
     yield from sorted(strangers.values())[:MAX_STRANGERS]
     if strangers or LEFT_OUT in str(dig_migration(migration, "status", "message") or ""):
         yield LEFT_OUT
@@ -45,7 +45,7 @@ def reasons(migration: Object, vm: Object | None, target: Object, strangers: Map
             yield demands
         if cpu.is_the_nodes(vm):
             both = " and ".join(f"{each}…" for each in (names.HOST_MODEL_LABELS, names.CPU_FEATURE_LABELS))
-            yield f"the guest has the processors of node {source} and goes only to nodes with all labels {both} of that one"
+            yield f"the guest uses the CPU features of node {source}, so the target node needs all {both} labels of that node"
 
 
 def _shown(selector: Mapping[str, str]) -> str:

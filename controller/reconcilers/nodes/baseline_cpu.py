@@ -72,28 +72,33 @@ def choose(nodes: Iterable[Object], asked: Object, said: Iterable[str]) -> Choic
     if _requirements(asked) > MAX_REQUIREMENTS:
         return Choice(
             None,
-            f"nodeSelector and nodeAffinity have more than {MAX_REQUIREMENTS} terms, labels and values: no pool of nodes is looked for",
+            (
+                f"nodeSelector and nodeAffinity have more than {MAX_REQUIREMENTS} terms, labels and values, "
+                "so virt-controller chooses no common CPU model"
+            ),
         )
     pool = [each for each in nodes if _is_candidate(each) and matches(each, asked)]
     if not pool:
-        return Choice(None, "no node that the machine may run on offers KVM and has labels of CPU models")
+        return Choice(None, "no node that the machine may run on offers KVM and has CPU model labels")
     vendors = {vendor for each in pool for vendor in _vendors(each)}
     if "" in vendors:
         unknown = next(name_of(each) for each in pool if "" in _vendors(each))
         return Choice(
-            None, one_line(f"the processor of node {unknown}, which the machine may run on, is none that models are known for", _MAX_TEXT)
+            None,
+            one_line(f"the machine may run on node {unknown}, and libvirt does not know the model of that node's processor", _MAX_TEXT),
         )
     vendor, *others = sorted(vendors)
     if others:
         of = " and ".join((vendor, *others))
         text = (
-            f"the machine may run on nodes of {of}, which have no model in common: spec.nodeSelector or spec.affinity can tell them apart"
+            f"the machine may run on nodes of {of}, which have no CPU model in common: select nodes of one "
+            "kind with spec.nodeSelector or spec.affinity"
         )
         return Choice(None, text)
     common = frozenset.intersection(*(each["metadata"][PROCESSORS] for each in pool))
     model = next((each for each in cpu_models.MODELS[vendor] if names.CPU_MODEL_LABELS + each in common), "")
     if not model:
-        return Choice(None, "the nodes that the machine may run on have no known CPU model in common")
+        return Choice(None, "the nodes that the machine may run on have no CPU model in common")
     besides = frozenset(said)
     features = (each for each in cpu_models.PROTECTIONS if names.CPU_FEATURE_LABELS + each in common and each not in besides)
     return Choice(Chosen(model, tuple(features)))

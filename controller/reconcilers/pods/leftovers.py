@@ -57,13 +57,13 @@ None of them gives a pod more than a machine can request.
 def objection(found: Object, wanted: Object, vm: Object) -> str:
     """Return why the pod ``found`` cannot be used for ``wanted``, which has the same name; empty if it can."""
     if not ownership.is_launcher(found):
-        return "it has not the shape of a launcher pod"
+        return "it is not a launcher pod"
     if not ownership.is_controlled_by(found, vm):
         return "its controller is not this virtual machine"
     if is_deleting(found):
         return "it is being deleted"
     if not liveness.may_run(found):
-        return "it is over"
+        return "it has ended"
     for label in names.POD_LABELS:
         if labels_of(found).get(label) != labels_of(wanted).get(label):
             return f"metadata.labels[{label}] differs"

@@ -37,7 +37,7 @@ SAME_TIME: Final = timedelta(minutes=6)
 """Events that are older than the newest by more than this are about fixed problems: the kubelet repeats each within five minutes."""
 AHEAD: Final = timedelta(minutes=1)
 """Events further in the future are ignored, because they would hide the kubelet's."""
-LOOKS_AGAIN: Final = "as the kubelet last found it: it looks again at least every two minutes, and the {what} when that is there"
+LOOKS_AGAIN: Final = "the kubelet checks again within two minutes, and the {what} once it exists"
 """Text instead of the Event's time, which would change the status at every read."""
 
 _VOLUME: Final = re.compile(r'for volume "([^"]{1,63})" : (.*)', re.DOTALL)

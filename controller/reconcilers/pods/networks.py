@@ -68,16 +68,16 @@ def read(namespace: str, name: str, definition: Object) -> Definition:
     try:
         configuration = json.loads(given)
     except (ValueError, RecursionError) as error:
-        return Definition(network, name, f"spec.config is no JSON: {_words(error)}")
+        return Definition(network, name, f"spec.config is not valid JSON: {_words(error)}")
     if not isinstance(configuration, dict):
-        return Definition(network, name, "spec.config is no JSON object")
+        return Definition(network, name, "spec.config is not a JSON object")
     fields = {key.lower(): value for key, value in configuration.items()}  # Go ignores case
     called = fields.get("name")
     return Definition(network, called if called and isinstance(called, str) else name, _problem(fields))
 
 
 def _words(error: ValueError | RecursionError) -> str:
-    return str(error) if isinstance(error, json.JSONDecodeError) else "it is nested too deeply, or has a number that is too long"
+    return str(error) if isinstance(error, json.JSONDecodeError) else "it is nested too deeply or contains a number with too many digits"
 
 
 def _problem(fields: Mapping[str, object]) -> str:
@@ -86,7 +86,7 @@ def _problem(fields: Mapping[str, object]) -> str:
         return ""
     plugins = fields.get("plugins")
     if not isinstance(plugins, list) or not plugins:
-        return "spec.config names no plugin: it has neither type nor plugins"
+        return "spec.config names no CNI plugin: set type or plugins"
     first = plugins[0]
     return (
         ""
@@ -106,6 +106,6 @@ def fault(found: Found, follows: str = "virtual machine starts") -> tuple[str, s
         text = f"NetworkAttachmentDefinition not found: {', '.join(found.missing)}; the {follows} when it exists"
         return conditions.NETWORK_NOT_FOUND, one_line(text, pod_state.MAX_MESSAGE)
     if broken := [f"{each.network}: {each.problem}" for each in found.definitions if each.problem]:
-        text = f"NetworkAttachmentDefinition {'; '.join(broken)}; the {follows} when that is mended"
+        text = f"NetworkAttachmentDefinition {'; '.join(broken)}; the {follows} once that is fixed"
         return conditions.NETWORK_NOT_USABLE, one_line(text, pod_state.MAX_MESSAGE)
     return None

@@ -95,7 +95,7 @@ def mending(pod: Object, vm: Object) -> str:
     lost = [f"{key}={value}" for key, value in marks.items() if labels_of(pod).get(key) != value]
     words = [f"kubectl label pod {name_of(pod)} -n {namespace_of(pod)} --overwrite {' '.join(lost)}"] if lost else []
     if not is_controlled_by(pod, vm):
-        words.append("a restart of the machine, whose next pod has its owner")
+        words.append("restart the virtual machine, so that it gets a pod with the right owner")
     return "; ".join(words)
 
 

@@ -106,7 +106,7 @@ def end_of(pod: Object) -> End:
         if (terminated := dig(each, "state", "terminated")) is not None:
             code, said = terminated.get("exitCode"), str(terminated.get("message") or "")
             result = _RESULTS.get(said.partition(":")[0], power.RESULT_FAILED) if code == 0 else power.RESULT_FAILED
-            words = said or f"virt-launcher ended: {terminated.get('reason') or 'for no known reason'}"
+            words = said or f"virt-launcher ended: {terminated.get('reason') or 'no reason given'}"
             return End(result, _one_line(f"{words} (exit code {code})" if code else words))
     reason, message = dig(pod, "status", "reason") or "", dig(pod, "status", "message") or ""
     return End(power.RESULT_FAILED, _one_line(": ".join(filter(None, (reason, message))) or f"pod {name_of(pod)} failed"))
@@ -142,7 +142,7 @@ def obstacle(pod: Object) -> tuple[str, str] | None:
     conditions = dig(pod, "status", "conditions")
     scheduled = condition(conditions, "PodScheduled")
     if scheduled is not None and scheduled.get("status") == "False":
-        return word(scheduled.get("reason"), "Unschedulable"), _one_line(scheduled.get("message") or "no node can take the pod")
+        return word(scheduled.get("reason"), "Unschedulable"), _one_line(scheduled.get("message") or "no node can run the pod")
     for each in dig(pod, "status", "containerStatuses") or ():
         waiting = dig(each, "state", "waiting") or {}
         if waiting.get("reason", "") not in _NORMAL_WAITING:
@@ -154,7 +154,10 @@ def obstacle(pod: Object) -> tuple[str, str] | None:
 def slow_words(pod: Object) -> str:
     """Return the message for a pod that has a node for :data:`SLOW_SECONDS` and does not run; only its Events have the cause."""
     name = name_of(pod)
-    return f"node {node_of(pod)} has not got the volumes, the network or the image of pod {name} ready yet: kubectl describe pod {name}"
+    return (
+        f"node {node_of(pod)} has not prepared the volumes, network or image of pod {name} yet; the pod's "
+        f"events have the cause: kubectl describe pod {name}"
+    )
 
 
 def has_volumes(pod: Object) -> bool:

@@ -31,9 +31,9 @@ RUNNING_STATE: Final = "running"
 MIGRATING_REASON: Final = "migrating"
 """libvirt's reason, in ``status.domain.reason``, for a guest stopped for the end of a migration."""
 GUEST_RUNNING: Final = ("True", "GuestRunning", "the guest runs in this pod")
-GUEST_STOPPED: Final = ("False", "GuestPaused", "the guest is in this pod, and its processors are stopped")
+GUEST_STOPPED: Final = ("False", "GuestPaused", "the guest in this pod is paused")
 GUEST_NOT_STARTED: Final = ("False", "GuestNotRunning", "no guest runs in this pod")
-GUEST_NOT_READY: Final = ("False", "GuestNotReady", "the guest runs in this pod, and its probes do not succeed")
+GUEST_NOT_READY: Final = ("False", "GuestNotReady", "the guest runs in this pod, but its readiness probe fails")
 GUEST_ELSEWHERE: Final = ("False", "GuestElsewhere", "the virtual machine's guest is not in this pod")
 
 

@@ -22,7 +22,7 @@ FAILED_SANDBOX: Final = "FailedCreatePodSandBox"
 """Reason of the kubelet's Events."""
 MAX_TEXT: Final = 2048
 """Maximum characters read from an Event; one plugin's message comes after those of the layers above it."""
-LOOKS_AGAIN: Final = "the node tries again, and the {what} when that is mended"
+LOOKS_AGAIN: Final = "the node retries, and the {what} once that is fixed"
 
 _OF_NETWORK: Final = re.compile(r'error adding container to network "([^"]{1,253})": (.*)', re.DOTALL)
 """Format of Multus, with the name in the network's configuration."""
@@ -70,5 +70,5 @@ def fault(
     named = named or [each.network for each in definitions if each.network.partition("/")[2] in re.findall(r"[a-z0-9-]+", said)]
     what = f"network {', '.join(dict.fromkeys(named))}" if named else "a network"
     said = _OF_ONE_TRY.sub("…", one_line(said, pod_state.MAX_MESSAGE // 2))
-    text = f"Events of the pod say: node {node} cannot join the pod to {what}: {said}; {LOOKS_AGAIN.format(what=follows)}"
+    text = f"according to the pod's events, node {node} cannot connect the pod to {what}: {said}; {LOOKS_AGAIN.format(what=follows)}"
     return conditions.NETWORK_NOT_USABLE, one_line(text, pod_state.MAX_MESSAGE)

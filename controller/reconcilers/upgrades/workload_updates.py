@@ -141,10 +141,10 @@ class WorkloadUpdates:
         except _AWAY:
             raise
         except errors.StatusError as error:  # a quota of Migrations, a policy, a failing webhook, a namespace being deleted
-            self._record_refusal(vm, "no Migration is taken that would move the guest", error)
+            self._record_refusal(vm, "the API server rejects a Migration of the guest", error)
             return
         self._informers.migrations.remember(made)
-        logger.info("move a guest into a pod of this release", extra={"migration": str(key_of(made))})
+        logger.info("created a Migration to move a guest into a pod of this release", extra={"migration": str(key_of(made))})
 
     async def _evict(self, vm: Object, pod: Object) -> None:
         eviction = {
@@ -160,17 +160,17 @@ class WorkloadUpdates:
         except _AWAY:
             raise
         except errors.StatusError as error:  # a PodDisruptionBudget, a policy, our own webhook, another webhook that fails
-            self._record_refusal(vm, f"pod {name_of(pod)} may not be evicted", error)
+            self._record_refusal(vm, f"pod {name_of(pod)} cannot be evicted", error)
             return
         if answer.get("status") == "Failure":  # with code 201, if two PodDisruptionBudgets select the pod
-            self._record_refusal(vm, f"pod {name_of(pod)} may not be evicted", answer.get("message") or "it is refused without words")
+            self._record_refusal(vm, f"pod {name_of(pod)} cannot be evicted", answer.get("message") or "no reason given")
             return
         self._evicted[uid_of(pod)] = self._clock.now()
-        logger.info("evict a pod of another release", extra={"namespace": namespace_of(pod), "pod": name_of(pod)})
+        logger.info("evicted a pod of another release", extra={"namespace": namespace_of(pod), "pod": name_of(pod)})
 
     def _record_refusal(self, vm: Object, what: str, error: errors.StatusError | str) -> None:
         self._refused[key_of(vm)] = self._clock.now()
-        message = f"virt-launcher is outdated, and {what}: {one_line(str(error), MAX_REFUSAL)}"
+        message = f"virt-launcher is outdated, but {what}: {one_line(str(error), MAX_REFUSAL)}"
         self._recorder.event(vm, VIRTUAL_MACHINES, "Warning", "FailedWorkloadUpdate", message)
 
     def _forget(self, now: datetime) -> None:

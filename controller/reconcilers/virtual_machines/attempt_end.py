@@ -46,15 +46,15 @@ def _result(seen: Observed, decision: power.Power, current: int) -> tuple[str, s
         return power.RESULT_STOPPED, decision.message
     if attempts.is_stopped(seen.vm):
         is_edited = attempts.is_outdated(seen.vm, last)
-        return power.RESULT_STOPPED, "the spec was edited before the guest was started" if is_edited else "it was asked to stop"
+        return power.RESULT_STOPPED, "the spec was edited before the guest was started" if is_edited else "a stop was requested"
     ready = condition(dig_vm(seen.vm, "status", "conditions"), "Ready") or {}
     if ready.get("reason") in (conditions.START_TIMEOUT, conditions.LIVENESS_FAILED):
         return power.RESULT_FAILED, str(ready.get("message"))
     if last is None:
-        return power.RESULT_FAILED, "the pod was deleted, not by virt-controller"
+        return power.RESULT_FAILED, "the pod was deleted by another client"
     end = pod_state.end_of(last)
     if is_deleting(last) and end.result != power.RESULT_FAILED:
-        return power.RESULT_STOPPED, f"the pod was deleted, not by virt-controller ({end.message})"
+        return power.RESULT_STOPPED, f"the pod was deleted by another client ({end.message})"
     return end.result, end.message
 
 

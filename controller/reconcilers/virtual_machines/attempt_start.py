@@ -92,7 +92,10 @@ def _warn_of_namesakes(seen: Observed) -> tuple[Action, ...]:
     if not seen.namesakes:
         return ()
     others = one_line(", ".join(seen.namesakes), pod_state.MAX_MESSAGE)
-    message = f"a MAC address of this machine is also one of {others}: the network does not mind, software that knows guests by it may"
+    message = (
+        f"a MAC address of this machine is also used by {others}: harmless for the pod network, but software that identifies "
+        "guests by MAC address may confuse them"
+    )
     return (Emit("Warning", "DuplicateMAC", message),)
 
 
@@ -100,5 +103,5 @@ def _warn_of_sizes(seen: Observed) -> tuple[Action, ...]:
     """Return a warning of disks larger than their claims. Much storage enforces no size, until it is full for all its users."""
     if not (found := disk_claims.too_small(seen.vm, seen.claims)):
         return ()
-    message = f"{'; '.join(found)}: the guest may find its disk full before it is, or fill what others need"
+    message = f"{'; '.join(found)}: writes of the guest can fail before its disk is full, or use up space that others need"
     return (Emit("Warning", conditions.CLAIM_TOO_SMALL, one_line(message, pod_state.MAX_MESSAGE)),)

@@ -98,7 +98,7 @@ def pause_seconds(decision: power.Power) -> float:
 
 def last_words(vm: Object) -> str:
     """Return how the newest attempt ended, in one line."""
-    return one_line(str(power.newest_attempt(vm).get("message") or "it said nothing"), MAX_WORDS)
+    return one_line(str(power.newest_attempt(vm).get("message") or "no reason given"), MAX_WORDS)
 
 
 def start_left(vm: Object, pod: Object, now: datetime) -> timedelta | None:

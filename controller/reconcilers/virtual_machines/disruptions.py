@@ -43,8 +43,8 @@ _WHO: Final[Mapping[str, str]] = MappingProxyType(
         "PreemptionByScheduler": "was preempted by the scheduler, for a pod of higher priority",
         "DeletionByTaintManager": "does not tolerate a taint of its node",
         "DeletionByPodGC": "was deleted because its node is gone",
-        "TerminationByKubelet": "was ended by the kubelet, because the node lacks something or shuts down",
-        pod_state.LACKED_DEVICES: "was rejected by the kubelet, mostly because a device plugin is being started again",
+        "TerminationByKubelet": "was ended by the kubelet, because the node is short of resources or shuts down",
+        pod_state.LACKED_DEVICES: "was rejected by the kubelet, usually because a device plugin is restarting",
     }
 )
 
@@ -113,4 +113,4 @@ def _of_pod(seen: Observed) -> tuple[str, str] | None:
 
 
 def _told(pod: Object, reason: str) -> str:
-    return f"pod {name_of(pod)} on node {pod_state.node_of(pod)} {_WHO.get(reason) or 'is ended on purpose'}"
+    return f"pod {name_of(pod)} on node {pod_state.node_of(pod)} {_WHO.get(reason) or 'is being disrupted'}"

@@ -38,7 +38,7 @@ def hand_over(seen: Observed, pod: Object) -> tuple[Action, ...]:
 
 def _conditions(seen: Observed, node: str) -> list[Object]:
     waits = conditions.waits_for(seen.vm)
-    found = statuses.ready(seen, "False", "GuestNotStarted", f"the pod runs on {node}; virt-handler starts the guest")
+    found = statuses.ready(seen, "False", "GuestNotStarted", f"the pod runs on {node}; virt-handler is starting the guest")
     if waits & _OF_A_POD:
         found = with_condition(found, statuses.disks_ready(seen), now=times.to_rfc3339(seen.now))
     if conditions.Wait.NETWORK in waits:

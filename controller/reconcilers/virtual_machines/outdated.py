@@ -61,19 +61,20 @@ def way(vm: Object, claims: Mapping[str, Object | None], settings: Settings) -> 
     why = one_line(migratable.why_not(vm, claims), MAX_WHY)
     if settings.workload_update.strategy == "None":
         way_on = f"restart the machine, since the guest cannot migrate ({why})" if why else "migrate or restart the machine"
-        return Way(conditions.STAYS, f"nothing moves it by itself (the chart's workloadUpdate.strategy is None): {way_on}")
+        return Way(conditions.STAYS, f"no automatic update, because the chart's workloadUpdate.strategy is None: {way_on}")
     if strategy == evictions.EXTERNAL:
-        return Way(conditions.STAYS, "another program moves it (evictionStrategy External)")
+        return Way(conditions.STAYS, "another program must move it (evictionStrategy External)")
     if not why:
-        return Way(conditions.WILL_MIGRATE, "the guest will be moved live into a pod of this release")
+        return Way(conditions.WILL_MIGRATE, "virt-controller will migrate the guest into a pod of this release")
     if settings.workload_update.strategy != "Evict":
         return Way(conditions.STAYS, f"the guest cannot migrate ({why}): restart the machine")
     if strategy == evictions.LIVE_MIGRATE:
         return Way(
-            conditions.STAYS, f"the guest cannot migrate ({why}), and evictionStrategy LiveMigrate lets nobody end it: restart the machine"
+            conditions.STAYS, f"the guest cannot migrate ({why}), and evictionStrategy LiveMigrate forbids a shutdown: restart the machine"
         )
     return Way(
-        conditions.WILL_BE_EVICTED, f"the guest cannot migrate ({why}): it will be shut down, and started again in a pod of this release"
+        conditions.WILL_BE_EVICTED,
+        (f"the guest cannot migrate ({why}): virt-controller will shut it down and start it in a pod of this release"),
     )
 
 
@@ -84,7 +85,7 @@ def marked(seen: Observed, status: Object) -> Object:
         return _without(status)
     found = way(seen.vm, seen.claims, seen.settings)
     image = one_line(image_of(pod), MAX_IMAGE)
-    message = f"virt-launcher is of image {image}, and that of this release is {seen.settings.launcher_image}; {found.words}"
+    message = f"virt-launcher has image {image}, but this release uses {seen.settings.launcher_image}; {found.words}"
     new = new_condition(seen.vm, conditions.LAUNCHER_OUTDATED, "True", found.reason, message)
     return {**status, "conditions": with_condition(status.get("conditions"), new, now=times.to_rfc3339(seen.now))}
 

@@ -67,7 +67,7 @@ def _sources_came(seen: Observed, pod: Object) -> bool:
 def _report_sources_came(seen: Observed, pod: Object) -> tuple[Action, ...]:
     if not _sources_came(seen, pod):
         return ()
-    message = f"pod {name_of(pod)} has its volumes; its container is being made"
+    message = f"pod {name_of(pod)} has its volumes; the kubelet is creating its container"
     status = _with_mounted_sources(seen, pod, statuses.ready(seen, "False", "PodNotRunning", message))
     return (*statuses.write(seen, status), Requeue(pod_state.SLOW_SECONDS))
 
@@ -110,6 +110,6 @@ def _report_slow(seen: Observed, pod: Object) -> tuple[Action, ...]:
 
 
 def _report_networks_came(seen: Observed, pod: Object) -> tuple[Action, ...]:
-    message = f"pod {name_of(pod)} has its networks; its container is being made"
+    message = f"pod {name_of(pod)} has its networks; the kubelet is creating its container"
     found = without_condition(statuses.ready(seen, "False", "PodNotRunning", message), conditions.NETWORK_READY)
     return (*statuses.write(seen, {**statuses.status_of(seen), "conditions": found}), Requeue(seen.settings.times.networks))

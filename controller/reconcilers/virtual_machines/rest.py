@@ -42,7 +42,7 @@ def report(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
         status["conditions"] = found
     status = with_conditions_judged(seen.vm, status, (conditions.READY, conditions.STALLED, conditions.DISRUPTION_TARGET))
     status["observedGeneration"] = generation_of(seen.vm)
-    told = Emit("Normal", power.RESULT_STOPPED, f"{decision.message}: no further attempt begins")
+    told = Emit("Normal", power.RESULT_STOPPED, f"{decision.message}: no further attempt")
     return statuses.write(seen, status, *((told,) if gives_up else ()))
 
 
@@ -56,6 +56,6 @@ def _at_rest(seen: Observed, decision: power.Power, found: list[Object]) -> list
     if not power.has_given_up(seen.vm, decision):
         return without_condition(found, conditions.STALLED)
     stalled = condition(dig_vm(seen.vm, "status", "conditions"), conditions.STALLED)
-    new = new_condition(seen.vm, conditions.STALLED, "True", decision.reason, f"{decision.message}: no further start begins by itself")
+    new = new_condition(seen.vm, conditions.STALLED, "True", decision.reason, f"{decision.message}: no further automatic start")
     now = str((stalled or {}).get("lastTransitionTime") or times.to_rfc3339(seen.now))
     return with_condition(found, new, now=now)

@@ -48,8 +48,8 @@ def _report_stuck(seen: Observed, pod: Object) -> tuple[Action, ...]:
     """Return a report of a kubelet that neither starts nor ends the pod. virt-handler writes no status now, so it contradicts nothing."""
     node = pod_state.node_of(pod)
     message = (
-        f"the kubelet of node {node} does not report, but virt-handler there does: the node is on. "
-        f"Pod {name_of(pod)} neither starts nor ends until the kubelet is back: look at it on the node; do not delete the pod by force"
+        f"the kubelet of node {node} does not report, but virt-handler on that node does, so the node is on. Pod {name_of(pod)} can "
+        f"neither start nor end until the kubelet reports again: repair the kubelet; do not force-delete the pod"
     )
     return statuses.report(seen, "False", KUBELET_UNREACHABLE, message)
 
@@ -57,7 +57,7 @@ def _report_stuck(seen: Observed, pod: Object) -> tuple[Action, ...]:
 def _report_missing(seen: Observed, pod: Object) -> tuple[Action, ...]:
     """Return a report of a missing node: spec.nodeName bound the pod to it past the scheduler, and nothing ever ran in the pod."""
     node = pod_state.node_of(pod)
-    message = f'there is no node "{node}", which pod {name_of(pod)} is for'
+    message = f'node "{node}" not found; pod {name_of(pod)} was scheduled to it'
     pinned = dig_vm(seen.vm, "spec", "nodeName") == node
     return statuses.report(seen, "False", NODE_NOT_FOUND, f"{message}; {EDIT_NODE_NAME}" if pinned else message)
 

@@ -39,8 +39,8 @@ def claim_being_deleted(seen: Observed, _: power.Power) -> Obstacle | None:
     if not (going := disk_claims.going(seen.vm, seen.claims)):
         return None
     message = (
-        f"PersistentVolumeClaim is being deleted: {', '.join(going)}; the virtual machine starts when it is gone, which it is once "
-        "nobody uses it, and there is another one of that name"
+        f"PersistentVolumeClaim is being deleted: {', '.join(going)}; stop the pods that use it, then create a new claim with that "
+        "name; the virtual machine starts then"
     )
     return Obstacle(conditions.DISKS_READY, conditions.CLAIM_BEING_DELETED, message)
 
@@ -75,7 +75,7 @@ def claim_of_lun_is_filesystem(seen: Observed, _: power.Power) -> Obstacle | Non
     if not (without := disk_claims.luns_without_device(seen.vm, seen.claims)):
         return None
     named = one_line(", ".join(without), pod_state.MAX_MESSAGE)
-    message = f"PersistentVolumeClaim is no block device: {named}; device lun of a disk needs volume mode Block"
+    message = f"PersistentVolumeClaim is not a block device: {named}; device lun of a disk needs volume mode Block"
     return Obstacle(conditions.DISKS_READY, conditions.CLAIM_WITHOUT_DEVICE, message)
 
 
@@ -102,7 +102,7 @@ def node_not_found(seen: Observed, _: power.Power) -> Obstacle | None:
     if dig_vm(seen.vm, "spec", "nodeName") not in seen.evidence.silence.missing:
         return None
     message = (
-        f'there is no node "{dig_vm(seen.vm, "spec", "nodeName")}"; {silent_nodes.EDIT_NODE_NAME}; '
+        f'node "{dig_vm(seen.vm, "spec", "nodeName")}" not found; {silent_nodes.EDIT_NODE_NAME}; '
         "the virtual machine starts when there is one"
     )
     return Obstacle(conditions.READY, silent_nodes.NODE_NOT_FOUND, message)
@@ -113,7 +113,7 @@ def back_off(seen: Observed, decision: power.Power) -> Obstacle | None:
     if not (pause := attempts.pause_before(decision, seen.rested)):
         return None
     seconds, words = attempts.pause_seconds(decision), attempts.last_words(seen.vm)
-    message = f"attempt {decision.attempt} begins {seconds:g} s after the one before it ended, which was: {words}"
+    message = f"attempt {decision.attempt} starts {seconds:g} s after the previous one ended: {words}"
     return Obstacle(conditions.READY, summary.BACK_OFF, message, phase="", requeue_seconds=pause)
 
 
@@ -138,4 +138,4 @@ def in_use(seen: Observed) -> str:
     claims, servers = ([f"{what} by virtual machine {other}" for what, other in each] for each in (seen.claims_in_use, seen.servers_in_use))
     kinds = (("PersistentVolumeClaim", claims), ("disk of a server", servers), ("file", seen.files_in_use))
     held = one_line("; ".join(f"{kind} in use: {', '.join(found)}" for kind, found in kinds if found), pod_state.MAX_MESSAGE)
-    return f"{held}; the virtual machine starts when that is off"
+    return f"{held}; the virtual machine starts when that is no longer in use"

@@ -200,7 +200,7 @@ async def test_missing_network_is_reported_and_the_start_waits(api: FakeAPI, clu
     broken = {"metadata": {"name": "lan", "namespace": "ns"}, "spec": {"config": '{"type": "bridge"'}}
     await api.put(NETWORKS, broken)
     await cluster.until(lambda: "NetworkNotUsable" in cluster.events(), "event")
-    assert "ns/lan: spec.config is no JSON" in (condition(cluster.vm()["status"]["conditions"], "NetworkReady") or {})["message"]
+    assert "ns/lan: spec.config is not valid JSON" in (condition(cluster.vm()["status"]["conditions"], "NetworkReady") or {})["message"]
     assert api.all(PODS) == []
     await api.put(NETWORKS, {**broken, "spec": {"config": '{"type": "bridge"}'}})
     pod = await cluster.pod()
@@ -228,9 +228,8 @@ async def test_missing_network_is_reported_and_the_start_waits(api: FakeAPI, clu
     await api.edit(PODS, "ns", name_of(pod), bind)
     refused = await cluster.until(lambda: condition(cluster.vm()["status"]["conditions"], "NetworkReady"), "NetworkReady=False")
     assert (refused["reason"], refused["status"]) == ("NetworkNotUsable", "False")
-    assert refused["message"].startswith(
-        'Events of the pod say: node node1 cannot join the pod to network ns/lan: failed to find plugin "bridge"'
-    )
+    said = 'according to the pod\'s events, node node1 cannot connect the pod to network ns/lan: failed to find plugin "bridge"'
+    assert refused["message"].startswith(said)
     await cluster.start_pod(pod)
     await cluster.phase_is("Scheduled")
     await cluster.until(lambda: "NetworkNotFound" in cluster.events(), "event")
@@ -403,7 +402,7 @@ async def test_duplicate_mac_is_reported_and_the_machine_starts(api: FakeAPI, cl
     await cluster.until(lambda: "DuplicateMAC" in cluster.events(), "an event")
     (told,) = [each for each in api.all(EVENTS) if each["reason"] == "DuplicateMAC"]
     assert told["involvedObject"]["name"] == "second"
-    assert "is also one of first:" in told["message"]
+    assert "is also used by first:" in told["message"]
 
 
 async def test_second_machine_with_a_claim_waits_for_the_first(api: FakeAPI, cluster: Cluster) -> None:
@@ -499,7 +498,7 @@ async def test_second_machine_with_a_network_disk_waits_for_the_first(api: FakeA
     await cluster.until(lambda: "DiskInUse" in cluster.events(), "an event")
     found = condition(cluster.vm("second")["status"]["conditions"], "DisksReady") or {}
     held = "disk of a server in use: LUN 1 of iqn.2026-01.example:a by virtual machine first"
-    assert found["message"] == f"{held}; the virtual machine starts when that is off"
+    assert found["message"] == f"{held}; the virtual machine starts when that is no longer in use"
     assert cluster.phase("second") == "Pending"
     await cluster.end_pod(pod)
     await cluster.until(lambda: cluster.phase("second") == "Scheduling", "the second start")

@@ -171,7 +171,7 @@ async def test_eviction_creates_one_migration_and_waits_for_the_guest(api: FakeA
         response = answer["response"]
         assert (response["uid"], response["allowed"]) == ("review-1", False)
         assert (response["status"]["code"], response["status"]["reason"]) == (429, "TooManyRequests")  # kubectl drain retries
-        assert "moves to another node first" in response["status"]["message"]
+        assert "must move to another node first" in response["status"]["message"]
 
         async with asyncio.TaskGroup() as tasks:
             for _ in range(5):
@@ -190,7 +190,7 @@ async def test_client_of_a_moving_eviction_is_logged(api: FakeAPI, tmp_path: Pat
     caplog.set_level("INFO")
     async with served(api, tmp_path) as ask:
         await ask(review())
-    (moved,) = (each for each in caplog.records if each.message == "move a guest because its pod is evicted")
+    (moved,) = (each for each in caplog.records if each.message == "created a Migration because the pod of a guest is evicted")
     assert moved.__dict__["peer"] == "127.0.0.1"
 
 
@@ -215,7 +215,7 @@ async def test_dry_run_moves_no_guest(api: FakeAPI, tmp_path: Path, dry: dict[st
         # kubectl drain would repeat a 429 until its timeout, in vain.
         assert (answer["response"]["allowed"], "status" in answer["response"]) == (True, False)
         (warning,) = answer["response"]["warnings"]
-        assert "moves to another node first" in warning
+        assert "must move to another node first" in warning
 
 
 @pytest.mark.parametrize(("strategy", "words"), [("External", "another program"), ("LiveMigrate", "cannot migrate")])
@@ -277,7 +277,7 @@ async def test_an_eviction_that_cannot_be_written_down_is_asked_again(tmp_path: 
     async with served(api, tmp_path) as ask:
         _, answer = await ask(review())
         assert (answer["response"]["allowed"], answer["response"]["status"]["code"]) == (False, 429)
-        assert "ask again" in answer["response"]["status"]["message"]
+        assert "retry the eviction" in answer["response"]["status"]["message"]
         assert disruption(api) == {}
 
         api.refuses = False
@@ -317,7 +317,7 @@ async def test_failed_lookup_asks_to_retry(api: FakeAPI, tmp_path: Path) -> None
             ]
             _, answer = await ask(review(dryRun=True))
             assert (answer["response"]["allowed"], answer["response"]["status"]["code"]) == (False, 429)
-            assert "ask again" in answer["response"]["status"]["message"]
+            assert "retry the eviction" in answer["response"]["status"]["message"]
 
 
 @pytest.mark.parametrize("path", ["/", PREFIX, "/metrics"])
@@ -454,7 +454,7 @@ async def test_the_secret_is_replaced_once_there_is_a_server_again(api: FakeAPI,
     async with Client(config, user_agent="test") as client, asyncio.TaskGroup() as tasks:  # without a server there
         running = tasks.create_task(SecretRotation(client, retry=0.01).run())
         async with asyncio.timeout(20):
-            while sum("try again" in each.message for each in caplog.records) < 2:
+            while sum("retrying" in each.message for each in caplog.records) < 2:
                 await asyncio.sleep(0.01)
         running.cancel()
 
@@ -474,7 +474,7 @@ async def test_undrained_node_moves_a_single_guest(api: FakeAPI, tmp_path: Path)
     async with served(api, tmp_path) as ask:
         said = [(await ask(review(name)))[1]["response"]["status"]["message"] for name in pods]
         assert len(api.all(MIGRATIONS)) == Limits().shared().migrations_per_node == 1
-        assert all("nobody empties node node1" in each for each in said[1:])
+        assert all("node node1 is not being drained" in each for each in said[1:])
         await api.put(NODES, {"metadata": {"name": "node1"}, "spec": {"unschedulable": True}})
         await ask(review(pods[5]))
         assert len(api.all(MIGRATIONS)) == 2
@@ -488,12 +488,12 @@ async def test_eviction_after_an_uncordon_waits_for_a_new_cordon(api: FakeAPI, t
         return [(await ask(review(name)))[1]["response"]["status"]["message"] for name in pods]
 
     async with served(api, tmp_path) as ask:
-        assert sum("a migration begins" in each for each in await said(ask)) == 2
+        assert sum("its migration is starting" in each for each in await said(ask)) == 2
     await api.put(NODES, {"metadata": {"name": "node1"}, "spec": {}})
     async with served(api, tmp_path) as ask:  # a new virt-controller without earlier requests
         told = await said(ask)
-        assert all("moves to another node first: migration testvm-evacuation-" in each for each in told[:1])
-        assert all("node node1 was uncordoned, so its drain is over: the guest of virtual machine vm" in each for each in told[2:])
+        assert all("must move to another node first: migration testvm-evacuation-" in each for each in told[:1])
+        assert all("node node1 was uncordoned, which ended its drain: the guest of virtual machine vm" in each for each in told[2:])
         for each in api.all(MIGRATIONS):
             ended = {"phase": "Succeeded", "endTime": "2026-01-01T00:00:00Z"}
             await api.edit(MIGRATIONS, "default", name_of(each), lambda obj: obj.update(status=ended))  # noqa: B023  # it is awaited at once
@@ -502,7 +502,7 @@ async def test_eviction_after_an_uncordon_waits_for_a_new_cordon(api: FakeAPI, t
                 await asyncio.sleep(0.02)
         assert len(api.all(MIGRATIONS)) == 2
         await api.put(NODES, {"metadata": {"name": "node1"}, "spec": {"unschedulable": True}})
-        assert sum("a migration begins" in each for each in await said(ask)) == 2
+        assert sum("its migration is starting" in each for each in await said(ask)) == 2
         assert len(api.all(MIGRATIONS)) == 4
 
 
@@ -528,12 +528,12 @@ async def test_pending_migration_of_others_counts_and_delays_no_review(api: Hang
             first = tasks.create_task(ask(review()))
             await hung(api)
             _, again = await ask(review())
-            assert again["response"]["status"]["message"].endswith("moves to another node first: a migration begins")
+            assert again["response"]["status"]["message"].endswith("must move to another node first: its migration is starting")
             said = [(await ask(review(name, namespace="others")))[1]["response"]["status"]["message"] for name in pods]
-            assert "a migration begins" in said[0]
-            assert all("2 migrations from node node1 are under way" in each for each in said[1:])
+            assert "its migration is starting" in said[0]
+            assert all("2 migrations from node node1 are in progress" in each for each in said[1:])
             api.go_on.set()
-        assert "a migration begins" in first.result()[1]["response"]["status"]["message"]
+        assert "its migration is starting" in first.result()[1]["response"]["status"]["message"]
         assert len(api.all(MIGRATIONS)) == 2
 
 
@@ -549,7 +549,7 @@ async def test_a_migration_that_is_refused_says_why_and_counts_no_more(api: Hang
         for _ in range(3):
             status = (await ask(review()))[1]["response"]["status"]
             assert status["code"] == 429
-            assert "virtual machine testvm cannot be moved, its Migration is refused: " in status["message"]
+            assert "virtual machine testvm cannot be migrated because the API server rejected its Migration: " in status["message"]
             assert "exceeded quota: q, requested: count/migrations.kubevirt.io=1 |" in status["message"]
             assert len(status["message"]) < 700
         await ask(review(pod, namespace="others"))
@@ -576,7 +576,7 @@ async def test_reviews_of_one_pod_share_a_lookup_and_delay_no_other(api: Hanging
         asking = [tasks.create_task(ask(review(dryRun=True))) for _ in range(20)]
         await hung(api, len(claims))
         _, answer = await ask(review(other, namespace="others"))
-        assert "a migration begins" in answer["response"]["status"]["message"]
+        assert "its migration is starting" in answer["response"]["status"]["message"]
         asking[0].cancel()
         assert api.hanging == len(claims)
         api.go_on.set()
@@ -591,7 +591,7 @@ async def test_unsound_machine_refuses_its_eviction_until_later(api: FakeAPI, tm
     async with served(api, tmp_path) as ask:
         code, answer = await ask(review())
         assert (code, answer["response"]["status"]["code"]) == (200, 429)
-        assert "ask again" in answer["response"]["status"]["message"]
+        assert "retry the eviction" in answer["response"]["status"]["message"]
 
 
 async def test_unsound_migration_counts_as_failed_now(api: FakeAPI, tmp_path: Path) -> None:
@@ -600,7 +600,7 @@ async def test_unsound_migration_counts_as_failed_now(api: FakeAPI, tmp_path: Pa
     async with served(api, tmp_path) as ask:
         code, answer = await ask(review())
         assert (code, answer["response"]["status"]["code"]) == (200, 429)
-        assert "the next begins in 15 s" in answer["response"]["status"]["message"]
+        assert "the next migration starts in 15 s" in answer["response"]["status"]["message"]
 
 
 @pytest.mark.parametrize("status", [{"phase": "Running", "conditions": 4}, {"phase": "Running", "phaseTransitionTimestamps": 4}])
@@ -610,7 +610,7 @@ async def test_unsound_foreign_migration_blocks_no_eviction(api: FakeAPI, tmp_pa
     await api.put(MIGRATIONS, {"metadata": metadata, "spec": {"selector": {"name": "theirs"}}, "status": status})
     async with served(api, tmp_path) as ask:
         _, answer = await ask(review())
-        assert "moves to another node first" in answer["response"]["status"]["message"]
+        assert "must move to another node first" in answer["response"]["status"]["message"]
 
 
 def test_eviction_considers_only_relevant_migrations() -> None:
@@ -636,9 +636,9 @@ async def test_deleted_eviction_migration_causes_a_pause(api: FakeAPI, tmp_path:
         await api.edit(MIGRATIONS, "default", name_of(made), lambda obj: obj["metadata"].update(ownerReferences=[]))
         await api.remove(MIGRATIONS, "default", name_of(made))
         async with asyncio.timeout(10):
-            while "moves to another node first" in (said := words(await ask(review(dryRun=True)))):
+            while "must move to another node first" in (said := words(await ask(review(dryRun=True)))):
                 await asyncio.sleep(0.02)
-        assert f"migration {name_of(made)} was cancelled (it was deleted); the next begins in 300 s" in said
+        assert f"migration {name_of(made)} was cancelled (it was deleted); the next migration starts in 300 s" in said
         await ask(review())
         assert api.all(MIGRATIONS) == []
 
@@ -652,15 +652,15 @@ async def test_waiting_namespace_gets_the_next_place_except_dry_runs(api: FakeAP
             return words(await ask(review(pod, **rest)))
 
         for pod in pods[:2]:
-            assert "a migration begins" in await said(pod)
-        assert "2 migrations from node node1 are under way" in await said(other, namespace="others", dryRun=dry)
+            assert "its migration is starting" in await said(pod)
+        assert "2 migrations from node node1 are in progress" in await said(other, namespace="others", dryRun=dry)
         done = name_of(api.all(MIGRATIONS)[0])
         await api.edit(MIGRATIONS, "default", done, lambda obj: obj.update(status={"phase": "Succeeded"}))
         async with asyncio.timeout(10):
             while "2 migrations" in (third := await said(pods[2])):
                 await asyncio.sleep(0.02)
-        assert ("1 migration of namespace default from node node1 is under way, and guests of others wait" in third) is not dry
-        assert ("a migration begins" in await said(other, namespace="others")) is not dry
+        assert ("1 migration of namespace default from node node1 is in progress, and guests of other namespaces wait" in third) is not dry
+        assert ("its migration is starting" in await said(other, namespace="others")) is not dry
 
 
 async def test_an_answer_that_takes_too_long_is_to_ask_again(api: HangingAPI, tmp_path: Path) -> None:

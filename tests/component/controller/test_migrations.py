@@ -252,7 +252,7 @@ async def test_broken_connection_is_retried_in_another_pod(api: FakeAPI, cluster
     third = await run_target()
     await breaks()
     await phase_is(cluster, "move", "Failed")
-    assert status()["message"] == "it broke; it was the last of 3 attempts"
+    assert status()["message"] == "it broke; this was the last of 3 attempts"
     await cluster.until(lambda: api.get(PODS, "ns", third)["metadata"].get("deletionTimestamp"), "the deletion of the last target")
     assert [name_of(each) for each in api.all(PODS) if "deletionTimestamp" not in each["metadata"]] == [name_of(source)]
     assert cluster.events().count("AttemptFailed") == 2
@@ -306,8 +306,8 @@ async def test_two_leave_a_node_and_the_others_wait_for_their_turn(api: FakeAPI,
         await ask(api, name, ago=60 - number)
     await ask(api, "elsewhere")
     await cluster.until(lambda: targets(api) == ["a", "b", "elsewhere"], "three targets")
-    await cluster.until(lambda: said(api, "c") == "Pending Queued: 2 migrations leave node node1; 1st in the queue", "c waits")
-    await cluster.until(lambda: said(api, "d") == "Pending Queued: 2 migrations leave node node1; 2nd in the queue", "d waits")
+    await cluster.until(lambda: said(api, "c") == "Pending Queued: 2 migrations are leaving node node1; 1st in the queue", "c waits")
+    await cluster.until(lambda: said(api, "d") == "Pending Queued: 2 migrations are leaving node node1; 2nd in the queue", "d waits")
     await cluster.until(lambda: cluster.events().count("Queued") == 2, "an Event of each")
 
     await fails(api, "a")  # its end wakes the next one without a timer
@@ -343,7 +343,7 @@ async def test_limits_hold_while_started_migrations_are_unseen() -> None:
         for name in "abcde":
             await ask(api, name)
         await cluster.until(lambda: api.asked == 2 and all("Queued" in said(api, each) for each in "cde"), "two targets that are made")
-        assert said(api, "e") == "Pending Queued: 2 migrations are under way in the cluster; 3rd in the queue"
+        assert said(api, "e") == "Pending Queued: 2 migrations are in progress in the cluster; 3rd in the queue"
         await ask(api, "f")  # the highest priority does not take their places either
         await api.edit(MIGRATIONS, "ns", "move-f", lambda obj: obj["spec"].update(priority=100))
         await cluster.until(lambda: "; 1st in the queue" in said(api, "f"), "f waits")
@@ -412,7 +412,7 @@ async def test_queued_drain_migrations_end_on_uncordon(api: FakeAPI) -> None:
         await ask(api, "elsewhere", ago=10, labels=evicted, **left)
         await cluster.until(lambda: "Queued" in said(api, "by-hand") and "Queued" in said(api, "elsewhere"), "the others wait")
         await api.edit(NODES, "", "node1", lambda obj: obj.update(spec={}))
-        over = "Failed DrainEnded: node node1 was uncordoned before the migration began: its drain is over"
+        over = "Failed DrainEnded: node node1 was uncordoned before the migration began, which ended its drain"
         await cluster.until(lambda: said(api, "waits") == over, "its end")
         await cluster.until(lambda: "DrainEnded" in cluster.events(), "the Event of it")
         assert targets(api) == ["under-way"]

@@ -146,7 +146,7 @@ async def test_forged_pod_named_like_the_next_attempt_is_replaced(api: FakeAPI, 
     ready = condition(tenant.vm()["status"]["conditions"], "Ready")
     assert ready is not None
     assert ready["reason"] == "FailedCreate"
-    assert "is not what virt-controller would make" in ready["message"]
+    assert "differs from the pod that virt-controller creates" in ready["message"]
     assert "podUID" not in tenant.vm()["status"]
 
     await api.remove(PODS, "ns", name_of(forged))
@@ -165,7 +165,7 @@ async def test_foreign_pod_with_our_name_is_reported_and_left_alone(api: FakeAPI
     await tenant.phase_is("Pending")
     ready = condition(tenant.vm()["status"]["conditions"], "Ready")
     assert ready is not None
-    assert "it has not the shape of a launcher pod; delete it" in ready["message"]
+    assert "it is not a launcher pod; delete that pod" in ready["message"]
     assert not [path for method, path, _ in api.writes if method == "DELETE"]
 
 
@@ -193,7 +193,7 @@ async def test_a_pod_in_the_way_that_may_not_be_deleted_is_said(api: FakeAPI, te
     await tenant.end_pod(own)
     await tenant.until(lambda: "FailedDelete" in tenant.events(), "an event")
     said = next(each for each in api.all(EVENTS) if each["reason"] == "FailedDelete")
-    assert "pod virt-launcher-protected is in the way of this machine" in said["message"]
+    assert "pod virt-launcher-protected blocks this virtual machine" in said["message"]
     await tenant.nothing_happens(tenant.vm(), [forged, own])
 
 
@@ -411,7 +411,7 @@ async def test_a_forged_target_is_never_migrated_into(api: FakeAPI, tenant: Tena
     forged = await api.put(PODS, tenant.forged(name))
     await api.put(MIGRATIONS, {"metadata": {"name": "m", "namespace": "ns", "uid": KNOWN}, "spec": {"selector": {"name": "testvm"}}})
     await tenant.until(lambda: move(api).get("phase") == "Pending", "Pending")
-    assert "is not what virt-controller would make" in move(api)["message"]
+    assert "differs from the pod that virt-controller creates" in move(api)["message"]
     assert "targetPodUID" not in move(api)
     await tenant.until(lambda: dig(api.get(PODS, "ns", name), "metadata", "deletionTimestamp") or False, "deletion")
     await api.remove(PODS, "ns", name_of(forged))

@@ -101,7 +101,7 @@ async def test_machine_for_a_missing_node_waits_for_it(api: FakeAPI, node: Node)
     await api.put(VMS, machine)
     await node.until(lambda: "NodeNotFound" in node.events(), "an event")
     ready = condition(node.vm()["status"]["conditions"], "Ready") or {}
-    assert ready["message"].startswith('there is no node "node9"; spec.nodeName names it')
+    assert ready["message"].startswith('node "node9" not found; change spec.nodeName')
     assert api.all(PODS) == []
     await api.put(NODES, {"metadata": {"name": "node9"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}})
     await node.pod()

@@ -31,7 +31,7 @@ def strategy_of(vm: Object) -> Strategy | None:
 
 def not_known(pod: str) -> str:
     """Return the message for an eviction that cannot be decided now."""
-    return f"whether pod {pod} may be evicted is not known now; ask again"
+    return f"cannot decide now whether pod {pod} may be evicted; retry the eviction"
 
 
 def is_by_controller(migration: Object) -> bool:

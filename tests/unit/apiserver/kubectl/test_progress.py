@@ -28,7 +28,7 @@ def a_migration(phase: str = "Running", *, deleting: bool = False, **status: Any
     [
         ({"metadata": {"name": "m"}}, "Pending"),
         (a_migration("Scheduling", message="pod p: 0/2 nodes are available"), "Scheduling: pod p: 0/2 nodes are available"),
-        (a_migration(message="virt-handler prepares the target"), "Running: virt-handler prepares the target"),
+        (a_migration(message="virt-handler is preparing the target"), "Running: virt-handler is preparing the target"),
         (a_migration(progress=FIGURES), "Running: 50% of 256Mi, 45Mi/s, about 3 s left"),
         (a_migration(progress={**FIGURES, "iteration": 4}), "Running: 50% of 256Mi, 45Mi/s, iteration 4, about 3 s left"),
         (

@@ -68,7 +68,7 @@ def test_a_guest_that_can_migrate_is_moved_first(strategy: str | None) -> None:
     assert Migration.model_validate(told.migration).spec.selector.name == "testvm"
     assert told.migration["metadata"]["generateName"] == "testvm-evacuation-"
     assert told.migration["metadata"]["labels"] == {"kubevirt.io/evicted-pod": uid_of(a_pod()), "kubevirt.io/drain": "true"}
-    assert "moves to another node first" in told.message
+    assert "must move to another node first" in told.message
     assert told.migration["metadata"]["ownerReferences"][0]["uid"] == UID
 
 
@@ -94,7 +94,7 @@ def test_shutdown_strategy_allows_eviction_and_external_refuses() -> None:
     told = judged(a_running_vm(evictionStrategy="External"))
     assert (told.allowed, told.migration) == (False, None)
     assert told.message == (
-        "virtual machine testvm is moved by another program (evictionStrategy External); a person moves it with: "
+        "virtual machine testvm has evictionStrategy External, so another program must move it; to move it yourself, run: "
         "kubectl virt migrate testvm -n default"
     )
 
@@ -135,7 +135,7 @@ def test_eviction_that_ends_a_guest_is_recorded_first(phase: str) -> None:
     assert first == vm["status"]["conditions"][0]
     assert (new["type"], new["status"], new["reason"]) == ("DisruptionTarget", "True", "EvictionAllowed")
     assert new["lastTransitionTime"].startswith("2026-01-01T00:01:00")
-    assert "on node node1 was to be evicted" in new["message"]
+    assert "on node node1 received an eviction" in new["message"]
 
     vm["status"] = told.status
     assert judged(vm) == ALLOWED
@@ -213,7 +213,7 @@ def test_migrations_per_node_and_cluster_are_limited() -> None:
     far = [elsewhere(number, "node7") for number in range(3)]
     assert judged(migrations=far[:2], limits=limits).migration is not None
     told = judged(migrations=far, limits=limits)
-    assert (told.migration, "3 migrations are under way in the cluster" in told.message) == (None, True)
+    assert (told.migration, "3 migrations are in progress in the cluster" in told.message) == (None, True)
 
 
 def test_unstarted_migration_counts_for_its_evictions_node() -> None:
@@ -239,7 +239,7 @@ def test_failed_migration_is_retried_after_a_growing_pause(failures: int, second
     told = judged(migrations=failed)
     assert (told.allowed, told.migration) == (False, None)
     assert "no node has room" in told.message
-    assert "the next begins in 3 s" in told.message
+    assert "the next migration starts in 3 s" in told.message
 
 
 def test_cancelled_migration_pauses_like_a_failed_one() -> None:
@@ -247,10 +247,10 @@ def test_cancelled_migration_pauses_like_a_failed_one() -> None:
     cancelled = evacuation(phase="Cancelled", endTime="2026-01-01T00:00:58Z", message="deleted")
     told = judged(migrations=(cancelled,))
     assert told.migration is None
-    assert "migration 1 was cancelled (deleted); the next begins in 298 s" in told.message
-    assert "a person need not wait for that: kubectl virt migrate testvm -n default" in told.message
+    assert "migration 1 was cancelled (deleted); the next migration starts in 298 s" in told.message
+    assert "to migrate it now, run: kubectl virt migrate testvm -n default" in told.message
     failed = evacuation(2, endTime="2026-01-01T00:00:59Z", message="no node")
-    assert "migration 2 failed (no node); the next begins in 299 s" in judged(migrations=(cancelled, failed)).message
+    assert "migration 2 failed (no node); the next migration starts in 299 s" in judged(migrations=(cancelled, failed)).message
     assert "kubectl virt migrate" not in judged(migrations=(failed,)).message, "it would fail as well"
     assert judged(migrations=(evacuation(phase="Succeeded", endTime="2026-01-01T00:00:58Z"),)).migration is not None
 
@@ -261,7 +261,9 @@ def test_moved_guest_rests_unless_its_node_is_drained() -> None:
     for quiet in nodes:
         told = judged(migrations=(moved,), node=quiet)
         assert (told.allowed, told.migration, told.waits_at) == (False, None, None)
-        assert "the guest was moved a while ago, and nobody empties its node; the next begins in 298 s, of virtual m" in told.message
+        assert (
+            "the guest was moved recently and its node is not being drained; the next migration starts in 298 s, of virtual m"
+        ) in told.message
     moved["status"]["endTime"] = "2025-12-31T23:56:00Z"
     assert judged(migrations=(moved,), node=None).migration is not None
 
@@ -273,12 +275,14 @@ def test_half_of_a_drained_nodes_limits_is_kept_for_others() -> None:
     for each in own:
         each["metadata"]["namespace"] = "default"
         each["spec"]["selector"]["name"] = each["metadata"]["name"]
-    for where, said in (("node1", "from node node1 are under way"), ("", "are under way in the cluster")):
+    for where, said in (("node1", "from node node1 are in progress"), ("", "are in progress in the cluster")):
         waiting = {where: frozenset({"others", "default"})}
         assert judged(migrations=own[:1], limits=limits, waiting=waiting).migration is not None
         told = judged(migrations=own[:2], limits=limits, waiting=waiting)
         assert (told.allowed, told.migration, told.waits_at) == (False, None, None)
-        assert f"to be moved to another node: 2 migrations of namespace default {said}, and guests of others wait" in told.message
+        assert (
+            f"for its migration to another node: 2 migrations of namespace default {said}, and guests of other namespaces wait"
+        ) in told.message
         assert judged(migrations=[*own[:2], theirs[0]], limits=limits, waiting=waiting).migration is None
     nobody: dict[str, frozenset[str]] = {}
     for waiting in (nobody, {"node2": frozenset({"others"})}, {"node1": frozenset({"default"})}):
@@ -288,7 +292,7 @@ def test_half_of_a_drained_nodes_limits_is_kept_for_others() -> None:
     uneven = Limits(migrations_per_node=5, migrations_per_cluster=5)
     assert judged(migrations=[*own[:2], *theirs], limits=uneven, waiting=both).migration is not None, "who waits has its half"
     one = judged(migrations=own[:1], limits=Limits(migrations_per_node=2), waiting=both)
-    assert "1 migration of namespace default from node node1 is under way, and guests of others wait" in one.message
+    assert "1 migration of namespace default from node node1 is in progress, and guests of other namespaces wait" in one.message
 
 
 def test_waiting_for_a_place_is_noted_only_on_drained_nodes() -> None:
@@ -304,8 +308,8 @@ def test_waiting_for_a_place_is_noted_only_on_drained_nodes() -> None:
 def test_pause_counts_from_the_newest_end_and_unknown_end_is_now() -> None:
     two = (evacuation(1, endTime="2026-01-01T00:00:50Z", message="new"), evacuation(2, endTime="2026-01-01T00:00:10Z", message="old"))
     for found in (two, two[::-1]):
-        assert "migration 1 failed (new); the next begins in 20 s" in judged(migrations=found).message
-    assert "failed (it does not say why); the next begins in 15 s" in judged(migrations=(evacuation(),)).message
+        assert "migration 1 failed (new); the next migration starts in 20 s" in judged(migrations=found).message
+    assert "failed (no reason given); the next migration starts in 15 s" in judged(migrations=(evacuation(),)).message
 
 
 def test_failures_of_a_pod_in_another_namespace_are_not_its_own() -> None:
@@ -326,14 +330,14 @@ def test_evictions_from_undrained_nodes_share_half_the_limits(limits: tuple[int,
         told = judged(migrations=near[:node], limits=given, node=quiet)
         assert (told.allowed, told.migration) == (False, None)
         many = f"{node} migrations from node node1 are" if node > 1 else "1 migration from node node1 is"
-        assert f"{many} under way, and nobody empties node node1: half of the limits is for such" in told.message
+        assert f"{many} in progress; node node1 is not being drained, so only half of each limit applies" in told.message
         assert judged(migrations=far[: cluster - 1], limits=given, node=quiet).migration is not None
         told = judged(migrations=far[:cluster], limits=given, node=quiet)
         assert told.migration is None
-        assert "in the cluster, and nobody empties node node1" in told.message
+        assert "in the cluster; node node1 is not being drained" in told.message
     told = judged(migrations=far[: limits[1]], limits=given)
     assert told.migration is None
-    assert told.message.endswith("under way in the cluster")
+    assert told.message.endswith("in progress in the cluster")
 
 
 @pytest.mark.parametrize(
@@ -358,7 +362,10 @@ def test_migration_being_created_counts_and_is_the_machines_own() -> None:
     first = judged().migration
     assert first is not None
     told = judged(migrations=(first,))
-    assert (told.migration, told.message) == (None, "the guest of virtual machine testvm moves to another node first: a migration begins")
+    assert (told.migration, told.message) == (
+        None,
+        "the guest of virtual machine testvm must move to another node first: its migration is starting",
+    )
     other = {**first, "metadata": {**first["metadata"], "namespace": "others"}}
     assert judged(migrations=(other,), limits=Limits(migrations_per_node=1)).migration is None
 

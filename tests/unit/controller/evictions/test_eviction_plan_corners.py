@@ -33,8 +33,8 @@ def test_each_pod_of_a_migration_is_told_what_it_is() -> None:
     leaves = {"sourcePod": a_pod()["metadata"]["name"], "sourcePodUID": uid_of(a_pod())}
     migration = a_migration(phase="Running", **leaves)
     source, target = judged(migrations=(migration,)), judged(pod=a_pod(migration="migration-uid"), migrations=(migration,))
-    assert source.message == "the guest of virtual machine testvm moves to another node first: migration move, Running"
-    assert target.message == "the guest of virtual machine testvm is on its way here: migration move, Running"
+    assert source.message == "the guest of virtual machine testvm must move to another node first: migration move, Running"
+    assert target.message == "the guest of virtual machine testvm is migrating to this pod: migration move, Running"
     migration["status"]["message"] = "half of it"
     assert judged(migrations=(migration,)).message.endswith(": migration move, Running: half of it")
 
@@ -96,7 +96,7 @@ def test_a_guest_that_is_to_restart_may_go() -> None:
 def test_migratable_message_is_repeated(told: dict[str, str], said: str) -> None:
     vm = a_running_vm(evictionStrategy="LiveMigrate")
     vm["status"]["conditions"] = [{"type": "Migratable", "status": "False", **told}]
-    way = "Stop it, or set spec.evictionStrategy to LiveMigrateIfPossible, by which the guest is shut down"
+    way = "Stop it, or set spec.evictionStrategy to LiveMigrateIfPossible, which shuts the guest down"
     assert judged(vm).message == f"virtual machine testvm cannot migrate: {said}. {way}"
 
 
@@ -128,17 +128,17 @@ def test_a_pause_ends_and_its_last_moment_is_a_second() -> None:
         failed = evacuation(endTime=times.to_rfc3339_micro(NOW - timedelta(seconds=since)))
         told = judged(migrations=(failed,))
         assert (told.migration is None) == (seconds is not None)
-        assert seconds is None or f"the next begins in {seconds} s" in told.message
+        assert seconds is None or f"the next migration starts in {seconds} s" in told.message
 
 
 def test_exceeded_limits_block_and_other_nodes_count_by_cluster() -> None:
     limits = Limits(migrations_per_node=1, migrations_per_cluster=3)
     near = [elsewhere(number, "node1") for number in range(2)]
-    assert "2 migrations from node node1 are under way" in judged(migrations=near, limits=limits).message
+    assert "2 migrations from node node1 are in progress" in judged(migrations=near, limits=limits).message
     for name in ("node0", "node2", ""):
         far = [elsewhere(number, name) for number in range(4)]
         assert judged(migrations=far[:2], limits=limits).migration is not None
-        assert "4 migrations are under way in the cluster" in judged(migrations=far, limits=limits).message
+        assert "4 migrations are in progress in the cluster" in judged(migrations=far, limits=limits).message
 
 
 @pytest.mark.parametrize("node", [None, {}, {"spec": {"unschedulable": False}}])
@@ -157,8 +157,8 @@ def test_uncordon_keeps_a_guest_under_every_strategy(strategy: str, *, is_movabl
     told = judged(vm, node={"spec": {}}, migrations=(of_the_drain(),))
     assert (told.allowed, told.migration, told.status, told.waits_at) == (False, None, None, None)
     assert told.message == (
-        "node node1 was uncordoned, so its drain is over: the guest of virtual machine testvm stays. "
-        "Interrupt the drain; cordon the node again to go on"
+        "node node1 was uncordoned, which ended its drain: the guest of virtual machine testvm stays. Interrupt kubectl drain, or cordon "
+        "the node again to continue"
     )
 
 
@@ -184,7 +184,9 @@ def of_the_drain() -> dict[str, Any]:
     return made
 
 
-@pytest.mark.parametrize(("moment", "told"), [("9999-12-31T23:59:59Z", "; the next begins in {} s"), ("0001-01-01T00:00:00Z", "")])
+@pytest.mark.parametrize(
+    ("moment", "told"), [("9999-12-31T23:59:59Z", ("; the next migration starts in {} s")), ("0001-01-01T00:00:00Z", "")]
+)
 def test_no_moment_is_too_far_away_to_count_a_pause_from(moment: str, told: str) -> None:
     at = times.parse(moment)
     failed, moved = History((Ended("1", at, "no node"),)), History(moved=at)

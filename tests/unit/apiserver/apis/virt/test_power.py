@@ -337,7 +337,7 @@ def test_attempt_ended_by_the_cluster_is_rerun(strategy: str, result: str) -> No
         {"request": _request("Stop", 0, "Once")},
         {"request": _request("Stop", 0, "Manual")},
     ],
-    ids=["the guest powered off", "it was asked to stop before", "nothing ended its pod", "stop, once", "stop, manual"],
+    ids=["the guest powered off", "a stop was requested before", "nothing ended its pod", "stop, once", "stop, manual"],
 )
 def test_attempt_ended_by_a_user_is_not_rerun(strategy: str, last: dict[str, Any]) -> None:
     if "request" in last and last["request"]["runStrategy"] != strategy:

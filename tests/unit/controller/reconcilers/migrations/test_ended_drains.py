@@ -114,7 +114,7 @@ def test_an_end_that_cannot_be_is_the_beginning(told: str | None) -> None:
 def test_only_those_that_have_not_begun_end() -> None:
     assert all(may_end(drained(phase=phase)) for phase in ("", "Pending"))
     assert not any(may_end(drained(phase=phase)) for phase in ("Scheduling", "PreparingTarget", "Running", "Succeeded", "Failed"))
-    assert not may_end(drained(phase="Pending", attempt=2)), "between two attempts it is under way"
+    assert not may_end(drained(phase="Pending", attempt=2)), "between two attempts it is in progress"
 
 
 def test_the_end_says_why() -> None:
@@ -123,7 +123,7 @@ def test_the_end_says_why() -> None:
     write, event = ended_drains.end(migration, NOW)
     assert isinstance(write, WriteStatus)
     assert not status_validation.validate_migration_status({"status": write.status}, migration)
-    words = "node node1 was uncordoned before the migration began: its drain is over"
+    words = "node node1 was uncordoned before the migration began, which ended its drain"
     assert (write.status["phase"], write.status["endTime"], write.status["message"]) == ("Failed", ago(0), words)
     assert write.status["startTime"] == ago(9), "what was written stays"
     assert write.status["observedGeneration"] == 3

@@ -49,7 +49,9 @@ def test_single_node_claims_block_migration_and_condition_wins() -> None:
     vm = a_machine(disks=[disk])
     short = "PersistentVolumeClaim data is not ReadWriteMany"
 
-    assert barrier(vm, {"data": LONELY}) == Barrier("DisksNotShared", f"{short}: two nodes cannot use it at once (disk 'root')", short)
+    assert barrier(vm, {"data": LONELY}) == Barrier(
+        "DisksNotShared", (f"{short}: two nodes cannot mount it at the same time (disk 'root')"), short
+    )
     assert barrier(vm, {"data": {"spec": {"accessModes": ["ReadWriteMany"]}}}) is None
     vm["status"]["conditions"] = [{"type": "Migratable", "status": "False", "reason": "NotMigratable", "message": "it has a host device"}]
     assert why_not(vm, {"data": LONELY}) == "it has a host device"
@@ -59,4 +61,4 @@ def test_unsupported_launcher_is_reported_first() -> None:
     ready = {"type": "Ready", "status": "Unknown", "reason": "LauncherNotUnderstood"}
     vm = a_machine(ready, {"type": "Migratable", "status": "False", "reason": "NotMigratable"})
 
-    assert why_not(vm, {}) == "virt-handler of its node does not understand its virt-launcher"
+    assert why_not(vm, {}) == "its node's virt-handler and its virt-launcher have incompatible versions"

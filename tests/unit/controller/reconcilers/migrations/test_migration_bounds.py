@@ -68,7 +68,7 @@ def test_source_that_never_starts_ends_the_migration(phase: str, reason: str, *,
     status = written(planned(under_way(phases.TARGET_READY, HANDED_OVER, deleting=deleting)))
     found = condition(status["conditions"], "Succeeded") or {}
     assert (status["phase"], found["status"], found["reason"]) == (phase, "False", reason)
-    assert status["message"] == "virt-handler of node node1 did not begin in time once the target was ready"
+    assert status["message"] == "virt-handler of node node1 did not start the migration in time after the target was ready"
 
 
 def test_a_guest_that_was_released_is_not_said_to_have_stayed() -> None:
@@ -169,7 +169,7 @@ def test_guest_on_a_silent_node_takes_no_eviction_place() -> None:
     lost = {**moving, "status": written(actions)}
     assert (lost["status"]["phase"], lost["status"]["message"]) == (
         phases.RUNNING,
-        "node node1 does not report, and nobody else knows how far the guest is",
+        "node node1 does not report, so the state of the migration is unknown",
     )
     assert (full(moving), full(lost)) == ([True, True], [False, False])
     assert isinstance(actions[-1], Requeue)
@@ -270,7 +270,7 @@ def test_unlimited_scheduling_does_not_extend_the_time_to_run() -> None:
     noted = next(each for each in status["conditions"] if each["type"] == "TargetScheduled")
     assert (noted["status"], noted["message"], noted["lastTransitionTime"]) == (
         "True",
-        "the target pod has node node2",
+        "the target pod was scheduled to node node2",
         times.to_rfc3339(NOW),
     )
     noted["lastTransitionTime"] = ago(RUN_SECONDS - 3)

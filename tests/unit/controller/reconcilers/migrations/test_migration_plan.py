@@ -190,27 +190,34 @@ def kubelet_says(words: str, reason: str) -> KubeletEvents:
             kubelet_says('MountVolume.SetUp failed for volume "disk-0" : secret "user" not found', "FailedMount"),
             networks.Found(),
             "SecretNotFound",
-            "spec.domain.devices.disks[0].source.userDataSecretRef: Secret user not found; as the kubelet last found it: it looks again at "
-            "least every two minutes, and the migration goes on when that is there",
+            (
+                "spec.domain.devices.disks[0].source.userDataSecretRef: Secret user not found; the kubelet checks again "
+                "within two minutes, and the migration continues once it exists"
+            ),
         ),
         (
             kubelet_says('error adding container to network "lan": no such bridge', "FailedCreatePodSandBox"),
             networks.Found(definitions=(networks.Definition("default/lan", "lan"),)),
             "NetworkNotUsable",
-            "Events of the pod say: node node2 cannot join the pod to network default/lan: no such bridge; the node tries again, and the "
-            "migration goes on when that is mended",
+            (
+                "according to the pod's events, node node2 cannot connect the pod to network default/lan: no such "
+                "bridge; the node retries, and the migration continues once that is fixed"
+            ),
         ),
         (
             KubeletEvents(),
             networks.Found(missing=("default/lan",)),
             "NetworkNotFound",
-            "NetworkAttachmentDefinition not found: default/lan; the migration goes on when it exists",
+            "NetworkAttachmentDefinition not found: default/lan; the migration continues when it exists",
         ),
         (
             KubeletEvents(),
             networks.Found(),
             "ContainerCreating",
-            f"node node2 has not got the volumes, the network or the image of pod {TARGET} ready yet: kubectl describe pod {TARGET}",
+            (
+                f"node node2 has not prepared the volumes, network or image of pod {TARGET} yet; the pod's events "
+                f"have the cause: kubectl describe pod {TARGET}"
+            ),
         ),
     ],
     ids=["Secret", "sandbox", "network", "slow"],
@@ -233,7 +240,7 @@ def test_kubelet_errors_of_the_target_are_reported_until_mounted(
     mounted = a_target(phase="Pending")
     mounted["status"]["conditions"].append({"type": "PodReadyToStartContainers", "status": "True"})
     after = plan(seen(waiting, vm=vm, target=mounted))
-    assert outcome(after)[1] == f"pod {TARGET} has its volumes and networks; its container is being made"
+    assert outcome(after)[1] == f"pod {TARGET} has its volumes and networks; the kubelet is creating its container"
     status = next(each.status for each in after if isinstance(each, WriteStatus))
     assert status["conditions"] == []
     assert set(kinds(plan(seen({**migration, "status": status}, vm=vm, target=mounted)))) == {"Requeue"}
@@ -253,8 +260,8 @@ def test_unschedulable_kvm_target_reports_the_guests_cpu_needs() -> None:
     vm = a_running_vm()
     migration = a_migration(phase="Scheduling", **SIDES)
     assert outcome(plan(seen(migration, vm=vm, target=target)))[1] == (
-        f"pod {TARGET}: 0/1 nodes; the guest has the processors of node node1 and goes only to nodes with all labels "
-        "host-model-cpu.node.kubevirt.io/… and cpu-feature.node.kubevirt.io/… of that one"
+        f"pod {TARGET}: 0/1 nodes; the guest uses the CPU features of node node1, so the target node needs all "
+        "host-model-cpu.node.kubevirt.io/… and cpu-feature.node.kubevirt.io/… labels of that node"
     )
     vm["spec"]["domain"]["cpu"] = {"model": "EPYC"}
     assert outcome(plan(seen(migration, vm=vm, target=target)))[1] == (
@@ -281,7 +288,7 @@ def test_a_guest_with_a_chosen_cpu_goes_where_that_is() -> None:
     target["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}]
     told = outcome(plan(seen(a_migration(phase="Scheduling", **SIDES), vm=vm, target=target)))[1]
     assert told.startswith(f"pod {TARGET}: 0/1 nodes; status.cpu.model: EPYC needs a node with the label cpu-model.node.kubevirt.io/EPYC; ")
-    assert "the guest has the processors of node" not in told
+    assert "the guest uses the CPU features of node" not in told
 
 
 def test_guest_started_without_chosen_cpu_relies_on_its_nodes() -> None:
@@ -307,7 +314,7 @@ def test_migration_fails_if_its_machine_was_restarted_meanwhile(phase: str) -> N
     migration = a_migration(phase=phase, **SIDES)
     assert outcome(plan(seen(migration, vm=a_running_vm(again), target=a_target()))) == (
         "Failed",
-        "virtual machine testvm was restarted meanwhile",
+        "virtual machine testvm was restarted after the migration was created",
     )
     same = plan(seen(migration, target=a_target()))
     assert "Failed" not in [each.status["phase"] for each in same if isinstance(each, WriteStatus)]
@@ -319,7 +326,7 @@ def test_a_claim_that_two_nodes_cannot_use_is_named() -> None:
     claim = {"spec": {"accessModes": ["ReadWriteOnce"]}}
     assert outcome(plan(seen(a_migration(), vm=vm, claims={"root": claim}))) == (
         "Failed",
-        "PersistentVolumeClaim root is not ReadWriteMany: two nodes cannot use it at once (disk 'disk0')",
+        "PersistentVolumeClaim root is not ReadWriteMany: two nodes cannot mount it at the same time (disk 'disk0')",
     )
 
 
@@ -461,18 +468,18 @@ def test_unrecorded_target_pod_is_deleted_too() -> None:
 @pytest.mark.parametrize("known", [[], [{"type": "Succeeded", "status": "Unknown", "reason": "Unschedulable", "message": "no node"}]])
 @pytest.mark.parametrize("phase", sorted(phases.MIGRATION_FINAL))
 def test_end_written_by_virt_handler_gets_its_condition_at_once(phase: str, known: list[dict[str, Any]]) -> None:
-    migration = a_migration(phase=phase, conditions=known, message="how it ended", endTime=ENDED, **SIDES)
+    migration = a_migration(phase=phase, conditions=known, message="has reported the result", endTime=ENDED, **SIDES)
     holder = TARGET if phase == "Succeeded" else SOURCE
     observed = seen(migration, vm=a_running_vm(holder), target=a_target())
     first, *rest = plan(observed)
     assert isinstance(first, WriteStatus)
-    assert outcome((first,)) == (phase, "how it ended")
+    assert outcome((first,)) == (phase, "has reported the result")
     (found,) = first.status["conditions"]
     assert found | {"lastTransitionTime": ""} == {
         "type": "Succeeded",
         "status": "True" if phase == "Succeeded" else "False",
         "reason": phase,
-        "message": "how it ended",
+        "message": "has reported the result",
         "observedGeneration": 1,
         "lastTransitionTime": "",
     }
@@ -482,7 +489,7 @@ def test_end_written_by_virt_handler_gets_its_condition_at_once(phase: str, know
 def test_migration_without_machine_says_where_it_looked() -> None:
     phase, message = outcome(plan(seen(a_migration(), vm=None, source=None)))
     assert phase == "Failed"
-    assert message == "there is no virtual machine 'testvm' in namespace default; create another Migration once there is"
+    assert message == "virtual machine 'testvm' not found in namespace default; create it, then create another Migration"
 
 
 def test_success_message_does_not_claim_that_a_paused_guest_runs() -> None:
@@ -555,7 +562,7 @@ def test_that_a_machine_was_stopped_while_it_moved_is_no_warning(how: str) -> No
         assert [each.type for each in told if isinstance(each, Emit)] == ["Normal"]
         assert outcome(told)[0] == "Failed"
     assert plan(seen(a_migration(phase="Scheduling", **SIDES), vm=a_running_vm("another"), target=a_target()))[1] == Emit(
-        "Warning", "Failed", "virtual machine testvm was restarted meanwhile"
+        "Warning", "Failed", "virtual machine testvm was restarted after the migration was created"
     )
 
 

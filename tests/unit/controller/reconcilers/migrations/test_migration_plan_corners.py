@@ -107,14 +107,14 @@ def test_machine_without_negative_migratable_condition_migrates() -> None:
 def test_every_claim_that_two_nodes_cannot_use_is_named() -> None:
     vm = a_machine()
     vm["spec"]["domain"]["devices"]["disks"] = [{"type": "PersistentVolumeClaim", "source": {"name": name}} for name in ("a", "b")]
-    message = "PersistentVolumeClaim a, b is not ReadWriteMany: two nodes cannot use it at once (disk 'disk0', disk 'disk1')"
+    message = "PersistentVolumeClaim a, b is not ReadWriteMany: two nodes cannot mount it at the same time (disk 'disk0', disk 'disk1')"
     assert told(plan(seen(a_migration(), vm=vm, target=None))) == ("Failed", "False", "DisksNotShared", message)
 
 
 @pytest.mark.parametrize(("was", "now"), [(SOURCE, NEXT_RUN), (NEXT_RUN, SOURCE)])
 def test_machine_in_another_pod_than_the_source_was_restarted(was: str, now: str) -> None:
     actions = plan(seen(a_migration(phase="Scheduling", **{**SIDES, "sourcePod": was}), vm=a_machine(pod=now)))
-    assert told(actions) == ("Failed", "False", "SourceChanged", "virtual machine testvm was restarted meanwhile")
+    assert told(actions) == ("Failed", "False", "SourceChanged", "virtual machine testvm was restarted after the migration was created")
 
 
 def test_machine_with_an_unseen_pod_is_requeued() -> None:
@@ -193,7 +193,7 @@ PULLING = {"phase": "Pending", "node": "node2"}
 @pytest.mark.parametrize(
     ("target", "limit", "reason", "message"),
     [
-        (UNBOUND, 60, "Unschedulable", "no node for the target within 60 s: pod x: 0/2 nodes"),
+        (UNBOUND, 60, "Unschedulable", "no node could run the target pod within 60 s: pod x: 0/2 nodes"),
         (PULLING, 300, "TargetNotRunning", "the target pod did not run on node node2 within 300 s: pod x: 0/2 nodes"),
     ],
     ids=["no node", "an image is pulled"],
@@ -211,7 +211,7 @@ def test_evacuation_without_a_running_target_ends_in_time(target: dict[str, str]
 def test_an_evacuation_of_which_no_target_can_be_made_ends_too() -> None:
     began = times.to_rfc3339(NOW - timedelta(seconds=60))
     waiting = an_evacuation(60, "Pending", message="", startTime=began)
-    said = "no node for the target within 60 s: no target pod could be made"
+    said = "no node could run the target pod within 60 s: virt-controller could not create the target pod"
     assert told(plan(seen(waiting, target=None, refusal="quota"))) == ("Failed", "False", "Unschedulable", said)
     assert any(isinstance(each, CreatePod) for each in plan(seen(an_evacuation(59, "Pending"), target=None)))
 
@@ -237,7 +237,7 @@ def test_users_migration_has_its_own_scheduling_time() -> None:
     target, limits = a_target(**UNBOUND), MigrationLimits(scheduling_seconds=200)
     assert plan(seen(by_people(198), target=target, limits=limits)) == (Requeue(2.0),)
     for age in (200, 9999):
-        said = "no node for the target within 200 s: pod x: 0/2 nodes"
+        said = "no node could run the target pod within 200 s: pod x: 0/2 nodes"
         assert told(plan(seen(by_people(age), target=target, limits=limits))) == ("Failed", "False", "Unschedulable", said)
     assert plan(seen(by_people(9999), target=target, limits=MigrationLimits(scheduling_seconds=0))) == ()
     assert MigrationLimits().scheduling_seconds == 300
@@ -272,7 +272,7 @@ def test_refused_target_starts_the_scheduling_time() -> None:
     assert written(again)["startTime"] == earlier
 
 
-WAITS = Turn(may_begin=False, message="2 migrations leave node node1; 1st in the queue", is_drain=True)
+WAITS = Turn(may_begin=False, message="2 migrations are leaving node node1; 1st in the queue", is_drain=True)
 
 
 @pytest.mark.parametrize("phase", ["", "Pending"])
@@ -284,7 +284,7 @@ def test_queued_migration_waits_and_says_so(phase: str) -> None:
     assert actions[-1] == Requeue(Times().queue)
     waiting = {**a_migration(phase="Pending"), "status": written(actions)}
     assert plan(seen(waiting, target=None, turn=WAITS)) == (Requeue(Times().queue),)
-    moved_up = plan(seen(waiting, target=None, turn=Turn(may_begin=False, message="1 migration leaves node node1; 1st in the queue")))
+    moved_up = plan(seen(waiting, target=None, turn=Turn(may_begin=False, message="1 migration is leaving node node1; 1st in the queue")))
     assert [type(each).__name__ for each in moved_up] == ["WriteStatus", "Requeue"]  # no Event per step
     assert any(isinstance(each, CreatePod) for each in plan(seen(waiting, target=None)))
 
@@ -306,7 +306,7 @@ def test_evacuation_waits_for_its_turn_while_its_node_is_drained() -> None:
     assert told(plan(seen(an_evacuation(9999, "Pending"), target=None, turn=WAITS)))[2] == "Queued"
     nobody = dataclasses.replace(WAITS, is_drain=False)
     assert told(plan(seen(an_evacuation(59, "Pending"), target=None, turn=nobody)))[2] == "Queued"
-    said = f"its turn did not come within 60 s: {WAITS.message}"
+    said = f"it did not start within 60 s: {WAITS.message}"
     assert told(plan(seen(an_evacuation(60, "Pending"), target=None, turn=nobody))) == ("Failed", "False", "Queued", said)
     assert told(plan(seen(by_people(9999, phase="Pending"), target=None, turn=nobody)))[0] == "Pending"
     new = an_evacuation(9999)
@@ -332,7 +332,7 @@ def test_a_target_that_runs_is_given_its_time() -> None:
         "phase": "PreparingTarget",
         "targetNode": "node2",
         "targetPodUID": uid_of(a_target()),
-        "message": "virt-handler of node node2 prepares the target",
+        "message": "virt-handler of node node2 is preparing the target",
     }
     assert event == Emit("Normal", "Scheduled", f"target pod {TARGET} runs on node node2")
     assert again == Requeue(PREPARE_SECONDS)
@@ -349,7 +349,7 @@ def test_a_target_is_given_its_time_from_when_it_ran_and_no_more(waited: float, 
     if left is not None:
         assert actions == (Requeue(left),)
     else:
-        message = f"virt-handler of node node2 did not get the target ready in {PREPARE_SECONDS} s"
+        message = f"virt-handler of node node2 did not prepare the target within {PREPARE_SECONDS} s"
         assert told(actions) == ("Failed", "False", "TargetNotReady", message)
 
 
@@ -391,7 +391,7 @@ def test_deletion_of_a_migration_reports_its_consequence() -> None:
     assert told(early) == ("Cancelled", "False", "Cancelled", "the migration was deleted before it began")
     assert events(early) == [Emit("Normal", "Cancelled", "the migration was deleted before it began")]
     late = plan(seen(a_migration(phase="Running", deleting=True, **SIDES)))
-    assert told(late) == ("Running", "Unknown", "Cancelling", "waiting for virt-handler of the source to stop the migration")
+    assert told(late) == ("Running", "Unknown", "Cancelling", "waiting for virt-handler of the source node to stop the migration")
 
 
 GONE = f"source pod {SOURCE} ended: it was deleted"

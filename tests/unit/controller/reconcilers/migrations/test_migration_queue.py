@@ -76,7 +76,7 @@ def test_node_limit_applies_and_the_oldest_goes_first() -> None:
         world.put(name, ago={"first": 30, "second": 20, "third": 10}[name])
     world.put("elsewhere", "b", ago=1)
     assert world.begin() == ["elsewhere", "first", "second"]
-    assert world.said("third") == "2 migrations leave node a; 1st in the queue"
+    assert world.said("third") == "2 migrations are leaving node a; 1st in the queue"
     assert world.turns()[NamespacedName("ns", "first")].message == ""
 
 
@@ -87,8 +87,8 @@ def test_running_migrations_count_for_any_creator(phase: str) -> None:
     world.put("waits")
     world.put("evacuation", evicted=True)
     assert world.begin() == []
-    assert world.said("waits") == "1 migration leaves node a; 1st in the queue"
-    assert world.said("evacuation") == "1 migration leaves node a; 2nd in the queue"
+    assert world.said("waits") == "1 migration is leaving node a; 1st in the queue"
+    assert world.said("evacuation") == "1 migration is leaving node a; 2nd in the queue"
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed", "Cancelled"])
@@ -106,13 +106,13 @@ def test_the_cluster_has_a_limit_too() -> None:
         world.put(f"m{number}", node, phase="Running" if number < 3 else "")
     world.put("c1", "c")
     assert world.begin() == []
-    assert world.said("m3") == "3 migrations are under way in the cluster; 1st in the queue"
-    assert world.said("c1") == "3 migrations are under way in the cluster; 2nd in the queue"
+    assert world.said("m3") == "3 migrations are in progress in the cluster; 1st in the queue"
+    assert world.said("c1") == "3 migrations are in progress in the cluster; 2nd in the queue"
     assert World(per_cluster=1).turns() == {}
     one = World(per_cluster=1)
     one.put("x", "a", phase="Running")
     one.put("y", "b")
-    assert one.said("y") == "1 migration is under way in the cluster; 1st in the queue"
+    assert one.said("y") == "1 migration is in progress in the cluster; 1st in the queue"
 
 
 def test_waiting_at_a_full_node_takes_no_cluster_place() -> None:
@@ -136,8 +136,8 @@ def test_queue_positions_are_per_node_and_only_first_ones_told() -> None:
         "3rd in the queue",
         "4th in the queue",
         "10th in the queue",
-        "10 or more are before it in the queue",
-        "10 or more are before it in the queue",
+        "10 or more migrations are ahead of it in the queue",
+        "10 or more migrations are ahead of it in the queue",
     ]
     assert world.said("b1").endswith("1st in the queue")
 
@@ -324,7 +324,7 @@ def test_target_that_does_not_run_in_time_yields_to_a_drain(since: float) -> Non
     world.put("drained", evicted=True)
     world.put("waits")
     assert world.begin() == ["drained"]
-    assert world.said("waits").startswith("2 migrations leave node a")
+    assert world.said("waits").startswith("2 migrations are leaving node a")
     world.migrations[0]["status"]["startTime"] = times.to_rfc3339(NOW - timedelta(seconds=PLACE_SECONDS - 1))
     assert world.begin() == []
     world.migrations[0]["status"] |= {"phase": "PreparingTarget", "startTime": times.to_rfc3339(NOW - timedelta(days=1))}
@@ -392,7 +392,7 @@ def test_migration_between_attempts_keeps_its_place() -> None:
     world.put("again", attempt=2, started=60, stamps=[("Running", 30), ("Pending", 2)])
     world.put("other")
     assert world.begin() == []
-    assert "1 migration leaves node a" in world.said("other")
+    assert "1 migration is leaving node a" in world.said("other")
     world.migrations[0]["status"]["phase"] = "Failed"
     world.migrations.pop(0)
     assert world.begin() == ["other"]
@@ -480,7 +480,7 @@ def test_migrations_started_past_slow_ones_count_for_all() -> None:
     world.put("first", "a", namespace="another")
     world.put("second", "c", namespace="third")
     assert world.begin() == ["first"]
-    assert world.said("second", "third") == "1 migration is under way in the cluster; 1st in the queue"
+    assert world.said("second", "third") == "1 migration is in progress in the cluster; 1st in the queue"
 
 
 def test_slow_aged_migration_does_not_delay_the_next_aged_one() -> None:
@@ -495,7 +495,9 @@ def test_slow_aged_migration_does_not_delay_the_next_aged_one() -> None:
     assert begin(LONG_SECONDS) == ["aged"]
 
 
-@pytest.mark.parametrize(("per_node", "words"), [(4, "4 migrations leave node a"), (9, "4 migrations are under way in the cluster")])
+@pytest.mark.parametrize(
+    ("per_node", "words"), [(4, "4 migrations are leaving node a"), (9, ("4 migrations are in progress in the cluster"))]
+)
 def test_own_slow_migrations_count_with_those_of_all(per_node: int, words: str) -> None:
     world = World(per_node=per_node, per_cluster=4)
     for number in range(3):

@@ -118,7 +118,7 @@ def test_broken_connection_is_retried_once_the_target_is_gone() -> None:
     told = condition(status["conditions"], "Succeeded")
     assert told is not None
     assert (told["status"], told["reason"]) == ("Unknown", "AttemptFailed")
-    message = f"attempt 1 of 3 failed: the connection broke; the next one begins in {BACK_OFF[0]} s"
+    message = f"attempt 1 of 3 failed: the connection broke; the next attempt starts in {BACK_OFF[0]} s"
     assert (status["message"], told["message"]) == (message, message)
     assert actions[1] == Emit("Warning", "AttemptFailed", message)
     assert actions[2] == Requeue(BACK_OFF[0])
@@ -132,7 +132,7 @@ def test_retry_waits_while_the_last_target_may_run(phase: str) -> None:
     assert actions[1] == DeletePod(TARGET, f"uid-of-{TARGET}", GRACE_SECONDS)
     status = written(actions)
     assert (status["phase"], status["attempt"]) == (phase, 1)
-    assert status["message"] == f"attempt 1 of 3 failed: the connection broke; the next one waits for the end of target pod {TARGET}"
+    assert status["message"] == f"attempt 1 of 3 failed: the connection broke; the next attempt starts when target pod {TARGET} has ended"
     going = a_target(deleting=True)
     going["metadata"] |= {"deletionTimestamp": ago(0), "deletionGracePeriodSeconds": GRACE_SECONDS}
     waiting = {"attempts": [BROKE], **{key: status[key] for key in ("message", "observedGeneration")}}
@@ -226,7 +226,7 @@ def test_the_third_failure_is_the_end() -> None:
     assert f"in {BACK_OFF[1]} s" in again["message"]
     actions = plan(seen(status={"attempt": 3, "attempts": [*earlier, last]}))
     status = written(actions)
-    assert (status["phase"], status["message"]) == ("Failed", "the connection broke; it was the last of 3 attempts")
+    assert (status["phase"], status["message"]) == ("Failed", "the connection broke; this was the last of 3 attempts")
     said = condition(status["conditions"], "Succeeded")
     assert said is not None
     assert (said["status"], said["reason"]) == ("False", "ConnectionBroken")
@@ -318,7 +318,7 @@ def test_retry_waits_while_the_guest_may_run_in_a_missing_target(
     said = condition(status["conditions"], "Succeeded")
     assert said is not None
     assert (said["status"], said["reason"], said["message"]) == ("Unknown", TARGET_MAY_RUN, status["message"])
-    assert f"target pod {TARGET} is gone and was not seen to end" in status["message"]
+    assert f"target pod {TARGET} was deleted, but it is not certain that its containers ended" in status["message"]
     given["status"] = {key: value for key, value in status.items() if key != "phase"}
     assert plan(seen(**given, lingers=40.0)) == (Requeue(40.0),)  # reported once
     assert plan(seen(**given, lingers=0.0, silence=Silence(of_kubelet={"node2": 17.0}))) == (Requeue(17.0),)

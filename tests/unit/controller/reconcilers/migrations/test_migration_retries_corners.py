@@ -39,7 +39,7 @@ def between(number: int | None, since: float, phase: str = phases.PENDING) -> di
 
 
 def test_a_failure_of_which_nothing_is_said_is_one() -> None:
-    assert step(failed(3), None, NOW, BACK_OFF) == GiveUp("Failed", "it failed; it was the last of 3 attempts")
+    assert step(failed(3), None, NOW, BACK_OFF) == GiveUp("Failed", "no reason given; this was the last of 3 attempts")
 
 
 def test_a_number_that_no_attempt_has_is_followed_by_none() -> None:

@@ -19,7 +19,7 @@ def told(selector: dict[str, str] | None = None, message: str = "", strangers: d
 
 
 def test_a_selector_of_the_migration_is_named() -> None:
-    said = "the Migration's own nodeSelector asks for disk=ssd, zone=b, of another node than node1, where the guest is"
+    said = "spec.nodeSelector of the Migration requires another node than node1, the guest's present node, with disk=ssd, zone=b"
     assert told({"zone": "b", "disk": "ssd"}) == [said]
     assert told({"zone": "b", "disk": "ssd"}, nodeSelector={names.HOSTNAME_LABEL: "node1"}) == [said]
     assert told({}) == told() == []
@@ -32,7 +32,7 @@ def test_a_selector_of_any_length_is_told_in_short() -> None:
 
 @pytest.mark.parametrize("key", [names.HOSTNAME_LABEL, names.HOSTNAME_SELECTOR])
 def test_a_machine_that_asks_for_the_node_it_is_on_says_so(key: str) -> None:
-    said = "the virtual machine's nodeSelector asks for node1, where the guest is, and a migration goes to another node"
+    said = "spec.nodeSelector of the virtual machine selects node1, the guest's present node, but a migration needs another node"
     assert told(nodeSelector={key: "node1"}) == [said]
     assert told(nodeSelector={key: "node2"}) == told(nodeSelector={"zone": "node1"}) == []
 

@@ -52,7 +52,7 @@ def test_a_pool_is_the_nodes_that_offer_kvm_and_have_labels() -> None:
     assert model(milan, gone, emulated, nameless) == "EPYC-Milan"
     assert model(milan, a_node("c", ROME, kvm="0")) == "EPYC-Rome-v2"  # its device plugin is restarting
     assert model(milan, a_node("c", ROME, capacity="0")) == "EPYC-Rome-v2"
-    assert why_none(gone, emulated, nameless) == why_none() == "no node that the machine may run on offers KVM and has labels of CPU models"
+    assert why_none(gone, emulated, nameless) == why_none() == "no node that the machine may run on offers KVM and has CPU model labels"
 
 
 def test_a_pool_is_the_nodes_that_the_pod_may_go_to() -> None:
@@ -68,19 +68,19 @@ def test_no_common_model_exists_for_two_vendors() -> None:
     common = {each for each in MILAN[1] if each in SKYLAKE[1]}
     assert {"Nehalem", "Westmere"} < common
     told = why_none(a_node("a", MILAN), a_node("b", SKYLAKE))
-    assert told.startswith("the machine may run on nodes of AMD and Intel, which have no model in common: spec.nodeSelector")
+    assert told.startswith("the machine may run on nodes of AMD and Intel, which have no CPU model in common: select nodes")
 
 
 def test_a_node_of_amd_is_given_no_model_of_intel() -> None:
     assert why_none(a_node("a", ("EPYC-Rome", ("Nehalem", "Westmere", "qemu64"), ()))) == (
-        "the nodes that the machine may run on have no known CPU model in common"
+        "the nodes that the machine may run on have no CPU model in common"
     )
 
 
 @pytest.mark.parametrize("host", ["EPYC-of-the-future", "", "Penryn", "Opteron_G3"])
 def test_of_a_processor_that_is_not_known_nothing_is_concluded(host: str) -> None:
     told = why_none(a_node("a", MILAN), a_node("odd", (host, MILAN[1], MILAN[2])))
-    assert told == "the processor of node odd, which the machine may run on, is none that models are known for"
+    assert told == "the machine may run on node odd, and libvirt does not know the model of that node's processor"
 
 
 def test_unknown_models_are_never_chosen() -> None:

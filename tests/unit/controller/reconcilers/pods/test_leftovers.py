@@ -164,7 +164,7 @@ def test_admission_tolerations_follow_ours_and_replace_none(change: Change) -> N
 def test_a_pod_without_the_shape_of_ours_is_not_ours(change: Change) -> None:
     found = as_served(PODS["tiny"])
     change(found)
-    assert leftovers.objection(found, PODS["tiny"], TINY) == "it has not the shape of a launcher pod"
+    assert leftovers.objection(found, PODS["tiny"], TINY) == "it is not a launcher pod"
 
 
 def test_a_pod_of_another_controller_is_not_ours_however_alike() -> None:
@@ -177,7 +177,7 @@ def test_a_pod_of_another_controller_is_not_ours_however_alike() -> None:
 def test_a_pod_that_is_over_or_going_is_no_start() -> None:
     found = as_served(PODS["tiny"])
     found["status"] = {"phase": "Succeeded"}
-    assert leftovers.objection(found, PODS["tiny"], TINY) == "it is over"
+    assert leftovers.objection(found, PODS["tiny"], TINY) == "it has ended"
     found["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     assert leftovers.objection(found, PODS["tiny"], TINY) == "it is being deleted"
 

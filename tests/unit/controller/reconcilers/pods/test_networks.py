@@ -106,14 +106,14 @@ def test_networks_are_asked_for_while_a_machine_starts(vm: dict[str, Any], *, lo
 
 def test_broken_network_is_reported_before_and_during_the_start() -> None:
     for vm, pods, phase in ((a_vm(domain=DOMAIN), (), "Pending"), (a_starting_vm(), (pending(),), "Scheduling")):
-        actions = plan(seen(vm, *pods, broken="spec.config is no JSON object"))
+        actions = plan(seen(vm, *pods, broken="spec.config is not a JSON object"))
         assert not any(isinstance(each, CreatePod) for each in actions)
         assert status_of(actions)["phase"] == phase
         for kind in ("Ready", "NetworkReady"):
             told = condition(status_of(actions)["conditions"], kind) or {}
             assert (told["status"], told["reason"]) == ("False", "NetworkNotUsable")
             assert told["message"] == (
-                "NetworkAttachmentDefinition default/lan: spec.config is no JSON object; the virtual machine starts when that is mended"
+                "NetworkAttachmentDefinition default/lan: spec.config is not a JSON object; the virtual machine starts once that is fixed"
             )
         vm["status"] = status_of(actions)
         assert condition(status_of(plan(seen(vm, *pods)))["conditions"], "NetworkReady") is None
@@ -131,12 +131,12 @@ def test_broken_network_is_reported_before_and_during_the_start() -> None:
         ("", "lan", ""),
         (7, "lan", ""),
         (" " * networks.MAX_CONFIGURATION + "{", "lan", ""),
-        ("{", "lan", "is no JSON: Expecting property name"),
-        ("[" * 60_000, "lan", "no JSON: "),
-        ("[]", "lan", "no JSON object"),
-        ('{"name": "inner"}', "inner", "neither type nor plugins"),
-        ('{"type": ""}', "lan", "neither type nor plugins"),
-        ('{"plugins": []}', "lan", "neither type nor plugins"),
+        ("{", "lan", "is not valid JSON: Expecting property name"),
+        ("[" * 60_000, "lan", "not valid JSON: "),
+        ("[]", "lan", "not a JSON object"),
+        ('{"name": "inner"}', "inner", "set type or plugins"),
+        ('{"type": ""}', "lan", "set type or plugins"),
+        ('{"plugins": []}', "lan", "set type or plugins"),
         ('{"plugins": [{"name": "x"}]}', "lan", "a plugin has no type"),
         ('{"plugins": ["bridge"], "name": 7}', "lan", "a plugin has no type"),
     ],
@@ -156,7 +156,7 @@ async def test_each_network_is_requested_once_and_reported_if_missing() -> None:
         await api.put(RESOURCE, {"metadata": {"name": "wan", "namespace": "default"}, "spec": {"config": "nonsense"}})
         found = await networks.gather(client, vm)
         assert (found.missing, [each.network for each in found.definitions]) == (("default/lan",), ["default/wan"])
-        assert found.definitions[0].problem == "spec.config is no JSON: Expecting value: line 1 column 1 (char 0)"
+        assert found.definitions[0].problem == "spec.config is not valid JSON: Expecting value: line 1 column 1 (char 0)"
         assert len(api.requests) == 4
         api.refusals = [errors.Forbidden("not by this chart")]
         assert (await networks.gather(client, vm)).missing == ()
@@ -165,4 +165,4 @@ async def test_each_network_is_requested_once_and_reported_if_missing() -> None:
 @pytest.mark.parametrize("text", ["[" * 50_000, '{"a": ' + "1" * 5000 + "}"])
 def test_invalid_network_configuration_is_reported_plainly(text: str) -> None:
     problem = networks.read("default", "lan", {"spec": {"config": text}}).problem
-    assert problem == "spec.config is no JSON: it is nested too deeply, or has a number that is too long"
+    assert problem == "spec.config is not valid JSON: it is nested too deeply or contains a number with too many digits"

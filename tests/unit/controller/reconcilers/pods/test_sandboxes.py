@@ -43,7 +43,7 @@ def told(*events: dict[str, Any], mounts: tuple[dict[str, Any], ...] = ()) -> st
     if found is None:
         return ""
     assert found[0] == "NetworkNotUsable"
-    assert found[1].endswith("; the node tries again, and the virtual machine starts when that is mended")
+    assert found[1].endswith("; the node retries, and the virtual machine starts once that is fixed")
     return found[1].removesuffix(f"; {LOOKS_AGAIN}")
 
 
@@ -65,7 +65,7 @@ def told(*events: dict[str, Any], mounts: tuple[dict[str, Any], ...] = ()) -> st
     ],
 )
 def test_a_refusal_is_told_with_its_network_in_one_clean_line(words: str, said: str) -> None:
-    assert told(an_event(words)) == f"Events of the pod say: node node1 cannot join the pod to {said}"
+    assert told(an_event(words)) == f"according to the pod's events, node node1 cannot connect the pod to {said}"
 
 
 def test_sandbox_message_is_bounded() -> None:
@@ -119,7 +119,7 @@ def test_sandbox_fault_is_reported_once_and_then_cleared() -> None:
     for kind in ("Ready", "NetworkReady"):
         found = condition(written.status["conditions"], kind) or {}
         assert (found["status"], found["reason"]) == ("False", "NetworkNotUsable")
-        assert "cannot join the pod to network default/lan" in found["message"]
+        assert "cannot connect the pod to network default/lan" in found["message"]
     assert (condition(written.status["conditions"], "DisksReady") or {})["status"] == "True"
     assert isinstance(emitted, Emit)
     assert emitted.reason == "NetworkNotUsable"

@@ -40,7 +40,7 @@ def told(vm: dict[str, Any], *pods: dict[str, Any]) -> tuple[Any, ...]:
         ("EvictionByEvictionAPI", "evicting", "was evicted, as by kubectl drain: evicting"),
         ("PreemptionByScheduler", "", "was preempted by the scheduler, for a pod of higher priority"),
         ("DeletionByTaintManager", None, "does not tolerate a taint of its node"),
-        ("OfALaterRelease", "", "is ended on purpose"),
+        ("OfALaterRelease", "", "is being disrupted"),
     ],
 )
 def test_disruption_is_reported_in_a_condition_and_an_event(reason: str, message: str | None, words: str) -> None:
@@ -97,7 +97,7 @@ def test_disruption_stays_as_the_reason_of_an_end(attempt: dict[str, Any], pods:
 
 def allowed(since: str | None) -> dict[str, Any]:
     """Return the condition of an allowed eviction, with this lastTransitionTime."""
-    told = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionAllowed", "message": "pod p was to be evicted"}
+    told = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionAllowed", "message": "pod p received an eviction"}
     return told if since is None else {**told, "lastTransitionTime": since}
 
 

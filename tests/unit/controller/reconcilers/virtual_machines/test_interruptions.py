@@ -91,7 +91,7 @@ def test_pod_deleted_by_a_user_ends_its_attempt(strategy: str) -> None:
     for pods in ((ended(None, ASKED),), ()):  # ended, and gone
         vm = machine(strategy)
         assert becomes(vm, *pods) is (strategy == "RerunOnFailure")
-        assert "deleted, not by virt-controller" in vm["status"]["attempts"][0]["message"]
+        assert "deleted by another client" in vm["status"]["attempts"][0]["message"]
 
 
 @pytest.mark.parametrize("strategy", ["Always", "RerunOnFailure", "Once", "Manual"])

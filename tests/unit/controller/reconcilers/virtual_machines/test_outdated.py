@@ -56,7 +56,7 @@ def test_outdated_launcher_is_reported_once_with_both_images() -> None:
     found = said(planning.plan(seen(vm, launcher(OLD))))
     assert found is not None
     assert (found["status"], found["reason"]) == ("True", "WillMigrate")
-    assert found["message"].startswith(f"virt-launcher is of image {OLD}, and that of this release is {NEW}; ")
+    assert found["message"].startswith(f"virt-launcher has image {OLD}, but this release uses {NEW}; ")
     vm["status"]["conditions"] = [dict(found)]
     assert planning.plan(seen(vm, launcher(OLD))) == ()
 
@@ -119,7 +119,7 @@ def test_upgrade_way_follows_chart_and_machine_strategies(update: Any, eviction:
 
 
 def test_unmigratable_guest_is_not_advised_to_migrate() -> None:
-    nothing_moves_it = "nothing moves it by itself (the chart's workloadUpdate.strategy is None): "
+    nothing_moves_it = "no automatic update, because the chart's workloadUpdate.strategy is None: "
     for conditions, advice in (
         ((), "migrate or restart the machine"),
         ((STUCK,), "restart the machine, since the guest cannot migrate (it has a host device)"),

@@ -238,7 +238,7 @@ def test_lingering_target_pod_blocks_decisions_until_its_time(phase: str, source
     ready = condition(written(actions)["conditions"], "Ready")
     assert ready is not None
     assert (ready["status"], ready["reason"]) == ("Unknown", TARGET_MAY_RUN)
-    assert f"{ABSENT.name} of migration move is gone" in ready["message"]
+    assert f"{ABSENT.name} of migration move was deleted" in ready["message"]
     assert written(actions)["attempts"] == vm["status"]["attempts"]
     assert written(actions)["phase"] == phase
     vm["status"] = written(actions)
@@ -791,7 +791,7 @@ def test_pod_stuck_on_a_silent_node_is_reported_once_and_cleared() -> None:
     ready = condition(vm["status"]["conditions"], "Ready")
     assert ready is not None
     assert (vm["status"]["phase"], ready["status"], ready["reason"]) == ("Stopped", "False", "KubeletUnreachable")
-    assert "do not delete the pod by force" in ready["message"]
+    assert "do not force-delete the pod" in ready["message"]
     assert plan(seen(vm, a_pod(deleting=True), silence=MUTE)) == (Requeue(17.0),)
     assert condition(written(plan(seen(vm)))["conditions"], "Ready") is None
 
@@ -827,7 +827,7 @@ def test_a_node_that_there_is_not_is_not_called_silent(phase: str, pinned: bool,
     ready = condition(written(actions)["conditions"], "Ready")
     assert ready is not None
     assert ready["reason"] == reason
-    assert ('there is no node "ghost"' in ready["message"]) == (reason == "NodeNotFound")
+    assert ('node "ghost" not found' in ready["message"]) == (reason == "NodeNotFound")
     assert ("spec.nodeName" in ready["message"]) == (pinned and reason == "NodeNotFound")
     vm["status"] = written(actions)
     assert plan(seen(vm, pod, silence=silence)) == ()
@@ -843,7 +843,7 @@ def test_no_pod_is_made_for_a_node_that_there_is_not() -> None:
     ready = condition(written(actions)["conditions"], "Ready")
     assert ready is not None
     assert ready["reason"] == "NodeNotFound"
-    assert ready["message"].startswith('there is no node "ghost"; spec.nodeName names it: edit that')
+    assert ready["message"].startswith('node "ghost" not found; change spec.nodeName')
     vm["status"] = written(actions)
     assert plan(seen(vm, silence=ghost)) == ()
     assert [each for each in plan(seen(vm)) if isinstance(each, CreatePod)]
@@ -940,7 +940,7 @@ def test_a_start_with_the_mac_address_of_another_machine_is_told() -> None:
     assert isinstance(first, CreatePod)
     assert isinstance(last, Emit)
     assert (last.type, last.reason) == ("Warning", "DuplicateMAC")
-    assert "is also one of other, third:" in last.message
+    assert "is also used by other, third:" in last.message
     assert plan(seen(a_vm(phase="Running", attempts=[an_attempt()]), a_pod(), namesakes=("other",))) == ()
 
 
@@ -958,7 +958,7 @@ def test_failures_in_a_row_are_followed_by_growing_pauses() -> None:
     assert actions[-1] == Requeue(3.0)
     ready = condition(written(actions)["conditions"], "Ready")
     assert ready is not None
-    assert (ready["reason"], "attempt 3 begins 5 s after" in ready["message"]) == ("CrashLoopBackOff", True)
+    assert (ready["reason"], "attempt 3 starts 5 s after" in ready["message"]) == ("CrashLoopBackOff", True)
     told = {**vm, "status": written(actions)}
     assert plan(seen(told, rested=3.0)) == (Requeue(2.0),)
     for skew in (timedelta(days=-1), timedelta(minutes=5), timedelta(days=1)):
@@ -1200,8 +1200,8 @@ def test_unschedulable_pod_reports_the_chosen_cpu() -> None:
     [
         (["ReadWriteMany"], None),
         (["ReadOnlyMany", "ReadWriteMany"], None),
-        (["ReadWriteOnce"], "PersistentVolumeClaim data is not ReadWriteMany: two nodes cannot use it at once (disk 'root')"),
-        ([], "PersistentVolumeClaim data is not ReadWriteMany: two nodes cannot use it at once (disk 'root')"),
+        (["ReadWriteOnce"], "PersistentVolumeClaim data is not ReadWriteMany: two nodes cannot mount it at the same time (disk 'root')"),
+        ([], "PersistentVolumeClaim data is not ReadWriteMany: two nodes cannot mount it at the same time (disk 'root')"),
     ],
 )
 def test_a_start_says_whether_its_claims_let_the_guest_migrate(modes: list[str], message: str | None) -> None:
@@ -1279,7 +1279,7 @@ def test_conditions_match_kstatus_expectations(
     assert kstatus.result(vm) == expected
     if expected == "Failed":
         stalled = condition(vm["status"]["conditions"], "Stalled") or {}
-        assert "no further start begins by itself" in stalled["message"]
+        assert "no further automatic start" in stalled["message"]
         assert kinds(plan(seen(vm, rested=3600.0))) == []
         vm["status"]["request"] = {"action": "Start", "attempt": 4, "runStrategy": strategy, "generation": 7}
         vm["status"] = written(plan(seen(vm, rested=3600.0)))

@@ -288,7 +288,7 @@ def test_claim_without_volume_is_named_when_unschedulable(phase: str, scheduled:
 @pytest.mark.parametrize(
     ("size", "capacity", "told"),
     [
-        ("10Gi", "64Mi", "disk 'root': source.create.size is 10Gi, PersistentVolumeClaim data has 64Mi: "),
+        ("10Gi", "64Mi", "disk 'root': source.create.size is 10Gi, but PersistentVolumeClaim data has only 64Mi: "),
         ("64Mi", "64Mi", ""),
         ("10Gi", "much", ""),
         ("10Gi", None, ""),
@@ -318,7 +318,7 @@ def test_stopped_machine_is_not_ready_and_keeps_its_end_reason() -> None:
     ready = condition(written(plan(seen(vm)))["conditions"], "Ready")
     assert ready is not None
     assert (ready["status"], ready["reason"]) == ("False", "StopRequested")
-    vm["status"]["conditions"] = [{"type": "Ready", "status": "False", "reason": "AttemptStopped", "message": "it was asked to stop"}]
+    vm["status"]["conditions"] = [{"type": "Ready", "status": "False", "reason": "AttemptStopped", "message": "a stop was requested"}]
     assert plan(seen(vm)) == ()
 
 
@@ -343,7 +343,7 @@ def test_stop_during_the_back_off_is_reported_as_stopped(strategy: str, result: 
     ready = condition(status["conditions"], "Ready")
     assert ready is not None
     assert (status["phase"], ready["reason"], ready["message"]) == ("Stopped", "StopRequested", "stop was requested")
-    assert told == Emit("Normal", "Stopped", "stop was requested: no further attempt begins")
+    assert told == Emit("Normal", "Stopped", "stop was requested: no further attempt")
     stopped = {**vm, "status": status}
     assert plan(seen(stopped, rested=4.0)) == ()
     assert (summary.word(stopped), summary.reason(stopped)) == ("Stopped", "stop was requested")
@@ -367,7 +367,7 @@ def test_a_start_waits_for_a_disk_that_another_machine_writes_to() -> None:
     found = condition(status["conditions"], "DisksReady")
     assert found is not None
     held = "data by virtual machine other, root by virtual machine third"
-    words = f"PersistentVolumeClaim in use: {held}; the virtual machine starts when that is off"
+    words = f"PersistentVolumeClaim in use: {held}; the virtual machine starts when that is no longer in use"
     assert (status["phase"], found["status"], found["reason"], found["message"]) == ("Pending", "False", "DiskInUse", words)
     assert told == Emit("Warning", "DiskInUse", words)
     waiting = {**vm, "status": status}
@@ -391,7 +391,7 @@ def test_pod_is_not_handed_over_while_its_disk_is_in_use() -> None:
     vm = a_vm(phase="Scheduling", attempts=[an_attempt()])
     write, told = plan(seen(vm, a_pod(), claims_in_use=(("data", "other"),)))
     status = written((write,))
-    words = "PersistentVolumeClaim in use: data by virtual machine other; the virtual machine starts when that is off"
+    words = "PersistentVolumeClaim in use: data by virtual machine other; the virtual machine starts when that is no longer in use"
     assert (status["phase"], told) == ("Scheduling", Emit("Warning", "DiskInUse", words))
     waiting = {**vm, "status": status}
     assert summary.word({**waiting, "spec": {**vm["spec"], "runStrategy": "Always"}}) == "DiskInUse"
@@ -403,7 +403,7 @@ def test_pod_is_not_handed_over_while_its_disk_is_in_use() -> None:
         "PersistentVolumeClaim in use: data by virtual machine other; disk of a server in use: export e of a port 1 by virtual machine "
         "third; file in use: /a of node n by virtual machine x"
     )
-    assert told == Emit("Warning", "DiskInUse", f"{every}; the virtual machine starts when that is off")
+    assert told == Emit("Warning", "DiskInUse", f"{every}; the virtual machine starts when that is no longer in use")
     write, _ = plan(seen(vm, a_pod(), files_in_use=("/a of node n by virtual machine x",)))
     assert written((write,))["phase"] == "Scheduling"
 
@@ -418,7 +418,9 @@ def test_pod_is_not_handed_over_while_its_disk_is_in_use() -> None:
 def test_start_and_guest_wait_for_a_network_disk_in_use(vm: Object) -> None:
     pods = (a_pod(),) if phases.phase_of(vm) else ()
     write, told = plan(seen(vm, *pods, servers_in_use=(("export e of a port 1", "other"),)))
-    words = "disk of a server in use: export e of a port 1 by virtual machine other; the virtual machine starts when that is off"
+    words = (
+        "disk of a server in use: export e of a port 1 by virtual machine other; the virtual machine starts when that is no longer in use"
+    )
     assert told == Emit("Warning", "DiskInUse", words)
     found = condition(written((write,))["conditions"], "DisksReady") or {}
     assert (found["status"], found["reason"], found["message"]) == ("False", "DiskInUse", words)
