@@ -73,7 +73,7 @@ def sign(authority: Pair, public_key: ec.EllipticCurvePublicKey, profile: Profil
     signer = x509.load_pem_x509_certificate(authority.certificate)
     signing_key = serialization.load_pem_private_key(authority.key, password=None)
     if not isinstance(signing_key, ec.EllipticCurvePrivateKey):
-        raise ValueError("the authority's key is no EC key")  # noqa: TRY004  the callers handle what is unreadable as ValueError
+        raise ValueError("the authority's key is not an EC key")  # noqa: TRY004  the callers handle what is unreadable as ValueError
     usage = x509.KeyUsage(
         digital_signature=True, key_cert_sign=False, crl_sign=False, content_commitment=False, key_encipherment=False,
         data_encipherment=False, key_agreement=False, encipher_only=False, decipher_only=False,

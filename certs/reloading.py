@@ -104,10 +104,10 @@ class Reloader:
             self._load(resolved)
         except (OSError, ValueError) as error:
             # Not remembered, to retry: a half-written file may be completed within its time stamp.
-            logger.warning("keep the last good certificate: the files cannot be loaded", extra=self._about(error=str(error)))
+            logger.warning("cannot load the certificate files, keeping the previous certificate", extra=self._about(error=str(error)))
             return False
         self._seen = signature
-        logger.info("took a new certificate into use", extra=self._about())
+        logger.info("using a new certificate", extra=self._about())
         return True
 
     def _look(self) -> tuple[Files, Signature]:

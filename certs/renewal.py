@@ -15,7 +15,7 @@ class Reason(StrEnum):
     """Reason to renew a certificate; the value appears in logs."""
 
     MISSING = "it is missing"
-    UNREADABLE = "it cannot be read"
+    UNREADABLE = "it cannot be parsed"
     KEY_MISMATCH = "it does not belong to its private key"
     NOT_AN_AUTHORITY = "it is not a CA certificate"
     EXPIRED = "it has expired"
@@ -42,11 +42,16 @@ class Policy:
     def __post_init__(self) -> None:
         """Refuse lifetimes with which an authority would cut leaves short, or a leaf would end before its successor has spread."""
         if not timedelta(0) < self.leaf <= self.authority / 3:
-            raise ValueError(f"a leaf's lifetime ({self.leaf}) must be above zero and at most a third of an authority's ({self.authority})")
+            raise ValueError(f"a leaf's lifetime ({self.leaf}) must be positive and at most a third of an authority's ({self.authority})")
         if self.spread > self.leaf / 3:
-            raise ValueError(f"the time to spread ({self.spread}) must fit into the last third of a leaf's lifetime ({self.leaf})")
+            raise ValueError(
+                f"the time to distribute an authority ({self.spread}) must fit into the last third of a leaf's lifetime ({self.leaf})"
+            )
         if self.node < max(self.spread, timedelta(seconds=1)):
-            raise ValueError(f"the lifetime of a node's certificate ({self.node}) must be no less than the time to spread ({self.spread})")
+            raise ValueError(
+                f"the lifetime of a node's certificate ({self.node}) must be no less than the time to "
+                f"distribute an authority ({self.spread})"
+            )
 
 
 def is_due(certificate: Certificate, now: datetime, lifetime: timedelta) -> Reason | None:

@@ -45,7 +45,7 @@ def verify(pem: bytes, profile: Profile) -> Verified:
             warnings.simplefilter("error")  # the library warns of doubtful input, unlike ours
             return _held_against(x509.load_pem_x509_csr(pem), profile)
     except _UNREADABLE:
-        return Verified(None, ("it cannot be read",))
+        return Verified(None, ("it cannot be parsed",))
 
 
 def _held_against(request: x509.CertificateSigningRequest, profile: Profile) -> Verified:
@@ -66,10 +66,10 @@ def _subject(request: x509.CertificateSigningRequest, profile: Profile) -> tuple
 
 def _extensions(request: x509.CertificateSigningRequest, profile: Profile) -> tuple[str, ...]:
     if [attribute.oid for attribute in request.attributes] != [_EXTENSION_REQUEST]:
-        return ("it must have one attribute, the request for extensions",)
+        return ("it must have exactly one attribute, extensionRequest",)
     extensions = list(request.extensions)
     if [each.oid for each in extensions] != [ExtensionOID.SUBJECT_ALTERNATIVE_NAME]:
-        return ("it must ask for one extension, the alternative names",)
+        return ("it must request exactly one extension, subjectAltName",)
     names = extensions[0].value
     wanted = [x509.DNSName(name) for name in profile.dns_names]
     if not isinstance(names, x509.SubjectAlternativeName) or list(names) != wanted:

@@ -214,7 +214,9 @@ class Agent:
         under_way = self._under_way()
         if not under_way:
             return
-        logger.info("%d migrations are under way: they have %.0f s before this virt-handler ends", under_way, self._limits.finish_seconds)
+        logger.info(
+            "waiting for %d running migrations, at most %.0f s, before this virt-handler exits", under_way, self._limits.finish_seconds
+        )
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._limits.finish_seconds):
                 while self._under_way():  # noqa: ASYNC110 - both informers tell others; this looks for some seconds, once in a life
@@ -272,7 +274,9 @@ class Agent:
             ServiceUnavailable: the node's machines are not loaded yet. Clients treat 404 as the end, and may connect at this moment.
         """
         if not self.machines.synced.is_set():
-            raise errors.ServiceUnavailable("virt-handler starts: it does not know its machines yet", errors.Details(retry_after_seconds=1))
+            raise errors.ServiceUnavailable(
+                "virt-handler is starting and has not read its machines yet; try again", errors.Details(retry_after_seconds=1)
+            )
         vm = self.machines.get(*machine)
         if vm is None or objects.uid_of(vm) != uid:
             return None
@@ -280,7 +284,7 @@ class Agent:
         link = self.links.get(pod_uid)  # none for an invalid uid
         if link is None or link.gone or link.status is None or link.status.domain is None:
             return Target(
-                pod_uid, f"the guest does not run (phase {phases.phase_of(vm) or 'unknown'})", moving=link is not None and link.moving
+                pod_uid, f"the guest is not running (phase {phases.phase_of(vm) or 'unknown'})", moving=link is not None and link.moving
             )
         interfaces = self._networks.interfaces(pod_uid)
         addresses = None if interfaces is None else tuple(address for each in interfaces if each.is_own for address in each.addresses)

@@ -83,7 +83,7 @@ class NodeUid:
             async with asyncio.timeout(REVIEW_SECONDS):
                 self._uid = uid_of(await self._reviews.create(SELF_SUBJECT_REVIEWS, body), self._node)
         except (errors.StatusError, TransportError, TimeoutError) as error:
-            logger.warning("ask for the uid of node %s: %s", self._node, str(error) or "no answer in time")
+            logger.warning("cannot read the uid of node %s: %s", self._node, str(error) or "no answer in time")
             self._due = loop.time() + UNANSWERED_SECONDS
         else:
             self._due = loop.time() + AGAIN_SECONDS

@@ -53,9 +53,9 @@ def parse(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = o
     parser = _parser(environ)
     given = parser.parse_args(arguments)
     if not given.node_name:
-        parser.error("--node-name is needed: the name of this node (set NODE_NAME from spec.nodeName)")
+        parser.error("--node-name is required: the name of this node (set NODE_NAME from spec.nodeName)")
     if not given.pod_ip:
-        parser.error("--pod-ip is needed: the address of this pod (set POD_IP from status.podIP)")
+        parser.error("--pod-ip is required: the address of this pod (set POD_IP from status.podIP)")
     return Options(
         node_name=given.node_name,
         namespace=given.namespace,
@@ -99,16 +99,20 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
 def _cluster(add: Callable[..., argparse.Action], environ: Mapping[str, str]) -> None:
     add("--node-name", default=environ.get("NODE_NAME", ""), help="name of this node's Node object (environment: NODE_NAME)")
     namespace = environ.get("POD_NAMESPACE", "kubevirt")
-    add("--namespace", default=namespace, help="of the installation, where the authorities to trust are told (environment: POD_NAMESPACE)")
+    add(
+        "--namespace",
+        default=namespace,
+        help="namespace of the installation, with the ConfigMap of trusted authorities (environment: POD_NAMESPACE)",
+    )
     leases = names.node_lease_namespace(namespace)
-    add("--node-lease-namespace", default=leases, help="where the Lease is that says that this process lives")
-    add("--pod-ip", default=environ.get("POD_IP", ""), help="address at which other nodes reach the relay (environment: POD_IP)")
-    add("--kubeconfig", default=None, help="file that says how to reach kube-apiserver; without it, the pod's service account")
+    add("--node-lease-namespace", default=leases, help="namespace of the Lease that this process renews")
+    add("--pod-ip", default=environ.get("POD_IP", ""), help="address that other nodes use to reach the relay (environment: POD_IP)")
+    add("--kubeconfig", default=None, help="kubeconfig file for kube-apiserver; default: the pod's service account")
     add(
         "--cert-dir",
         type=Path,
         default=Path("/run/kubevirt-handler/tls"),
-        help="where key, certificate and the authorities to trust are kept, below the node's name; memory that outlives the pod",
+        help="directory for key, certificate and trusted authorities, in a subdirectory per node; a tmpfs that outlives the pod",
     )
 
 
@@ -126,20 +130,29 @@ def _devices(add: Callable[..., argparse.Action]) -> None:
         default="auto",
         help="whether guests use KVM: auto runs a trial guest and offers KVM only if that works",
     )
-    add("--allow-vsock", action="store_true", help="offer /dev/vhost-vsock, by which every process of the node reaches its guests")
-    add("--allow-macvtap", action="store_true", help="offer macvtaps to all pods, by which each opens those of the node with its numbers")
+    add("--allow-vsock", action="store_true", help="offer /dev/vhost-vsock; every process of the node can then reach its guests")
+    add(
+        "--allow-macvtap",
+        action="store_true",
+        help="offer macvtap devices to all pods; each pod can open macvtaps of the node with its numbers",
+    )
 
 
 def _plugins(add: Callable[..., argparse.Action]) -> None:
-    add("--plugin-directory", type=Path, default=Path("/usr/local/lib/kubevirt/plugins"), help="executables that are plugins of the node")
+    add(
+        "--plugin-directory",
+        type=Path,
+        default=Path("/usr/local/lib/kubevirt/plugins"),
+        help="directory with the node's plugins (executables)",
+    )
     for kind, devices in (("network", "interfaces"), ("storage", "disks")):
-        about = f"those of them that machines may name for {devices}, comma-separated"
+        about = f"plugins that machines may use for {devices}, comma-separated"
         add(f"--{kind}-plugins", type=flags.checked(plugins.names), default=(), metavar="NAMES", help=about)
     add(
         "--plugin-records",
         type=Path,
         default=records.DIRECTORY,
-        help="where it is kept, below the node's name, what plugins have to take away again; memory that outlives the pod",
+        help="directory for records of plugin calls to undo, in a subdirectory per node; a tmpfs that outlives the pod",
     )
 
 
@@ -149,14 +162,14 @@ def _host_disks(add: Callable[..., argparse.Action]) -> None:
         type=flags.checked(host_disks.prefixes),
         default=(),
         metavar="PATHS",
-        help="directories below which files of this node may be disks, comma-separated; {namespace} in one is the machine's",
+        help="directories with files of this node that may be disks, comma-separated; {namespace} stands for the machine's namespace",
     )
     add(
         "--host-disks-max-created",
         type=flags.checked(lambda text: quantity.parse(text).bytes),
         default=100 << 30,
         metavar="QUANTITY",
-        help="what all files in one of these directories may have, each counted whole, for a machine to make another one there (100Gi)",
+        help="maximum total size of the files in such a directory for machines to create another one (100Gi)",
     )
 
 
@@ -164,10 +177,10 @@ def _ports(add: Callable[..., argparse.Action]) -> None:
     add("--streams-port", type=int, default=streams.HANDLER_PORT, help="port for consoles and displays (mTLS, virt-api only)")
     add("--relay-port", type=int, default=streams.RELAY_PORT, help="port for live migrations (mTLS, virt-handler of the source node only)")
     add("--health-port", type=int, default=8080, help="port for /livez and /readyz (plain HTTP)")
-    add("--metrics-port", type=int, default=8443, help="port for /metrics (HTTPS, for who may get that path)")
+    add("--metrics-port", type=int, default=8443, help="port for /metrics (HTTPS, for users with get on that path)")
     for name, about in (
         ("max-streams", "consoles and displays open at once on this node; 0: no limit"),
-        ("max-streams-per-machine", "of these, consoles of one machine, and as many displays; 0: no limit"),
-        ("max-streams-per-machine-and-user", "of these, those of one user; 0: no limit"),
+        ("max-streams-per-machine", "open consoles of one machine, and as many displays; 0: no limit"),
+        ("max-streams-per-machine-and-user", "open consoles and displays of one user; 0: no limit"),
     ):
         add(f"--{name}", type=flags.natural, default=getattr(DEFAULTS, name.replace("-", "_")), help=about)

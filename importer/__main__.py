@@ -27,7 +27,7 @@ def main() -> int:
         reporter.failed(str(error))
         return 1
     except MemoryError:
-        reporter.failed("the image takes more memory to read than an import may have")
+        reporter.failed("reading the image needs more memory than the importer may use")
         return 1
     reporter.succeeded()
     return 0

@@ -56,13 +56,13 @@ def parse(url: str) -> Address:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise ImportFailed("the URL is none") from error
+        raise ImportFailed("the URL is not valid") from error
     if parts.scheme not in PORTS:
-        raise ImportFailed("the URL is neither http nor https")
+        raise ImportFailed("the URL must begin with http:// or https://")
     if parts.username is not None:  # empty if there is only a password
-        raise ImportFailed("the URL has credentials in it")
+        raise ImportFailed("the URL contains credentials; use secretRef")
     if any(not "!" <= each <= "~" for each in url):
-        raise ImportFailed("the URL has characters that a URL cannot have")
+        raise ImportFailed("the URL contains invalid characters")
     if not parts.hostname:
         raise ImportFailed("the URL has no host")
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
@@ -78,9 +78,9 @@ def redirected(address: Address, location: str) -> Address:
     try:
         found = parse(urljoin(address.full, quote(location.strip(" \t").encode("latin-1", "replace"), safe=_KEPT)))
     except ImportFailed as error:
-        raise ImportFailed(f"{address} redirects to where an import does not follow: {error}") from None
+        raise ImportFailed(f"{address} redirects to an address that is not allowed: {error}") from None
     except ValueError:
-        raise ImportFailed(f"{address} redirects to what is no URL") from None
+        raise ImportFailed(f"{address} redirects to an invalid URL") from None
     if address.scheme == "https" and found.scheme != "https":
         raise ImportFailed(f"{address} redirects to {found}, which is not encrypted")
     return found

@@ -63,7 +63,7 @@ class File:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             here, there = os.fstat(self._file), os.lstat(self.path)
         except (BlockingIOError, FileNotFoundError) as error:
-            raise ImportFailed("another import into the claim goes on") from error
+            raise ImportFailed("another import into the claim is running") from error
         if (here.st_dev, here.st_ino) != (there.st_dev, there.st_ino):
             raise ImportFailed("another import into the claim has just ended")
 
@@ -127,9 +127,9 @@ def errors_explained(directory: Path) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in _NO_ROOM:
-            needed = "it has to be larger than the disk, and a qcow2 image needs room beside it"
+            needed = "it must be larger than the disk, with additional space for a qcow2 image"
             raise ImportFailed(f"the claim is full ({capacity(directory)} bytes): {needed}") from error
-        raise ImportFailed(f"the claim cannot be written: {error.strerror or error}") from error
+        raise ImportFailed(f"cannot write to the claim: {error.strerror or error}") from error
 
 
 def finish(directory: Path, file: File) -> None:
@@ -145,10 +145,10 @@ def finish(directory: Path, file: File) -> None:
         os.link(partial, image)  # unlike a rename, it never overwrites
     except FileExistsError as error:
         partial.unlink(missing_ok=True)
-        raise DiskExists("the claim has got a disk meanwhile") from error
+        raise DiskExists("another import has created a disk in the claim") from error
     except OSError:  # a file system without links
         if has_disk(directory):
-            raise DiskExists("the claim has got a disk meanwhile") from None
+            raise DiskExists("another import has created a disk in the claim") from None
         partial.rename(image)
     partial.unlink(missing_ok=True)
     _sync_directory(directory)

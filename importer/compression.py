@@ -93,7 +93,7 @@ def _decompressed(pieces: Iterable[bytes], magics: tuple[bytes, ...], name: str,
                         rest = data
                         break
                     if not data.startswith(magics):
-                        raise ImportFailed(f"the image is {name} with something else behind it")
+                        raise ImportFailed(f"the image is {name} followed by other data")
                     decompressor, ended, streams = make(), False, streams + 1
                 begun = True
                 if out := decompressor.decompress(data, PIECE):
@@ -107,7 +107,7 @@ def _decompressed(pieces: Iterable[bytes], magics: tuple[bytes, ...], name: str,
         if not ended or streams > 1:  # one stream marks its end; of several, the last may be missing
             raise
     if not ended or rest.strip(b"\0"):
-        raise ImportFailed(f"the image is damaged: {name}: it ends too early")
+        raise ImportFailed(f"the image is damaged: {name}: it is truncated")
 
 
 def _explained(pieces: Iterable[bytes], name: str) -> Iterator[bytes]:
@@ -120,7 +120,7 @@ def _explained(pieces: Iterable[bytes], name: str) -> Iterator[bytes]:
 def _refusal(name: str, error: Exception) -> str:
     if isinstance(error, MemoryError) or _TOO_MUCH_MEMORY in str(error):
         large = f"a dictionary of more than {LZMA_BYTES >> 20} MiB"
-        return f"the image is {name} with {large}, for which an import has no memory: compress it with a smaller one"
+        return f"the image is {name} with {large}, too much for the importer's memory: compress it with a smaller dictionary"
     return f"the image is damaged: {name}: {error}"
 
 

@@ -42,7 +42,7 @@ def convert(qemu_img: str, source: Path, target: Path, size: int) -> None:
     if done.returncode:
         said = done.stdout[-MAX_WORDS:].decode(errors="replace").replace(str(source), "image").replace(str(target), "disk")
         words = " ".join(said.split()) or f"ended with {done.returncode}"
-        raise ImportFailed(f"qemu-img could not convert the image, which may be damaged, or larger than the claim: {words}"[:MAX_WORDS])
+        raise ImportFailed(f"qemu-img could not convert the image; it may be damaged, or larger than the claim: {words}"[:MAX_WORDS])
 
 
 def _confine(size: int) -> None:

@@ -40,7 +40,7 @@ def value(secret: Path | None, key: str) -> str:
     try:
         return text.decode()
     except UnicodeDecodeError:
-        raise ImportFailed(f"the value of the key {key} of the Secret is no text") from None
+        raise ImportFailed(f"the value of the key {key} of the Secret is not valid UTF-8 text") from None
 
 
 def of_http(secret: Path | None, first: Address) -> Callable[[Address], Mapping[str, str]]:
@@ -63,7 +63,7 @@ def of_s3(secret: Path | None, region: str, first: Address, now: Callable[[], da
         return lambda _: {}
     keys = signing.Keys(value(secret, "accessKeyId"), value(secret, "secretKey"), value(secret, "sessionToken"))
     if not keys.access or not keys.secret:
-        raise ImportFailed("the Secret of secretRef has not both accessKeyId and secretKey")
+        raise ImportFailed("the Secret of secretRef needs both accessKeyId and secretKey")
 
     def headers(address: Address) -> Mapping[str, str]:
         if address.origin != first.origin:
@@ -90,7 +90,7 @@ def of_registry(secret: Path | None, host: str) -> str:
             return "Basic " + base64.b64encode(base64.b64decode(given, validate=True)).decode()
         return basic(str(entry["username"]), str(entry["password"]))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise ImportFailed(f"the Secret of secretRef has neither username (and password) nor {DOCKER_CONFIG} with {host}") from None
+        raise ImportFailed(f"the Secret of secretRef needs username and password, or {DOCKER_CONFIG} with an entry for {host}") from None
 
 
 def _authorization(secret: Path) -> str:
@@ -98,7 +98,7 @@ def _authorization(secret: Path) -> str:
         return f"Bearer {token}"
     if user := value(secret, "username"):
         return basic(user, value(secret, "password"))
-    raise ImportFailed("the Secret of secretRef has neither username (and password) nor token")
+    raise ImportFailed("the Secret of secretRef needs username and password, or token")
 
 
 def basic(user: str, password: str) -> str:

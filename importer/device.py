@@ -69,7 +69,7 @@ class Device:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise ImportFailed("another import into the claim goes on") from error
+            raise ImportFailed("another import into the claim is running") from error
 
     def begin(self) -> None:
         """Mark it as unfinished."""
@@ -107,9 +107,7 @@ class Device:
         """
         head = bytes(self._head)
         if not any(head) or head.startswith(UNFINISHED):
-            raise ImportFailed(
-                "the image begins with a MiB of zeros, by which a block device counts as empty: use a claim of volumeMode Filesystem"
-            )
+            raise ImportFailed("the image begins with 1 MiB of zeros, like an empty block device: use a claim with volumeMode Filesystem")
         self._write_zeros()
         head = head.ljust(min(HEAD_BYTES, self.capacity), b"\0")
         self._write_all(head[SECTOR:], SECTOR)
@@ -148,4 +146,4 @@ def errors_explained() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise ImportFailed(f"the block device of the claim cannot be read or written: {error.strerror or error}") from error
+        raise ImportFailed(f"cannot read or write the block device of the claim: {error.strerror or error}") from error

@@ -30,7 +30,7 @@ _REFUSED: Final = (
     (0, b"WithoutFreeSpace", "Parallels"),
     (0, b"WithouFreSpacExt", "Parallels"),
     (0, b"Bochs Virtual HD Image", "Bochs"),
-    (0, b"OOOM", "a container of disk images"),
+    (0, b"OOOM", "a container for disk images"),
     (0, b"LUKS\xba\xbe", "LUKS, which is encrypted"),
     (0, b"PK\x03\x04", "zip"),
     (0, b"7z\xbc\xaf\x27\x1c", "7z"),
@@ -60,15 +60,17 @@ def of(head: bytes, said: str | None = None) -> Format:
     if said == "raw" or not head:
         return "raw"
     if said == "qcow2" and not head.startswith(QCOW2_MAGIC):
-        raise ImportFailed(f"format is qcow2, and what came {looks.described(head)}")
+        raise ImportFailed(f"format is qcow2, but the downloaded file {looks.described(head)}")
     if head.startswith(QCOW2_MAGIC):
         return "qcow2"
     for offset, magic, name in _REFUSED:
         if head[offset : offset + len(magic)] == magic:
-            raise ImportFailed(f"the image is {name}: it has to be raw or qcow2, as it is or compressed with gzip, xz, bzip2 or zstd")
+            raise ImportFailed(
+                f"the image is {name}: only raw and qcow2 are supported, uncompressed or compressed with gzip, xz, bzip2 or zstd"
+            )
     if not looks.is_disk(head):
-        words = "and is neither qcow2 nor a raw disk with a partition table or file system that is known here"
-        raise ImportFailed(f"what came {looks.described(head)}, {words}; if it is a raw disk, set format: raw")
+        words = "and is neither qcow2 nor a raw disk with a known partition table or file system"
+        raise ImportFailed(f"the downloaded file {looks.described(head)}, {words}; if it is a raw disk, set format: raw")
     return "raw"
 
 
@@ -82,15 +84,15 @@ def qcow2_size(head: bytes) -> int:
         raise ImportFailed("the qcow2 image has no header")
     version = _number(head, 4, 4)
     if version not in (2, 3):
-        raise ImportFailed(f"the qcow2 image is of version {version}, and 2 and 3 are known")
+        raise ImportFailed(f"the qcow2 image has version {version}; only 2 and 3 are supported")
     if version == 3 and (len(head) < _HEADER_3 or _number(head, 100, 4) < _HEADER_3):
-        raise ImportFailed("the qcow2 image has no whole header")
+        raise ImportFailed("the header of the qcow2 image is truncated")
     if _number(head, 8, 8) or _number(head, 16, 4):
-        raise ImportFailed("the qcow2 image has a backing file; only an image that is whole in itself is imported (qemu-img convert)")
+        raise ImportFailed("the qcow2 image has a backing file; convert it to a standalone image with qemu-img convert")
     if _number(head, 32, 4):
         raise ImportFailed("the qcow2 image is encrypted")
     if not 9 <= _number(head, 20, 4) <= 21:
-        raise ImportFailed("the qcow2 image has clusters of an impossible size")
+        raise ImportFailed("the qcow2 image has an invalid cluster size")
     if version == 3:
         _check_features(_number(head, 72, 8))
     _check_extensions(head, _number(head, 100, 4) if version == 3 else _HEADER_2)
@@ -103,26 +105,26 @@ def _check_features(features: int) -> None:
     if features >> _CORRUPT & 1:
         raise ImportFailed("the qcow2 image is marked as corrupt")
     if features >> _EXTERNAL_DATA & 1:
-        raise ImportFailed("the qcow2 image has its data in another file")
+        raise ImportFailed("the qcow2 image has an external data file; convert it to a standalone image with qemu-img convert")
     unknown = [bit for bit in range(64) if features >> bit & 1 and bit not in _KNOWN_FEATURES]
     if unknown:
-        raise ImportFailed(f"the qcow2 image has incompatible features that are not known here: bit {unknown[0]}")
+        raise ImportFailed(f"the qcow2 image has unsupported incompatible features: bit {unknown[0]}")
 
 
 def _check_extensions(head: bytes, offset: int) -> None:
     """Raise ImportFailed if the header extensions name a data file or encryption, or do not end."""
     for _ in range(MAX_EXTENSIONS):
         if offset + 8 > len(head):
-            raise ImportFailed("the qcow2 image has more header extensions than are read here")
+            raise ImportFailed("the qcow2 image has too many header extensions")
         kind, length = _number(head, offset, 4), _number(head, offset + 4, 4)
         if kind == _EXTENSION_END:
             return
         if kind == _EXTENSION_DATA_FILE:
-            raise ImportFailed("the qcow2 image has its data in another file")
+            raise ImportFailed("the qcow2 image has an external data file; convert it to a standalone image with qemu-img convert")
         if kind == _EXTENSION_ENCRYPTION:
             raise ImportFailed("the qcow2 image is encrypted")
         offset += 8 + (length + 7) // 8 * 8
-    raise ImportFailed("the qcow2 image has more header extensions than are read here")
+    raise ImportFailed("the qcow2 image has too many header extensions")
 
 
 def _number(head: bytes, offset: int, length: int) -> int:

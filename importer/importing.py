@@ -65,7 +65,9 @@ def _fill(plan: Plan, disk: claim.File | device.Device, limit: int, reporter: Re
         _write(disk, pieces, limit)
         _verify(plan, expected)
     elif isinstance(disk, device.Device):
-        raise ImportFailed("the image is qcow2, and beside a block device is no room for it: a raw image is needed, as it is or compressed")
+        raise ImportFailed(
+            "a claim that is a block device needs a raw image, uncompressed or compressed, because there is no space to convert qcow2"
+        )
     else:
         _write_converted(plan, disk, pieces, limit, expected, reporter)
     if not disk.grown(plan.size or 0):
@@ -95,7 +97,7 @@ def _write_converted(
 def _limit(plan: Plan, capacity: int) -> int:
     """Return the largest disk size for a claim's capacity."""
     if plan.size is not None and plan.size > capacity:
-        raise ImportFailed(f"size is {plan.size} bytes, and the claim has {capacity}")
+        raise ImportFailed(f"size is {plan.size} bytes, but the claim has only {capacity}")
     return plan.size or capacity
 
 
@@ -138,7 +140,7 @@ def _write_what_comes(file: claim.File, pieces: Iterable[bytes], limit: int) -> 
 def _write(file: claim.File | device.Device, pieces: Iterable[bytes], limit: int) -> None:
     for piece in pieces:
         if file.size + len(piece) > limit:
-            raise ImportFailed(f"the image holds more than {limit} bytes, which is what the claim, or size, has room for")
+            raise ImportFailed(f"the image holds more than {limit} bytes, the limit by the claim's capacity or size")
         file.write(piece)
 
 
@@ -147,4 +149,4 @@ def _verify(plan: Plan, found: hashlib._Hash | None) -> None:
         return
     algorithm, digest = plan.checksum
     if found.hexdigest() != digest:
-        raise ImportFailed(f"the checksum is not the one that is expected: the file has {algorithm}:{found.hexdigest()}")
+        raise ImportFailed(f"checksum mismatch: the file has {algorithm}:{found.hexdigest()}")

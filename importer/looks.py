@@ -38,15 +38,15 @@ HEAD_BYTES: Final = max(offset + len(magic) for offset, magic in _SIGNATURES)
 MAX_SHOWN: Final = 48
 """First bytes in a message."""
 _HINTS: Final = (
-    (b"version https://git-lfs", "it is a pointer of Git LFS: name the address of the file that it stands for"),
+    (b"version https://git-lfs", "it is a Git LFS pointer: use the URL of the file itself"),
     (b"#!", "it is a script"),
     (b"\x7felf", "it is a program"),
-    (b"<!", "it is a page: the address may be that of a page, or of an error"),
-    (b"<", "it is a page: the address may be that of a page, or of an error"),
-    (b"{", "it is JSON: the address may be that of an interface, or of an error"),
+    (b"<!", "it is an HTML page: check the URL"),
+    (b"<", "it is an HTML page: check the URL"),
+    (b"{", "it is JSON: check the URL"),
 )
 """(first bytes in lower case, hint)."""
-_TEXT: Final = "it is a text: the address may be that of a page, or of an error"
+_TEXT: Final = "it is a text: check the URL"
 
 
 def is_disk(head: bytes) -> bool:

@@ -52,7 +52,7 @@ def read(document: bytes) -> Plan:
     try:
         given = json.loads(document)
         if not given.get("directory") and not given.get("device"):
-            raise ValueError("a plan without a claim: its image would be written to the working directory")
+            raise ValueError("the import plan names no claim")
         return Plan(
             directory=Path(given.get("directory") or ""),
             source=dict(given["source"]),
@@ -63,4 +63,4 @@ def read(document: bytes) -> Plan:
             **({"qemu_img": str(given["qemuImg"])} if given.get("qemuImg") else {}),
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ImportFailed(f"virt-launcher's plan cannot be read: {type(error).__name__}") from error
+        raise ImportFailed(f"cannot parse virt-launcher's import plan: {type(error).__name__}") from error

@@ -79,7 +79,7 @@ def pieces(
         manifest = session.manifest(_of_platform(manifest["manifests"]))
     given = manifest.get("layers") or ()
     if not isinstance(given, list) or len(given) > MAX_LAYERS or any(not isinstance(each, dict) for each in given):
-        raise ImportFailed(f"{reference.host} answers what is no manifest")
+        raise ImportFailed(f"{reference.host} returned an invalid manifest")
     tree, found = layers.Layers(), ""
     for layer in reversed(given):  # upper layers first
         for name, data in session.disks(str(layer.get("digest")), tree, downloaded):
@@ -125,7 +125,7 @@ class _Stream:
         found, self._left = self._left[:size], self._left[size:]
         self._empty_reads += not found
         if self._empty_reads > _MAX_EMPTY_READS:
-            raise tarfile.ReadError("it ends before the files that it names")
+            raise tarfile.ReadError("it ends before the file that it announces")
         return found
 
     def drain(self) -> None:
@@ -155,7 +155,7 @@ class _Session:
             self._authorize(error)
             data = _read(self._transfer.get(url, {"Accept": _ACCEPT}))
         if version.startswith("sha256:") and hashlib.sha256(data).hexdigest() != version.removeprefix("sha256:"):
-            raise ImportFailed(f"{self._host} gives another manifest than {version}")
+            raise ImportFailed(f"{self._host} returned another manifest than {version}")
         return _document(data, self._host)
 
     def disks(
@@ -163,7 +163,7 @@ class _Session:
     ) -> Iterator[tuple[str, Iterator[bytes]]]:
         """Yield name and pieces of each visible disk in a layer, reading the layer to its end."""
         if not _DIGEST.fullmatch(digest):
-            raise ImportFailed(f"{self._host} names a layer without a digest")
+            raise ImportFailed(f"{self._host} returned a manifest with a layer without digest")
         raw = _verified(self._transfer.pieces(f"{self._base}/blobs/{digest}", downloaded), digest)
         head = next(raw, b"")
         stream = _Stream(iter(compression.decompressed(itertools.chain((head,), raw), head)))
@@ -173,7 +173,7 @@ class _Session:
                 if tree.is_disk(member.name, is_file=member.isreg(), is_directory=member.isdir()):
                     yield member.name, _file(layer, member)
         except (tarfile.TarError, ValueError, RecursionError) as error:  # the latter two come from extended headers
-            raise ImportFailed(f"the layer {digest} is no archive: {error}") from error
+            raise ImportFailed(f"the layer {digest} is not an archive: {error}") from error
         stream.drain()
 
     def _headers(self, address: Address) -> Mapping[str, str]:
@@ -184,7 +184,7 @@ class _Session:
         if refused.origin != self._origin:
             # A stranger's token server would get the login.
             raise ImportFailed(
-                f"{self._host} redirects to a server that wants to know who asks, and none but {self._host} is told"
+                f"{self._host} redirects to a server that requests credentials, which are only sent to {self._host}"
             ) from refused
         login = credentials.of_registry(self._secret, self._host)
         kind, _, rest = refused.challenge.partition(" ")
@@ -201,13 +201,13 @@ class _Session:
         answer = _document(_read(asking.get(url)), self._host)
         token = answer.get("token") or answer.get("access_token")
         if not isinstance(token, str) or not _TOKEN.fullmatch(token):
-            raise ImportFailed(f"{realm} gives no token")
+            raise ImportFailed(f"{realm} returned no token")
         self._authorization = f"Bearer {token}"
 
 
 def _file(layer: tarfile.TarFile, member: tarfile.TarInfo) -> Iterator[bytes]:
     if member.issparse():
-        raise ImportFailed(f"{member.name[:256]} is a sparse file of GNU tar: put it into the layer as a plain one")
+        raise ImportFailed(f"{member.name[:256]} is a GNU tar sparse file: store it in the layer as a regular file")
     try:
         opened = layer.extractfile(member)
         while opened is not None and (piece := opened.read(compression.PIECE)):
@@ -223,7 +223,7 @@ def _verified(given: Iterator[bytes], digest: str) -> Iterator[bytes]:
             found.update(piece)
             yield piece
     if f"sha256:{found.hexdigest()}" != digest:
-        raise ImportFailed(f"the registry gives another layer than {digest}")
+        raise ImportFailed(f"the registry returned another layer than {digest}")
 
 
 def _read(body: Body) -> bytes:
@@ -234,7 +234,7 @@ def _read(body: Body) -> bytes:
     finally:
         body.connection.close()
     if not data or len(data) > MAX_DOCUMENT:
-        raise ImportFailed(f"{body.address} gives nothing, or too much")
+        raise ImportFailed(f"{body.address} returned no data, or too much")
     return data
 
 
@@ -244,5 +244,5 @@ def _document(data: bytes, host: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise ImportFailed(f"{host} answers what is no manifest")
+        raise ImportFailed(f"{host} returned an invalid manifest")
     return found

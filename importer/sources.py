@@ -33,4 +33,4 @@ def pieces(plan: Plan, reporter: Reporter) -> Iterator[bytes]:
         return Transfer(signed, plan.authorities).pieces(url, reporter.downloaded)
     if given := source.get("registry"):
         return registry.pieces(registry.parse(str(given["reference"])), plan.secret, plan.authorities, reporter.downloaded)
-    raise ImportFailed("the source is none that this version knows")
+    raise ImportFailed("this version does not support this kind of source")

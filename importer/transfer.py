@@ -71,7 +71,7 @@ class Transfer:
         try:
             self._tls = contexts.trusting(file=str(authorities) if authorities else None)
         except (OSError, ValueError) as error:
-            raise ImportFailed("the certificates of caConfigMapRef cannot be read: PEM is expected") from error
+            raise ImportFailed("the certificates of caConfigMapRef are not valid PEM") from error
 
     def get(self, url: str, extra: Mapping[str, str] | None = None) -> Body:
         """Return the unread response, after redirects; ``extra``: further headers.
@@ -87,7 +87,7 @@ class Transfer:
             location = response.headers.get("Location")
             connection.close()
             if not location:
-                raise ImportFailed(f"{address} answers {response.status} without saying where to")
+                raise ImportFailed(f"{address} returned {response.status} without a Location")
             address = addresses.redirected(address, location)
         raise ImportFailed(f"{address}: more than {MAX_REDIRECTS} redirects")
 
@@ -112,7 +112,7 @@ class Transfer:
             if data:
                 done += len(data)
                 if total is not None and done > total:
-                    raise ImportFailed(f"{body.address} sends more than it said")
+                    raise ImportFailed(f"{body.address} sent more data than announced")
                 yield data
                 continue
             body.connection.close()
@@ -120,8 +120,8 @@ class Transfer:
                 if _is_whole(body.response):
                     return
                 raise EndUnknown(
-                    f"{body.address}: the server does not say how long the file is and ended the connection after {done} bytes: "
-                    "import.checksum proves that this is all"
+                    f"{body.address}: the server did not announce the size and closed the connection after {done} bytes: set "
+                    "import.checksum to verify that the file is complete"
                 )
             if done == total:
                 return
@@ -135,7 +135,7 @@ class Transfer:
         found = _RANGE.fullmatch(body.response.headers.get("Content-Range") or "")
         if body.response.status != 206 or found is None or int(found[1]) != done or int(found[2]) != total:
             body.connection.close()
-            raise ImportFailed(f"{body.address}: the connection ended after {done} bytes, and the server does not go on from there")
+            raise ImportFailed(f"{body.address}: the connection ended after {done} bytes, and the server does not support resuming")
         return body
 
     def _request(self, address: Address, headers: Mapping[str, str]) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
@@ -152,7 +152,7 @@ class Transfer:
             raise ImportFailed(f"{address}: {_words(error)}") from None
         except ValueError:  # http.client rejects characters that headers cannot carry
             connection.close()
-            raise ImportFailed(f"{address}: the credentials have characters that HTTP cannot carry") from None
+            raise ImportFailed(f"{address}: the credentials contain characters that HTTP does not allow") from None
 
 
 def _checked(address: Address, connection: http.client.HTTPConnection, response: http.client.HTTPResponse) -> Body:
@@ -160,11 +160,11 @@ def _checked(address: Address, connection: http.client.HTTPConnection, response:
         connection.close()
         if response.status == 401:
             raise Unauthorized(f"{address} answers 401 {_HINTS[401]}", response.headers.get("WWW-Authenticate") or "", address.origin)
-        raise ImportFailed(f"{address} answers {response.status} {_HINTS.get(response.status, '')}".rstrip())
+        raise ImportFailed(f"{address} returned {response.status} {_HINTS.get(response.status, '')}".rstrip())
     encoding = (response.headers.get("Content-Encoding") or "identity").strip().lower()
     if encoding not in _ENCODINGS:
         connection.close()
-        raise ImportFailed(f"{address} answers with Content-Encoding: {encoding[:32]}, which was not asked for and is not read")
+        raise ImportFailed(f"{address} returned Content-Encoding: {encoding[:32]}, which is not supported")
     tag = response.headers.get("ETag") or ""
     validator = tag if tag.startswith('"') and tag.isascii() and len(tag) < 256 else ""  # a weak one does not guarantee equal bytes
     length = response.headers.get("Content-Length") or ""
@@ -175,9 +175,9 @@ def _checked(address: Address, connection: http.client.HTTPConnection, response:
 
 
 _HINTS: Final = {
-    401: "(secretRef has to name a Secret with credentials for it)",
-    403: "(the server does not let these credentials read it)",
-    404: "(there is no such file)",
+    401: "(set secretRef to a Secret with credentials)",
+    403: "(these credentials may not read it)",
+    404: "(file not found)",
 }
 
 
@@ -190,7 +190,7 @@ def _words(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time"
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not to be trusted: {error.verify_message}"
+        return f"its certificate is not trusted: {error.verify_message}"
     if isinstance(error, OSError):
         return (error.strerror or type(error).__name__)[:128]
     return type(error).__name__

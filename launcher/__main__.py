@@ -15,10 +15,10 @@ from apiserver.apis.virt.places import layout
 
 HELP: Final = """usage: virt-launcher
 
-The first process of a virtual machine's pod: runs libvirtd and one guest, and ends with the guest. It has no flags: virt-handler tells it
-what to run, through a socket in the pod. Nothing but a pod has use for it."""
+First process of a virtual machine's pod: runs libvirtd and one guest, and exits when the guest ends. It has no flags: virt-handler tells it
+what to run, through a socket in the pod. Do not run it outside of a pod."""
 TERMINATION_LOG: Final = "/dev/termination-log"
-NOT_RUN: Final = "destroyed: the pod was asked to end before its guest ran"
+NOT_RUN: Final = "destroyed: the pod was deleted before its guest ran"
 """As in ``launcher.main.decisions.life.termination_message``, which is not loaded yet."""
 
 

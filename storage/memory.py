@@ -264,4 +264,4 @@ def check_size(writes: Sequence[Put | Delete]) -> None:
     if size > MAX_COMMIT_BYTES:
         raise TooLarge(f"a commit of {size} bytes is larger than the {MAX_COMMIT_BYTES} that the store takes")
     if len({write.key for write in writes}) < len(writes):
-        raise ValueError("a key stands in the writes of one commit twice")
+        raise ValueError("a key occurs twice in the writes of one commit")

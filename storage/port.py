@@ -58,7 +58,7 @@ class Compacted(StorageError):
     """The requested revision was compacted; ``oldest`` is the oldest remaining one (0: unknown)."""
 
     def __init__(self, oldest: int = 0) -> None:
-        super().__init__(f"revision is compacted; the oldest that exists is {oldest or 'not known'}")
+        super().__init__(f"revision is compacted; the oldest available is {oldest or 'not known'}")
         self.oldest = oldest
 
 

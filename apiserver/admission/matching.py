@@ -34,7 +34,7 @@ class ParsedSelector:
         try:
             return cls(labels.from_json(selector))
         except (KeyError, TypeError, AttributeError) as error:
-            return cls(problem=f"a label selector cannot be read: {error!r}")
+            return cls(problem=f"cannot parse a label selector: {error!r}")
 
 
 @dataclass(frozen=True, slots=True)

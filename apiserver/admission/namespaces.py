@@ -43,7 +43,7 @@ class Namespaces:
         except NotFound:
             raise NotFound(f'namespaces "{name}" not found', Details(name=name, kind="namespaces")) from None
         except (StatusError, TransportError) as error:
-            why = f"look up namespace {name} for admission: {error}"
+            why = f"cannot read namespace {name} for admission: {error}"
             raise ServiceUnavailable(why, Details(retry_after_seconds=1)) from error
 
 

@@ -170,7 +170,7 @@ class ResourceQuotas:
         """Read a quota after a conflict, instead of waiting for the informer."""
         if not isinstance(why, Conflict):
             logger.warning(
-                "a quota's usage was not written", extra={"namespace": namespace_of(quota), "quota": name_of(quota), "error": str(why)}
+                "cannot write the usage of a quota", extra={"namespace": namespace_of(quota), "quota": name_of(quota), "error": str(why)}
             )
             return
         try:
@@ -179,7 +179,7 @@ class ResourceQuotas:
             return  # its deletion will arrive; until then its writes fail
         except (StatusError, TransportError) as error:
             logger.warning(
-                "a quota was not read anew", extra={"namespace": namespace_of(quota), "quota": name_of(quota), "error": str(error)}
+                "cannot read a quota again", extra={"namespace": namespace_of(quota), "quota": name_of(quota), "error": str(error)}
             )
 
 

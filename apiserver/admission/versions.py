@@ -61,6 +61,6 @@ class ServedVersions:
             return strategy.to_hub(obj)  # the registry validates it
         taken = deepcopy(obj)
         if errors := strategy.read(taken).errors:
-            raise internal(f"admission left an object of {source.api_version} that cannot be read: {errors[0]}")
+            raise internal(f"admission changed an object of {source.api_version} into an invalid one: {errors[0]}")
         strategy.default(taken)
         return strategy.to_hub(taken)

@@ -58,10 +58,10 @@ class Answer:
             if data:
                 self._take_body(data)
         except httptools.HttpParserUpgrade:
-            raise NotHTTP("the answer is no HTTP any more: the server speaks another protocol, unasked") from None
+            raise NotHTTP("invalid HTTP response: the server switched to another protocol") from None
         except httptools.HttpParserError as error:
             if not self.is_whole:
-                raise NotHTTP(f"the answer is no HTTP: {error}") from error
+                raise NotHTTP(f"invalid HTTP response: {error}") from error
             self.is_last = True
 
     def end(self) -> bool:
@@ -109,11 +109,11 @@ class Answer:
         begun += data
         while self.head is None:
             if not _START.startswith(begun[: len(_START)]):
-                raise NotHTTP("the answer is no HTTP/1.1")
+                raise NotHTTP("the response is not HTTP/1.1")
             end = begun.find(_EMPTY_LINE, searched) + len(_EMPTY_LINE)
             if end < len(_EMPTY_LINE):
                 if len(begun) > MAX_HEAD_BYTES:
-                    raise NotHTTP(f"the head of the answer is longer than {MAX_HEAD_BYTES} bytes")
+                    raise NotHTTP(f"the head of the response is longer than {MAX_HEAD_BYTES} bytes")
                 return memoryview(b"")
             # new, because interim responses must not affect the connection's reuse
             self._parser = httptools.HttpResponseParser(self)
@@ -127,7 +127,7 @@ class Answer:
         """Check the transfer coding, and note whether the body ends with the connection."""
         codings = [value.lower() for name, value in head.fields if name == b"transfer-encoding"]
         if codings not in ([], [b"chunked"]):
-            raise NotHTTP("the answer is no HTTP: its transfer coding is not chunked")
+            raise NotHTTP("invalid HTTP response: its transfer coding is not chunked")
         self._is_endless = not codings and all(name != b"content-length" for name, _ in head.fields)
 
     def _take_body(self, data: memoryview) -> None:

@@ -55,7 +55,7 @@ class Config:
         host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT", "443")
         token_file, ca_file, namespace_file = (directory / each for each in ("token", "ca.crt", "namespace"))
         if not host or not token_file.exists():
-            raise ConfigError("this process runs in no pod with a service-account token: name a kubeconfig")
+            raise ConfigError("no service account token found: run in a pod, or set a kubeconfig")
         namespace = namespace_file.read_text().strip() if namespace_file.exists() else "default"
         bracketed = f"[{host}]" if ":" in host else host
         return cls(server=f"https://{bracketed}:{port}", ca_file=str(ca_file), token_file=str(token_file), namespace=namespace)
@@ -74,15 +74,17 @@ class Config:
         except OSError as error:
             raise ConfigError(f"read kubeconfig {path}: {error.strerror}") from error
         if not isinstance(document, dict):
-            raise ConfigError(f"kubeconfig {path} is no mapping")
+            raise ConfigError(f"kubeconfig {path} is not a mapping")
         wanted = context or document.get("current-context") or ""
         chosen = _named(document, "contexts", "context", wanted, path)
         cluster = _named(document, "clusters", "cluster", chosen.get("cluster", ""), path)
         user = _named(document, "users", "user", chosen["user"], path) if chosen.get("user") else {}
         if "exec" in user or "auth-provider" in user:
-            raise ConfigError(f"kubeconfig {path}: user {chosen['user']!r} needs a credential plugin; use one with a token or certificate")
+            raise ConfigError(
+                f"kubeconfig {path}: user {chosen['user']!r} needs a credential plugin, which is not supported; use a token or certificate"
+            )
         if not cluster.get("server"):
-            raise ConfigError(f"kubeconfig {path}: cluster {chosen.get('cluster')!r} names no server")
+            raise ConfigError(f"kubeconfig {path}: cluster {chosen.get('cluster')!r} has no server")
         return cls(
             server=cluster["server"].rstrip("/"),
             ca_file=_beside(path, cluster.get("certificate-authority")),
@@ -140,7 +142,7 @@ def _load_yaml(text: str) -> Json:
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise ConfigError(f"kubeconfig is no YAML: {error}") from error
+        raise ConfigError(f"kubeconfig is not valid YAML: {error}") from error
 
 
 def _named(document: dict[str, Any], plural: str, singular: str, name: str, path: Path) -> dict[str, Any]:
@@ -161,7 +163,7 @@ def _decoded(path: Path, section: dict[str, Any], field: str) -> bytes | None:
     try:
         return base64.b64decode(section[field], validate=True)
     except (binascii.Error, TypeError) as error:
-        raise ConfigError(f"kubeconfig {path}: {field} is no base64") from error
+        raise ConfigError(f"kubeconfig {path}: {field} is not valid base64") from error
 
 
 def _text(data: bytes | None) -> str | None:

@@ -217,7 +217,7 @@ class Connections:
             host.users -= 1
             self._drop(host)
             if isinstance(error, TimeoutError):
-                raise TimeoutError(f"no connection to {origin.authority} in time") from error
+                raise TimeoutError(f"timed out connecting to {origin.authority}") from error
             raise
 
     async def _connection(self, host: _Host, until: float | None) -> tuple[Connection, bool]:

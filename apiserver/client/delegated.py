@@ -52,7 +52,7 @@ class Access:
         scheme, _, token = authorization.partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or not token or len(token) > _MAX_TOKEN:
-            return Refusal(401, "Unauthorized: a bearer token is needed")
+            return Refusal(401, "Unauthorized: a bearer token is required")
         key = (hashlib.sha256(token.encode(errors="surrogateescape")).digest(), path)
         known = self._known.get(key)
         if known is not None and known[0] > self._now():
@@ -61,7 +61,7 @@ class Access:
             async with self._turn, asyncio.timeout(_SECONDS):
                 refusal = await self._ask(token, path)
         except (StatusError, TransportError, TimeoutError) as error:
-            return Refusal(503, f"ask kube-apiserver who may read {path}: {str(error) or 'no answer in time'}")
+            return Refusal(503, f"cannot ask kube-apiserver who may read {path}: {str(error) or 'no answer in time'}")
         if len(self._known) >= _REMEMBERED:
             self._known.clear()
         self._known[key] = (self._now() + REMEMBERED_SECONDS, refusal)

@@ -286,7 +286,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _watch_time(self, deadline: float | None, idle_seconds: float | None) -> None:
         if deadline is not None:
-            self._deadline = self._loop.call_at(deadline, self.fail, TimeoutError("the answer did not come in time"))
+            self._deadline = self._loop.call_at(deadline, self.fail, TimeoutError("timed out waiting for the response"))
         if idle_seconds is not None:
             self._heard_at = self._loop.time()
             self._quiet = self._loop.call_later(idle_seconds, self._look, idle_seconds)

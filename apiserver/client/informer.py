@@ -140,7 +140,7 @@ class Informer:
         routine = isinstance(error, TransportError) and self._resource_version
         new, self._said = str(error) != self._said, str(error)
         level = logging.WARNING if new and not routine else logging.DEBUG
-        logger.log(level, "listing or watching failed, trying again", extra={"resource": self.resource.plural, "error": self._said})
+        logger.log(level, "list or watch failed, retrying", extra={"resource": self.resource.plural, "error": self._said})
 
     async def _sync_by_watch(self) -> None:
         """Load and follow by a streaming list (KEP-3157): existing objects, a bookmark, then changes, in one response."""
@@ -169,7 +169,7 @@ class Informer:
     def _fall_back(self, why: str) -> None:
         if not self._resource_version:
             self._watch_list = False
-            logger.info("the server has no streaming lists, listing", extra={"resource": self.resource.plural, "error": why})
+            logger.info("the server does not support streaming lists, using list", extra={"resource": self.resource.plural, "error": why})
 
     async def _sync_by_list(self) -> None:
         # Newest, without resourceVersion: the copy never goes back when switching replicas.
@@ -227,12 +227,12 @@ class Informer:
         found: builtins.list[Object] = []
         for each in objects:
             if not _has_identity(each):
-                self._fault("an object without a proper identity is left out", each)
+                self._fault("ignored an object without name, namespace or uid", each)
                 continue
             try:
                 found.append(self._trim(each) if self._trim is not None else each)
             except Exception:
-                logger.exception("an object cannot be trimmed: it is kept as it is", extra={"resource": self.resource.plural})
+                logger.exception("cannot trim an object; keeping it whole", extra={"resource": self.resource.plural})
                 self._faults += 1
                 found.append(each)
         return found

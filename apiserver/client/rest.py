@@ -269,7 +269,7 @@ class Client:
     ) -> Object:
         answer = await self.request(method, path, params=params, body=body, headers=headers)
         if not isinstance(answer, dict):
-            raise TransportError(f"{method} {path}: the server answered with no object")
+            raise TransportError(f"{method} {path}: the server did not return an object")
         return answer
 
     def _origin(self) -> Origin:
@@ -310,7 +310,7 @@ def _parsed(raw: bytes, method: str, path: str) -> Json:
     try:
         return json.loads(raw)
     except ValueError as error:
-        raise TransportError(f"{method} {path}: the server answered with something that is no JSON") from error
+        raise TransportError(f"{method} {path}: the server did not return JSON") from error
 
 
 def _query(**given: str) -> dict[str, str]:

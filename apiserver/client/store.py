@@ -166,7 +166,7 @@ class Store:
             hash(values)  # unhashable values also count as a fault
         except Exception:
             self.faults += 1
-            logger.exception("an indexer failed: the object is in no index", extra={"index": name, **_about(obj)})
+            logger.exception("an index function failed: the object is not indexed", extra={"index": name, **_about(obj)})
             return ()
         return values
 

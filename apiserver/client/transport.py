@@ -52,7 +52,7 @@ class TooLong(ExchangeFailed):
     """The response exceeds its reader's limit."""
 
     def __init__(self, limit: int) -> None:
-        super().__init__(f"the answer is longer than {limit} bytes")
+        super().__init__(f"the response is longer than {limit} bytes")
 
 
 def transport_error(method: str, path: str, error: Exception) -> TransportError:

@@ -53,7 +53,7 @@ def parse(line: bytes, path: str) -> WatchEvent:
         parsed = json.loads(line)
         kind, obj = parsed["type"], parsed["object"]
     except (ValueError, KeyError, TypeError) as error:
-        raise TransportError(f"watch {path}: the server sent something that is no watch event") from error
+        raise TransportError(f"watch {path}: the server sent an invalid watch event") from error
     if kind == "ERROR":
         raise errors.from_status(obj if isinstance(obj, dict) else {})
     if not isinstance(obj, dict):

@@ -49,7 +49,7 @@ async def read(request: Request, limit: int = MAX_BYTES) -> bytes:
     except BodyTooLarge:
         raise RequestEntityTooLarge(f"Request entity too large: limit is {limit}") from None
     except BodyError as error:
-        raise BadRequest(f"the body of the request cannot be read: {error}") from None
+        raise BadRequest(f"cannot read the body of the request: {error}") from None
 
 
 async def read_object(request: Request, *, notice_duplicates: bool = True, required: bool = False) -> Body:

@@ -17,10 +17,12 @@ class WatchMeters:
     def __init__(self) -> None:
         labels = ("group", "version", "resource")
         self.events = Counter("apiserver_watch_events_total", "Events sent to watchers.", labels)
-        self.sizes = Histogram("apiserver_watch_events_sizes", "Sizes of events sent to watchers.", exponential(1024, 2, 8), labels)
-        about = "Time from a WatchList request to the end of its initial events."
+        self.sizes = Histogram(
+            "apiserver_watch_events_sizes", "Sizes of events sent to watchers in bytes.", exponential(1024, 2, 8), labels
+        )
+        about = "Seconds from a WatchList request to the end of its initial events."
         self.lists = Histogram("apiserver_watch_list_duration_seconds", about, WATCH_LIST_SECONDS, (*labels, "scope"))
-        about = "Watches that were ended because they were too slow."
+        about = "Watches closed because they were too slow."
         self.terminated = Counter("apiserver_terminated_watchers_total", about, ("group", "resource"))
         self._meters: dict[tuple[str, str, str], WatchMeter] = {}
 

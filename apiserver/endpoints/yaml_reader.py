@@ -60,7 +60,7 @@ class Reader:
         if isinstance(event, yaml.AliasEvent):
             value, size = self._anchors.get(event.anchor or "", (None, 0))
             if not size:
-                raise BadRequest("the YAML document has an alias of nothing that stands before it")
+                raise BadRequest("the YAML document has an alias without an earlier anchor")
             self._count(size, depth)
             return value
         before = self._nodes
@@ -107,7 +107,7 @@ class Reader:
     def _count(self, nodes: int, depth: int) -> None:
         self._nodes += nodes
         if self._nodes > _MAX_NODES or depth > _MAX_DEPTH:
-            raise BadRequest("the YAML document is too large or too deep once its aliases are written out")
+            raise BadRequest("the YAML document is too large or too deep after expansion of its aliases")
 
 
 def _maps_of(value: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - any JSON value

@@ -109,7 +109,7 @@ def value(scalar: Scalar) -> Scalar:
     if not isinstance(scalar, float):
         return scalar
     if not math.isfinite(scalar):
-        raise BadRequest(f"JSON has no number {scalar}")
+        raise BadRequest(f"JSON does not support the number {scalar}")
     if not scalar.is_integer():
         return scalar
     number = int(Decimal(repr(scalar)))
@@ -145,7 +145,7 @@ def _decoded(text: str) -> str:
     except binascii.Error as error:
         raise BadRequest("a !!binary value in YAML is not base64") from error
     except UnicodeDecodeError as error:
-        raise BadRequest("a !!binary value in YAML is no UTF-8") from error
+        raise BadRequest("a !!binary value in YAML is not UTF-8") from error
 
 
 def _is_time(text: str) -> bool:

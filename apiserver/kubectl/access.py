@@ -71,7 +71,7 @@ async def load(selection: Selection, environ: Mapping[str, str] = os.environ) ->
     """
     named = paths(selection, environ)
     if selection.kubeconfig and not _exists(selection.kubeconfig):
-        raise Failure(f"error: the kubeconfig {selection.kubeconfig} does not exist, or is a directory")
+        raise Failure(f"error: the kubeconfig {selection.kubeconfig} does not exist or is a directory")
     try:
         with kubeconfig.reading() as library:
             configuration, namespace = await _kubernetes_asyncio(library, named, selection, environ)
@@ -109,7 +109,7 @@ def address(server: str, *, secured: bool) -> str:
     except ValueError:  # port, brackets, characters
         valid = False
     if not valid:
-        raise Failure(f"error: the server {server!r} is no URL of http or https")
+        raise Failure(f"error: the server {server!r} is not an http or https URL")
     return text.rstrip("/")
 
 
@@ -136,7 +136,7 @@ async def _kubernetes_asyncio(library: kubeconfig.Reader, named: str, selection:
             return configuration, own.read_text().strip() if own.is_file() else ""
         if selection.server:
             return configuration, ""
-        raise Failure(f"error: there is no kubeconfig at {named}: give one with --kubeconfig or KUBECONFIG")
+        raise Failure(f"error: kubeconfig {named} not found: set --kubeconfig or KUBECONFIG")
     loader = Loader(config_dict=merged, active_context=selection.context or None, config_base_path=None)
     await loader.load_and_set(configuration)
     context = loader.current_context or {}
@@ -181,5 +181,5 @@ def _headers(configuration: Any, selection: Selection) -> tuple[tuple[str, str],
     headers += [("Impersonate-Group", group) for group in selection.impersonate_groups]
     for name, value in headers:
         if not value.isprintable() or not value.strip():  # undecodable bytes become surrogates, which are not printable
-            raise Failure(f"error: the value for {name} cannot be sent: it is empty, or has control characters in it")
+            raise Failure(f"error: the value for {name} is invalid: it is empty or contains control characters")
     return tuple(headers)

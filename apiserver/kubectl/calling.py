@@ -98,5 +98,5 @@ class Kubectl:
 
 
 def _failed(arguments: Sequence[str], errors: bytes | None) -> Failure:
-    words = (errors or b"").decode(errors="replace").strip() or "it did not say why"
+    words = (errors or b"").decode(errors="replace").strip() or "it gave no reason"
     return Failure(f"error: kubectl {' '.join(arguments[:3])}: {words}")

@@ -65,7 +65,7 @@ def exit_code(command: Callable[[], int]) -> int:
         return _failed(f"error: {describe(error)}")
     except Exception as error:  # noqa: BLE001  a mistake of ours: a line to report instead of a page
         cause = first(error)
-        return _failed(f"error: {type(cause).__name__} in kubectl virt, which is a mistake in it: {describe(cause)}")
+        return _failed(f"error: {type(cause).__name__} in kubectl virt; this is a bug: {describe(cause)}")
     return code
 
 

@@ -35,7 +35,7 @@ LONGEST_PAUSE_SECONDS: Final = 1.0
 """A console returns at most this long after virt-handler."""
 MAX_TYPED_AHEAD: Final = 64
 """Most buffered reads of at most 4 KiB while disconnected."""
-DISCARDED: Final = "What you typed meanwhile was not sent to the guest: type it again if you still want it."
+DISCARDED: Final = "Input typed while disconnected was not sent to the guest."
 FINAL: Final = frozenset({401, 403, 404, 405, 410, 422})
 """Answers that end reconnecting, unlike 400: the guest is not running yet, or restarting."""
 
@@ -146,7 +146,9 @@ class Session:
                     return end
                 if end.refused:
                     raise Failure(f"error: the console of {self._settings.name} was closed: {end}")
-                self._say(f"The console was cut off: {end}. Reconnecting for {self._settings.reconnect_seconds:g} s; Ctrl-] leaves.")
+                self._say(
+                    f"The console was disconnected: {end}. Reconnecting for up to {self._settings.reconnect_seconds:g} s; Ctrl-] leaves."
+                )
                 self._discard_unsent()
                 deadline, pause = time.monotonic() + self._settings.reconnect_seconds, FIRST_PAUSE_SECONDS
                 renewed = False
@@ -205,7 +207,7 @@ class Session:
         except BrokenPipeError:
             raise
         except OSError as error:
-            raise Failure(f"error: write standard output: {error.strerror}") from error
+            raise Failure(f"error: cannot write to standard output: {error.strerror}") from error
 
     def _discard_unsent(self) -> None:
         """Discard a user's unsent keys, and further ones until connected."""

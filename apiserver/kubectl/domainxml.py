@@ -30,4 +30,4 @@ def printed(answer: Object, doing: str) -> str:
     try:
         return str(subresource.parse(str(answer[subresource.FIELD]))[subresource.FIELD]).rstrip("\n")
     except (KeyError, ValueError) as error:
-        raise Failure(f"error: cannot {doing}: the answer cannot be shown: {error}") from error
+        raise Failure(f"error: cannot {doing}: the response cannot be shown: {error}") from error

@@ -49,7 +49,7 @@ async def run(selection: Selection, node: str) -> None:
 async def _namespace(cluster: Kubectl) -> str:
     found = dig(await cluster.get("apiservice", API_SERVICE), "spec", "service", "namespace")
     if not found:
-        raise Failure(f"error: there is no APIService {API_SERVICE}: name the namespace of the installation with --namespace")
+        raise Failure(f"error: APIService {API_SERVICE} not found: set --namespace to the namespace of the installation")
     return str(found)
 
 
@@ -64,17 +64,17 @@ class _Mover:
     async def move(self, node: str) -> None:
         stateful_set = await self._kubectl.get("statefulset", STATEFUL_SET)
         if stateful_set is None:
-            raise Failure(f"error: there is no statefulset/{STATEFUL_SET} in namespace {self._namespace}")
+            raise Failure(f"error: statefulset/{STATEFUL_SET} not found in namespace {self._namespace}")
         move = await self._begun_or_new(stateful_set, node)
         if move is None:
-            print(f"etcd's data is on node {node}")
+            print(f"etcd's data is already on node {node}")
             return
         began = time.monotonic()
         try:
             if planning.host_of(await self._volume(move)) == move.source:
                 began = await self._copy(move, stateful_set)
             await self._go_over(move)
-            print(f"etcd runs on node {move.target}; it was away for {time.monotonic() - began:.0f} s")
+            print(f"etcd runs on node {move.target}; it was unavailable for {time.monotonic() - began:.0f} s")
             await self._put_aside(move, stateful_set)
             await self._write_record(None)
         finally:
@@ -87,18 +87,20 @@ class _Mover:
             await self._scale(1)
             await self._kubectl("rollout", "status", f"statefulset/{STATEFUL_SET}", f"--timeout={START}")
         except Failure as failure:
-            said = f"{failure}\nEtcd does not run yet. Its data is whole on both nodes; the same command again finishes the move."
+            said = f"{failure}\netcd is not running yet. Its data is complete on both nodes; run the same command again to finish the move."
             raise Failure(said) from failure
 
     async def _begun_or_new(self, stateful_set: Object, node: str) -> Move | None:
         found = await self._cluster.get("node", node)
         if found is None:
-            raise Failure(f"error: there is no node {node}")
+            raise Failure(f"error: node {node} not found")
         begun = planning.recorded(stateful_set)
         if begun is not None:
             if begun.target != planning.node_label(found):
-                raise Failure(f"error: a move of etcd to node {begun.target} was begun: finish it first, with --to {begun.target}")
-            print(f"finishing the move from node {begun.source} that was begun")
+                raise Failure(
+                    f"error: an earlier move of etcd to node {begun.target} is unfinished: finish it first with --to {begun.target}"
+                )
+            print(f"finishing the earlier move from node {begun.source}")
             return begun
         claim = await self._kubectl.get("persistentvolumeclaim", CLAIM)
         volume = await self._cluster.get("persistentvolume", str(dig(claim, "spec", "volumeName") or "none"))
@@ -115,7 +117,7 @@ class _Mover:
         await self._start("to", move, stateful_set)
         if RECORD not in annotations_of(stateful_set) and await self._in("to", planning.EXISTS):
             place = f"{move.path}/{planning.CURRENT}"
-            raise Failure(f"error: node {move.target} has data of an etcd already, which was never moved from here: {place}; put it aside")
+            raise Failure(f"error: node {move.target} already has data of another etcd in {place}; rename or remove it first")
         copied = False
         began = time.monotonic()
         try:
@@ -138,14 +140,14 @@ class _Mover:
     async def _transfer(self) -> None:
         wanted = _lines(await self._in("from", planning.sums(planning.CURRENT)))
         if not wanted:
-            raise Failure("error: there is no data of etcd on its node")
+            raise Failure("error: etcd's node has no data of etcd")
         for _ in range(TRIES):
             await self._in("to", planning.CLEAR)
             await self._kubectl.pipe(_exec("from", planning.PACK), _exec("to", planning.UNPACK, "--stdin"))
             if _lines(await self._in("to", planning.sums(planning.STAGED))) == wanted:
                 await self._in("to", planning.ADOPT)
                 return
-        raise Failure("error: the copy differs from the data; the connection to the cluster ends early")
+        raise Failure("error: the copy is incomplete or differs; the connection to the cluster may break early: try again")
 
     async def _exchange(self, move: Move) -> None:
         volume = await self._volume(move)
@@ -161,7 +163,7 @@ class _Mover:
             await self._start("from", move, stateful_set)
             await self._in("from", planning.retire(suffix))
         except Failure as failure:
-            print(f"put {move.path}/{planning.CURRENT} on node {move.source} aside yourself: {failure}")
+            print(f"rename or remove {move.path}/{planning.CURRENT} on node {move.source} yourself: {failure}")
 
     async def _start(self, role: str, move: Move, stateful_set: Object) -> None:
         name = planning.pod_name(role)

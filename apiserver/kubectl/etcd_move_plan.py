@@ -84,7 +84,7 @@ def recorded(stateful_set: Object) -> Move | None:
             return move
     except (ValueError, TypeError, KeyError):
         pass
-    raise Failure(f"error: the annotation {RECORD} of statefulset/{STATEFUL_SET} is not readable")
+    raise Failure(f"error: the annotation {RECORD} of statefulset/{STATEFUL_SET} is not valid")
 
 
 def host_of(volume: Object | None) -> str:
@@ -106,16 +106,18 @@ def begin(volume: Object, node: Object) -> Move | None:
     if source == target:
         return None
     if not dig(volume, "spec", "hostPath", "path"):
-        advice = f"cordon the node that it is on, and kubectl delete pod {POD}: it starts on another one"
+        advice = f"cordon its node and run kubectl delete pod {POD}: it starts on another node"
         if dig(volume, "spec", "nodeAffinity"):
-            advice = "back etcd up, delete the claim, install again and restore"
-        raise Failure(f"error: the volume {name_of(volume)} of claim {CLAIM} is none of the chart's NodeDisk; {advice}")
+            advice = "back up etcd, delete the claim, install again and restore the backup"
+        raise Failure(f"error: the volume {name_of(volume)} of claim {CLAIM} is not a NodeDisk volume of the chart; {advice}")
     if not source:
-        raise Failure(f"error: the volume {name_of(volume)} does not say which node it is on")
+        raise Failure(f"error: the volume {name_of(volume)} names no node")
     if dig(volume, "spec", "persistentVolumeReclaimPolicy") != "Retain":
-        raise Failure(f"error: the data would go with the claim: set persistentVolumeReclaimPolicy of volume {name_of(volume)} to Retain")
+        raise Failure(
+            f"error: deleting the claim would delete the data: set persistentVolumeReclaimPolicy of volume {name_of(volume)} to Retain"
+        )
     if dig(node, "spec", "unschedulable"):
-        raise Failure(f"error: node {name_of(node)} takes no pods (it is cordoned)")
+        raise Failure(f"error: node {name_of(node)} is cordoned; uncordon it first")
     return Move(source, target, _volume_on(volume, target))
 
 

@@ -206,20 +206,22 @@ def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
 
 def _add_console(commands: Commands) -> None:
     console = commands.add_for_machine("console", "type into the serial console; Ctrl-] leaves", SCROLLBACK)
-    console.add_argument("--wait", type=_seconds, default=0.0, metavar="DURATION", help="for the machine to run (default 0s)")
+    console.add_argument(
+        "--wait", type=_seconds, default=0.0, metavar="DURATION", help="how long to wait for the machine to run (default 0s)"
+    )
     console.add_argument(
         "--reconnect",
         type=_seconds,
         default=60.0,
         metavar="DURATION",
-        help="how long to dial again when the connection breaks (default 1m)",
+        help="how long to try to reconnect after the connection breaks (default 1m)",
     )
     console.add_argument(
         "--linger",
         type=_seconds,
         default=1.0,
         metavar="DURATION",
-        help="how long output is copied after the end of an input that is no terminal (default 1s)",
+        help="without a terminal: how long to print output after the end of the input (default 1s)",
     )
     console.add_argument("--port", type=int, choices=range(layout.SERIAL_PORTS), default=0, help="serial port, from 0 (default 0)")
 
@@ -232,25 +234,25 @@ def _add_logs(commands: Commands) -> None:
 
 
 def _add_vnc(commands: Commands) -> None:
-    vnc = commands.add_for_machine("vnc", "show the screen in a viewer of this machine")
+    vnc = commands.add_for_machine("vnc", "show the screen in a VNC viewer on this computer")
     vnc.add_argument("--proxy-only", action="store_true", help="start no viewer; print the port as JSON and serve it until Ctrl-C")
-    vnc.add_argument("--port", type=_port, default=0, help="port of 127.0.0.1 (default: any that is free)")
+    vnc.add_argument("--port", type=_port, default=0, help="local port on 127.0.0.1 (default: any free port)")
 
 
 def _add_usbredir(commands: Commands) -> None:
     usb = commands.add_for_machine(
         "usbredir",
-        "put a USB device of this machine into the guest",
-        "The machine has to have room for it: spec.domain.devices.redirectedDevices.",
+        "redirect a USB device of this computer to the guest",
+        "The machine needs a free slot: spec.domain.devices.redirectedDevices.",
     )
     usb.add_argument(
         "--device",
         type=_device,
-        help="VENDOR:PRODUCT or BUS-NUMBER, for the program usbredirect; without it print the port as JSON and serve it until Ctrl-C",
+        help="VENDOR:PRODUCT or BUS-NUMBER, which usbredirect serves; default: print the port as JSON and serve it until Ctrl-C",
     )
     slots = range(layout.REDIRECTED_DEVICES)
-    usb.add_argument("--slot", type=int, choices=slots, default=None, help="slot, from 0 (default: any that is free)")
-    usb.add_argument("--port", type=_port, default=0, help="port of 127.0.0.1 (default: any that is free)")
+    usb.add_argument("--slot", type=int, choices=slots, default=None, help="slot, from 0 (default: the first free one)")
+    usb.add_argument("--port", type=_port, default=0, help="local port on 127.0.0.1 (default: any free port)")
 
 
 def _add_port_forward(commands: Commands) -> None:
@@ -305,27 +307,28 @@ def _settle_login(parser: CommandParser, parsed: argparse.Namespace) -> None:
 
 
 def _add_guestinfo(commands: Commands) -> None:
-    guest = commands.add_for_machine(
-        "guestinfo", "show what the guest says of itself", "Its agent is asked, so it has to run one: qemu-guest-agent."
-    )
+    guest = commands.add_for_machine("guestinfo", "show information from the guest", "The guest must run qemu-guest-agent.")
     guest.add_argument(
         "-o",
         "--output",
         choices=("table", "wide", "json", "yaml"),
         default="table",
-        help="wide: with all applications; json, yaml: all of it",
+        help="wide: with all applications; json, yaml: all fields",
     )
 
 
 def _add_administration(commands: Commands) -> None:
     moving = commands.add(
         "move-etcd",
-        "take etcd, which holds all virtual machines, and its data to another node",
-        "For administrators: the API of virtual machines is away for some seconds, guests run on. -n is the namespace of the installation.",
+        "move etcd, which stores all virtual machines, to another node",
+        (
+            "For administrators. The API of virtual machines is unavailable for some seconds; guests keep "
+            "running. -n is the namespace of the installation."
+        ),
     )
     moving.add_argument("--to", metavar="NODE", required=True, help="the node")
     moving.set_defaults(name="")
-    listing = commands.add("outdated", "list the machines whose virt-launcher is of another release, and what becomes of each")
+    listing = commands.add("outdated", "list the machines with a virt-launcher of another release, and how each is updated")
     listing.add_argument("-A", "--all-namespaces", action="store_true", help="of all namespaces")
     listing.set_defaults(name="")
     versions = commands.add("version", "print the releases of this plugin and of virt-api")
@@ -362,7 +365,7 @@ def _add_verbs(commands: Commands) -> dict[str, CommandParser]:
         "--priority",
         type=int,
         metavar="NUMBER",
-        help="which of the migrations that wait goes first: from 100 to -100 (default 0); above 0 takes the right to patch nodes",
+        help="priority in the queue, from -100 to 100 (default 0), highest first; above 0 requires the right to patch nodes",
     )
     return parsers
 
@@ -376,12 +379,12 @@ def _add_cancel_migration(commands: Commands) -> CommandParser:
 
 def _add_waiting(parser: CommandParser, text: str) -> None:
     parser.add_argument("--wait", action="store_true", help=text)
-    parser.add_argument("--timeout", type=_seconds, metavar="DURATION", help="with --wait: how long (default 10m)")
+    parser.add_argument("--timeout", type=_seconds, metavar="DURATION", help="time limit of --wait (default 10m)")
 
 
 def _settle_timeout(parser: CommandParser, parsed: argparse.Namespace) -> None:
     if parsed.timeout is not None and not parsed.wait:
-        parser.error("--timeout is how long --wait waits: write --wait, too")
+        parser.error("--timeout requires --wait")
     if parsed.timeout is None:
         parsed.timeout = WAIT_SECONDS
 
@@ -401,7 +404,7 @@ def _settle_names(parser: CommandParser, parsed: argparse.Namespace) -> None:
 def _shared() -> CommandParser:
     """Return a parser of kubectl's global flags, for positions before and after the command."""
     flags = CommandParser(add_help=False, argument_default=argparse.SUPPRESS)
-    group = flags.add_argument_group("the cluster, as kubectl's flags of these names")
+    group = flags.add_argument_group("cluster, with the same flags as kubectl")
     group.add_argument("-n", "--namespace", help="of the virtual machine")
     group.add_argument("--kubeconfig", metavar="FILE")
     group.add_argument("--context")
@@ -424,7 +427,7 @@ def _selection(parsed: argparse.Namespace) -> Selection:
 def _machine(text: str) -> str:
     kind, slash, name = text.rpartition("/")
     if (slash and kind.lower() not in KINDS) or not name:
-        raise argparse.ArgumentTypeError(f"{text!r} names no virtual machine: write NAME or vm/NAME")
+        raise argparse.ArgumentTypeError(f"{text!r} does not name a virtual machine: use NAME or vm/NAME")
     return name
 
 
@@ -462,13 +465,13 @@ def _lines(text: str) -> int | None:
 
 def _port(text: str) -> int:
     if not (text.isascii() and text.isdigit() and int(text) < 1 << 16):
-        raise argparse.ArgumentTypeError(f"{text!r} is no port (0 to 65535)")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port (0 to 65535)")
     return int(text)
 
 
 def _device(text: str) -> str:
     if not _DEVICE.fullmatch(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no USB device: write VENDOR:PRODUCT as 1050:0407, or BUS-NUMBER as 1-4")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a USB device: use VENDOR:PRODUCT such as 1050:0407, or BUS-NUMBER such as 1-4")
     return text
 
 
@@ -478,9 +481,9 @@ def _seconds(text: str) -> float:
     except OverflowError:
         seconds = math.inf
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is no duration such as 30s or 5m") from error
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration such as 30s or 5m") from error
     if seconds < 0:
-        raise argparse.ArgumentTypeError("a duration is not negative")
+        raise argparse.ArgumentTypeError("a duration must not be negative")
     if seconds > LONGEST_SECONDS:
-        raise argparse.ArgumentTypeError("a year (8760h) is the longest duration")
+        raise argparse.ArgumentTypeError("the longest duration is a year (8760h)")
     return seconds

@@ -40,7 +40,7 @@ class Following(Watching):
                 self._changed(self.newest)
                 await self.until(self._is_over)
         except TimeoutError as error:
-            raise Failure(f"error: timed out waiting for migration {objects.name_of(self.newest)}, which goes on") from error
+            raise Failure(f"error: timed out waiting for migration {objects.name_of(self.newest)}, which continues") from error
         await self._measured()
         return self.newest
 

@@ -63,7 +63,7 @@ def table(info: Object, *, wide: bool = False) -> str:
         if (rows := info.get(field)) and (wide or field != "applications"):
             lines += ["", *aligned([[title for title, _ in columns], *([_shown(row, key) for _, key in columns] for row in rows)])]
     cut = frozenset(info.get("truncated") or ())
-    lines += [f"There are more {each} than are shown." for each in sorted(cut)]
+    lines += [f"There are more {each} than shown." for each in sorted(cut)]
     lines += [f"Not told: {each.get('field')}: {each.get('reason')}" for each in info.get("unavailable") or ()]
     return "\n".join(lines)
 

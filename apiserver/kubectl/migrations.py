@@ -83,7 +83,7 @@ async def migrate(name: str, load: Load, waiting: Waiting, body: Mapping[str, An
     path = VIRTUAL_MACHINES.path(access.namespace, name, "migrate")
     made = await verbs.request(access, "PUT", path, doing, params=params, body=dict(body))
     if made.get("kind") != MIGRATIONS.kind:
-        raise Failure(f"error: {doing}: the server answered with something else than a Migration")
+        raise Failure(f"error: {doing}: the server returned something other than a Migration")
     title = f"migration.kubevirt.io/{objects.name_of(made)}"
     print(f"{title} created{' (server dry run)' if dry_run else ''}", flush=True)
     if dry_run or not waiting.wait:
@@ -91,7 +91,7 @@ async def migrate(name: str, load: Load, waiting: Waiting, body: Mapping[str, An
     ended = await _follow(access, load, made, waiting, stop=f"cancel it with: kubectl virt {CANCEL} {name} -n {access.namespace}")
     if phases.is_unfinished(ended):
         if not await _has_moved(access, ended):
-            raise Failure(f"error: migration {objects.name_of(made)} was deleted before its end was seen, and the guest has not moved")
+            raise Failure(f"error: migration {objects.name_of(made)} was deleted before it ended; the guest has not moved")
         print(f"{title}: the guest moved")
         return 0
     if phases.phase_of(ended) != phases.SUCCEEDED:
@@ -112,13 +112,13 @@ async def cancel(name: str, load: Load, waiting: Waiting, *, by_migration: bool)
     found = await (_named(access, name) if by_migration else _unfinished(access, name))
     migration = objects.name_of(found)
     if release.is_released(found):
-        raise Failure(f"error: nothing to cancel: the guest has moved already, and migration {migration} is about to say so")
+        raise Failure(f"error: nothing to cancel: the guest has already moved; migration {migration} is about to succeed")
     doing = f"cancel migration {access.namespace}/{migration}"
     options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": objects.uid_of(found)}}
     try:
         answer = await verbs.answered(access, "DELETE", MIGRATIONS.path(access.namespace, migration), doing, body=options)
     except errors.NotFound as error:
-        raise Failure(f"error: nothing to cancel: migration {migration} has just been deleted") from error
+        raise Failure(f"error: nothing to cancel: migration {migration} was just deleted") from error
     except errors.StatusError as error:
         raise messages.of_status(error, doing) from error
     title = f"migration.kubevirt.io/{migration}"
@@ -126,9 +126,9 @@ async def cancel(name: str, load: Load, waiting: Waiting, *, by_migration: bool)
     if not waiting.wait:
         return 0
     newest = answer if objects.uid_of(answer) == objects.uid_of(found) else found
-    ended = await _follow(access, load, newest, waiting, stop="it is being cancelled all the same")
+    ended = await _follow(access, load, newest, waiting, stop="it is still being cancelled")
     if phases.phase_of(ended) == phases.SUCCEEDED or (phases.is_unfinished(ended) and await _has_moved(access, ended)):
-        raise Failure(f"error: migration {migration} was not cancelled: the guest had moved already")
+        raise Failure(f"error: migration {migration} was not cancelled: the guest had already moved")
     print(f"{title}: {'cancelled' if phases.phase_of(ended) != phases.FAILED else progress.outcome(ended)}; the guest stays on its node")
     return 0
 

@@ -47,7 +47,7 @@ def outcome(migration: Object) -> str:
     if (took := _seconds(migration)) is not None:
         parts.append(f"it took {took:.0f} s")
     if (down := found.get("downtimeMilliseconds")) is not None:
-        parts.append(f"of which it stood still for {down} ms before it was complete there")
+        parts.append(f"with the guest paused for {down} ms")
     if sent := found.get("processedBytes"):
         parts.append(f"{quantity.shown(sent)} were sent")
     return ", ".join(parts)

@@ -182,7 +182,7 @@ class Proxy:
         if end.refused:
             self._refused.put_nowait(end)
         else:
-            sys.stderr.write(f"the {self.what} was cut off: {end}\n")
+            sys.stderr.write(f"the {self.what} was disconnected: {end}\n")
 
 
 async def _run(command: tuple[str, ...]) -> None:

@@ -65,7 +65,7 @@ class End:
             1000: "the virtual machine is off",
             1001: "the server is stopping",
             1006: "the connection broke",
-            1008: "your right to it was withdrawn",
+            1008: "your permission was revoked",
         }.get(self.code, f"code {self.code}")
 
 

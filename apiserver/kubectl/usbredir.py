@@ -50,7 +50,7 @@ class Proxy(proxy.Proxy):
 def _command(device: str, port: int) -> tuple[str, ...]:
     found = shutil.which(PROGRAM)
     if found is None:
-        raise Failure(f"error: {PROGRAM} is not on PATH: install it, or leave out --device and connect a program of your own")
+        raise Failure(f"error: {PROGRAM} is not on PATH: install it, or omit --device and connect another program")
     return (found, "--device", device, "--to", f"{proxy.ADDRESS}:{port}")
 
 

@@ -15,7 +15,7 @@ from apiserver.kubectl import messages
 from apiserver.kubectl.access import Access
 
 VERBS: Final = {
-    "start": "start it, until it ends by itself or is stopped",
+    "start": "start the machine",
     "stop": "shut the guest down; after its grace period, power it off",
     "poweroff": "power the guest off at once; what it has not written to its disks is lost",
     "restart": "stop it and start it again",
@@ -124,14 +124,14 @@ async def _body(content: aiohttp.StreamReader) -> bytes:
     async for piece in content.iter_any():
         raw += piece
         if len(raw) > MAX_BODY_BYTES:
-            raise ValueError(f"the answer has more than {MAX_BODY_BYTES >> 20} MiB")
+            raise ValueError(f"the response is larger than {MAX_BODY_BYTES >> 20} MiB")
     return bytes(raw)
 
 
 def refusal(status: int, raw: bytes) -> errors.StatusError:
     """Return the error for an answer's body; a redirect is also an error."""
     if 300 <= status < 400:
-        return errors.from_http(status, "it points elsewhere, where nothing is sent")
+        return errors.from_http(status, "it redirects to another server, which is not followed")
     try:
         body = json.loads(raw)
     except ValueError:

@@ -46,7 +46,7 @@ class Proxy(proxy.Proxy):
 def _command(port: int) -> tuple[str, ...]:
     command = viewer(proxy.ADDRESS, port)
     if command is None:
-        raise Failure(f"error: none of {', '.join(VIEWERS)} is on PATH: install one, or use --proxy-only and your own viewer")
+        raise Failure(f"error: none of {', '.join(VIEWERS)} is on PATH: install one, or use --proxy-only and another viewer")
     return command
 
 

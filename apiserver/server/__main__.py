@@ -107,7 +107,7 @@ def main() -> None:
         uvloop.run(serve(options))
     except* (OSError, ValueError, ConfigError) as errors:
         for each in errors.exceptions:
-            logger.error("virt-api cannot run", extra={"error": str(each)})  # noqa: TRY400 - the message is the answer, not a traceback
+            logger.error("virt-api cannot start", extra={"error": str(each)})  # noqa: TRY400 - the message is the answer, not a traceback
         code = 1
     sys.exit(code)  # outside, because Pythons before 3.11.4 group exceptions of `except*`
 

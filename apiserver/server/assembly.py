@@ -148,7 +148,7 @@ def _check_creations(strategies: Sequence[Strategy]) -> None:
         for name, verb in each.verbs.items():
             if isinstance(verb, CreatingVerb) and verb.creates not in served:
                 plural, missing = each.resource.plural, f"{verb.creates.plural} of {verb.creates.api_version}"
-                raise ValueError(f"{plural}/{name} of {each.resource.api_version} creates {missing}, which are not served")
+                raise ValueError(f"{plural}/{name} of {each.resource.api_version} creates {missing}, which this server does not serve")
 
 
 def _stores(

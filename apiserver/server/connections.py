@@ -40,9 +40,9 @@ class ConnectionOptions:
 def add_flags(group: argparse._ArgumentGroup) -> None:
     """Add the flags."""
     for name, about in (
-        ("max-connections", "open connections of clients with a verified certificate, kube-apiserver's among them"),
-        ("max-unverified-connections", "open connections of clients that showed no certificate; twice as many may be shaking hands"),
-        ("max-unverified-connections-per-address", "the same, from one address (of IPv6, from one /64)"),
+        ("max-connections", "open connections of clients with a verified certificate, including kube-apiserver"),
+        ("max-unverified-connections", "open connections of clients without a certificate; twice as many may be in the TLS handshake"),
+        ("max-unverified-connections-per-address", "the same per IP address (IPv6: per /64)"),
     ):
         default = getattr(ConnectionOptions(), name.replace("-", "_"))
         group.add_argument(f"--{name}", metavar="N", type=flags.positive, default=default, help=about)
@@ -68,7 +68,10 @@ def limits(options: ConnectionOptions, descriptors: int, seconds: float) -> Limi
     needed = sum(each.total for each in (wanted.handshakes, wanted.unverified, wanted.verified))
     if needed + _OWN <= descriptors:
         return wanted
-    logger.warning("fewer connections than the flags say: descriptors are few", extra={"descriptors": descriptors, "wanted": needed + _OWN})
+    logger.warning(
+        "limiting connections below the flags, because of the limit of file descriptors",
+        extra={"descriptors": descriptors, "wanted": needed + _OWN},
+    )
     share = max(0, descriptors - _OWN) / needed
 
     def less(caps: Caps) -> Caps:
@@ -84,9 +87,9 @@ def families(handshakes: Handshakes) -> Iterator[Read]:
     def read(number: Callable[[Places[Tls]], int]) -> Callable[[], list[tuple[tuple[str, ...], float]]]:
         return lambda: [((kind,), float(number(places))) for kind, places in kinds.items()]
 
-    about = "Open connections by what their client has shown."
+    about = "Open connections by kind of client credential."
     yield Read("apiserver_connections", "gauge", about, ("kind",), read(len))
-    about = "Connections that were ended because there were too many."
+    about = "Connections closed because there were too many."
     yield Read("apiserver_connections_taken_away_total", "counter", about, ("kind",), read(lambda places: places.taken_away))
-    about = "TLS handshakes that failed."
+    about = "Failed TLS handshakes."
     yield Read("apiserver_tls_handshake_errors_total", "counter", about, (), lambda: [((), float(handshakes.failures))])

@@ -179,14 +179,14 @@ async def run(directory: Path, port: int, binary: Path | None, more: Sequence[st
 def main(serve: Serve = serve_virtual_machines, plural: str = "vms") -> None:
     """Parse the flags and serve, passing on unknown ones. ``plural``: resource in the ``kubectl get`` hint."""
     parser = argparse.ArgumentParser(prog="make dev", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--directory", type=Path, default=Path("build/dev"), help="where certificates, data and the kubeconfig go")
-    parser.add_argument("--port", type=int, default=6444, help="0: any that is free")
-    parser.add_argument("--etcd-binary", type=Path, help="without it everything is kept in memory")
+    parser.add_argument("--directory", type=Path, default=Path("build/dev"), help="directory for certificates, data and the kubeconfig")
+    parser.add_argument("--port", type=int, default=6444, help="0: any free port")
+    parser.add_argument("--etcd-binary", type=Path, help="default: data is kept in memory")
     given, more = parser.parse_known_args()
     try:
         uvloop.run(run(given.directory, given.port, given.etcd_binary, more, serve, plural))
     except OSError as error:
-        sys.exit(f"the API server cannot be started: {error}")
+        sys.exit(f"cannot start the API server: {error}")
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ class Indicators:
 
     def __init__(self) -> None:
         self.registry = Registry()
-        self.last = Gauge("kubernetes_healthcheck", "Outcome of the last check: 1 is well.", ("name", "type"))
+        self.last = Gauge("kubernetes_healthcheck", "Result of the last check: 1 is healthy.", ("name", "type"))
         self.total = Counter("kubernetes_healthchecks_total", "Checks by outcome.", ("name", "type", "status"))
         self.registry.add(self.last, self.total)
 

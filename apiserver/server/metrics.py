@@ -47,11 +47,11 @@ class Delegation:
         )
         self.tokens = TokenCounts()
         self.expiry = Histogram(
-            "apiserver_client_certificate_expiration_seconds", "Remaining life of certificates that authenticated.", _EXPIRY_SECONDS
+            "apiserver_client_certificate_expiration_seconds", "Remaining lifetime of client certificates in seconds.", _EXPIRY_SECONDS
         )
         self.requests = Counter("rest_client_requests_total", "Requests to kube-apiserver.", ("code", "method", "host"))
         self.request_seconds = Histogram(
-            "rest_client_request_duration_seconds", "Time of requests to kube-apiserver.", _CLIENT_SECONDS, ("verb", "host")
+            "rest_client_request_duration_seconds", "Duration of requests to kube-apiserver in seconds.", _CLIENT_SECONDS, ("verb", "host")
         )
 
     def follow(self, client: Client) -> None:
@@ -115,7 +115,7 @@ class Metrics:
     def follow(self, stores: Collection[Store], peaks: Peaks) -> None:
         """Read the stores' caches and the peaks on request."""
         self.requests.serve({_served(each.resource): [name for name, *_ in discovery.subresources(each.strategy)] for each in stores})
-        about = "Most requests at once within the last second, by kind."
+        about = "Maximum concurrent requests within the last second, by kind."
         self.registry.add(Read("apiserver_current_inflight_requests", "gauge", about, ("request_kind",), peaks.read))
         self.registry.add(*_caches([each for each in stores if each.strategy.hub is each.strategy]))
 
@@ -132,20 +132,20 @@ def _caches(stores: Collection[Store]) -> Iterable[Read]:
         return lambda: ((names(store), count(store)) for store in stores)
 
     group = ("group", "resource")
-    about = "Stored objects at the time of the last look."
+    about = "Stored objects at the last count."
     yield Read("apiserver_storage_objects", "gauge", about, ("resource",), each(_qualified, _objects))
     yield Read("apiserver_resource_objects", "gauge", about, group, each(_names, _objects))
-    about = "Stored values that are no objects."
+    about = "Stored values that cannot be decoded."
     yield Read("apiserver_storage_undecodable_objects", "gauge", about, group, each(_names, lambda store: len(store.cache.undecodable)))
-    about = "Stored values that turned out to be no objects, each revision of each key once."
+    about = "Stored values that could not be decoded, each revision of each key once."
     yield Read("apiserver_storage_decode_errors_total", "counter", about, group, each(_names, lambda store: store.cache.decode_errors))
-    about = "Comparisons of watch caches with the storage, by their outcome."
+    about = "Comparisons of watch caches with the storage, by result."
     yield Read("apiserver_storage_consistency_checks_total", "counter", about, (*group, "status"), lambda: _checks(stores))
-    about = "Changes that the storage told the watch cache."
+    about = "Changes that the watch cache received from the storage."
     yield Read("apiserver_watch_cache_events_received_total", "counter", about, group, each(_names, lambda store: store.cache.changes))
-    about = "Changes that watch caches offered to their watches."
+    about = "Changes that watch caches dispatched to watches."
     yield Read("apiserver_watch_cache_events_dispatched_total", "counter", about, group, each(_names, lambda store: store.cache.dispatched))
-    about = "Lists of what is committed now, by whether the watch cache could answer, and whether storage did instead."
+    about = "Consistent lists by whether the watch cache was fresh and whether the storage answered instead."
     consistent = (*group, "success", "fallback")
     yield Read("apiserver_watch_cache_consistent_read_total", "counter", about, consistent, lambda: _consistent(stores))
     about = "Revision that the watch cache has reached."
@@ -155,7 +155,7 @@ def _caches(stores: Collection[Store]) -> Iterable[Read]:
     yield Read(
         "apiserver_cache_list_total", "counter", about, index, each(lambda store: (*_names(store), ""), lambda store: store.cache.lists)
     )
-    about = "Objects that watch caches looked at for lists."
+    about = "Objects that watch caches read for lists."
     yield Read(
         "apiserver_cache_list_fetched_objects_total",
         "counter",
@@ -167,7 +167,7 @@ def _caches(stores: Collection[Store]) -> Iterable[Read]:
     yield Read(
         "apiserver_cache_list_returned_objects_total", "counter", about, group, each(_names, lambda store: store.cache.list_returned)
     )
-    about = "Times that the watch cache read everything."
+    about = "Full reads of the storage by the watch cache."
     yield Read("apiserver_watch_cache_initializations_total", "counter", about, group, each(_names, lambda store: store.cache.listings))
 
 

@@ -120,16 +120,16 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
     given = parser.parse_args(_with_truth_values(sys.argv[1:] if arguments is None else arguments, parser))
     given.etcd_servers = tuple(each for each in given.etcd_servers.split(",") if each)
     if given.storage == "etcd" and not given.etcd_servers:
-        parser.error("--storage=etcd needs --etcd-servers")
+        parser.error("--storage=etcd requires --etcd-servers")
     try:
         plugins.enabled(given.enable_admission_plugins, given.disable_admission_plugins)
     except ValueError as error:
         parser.error(str(error))
     files = (given.etcd_cafile, given.etcd_certfile, given.etcd_keyfile)
     if any(files) and not all(files):
-        parser.error("--etcd-cafile, --etcd-certfile and --etcd-keyfile go together")
+        parser.error("--etcd-cafile, --etcd-certfile and --etcd-keyfile must be set together")
     if (given.tls_cert_file is None) != (given.tls_private_key_file is None):
-        parser.error("--tls-cert-file and --tls-private-key-file go together")
+        parser.error("--tls-cert-file and --tls-private-key-file must be set together")
     if given.v is not None and given.v >= _DEBUG:
         given.log_level = "debug"
     given.keeping = StorageOptions.of(given)
@@ -155,7 +155,7 @@ def _with_truth_values(arguments: Sequence[str], parser: argparse.ArgumentParser
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="virt-api",
-        description="Serve the API of virtual machines (kubevirt.io), to be aggregated by kube-apiserver.",
+        description="Serve the API of virtual machines (kubevirt.io) behind kube-apiserver's aggregation layer.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     for add in (_serving, _storage, _access, _admission, _logging):
@@ -171,7 +171,7 @@ def _serving(parser: argparse.ArgumentParser) -> None:
         "--tls-cert-file",
         metavar="FILE",
         type=Path,
-        help="serving certificate, PEM; reloaded when it changes; without one, one that nobody trusts is made in --cert-dir",
+        help="serving certificate (PEM), reloaded when it changes; default: a self-signed one in --cert-dir",
     )
     serving.add_argument("--tls-private-key-file", metavar="FILE", type=Path, help="its key, PEM")
     serving.add_argument(
@@ -179,7 +179,7 @@ def _serving(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         type=Path,
         default="apiserver.local.config/certificates",
-        help="where apiserver.crt and apiserver.key are made, without --tls-cert-file",
+        help="directory for a generated apiserver.crt and apiserver.key, without --tls-cert-file",
     )
     _bounds(serving)
     serving.add_argument(
@@ -187,26 +187,28 @@ def _serving(parser: argparse.ArgumentParser) -> None:
         metavar="DURATION",
         type=flags.seconds,
         default="5s",
-        help="how long to go on serving after a signal to stop, not ready any more, until load balancers have noticed",
+        help="how long to keep serving, but not ready, after a signal to stop, until load balancers react",
     )
 
 
 def _bounds(serving: argparse._ArgumentGroup) -> None:
     """Add the flags for limits of requests, streams and connections."""
-    serving.add_argument("--max-requests-inflight", metavar="N", type=int, default=400, help="reads answered at once; 0: no limit")
-    serving.add_argument(
-        "--max-mutating-requests-inflight", metavar="N", type=int, default=200, help="writes answered at once; 0: no limit"
-    )
+    serving.add_argument("--max-requests-inflight", metavar="N", type=int, default=400, help="concurrent reads; 0: no limit")
+    serving.add_argument("--max-mutating-requests-inflight", metavar="N", type=int, default=200, help="concurrent writes; 0: no limit")
     for name, about in (
-        ("max-streams", "streams (console, vnc) open at once; 0: no limit"),
-        ("max-streams-per-user", "of these, of one user; service accounts of one namespace count as one; 0: no limit"),
-        ("max-streams-per-user-and-object", "of these, to one stream of one object; 0: no limit"),
+        ("max-streams", "open streams (console, vnc); 0: no limit"),
+        ("max-streams-per-user", "open streams of one user; service accounts of one namespace count as one; 0: no limit"),
+        ("max-streams-per-user-and-object", "open connections to one stream of one object; 0: no limit"),
     ):
         default = getattr(DEFAULTS, name.replace("-", "_"))
         serving.add_argument(f"--{name}", metavar="N", type=flags.natural, default=default, help=about)
     connections.add_flags(serving)
     serving.add_argument(
-        "--request-timeout", metavar="DURATION", type=flags.seconds, default="1m", help="the longest that an ordinary request may take"
+        "--request-timeout",
+        metavar="DURATION",
+        type=flags.seconds,
+        default="1m",
+        help="time limit of requests other than streams and watches",
     )
 
 
@@ -219,68 +221,79 @@ def _logging(parser: argparse.ArgumentParser) -> None:
 
 def _storage(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("storage")
+    group.add_argument("--storage", choices=["etcd", "memory"], default="etcd", help="memory loses all data at exit: for development")
+    group.add_argument("--etcd-servers", metavar="URL,…", default="", help="URLs of etcd (3.5.13 or later), comma-separated")
     group.add_argument(
-        "--storage", choices=["etcd", "memory"], default="etcd", help="memory forgets everything at the end: for development"
+        "--etcd-cafile", metavar="FILE", type=Path, help="CA of etcd's certificates; reloaded when it changes, like the next two"
     )
-    group.add_argument("--etcd-servers", metavar="URL,…", default="", help="etcd 3.5.13 or later, its members separated by commas")
-    group.add_argument("--etcd-cafile", metavar="FILE", type=Path, help="authority of etcd's certificates; reloaded like the next two")
-    group.add_argument("--etcd-certfile", metavar="FILE", type=Path, help="our client certificate for etcd")
+    group.add_argument("--etcd-certfile", metavar="FILE", type=Path, help="client certificate for etcd")
     group.add_argument("--etcd-keyfile", metavar="FILE", type=Path, help="its key")
-    group.add_argument("--etcd-prefix", metavar="PREFIX", default="/registry", help="before every key")
+    group.add_argument("--etcd-prefix", metavar="PREFIX", default="/registry", help="prefix of all keys")
     storing.add_flags(group)
 
 
 def _access(parser: argparse.ArgumentParser) -> None:
-    cluster = parser.add_argument_group("the cluster, and who may what")
-    cluster.add_argument("--kubeconfig", metavar="FILE", help="how to reach kube-apiserver; without it, as the pod's service account")
-    cluster.add_argument("--authentication-kubeconfig", metavar="FILE", help="for TokenReviews and the ConfigMap; by default --kubeconfig")
-    cluster.add_argument("--authorization-kubeconfig", metavar="FILE", help="for SubjectAccessReviews; by default --kubeconfig")
+    cluster = parser.add_argument_group("cluster, authentication and authorization")
+    cluster.add_argument("--kubeconfig", metavar="FILE", help="kubeconfig file for kube-apiserver; default: the pod's service account")
+    cluster.add_argument(
+        "--authentication-kubeconfig", metavar="FILE", help="kubeconfig for TokenReviews and the ConfigMap; default: --kubeconfig"
+    )
+    cluster.add_argument("--authorization-kubeconfig", metavar="FILE", help="kubeconfig for SubjectAccessReviews; default: --kubeconfig")
     for name, about in (
-        ("authentication-token-webhook-cache-ttl", "how long a TokenReview is remembered"),
-        ("authorization-webhook-cache-authorized-ttl", "how long a yes is remembered"),
-        ("authorization-webhook-cache-unauthorized-ttl", "how long a no is remembered"),
+        ("authentication-token-webhook-cache-ttl", "how long a TokenReview is cached"),
+        ("authorization-webhook-cache-authorized-ttl", "how long an allowed SubjectAccessReview is cached"),
+        ("authorization-webhook-cache-unauthorized-ttl", "how long a denied SubjectAccessReview is cached"),
     ):
         cluster.add_argument(f"--{name}", metavar="DURATION", type=flags.seconds, default="10s", help=about)
     cluster.add_argument(
         "--authentication-skip-lookup",
         action="store_true",
-        help="do not read ConfigMap kube-system/extension-apiserver-authentication: no front proxy is believed",
+        help="do not read ConfigMap kube-system/extension-apiserver-authentication, and trust no front proxy",
     )
-    cluster.add_argument("--client-ca-file", metavar="FILE", type=Path, help="authority of client certificates (CN: user, O: groups)")
+    cluster.add_argument("--client-ca-file", metavar="FILE", type=Path, help="CA of client certificates (CN: user, O: groups)")
     cluster.add_argument(
-        "--anonymous-auth", action=argparse.BooleanOptionalAction, default=True, help="let requests without credentials be system:anonymous"
+        "--anonymous-auth",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="treat requests without credentials as system:anonymous",
     )
     cluster.add_argument(
         "--cors-allowed-origins",
         metavar="REGEX,…",
         type=_origins,
         default="",
-        help="origins of other hosts whose pages may open streams, as ^https://console\\.example\\.com$; no CORS headers are sent",
+        help="origins of web pages that may open streams, such as ^https://console\\.example\\.com$; no CORS headers are sent",
     )
     cluster.add_argument(
         "--authorization-mode",
         choices=["Delegated", "AlwaysAllow"],
         default="Delegated",
-        help="Delegated asks kube-apiserver; AlwaysAllow lets whoever can connect do everything: for development",
+        help="Delegated asks kube-apiserver; AlwaysAllow allows every request: for development",
     )
     cluster.add_argument(
         "--handler-tls-directory",
         metavar="DIR",
         type=Path,
-        help="tls.crt, tls.key and ca.crt for streams to virt-handler; without it console and vnc are not served",
+        help="tls.crt, tls.key and ca.crt for streams to virt-handler; required for console and vnc",
     )
-    cluster.add_argument("--namespace", default=os.environ.get("POD_NAMESPACE", "kubevirt"), help="where virt-handler's pods are")
+    cluster.add_argument("--namespace", default=os.environ.get("POD_NAMESPACE", "kubevirt"), help="namespace of virt-handler's pods")
     cluster.add_argument(
         "--handler-username",
         metavar="NAME",
         default="",
-        help="of virt-handler's account: what it writes is held against the node of its token; by default that of --namespace",
+        help=(
+            "user name of virt-handler's service account, whose writes are limited to the node of its "
+            "token; default: the account in --namespace"
+        ),
     )
     cluster.add_argument(
         "--require-node-claims",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="refuse what virt-handler writes with a token that names no node; otherwise such a token counts for all: for development",
+        help=(
+            "reject writes of virt-handler with a token that names no node; without this, such a "
+            "token is valid for all nodes: for development"
+        ),
     )
 
 
@@ -288,39 +301,46 @@ def _admission(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("admission")
     known, on = ", ".join(plugins.ORDER), ", ".join(plugins.enabled((), ()))
     group.add_argument(
-        "--enable-admission-plugins", metavar="NAME,…", type=_names, default="", help=f"plug-ins to run besides {on}; of {known}"
+        "--enable-admission-plugins",
+        metavar="NAME,…",
+        type=_names,
+        default="",
+        help=f"plug-ins to enable in addition to {on}; available: {known}",
     )
-    group.add_argument("--disable-admission-plugins", metavar="NAME,…", type=_names, default="", help="plug-ins not to run")
+    group.add_argument("--disable-admission-plugins", metavar="NAME,…", type=_names, default="", help="plug-ins to disable")
     group.add_argument(
         "--allow-vsock",
         action="store_true",
-        help="take machines with devices.vsock, which every process of their node can reach, whatever its namespace",
+        help="allow machines with devices.vsock, which every process of their node can reach",
     )
     group.add_argument(
         "--allow-macvtap",
         action="store_true",
-        help="take machines with interfaces of type macvtap, whose devices the nodes offer to all pods",
+        help="allow interfaces of type macvtap; nodes then offer macvtap devices to all pods",
     )
     group.add_argument(
         "--host-disks",
         type=flags.checked(host_disks.prefixes),
         default=(),
         metavar="PATHS",
-        help="directories of nodes below which files may be disks of type HostDisk, comma-separated; in each, {namespace} is the machine's",
+        help=(
+            "directories of nodes with files that may be disks of type HostDisk, comma-separated; "
+            "{namespace} stands for the machine's namespace"
+        ),
     )
     group.add_argument(
         "--network-plugins",
         type=flags.checked(named_plugins.names),
         default=(),
         metavar="NAMES",
-        help="plugins for networks that the nodes have, comma-separated: interfaces of type plugin may name one of these",
+        help="network plugins on the nodes that interfaces of type plugin may name, comma-separated",
     )
     group.add_argument(
         "--storage-plugins",
         type=flags.checked(named_plugins.names),
         default=(),
         metavar="NAMES",
-        help="plugins for storage that the nodes have, comma-separated: disks of type Plugin may name one of these",
+        help="storage plugins on the nodes that disks of type Plugin may name, comma-separated",
     )
 
 

@@ -235,7 +235,7 @@ def _serving_files(options: Options) -> Files:
         pair = issue(authority, profile, _SELF_SIGNED, made)
         write_file(files.certificate, pair.certificate + authority.certificate)
         write_file(files.key, pair.key)
-        logger.warning("made a serving certificate that nobody trusts", extra={"file": str(files.certificate)})
+        logger.warning("created a self-signed serving certificate", extra={"file": str(files.certificate)})
     return files
 
 

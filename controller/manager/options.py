@@ -290,7 +290,7 @@ def _certificates(parser: argparse.ArgumentParser) -> None:
         help="lifetime of signed certificates; renewed when a third of it is left",
     )
     parser.add_argument(
-        "--authority-lifetime", type=flags.duration, default="87600h", help="lifetime lifetime of authorities; at least three times as long"
+        "--authority-lifetime", type=flags.duration, default="87600h", help="lifetime of authorities; at least three times as long"
     )
     parser.add_argument(
         "--node-certificate-lifetime",

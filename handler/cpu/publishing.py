@@ -54,7 +54,7 @@ class Labels:
             try:
                 await self.write(self.wanted())
             except (errors.StatusError, TransportError) as error:
-                pause, found = self._retry_seconds, f"label node {self._node} with what its processors can do: {error}"
+                pause, found = self._retry_seconds, f"cannot label node {self._node} with its CPU models and features: {error}"
             if found and found != told:
                 logger.warning(found)
             told = found
@@ -73,11 +73,10 @@ class Labels:
                 return capabilities.labels(capabilities.parse(file.read(_MAX_BYTES)))
         except FileNotFoundError:
             logger.warning(
-                "KVM works, but was not there when this pod was started, or libvirt did not know it: "
-                "the node is not labelled with what its processors can do until the pod is made anew"
+                "KVM works now, but was missing when this pod started: to label the node with its CPU models and features, delete this pod"
             )
         except (OSError, UnicodeDecodeError, UnknownCapabilities) as error:
-            logger.warning("what guests can have of this node's processors is not known: %s", error)
+            logger.warning("cannot read the CPU models and features that this node offers guests: %s", error)
         return {}
 
     async def write(self, wanted: dict[str, str]) -> None:
@@ -90,4 +89,4 @@ class Labels:
         gone = capabilities.stale(labels_of(node), wanted)
         if gone:
             await self._client.patch(NODES, self._node, {"metadata": {"labels": dict.fromkeys(gone)}})
-            logger.info("removed labels of node %s that are no longer true: %s", self._node, ", ".join(gone))
+            logger.info("removed outdated labels of node %s: %s", self._node, ", ".join(gone))

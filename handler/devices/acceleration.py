@@ -50,20 +50,16 @@ def verdict_of(report: str, *, ended: bool) -> Verdict:
             reason = line.removeprefix("end ")
     missing = next((what for stage, what in trial.STAGES.items() if stage not in stages), None)
     if trial.FAILED in stages:
-        return Verdict(accelerated=False, reason=f"a guest did not get through {missing}: the result was wrong")
+        return Verdict(accelerated=False, reason=f"a trial guest failed at {missing}: the result was wrong")
     if missing is not None:
-        why = (
-            reason
-            if ended and reason and reason != "done"
-            else f"nothing happened for {TRIAL_SECONDS:.0f} s"
-            if not ended
-            else "it stopped"
-        )
-        return Verdict(accelerated=False, reason=f"a guest did not get through {missing}: {why}")
+        why = reason if ended and reason and reason != "done" else f"no progress for {TRIAL_SECONDS:.0f} s" if not ended else "it stopped"
+        return Verdict(accelerated=False, reason=f"a trial guest failed at {missing}: {why}")
     loop = stages["L"] - stages["X"]
     if loop > LOOP_SECONDS:
-        return Verdict(accelerated=False, reason=f"a guest needed {loop:.1f} s for a loop that takes hardware some 0.01 s")
-    return Verdict(accelerated=True, reason=f"a guest ran its trial in {stages['L']:.3f} s")
+        return Verdict(
+            accelerated=False, reason=f"a trial guest needed {loop:.1f} s for a loop that takes about 0.01 s with hardware virtualization"
+        )
+    return Verdict(accelerated=True, reason=f"a trial guest succeeded in {stages['L']:.3f} s")
 
 
 class Trials:
@@ -117,7 +113,7 @@ async def decide(choice: Choice, trials: Trials) -> Verdict:
             try:
                 report, ended = await trials.run()
             except OSError as error:
-                verdict = Verdict(accelerated=False, reason=f"the trial could not be started: {error}")
+                verdict = Verdict(accelerated=False, reason=f"cannot start the trial guest: {error}")
             else:
                 verdict = verdict_of(report, ended=ended)
     logger.info("guests are accelerated: %s: %s", verdict.accelerated, verdict.reason)

@@ -87,7 +87,9 @@ def files(domain: Mapping[str, Any], allowed: Allowed, namespace: str) -> tuple[
             continue
         path = host_disks.path_of(each)
         if not host_disks.is_below(path, allowed.directories, namespace):
-            raise NotTheDevice(f"disk {each['name']!r}: {path} is not below a directory that this node allows (--host-disks)")
+            raise NotTheDevice(
+                f"disk {each['name']!r}: {path} is not below a directory that virt-handler of this node allows (--host-disks)"
+            )
         size = 0 if each["readOnly"] else disks.created_bytes(each)
         found.append(File(str(each["name"]), path, bool(each["readOnly"]), size, allowed.created_bytes))
     return tuple(found)
@@ -111,7 +113,7 @@ def put(root: int, process: int, file: File, node: Path = NODE) -> None:
         target = _target(root, file.disk)
         try:
             if not stat.S_ISREG(os.fstat(target).st_mode):
-                raise NotTheDevice(f"disk {file.disk!r}: something else lies in the pod where its image belongs")
+                raise NotTheDevice(f"disk {file.disk!r}: another file is at the path of its image in the pod")
             if not os.path.samestat(os.fstat(source), os.fstat(target)):
                 _move(source, target, process, node, read_only=file.read_only)
         finally:
@@ -134,7 +136,7 @@ def _open(file: File, node: Path) -> int:
             found = _find(top, path)
     except OSError as error:
         linked = error.errno in (errno.ELOOP, errno.EXDEV)
-        why = "is reached through a link: name the path that it leads to" if linked else f"cannot be used: {error.strerror}"
+        why = "contains a symbolic link: use the path without links" if linked else f"cannot be used: {error.strerror}"
         raise NotTheDevice(f"disk {file.disk!r}: {file.path} of this node {why}") from error
     finally:
         os.close(top)
@@ -147,7 +149,7 @@ def _open(file: File, node: Path) -> int:
 def _unfit(status: os.stat_result, *, read_only: bool) -> str:
     """Return why a file cannot be a disk of the pod's user, or an empty string."""
     if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
-        return "is no regular file that has this one name"
+        return "is not a regular file with a single hard link"
     user = layout.USER_ID
     shift = 6 if status.st_uid == user else 3 if status.st_gid == user else 0
     wanted = 0o4 if read_only else 0o6
@@ -173,8 +175,8 @@ def _make(top: int, path: str, file: File) -> None:
     try:
         with alone(directory):
             if (there := _bytes_of(directory)) + file.size > file.limit:
-                text = f"its directory has files of {there} bytes, and may have {file.limit} (--host-disks-max-created)"
-                raise NotTheDevice(f"disk {file.disk!r}: {file.path} of this node cannot be made: {text}")
+                text = f"the files of its directory have {there} bytes, and the limit is {file.limit} (--host-disks-max-created)"
+                raise NotTheDevice(f"disk {file.disk!r}: {file.path} of this node cannot be created: {text}")
             _make_in(directory, name, file.size)
     finally:
         os.close(directory)

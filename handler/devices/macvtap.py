@@ -54,7 +54,7 @@ class Macvtaps:
         """Return which of the numbers a macvtap of the node already has; empty if none."""
         major = driver(self.drivers)
         taken = [f"{major}:{minor}" for minor in self._minors(ids) if self._is_taken(major, minor)]
-        return f"a macvtap of the node has the number {' and '.join(taken)} already" if taken else ""
+        return f"another macvtap of the node already has the number {' and '.join(taken)}" if taken else ""
 
     def preferred(self, available: Iterable[str], count: int) -> tuple[str, ...]:
         """Return ``count`` available ids, those of the lowest unused numbers first."""
@@ -78,13 +78,13 @@ class Macvtaps:
         """Make the device nodes; return why that failed, or an empty string."""
         major = driver(self.drivers)
         if major is None:
-            return "the node's kernel has not loaded its module macvtap"
+            return "the kernel module macvtap is not loaded on the node"
         try:
             self.directory.mkdir(mode=0o700, exist_ok=True)
             for minor in range(1, NUMBERS + 1):
                 _make(self.directory / str(minor), os.makedev(major, minor))
         except OSError as error:
-            return f"make device nodes of macvtaps: {error}"
+            return f"cannot create device nodes of macvtaps: {error}"
         return ""
 
 

@@ -69,7 +69,7 @@ def give(root: int, node: Node, user: int = layout.USER_ID) -> bool:
         return False
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.EXDEV, errno.ENOTDIR):
-            raise NotTheDevice(f"{node.path} in the pod is reached through a link") from error
+            raise NotTheDevice(f"{node.path} in the pod contains a symbolic link") from error
         raise
     try:
         return _give(descriptor, node, user)

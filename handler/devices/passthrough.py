@@ -57,7 +57,7 @@ def allow_locking(launcher: int, guest_bytes: int, *, proc: Path = Path("/proc")
         except (FileNotFoundError, ProcessLookupError):
             continue
         except PermissionError as error:
-            logger.warning("the limit of locked memory of process %d stays: %s", pid, error)
+            logger.warning("cannot raise the limit of locked memory of process %d: %s", pid, error)
 
 
 def _higher(limit: int, wanted: int) -> int:

@@ -186,7 +186,9 @@ class Plugin:
                 try:
                     await self._serve_once()
                 except (OSError, GRPCError, ProtocolError, StreamTerminatedError, TimeoutError) as error:
-                    logger.warning("offer %s to the kubelet, again in %.0f s: %s", self.device.resource, RETRY_SECONDS, _words(error))
+                    logger.warning(
+                        "cannot register %s with the kubelet, retrying in %.0f s: %s", self.device.resource, RETRY_SECONDS, _words(error)
+                    )
                     await asyncio.sleep(RETRY_SECONDS)
 
     async def _serve_once(self) -> None:
@@ -206,7 +208,7 @@ class Plugin:
             logger.info("registered %s with the kubelet", self.device.resource)
             while self._inode(KUBELET_SOCKET) == kubelet and self._inode(self._endpoint) == own:  # noqa: ASYNC110 - files have no event
                 await asyncio.sleep(self._poll_seconds)
-            logger.info("the kubelet was restarted, registering %s again", self.device.resource)
+            logger.info("the kubelet restarted, registering %s again", self.device.resource)
         finally:
             server.close()  # ends all calls; we do not wait until the kubelet disconnects
 
@@ -276,7 +278,7 @@ class Plugin:
         request = await stream.recv_message()
         asked = [each.devices_ids for each in request.container_requests] if request else []
         if refusal := next(filter(None, map(self.device.refusal, asked)), ""):
-            logger.warning("a container is given no %s: %s", self.device.resource, refusal)
+            logger.warning("refused to allocate %s to a container: %s", self.device.resource, refusal)
             await stream.send_trailing_metadata(status=Status.FAILED_PRECONDITION, status_message=refusal)
             return
         answers = [self._answer(each) for each in asked]

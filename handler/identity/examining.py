@@ -34,7 +34,7 @@ def examine(certificate: bytes, key: bytes, authorities: bytes, node: str) -> Pe
     except (OSError, ValueError) as error:
         raise Unacceptable(str(error)) from error
     if any(peer is None or peer.common_name != names.HANDLER or names.node_of_server_name(peer.dns_name) != node for peer in seen):
-        raise Unacceptable("it has other names")
+        raise Unacceptable("it has other names than requested")
     assert seen[0] is not None  # noqa: S101  the line above has seen to it
     return seen[0]
 

@@ -102,19 +102,19 @@ class Identity:
 
     async def _renew(self, reason: str) -> None:
         """Request a certificate and use it; log a failure."""
-        logger.info("ask for a certificate", extra={"node": self._node, "of_the_present_one": reason})
+        logger.info("requesting a certificate", extra={"node": self._node, "reason": reason})
         try:
             made = await keys.make(self._node)
             certificate = await self._signed(made.request)
             examining.examine(certificate, made.key, self._store.get(AUTHORITIES), self._node)
             self._store.put({CERTIFICATE: certificate, KEY: made.key})
         except (errors.StatusError, TransportError, keys.KeyFailed, NotSigned, examining.Unacceptable, OSError, ValueError) as error:
-            until = f"until {self._held.not_after}" if self._held is not None else "there is none"
-            logger.warning("no new certificate: %s", error, extra={"node": self._node, "present_one": until})
+            until = f"until {self._held.not_after}" if self._held is not None else "none"
+            logger.warning("cannot get a new certificate: %s", error, extra={"node": self._node, "present_one": until})
             return
         self._spread = random.random()  # noqa: S311  not a secret
         self._load()
-        logger.info("took a new certificate into use", extra={"node": self._node, "until": str(self.not_after)})
+        logger.info("using a new certificate", extra={"node": self._node, "until": str(self.not_after)})
 
     async def _signed(self, request: bytes) -> bytes:
         """Send a request, wait without limit for the decision, and return the certificate (PEM).
@@ -131,9 +131,11 @@ class Identity:
             try:
                 found = await self._client.get(CERTIFICATE_SIGNING_REQUESTS, name)
             except errors.NotFound as error:
-                raise NotSigned(f"request {name} is gone: nobody signed it in time") from error
+                raise NotSigned(
+                    f"CertificateSigningRequest {name} was deleted before it was signed; is virt-controller running?"
+                ) from error
             except (errors.StatusError, TransportError) as error:
-                logger.info("cannot look at request %s: %s", name, error)
+                logger.info("cannot read CertificateSigningRequest %s: %s", name, error)
                 continue
             if (certificate := _issued(found)) is not None:
                 return certificate
@@ -147,7 +149,7 @@ class Identity:
         try:
             peer = examining.examine(certificate, key, authorities, self._node)
         except examining.Unacceptable as error:
-            logger.warning("others would refuse the present certificate: %s", error, extra={"node": self._node})
+            logger.warning("the certificate of this node is not accepted: %s", error, extra={"node": self._node})
             self._held = None
         else:
             self._held = Held(peer.not_before, peer.not_after)
@@ -193,4 +195,4 @@ def _issued(request: Object) -> bytes | None:
     try:
         return base64.b64decode(str(encoded))
     except binascii.Error as error:
-        raise NotSigned("what was issued is no certificate") from error
+        raise NotSigned("the issued certificate is not valid PEM") from error

@@ -68,7 +68,7 @@ async def _openssl(seconds: float, *arguments: str, inherited: tuple[int, ...] =
         async with asyncio.timeout(seconds):
             output, said = await child.communicate()
     except TimeoutError as error:
-        raise KeyFailed(f"openssl {arguments[0]} takes longer than {seconds:.0f} s") from error
+        raise KeyFailed(f"openssl {arguments[0]} did not end within {seconds:.0f} s") from error
     finally:
         if child.returncode is None:
             child.kill()

@@ -61,7 +61,7 @@ def plan(observed: Observed, now: datetime) -> Action:
         return Requeue(LOOK_AGAIN.total_seconds())
     held = observed.held
     if held is None:
-        return RequestCertificate("there is none that others would accept")
+        return RequestCertificate("there is no valid certificate")
     if observed.refusal:
         return RequestCertificate(observed.refusal)
     due = renewed_at(held, observed.spread)
@@ -81,9 +81,9 @@ def problem(observed: Observed, now: datetime) -> str:
     if observed.is_revoked:
         return "this node is revoked"
     if not observed.has_authorities:
-        return f"no authorities to trust are known (ConfigMap {trust.CONFIG_MAP})"
+        return f"the trusted authorities are not known yet (ConfigMap {trust.CONFIG_MAP})"
     if held is None:
-        return "there is no certificate"
+        return "there is no certificate yet"
     if observed.refusal:
         return observed.refusal
-    return "the certificate expired" if now >= held.not_after else ""
+    return "the certificate has expired" if now >= held.not_after else ""

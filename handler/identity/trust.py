@@ -41,10 +41,10 @@ def node_of(peer: Peer | None, revocations: Revocations) -> str:
         Stranger: the certificate is not virt-handler's, or the node is revoked.
     """
     if peer is None:
-        raise Stranger("it presented no certificate")
+        raise Stranger("the peer presented no certificate")
     node = names.node_of_server_name(peer.dns_name) if peer.common_name == names.HANDLER else ""
     if not node:
-        raise Stranger(f"it comes with the certificate of {peer.common_name!r}, names {[value for _, value in peer.alternative_names]}")
+        raise Stranger(f"the peer has the certificate of {peer.common_name!r}, names {[value for _, value in peer.alternative_names]}")
     if refusal := revocations.refusal(node, peer.not_before):
         raise Stranger(refusal)
     return node
@@ -87,7 +87,7 @@ class Trust:
         if _are_authorities(authorities):
             new[AUTHORITIES] = authorities.encode()
         else:
-            logger.warning("keep the authorities that were trusted: those of ConfigMap %s cannot be read", trust.CONFIG_MAP)
+            logger.warning("cannot parse the authorities of ConfigMap %s, keeping the previous ones", trust.CONFIG_MAP)
         revocations = trust.revocations(revoked)
         if revocations != self.revocations:
             logger.warning("revoked nodes: %s", ", ".join(sorted(revocations.nodes)) or "none")
@@ -95,7 +95,7 @@ class Trust:
         try:
             self._store.put(new)
         except OSError as error:
-            logger.error("the authorities to trust cannot be stored: %s", error)  # noqa: TRY400 - expected, the message says it
+            logger.error("cannot store the trusted authorities: %s", error)  # noqa: TRY400 - expected, the message says it
         for callback in self._callbacks:
             callback()
 

@@ -15,12 +15,13 @@ class Metrics:
         self._registry = Registry()
         self._registry.add(*process.families())
         self._verdict: Verdict | None = None
-        about = "1 if guests on this node are accelerated (KVM), by reason."
+        about = "1 if guests on this node use KVM, by reason."
         self._registry.add(Read("kubevirt_node_acceleration", "gauge", about, ("reason",), self._acceleration))
-        self.links = self._gauge("kubevirt_launcher_links", "Launchers that are looked after.")
+        self.links = self._gauge("kubevirt_launcher_links", "Connected virt-launchers.")
         self.streams = self._gauge("kubevirt_streams", "Open consoles and displays.")
         self.certificate = self._gauge(
-            "kubevirt_certificate_expiration_timestamp_seconds", "When this node's certificate ends; 0: there is none."
+            "kubevirt_certificate_expiration_timestamp_seconds",
+            "Expiry of this node's certificate in seconds since 1970; 0: no certificate.",
         )
         self.faults = self._gauge("kubevirt_informer_faults", "Received objects that could not be processed; the log has the errors.")
         self.loops = ReconcileMetrics(self._registry)

@@ -37,7 +37,7 @@ def alias(name: str, given: Lease) -> str:
     Raises:
         Unsupported: network ``name`` has too many routes for it.
     """
-    problem = f"network {name} gives its links too many routes for a guest to have them"
+    problem = f"network {name} has more routes than a guest can receive by DHCP"
     return aliases.text(_ALIAS, aliases.of_lease(given), problem)
 
 

@@ -48,8 +48,8 @@ def uplink_of(wanted: Wanted, observed: Observed) -> Link:
         from apiserver.apis.virt.spec import attachments  # importing it takes longer than all other imports together
 
         raise Unsupported(
-            f"interface {wanted.name}: the pod has no link {wanted.uplink} to network {wanted.network}: this node needs a CNI plugin that "
-            f"heeds the annotation {attachments.ANNOTATION} of pods, such as Multus"
+            f"interface {wanted.name}: the pod has no link {wanted.uplink} to network {wanted.network}: install a CNI plugin on this "
+            f"node that reads the pod annotation {attachments.ANNOTATION}, such as Multus"
         )
     return uplink
 

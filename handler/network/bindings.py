@@ -27,7 +27,7 @@ def binding_of(wanted: Wanted) -> Binding:
     """
     found = (FURTHER if wanted.network else BINDINGS).get(wanted.type)
     if found is None:
-        raise Unsupported(f"interface {wanted.name}: type {wanted.type} is not known to this virt-handler")
+        raise Unsupported(f"interface {wanted.name}: type {wanted.type} is not supported by this virt-handler")
     return found
 
 

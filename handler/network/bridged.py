@@ -39,7 +39,7 @@ def plan(wanted: Wanted, observed: Observed) -> Plan:
     """
     uplink = pod_link(wanted, observed)
     kept = _kept(observed.alias) or _of_pod(wanted, uplink, observed)
-    alias = _alias(kept, f"interface {wanted.uplink} of the pod has too many routes for a guest to take its place")
+    alias = _alias(kept, f"interface {wanted.uplink} of the pod has more routes than a guest can receive by DHCP")
     mac = wanted.mac or kept.mac
     interface = Interface(
         wanted.name,
@@ -86,7 +86,7 @@ def _lease6(address: str, gateway: str | None, gateway_mac: str) -> Lease6:
     if ipaddress.IPv6Address(gateway).is_link_local:
         return Lease6(address, gateway)
     if not network.is_mac(gateway_mac):
-        raise Unsupported(f"the pod's gateway {gateway} has no MAC address by which its guest could reach it")
+        raise Unsupported(f"the pod's gateway {gateway} has no known MAC address, so the guest cannot reach it")
     return Lease6(address, network.BRIDGED_ROUTER6, gateway_mac, (network.BRIDGED_ROUTER6,))
 
 

@@ -39,8 +39,8 @@ def plan(wanted: Wanted, observed: Observed) -> Plan:
     uplink = attached.uplink_of(wanted, observed)
     if uplink.addresses:
         raise Unsupported(
-            f"interface {wanted.name}: IPAM of network {wanted.network} gives the pod's link an address, and a guest of type macvtap is "
-            "told none: leave ipam out of the network, or use type bridge"
+            f"interface {wanted.name}: IPAM of network {wanted.network} gives the pod's link an address, which a guest with type "
+            "macvtap cannot receive: remove ipam from the network, or use type bridge"
         )
     made = Interface(wanted.name, wanted.mac, wanted.tap, wanted.model, (), is_own=False)
     return Plan(_script(wanted, observed, uplink), made, KERNEL_OPTIONS)
@@ -55,7 +55,8 @@ def number(wanted: Wanted) -> tuple[int, int]:
     found = _NUMBER.fullmatch(wanted.device)
     if found is None:
         raise Unsupported(
-            f"interface {wanted.name}: its pod has no device for a macvtap: it was made by a virt-controller of another version"
+            f"interface {wanted.name}: its pod has no device for a macvtap, because a virt-controller of "
+            "another version created it; restart the machine"
         )
     return int(found[1]), int(found[2])
 

@@ -27,7 +27,7 @@ def plan(wanted: Wanted, observed: Observed) -> Plan:
     if not addresses4 and not addresses6:
         raise Unsupported(f"interface {wanted.uplink} of the pod has neither an IPv4 nor an IPv6 address")
     if wrong := [each for each in wanted.ports or () if not 0 < each.port < 65536]:
-        raise Unsupported(f"interface {wanted.name}: {wrong[0].port} is no port")
+        raise Unsupported(f"interface {wanted.name}: {wrong[0].port} is not a port")
     interface = Interface(
         wanted.name,
         wanted.mac,

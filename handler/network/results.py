@@ -81,10 +81,10 @@ def of_theirs(interface: Wanted, result: Mapping[str, Any], *, live_migration: b
         said = result.get(member)
         said = network.normal_mac(said) if member == "mac" and isinstance(said, str) else said
         if said != asked:
-            raise ValueError(f"{member} is {one_line(str(said), 64)}, and has to be {asked}")
+            raise ValueError(f"{member} is {one_line(str(said), 64)}, must be {asked}")
     addresses = result.get("addresses", [])
     if not isinstance(addresses, list) or len(addresses) > MAX_ADDRESSES:
-        raise ValueError(f"addresses is no list of at most {MAX_ADDRESSES}")
+        raise ValueError(f"addresses must be a list of at most {MAX_ADDRESSES}")
     found = tuple(_address(each) for each in addresses)
     return Interface(interface.name, interface.mac, interface.tap, interface.model, found, is_own=False, live_migration=live_migration)
 
@@ -93,7 +93,7 @@ def _address(given: object) -> str:
     try:
         return str(ipaddress.ip_address(given if isinstance(given, str) else ""))
     except ValueError as error:
-        raise ValueError(f"addresses: {one_line(str(given), 64)!r} is no IP address") from error
+        raise ValueError(f"addresses: {one_line(str(given), 64)!r} is not an IP address") from error
 
 
 def tap_problem(interface: Interface, told: object, user: frozenset[str], *, several_queues: bool) -> str:
@@ -110,9 +110,9 @@ def tap_problem(interface: Interface, told: object, user: frozenset[str], *, sev
     if found.get("ifname") != interface.tap or of_tun.get("type") != "tap":
         return f"the pod has no tap device {interface.tap}"
     if str(of_tun.get("user")) not in user:
-        return f"{interface.tap} belongs to user {of_tun.get('user')}, and not to {min(user)}"
+        return f"{interface.tap} belongs to user {of_tun.get('user')}, must belong to {min(user)}"
     if bool(of_tun.get("multi_queue")) != several_queues:
-        return f"{interface.tap} has to be made {'with' if several_queues else 'without'} multi_queue"
+        return f"{interface.tap} must be created {'with' if several_queues else 'without'} multi_queue"
     return "" if "UP" in found.get("flags", ()) else f"{interface.tap} is down"
 
 

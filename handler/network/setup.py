@@ -51,7 +51,7 @@ def wanted(vm: Mapping[str, Any]) -> tuple[Wanted, ...]:
     """
     defaulted = interfaces.defaulted(domain_of(vm))
     if sum(map(interfaces.is_on_pods_network, defaulted)) > 1:
-        raise Unsupported("a pod has one network of its own: more than one interface cannot be joined to it")
+        raise Unsupported("only one interface can use the pod's own network")
     networks = {each.interface: str(each) for each in attachments.of(vm)}
     return tuple(_wanted(vm, each, networks.get(each["name"], "")) for each in defaulted)
 
@@ -59,7 +59,7 @@ def wanted(vm: Mapping[str, Any]) -> tuple[Wanted, ...]:
 def _wanted(vm: Mapping[str, Any], interface: Mapping[str, Any], network: str) -> Wanted:
     name, given = interface["name"], interface.get("mac") or ""
     if interface.get("network") and not network:
-        raise Unsupported(f"interface {name}: {str(interface['network'])[:80]!r} is no network that a pod may have")
+        raise Unsupported(f"interface {name}: {str(interface['network'])[:80]!r} is not a valid name of a network")
     is_plugin = interface["type"] == interfaces.PLUGIN
     found = Wanted(
         name=name,
@@ -83,7 +83,7 @@ def _give(root: int, nodes: Iterable[ownership.Node]) -> None:
         for node in nodes:
             ownership.give(root, node)
     except (ownership.NotTheDevice, OSError) as error:
-        raise CommandFailed(f"give the pod its macvtap: {error}") from error
+        raise CommandFailed(f"cannot move the macvtap into the pod: {error}") from error
 
 
 def with_devices(asked: Sequence[Wanted], devices: Sequence[ownership.Node]) -> tuple[Wanted, ...]:
@@ -146,7 +146,7 @@ class Networks:
         except TimeoutError as error:
             kind = TimedOut if interface.type == interfaces.PLUGIN else CommandFailed
             raise kind(
-                f"interface {interface.name}: the networks of the pod took longer than {self._prepare_seconds:g} s together"
+                f"interface {interface.name}: setting up all networks of the pod took longer than {self._prepare_seconds:g} s"
             ) from error
 
     async def _add(self, machine: Mapping[str, Any], interface: Wanted, namespace: int, path: str) -> Interface:
@@ -179,7 +179,7 @@ class Networks:
             await plugins.call("network", record.plugin, "CHECK", before.request(), {contract.NETNS_VARIABLE: path})
             return await _checked(description, record.plugin, interface, before.result, namespace)
         except (Failed, PluginRefused) as error:
-            logger.warning("interface %s of pod %s is made again: %s", interface.name, record.pod_uid, error)
+            logger.warning("setting up interface %s of pod %s again: %s", interface.name, record.pod_uid, error)
             return None
 
     async def _made(self, plugins: Plugins, record: Record, interface: Wanted, namespace: int, path: str) -> Interface:
@@ -199,7 +199,7 @@ class Networks:
         try:
             self._records.write(record)
         except (OSError, ValueError) as error:
-            raise CommandFailed(f"what plugin {record.plugin} is asked for could not be kept: {error}") from error
+            raise CommandFailed(f"cannot record the call of plugin {record.plugin}: {error}") from error
 
 
 def own() -> Own:
@@ -266,7 +266,7 @@ async def _checked(description: Description, plugin: str, interface: Wanted, res
             return results.of_ours(interface, result)
         made = results.of_theirs(interface, result, live_migration=description.live_migration)
     except ValueError as error:
-        raise Failed(f"{answers.title(plugin, 'ADD')} lies or errs: {error}") from error
+        raise Failed(f"{answers.title(plugin, 'ADD')} returned a wrong result: {error}") from error
     await _check_tap(interface, made, namespace)
     return made
 
@@ -278,7 +278,7 @@ async def _check_tap(interface: Wanted, made: Interface, namespace: int) -> None
     except (CommandFailed, ValueError):
         told = None
     if problem := results.tap_problem(made, told, names_of_user(), several_queues=interface.queues > 1):
-        raise Failed(f"{answers.title(interface.plugin, 'ADD')} lies or errs: {problem}")
+        raise Failed(f"{answers.title(interface.plugin, 'ADD')} returned a wrong result: {problem}")
 
 
 def names_of_user() -> frozenset[str]:

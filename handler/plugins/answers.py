@@ -19,7 +19,7 @@ from handler.plugins.faults import Failed, PluginRefused
 MAX_WORDS: Final = 512
 """Characters of a plugin's error message."""
 _ERROR_MEMBERS: Final = frozenset({"version", "code", "msg", "details"})
-_LOG: Final = "virt-handler's log on this node has its standard error"
+_LOG: Final = "see its standard error in virt-handler's log on this node"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def result_of(plugin: str, command: Command, output: Output, members: frozenset[
     """
     who = title(plugin, command)
     if output.excess:
-        raise Failed(f"{who} wrote more than a plugin may, and was ended; {_LOG}")
+        raise Failed(f"{who} wrote more output than allowed and was killed; {_LOG}")
     if output.status:
         _raise_error(who, output)
     if not output.stdout.strip() and command in ("DEL", "CHECK"):
@@ -75,13 +75,13 @@ def result_of(plugin: str, command: Command, output: Output, members: frozenset[
     try:
         found = _parse(output.stdout)
     except ValueError as error:
-        raise Failed(f"{who} answered what is no JSON object: {error}; {_LOG}") from error
+        raise Failed(f"{who} did not write a JSON object: {error}; {_LOG}") from error
     if "code" in found or "msg" in found:
-        raise Failed(f"{who} said an error and exited with status 0: {_words(found)}")
+        raise Failed(f"{who} reported an error but exited with status 0: {_words(found)}")
     if found.get("version") != contract.VERSION:
-        raise Failed(f"{who} answered in version {_short(found.get('version'))}, and was asked in version {contract.VERSION}")
+        raise Failed(f"{who} answered in version {_short(found.get('version'))} to a request in version {contract.VERSION}")
     if members is not None and (unknown := sorted(found.keys() - members - {"version"})):
-        raise Failed(f"{who} answered with {_short(unknown[0])!a}, which is no member of a result")
+        raise Failed(f"{who} answered with {_short(unknown[0])!a}, which is not a field of a result")
     return found
 
 
@@ -100,40 +100,40 @@ def describe(plugin: str, kind: Kind, found: Mapping[str, Any]) -> Description:
     versions, kinds = (_texts(who, found, member) for member in ("supportedVersions", "kinds"))
     live = found.get("liveMigration", False)
     if not isinstance(live, bool):
-        raise Failed(f"{who}: liveMigration is neither true nor false")
+        raise Failed(f"{who}: liveMigration must be true or false")
     if contract.VERSION not in versions:
-        raise Failed(f"{who} speaks versions {', '.join(versions) or 'none'}; this virt-handler speaks {contract.VERSION}")
+        raise Failed(f"{who} supports versions {', '.join(versions) or 'none'}; this virt-handler requires {contract.VERSION}")
     if kind not in kinds:
-        raise Failed(f"{who} is for {', '.join(kinds) or 'nothing'}, and not for {kind}")
+        raise Failed(f"{who} is for {', '.join(kinds) or 'nothing'}, not for {kind}")
     asked = _texts(who, found, "commands") if "commands" in found else COMMANDS
     if "ADD" not in asked or set(asked) - set(COMMANDS):
-        raise Failed(f"{who}: commands has to name ADD, and may name CHECK and DEL")
+        raise Failed(f"{who}: commands must contain ADD, and optionally CHECK and DEL")
     return Description(versions, kinds, live, frozenset(each for each in COMMANDS if each in asked))
 
 
 def _texts(who: str, found: Mapping[str, Any], member: str) -> tuple[str, ...]:
     given = found.get(member)
     if not isinstance(given, list) or len(given) > 32 or not all(isinstance(each, str) and len(each) <= 32 for each in given):
-        raise Failed(f"{who}: {member} is no list of short texts")
+        raise Failed(f"{who}: {member} must be a list of short strings")
     return tuple(one_line(each, 32) for each in given)
 
 
 def _raise_error(who: str, output: Output) -> NoReturn:
     if output.status < 0:
-        raise Failed(f"{who} was ended by signal {-output.status}; {_LOG}")
+        raise Failed(f"{who} was killed by signal {-output.status}; {_LOG}")
     try:
         found = _parse(output.stdout)
     except ValueError:
-        raise Failed(f"{who} exited with status {output.status} and said no error as JSON; {_LOG}") from None
+        raise Failed(f"{who} exited with status {output.status} and wrote no JSON error; {_LOG}") from None
     code, message = found.get("code"), found.get("msg")
     if type(code) is not int or not isinstance(message, str) or not found.keys() <= _ERROR_MEMBERS:
-        raise Failed(f"{who} exited with status {output.status} and said no error: code has to be a number and msg a text; {_LOG}")
+        raise Failed(f"{who} exited with status {output.status} and wrote no valid error: code must be a number and msg a string; {_LOG}")
     raise (PluginRefused if code in contract.FINAL else Failed)(f"{who}: {_words(found)}")
 
 
 def _words(found: Mapping[str, Any]) -> str:
     said = [one_line(str(found[each]), MAX_WORDS) for each in ("msg", "details") if found.get(each)]
-    return f"{': '.join(said) or 'no words'} (code {_short(found.get('code'))})"
+    return f"{': '.join(said) or 'no message'} (code {_short(found.get('code'))})"
 
 
 def _short(value: object) -> str:
@@ -148,16 +148,16 @@ def _parse(text: bytes) -> dict[str, Any]:
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
     if not isinstance(found, dict):
-        raise ValueError("it is something else")  # noqa: TRY004 - as whatever else is wrong with it
+        raise ValueError("it is another type")  # noqa: TRY004 - as whatever else is wrong with it
     return found
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) != len(pairs):
-        raise ValueError("a member occurs twice")
+        raise ValueError("a field occurs twice")
     return result

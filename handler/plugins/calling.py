@@ -126,7 +126,9 @@ class Plugins:
         if (own := self._own.get((kind, name))) is not None:
             return _Program(own.command, own.environment, is_ours=True)
         if not named.is_name(name) or name not in self._allowed.get(kind, ()):
-            raise NotFound(f"plugin {one_line(name, named.MAX_NAME)} is none of those for {kind} that the administrator of this node named")
+            raise NotFound(
+                f"plugin {one_line(name, named.MAX_NAME)} is not enabled for {kind} on this node (--plugin flags of virt-handler)"
+            )
         path = self._directory / name
         try:
             found = path.stat()
@@ -134,7 +136,7 @@ class Plugins:
         except OSError as error:
             raise NotFound(f"plugin {name} is not on this node: {path}: {error.strerror}") from error
         if not begins.startswith(_PROGRAMS) or not os.access(path, os.X_OK):
-            raise NotFound(f"plugin {name} is not on this node: {path} is no executable program or script")
+            raise NotFound(f"plugin {name} is not on this node: {path} is not an executable")
         return _Program((str(path),), {}, (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns))
 
     async def _run(
@@ -152,9 +154,9 @@ class Plugins:
                     program.command, f"{json.dumps(document)}\n".encode(), given, seconds=self._seconds, max_data=most
                 )
         except NoTurn as error:
-            raise TimedOut(f"{who} waits for its turn: its other calls have not been answered") from error
+            raise TimedOut(f"{who} has too many unanswered calls; try again") from error
         except TimeoutError as error:
-            raise TimedOut(f"{who} did not answer within {self._seconds:g} s, and was ended") from error
+            raise TimedOut(f"{who} did not answer within {self._seconds:g} s and was killed") from error
         except OSError as error:
             raise Failed(f"{who} could not be started: {error}") from error
         if output.stderr.strip():

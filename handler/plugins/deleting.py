@@ -45,7 +45,7 @@ def event_recorder(events: Events) -> Callable[[Record, Fault], None]:
     def say(record: Record, fault: Fault) -> None:
         names = {each: str(objects.dig(record.document, "machine", each) or "") for each in ("namespace", "name", "uid")}
         machine = {"apiVersion": VIRTUAL_MACHINES.api_version, "kind": VIRTUAL_MACHINES.kind, "metadata": names}
-        words = one_line(f"{_WORDS[record.kind]} {record.element!r}: {fault}; it is asked again", MAX_WORDS)
+        words = one_line(f"{_WORDS[record.kind]} {record.element!r}: {fault}; virt-handler retries", MAX_WORDS)
         events.event(machine, VIRTUAL_MACHINES, "Warning", DEL_FAILED, words)
 
     return say
@@ -120,7 +120,7 @@ class Deleter:
                 if record is not None:
                     await self._ask(record)
         except Exception:  # an unexpected error of one record or plugin must not stop the other deletions
-            logger.exception("what plugins added to pod %s was not taken away", key.pod_uid)
+            logger.exception("cannot undo the plugin calls for pod %s", key.pod_uid)
             self._wait(key)
         finally:
             self._under_way.discard(key)
@@ -134,7 +134,7 @@ class Deleter:
             await self._call(record.kind, record.plugin, "DEL", record.request())
         except Fault as fault:
             self._wait(record.key)
-            logger.warning("%s %s of pod %s was not taken away, and is tried again: %s", record.kind, record.element, record.pod_uid, fault)
+            logger.warning("plugin DEL of %s %s of pod %s failed, retrying: %s", record.kind, record.element, record.pod_uid, fault)
             self._failed(record, fault)
         else:
             await asyncio.to_thread(self._records.remove, record)

@@ -121,7 +121,7 @@ class Records:
 
     def _path(self, element: Element) -> Path:
         if not _are_names(element.pod_uid, element.name):
-            raise ValueError(f"{ascii(element.pod_uid)[:80]} and {ascii(element.name)[:80]} are no names of a pod and of what is in it")
+            raise ValueError(f"{ascii(element.pod_uid)[:80]} and {ascii(element.name)[:80]} are not valid names of a pod and its element")
         return self._directory / element.pod_uid / f"{element.kind}-{element.name}.json"
 
 

@@ -42,7 +42,7 @@ def serve(kind: Kind, operations: Mapping[str, Operation], *, live_migration: bo
         elif command in operations:
             result = operations[command](told)
         else:
-            raise Error(contract.UNSUPPORTED_FIELD, f"{contract.COMMAND_VARIABLE} is {command!r}, and no command of plugins")
+            raise Error(contract.UNSUPPORTED_FIELD, f"{contract.COMMAND_VARIABLE} is {command!r}, which is not a plugin command")
     except Error as error:
         _say({"code": error.code, "msg": str(error), **({"details": error.details} if error.details else {})})
         return 1
@@ -54,11 +54,11 @@ def _read(text: bytes) -> Document:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise Error(contract.NOT_DECODED, f"standard input is no JSON: {error}") from error
+        raise Error(contract.NOT_DECODED, f"standard input is not valid JSON: {error}") from error
     if not isinstance(found, dict):
-        raise Error(contract.NOT_DECODED, "standard input is no JSON object")
+        raise Error(contract.NOT_DECODED, "standard input is not a JSON object")
     if found.get("version") != contract.VERSION:
-        raise Error(contract.INCOMPATIBLE_VERSION, f"asked in version {found.get('version')}, and speaks {contract.VERSION} alone")
+        raise Error(contract.INCOMPATIBLE_VERSION, f"asked in version {found.get('version')}, but supports only {contract.VERSION}")
     return found
 
 

@@ -45,7 +45,7 @@ class Calls(Generic[T]):
             future.add_done_callback(lambda _: self._running.pop(pod_uid))
         await asyncio.wait((future,), timeout=self._patience_seconds)
         if not future.done():
-            raise StorageHangs(f"what is mounted in pod {pod_uid} does not answer; a disk of the virtual machine may be away")
+            raise StorageHangs(f"a mount in pod {pod_uid} does not respond; the storage of a disk may be unreachable")
         return future.result()
 
 

@@ -89,7 +89,7 @@ class Connection:
     def status(self) -> messages.Status:
         """The newest status."""
         if self._status is None:
-            raise Disconnected("virt-launcher has not said hello")
+            raise Disconnected("virt-launcher has not sent its hello message yet")
         return self._status
 
     def tells(self, what: str) -> bool:
@@ -128,7 +128,7 @@ class Connection:
                     for message in await self._receive():
                         self._take(message)
         except TimeoutError as error:
-            raise Disconnected(f"virt-launcher said nothing for {self._limits.hello_seconds:.0f} s") from error
+            raise Disconnected(f"virt-launcher sent no hello message within {self._limits.hello_seconds:.0f} s") from error
 
     async def call(self, request: messages.Request) -> messages.Status:
         """Send a request and return the status after it; :meth:`run` must run meanwhile.
@@ -158,7 +158,7 @@ class Connection:
             ProtocolError: the request is too long.
         """
         if self._gone:
-            raise Disconnected("the connection to virt-launcher is gone")
+            raise Disconnected("the connection to virt-launcher is closed")
         number = next(self._ids)
         line = codec.encode(messages.Call(number, request))
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -177,7 +177,7 @@ class Connection:
             data = await self._reader.read(READ_BYTES)
             if not data:
                 self._receiver.close()
-                raise Disconnected("virt-launcher hung up")
+                raise Disconnected("virt-launcher closed the connection")
             found = self._receiver.receive(data)
         except codec.OtherProtocol as error:
             self.cut()
@@ -190,7 +190,7 @@ class Connection:
         if silence := self._budget.delay(now, 0):
             self.cut()
             self._take_newest(found)
-            raise Disconnected(f"virt-launcher says too much: nothing is heard of it for {silence:.0f} s")
+            raise Disconnected(f"virt-launcher sends too many messages; virt-handler ignores them for {silence:.0f} s")
         return found
 
     def _take_newest(self, found: list[messages.FromLauncher]) -> None:
@@ -202,7 +202,7 @@ class Connection:
 
     def _take(self, message: messages.FromLauncher) -> None:
         if self._status is None and not isinstance(message, messages.Hello):
-            raise Disconnected("virt-launcher spoke before its hello")
+            raise Disconnected("virt-launcher sent a message before its hello")
         if isinstance(message, messages.Hello):
             self._reads, self._actions, self.operations = map(frozenset, (message.reads, message.actions, message.operations))
         if not isinstance(message, messages.Content) and (self._status is None or message.status.revision > self._status.revision):
@@ -247,7 +247,7 @@ class Pending:
             self.connection.cut()
             raise Disconnected(f"{self._what}: no answer in time")
         if self._future.cancelled():
-            raise Disconnected(f"{self._what}: virt-launcher hung up")
+            raise Disconnected(f"{self._what}: virt-launcher closed the connection")
         answer = self._future.result()
         if isinstance(answer, messages.Refusal):
             raise LauncherRefused(answer)
@@ -262,7 +262,7 @@ class Pending:
         """
         answer = self._future.result()
         if not isinstance(answer, messages.Content):
-            raise Disconnected(f"{self._what}: virt-launcher answered without a text")
+            raise Disconnected(f"{self._what}: virt-launcher sent an empty answer")
         return answer.text
 
     def _note_time(self, _: object) -> None:
@@ -301,7 +301,7 @@ async def connect(
     try:
         reader, writer, process = await _open(pod_uid, kubelet, identify)
     except OSError as error:
-        raise Disconnected(f"connect to the launcher of pod {pod_uid}: {error}") from error
+        raise Disconnected(f"cannot connect to virt-launcher of pod {pod_uid}: {error}") from error
     try:
         connection = Connection(reader, writer, process, on_status, budget, limits)
         await connection.hello()

@@ -66,7 +66,7 @@ class Link:
     def connected(self) -> Connection:
         """Return the connection. Raises Disconnected."""
         if self.connection is None:
-            raise Disconnected(f"the launcher of pod {self.pod_uid} is not connected")
+            raise Disconnected(f"virt-launcher of pod {self.pod_uid} is not connected")
         return self.connection
 
     @property
@@ -98,7 +98,7 @@ class Links:
             ValueError: the uid is invalid.
         """
         if not places.is_uid(pod_uid):
-            raise ValueError(f"{ascii(pod_uid)[:80]} is no uid of a pod")
+            raise ValueError(f"{ascii(pod_uid)[:80]} is not a pod uid")
         link = self._links.get(pod_uid)
         if link is None:
             link = self._links[pod_uid] = Link(pod_uid, asyncio.get_running_loop().time(), self._limits)
@@ -146,13 +146,13 @@ class Links:
             except NotUnderstood as error:
                 pause = self._limits.fault_seconds
                 if not link.not_understood:
-                    logger.warning("the launcher of pod %s is not understood: %s", link.pod_uid, error)
+                    logger.warning("virt-launcher of pod %s has an incompatible version: %s", link.pod_uid, error)
                     link.not_understood = str(error)
                     self._notify(link)
             except (Disconnected, NotOfThisPod) as error:
-                logger.debug("no connection to the launcher of pod %s: %s", link.pod_uid, error)
+                logger.debug("cannot connect to virt-launcher of pod %s: %s", link.pod_uid, error)
             except Exception:  # an unexpected error of one launcher's link must not end the others
-                logger.exception("looking after the launcher of pod %s failed", link.pod_uid)
+                logger.exception("serving virt-launcher of pod %s failed", link.pod_uid)
                 pause = self._limits.fault_seconds
             if not link.gone:
                 silence = link.budget.delay(asyncio.get_running_loop().time(), 0)
@@ -186,7 +186,7 @@ class Links:
             async with asyncio.timeout(max(self._limits.exit_seconds, link.budget.delay(now))):
                 await connection.process.ended()
         except TimeoutError:
-            logger.warning("the connection to the launcher of pod %s broke and it lives on; connecting again: %s", link.pod_uid, error)
+            logger.warning("lost the connection to virt-launcher of pod %s, which still runs; reconnecting: %s", link.pod_uid, error)
             return False
         return True
 

@@ -31,7 +31,7 @@ def run_directory(pod_uid: str, kubelet: Path = KUBELET_DIRECTORY) -> Iterator[i
         ValueError: the uid is invalid.
     """
     if not is_uid(pod_uid):
-        raise ValueError(f"{ascii(pod_uid)[:80]} is no uid of a pod")
+        raise ValueError(f"{ascii(pod_uid)[:80]} is not a pod uid")
     path = kubelet / "pods" / pod_uid / "volumes" / "kubernetes.io~empty-dir" / layout.RUN_VOLUME
     descriptor = opening.open_directory(str(path))
     try:

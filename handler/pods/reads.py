@@ -51,7 +51,7 @@ class Reads:
         self._forget()
         connection = _live(self._links.get(pod_uid))
         if not connection.tells(what):
-            raise errors.BadRequest(f"its virt-launcher is of a release that has no {what}: it is told once the machine was started again")
+            raise errors.BadRequest(f"its virt-launcher is of an older release without {what}; restart the machine")
         pending = self._asked.get(_Text(pod_uid, what))
         if pending is None or pending.connection is not connection:
             pending = self._begin(connection, pod_uid, what)
@@ -61,16 +61,16 @@ class Reads:
             raise _error(refused) from refused
         except Disconnected as error:
             self._asked.pop(_Text(pod_uid, what), None)
-            raise errors.ServiceUnavailable(f"its virt-launcher hung up while it was asked for {what}", _AGAIN) from error
+            raise errors.ServiceUnavailable(f"its virt-launcher closed the connection during a request for {what}", _AGAIN) from error
         if text is None:
-            raise errors.Timeout(f"its virt-launcher was asked for {what} and has not answered within {self._wait_seconds:.0f} s")
+            raise errors.Timeout(f"its virt-launcher did not return {what} within {self._wait_seconds:.0f} s")
         return text
 
     def _begin(self, connection: Connection, pod_uid: str, what: str) -> Pending:
         try:
             pending = self._asked[_Text(pod_uid, what)] = connection.begin(messages.Read(what))
         except Disconnected as error:
-            raise errors.ServiceUnavailable("its virt-launcher has just hung up", _AGAIN) from error
+            raise errors.ServiceUnavailable("its virt-launcher has just closed the connection", _AGAIN) from error
         self._forget()
         return pending
 

@@ -83,7 +83,7 @@ class Question:
             writer.transport.abort()
         found = _STATUS_LINE.fullmatch(line)
         if found is None:
-            return self._failed("the answer is not HTTP")
+            return self._failed("the response is not HTTP")
         status = int(found[1])
         return Outcome(succeeded=True) if 200 <= status < 400 else self._failed(f"HTTP status {status}")
 

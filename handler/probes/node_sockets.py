@@ -58,4 +58,4 @@ def _come_back(own: int) -> None:
     try:
         _enter(own)
     except OSError as error:
-        raise SystemExit(f"virt-handler could not come back to its pod's network, and ends: {error.strerror}") from error
+        raise SystemExit(f"virt-handler could not return to its pod's network namespace, exiting: {error.strerror}") from error

@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 FAULT_SECONDS: Final = 30.0
 """Delay after an unexpected exception."""
 NO_ADDRESS: Final = "the guest has no address in the pod's network"
-NO_PORT: Final = "its port is not one from 1 to 65535"
+NO_PORT: Final = "its port is not between 1 and 65535"
 _FIELDS: Final = (probes.READINESS, probes.LIVENESS)
 
 
@@ -149,7 +149,7 @@ class Prober:
             try:
                 await self._ask_once(asked, question)
             except Exception:  # an unexpected error of one guest's probe must not stop the others
-                logger.exception("asking the guest of pod %s failed", asked.link.pod_uid)
+                logger.exception("probing the guest of pod %s failed", asked.link.pod_uid)
                 due = loop.time() + FAULT_SECONDS
             pause = due - loop.time()
 

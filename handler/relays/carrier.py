@@ -92,10 +92,10 @@ class Channel:
         except OSError as error:
             raise Ended(str(error)) from error
         if not data or flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
-            raise Ended("virt-handler ended it")
+            raise Ended("virt-handler closed it")
         message: dict[str, Any] = json.loads(data)
         if "abort" in message:
-            raise _Aborted("virt-handler ended it at once")
+            raise _Aborted("virt-handler aborted it")
         return message, descriptors
 
     def send(self, message: dict[str, Any]) -> None:
@@ -151,7 +151,7 @@ class Tls:
             OSError: the connection broke.
         """
         if self._encrypted.pending > MAX_UNSENT_BYTES:
-            raise Ended("the other side takes no answers")
+            raise Ended("the other side closed the connection for answers")
         try:
             count = self.link.recv_into(self._chunk)
         except BlockingIOError:
@@ -177,14 +177,14 @@ class Tls:
             while count < len(into):
                 more = int(self._object.read(len(into) - count, into[count:]))  # with a buffer, it returns the size
                 if not more:
-                    raise Ended("the other side ended it")
+                    raise Ended("the other side closed it")
                 count += more
         except ssl.SSLWantReadError:
             return count
         except (Ended, ssl.SSLEOFError, ssl.SSLZeroReturnError):
             if count:
                 return count  # the next call finds the end again
-            raise Ended("the other side ended it") from None
+            raise Ended("the other side closed it") from None
         return count
 
     def handshake(self) -> bool:
@@ -219,7 +219,7 @@ def main(user: int) -> None:
                 threading.Thread(target=carry, args=tuple(links), daemon=True).start()
                 links = []
         except (RuntimeError, MemoryError) as error:  # no more threads
-            sys.stderr.write(f"relays: a connection is refused: {error}\n")
+            sys.stderr.write(f"relays: refused a connection: {error}\n")
         finally:
             for link in links:
                 link.close()
@@ -293,7 +293,7 @@ def _converse(tls: Tls, channel: Channel) -> None:
                     tls.write(said["lead"].encode("latin-1"))
                 _copy(tls, pod, channel)
         else:
-            raise Ended("virt-handler said what it does not know")
+            raise Ended("virt-handler sent an unknown message")
 
 
 def context(order: dict[str, Any]) -> ssl.SSLContext:
@@ -347,7 +347,7 @@ def _until(tls: Tls, channel: Channel, step: Callable[[], _Result | None]) -> _R
         for descriptor, _ in poll.poll():
             if descriptor == channel.fileno():
                 channel.receive()
-                raise Ended("virt-handler spoke out of turn")
+                raise Ended("virt-handler sent an unexpected message")
         if tls.is_sent:
             tls.fill()
 
@@ -443,7 +443,7 @@ class _Copying:
                         self._take()
                 else:
                     self._channel.receive()
-                    raise Ended("virt-handler spoke out of turn")
+                    raise Ended("virt-handler sent an unexpected message")
 
     def _want(self, descriptor: int, mask: int) -> None:
         """Poll for these events, or not at all: a side that has ended would be reported again and again."""
@@ -462,7 +462,7 @@ class _Copying:
         except BlockingIOError:
             return
         if not count:
-            raise Ended("the pod ended it")
+            raise Ended("the pod closed it")
         self._tls.write(self._up[:count])
         self._tls.flush()
 

@@ -108,7 +108,7 @@ class Carried:
 
     async def _heard(self) -> dict[str, Any]:
         data = await asyncio.get_running_loop().sock_recv(self._channel, MAX_MESSAGE_BYTES)
-        message = json.loads(data) if data else {"ended": "the process that carries relays ended"}
+        message = json.loads(data) if data else {"ended": "the relay process ended"}
         if "ended" in message:
             raise ConnectionError(one_line(str(message["ended"]), MAX_REASON))
         return dict(message)
@@ -229,7 +229,7 @@ class Carrier:
                 async with asyncio.timeout(END_SECONDS):
                     await process.wait()
             except TimeoutError:
-                logger.warning("the process that carries relays does not end, and is killed")
+                logger.warning("the relay process did not end and is killed")
             finally:
                 if process.returncode is None:
                     process.kill()

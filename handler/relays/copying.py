@@ -24,7 +24,7 @@ async def accepted(listener: socket.socket) -> AsyncIterator[socket.socket]:
         try:
             link, _ = await asyncio.get_running_loop().sock_accept(listener)
         except OSError as error:
-            logger.warning("a relay cannot be accepted yet: %s", error)
+            logger.warning("cannot accept a relay connection, retrying: %s", error)
             await asyncio.sleep(ACCEPT_AGAIN_SECONDS)
         else:
             yield link

@@ -105,5 +105,5 @@ def refusal(why: str) -> bytes:
 
 def _checked(uid: str) -> str:
     if forms.uid_errors(uid):
-        raise ValueError(f"{ascii(uid)[:80]} is no uid of a Migration")
+        raise ValueError(f"{ascii(uid)[:80]} is not a Migration uid")
     return uid

@@ -109,7 +109,7 @@ class Incoming:
         for carried in [
             each for wanted, open_ones in self._connections.items() if wanted.migration_uid == migration_uid for each in open_ones
         ]:
-            logger.warning("end a relay of migration %s, which is over", migration_uid)
+            logger.warning("closing a relay of migration %s, which has ended", migration_uid)
             carried.abort()
 
     def verify_again(self) -> None:
@@ -192,7 +192,7 @@ class Incoming:
     def _place(self, node: str) -> Iterator[None]:
         """Count a connection that has not reached a pod. Raises Stranger."""
         if self._pending[node] >= self._limits.pending_per_node:
-            raise Stranger(f"node {node} has {self._limits.pending_per_node} connections open that lead nowhere yet")
+            raise Stranger(f"node {node} already has {self._limits.pending_per_node} unassigned connections")
         self._pending[node] += 1
         try:
             yield
@@ -209,7 +209,7 @@ class Incoming:
         expected = self._expected.get(wanted.migration_uid) if wanted is not None else None
         if wanted is None or expected is None:
             why = f"migration {wanted.migration_uid} is not expected here" if wanted else "no header"
-            logger.warning("refused a relay of node %s: %s", node, why)
+            logger.warning("refused a relay connection of node %s: %s", node, why)
         elif node != expected.source_node:
             why = f"migration {wanted.migration_uid} comes from {expected.source_node}"
             logger.warning("refused a relay of node %s: %s", node, why)
@@ -225,7 +225,7 @@ class Incoming:
         try:
             await expected.release(wanted.paused)
         except (Disconnected, LauncherRefused) as error:
-            logger.warning("migration %s cannot be released yet: %s", wanted.migration_uid, error)
+            logger.warning("cannot release migration %s yet: %s", wanted.migration_uid, error)
             answer = header.refusal(str(error))
         else:
             answer = header.OK
@@ -236,7 +236,7 @@ class Incoming:
         open_ones = self._connections.setdefault(wanted, set())
         if len(open_ones) >= copying.MAX_CONNECTIONS:
             logger.warning(
-                "refused a relay %s: migration %s has %d connections already", wanted.channel, wanted.migration_uid, len(open_ones)
+                "refused a relay connection %s: migration %s already has %d", wanted.channel, wanted.migration_uid, len(open_ones)
             )
             return
         open_ones.add(carried)
@@ -244,7 +244,7 @@ class Incoming:
             with places.run_directory(pod_uid, self._kubelet) as directory:
                 pod = places.connect(directory, header.TARGET_SOCKETS[wanted.channel])
             why = await carried.lead(pod)
-            logger.info("relay %s of migration %s is over: %s", wanted.channel, wanted.migration_uid, why)
+            logger.info("relay %s of migration %s ended: %s", wanted.channel, wanted.migration_uid, why)
         finally:
             open_ones.discard(carried)
             if not open_ones:

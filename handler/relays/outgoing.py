@@ -46,7 +46,7 @@ def split_address(address: str) -> tuple[str, int]:
     found = forms.host_port(address)
     # Loopback leads to this node's own relays, which have another certificate.
     if found is None or (forms.pod_ip(str(found[0])) is None and not found[0].is_loopback):
-        raise ValueError(f"{ascii(address)[:80]} is not the address of a relay: an IP address that a pod can have, and a port")
+        raise ValueError(f"{ascii(address)[:80]} is not the address of a relay: it must be a pod IP address and a port")
     return str(found[0]), found[1]
 
 
@@ -158,7 +158,7 @@ class Outgoing:
                 writer.close()
         if answer != header.OK:
             why = "".join(each for each in answer.decode(errors="replace") if each.isprintable())
-            raise ConnectionRefusedError(why or "the target's virt-handler hung up")
+            raise ConnectionRefusedError(why or "the target's virt-handler closed the connection")
 
     def verify_again(self) -> None:
         """End connections to a node that is no longer trusted."""
@@ -166,7 +166,7 @@ class Outgoing:
             try:
                 self._node_of(carried.transport)
             except Stranger as error:
-                logger.warning("end a relay of migration %s: %s", self.migration_uid, error)
+                logger.warning("closing a relay of migration %s: %s", self.migration_uid, error)
                 carried.abort()
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -184,7 +184,7 @@ class Outgoing:
         try:
             node = self._node_of(transport)
             if node != self.destination.node:  # OpenSSL has compared the name; this check does not depend on its options
-                raise Stranger(f"it is node {node}, not {self.destination.node}")
+                raise Stranger(f"the peer is node {node}, not {self.destination.node}")
         except Stranger as error:
             raise ConnectionRefusedError(str(error)) from error
 
@@ -193,7 +193,7 @@ class Outgoing:
         async for pod in copying.accepted(listener):
             # the guest's pod may connect any number of times, and each connection takes descriptors
             if len(pods) >= copying.MAX_CONNECTIONS:
-                logger.debug("refused a relay: migration %s has %d connections already", self.migration_uid, len(pods))
+                logger.debug("refused a relay connection: migration %s already has %d", self.migration_uid, len(pods))
                 pod.close()
             else:
                 pods.add(pod)
@@ -218,7 +218,7 @@ class Outgoing:
             problem = str(error) or type(error).__name__
             logger.warning("relay %s of migration %s to %s: %s", first.channel, self.migration_uid, self.destination, problem)
         else:
-            logger.info("relay %s of migration %s is over: %s", first.channel, self.migration_uid, why)
+            logger.info("relay %s of migration %s ended: %s", first.channel, self.migration_uid, why)
 
     async def _dialled(self) -> socket.socket:
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET

@@ -178,7 +178,7 @@ class PluginDisks:
                     await self._greet(pod_uid, name, served, read_only=bool(disk["readOnly"]))
                 await asyncio.to_thread(self._records.write, record.answered(result))
         except (directories.NotThere, nbd.NoExport) as error:
-            raise Failed(f"plugin {plugin} (ADD) said that the disk is there, and it is not: {error}") from error
+            raise Failed(f"plugin {plugin} (ADD) reported success, but the disk does not exist: {error}") from error
         except OSError as error:
             raise Failed(f"plugin {plugin} (ADD): {error}") from error
         return served
@@ -198,7 +198,7 @@ class PluginDisks:
             with directories.opened(pod_uid, self._kubelet) as top:
                 link = places.connect(top, f"{name}/{plugin_disks.SOCKET}")
         except OSError as error:
-            raise nbd.NoExport(f"nobody takes a connection at {plugin_disks.SOCKET}: {error.strerror}") from error
+            raise nbd.NoExport(f"cannot connect to the plugin's socket {plugin_disks.SOCKET}: {error.strerror}") from error
         try:
             async with asyncio.timeout(self._limits.greeting_seconds):
                 reader, writer = await asyncio.open_unix_connection(sock=link)
@@ -207,19 +207,19 @@ class PluginDisks:
                 finally:
                     writer.close()
         except TimeoutError as error:
-            raise nbd.NoExport(f"its server says nothing for {self._limits.greeting_seconds:g} s") from error
+            raise nbd.NoExport(f"its NBD server sent no greeting within {self._limits.greeting_seconds:g} s") from error
         except OSError as error:
-            raise nbd.NoExport(f"its server: {error}") from error
+            raise nbd.NoExport(f"its NBD server: {error}") from error
         if found.size != served.size:
-            raise nbd.NoExport(f"its server has {found.size} bytes, and {served.size} were said")
+            raise nbd.NoExport(f"its NBD server offers {found.size} bytes, but the plugin reported {served.size}")
         if found.read_only and not read_only:
-            raise nbd.NoExport("its server lets nobody write, and the guest may")
+            raise nbd.NoExport("its NBD server is read-only, but the disk is not")
 
     async def _check(self, pod_uid: str, name: str) -> None:
         async with self._records.lock(Element(KIND, pod_uid, name)):
             record = await asyncio.to_thread(self._records.of, Element(KIND, pod_uid, name))
             if record is None:
-                logger.warning("disk %s of pod %s: what its plugin answered is not known any more, so it is not asked", name, pod_uid)
+                logger.warning("disk %s of pod %s: the plugin's answer is not known any more, so CHECK is skipped", name, pod_uid)
                 return
             await self._plugins.call(KIND, record.plugin, "CHECK", record.request())
 

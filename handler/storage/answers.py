@@ -31,26 +31,26 @@ def served_by(plugin: str, told: Mapping[str, Any], result: Mapping[str, Any], *
     if not isinstance(found, Mapping):
         _fail(plugin, "answered without a disk")
     if foreign := sorted(found.keys() - MEMBERS):
-        _fail(plugin, f"answered with a member of disk that nobody knows: {foreign[0]}")
+        _fail(plugin, f"answered with an unknown field of disk: {foreign[0]}")
     protocol = _protocol(plugin, found.get("protocol"))
     if found.get("path") != told[_PATHS[protocol]]:
-        _fail(plugin, f"answered with the path {_short(found.get('path'))}, and was told {told[_PATHS[protocol]]}")
+        _fail(plugin, f"answered with the path {_short(found.get('path'))} instead of {told[_PATHS[protocol]]}")
     size, export, live = found.get("size"), found.get("export", ""), found.get("liveMigration", live_migration)
     if type(size) is not int or not 0 < size <= plugin_disks.MAX_SIZE or size % disks.BLOCK:
-        _fail(plugin, f"answered with the size {_short(size)}: it has to be a number of bytes, of whole blocks of {disks.BLOCK}")
+        _fail(plugin, f"answered with the size {_short(size)}: it must be a number of bytes, a multiple of {disks.BLOCK}")
     if not isinstance(export, str) or (export and (protocol == "file" or not network_disks.is_export(export))):
-        _fail(plugin, f"answered with the export {_short(export)}, which is none")
+        _fail(plugin, f"answered with the export {_short(export)}, which is not valid")
     if not isinstance(live, bool):
-        _fail(plugin, "answered with a liveMigration that is neither true nor false")
+        _fail(plugin, "answered with a liveMigration that is not true or false")
     if protocol == "file" and size > told["sizeLimit"]:
-        _fail(plugin, f"put an image of {size} bytes into the pod, and the disk's source.sizeLimit allows {told['sizeLimit']}")
+        _fail(plugin, f"put an image of {size} bytes into the pod, but the disk's source.sizeLimit is {told['sizeLimit']}")
     return Served(protocol, size, export, live)
 
 
 def _protocol(plugin: str, given: object) -> Protocol:
     found = next((each for each in _PATHS if each == given), None)
     if found is None:
-        _fail(plugin, f"answered with the protocol {_short(given)}: it has to be one of {', '.join(_PATHS)}")
+        _fail(plugin, f"answered with the protocol {_short(given)}: it must be one of {', '.join(_PATHS)}")
     return found
 
 

@@ -35,7 +35,7 @@ def path(pod_uid: str, kubelet: Path) -> Path:
         ValueError: the uid is invalid.
     """
     if not places.is_uid(pod_uid):
-        raise ValueError(f"{ascii(pod_uid)[:80]} is no uid of a pod")
+        raise ValueError(f"{ascii(pod_uid)[:80]} is not a pod uid")
     return kubelet / "pods" / pod_uid / "volumes" / "kubernetes.io~empty-dir" / layout.PLUGIN_DISKS_VOLUME
 
 
@@ -69,7 +69,7 @@ def make(top: int, name: str) -> None:
         raise NotThere(f"{name} in the pod's volume {layout.PLUGIN_DISKS_VOLUME} is not the directory of that disk") from error
     try:
         if os.fstat(descriptor).st_uid != 0:
-            raise NotThere(f"the directory of disk {name} in the pod's volume {layout.PLUGIN_DISKS_VOLUME} is not root's")
+            raise NotThere(f"the directory of disk {name} in the pod's volume {layout.PLUGIN_DISKS_VOLUME} does not belong to root")
         os.fchmod(descriptor, MODE)
     finally:
         os.close(descriptor)
@@ -85,14 +85,14 @@ def look(top: int, name: str, served: plugin_disks.Served, *, read_only: bool) -
     file = plugin_disks.SOCKET if is_socket else plugin_disks.IMAGE
     found = _status(top, name, file)
     if stat.S_ISLNK(found.st_mode):
-        raise NotThere(f"{file} is a link")
+        raise NotThere(f"{file} is a symbolic link")
     if not (stat.S_ISSOCK if is_socket else stat.S_ISREG)(found.st_mode):
-        raise NotThere(f"{file} is no {'socket' if is_socket else 'regular file'}")
+        raise NotThere(f"{file} is not a {'socket' if is_socket else 'regular file'}")
     wanted = stat.S_IWOTH if is_socket else stat.S_IROTH if read_only else stat.S_IROTH | stat.S_IWOTH
     if not _allows(found, wanted):
         raise NotThere(f"user {layout.USER_ID} may not {'connect to' if is_socket else 'open'} {file}")
     if not is_socket and found.st_size != served.size:
-        raise NotThere(f"{file} has {found.st_size} bytes, and {served.size} were said")
+        raise NotThere(f"{file} has {found.st_size} bytes, but the plugin reported {served.size}")
 
 
 def _status(top: int, name: str, file: str) -> os.stat_result:
@@ -100,7 +100,7 @@ def _status(top: int, name: str, file: str) -> os.stat_result:
         descriptor = opening.openat2(top, f"{name}/{file}", os.O_PATH | os.O_NOFOLLOW, resolve=_HERE)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.EXDEV, errno.ENOTDIR):
-            raise NotThere(f"{file} is reached through a link or a mount") from error
+            raise NotThere(f"{file} contains a symbolic link or a mount point") from error
         raise NotThere(f"{file}: {error.strerror}") from error
     try:
         return os.fstat(descriptor)

@@ -25,7 +25,7 @@ _READ_ONLY: Final = 1 << 1
 _DISCONNECT: Final = struct.pack(">IHHQQI", 0x25609513, 0, 2, 0, 0, 0)
 _MAX_REPLY: Final = 8 << 10
 _MAX_REPLIES: Final = 32
-_NAMED: Final = {1: "it does not know NBD_OPT_GO", 2: "its policy", 6: "it has no such export", 5: "it wants TLS"}
+_NAMED: Final = {1: "it does not support NBD_OPT_GO", 2: "its policy", 6: "it has no such export", 5: "it wants TLS"}
 
 
 class NoExport(Exception):
@@ -50,15 +50,15 @@ async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, name: 
     try:
         return await _ask(reader, writer, name)
     except asyncio.IncompleteReadError as error:
-        raise NoExport("it hung up") from error
+        raise NoExport("it closed the connection") from error
 
 
 async def _ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, name: str) -> Export:
     if await reader.readexactly(len(_GREETING)) != _GREETING:
-        raise NoExport("it does not greet as an NBD server")
+        raise NoExport("it is not an NBD server")
     (flags,) = struct.unpack(">H", await reader.readexactly(2))
     if not flags & _FIXED_NEWSTYLE:
-        raise NoExport("it does not know the fixed newstyle negotiation")
+        raise NoExport("it does not support fixed newstyle negotiation")
     text = name.encode()
     data = struct.pack(">I", len(text)) + text + struct.pack(">H", 0)
     writer.write(struct.pack(">I", _FIXED_NEWSTYLE) + _OPTION.pack(b"IHAVEOPT", _GO, len(data)) + data)
@@ -67,7 +67,7 @@ async def _ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, name:
     for _ in range(_MAX_REPLIES):
         magic, option, kind, length = _REPLY.unpack(await reader.readexactly(_REPLY.size))
         if magic != _REPLY_MAGIC or option != _GO or length > _MAX_REPLY:
-            raise NoExport("it answers with what is no reply")
+            raise NoExport("its answer is not an NBD option reply")
         said = await reader.readexactly(length)
         if kind & _ERROR:
             raise NoExport(f"it refuses: {_NAMED.get(kind & ~_ERROR, f'error {kind & ~_ERROR}')}")
@@ -78,5 +78,5 @@ async def _ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, name:
             writer.write(_DISCONNECT)
             break
     if found is None:
-        raise NoExport("it says nothing of the export")
+        raise NoExport("it sent no information about the export")
     return found

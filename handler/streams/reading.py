@@ -44,7 +44,7 @@ class Waiting:
         """
         if self._waiting[uid] >= MAX_WAITING_PER_MACHINE or self._waiting.total() >= MAX_WAITING:
             raise errors.TooManyRequests(
-                f"too many readers wait for {what} already: ask again later", errors.Details(retry_after_seconds=RETRY_SECONDS)
+                f"too many requests for {what} are waiting; try again later", errors.Details(retry_after_seconds=RETRY_SECONDS)
             )
         self._waiting[uid] += 1
         try:
@@ -66,4 +66,4 @@ async def read(reading: Reading, waiting: Waiting, pod_uid: str, vm_uid: str, wh
     try:
         return reading.checks[what](text)
     except ValueError as error:
-        raise errors.ServiceUnavailable(f"what its virt-launcher tells is no {what}: {type(error).__name__}") from error
+        raise errors.ServiceUnavailable(f"its virt-launcher returned invalid {what}: {type(error).__name__}") from error

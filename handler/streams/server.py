@@ -123,7 +123,7 @@ class Server:
         try:
             name = peers.common_name(request.transport)
             if name != CLIENT:
-                raise errors.Forbidden(f"streams are for {CLIENT}; this is the certificate of {name!r}")
+                raise errors.Forbidden(f"only {CLIENT} may open streams; this is the certificate of {name!r}")
             target = self._target(request)
             if self._reads is not None and request.match_info["stream"] in self._reads.checks:
                 return await self._read(self._reads, request, target)
@@ -228,7 +228,7 @@ class Server:
             if close is not None:
                 after = self._lookup(_machine(request), request.match_info["uid"])
                 if close.code == streams.CLOSE_NORMAL and (after is None or after.moving):
-                    close = pipe.Close(streams.CLOSE_GOING_AWAY, "the guest moved to another node: dial again")
+                    close = pipe.Close(streams.CLOSE_GOING_AWAY, "the guest moved to another node; connect again")
                 await socket.close(code=close.code, message=close.reason.encode()[:123])
             return socket
         finally:

@@ -61,5 +61,5 @@ class Slots:
 def _busy(machine: NamespacedName, what: str) -> errors.Conflict:
     name, resource = machine.name, VIRTUAL_MACHINES
     details = errors.Details(name=name, group=resource.group, kind=resource.plural)
-    why = f"{what} for redirected devices has a client; it is free again when that one has disconnected"
+    why = f"{what} for redirected devices is in use; try again when that client has disconnected"
     return errors.Conflict(f'Operation cannot be fulfilled on {resource.plural}.{resource.group} "{name}": {why}', details)

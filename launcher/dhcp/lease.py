@@ -37,9 +37,7 @@ def with_dhcp(machine: messages.Machine) -> tuple[messages.Interface, ...]:
 def not_migratable(machine: messages.Machine) -> str:
     """Return why a guest cannot move to another pod, or an empty string: IPAM would give that pod another address."""
     found = next((each for each in machine.interfaces if each.lease is not None and each.tap != network.TAP), None)
-    return (
-        f"interface {found.name!r} has an address that IPAM gave to its pod, and the pod in another place has another one" if found else ""
-    )
+    return f"interface {found.name!r} has an address from its pod's IPAM, and the target pod gets another one" if found else ""
 
 
 def bridge_of(interface: messages.Interface) -> str:

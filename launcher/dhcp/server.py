@@ -101,4 +101,4 @@ def _answer_some(server: socket.socket, given: Lease, client_port: int) -> None:
         try:
             server.sendto(said.data, (said.destination, client_port))
         except OSError as error:  # like a lost packet: the guest repeats its request
-            logger.debug("a DHCP answer was not sent", extra={"error": str(error)})
+            logger.debug("cannot send a DHCP answer", extra={"error": str(error)})

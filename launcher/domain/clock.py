@@ -33,7 +33,7 @@ def zone(specification: Mapping[str, Any]) -> str:
     """
     given = (specification.get("clock") or {}).get("timezone")
     if given is not None and (not isinstance(given, str) or not hardware.ZONE.fullmatch(given)):
-        raise InvalidSpecification(f"clock.timezone: {given!r} is no time zone")
+        raise InvalidSpecification(f"clock.timezone: {given!r} is not a time zone")
     return given or ""
 
 

@@ -105,9 +105,9 @@ def _public_key(line: bytes, place: str) -> str:
     try:
         text = line.decode().strip()
     except UnicodeDecodeError:
-        raise InvalidSpecification(f"{place} is no text") from None
+        raise InvalidSpecification(f"{place} is not valid UTF-8 text") from None
     if text.startswith("#"):
         return ""
     if len(line) > MAX_KEY or not text.replace("\t", " ").isprintable():
-        raise InvalidSpecification(f"{place} is no public key")
+        raise InvalidSpecification(f"{place} is not a public key")
     return text

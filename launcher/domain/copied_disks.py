@@ -36,7 +36,7 @@ def not_migratable(specification: Mapping[str, Any]) -> str:
     """Return why these disks prevent live migration, or an empty string."""
     count = len(names(specification))
     return (
-        f"what the guest wrote to {count} disks exists in its pod only, and no more than {MAX_COPIED} are copied"
+        f"what the guest wrote to {count} disks exists only in its pod, and a migration copies at most {MAX_COPIED}"
         if count > MAX_COPIED
         else ""
     )

@@ -20,7 +20,7 @@ def append(tree: Tree, definition: Definition) -> None:
     specification = definition.specification
     counts = hardware.counts(specification)
     if min(counts.values()) < 1:
-        raise InvalidSpecification("cpu: sockets, cores and threads are at least 1")
+        raise InvalidSpecification("cpu: sockets, cores and threads must be at least 1")
     vcpus, room = hardware.vcpus(specification), hardware.max_vcpus(specification)
     element = SubElement(tree.domain, "vcpu", placement="static")
     element.text = str(room)
@@ -38,7 +38,7 @@ def not_migratable(specification: Mapping[str, Any]) -> str:
     """Return why this specification's processors prevent live migration, or an empty string."""
     if not hardware.is_dedicated(specification):
         return ""
-    return "its processors are bound to those of the node that its pod has for itself"
+    return "its processors are pinned to exclusive processors of the node"
 
 
 def _append_model(domain: Element, definition: Definition) -> Element:
@@ -79,8 +79,8 @@ def _append_pins(domain: Element, definition: Definition) -> None:
         return
     if len(own) != needed:
         raise InvalidSpecification(
-            f"cpu.dedicatedCpuPlacement: the machine needs {needed} of the node's processors for itself, and its pod may use {len(own)}: "
-            "the node's kubelet does not give pods processors of their own (cpuManagerPolicy: static)"
+            f"cpu.dedicatedCpuPlacement: the machine needs {needed} exclusive processors of the node, but its pod may use {len(own)}: "
+            "set cpuManagerPolicy: static in the configuration of the node's kubelet"
         )
     vcpus = hardware.vcpus(specification)
     tune = SubElement(domain, "cputune")

@@ -34,9 +34,9 @@ def _cells(definition: Definition) -> list[cpu_numa.Cell]:
     except ValueError as error:
         raise InvalidSpecification(f"cpu.numa.cells: {error}") from error
     if cells and sorted(number for each in cells for number in each.cpus) != list(every):
-        raise InvalidSpecification(f"cpu.numa.cells: they do not have each of the {len(every)} processors once")
+        raise InvalidSpecification(f"cpu.numa.cells: they must contain each of the {len(every)} processors exactly once")
     if cells and (min(each.bytes for each in cells) < 1 or sum(each.bytes for each in cells) != amount):
-        raise InvalidSpecification(f"cpu.numa.cells: their memory is not the guest's, {amount} bytes")
+        raise InvalidSpecification(f"cpu.numa.cells: their memory must add up to the guest's, {amount} bytes")
     if not cells and memory.has_room(definition):  # libvirt requires a node for memory that can grow
         return [cpu_numa.Cell(tuple(every), amount)]
     return cells

@@ -34,6 +34,6 @@ def not_migratable(xml: str, names: Mapping[str, str], moved: Collection[str]) -
         name = names.get(target.get("dev", ""), "") if target is not None else ""
         cache = driver.get("cache", "") if driver is not None else ""
         if name in moved and cache not in disks.UNCACHED:
-            why = f"cache is {cache}" if cache else "its file system cannot be opened with O_DIRECT; use storage that can"
-            return f"the page cache of its node has data of the disk {name!r}: {why}"
+            why = f"cache is {cache}" if cache else "its file system does not support O_DIRECT; use other storage"
+            return f"data of the disk {name!r} may be only in the page cache of its node: {why}"
     return ""

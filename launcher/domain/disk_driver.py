@@ -35,13 +35,13 @@ def append(element: Element, disk: Mapping[str, Any], origin: Origin, found: Fou
     # grows, so it is for devices only.
     if cache := one_of(disk_driver.CACHES, said.get("cache", "none"), f"{path}.cache") if found.direct or "cache" in said else "":
         if cache in hardware.UNCACHED and not found.direct:
-            raise InvalidSpecification(f"{path}.cache: the disk's file system cannot do without its page cache")
+            raise InvalidSpecification(f"{path}.cache: the disk's file system does not support O_DIRECT")
         driver.set("cache", cache)
     native = is_device(origin, found) and cache in hardware.UNCACHED
     if (cache and not origin.network) or "io" in said:  # network disks open no file, and have their own I/O mode
         driver.set("io", one_of(disk_driver.IOS, said.get("io", "native" if native else "threads"), f"{path}.io"))
         if driver.get("io") == "native" and cache not in hardware.UNCACHED:
-            raise InvalidSpecification(f"{path}.io: native needs a disk that does without the page cache")
+            raise InvalidSpecification(f"{path}.io: native requires a cache mode without the page cache")
     if not origin.read_only:
         said.setdefault("discard", "unmap")
     if disk["device"] == "disk":

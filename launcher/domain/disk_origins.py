@@ -76,7 +76,7 @@ def origins(specification: Mapping[str, Any]) -> tuple[Origin, ...]:
         path = f"devices.disks[{index}]"
         name = segment(disk["name"], f"{path}.name")
         if any(name == other.name for other in result):
-            raise InvalidSpecification(f"{path}.name: {name!r} is taken by another disk")
+            raise InvalidSpecification(f"{path}.name: {name!r} is already the name of another disk")
         read_only, overlaid = bool(disk["readOnly"]) or disk["device"] == "cdrom", disks.is_overlaid(disk)
         limit = _limit(disk, path) if overlaid else 0
         match disk.get("type"):
@@ -153,7 +153,7 @@ def not_migratable(specification: Mapping[str, Any]) -> str:
         return f"the disk {of_node[0]!r} is a file of its node"
     tokens = [disk["name"] for disk in disks.defaulted(specification) if disk.get("type") == cloud_init.SERVICE_ACCOUNT]
     if tokens:
-        return f"the token on the disk {tokens[0]!r} is of its pod, and ends with it"
+        return f"the token on the disk {tokens[0]!r} belongs to its pod and expires with it"
     shared = [disk for disk in disks.defaulted(specification) if not disk["readOnly"] and not disks.is_overlaid(disk)]
     cached = [disk["name"] for disk in shared if disks.is_cached(disk)]
-    return f"the page cache of its node has data of the disk {cached[0]!r} (driver.cache)" if cached else ""
+    return f"data of the disk {cached[0]!r} may be only in the page cache of its node (driver.cache)" if cached else ""

@@ -92,7 +92,7 @@ def _scsi_controllers(targets: Sequence[tuple[str, str]]) -> int:
 def _append_disk(devices: Element, disk: Mapping[str, Any], origin: Origin, found: Found, target: tuple[str, str]) -> Element:
     kind = "network" if origin.network else "block" if is_device(origin, found) else "file"
     if hardware.is_lun(disk) and ((kind != "block" and disk.get("type") != over_network.ISCSI) or target[1] != "scsi"):
-        text = "lun needs bus scsi, and a claim that is a block device or the logical unit of an iSCSI target"
+        text = "lun requires bus scsi, and a claim with volumeMode Block or an iSCSI target"
         raise InvalidSpecification(f"devices.disks[{origin.name}].device: {text}")
     element = SubElement(devices, "disk", type=kind, device=str(disk["device"]))
     driver = disk_driver.append(element, disk, origin, found)
@@ -125,7 +125,7 @@ def _bus(disk: Mapping[str, Any], index: int) -> str:
 
 def _serial(serial: object, name: str) -> str:
     if not isinstance(serial, str) or not set(serial) <= _SERIAL_CHARACTERS:
-        raise InvalidSpecification(f"devices.disks: the serial of {name!r} has characters that libvirt refuses")
+        raise InvalidSpecification(f"devices.disks: the serial of {name!r} has characters that libvirt does not allow")
     return serial
 
 

@@ -90,7 +90,7 @@ def domain_uuid(uid: str, specification: Mapping[str, Any]) -> str:
     try:
         return str(uuid.UUID(wanted))
     except (ValueError, AttributeError, TypeError) as error:
-        raise InvalidSpecification(f"firmware.uuid: {wanted!r} is no UUID") from error
+        raise InvalidSpecification(f"firmware.uuid: {wanted!r} is not a UUID") from error
 
 
 def left_out(definition: Definition) -> tuple[str, ...]:
@@ -110,7 +110,7 @@ def to_xml(definition: Definition) -> str:
         InvalidSpecification: names the field.
     """
     if definition.accelerator not in ("qemu", "kvm"):
-        raise InvalidSpecification(f"accelerator: {definition.accelerator!r} is neither qemu nor kvm")
+        raise InvalidSpecification(f"accelerator: {definition.accelerator!r} must be qemu or kvm")
     domain = Element("domain", type=definition.accelerator)
     SubElement(domain, "name").text = domain_name(definition.namespace, definition.name)
     SubElement(domain, "uuid").text = domain_uuid(definition.uid, definition.specification)

@@ -46,7 +46,7 @@ def shares(specification: Mapping[str, Any]) -> tuple[Share, ...]:
         one_of(hardware.TYPES, each.get("type"), f"{path}.type")
         name = segment(each.get("name"), f"{path}.name")
         if any(name == other.name for other in found):
-            raise InvalidSpecification(f"{path}.name: {name!r} is taken by another file system")
+            raise InvalidSpecification(f"{path}.name: {name!r} is already the name of another file system")
         directory = f"{layout.FILESYSTEMS_DIRECTORY}/{name}"
         found.append(Share(name, directory, socket(layout.filesystem_socket(position)), bool(each["readOnly"])))
     return tuple(found)
@@ -55,4 +55,4 @@ def shares(specification: Mapping[str, Any]) -> tuple[Share, ...]:
 def not_migratable(specification: Mapping[str, Any]) -> str:
     """Return why this specification's file systems prevent live migration, or an empty string."""
     named = [each.name for each in shares(specification)]
-    return f"a process of its pod knows the files that the guest has open in the file system {named[0]!r}" if named else ""
+    return f"virtiofsd in its pod holds the guest's open files of the file system {named[0]!r}" if named else ""

@@ -75,11 +75,13 @@ def _text(node: Node, value: str) -> Edit:
 def _identity(root: Node, definition: Definition) -> Iterator[Edit]:
     accelerator = definition.accelerator
     if accelerator not in ("qemu", "kvm"):
-        raise InvalidSpecification(f"accelerator: {accelerator!r} is neither qemu nor kvm")
+        raise InvalidSpecification(f"accelerator: {accelerator!r} must be qemu or kvm")
     if root.get("type") == values.TYPE:
         yield _attribute(root, "type", accelerator)
     elif root.get("type") == "kvm" and accelerator != "kvm":
-        raise InvalidSpecification(f"{FIELD}: /domain/@type: this node offers no KVM; {values.TYPE} takes what there is")
+        raise InvalidSpecification(
+            f"{FIELD}: /domain/@type: this node has no KVM; use {values.TYPE} for KVM or emulation, whichever the node has"
+        )
     name = root.child("name")
     if name is not None:
         yield _text(name, document.domain_name(definition.namespace, definition.name))
@@ -145,7 +147,7 @@ def _firmware(root: Node, definition: Definition) -> Iterator[Edit]:
         return
     efi = firmware_files.efi(definition.specification, definition.uid)
     if efi is None or efi.secure != (loader.get("secure") == "yes"):
-        raise InvalidSpecification(f"{FIELD}: {loader.path}: is not the UEFI for which the pod was made")
+        raise InvalidSpecification(f"{FIELD}: {loader.path}: is not the UEFI firmware that the pod was created for")
     yield _text(loader, str(efi.code))
     yield _text(nvram, str(efi.variables))
 
@@ -159,15 +161,15 @@ def _disks(root: Node, found: Reading, definition: Definition) -> Iterator[Edit]
         if source is None or disk is None:
             continue
         if disk.name not in origins or origins[disk.name].empty:
-            raise InvalidSpecification(f"{FIELD}: {element.path}/source: there is no disk {disk.name}")
+            raise InvalidSpecification(f"{FIELD}: {element.path}/source: disk {disk.name} not found")
         origin, at = origins[disk.name], definition.found.get(disk.name, Found())
         if disk.is_block != (is_device := disk_origins.is_device(origin, at)):
             kind = "block" if is_device else "file"
-            raise InvalidSpecification(f"{FIELD}: {element.path}/@type: must be {kind}: so is disk {disk.name} in the pod")
+            raise InvalidSpecification(f"{FIELD}: {element.path}/@type: must be {kind}, like disk {disk.name} in the pod")
         if disk.format != (actual := disk_origins.format_of(origin, at)):
-            raise InvalidSpecification(f"{FIELD}: {element.path}/driver/@type: must be {actual}: so is disk {disk.name}")
+            raise InvalidSpecification(f"{FIELD}: {element.path}/driver/@type: must be {actual}, like disk {disk.name}")
         if origin.read_only and not disk.is_read_only:
-            raise InvalidSpecification(f"{FIELD}: {element.path}/readonly: is required: so is disk {disk.name}")
+            raise InvalidSpecification(f"{FIELD}: {element.path}/readonly: is required, because disk {disk.name} is read-only")
         yield _attribute(source, disks.SOURCES[element.get("type")], str(disk_origins.file_of(origin, at)))
 
 
@@ -178,7 +180,7 @@ def _interfaces(root: Node, taps: Mapping[str, Tap]) -> Iterator[Edit]:
         name = values.name_in(target.get("dev"), values.NETWORK) if target is not None else ""
         tap = taps.get(name)
         if tap is None or target is None or mac is None:
-            raise InvalidSpecification(f"{FIELD}: {element.path}/target/@dev: there is no interface {name}")
+            raise InvalidSpecification(f"{FIELD}: {element.path}/target/@dev: interface {name} not found")
         yield _attribute(target, "dev", tap.tap)
         if mac.get("address").lower() != tap.mac.lower():
             yield _attribute(mac, "address", tap.mac.lower())

@@ -64,5 +64,5 @@ def not_migratable(specification: Mapping[str, Any]) -> str:
     parts = {"UEFI": firmware.efi(specification), "TPM": tpm.defaulted(specification)}
     kept = [name for name, part in parts.items() if part is not None and part["persistent"]]
     if kept:
-        return f"two pods cannot write the persistent state of its {' and '.join(kept)} at once"
+        return f"two pods cannot write the persistent state of its {' and '.join(kept)} at the same time"
     return ""

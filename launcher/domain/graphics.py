@@ -18,5 +18,5 @@ def append(tree: Tree, definition: Definition) -> None:
         kind = str(wanted.get("type"))
         file = sockets.pop(kind, None)
         if file is None:
-            raise InvalidSpecification(f"devices.graphics[{index}].type: {kind!r} is not supported, or there twice")
+            raise InvalidSpecification(f"devices.graphics[{index}].type: {kind!r} is not supported, or occurs twice")
         SubElement(SubElement(tree.devices, "graphics", type=kind), "listen", type="socket", socket=socket(file))

@@ -33,19 +33,19 @@ def not_migratable(specification: Mapping[str, Any]) -> str:
     found = next((each for each in hardware.defaulted(specification) if hardware.takes_place_of_pod(each)), None)
     if found is None:
         return passt.not_migratable(specification)
-    return f"interface {found.get('name')!r} has its pod's address, and the pod in another place has another one"
+    return f"interface {found.get('name')!r} has its pod's address, and the target pod gets another one"
 
 
 def _mac(tap: Tap) -> str:
     if not forms.MAC.fullmatch(tap.mac):
-        raise InvalidSpecification(f"devices.interfaces: {tap.mac!r} is no MAC address")
+        raise InvalidSpecification(f"devices.interfaces: {tap.mac!r} is not a MAC address")
     return tap.mac.lower()
 
 
 def _append_interface(devices: Element, tap: Tap, queues: int, state: str | None) -> None:
     mac = _mac(tap)
     if not _TAP.fullmatch(tap.tap):
-        raise InvalidSpecification(f"devices.interfaces: {tap.tap!r} is no name of a device")
+        raise InvalidSpecification(f"devices.interfaces: {tap.tap!r} is not a device name")
     element = SubElement(devices, "interface", type="ethernet")
     SubElement(element, "mac", address=mac)
     SubElement(element, "target", dev=tap.tap, managed="no")

@@ -12,6 +12,6 @@ from launcher.domain.values import InvalidSpecification
 def append(tree: Tree, definition: Definition) -> None:
     """Append the number of threads, or raise InvalidSpecification."""
     if hardware.shared(definition.specification) < 0:
-        raise InvalidSpecification("ioThreads.count: there cannot be fewer than none")
+        raise InvalidSpecification("ioThreads.count: must not be negative")
     if total := hardware.total(definition.specification):
         SubElement(tree.domain, "iothreads").text = str(total)

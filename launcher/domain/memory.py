@@ -24,7 +24,7 @@ def append(tree: Tree, definition: Definition) -> None:
     except ValueError as error:
         raise InvalidSpecification(f"memory.guest: {error}") from error
     if amount < 1:
-        raise InvalidSpecification(f"memory.guest: {amount} bytes are no memory")
+        raise InvalidSpecification(f"memory.guest: must be positive, not {amount} bytes")
     if (most := _most(definition)) > amount:
         SubElement(tree.domain, "maxMemory", slots=str(SLOTS), unit="b").text = str(most)
     SubElement(tree.domain, "memory", unit="b").text = str(amount)

@@ -62,7 +62,7 @@ def _append_nbd(element: Element, source: Mapping[str, Any], path: str) -> Eleme
 def _append_nfs(element: Element, source: Mapping[str, Any], path: str) -> Element:
     file = source.get("path")
     if not isinstance(file, str) or not hardware.is_file(file):
-        raise InvalidSpecification(f"{path}.path: {file!r} is no path of a file")
+        raise InvalidSpecification(f"{path}.path: {file!r} is not a file path")
     found = SubElement(element, "source", protocol="nfs", name=file)
     SubElement(found, "host", name=_host(source.get("host"), f"{path}.host"))
     if (identity := source.get("identity")) is not None:
@@ -78,16 +78,16 @@ def _append_rbd(element: Element, source: Mapping[str, Any], path: str) -> Eleme
     for given in monitors if isinstance(monitors, list) else ():
         place = hardware.monitor(given) if isinstance(given, str) else None
         if place is None:
-            raise InvalidSpecification(f"{path}.monitors: {given!r} is no monitor")
+            raise InvalidSpecification(f"{path}.monitors: {given!r} is not a monitor address")
         SubElement(found, "host", name=place[0], port=str(place[1]))
     if not len(found):
-        raise InvalidSpecification(f"{path}.monitors: there are none")
+        raise InvalidSpecification(f"{path}.monitors: must not be empty")
     return found
 
 
 def _rbd_name(value: object, path: str) -> str:
     if not isinstance(value, str) or not hardware.is_rbd_name(value):
-        raise InvalidSpecification(f"{path}: {value!r} is no name of Ceph's")
+        raise InvalidSpecification(f"{path}: {value!r} is not a valid name in Ceph")
     return value
 
 
@@ -104,7 +104,7 @@ def _append_iscsi(element: Element, source: Mapping[str, Any], path: str) -> Ele
     given = source.get("targetPortal")
     portal = hardware.portal(given) if isinstance(given, str) else None
     if portal is None:
-        raise InvalidSpecification(f"{path}.targetPortal: {given!r} is no portal")
+        raise InvalidSpecification(f"{path}.targetPortal: {given!r} is not an iSCSI portal")
     lun = number(source.get("lun"), 0, hardware.MAX_LUN, f"{path}.lun")
     found = SubElement(element, "source", protocol="iscsi", name=f"{_iqn(source.get('iqn'), f'{path}.iqn')}/{lun}")
     SubElement(found, "host", name=portal[0], port=str(portal[1]))
@@ -115,13 +115,13 @@ def _append_iscsi(element: Element, source: Mapping[str, Any], path: str) -> Ele
 
 def _iqn(value: object, path: str) -> str:
     if not isinstance(value, str) or not hardware.is_iqn(value):
-        raise InvalidSpecification(f"{path}: {value!r} is no name of an iSCSI node")
+        raise InvalidSpecification(f"{path}: {value!r} is not an iSCSI qualified name")
     return value
 
 
 def _host(value: object, path: str) -> str:
     if not isinstance(value, str) or not hardware.is_host(value):
-        raise InvalidSpecification(f"{path}: {value!r} is no host")
+        raise InvalidSpecification(f"{path}: {value!r} is not a host name or address")
     return value
 
 

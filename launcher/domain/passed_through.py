@@ -33,7 +33,7 @@ def variables(environment: Mapping[str, str]) -> dict[str, str]:
 def not_migratable(specification: Mapping[str, Any]) -> str:
     """Return why passed-through devices prevent live migration, or an empty string."""
     first = next(iter(host_devices.passed_through(specification).values()), None)
-    return f"the device {first.get('name')!r} is one of its node's" if first is not None else ""
+    return f"the device {first.get('name')!r} belongs to its node" if first is not None else ""
 
 
 def append(tree: Tree, definition: Definition, field: str) -> None:
@@ -61,7 +61,9 @@ def _addresses(definition: Definition) -> dict[str, tuple[str, dict[str, str]]]:
         resource = str(device.get("deviceName"))
         given = left.setdefault(resource, _given(resource, definition.environment))
         if not given:
-            raise InvalidSpecification(f"{path}.deviceName: no device of {resource} is named in {_variable(_PCI, resource)} of the pod")
+            raise InvalidSpecification(
+                f"{path}.deviceName: the pod's environment variable {_variable(_PCI, resource)} names no device of {resource}"
+            )
         variable, address = given.pop(0)
         found[path] = _parsed(variable, address, f"{path}.deviceName")
     return found
@@ -83,4 +85,4 @@ def _parsed(prefix: str, address: str, path: str) -> tuple[str, dict[str, str]]:
     if prefix in (_PCI, _NETWORK) and (match := _ADDRESS.fullmatch(address)):
         parts = zip(("domain", "bus", "slot", "function"), match.groups(), strict=True)
         return "pci", {name: f"0x{each.lower()}" for name, each in parts}
-    raise InvalidSpecification(f"{path}: the device plugin named {address[:64]!r}, which is no address of a device")
+    raise InvalidSpecification(f"{path}: the device plugin named {address[:64]!r}, which is not a device address")

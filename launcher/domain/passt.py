@@ -38,7 +38,9 @@ def settings(specification: Mapping[str, Any]) -> Settings | None:
         if each["type"] != hardware.PASST:
             continue
         if found is not None or each.get("network"):
-            raise InvalidSpecification(f"{path}.type: a pod has one network of its own, and passt no other")
+            raise InvalidSpecification(
+                f"{path}.type: only one interface can use the pod's own network, and passt supports no other network"
+            )
         ports: dict[str, list[int]] = {name: [] for name in PROTOCOLS}
         for port in hardware.ports(each) or ():
             protocol = one_of(PROTOCOLS, port.get("protocol"), f"{path}.ports.protocol")
@@ -60,4 +62,4 @@ def append(devices: Element, mac: str) -> None:
 def not_migratable(specification: Mapping[str, Any]) -> str:
     """Return why an interface of type passt prevents live migration, or an empty string."""
     found = next(iter(hardware.of_passt(specification)), None)
-    return f"interface {found.get('name')!r} is passt's, a process of its pod that has all connections of the guest" if found else ""
+    return f"interface {found.get('name')!r} uses passt, a process in its pod that holds all connections of the guest" if found else ""

@@ -45,5 +45,5 @@ def not_migratable(specification: Mapping[str, Any]) -> str:
     for disk in hardware.defaulted(specification):
         found = plugin_disks.served(disk)
         if plugin_disks.is_plugin(disk) and not (found and found.live_migration):
-            return f"the disk {disk['name']!r} is set up on its node alone, by plugin {plugin_disks.plugin_of(disk)!r}"
+            return f"the disk {disk['name']!r} is set up only on its node, by plugin {plugin_disks.plugin_of(disk)!r}"
     return ""

@@ -41,6 +41,6 @@ def _append_rule(parent: Element, rule: Mapping[str, Any], path: str) -> None:
         if field not in rule:
             continue
         if not isinstance(rule[field], str) or not _NUMBER.fullmatch(rule[field]):
-            raise InvalidSpecification(f"{path}.{field}: {rule[field]!r} is no hexadecimal number")
+            raise InvalidSpecification(f"{path}.{field}: {rule[field]!r} is not a hexadecimal number")
         given[field] = rule[field]
     SubElement(parent, "usbdev", given, allow="yes" if rule["allow"] is True else "no")

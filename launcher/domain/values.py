@@ -33,7 +33,7 @@ def segment(value: object, path: str) -> str:
         InvalidSpecification: it is empty, contains a slash, or is ``.`` or ``..``.
     """
     if not isinstance(value, str) or not value or value in (".", "..") or "/" in value or not value.isprintable():
-        raise InvalidSpecification(f"{path}: {value!r} is no name of a file")
+        raise InvalidSpecification(f"{path}: {value!r} is not a file name")
     return value
 
 
@@ -45,7 +45,7 @@ def confined(root: str, value: object, path: str) -> PurePosixPath:
     """
     relative = PurePosixPath(value) if isinstance(value, str) else PurePosixPath()
     if not isinstance(value, str) or not relative.parts or relative.is_absolute() or ".." in relative.parts or not value.isprintable():
-        raise InvalidSpecification(f"{path}: {value!r} is no relative path inside its volume")
+        raise InvalidSpecification(f"{path}: {value!r} is not a relative path inside its volume")
     return PurePosixPath(root) / relative
 
 
@@ -78,7 +78,7 @@ def number(value: object, least: int, most: int, path: str) -> str:
         InvalidSpecification: it is not.
     """
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise InvalidSpecification(f"{path}: {value!r} is no number from {least} to {most}")
+        raise InvalidSpecification(f"{path}: {value!r} is not a number from {least} to {most}")
     return str(value)
 
 

@@ -149,14 +149,14 @@ class LibvirtHypervisor:
                 try:
                     await self._connect(loop)
                 except HypervisorError as error:
-                    logger.debug("libvirt cannot be reached yet", extra={"error": str(error)})
+                    logger.debug("cannot connect to libvirt yet, retrying", extra={"error": str(error)})
                     await asyncio.sleep(CONNECT_SECONDS)
                     continue
                 self._changed()
                 await self._lost.wait()
                 self._forget()
                 self._changed()
-                logger.warning("the connection to libvirtd was lost; connecting again")
+                logger.warning("lost the connection to libvirtd, reconnecting")
         finally:
             self._forget()
             for threads in (self._threads, self._agent_thread):
@@ -429,7 +429,7 @@ class LibvirtHypervisor:
         if connection is None:
             raise Unavailable(f"{doing}: libvirtd is not connected")
         if self._question is not None and not self._question.done():
-            raise AgentSilent(f"{doing}: it has not answered an earlier question")
+            raise AgentSilent(f"{doing}: it has not answered an earlier command")
         question = json.dumps({"execute": command, **({"arguments": dict(arguments)} if arguments else {})})
 
         def ask() -> object:
@@ -438,7 +438,7 @@ class LibvirtHypervisor:
                 try:
                     return conversion.agent_answer(self._agent_command(domain, question))
                 except (ValueError, TypeError, RecursionError) as error:  # the guest chose this text; it must not end our process
-                    raise AgentRefused(f"{doing}: it talks nonsense") from error
+                    raise AgentRefused(f"{doing}: invalid answer") from error
 
         self._question = self._agent_thread.submit(ask)
         try:
@@ -565,7 +565,7 @@ def _disk_errors(domain: libvirt.virDomain) -> tuple[tuple[str, str], ...]:
     try:
         found: dict[str, int] = domain.diskErrors()
     except libvirt.libvirtError as error:  # it resumed or ended meanwhile; only the state matters
-        logger.debug("the disks of a paused domain cannot be asked for", extra={"error": str(error)})
+        logger.debug("cannot read disk errors of a paused domain", extra={"error": str(error)})
         return ()
     return tuple((disk, _DISK_ERRORS.get(number, "error")) for disk, number in sorted(found.items()))
 
@@ -579,4 +579,4 @@ def _undefine(domain: libvirt.virDomain) -> None:
     try:
         domain.undefine()
     except libvirt.libvirtError as error:
-        logger.warning("a domain that could not be started stays defined", extra={"error": str(error)})
+        logger.warning("cannot undefine a domain that failed to start", extra={"error": str(error)})

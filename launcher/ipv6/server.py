@@ -120,7 +120,7 @@ class Server:
 
         The event loop reports an unreadable tap as readable all the time.
         """
-        logger.warning("virt-launcher's tap cannot be read and is opened again", extra={"tap": network.CONTROL_TAP, "error": str(error)})
+        logger.warning("cannot read virt-launcher's tap, reopening it", extra={"tap": network.CONTROL_TAP, "error": str(error)})
         loop = asyncio.get_running_loop()
         left = self._began + self._again_seconds - loop.time()
         is_down = error.errno == errno.EIO  # temporary, for example while its filter cannot be loaded

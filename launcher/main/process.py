@@ -119,7 +119,7 @@ async def _flush(server: Server) -> bool:
         async with asyncio.timeout(FLUSH_SECONDS):
             await server.flush()
     except TimeoutError:
-        logger.info("a client did not take the last status")
+        logger.info("a client did not read the last status")
         return False
     return True
 
@@ -140,5 +140,5 @@ def _write_termination_message(ending: messages.Ending | None) -> None:
         if qemu_log.TERMINATION_LOG.exists():  # created by the kubelet; it does not exist elsewhere
             qemu_log.TERMINATION_LOG.write_text(message)
     except OSError as error:
-        logger.warning("the termination message could not be written", extra={"error": str(error)})
+        logger.warning("cannot write the termination message", extra={"error": str(error)})
     logger.info("ending", extra={"reason": message.split("\n", 1)[0]})

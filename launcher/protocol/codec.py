@@ -80,7 +80,7 @@ class Receiver(Generic[M]):
             ProtocolError: it ended in the middle of a line.
         """
         if self._buffer:
-            raise ProtocolError(f"the connection ended inside a message, after {len(self._buffer)} bytes of it")
+            raise ProtocolError(f"the connection was closed inside a message, after {len(self._buffer)} bytes of it")
 
     def _messages(self) -> list[M]:
         result: list[M] = []
@@ -173,7 +173,7 @@ def _check_version(hello: object) -> None:
     named = one_line(release, MAX_RELEASE) if isinstance(release, str) else ""
     spoken = ", ".join(map(str, sorted(messages.SPOKEN)))
     number = str(version) if 0 <= version <= MAX_VERSION else "?"
-    raise OtherProtocol(f"virt-launcher {named or '?'} speaks version {number} of the wire, and virt-handler {spoken}")
+    raise OtherProtocol(f"virt-launcher {named or '?'} uses protocol version {number}, and virt-handler {spoken}")
 
 
 def read(kind: type[M], value: object, path: str) -> M:
@@ -200,7 +200,7 @@ def _parse(line: bytes) -> dict[str, Any]:
         if b"\\u" in line:  # JSON can contain half of a surrogate pair, which UTF-8 cannot encode
             json.dumps(document, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
-        raise ProtocolError(f"a line is not JSON: {type(error).__name__}") from error
+        raise ProtocolError(f"a line is not valid JSON: {type(error).__name__}") from error
     if not isinstance(document, dict):
         raise ProtocolError("a line is not a JSON object")
     return document
@@ -213,7 +213,7 @@ def _no_constant(name: str) -> NoReturn:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) != len(pairs):
-        raise ValueError("a member occurs twice")
+        raise ValueError("a field occurs twice")
     return result
 
 

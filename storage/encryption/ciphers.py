@@ -91,11 +91,11 @@ class AesGcm:
     def decrypt(self, data: bytes, about: bytes) -> tuple[bytes, bool]:
         """Implement ``Provider.decrypt``."""
         if len(data) < _GCM_NONCE + _GCM_TAG:
-            raise Undecryptable("the stored data is shorter than aesgcm makes it")
+            raise Undecryptable("the stored data is too short for aesgcm")
         try:
             return self._cipher.decrypt(data[:_GCM_NONCE], data[_GCM_NONCE:], about), False
         except InvalidTag:
-            raise Undecryptable("aesgcm cannot authenticate the stored data: another key, or it was changed or moved") from None
+            raise Undecryptable("aesgcm cannot authenticate the stored data: the key is wrong, or the data was changed or moved") from None
 
 
 class AesCbc:
@@ -115,12 +115,12 @@ class AesCbc:
     def decrypt(self, data: bytes, about: bytes) -> tuple[bytes, bool]:  # noqa: ARG002 - the protocol's
         """Implement ``Provider.decrypt``."""
         if len(data) < 2 * _BLOCK or len(data) % _BLOCK:
-            raise Undecryptable("the stored data is not of the length that aescbc makes it")
+            raise Undecryptable("the stored data has a length that aescbc cannot produce")
         decryptor = Cipher(self._algorithm, modes.CBC(data[:_BLOCK])).decryptor()
         padded = decryptor.update(data[_BLOCK:]) + decryptor.finalize()
         padding = padded[-1]
         if not 0 < padding <= _BLOCK or padded[-padding:] != bytes([padding]) * padding:
-            raise Undecryptable("the stored data has no padding of aescbc: another key, or it is damaged")
+            raise Undecryptable("the stored data has no aescbc padding: the key is wrong, or the data is damaged")
         return padded[:-padding], False
 
 
@@ -142,11 +142,11 @@ class Secretbox:
         from nacl.exceptions import CryptoError
 
         if len(data) < _SECRETBOX_NONCE + _SECRETBOX_TAG:
-            raise Undecryptable("the stored data is shorter than secretbox makes it")
+            raise Undecryptable("the stored data is too short for secretbox")
         try:
             return self._box.decrypt(data), False
         except CryptoError:
-            raise Undecryptable("secretbox cannot authenticate the stored data: another key, or it was changed") from None
+            raise Undecryptable("secretbox cannot authenticate the stored data: the key is wrong, or the data was changed") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,9 @@ class Chain:
                     why = error if provider.prefix or why is None else why
                 else:
                     return value, stale or index > 0
-        raise why or Undecryptable("no provider of the configuration has the prefix of the stored data")
+        raise why or Undecryptable(
+            "no provider in the encryption configuration matches the stored data's prefix; was a provider or key removed?"
+        )
 
 
 PLAIN: Final = Chain((Identity(),))

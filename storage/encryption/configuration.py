@@ -59,10 +59,10 @@ def parse(text: str | bytes) -> Rules:
     except yaml.YAMLError as error:
         # Without the parser's text, which quotes the line.
         mark = getattr(error, "problem_mark", None)
-        raise Misconfigured(f"it is no YAML{f' in line {mark.line + 1}' if mark else ''}") from None
+        raise Misconfigured(f"it is not valid YAML{f' in line {mark.line + 1}' if mark else ''}") from None
     top = _mapping(document, "", {"apiVersion", "kind", "resources"})
     if top.get("apiVersion") not in API_VERSIONS or top.get("kind") != "EncryptionConfiguration":
-        raise Misconfigured(f"want apiVersion {API_VERSIONS[0]}, kind EncryptionConfiguration")
+        raise Misconfigured(f"must have apiVersion {API_VERSIONS[0]}, kind EncryptionConfiguration")
     chains: dict[tuple[str, str], Chain] = {}
     services: list[Envelope] = []
     for index, each in enumerate(_sequence(top.get("resources"), "resources")):
@@ -85,18 +85,18 @@ def parse(text: str | bytes) -> Rules:
 
 def _pattern(pattern: object, path: str) -> tuple[str, str]:
     if not isinstance(pattern, str) or not pattern or pattern != pattern.lower():
-        raise Misconfigured(f"{path}: want a resource in lower case, like virtualmachines.kubevirt.io, *.kubevirt.io or *.*")
+        raise Misconfigured(f"{path}: must be a resource in lower case, like virtualmachines.kubevirt.io, *.kubevirt.io or *.*")
     resource, _, group = pattern.partition(".")
     if pattern == _ANY:
         raise Misconfigured(f"{path}: use *. for every resource of the core group, or *.* for all")
     if group == _ANY and resource != _ANY:
-        raise Misconfigured(f"{path}: the same resource in every group cannot be named")
+        raise Misconfigured(f"{path}: a wildcard group with a resource is not supported")
     return group, resource
 
 
 def _check_overlap(patterns: Sequence[tuple[str, str]], path: str) -> None:
     if len(set(patterns)) < len(patterns):
-        raise Misconfigured(f"{path}: the same resource stands there twice")
+        raise Misconfigured(f"{path}: the same resource occurs twice")
     if len(patterns) > 1 and (_ANY, _ANY) in patterns:
         raise Misconfigured(f"{path}: *.* covers the others")
     for group, resource in patterns:
@@ -110,14 +110,14 @@ def _providers(value: object, path: str, services: list[Envelope]) -> list[Provi
         here = f"{path}[{index}]"
         entry = _mapping(each, here, {"identity", "kms", *_KEYED})
         if len(entry) != 1:
-            raise Misconfigured(f"{here}: want exactly one provider in each element")
+            raise Misconfigured(f"{here}: each element must have exactly one provider")
         ((kind, settings),) = entry.items()
         if kind == "identity":
             found.append(Identity())
         elif kind == "kms":
             envelope = _envelope(settings, f"{here}.kms")
             if any(envelope.name == each.name for each in services):
-                raise Misconfigured(f"{here}.kms.name: another service has the name {envelope.name}")
+                raise Misconfigured(f"{here}.kms.name: another service already has the name {envelope.name}")
             services.append(envelope)
             found.append(envelope)
         else:
@@ -134,15 +134,15 @@ def _keys(kind: str, settings: object, path: str) -> list[Provider]:
         key = _mapping(each, here, {"name", "secret"})
         name, secret = key.get("name"), key.get("secret")
         if not isinstance(name, str) or not name:
-            raise Misconfigured(f"{here}.name: want a name")
+            raise Misconfigured(f"{here}.name: a name is required")
         if not isinstance(secret, str) or not secret:
-            raise Misconfigured(f"{here}.secret: want the key in base64")
+            raise Misconfigured(f"{here}.secret: the key in base64 is required")
         try:
             raw = base64.b64decode(secret, validate=True)
         except (binascii.Error, ValueError):
-            raise Misconfigured(f"{here}.secret: it is no base64") from None
+            raise Misconfigured(f"{here}.secret: it is not valid base64") from None
         if len(raw) not in sizes:
-            raise Misconfigured(f"{here}.secret: it has {len(raw)} bytes, want {' or '.join(map(str, sizes))}")
+            raise Misconfigured(f"{here}.secret: it has {len(raw)} bytes, must have {' or '.join(map(str, sizes))}")
         found.append(make(name, raw))
     return found
 
@@ -151,31 +151,31 @@ def _envelope(settings: object, path: str) -> Envelope:
     given = _mapping(settings, path, {"name", "endpoint", "timeout", "apiVersion", "cachesize"})
     name, endpoint, timeout = given.get("name"), given.get("endpoint"), given.get("timeout", "3s")
     if given.get("apiVersion") != "v2" or "cachesize" in given:
-        raise Misconfigured(f"{path}: want apiVersion: v2, which has no cachesize; version 1 is not supported")
+        raise Misconfigured(f"{path}: must have apiVersion: v2, without cachesize; version 1 is not supported")
     if not isinstance(name, str) or not name or ":" in name:
-        raise Misconfigured(f"{path}.name: want a name without a colon")
+        raise Misconfigured(f"{path}.name: must be a name without a colon")
     if not isinstance(endpoint, str) or not endpoint.startswith("unix:///") or endpoint == "unix:///":
-        raise Misconfigured(f"{path}.endpoint: want unix:///PATH")
+        raise Misconfigured(f"{path}.endpoint: must be unix:///PATH")
     socket = endpoint.removeprefix("unix://")
     if socket.startswith("/@"):
         socket = "\0" + socket[2:]
     match = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m)", timeout) if isinstance(timeout, str) else None
     seconds = float(match[1]) * {"ms": 0.001, "s": 1, "m": 60}[match[2]] if match else 0
     if seconds <= 0:
-        raise Misconfigured(f"{path}.timeout: want a duration above zero, like 3s")
+        raise Misconfigured(f"{path}.timeout: must be a positive duration, like 3s")
     return Envelope(name, Service(socket, seconds))
 
 
 def _mapping(value: object, path: str, known: set[str]) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise Misconfigured(f"{path or 'the file'}: want a mapping")
+        raise Misconfigured(f"{path or 'the file'}: must be a mapping")
     unknown = sorted(str(key)[:64] for key in value.keys() - known)
     if unknown:
-        raise Misconfigured(f"{path or 'the file'}: unknown field {unknown[0]}; known are {', '.join(sorted(known))}")
+        raise Misconfigured(f"{path or 'the file'}: unknown field {unknown[0]}; known fields: {', '.join(sorted(known))}")
     return value
 
 
 def _sequence(value: object, path: str) -> list[Any]:
     if not isinstance(value, list) or not value:
-        raise Misconfigured(f"{path}: want at least one")
+        raise Misconfigured(f"{path}: must not be empty")
     return value

@@ -120,7 +120,7 @@ class EncryptedStorage:
             try:
                 await self._fetch(entries)
             except Unavailable as error:
-                logger.warning("A watch waits for a key of what changed", extra={"error": str(error)})
+                logger.warning("A watch waits for the key of a changed object", extra={"error": str(error)})
                 await asyncio.sleep(self._again_seconds)
             else:
                 return
@@ -135,7 +135,7 @@ class EncryptedStorage:
             self.undecryptable += 1
             self._failed = True
             logger.warning(
-                "A stored value cannot be decrypted; it is passed over until its key is in the configuration again",
+                "Cannot decrypt a stored value; it is skipped until its key is in the configuration again",
                 extra={"key": entry.key, "revision": entry.mod_revision, "error": str(error)},
             )
             return entry

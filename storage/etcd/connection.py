@@ -251,7 +251,7 @@ class Connection:
                 return
             endpoints = self._make()
         except OSError as error:
-            logger.warning("The certificates for etcd cannot be read; going on with those read before", extra={"error": str(error)})
+            logger.warning("Cannot read the certificates for etcd; keeping the previous ones", extra={"error": str(error)})
             return
         for endpoint in self._endpoints:
             endpoint.leave()

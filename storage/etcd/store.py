@@ -93,7 +93,7 @@ class EtcdStorage:
     async def commit(self, conditions: Sequence[Condition], writes: Sequence[Put | Delete]) -> int:
         """Implement ``Storage.commit``."""
         if len(writes) > 1 and len({write.key for write in writes}) < len(writes):
-            raise ValueError("a key stands in the writes of one commit twice")
+            raise ValueError("a key occurs twice in the writes of one commit")
         request = self._transaction(conditions, writes)
         # Repeated only if it certainly did not start; else it may have been applied.
         before = self._newest
@@ -179,7 +179,7 @@ class EtcdStorage:
             self._newest = revision
         elif revision < before and self._newest == before:  # otherwise another call has already noticed
             logger.error(
-                "etcd's revision went back, as if it was restored from a backup; everything is read again",
+                "etcd's revision went back, as after a restore from a backup; reading all objects again",
                 extra={"revision": revision, "before": before},
             )
             self._newest = revision
@@ -218,4 +218,4 @@ class EtcdStorage:
             values = each.response_range.kvs
             if (values[0].mod_revision if values else 0) != condition.mod_revision:
                 return RevisionMismatch(condition.key, self._keys.entry(values[0]) if values else None)
-        raise AssertionError("etcd refused a commit all of whose conditions hold")
+        raise AssertionError("etcd rejected a commit although all its conditions hold")

@@ -157,7 +157,10 @@ class Watch:
                     raise
                 if self._is_abandoned:
                     raise Compacted from error
-                logger.info("A watch of etcd broke; resuming", extra={"prefix": self._prefix, "after": self._position, "error": str(error)})
+                logger.info(
+                    "A watch of etcd was interrupted; resuming",
+                    extra={"prefix": self._prefix, "after": self._position, "error": str(error)},
+                )
             failures += 1
             await asyncio.sleep(pause_seconds(failures))
             await self._look_back()

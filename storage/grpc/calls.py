@@ -105,7 +105,7 @@ def ending(trailers: Head | None) -> RpcError | None:
     """Return the error at the end of an answer; None: success."""
     if trailers is None or trailers.grpc_status is None:
         status = "" if trailers is None or not trailers.http_status else f" (HTTP {trailers.http_status})"
-        return RpcError(UNAVAILABLE, f"the answer has no status{status}")
+        return RpcError(UNAVAILABLE, f"the response has no gRPC status{status}")
     return None if trailers.grpc_status == OK else RpcError(trailers.grpc_status, trailers.grpc_message)
 
 
@@ -134,7 +134,7 @@ class UnaryCall(Exchange):
         self._parts.append(payload)
         self._size += size
         if self._size > MAX_MESSAGE_BYTES + PREFIX_BYTES:
-            self.fail(RpcError(RESOURCE_EXHAUSTED, f"the answer is larger than max {MAX_MESSAGE_BYTES} bytes"))
+            self.fail(RpcError(RESOURCE_EXHAUSTED, f"the response is larger than max {MAX_MESSAGE_BYTES} bytes"))
             return -1
         return size
 
@@ -145,7 +145,7 @@ class UnaryCall(Exchange):
             return
         whole = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
         if len(whole) < PREFIX_BYTES or PREFIX.unpack_from(whole) != (0, len(whole) - PREFIX_BYTES):
-            self.fail(RpcError(INTERNAL, "the answer is not one uncompressed message"))
+            self.fail(RpcError(INTERNAL, "the response is not a single uncompressed message"))
         elif not self._answer.done():
             self._answer.set_result(whole[PREFIX_BYTES:])
 
@@ -189,7 +189,7 @@ class Stream(Exchange):
         """
         if self._messages:
             return self._messages.popleft()
-        raise self._error or RpcError(INTERNAL, "no message has come")
+        raise self._error or RpcError(INTERNAL, "no message was received")
 
     def free(self) -> int:
         """Return how many held-back bytes the server may now send; 0 with unread messages."""

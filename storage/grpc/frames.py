@@ -101,7 +101,7 @@ def number(payload: bytes) -> int:
         ProtocolError: it has another length.
     """
     if len(payload) != _INT.size:
-        raise ProtocolError(FRAME_SIZE_ERROR, f"a frame of {len(payload)} octets that must have 4")
+        raise ProtocolError(FRAME_SIZE_ERROR, f"a frame of {len(payload)} bytes that must have 4")
     return int(_INT.unpack(payload)[0])
 
 
@@ -125,5 +125,5 @@ def unpadded(flags: int, payload: bytes) -> bytes:
     if not flags & PADDED:
         return payload
     if not payload or payload[0] >= len(payload):
-        raise ProtocolError(PROTOCOL_ERROR, "more padding than there is payload")
+        raise ProtocolError(PROTOCOL_ERROR, "more padding than payload")
     return payload[1 : len(payload) - payload[0]]

@@ -148,7 +148,7 @@ class Link(asyncio.Protocol):
             session.receive(data)
         except ProtocolError as error:
             self._flush()
-            self._end(f"the server breaks HTTP/2: {error}")
+            self._end(f"the server violates HTTP/2: {error}")
             return
         if session.has_output:
             self._flush()
@@ -213,7 +213,7 @@ class Link(asyncio.Protocol):
             self._pinged_at = math.inf
             wait = self._keepalive.time_seconds
         elif self._heard_at < self._pinged_at < math.inf:
-            self._end(f"the server has not said a word for {now - self._heard_at:.0f} s")
+            self._end(f"the server has sent nothing for {now - self._heard_at:.0f} s")
             return
         elif wait > 0:
             self._pinged_at = math.inf
@@ -279,6 +279,6 @@ async def _introduced(link: Link) -> Link:
     try:
         await link.until_ready()
     except BaseException:
-        link.abort("nobody waits for it any more")
+        link.abort("the caller no longer waits")
         raise
     return link

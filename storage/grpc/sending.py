@@ -48,7 +48,7 @@ class Sending:
     def open(self, exchange: Exchange) -> None:
         """Start a call, queue it while the server's limit is reached, or fail it after ``leave``."""
         if self.is_leaving:
-            exchange.fail(RpcError(UNAVAILABLE, "the connection is being left", processed=False))
+            exchange.fail(RpcError(UNAVAILABLE, "the connection is being closed", processed=False))
         elif len(self.streams) >= self._max_streams:
             self._waiting.append(exchange)
         else:
@@ -113,7 +113,7 @@ class Sending:
         waiting = list(self._waiting)
         self._waiting.clear()
         for exchange in waiting:
-            exchange.fail(RpcError(UNAVAILABLE, "the connection is being left", processed=False))
+            exchange.fail(RpcError(UNAVAILABLE, "the connection is being closed", processed=False))
 
     def _open(self, exchange: Exchange) -> None:
         stream = exchange.stream = self._next

@@ -64,7 +64,7 @@ class Session(Sending):
             length >>= 8
             stream &= 0x7FFFFFFF  # one bit is reserved
             if length > frames.FRAME_BYTES:
-                raise self._broken(frames.FRAME_SIZE_ERROR, f"a frame of {length} octets")
+                raise self._broken(frames.FRAME_SIZE_ERROR, f"a frame of {length} bytes")
             begin = position + frames.HEADER_BYTES
             position = begin + length
             if position > size:
@@ -88,7 +88,7 @@ class Session(Sending):
 
     def _frame(self, kind: int, flags: int, stream: int, payload: bytes) -> None:
         if self._block is not None and kind != frames.CONTINUATION:
-            raise ProtocolError(frames.PROTOCOL_ERROR, "headers that do not go on")
+            raise ProtocolError(frames.PROTOCOL_ERROR, "headers without their continuation")
         if kind == frames.DATA:
             self._data(flags, stream, payload)
         elif kind == frames.HEADERS:
@@ -102,11 +102,11 @@ class Session(Sending):
         else:
             self._connection_frame(kind, flags, stream, payload)
         if not self.is_ready and kind != frames.SETTINGS:
-            raise ProtocolError(frames.PROTOCOL_ERROR, "the server does not begin with its settings: is it HTTP/2?")
+            raise ProtocolError(frames.PROTOCOL_ERROR, "the server did not start with SETTINGS: is it an HTTP/2 server?")
 
     def _connection_frame(self, kind: int, flags: int, stream: int, payload: bytes) -> None:
         if kind == frames.PUSH_PROMISE:
-            raise ProtocolError(frames.PROTOCOL_ERROR, "a push that we do not take")
+            raise ProtocolError(frames.PROTOCOL_ERROR, "a server push, which is disabled")
         if kind not in (frames.SETTINGS, frames.PING, frames.GOAWAY):
             return  # PRIORITY, and frames of later versions
         if stream:
@@ -122,7 +122,7 @@ class Session(Sending):
         size = len(payload)
         self._credit -= size
         if self._credit < 0:
-            raise ProtocolError(frames.FLOW_CONTROL_ERROR, "more data than the connection's window")
+            raise ProtocolError(frames.FLOW_CONTROL_ERROR, "more data than the connection's flow-control window")
         if self._credit < CONNECTION_WINDOW // 2:
             self._out.append(frames.window_update(0, CONNECTION_WINDOW - self._credit))
             self._credit = CONNECTION_WINDOW
@@ -132,7 +132,7 @@ class Session(Sending):
             return
         exchange.credit -= size
         if exchange.credit < 0:
-            raise ProtocolError(frames.FLOW_CONTROL_ERROR, "more data than the stream's window")
+            raise ProtocolError(frames.FLOW_CONTROL_ERROR, "more data than the stream's flow-control window")
         if flags & frames.PADDED:
             payload = frames.unpadded(flags, payload)
         read = exchange.receive(payload)
@@ -151,7 +151,7 @@ class Session(Sending):
             payload = frames.unpadded(flags, payload)
         if flags & frames.PRIORITY:
             if len(payload) < 5:
-                raise ProtocolError(frames.FRAME_SIZE_ERROR, "headers without the priority that they announce")
+                raise ProtocolError(frames.FRAME_SIZE_ERROR, "HEADERS without the announced priority")
             payload = payload[5:]
         ends = flags & frames.END_STREAM
         if flags & frames.END_HEADERS:
@@ -161,11 +161,11 @@ class Session(Sending):
 
     def _continuation(self, flags: int, stream: int, payload: bytes) -> None:
         if self._block is None or self._block[0] != stream:
-            raise ProtocolError(frames.PROTOCOL_ERROR, "a continuation of nothing")
+            raise ProtocolError(frames.PROTOCOL_ERROR, "CONTINUATION without HEADERS")
         _, ends, parts = self._block
         parts.append(payload)
         if len(parts) > _MAX_CONTINUATIONS or sum(map(len, parts)) > MAX_BLOCK_BYTES:
-            raise ProtocolError(frames.ENHANCE_YOUR_CALM, "headers without end")
+            raise ProtocolError(frames.ENHANCE_YOUR_CALM, "HEADERS of unlimited length")
         if flags & frames.END_HEADERS:
             self._block = None
             self._head(stream, ends, b"".join(parts))
@@ -209,7 +209,7 @@ class Session(Sending):
     def _window_update(self, stream: int, increment: int) -> None:
         increment &= 0x7FFFFFFF
         if not increment:
-            raise ProtocolError(frames.PROTOCOL_ERROR, "a window update of nothing")
+            raise ProtocolError(frames.PROTOCOL_ERROR, "WINDOW_UPDATE of 0")
         if stream == 0:
             self._send_window += increment
             window = self._send_window
@@ -221,14 +221,14 @@ class Session(Sending):
             exchange.send_window += increment
             window = exchange.send_window
         if window > frames.MAX_WINDOW:
-            raise ProtocolError(frames.FLOW_CONTROL_ERROR, "a window larger than windows are")
+            raise ProtocolError(frames.FLOW_CONTROL_ERROR, "a flow-control window above the maximum")
         if self._blocked:
             self._pump()
 
     def _settings(self, flags: int, payload: bytes) -> None:
         if flags & frames.ACK:
             if payload:
-                raise ProtocolError(frames.FRAME_SIZE_ERROR, "an acknowledgement with settings in it")
+                raise ProtocolError(frames.FRAME_SIZE_ERROR, "a SETTINGS acknowledgement with payload")
             return
         for key, value in frames.pairs(payload):
             self._setting(key, value)
@@ -243,30 +243,33 @@ class Session(Sending):
             self._max_streams = value
         elif key == frames.SETTINGS_INITIAL_WINDOW_SIZE:
             if value > frames.MAX_WINDOW:
-                raise ProtocolError(frames.FLOW_CONTROL_ERROR, "a window larger than windows are")
+                raise ProtocolError(frames.FLOW_CONTROL_ERROR, "a flow-control window above the maximum")
             for exchange in self.streams.values():
                 exchange.send_window += value - self._initial_window
             self._initial_window = value
         elif key == frames.SETTINGS_MAX_FRAME_SIZE and not frames.FRAME_BYTES <= value < 2**24:
-            raise ProtocolError(frames.PROTOCOL_ERROR, f"a maximal frame of {value} octets")
+            raise ProtocolError(frames.PROTOCOL_ERROR, f"an invalid maximum frame size of {value} bytes")
 
     def _ping(self, flags: int, payload: bytes) -> None:
         if len(payload) != 8:
-            raise ProtocolError(frames.FRAME_SIZE_ERROR, f"a ping of {len(payload)} octets")
+            raise ProtocolError(frames.FRAME_SIZE_ERROR, f"a PING of {len(payload)} bytes")
         if not flags & frames.ACK:
             self._answer(frames.frame(frames.PING, frames.ACK, 0, payload))
 
     def _answer(self, control: bytes) -> None:
         self._control += 1
         if self._control > MAX_CONTROL_FRAMES:
-            raise ProtocolError(frames.ENHANCE_YOUR_CALM, "more pings and settings than we answer")
+            raise ProtocolError(frames.ENHANCE_YOUR_CALM, "too many PING and SETTINGS frames")
         self._out.append(control)
 
     def _goaway(self, payload: bytes) -> None:
         if len(payload) < 8:
             raise ProtocolError(frames.FRAME_SIZE_ERROR, "GOAWAY without its code")
         last = frames.number(payload[:4]) & 0x7FFFFFFF
-        message = f"the server leaves: {frames.error_name(frames.number(payload[4:8]))}: {payload[8:200].decode(errors='replace')}"
+        message = (
+            f"the server closes the connection (GOAWAY): {frames.error_name(frames.number(payload[4:8]))}: "
+            f"{payload[8:200].decode(errors='replace')}"
+        )
         self.leave()
         for exchange in [each for each in self.streams.values() if each.stream > last]:
             del self.streams[exchange.stream]

@@ -1,10 +1,11 @@
-"""Documents, docstrings and comments are in plain English (docs/development/style.md).
+"""Documents, docstrings, comments and messages are in plain English (docs/development/style.md).
 
 A hit may be the best wording, so no single sentence fails.
 """
 
 from __future__ import annotations
 
+import ast
 import io
 import re
 import tokenize
@@ -21,6 +22,9 @@ RATE: Final = 6.0
 FEW: Final = 3
 """Allowed hits in a document or package of any length."""
 TOPS: Final = ("apiserver", "benchmarks", "certs", "controller", "examples", "handler", "importer", "launcher", "storage", "tests")
+MESSAGES: Final = 80
+"""Allowed hits in all messages; "X has no Y" is often the best wording."""
+PROGRAMS: Final = ("apiserver", "certs", "controller", "handler", "importer", "launcher", "storage")
 STARTS: Final = (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
 """Tokens before a statement."""
 PATTERNS: Final = (
@@ -83,6 +87,18 @@ def counted_in_code(module: str) -> tuple[int, int]:
     return len(HIT.findall(text)), len(WORD.findall(text))
 
 
+def messages(node: ast.AST) -> Iterator[str]:
+    """Yield the strings of code with at least three words: errors, conditions, Events, logs and help; placeholders are left out."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant):
+            continue
+        parts = child.values if isinstance(child, ast.JoinedStr) else [child] if isinstance(child, ast.Constant) else []
+        text = " ".join(each.value for each in parts if isinstance(each, ast.Constant) and isinstance(each.value, str))
+        if len(re.findall(r"[a-z]{2,}", text)) >= 3:
+            yield text
+        yield from messages(child) if not isinstance(child, ast.JoinedStr) else ()
+
+
 @pytest.mark.parametrize("document", documents(), ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_document_is_plain(document: Path) -> None:
     hits, words = counted(document)
@@ -97,6 +113,13 @@ def test_docstrings_and_comments_of_a_package_are_plain(package: str) -> None:
     worst = sorted(counts, key=lambda path: counts[path][0])
 
     assert hits <= FEW or rate(hits, words) <= RATE, worst[-3:]
+
+
+def test_messages_are_plain() -> None:
+    paths = [path for top in PROGRAMS for path in (ROOT / top).rglob("*.py") if "_pb2" not in path.name]
+    found = [each for path in paths for each in messages(ast.parse(path.read_text(encoding="utf-8"))) if HIT.search(each)]
+
+    assert len(found) <= MESSAGES, found
 
 
 @pytest.mark.parametrize(
@@ -121,3 +144,12 @@ def nobody() -> None:
 '''
 
     assert counted_in_code(module) == (4, 14)
+
+
+def test_messages_are_strings_outside_docstrings() -> None:
+    module = '''"""Nobody reads it, whoever asks."""
+LIMIT = "nobody"
+raise ValueError(f"pod {name} is no pod of {vm}", "nobody has it")
+'''
+
+    assert list(messages(ast.parse(module))) == ["pod   is no pod of ", "nobody has it"]

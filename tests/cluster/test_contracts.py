@@ -1,4 +1,4 @@
-"""A virt-handler with another contract version, as during an upgrade: its node gets no guests, and its own keep running."""
+"""A virt-handler with another contract version, as during an upgrade: its node cannot run guests, and its own keep running."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_node_of_another_contract_gets_no_guests_until_upgraded(kubectl: Kubectl
             counted[name] = counts_on(kubectl, name, counted[name])
             assert len(seen(kubectl, name)["status"]["attempts"]) == len(before[name]["status"]["attempts"])
 
-    words = f"node {node} gets no guests: its virt-handler speaks version {OTHER} of the contract, and virt-controller speaks "
+    words = f"node {node} cannot run guests: its virt-handler uses version {OTHER} of the contract, but virt-controller uses "
     with speaking_another_contract(system, node):
         refused(kubectl, node, words + contract.written())
         go_on()

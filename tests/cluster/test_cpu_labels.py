@@ -29,9 +29,9 @@ def test_node_labels_only_the_abilities_of_its_processors(kubectl: Kubectl, syst
         assert label(thief, node, **{MODEL: "true"})[0] == http.client.OK
         assert kubectl.api.get("node", node)["metadata"]["labels"][MODEL] == "true"
         for target, labels, why in (
-            (elsewhere, {MODEL: "true"}, "may update that Node and no other"),
-            (node, {MODEL: "false"}, "adds no labels"),
-            (node, {"node-role.kubernetes.io/control-plane": "true"}, "adds no labels"),
+            (elsewhere, {MODEL: "true"}, "may update only that Node"),
+            (node, {MODEL: "false"}, "may add only labels"),
+            (node, {"node-role.kubernetes.io/control-plane": "true"}, "may add only labels"),
         ):
             code, message = label(thief, target, **labels)
             assert (code, why in message) == (http.client.FORBIDDEN, True), message

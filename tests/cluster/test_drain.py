@@ -92,7 +92,7 @@ def test_unmovable_guest_blocks_its_drain_or_is_shut_down(kubectl: Kubectl, test
     assert (told["status"], told["reason"], told["message"]) == ("False", "DisksNotShared", why)
     words = (
         f"virtual machine alone cannot migrate: {why}",
-        "virtual machine stays cannot migrate: the page cache of its node has data of the disk 'data'",
+        "virtual machine stays cannot migrate: data of the disk 'data'",
     )
     with uncordoned(kubectl, node):
         with refused_drain(kubectl, node, ("stays", "alone"), lambda said: all(each in said for each in words)):

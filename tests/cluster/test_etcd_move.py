@@ -53,7 +53,7 @@ def test_etcd_moves_to_another_node_and_back_while_a_guest_runs(kubectl: Kubectl
     for node in (target, source):
         kubectl.api.patch("vm", NAME, {"metadata": {"labels": {"last-write-before": node}}})
         said = move(system, node)
-        assert re.search(rf"etcd runs on node {node}; it was away for \d+ s", said), said
+        assert re.search(rf"etcd runs on node {node}; it was unavailable for \d+ s", said), said
         assert node_of_etcd(system) == node
         vm = eventually(lambda: found(kubectl), timeout=60, what="the API is back")
         assert vm["metadata"]["uid"] == uid

@@ -133,7 +133,7 @@ def test_guest_knows_its_fields_and_service_account(make_namespace: Callable[[st
     kubectl.api.patch("namespace", kubectl.namespace, {"metadata": {"labels": {"kubevirt.io/service-account-disks": "allowed"}}})
     kubectl("create", "role", "machines", "--verb=*", "--resource=virtualmachines.kubevirt.io")
     kubectl("create", "rolebinding", "machines", "--role=machines", "--user=makes-machines")
-    eventually(lambda: "needs the right to create pods" in refusal(kubectl, vm, "makes-machines"), timeout=60, what="the refusal")
+    eventually(lambda: "requires the right to create pods" in refusal(kubectl, vm, "makes-machines"), timeout=60, what="the refusal")
 
     kubectl.api.create(vm)
     seen = kubectl.api.ready("vm", "robot", timeout=240)

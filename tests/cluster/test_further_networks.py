@@ -261,7 +261,7 @@ def test_a_guest_has_the_address_that_ipam_gave_to_its_pod(kubectl: Kubectl, tes
     found = of_lan(kubectl, "lan-addressed", "direct")
     assert found["ipAddress"] == "192.168.7.77"
     migratable = condition_of(kubectl.api.get("vm", "lan-addressed"), "Migratable")
-    assert (migratable["status"], "interface 'lan' has an address that IPAM gave" in migratable["message"]) == ("False", True)
+    assert (migratable["status"], "interface 'lan' has an address from its pod's IPAM" in migratable["message"]) == ("False", True)
     with console(kubectl, "lan-addressed") as guest:
         guest.expect("GUEST-READY", timeout=120)
         device = guest.run(f"grep -l {found['mac']} /sys/class/net/*/address").strip().split("/")[-2]
@@ -332,6 +332,6 @@ def test_broken_network_is_reported_and_repairing_it_suffices(
 def test_networks_of_other_namespaces_are_refused(kubectl: Kubectl) -> None:
     manifest = machine("lan-thief")
     manifest["spec"]["domain"]["devices"]["interfaces"][1]["network"] = "kube-system/lan"
-    with pytest.raises(errors.Invalid, match="pods get no networks of other namespaces") as refused:
+    with pytest.raises(errors.Invalid, match="networks of other namespaces are not allowed") as refused:
         kubectl.api.create(manifest)
     assert "spec.domain.devices.interfaces[1].network" in str(refused.value)

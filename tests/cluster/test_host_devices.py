@@ -50,7 +50,7 @@ def test_machine_runs_on_its_devices_node_by_the_plugins_answer(kubectl: Kubectl
     assert "devices.hostDevices" not in named["message"], named
     assert "pci" in named["message"].lower(), named
     assert (
-        f"devices.hostDevices[0].deviceName: no device of {DOMAIN}/mute is named in PCI_RESOURCE_DEVICES_EXAMPLE_ORG_MUTE"
+        f"devices.hostDevices[0].deviceName: the pod's environment variable {DOMAIN}/mute is named in PCI_RESOURCE_DEVICES_EXAMPLE_ORG_MUTE"
         in mute["message"]
     )
 

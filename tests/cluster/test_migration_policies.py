@@ -138,8 +138,10 @@ def test_endlessly_writing_guest_stays_after_the_timeout(kubectl: Kubectl, impat
     status = kubectl.api.get("migration", made)["status"]
     assert status["policy"] == "impatient"  # the other one is first by name
     assert status["options"]["completionTimeoutSeconds"] == 30
-    assert "timed out: the guest did not arrive within 30 s (completionTimeoutPerGiB of MigrationPolicy impatient)" in status["message"]
-    assert "the guest writes memory as fast as it is sent" in status["message"]
+    assert (
+        "timed out: the migration did not complete within 30 s (completionTimeoutPerGiB of MigrationPolicy impatient)" in status["message"]
+    )
+    assert "the guest writes memory as fast as the migration sends it" in status["message"]
     stays(kubectl, impatient)
 
 
@@ -154,7 +156,7 @@ def test_auto_converge_lets_a_writing_guest_arrive(kubectl: Kubectl, hasty: dict
         assert final_phase(kubectl, made) == "Failed"
     status = kubectl.api.get("migration", made)["status"]
     assert f"the guest did not arrive within {CONVERGE_SECONDS} s" in status["message"]
-    assert "the guest writes memory as fast as it is sent" in status["message"]
+    assert "the guest writes memory as fast as the migration sends it" in status["message"]
     assert "allowAutoConverge" in status["message"]
     assert status["progress"]["iteration"] > 1
     stays(kubectl, hasty)

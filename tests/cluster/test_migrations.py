@@ -177,7 +177,7 @@ def test_migration_progress_is_shown_and_a_queued_one_cancelled(kubectl: Kubectl
     assert done.returncode == 0, done.stdout + done.stderr
     name = lines[0].removeprefix("migration.kubevirt.io/").removesuffix(" created")
     assert re.search(
-        rf"migration\.kubevirt\.io/{name}: the guest moved to node \S+, it took \d+ s, of which it stood still for \d+ ms", lines[-1]
+        rf"migration\.kubevirt\.io/{name}: the guest moved to node \S+, it took \d+ s, with the guest paused for \d+ ms", lines[-1]
     )
     assert any(line.startswith("Running") for line in lines)
     migrated = kubectl.api.get("migration", name)

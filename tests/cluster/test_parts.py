@@ -109,7 +109,7 @@ def test_usb_device_is_redirected_and_a_second_one_refused(kubectl: Kubectl, run
                     second = kubectl.try_run("virt", "usbredir", "parts", *more)
                     assert second.returncode == 1
                     assert "Error from server (Conflict)" in second.stderr
-                    assert "for redirected devices has a client" in second.stderr
+                    assert "for redirected devices is in use" in second.stderr
         finally:
             proxy.terminate()
     absent = kubectl.try_run("virt", "usbredir", "parts", "--slot", "1")

@@ -70,11 +70,11 @@ def _remove(environment: dict[str, str]) -> None:
 def _are_refused(kubectl: Kubectl) -> None:
     """Check that the chart's defaults allow none of it."""
     files = refused(kubectl, on_node1("host-file", a_file("/etc/shadow")))
-    assert "[0].type: Forbidden: files of nodes are no disks in this cluster" in files
+    assert "[0].type: Forbidden: disks of type HostDisk are not allowed in this cluster" in files
     network = _of_readme(kubectl, ISOLATED, "guests.yaml")
-    assert "spec.domain.devices.interfaces[1].type: Forbidden: there is no plugin for networks in this cluster" in network
+    assert "spec.domain.devices.interfaces[1].type: Forbidden: network plugins are not allowed in this cluster" in network
     storage = _of_readme(kubectl, IMAGES, "guest.yaml")
-    assert "spec.domain.devices.disks[0].type: Forbidden: there is no plugin for storage in this cluster" in storage
+    assert "spec.domain.devices.disks[0].type: Forbidden: storage plugins are not allowed in this cluster" in storage
 
 
 def _of_readme(kubectl: Kubectl, plugin: Plugin, name: str) -> str:
@@ -138,7 +138,7 @@ def test_network_plugin_of_its_readme_joins_guests_of_a_node(kubectl: Kubectl, j
     for name in ("isolated-one", "isolated-other"):
         found = condition(kubectl, name, "Migratable")
         assert found["status"] == "False"
-        assert "plugin isolated does not say that its guests may move to another node" in found["message"]
+        assert "plugin isolated does not support live migration" in found["message"]
     with console(kubectl, "isolated-one") as one, console(kubectl, "isolated-other") as other:
         one.type("\n")
         eventually(lambda: sees(one, OTHER), timeout=60, what="an answer on the private network")
@@ -226,7 +226,7 @@ def test_faulty_plugin_is_reported_and_heals_harming_no_other(kubectl: Kubectl, 
     assert "plugin isolated (ADD) did not answer within 20 s" in message("PluginTimedOut")
     others_go_on()
     put(LIES)
-    assert "plugin isolated (ADD) lies or errs: tap is tap0, and has to be tap" in message("PluginFailed")
+    assert "plugin isolated (ADD) returned a wrong result: tap is tap0, must be tap" in message("PluginFailed")
     others_go_on()
     at_node("rm /plugins/isolated")
     assert message("PluginNotFound")
@@ -276,7 +276,7 @@ def served(kubectl: Kubectl, installed: None, environment: dict[str, str]) -> No
 
 def test_disk_plugin_of_its_readme_gives_a_guest_its_disk(kubectl: Kubectl, system: Kubectl, served: None) -> None:
     found = condition(kubectl, "with-images", "Migratable")
-    assert (found["status"], found["message"]) == ("False", "the disk 'data' is set up on its node alone, by plugin 'images'")
+    assert (found["status"], found["message"]) == ("False", "the disk 'data' is set up only on its node, by plugin 'images'")
     with console(kubectl, "with-images") as guest:
         guest.type("\n")
         with never_again("wrong bytes"):
@@ -337,7 +337,7 @@ def test_a_guest_reads_and_writes_a_file_of_its_node(kubectl: Kubectl, installed
     node = layout.NODES[0]
     directory = FILES.replace("{namespace}", kubectl.namespace)
     elsewhere = on_node1("host-file", a_file("/var/lib/kubevirt-files/other/data.img"))
-    assert f"must be below a directory that is allowed: {directory} " in refused(kubectl, elsewhere)
+    assert f"must be below an allowed directory: {directory} " in refused(kubectl, elsewhere)
     try:
         on_node(node, "mkdir", "-p", directory)
         on_node(node, "sh", "-c", f"printf of-the-node | dd of={directory}/data.img bs=4M conv=sync; chown 107:107 {directory}/data.img")
@@ -356,7 +356,7 @@ def test_a_guest_reads_and_writes_a_file_of_its_node(kubectl: Kubectl, installed
         kubectl.api.create(on_node1("host-too-large", a_file(f"{directory}/large.img", create={"size": "1Mi"})))
         found = told(kubectl, "host-too-large", "DisksReady", status="False")
         assert found["reason"] == "DiskNotUsable"
-        assert "its directory has files of 8388608 bytes, and may have 8388608" in found["message"]
+        assert "the files of its directory have 8388608 bytes, and the limit is 8388608" in found["message"]
         kubectl.api.create(on_node1("host-second", a_file(f"{directory}/data.img")))
         found = told(kubectl, "host-second", "DisksReady", status="False")
         assert found["reason"] == "DiskInUse"

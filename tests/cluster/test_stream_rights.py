@@ -80,7 +80,7 @@ def test_console_ends_within_a_minute_of_losing_its_right(machine: Kubectl) -> N
         machine.api.delete("rolebindings", "leaver")
         withdrawn = time.monotonic()
 
-        guest.expect(r"the console of watched was closed: your right to (get|create) virtualmachines/console was withdrawn", timeout=60)
+        guest.expect(r"the console of watched was closed: your permission to (get|create) virtualmachines/console was revoked", timeout=60)
 
         assert guest.process.wait(timeout=60) == 1
         assert time.monotonic() - withdrawn < 60

@@ -128,7 +128,7 @@ def test_etcd_goes_on_with_its_data_on_the_other_node_and_back(tmp_path: Path, m
     made = nodes_with_marks(tmp_path, monkeypatch)
     assert entry.main(["move-etcd", "--to", "b"]) == 0
     assert (made.running, made.log()) == ("b", ["a", "b"])
-    assert "etcd runs on node b; it was away for" in capsys.readouterr().out
+    assert "etcd runs on node b; it was unavailable for" in capsys.readouterr().out
     objects = made.objects()
     assert kubectl_nodes.host_of(objects["persistentvolume/kubevirt-etcd-0"]) == "b"
     new = objects["persistentvolume/kubevirt-etcd-0"]
@@ -213,11 +213,11 @@ def test_a_command_that_is_killed_is_finished_by_the_next(
 @pytest.mark.parametrize(
     ("key", "fields", "said"),
     [
-        ("node/b", {"spec": {"unschedulable": True}}, "node b takes no pods"),
+        ("node/b", {"spec": {"unschedulable": True}}, "node b is cordoned"),
         ("persistentvolume/kubevirt-etcd-0", volume(persistentVolumeReclaimPolicy="Delete"), "to Retain"),
         ("persistentvolume/kubevirt-etcd-0", volume(hostPath=None, nodeAffinity=None), "kubectl delete pod kubevirt-etcd-0"),
-        ("persistentvolume/kubevirt-etcd-0", volume(hostPath=None), "back etcd up"),
-        ("persistentvolume/kubevirt-etcd-0", volume(nodeAffinity=None), "does not say which node"),
+        ("persistentvolume/kubevirt-etcd-0", volume(hostPath=None), "back up etcd"),
+        ("persistentvolume/kubevirt-etcd-0", volume(nodeAffinity=None), "names no node"),
     ],
 )
 def test_impossible_move_is_reported_before_anything_stops(
@@ -236,11 +236,11 @@ def test_data_of_another_etcd_on_the_target_is_not_overwritten(tmp_path: Path, m
     (made.directory / "b" / "data").mkdir()
     (made.directory / "b" / "data" / "theirs").touch()
     assert entry.main(["move-etcd", "--to", "b"]) == 1
-    assert "has data of an etcd already" in capsys.readouterr().err
+    assert "already has data of another etcd" in capsys.readouterr().err
     assert (made.directory / "b" / "data" / "theirs").exists()
     assert (made.running, made.log()) == ("a", ["a"])
     assert entry.main(["move-etcd", "--to", "c"]) == 1
-    assert "there is no node c" in capsys.readouterr().err
+    assert "node c not found" in capsys.readouterr().err
 
 
 def test_moved_etcd_has_every_key_and_its_revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -260,14 +260,14 @@ async def test_console_with_a_withdrawn_right_is_not_redialled(server: FakeStrea
 
     async def withdraw() -> None:
         await until(lambda: one.read() == SCREENFUL)
-        await server.close(1008, "your right to create virtualmachines/console was withdrawn")
+        await server.close(1008, "your permission to create virtualmachines/console was revoked")
 
     async with asyncio.timeout(30), asyncio.TaskGroup() as group:
         group.create_task(withdraw())
         with pytest.raises(Failure) as failure:
             await one.session.run()
 
-    assert str(failure.value) == "error: the console of testvm was closed: your right to create virtualmachines/console was withdrawn"
+    assert str(failure.value) == "error: the console of testvm was closed: your permission to create virtualmachines/console was revoked"
     assert len(server.requests) == 1
     assert termios.tcgetattr(one.near) == before
     one.close()
@@ -285,7 +285,7 @@ async def test_console_with_an_expired_credential_redials_with_a_new(server: Fak
         task = group.create_task(one.session.run())
         await until(lambda: one.read() == SCREENFUL)
         server.refusals = [errors.Unauthorized("Unauthorized")]
-        await server.close(3000, "your credential is not valid any more")
+        await server.close(3000, "your credential is no longer valid")
         server.scrollback += b"meanwhile"
         await until(lambda: one.read() == SCREENFUL + b"meanwhile")
         task.cancel()
@@ -529,7 +529,7 @@ async def test_withdrawn_screen_right_ends_viewer_and_command(
         await until(told)
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         assert await reader.readexactly(len(RFB)) == RFB
-        await server.close(1008, "your right to create virtualmachines/vnc was withdrawn")
+        await server.close(1008, "your permission to create virtualmachines/vnc was revoked")
         assert await reader.read() == b""
         writer.close()
 
@@ -537,7 +537,7 @@ async def test_withdrawn_screen_right_ends_viewer_and_command(
         group.create_task(withdraw())
         assert await vnc.show("testvm", load, port=0, proxy_only=proxy_only) == 1
 
-    assert capsys.readouterr().err == "error: the screen of testvm was closed: your right to create virtualmachines/vnc was withdrawn\n"
+    assert capsys.readouterr().err == "error: the screen of testvm was closed: your permission to create virtualmachines/vnc was revoked\n"
     assert len(server.requests) == 1
 
 
@@ -583,9 +583,9 @@ async def test_a_usb_device_is_redirected_by_the_program_for_it(
     program.unlink()
     assert await usbredir.redirect("testvm", load, slot=1, port=0, device="1050:0407") == 1
     assert "error: usbredirect is not on PATH" in capsys.readouterr().err
-    server.refusals = [errors.Conflict("slot 1 has a client")]
+    server.refusals = [errors.Conflict("slot 1 is in use")]
     assert await usbredir.redirect("testvm", load, slot=1, port=0, device=None) == 1
-    assert "(Conflict): open the usbredir of virtual machine default/testvm: slot 1 has a client" in capsys.readouterr().err
+    assert "(Conflict): open the usbredir of virtual machine default/testvm: slot 1 is in use" in capsys.readouterr().err
 
 
 def test_a_usb_device_is_named_as_its_program_takes_it(capsys: pytest.CaptureFixture[str]) -> None:
@@ -596,7 +596,7 @@ def test_a_usb_device_is_named_as_its_program_takes_it(capsys: pytest.CaptureFix
         with pytest.raises(SystemExit) as end:
             flags.parse(["usbredir", "a", wrong])
         assert end.value.code == 1
-    assert "argument --device: '1050' is no USB device" in capsys.readouterr().err
+    assert "argument --device: '1050' is not a USB device" in capsys.readouterr().err
 
 
 async def test_a_kubeconfig_with_a_credential_plugin_is_loaded(url: str, tmp_path: Path) -> None:
@@ -634,7 +634,7 @@ async def test_flags_choose_another_cluster_and_user(url: str, tmp_path: Path) -
         await access.load(Selection(kubeconfig=path, context="nowhere"))
     with pytest.raises(Failure, match="does not exist"):
         await access.load(Selection(kubeconfig="/nonexistent"))
-    with pytest.raises(Failure, match="there is no kubeconfig"):
+    with pytest.raises(Failure, match="kubeconfig"):
         await access.load(Selection(), {"KUBECONFIG": "/nonexistent"})
 
 
@@ -654,14 +654,14 @@ def test_flags_work_before_and_after_the_command() -> None:
         (["start", ""], "'' names no virtual machine"),
         (["console", "web", "another"], "unrecognized arguments: another"),
         (["start", "web", "--force"], "unrecognized arguments: --force"),
-        (["console", "pod/web"], "'pod/web' names no virtual machine"),
-        (["console", "web", "--wait", "soon"], "'soon' is no duration"),
-        (["console", "web", "--wait", "9" * 30 + "h"], "a year (8760h) is the longest duration"),
-        (["console", "web", "--reconnect=-5s"], "a duration is not negative"),
-        (["vnc", "web", "--port", "99999"], "'99999' is no port (0 to 65535)"),
-        (["vnc", "web", "--port", "65536"], "'65536' is no port (0 to 65535)"),
-        (["vnc", "web", "--port", "-1"], "'-1' is no port (0 to 65535)"),
-        (["vnc", "web", "--port", "http"], "'http' is no port (0 to 65535)"),
+        (["console", "pod/web"], "'pod/web' does not name a virtual machine"),
+        (["console", "web", "--wait", "soon"], "'soon' is not a duration"),
+        (["console", "web", "--wait", "9" * 30 + "h"], "the longest duration is a year (8760h)"),
+        (["console", "web", "--reconnect=-5s"], "a duration must not be negative"),
+        (["vnc", "web", "--port", "99999"], "'99999' is not a port (0 to 65535)"),
+        (["vnc", "web", "--port", "65536"], "'65536' is not a port (0 to 65535)"),
+        (["vnc", "web", "--port", "-1"], "'-1' is not a port (0 to 65535)"),
+        (["vnc", "web", "--port", "http"], "'http' is not a port (0 to 65535)"),
     ],
 )
 def test_usage_error_exits_1_with_one_line_as_kubectl(capsys: pytest.CaptureFixture[str], wrong: list[str], said: str) -> None:
@@ -676,7 +676,7 @@ def test_usage_error_exits_1_with_one_line_as_kubectl(capsys: pytest.CaptureFixt
 def test_console_help_explains_shared_scrollback(capsys: pytest.CaptureFixture[str]) -> None:
     assert entry.main(["console", "--help"]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "with what others typed there before; whoever opens the console next sees yours." in said
+    assert "including what earlier users typed; the next user sees yours." in said
     assert entry.main(["vnc", "--help"]) == 0
     assert "others typed" not in capsys.readouterr().out
 
@@ -750,7 +750,7 @@ def test_a_wrong_value_is_one_line_that_says_so(
     assert entry.main([command, "testvm", "--kubeconfig", str(path), flag, value]) == 1
     said = capsys.readouterr().err
     assert said.startswith("error: ")
-    assert "mistake in it" not in said
+    assert "this is a bug" not in said
     assert said.count("\n") == 1
     assert server.requests == []
 

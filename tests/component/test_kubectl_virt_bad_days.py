@@ -44,7 +44,7 @@ async def test_a_credential_that_expires_again_is_loaded_again(server: FakeStrea
             await until(lambda: len(server.open) == 1)
             assert loaded == times
             server.refusals = [errors.Unauthorized("Unauthorized")]
-            await server.close(3000, "your credential is not valid any more")
+            await server.close(3000, "your credential is no longer valid")
             await until(lambda: not server.refusals)
         task.cancel()
     one.close()
@@ -56,7 +56,7 @@ async def test_invalid_new_credential_ends_the_session(server: FakeStreams, way:
     async def expire() -> None:
         await until(lambda: server.open)
         server.refusals = [errors.Unauthorized("Unauthorized")] * 100
-        await server.close(3000, "your credential is not valid any more")
+        await server.close(3000, "your credential is no longer valid")
 
     async with asyncio.timeout(30), asyncio.TaskGroup() as group:
         group.create_task(expire())
@@ -330,7 +330,10 @@ async def test_no_stream_is_opened_where_an_answer_points(status: int, host: str
         with pytest.raises(streams.UpgradeFailed) as failed:
             async with streams.opened(way, "testvm", "console"):
                 pass
-    said = f"open the console of virtual machine default/testvm: the server answered {status}: it points elsewhere, where nothing is sent"
+    said = (
+        f"open the console of virtual machine default/testvm: the server answered {status}: it redirects "
+        "to another server, which is not followed"
+    )
     assert str(failed.value.failure) == f"Error from server: {said}"
     assert asked == []
 
@@ -347,7 +350,7 @@ def test_a_mistake_of_ours_is_one_line_that_names_it(capsys: pytest.CaptureFixtu
         raise ExceptionGroup("several", [ExceptionGroup("more", [KeyError("name")])])
 
     assert commands.exit_code(wrong) == 1
-    assert capsys.readouterr().err == "error: KeyError in kubectl virt, which is a mistake in it: 'name'\n"
+    assert capsys.readouterr().err == "error: KeyError in kubectl virt; this is a bug: 'name'\n"
 
 
 async def test_failure_exits_1_though_unreadable(server: FakeStreams, url: str, tmp_path: Path) -> None:
@@ -453,5 +456,5 @@ async def test_a_long_answer_is_read_to_its_end_or_said_to_be_too_long(size: int
         if whole:
             assert len((await asked)["items"][0]) == size
         else:
-            with pytest.raises(Failure, match=r"list all: the answer has more than 16 MiB"):
+            with pytest.raises(Failure, match=r"list all: the response is larger than 16 MiB"):
                 await asked

@@ -114,7 +114,7 @@ async def test_a_migration_is_shown_until_the_guest_has_moved(world: World, caps
         assert await command == 0
     lines = printed(capsys).splitlines()
     assert lines[0] == f"migration.kubevirt.io/{name} created"
-    assert lines[-1].startswith(f"migration.kubevirt.io/{name}: the guest moved to node b, of which it stood still for 45 ms")
+    assert lines[-1].startswith(f"migration.kubevirt.io/{name}: the guest moved to node b, with the guest paused for 45 ms")
     assert "Scheduling: pod q was created" in lines
 
 
@@ -134,7 +134,7 @@ async def test_final_figures_are_awaited_after_the_end(world: World, capsys: pyt
         await world.write(MIGRATIONS, name, phase="Succeeded", message="the guest moved to node b")
         await world.write(MIGRATIONS, name, progress={**PROGRESS, "downtimeMilliseconds": 45})
         assert await command == 0
-    assert "it stood still for 45 ms" in printed(capsys).splitlines()[-1]
+    assert "with the guest paused for 45 ms" in printed(capsys).splitlines()[-1]
 
 
 _PRINTED: dict[int, str] = {}
@@ -155,7 +155,7 @@ async def test_unsuccessful_migration_says_why(world: World, phase: str, said: s
 
 async def test_timed_out_migration_continues_and_can_be_cancelled(world: World) -> None:
     with pytest.raises(
-        Failure, match=r"timed out waiting for migration web-\S+, which goes on; cancel it with: kubectl virt cancel-migration web -n ns"
+        Failure, match=r"timed out waiting for migration web-\S+, which continues; cancel it with: kubectl virt cancel-migration web -n ns"
     ):
         await migrations.migrate("web", world.load, Waiting(wait=True, seconds=1.0))
     assert not objects.is_deleting(await world.migration())
@@ -210,7 +210,7 @@ async def test_a_guest_that_has_moved_is_not_called_back(world: World) -> None:
     now = datetime.now(UTC)
     released = release.released(await world.client.get(MIGRATIONS, "move", "ns"), release.BY_HANDLER, "", now)
     await world.write(MIGRATIONS, "move", conditions=released["conditions"])
-    with pytest.raises(Failure, match="nothing to cancel: the guest has moved already"):
+    with pytest.raises(Failure, match="nothing to cancel: the guest has already moved"):
         await migrations.cancel("web", world.load, Waiting(), by_migration=False)
     assert not objects.is_deleting(await world.client.get(MIGRATIONS, "move", "ns"))
 
@@ -230,7 +230,7 @@ async def test_a_guest_that_moves_while_it_is_cancelled_is_1(world: World) -> No
         while not objects.is_deleting(await world.client.get(MIGRATIONS, "move", "ns")):
             await asyncio.sleep(0.02)
         await world.write(MIGRATIONS, "move", phase="Succeeded")
-        assert await command == "error: migration move was not cancelled: the guest had moved already"
+        assert await command == "error: migration move was not cancelled: the guest had already moved"
 
 
 @pytest.mark.timeout(180)

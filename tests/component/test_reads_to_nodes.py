@@ -135,7 +135,7 @@ async def test_no_terminal_obeys_why_a_node_does_not_tell(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "words"), [({"phase": "Stopped"}, r"it is not running \(phase Stopped\)"), ({"nodeName": ""}, "not known which node")]
+    ("status", "words"), [({"phase": "Stopped"}, r"it is not running \(phase Stopped\)"), ({"nodeName": ""}, "its node is not known")]
 )
 async def test_a_machine_without_a_guest_is_not_asked_about(scene: Scene, status: dict[str, str], words: str) -> None:
     with pytest.raises(errors.BadRequest, match=f'cannot read song of virtual machine "vm1": .*{words}'):
@@ -156,7 +156,7 @@ async def test_a_revoked_node_is_not_believed(scene: Scene) -> None:
     await scene.operator.revoke("node1", "2126-01-01T00:00:00Z")
     await eventually(lambda: bool(scene.revoked._revocations.nodes))
     async with scene.handler(scene.authority.node("node1")):
-        with pytest.raises(errors.ServiceUnavailable, match="is not believed: certificates of node node1 from before 2126"):
+        with pytest.raises(errors.ServiceUnavailable, match="is not trusted: certificates of node node1 from before 2126"):
             await scene.song.read(scene.vm())
     await scene.operator.revoke("node1")
     await eventually(lambda: scene.revoked.is_revoked("node1"))
@@ -169,7 +169,7 @@ async def test_few_may_wait_for_one_machine(scene: Scene) -> None:
     async with scene.handler(scene.authority.node("node1")), asyncio.TaskGroup() as tasks:
         waiting = [tasks.create_task(scene.song.read(scene.vm())) for _ in range(reads.MAX_WAITING_PER_MACHINE)]
         await eventually(lambda: scene.asked == len(waiting))
-        with pytest.raises(errors.TooManyRequests, match="too many requests wait for song"):
+        with pytest.raises(errors.TooManyRequests, match="too many similar requests for song"):
             await scene.song.read(scene.vm())
         scene.gate.set()
 

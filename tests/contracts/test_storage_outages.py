@@ -216,7 +216,7 @@ async def test_7_restored_backup_ends_watches_without_history(
             durable.restore()
             await asyncio.to_thread(durable.start)
             await following
-        assert "restored from a backup" in caplog.text
+        assert "restore from a backup" in caplog.text
         entry = await store.get("a")
         assert entry is not None
         assert entry.value == b"kept"

@@ -143,7 +143,7 @@ class FakeLauncher:
             writer.close()
 
     def _told(self, number: int, what: str) -> messages.Content | messages.Refusal:
-        told = self.texts.get(what) or messages.Refusal(number, "Invalid", f"this virt-launcher does not tell {what!r}", self.status)
+        told = self.texts.get(what) or messages.Refusal(number, "Invalid", f"this virt-launcher does not provide {what!r}", self.status)
         return messages.Content(number, told) if isinstance(told, str) else replace(told, id=number)
 
     def _carry_out(self, request: messages.Action) -> tuple[messages.RefusalReason, str] | None:
@@ -169,7 +169,7 @@ class FakeLauncher:
             case messages.Suspend():
                 self.change(domain=replace(domain, state="paused", reason="user"))
             case messages.Resume() if self.relapse:
-                return "Failed", f"the guest stopped again at once: {self.relapse}"
+                return "Failed", f"the guest stopped again immediately: {self.relapse}"
             case messages.Resume():
                 self.change(domain=replace(domain, state="running", reason="unpaused"))
             case messages.Operate():
@@ -180,7 +180,7 @@ class FakeLauncher:
         if self.status.operation_of(request.id) is not None:
             return None
         if any(each.number >= request.number for each in self.status.operations):
-            return "Invalid", "a later operation was carried out"
+            return "Invalid", "a later operation was already carried out"
         done = messages.OperationStatus(request.id, request.number, "succeeded")
         if request.action == "Suspend":  # it goes on until the test ends it by ``saved``
             paused = replace(domain, state="paused", reason="saving")
@@ -191,7 +191,7 @@ class FakeLauncher:
         elif request.action != "Resume":
             self.signals.append(request)
         elif self.relapse:
-            done = replace(done, state="failed", message=f"the guest stopped again at once: {self.relapse}")
+            done = replace(done, state="failed", message=f"the guest stopped again immediately: {self.relapse}")
         else:
             domain = replace(domain, state="running", reason="unpaused")
         self.change(domain=domain, operations=(*self.status.operations, done)[-messages.MAX_OPERATIONS :])

@@ -183,5 +183,5 @@ async def test_a_stream_through_kube_apiserver(here: Environment) -> None:
             async with asyncio.timeout(60):
                 message = await socket.receive()
         assert (message.type, message.data) == (aiohttp.WSMsgType.CLOSE, 1008)
-        assert message.extra == "your right to get widgets/tap was withdrawn"
+        assert message.extra == "your permission to get widgets/tap was revoked"
         print(f"ended {time.monotonic() - withdrawn:.1f} s after the right was withdrawn")

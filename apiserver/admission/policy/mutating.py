@@ -241,7 +241,7 @@ def _patched(live: Object, value: Value) -> Object:
     except StatusError as error:
         raise PatchFailed(f"JSON Patch: {unapplied.why(error, operations)}") from None
     if not isinstance(patched, dict):
-        raise PatchFailed("JSON Patch: it left no object")
+        raise PatchFailed("JSON Patch: it removed the object")
     return patched
 
 

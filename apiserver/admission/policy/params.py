@@ -136,7 +136,7 @@ class Params:
             except (StatusError, TransportError) as error:
                 what = resource.plural if resource else followed.kind.api_version
                 logger.warning(
-                    "the parameters of policies cannot be read; grant get, list and watch on them to this server",
+                    "cannot read the parameters of policies; grant get, list and watch on them to this server",
                     extra={"resource": what, "error": str(error)},
                 )
             await asyncio.sleep(backoff.next())

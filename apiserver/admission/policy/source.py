@@ -98,7 +98,7 @@ class Source(Generic[Program]):
                 listed: Any = await self._client.request("GET", f"/apis/{_GROUP}/{self._resources[0].version}")
                 served = {each.get("name") for each in (listed or {}).get("resources") or ()}
                 if served and not served & {each.plural for each in self._resources}:
-                    logger.info("the cluster has no policies of this kind", extra={"resource": self._resources[0].plural})
+                    logger.info("the cluster does not serve policies of this kind", extra={"resource": self._resources[0].plural})
                     self.known.set()
                     return
             except (StatusError, TransportError) as error:

@@ -20,7 +20,7 @@ def given(attributes: Attributes, webhook: Webhook, key: str, value: str) -> Non
     """Add a webhook's own annotation; an invalid key is dropped."""
     full = f"{webhook.name}/{key}"
     if full.count("/") != 1 or names.qualified_name_errors(full):
-        logger.warning("an audit annotation of a webhook has no proper name", extra={"webhook": webhook.name, "annotation": full[:128]})
+        logger.warning("an audit annotation of a webhook has an invalid name", extra={"webhook": webhook.name, "annotation": full[:128]})
         return
     attributes.annotate(full, value)
 

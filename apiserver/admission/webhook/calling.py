@@ -187,7 +187,7 @@ def tls(authority: str) -> ssl.SSLContext:
         context = contexts.trusting(pem=authority)
         context.hostname_checks_common_name = False
     except ssl.SSLError as error:
-        raise ValueError(f"certificates cannot be loaded: {error}") from error
+        raise ValueError(f"cannot load certificates: {error}") from error
     return context
 
 
@@ -212,7 +212,7 @@ def _check(response: Response, raw: bytes) -> None:
     if 200 <= code < 300:
         return
     if 300 <= code < 400:
-        raise _Refused(f"the server answered with a redirect ({code}), which is not followed", _UNAVAILABLE)
+        raise _Refused(f"the server returned a redirect ({code}), which is not followed", _UNAVAILABLE)
     said = response.headers.get("Content-Type", "text/").startswith("text/")
     text = raw[:_MAX_MESSAGE].decode(errors="replace").strip() if said else "unknown"
     try:

@@ -70,7 +70,7 @@ class Matcher:
             for _ in range(failed.count):
                 self._metrics.condition_error(*about)
             if not webhook.fails_open:
-                logger.warning("match conditions failed: failing closed", extra={"webhook": webhook.name, "error": str(failed)})
+                logger.warning("match conditions failed: the request is rejected", extra={"webhook": webhook.name, "error": str(failed)})
                 raise forbidden(versioned.attributes, str(failed)) from failed
             holds = False
         finally:

@@ -142,7 +142,7 @@ def _decoded(webhook: Webhook, answer: Answer) -> list[dict[str, Any]]:
     except ValueError as error:
         raise _undecodable(webhook, str(error)) from error
     if not isinstance(patch, list | None):
-        raise _undecodable(webhook, "a JSON patch is a list of operations")
+        raise _undecodable(webhook, "a JSON patch must be a list of operations")
     return patch or []
 
 
@@ -153,9 +153,9 @@ def _undecodable(webhook: Webhook, why: str) -> CallFailed:
 def _problem(patched: object, before: Object) -> str | None:
     """Return why a patched object is unusable, or None; the registry checks the rest."""
     if not isinstance(patched, dict):
-        return "its patch left no object"
+        return "its patch removed the object"
     if any(patched.get(each) != before.get(each) for each in ("apiVersion", "kind")):
         return "its patch changed apiVersion or kind"
     if not isinstance(patched.get("metadata", {}), dict):
-        return "its patch left no metadata"
+        return "its patch removed metadata"
     return None

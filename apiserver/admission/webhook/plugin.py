@@ -128,9 +128,9 @@ class WebhookDispatcher:
         """Return the client's error for a failed call; None if the webhook fails open."""
         about = {"webhook": webhook.name, "configuration": webhook.configuration, "error": str(error)}
         if not webhook.fails_open:
-            logger.warning("a webhook could not be called: failing closed", extra=about)
+            logger.warning("cannot call a webhook: the request is rejected", extra=about)
             return internal(str(error))
-        logger.warning("a webhook could not be called: failing open", extra=about)
+        logger.warning("cannot call a webhook: ignored", extra=about)
         self.metrics.failed_open(webhook.name, self.type_)
         annotating.failed_open(attributes, webhook, prefix, place)
         return None

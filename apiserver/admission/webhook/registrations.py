@@ -36,7 +36,7 @@ class Address:
         try:
             authority = base64.b64decode(config.get("caBundle") or "", validate=True).decode("ascii", errors="replace")
         except (binascii.Error, ValueError):
-            return cls(problem="caBundle is no base64")
+            return cls(problem="caBundle is not valid base64")
         if service := config.get("service"):
             port = service.get("port") or DEFAULT_PORT
             return cls("", service.get("name") or "", service.get("namespace") or "", port, service.get("path") or "", authority)

@@ -143,7 +143,7 @@ def answer(raw: bytes, uid: str, speaks: str, *, mutating: bool) -> Answer:
     try:
         body = orjson.loads(raw)
     except ValueError:
-        raise WrongAnswer("the answer is no JSON") from None
+        raise WrongAnswer("the response is not valid JSON") from None
     given = body.get("response") if isinstance(body, dict) else None
     if not isinstance(given, dict):
         raise WrongAnswer("webhook response was absent")
@@ -174,7 +174,7 @@ def _patch(given: Object, *, strict: bool, mutating: bool) -> tuple[bytes, str]:
     try:
         patch = base64.b64decode(_typed(given, "patch", str, default=""), validate=True)
     except (binascii.Error, ValueError):
-        raise WrongAnswer("response.patch is no base64") from None
+        raise WrongAnswer("response.patch is not valid base64") from None
     type_ = given.get("patchType")
     if not strict:
         return (patch, JSON_PATCH) if mutating and patch else (b"", "")
@@ -199,16 +199,16 @@ def _result(given: Object) -> Object | None:
     if status is None:
         return None
     if not isinstance(status, dict):
-        raise WrongAnswer("response.status is no object")
+        raise WrongAnswer("response.status is not an object")
     for name in ("message", "reason", "status"):
         _typed(status, name, str, default="")
     if not -_MAX_CODE <= _typed(status, "code", int, default=0) < _MAX_CODE:
-        raise WrongAnswer("response.status.code does not fit")
+        raise WrongAnswer("response.status.code is not a valid integer")
     details = _typed(status, "details", dict, default={})
     for name in ("name", "group", "kind", "uid"):
         _typed(details, name, str, default="")
     if not -_MAX_CODE <= _typed(details, "retryAfterSeconds", int, default=0) < _MAX_CODE:
-        raise WrongAnswer("response.status.details.retryAfterSeconds does not fit")
+        raise WrongAnswer("response.status.details.retryAfterSeconds is not a valid integer")
     for each in _typed(details, "causes", list, default=[]):
         if not isinstance(each, dict) or not all(isinstance(value, str) for value in each.values()):
             raise WrongAnswer("response.status.details.causes must be objects with strings")

@@ -177,13 +177,13 @@ def _checked(patch: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - any JSON val
     if patch is None:
         return []
     if not isinstance(patch, list):
-        raise errors.BadRequest("error decoding patch: a JSON patch is a list of operations")
+        raise errors.BadRequest("error decoding patch: a JSON patch must be a list of operations")
     if len(patch) > MAX_OPERATIONS:
         text = f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(patch)}"
         raise errors.RequestEntityTooLarge(text)
     for position, operation in enumerate(patch):
         if not isinstance(operation, dict | None) or not all(isinstance((operation or {}).get(key), str | None) for key in _TEXTS):
-            raise errors.BadRequest(f"error decoding patch: operation {position} must be an object, its op, path and from texts")
+            raise errors.BadRequest(f"error decoding patch: operation {position} must be an object with strings as op, path and from")
         if (problem := _problem(operation or {})) is not None:
             raise errors.Invalid(f"{_REJECTED}: operation {position}: {problem}")
     return patch

@@ -49,4 +49,4 @@ def _segment(name: str) -> str:
     if type(name) is str and name not in ("", ".", "..") and "/" not in name and "%" not in name:
         with suppress(UnicodeEncodeError):  # half a surrogate pair, which JSON can contain
             return quote(name, safe=":")
-    raise errors.BadRequest(f"invalid resource name {ascii(name)[:80]}: it cannot be one segment of a path")
+    raise errors.BadRequest(f"invalid resource name {ascii(name)[:80]}: it must be usable as a URL path segment")

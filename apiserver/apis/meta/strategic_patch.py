@@ -71,7 +71,7 @@ def apply(document: dict[str, Any], patch: Any, shape: Shape) -> dict[str, Any]:
         BadRequest: the patch is malformed: an unknown directive, or an element without its merge key.
     """
     if not isinstance(patch, dict):
-        raise errors.BadRequest("error decoding patch: a strategic merge patch is an object")
+        raise errors.BadRequest("error decoding patch: a strategic merge patch must be an object")
     return _merge_map(document, patch, shape)
 
 

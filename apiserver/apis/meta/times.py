@@ -42,7 +42,7 @@ def parse(text: str) -> datetime:
     try:
         return local.astimezone(UTC)
     except OverflowError as error:  # the first hours of year 1 and the last of year 9999, in other time zones
-        raise ValueError(f"{text!r} is no time of the years 1 to 9999 in UTC") from error
+        raise ValueError(f"{text!r} is not a time of the years 1 to 9999 in UTC") from error
 
 
 def parse_duration(text: str) -> timedelta:

@@ -48,5 +48,5 @@ def is_understood(lease: Object) -> bool:
 def refusal(node: str, lease: Object) -> str:
     """Return why a node gets no guests, for users."""
     theirs = written(spoken_by(lease))
-    says = f"speaks version {theirs} of the contract" if theirs else "says nothing that is a version of the contract"
-    return f"node {node} gets no guests: its virt-handler {says}, and virt-controller speaks {written()}"
+    says = f"uses version {theirs} of the contract" if theirs else "reports no valid version of the contract"
+    return f"node {node} cannot run guests: its virt-handler {says}, but virt-controller uses {written()}; upgrade both to the same release"

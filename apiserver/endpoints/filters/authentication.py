@@ -150,7 +150,7 @@ class _Verified:
 def _read(carrier: Carrier) -> Certificate:
     try:
         if carrier.tls is None:
-            raise ValueError("there is no handshake that verified it")
+            raise ValueError("no TLS handshake verified it")
         return certificates.of(carrier.tls)
     except ValueError as error:
         raise Unauthorized("Unauthorized") from error
@@ -247,7 +247,7 @@ def from_config_map(data: Mapping[str, str]) -> RequestHeader:
             return default
         values = json.loads(text)
         if not isinstance(values, list) or not all(isinstance(each, str) for each in values):
-            raise ValueError(f"{key} is no JSON list of strings")
+            raise ValueError(f"{key} is not a JSON list of strings")
         return tuple(values)
 
     return RequestHeader(

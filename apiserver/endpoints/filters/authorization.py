@@ -124,7 +124,7 @@ class Delegated:
         try:
             answer = await ask(self._client, SUBJECT_ACCESS_REVIEWS, review, self._answered, pause_seconds=self._pause_seconds)
         except (StatusError, TransportError) as error:
-            raise InternalError(f"ask kube-apiserver whether {spec.get('user')} may: {error}") from error
+            raise InternalError(f"cannot ask kube-apiserver whether {spec.get('user')} may do this: {error}") from error
         return Decision(dig(answer, "status", "allowed") is True, str(dig(answer, "status", "reason") or ""))
 
 

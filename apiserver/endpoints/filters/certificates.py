@@ -48,7 +48,7 @@ def of(connection: ssl.SSLObject) -> Certificate:
         ValueError: a name is not text, or the connection does not verify certificates.
     """
     if connection.context.verify_mode is ssl.CERT_NONE:
-        raise ValueError("certificates of clients are not verified here")
+        raise ValueError("client certificates are not verified by this server")
     leaf, *others = _verified_chain(connection)
     said: Any = connection.getpeercert()
     subject = [pair for relative in said.get("subject", ()) for pair in relative]
@@ -71,7 +71,7 @@ def authorities_of(pem: str) -> Authorities:
     """
     found = frozenset(authority_of(ssl.PEM_cert_to_DER_cert(each)) for each in _PEM.findall(pem))
     if not found and pem.strip():
-        raise ValueError("there is no certificate in PEM")
+        raise ValueError("no PEM certificate found")
     return found
 
 

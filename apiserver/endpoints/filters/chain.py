@@ -133,7 +133,7 @@ class Chain:
 
     def _failed(self, context: RequestContext) -> Response:
         """Return the answer for an unexpected exception, with only the audit id."""
-        message = f"an error on the server prevented the request from succeeding; its log names audit id {context.audit_id}"
+        message = f"an internal error prevented the request from succeeding; see audit id {context.audit_id} in the server's log"
         return responses.status_of(context, InternalError(message))
 
     async def _go_on(self, context: RequestContext, *, long_running: bool) -> Response:
@@ -207,7 +207,7 @@ class Chain:
         match self.phase:
             case Phase.STARTING if not context.info.path.startswith(("/livez/", "/readyz/", "/healthz/", "/metrics")):
                 raise ServiceUnavailable(
-                    "the server is starting: its caches are not complete yet", Details(retry_after_seconds=_RETRY_SECONDS)
+                    "the server is starting: its caches are not filled yet", Details(retry_after_seconds=_RETRY_SECONDS)
                 )
             case Phase.DRAINING:
                 raise TooManyRequests(

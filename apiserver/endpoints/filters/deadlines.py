@@ -45,7 +45,7 @@ class Deadlines:
         """Start a task's limit and return it. Default: the current task, found in some microseconds."""
         task = task or asyncio.current_task()
         if task is None:
-            raise RuntimeError("requests are answered in tasks")
+            raise RuntimeError("requests must be handled in tasks")
         deadline = Deadline(task, self._now() + self.seconds)
         self._open[deadline] = None
         return deadline

@@ -109,13 +109,13 @@ class Requests:
         self._served: dict[tuple[str, str, str], Collection[str]] = dict(served or {})
         self._series: dict[tuple[str, ...], Series] = {}
         self._by_request: dict[tuple[str | bool, ...], Series] = {}
-        self.long_running = Gauge("apiserver_longrunning_requests", "Long-running requests that are open.", LABELS)
+        self.long_running = Gauge("apiserver_longrunning_requests", "Open long-running requests.", LABELS)
         self.terminations = Counter(
-            "apiserver_request_terminations_total", "Requests ended early in self-defence.", (*LABELS, "code")
+            "apiserver_request_terminations_total", "Requests rejected to protect the server.", (*LABELS, "code")
         )  # fmt: skip
-        self.aborts = Counter("apiserver_request_aborts_total", "Requests whose client was gone before the answer.", LABELS[:-1])
+        self.aborts = Counter("apiserver_request_aborts_total", "Requests that clients closed before the response.", LABELS[:-1])
         self.body_sizes = Histogram(
-            "apiserver_request_body_size_bytes", "Sizes of request bodies.", BODY_SIZES, ("group", "resource", "verb")
+            "apiserver_request_body_size_bytes", "Sizes of request bodies in bytes.", BODY_SIZES, ("group", "resource", "verb")
         )
         self.watches = WatchMeters()
 
@@ -242,7 +242,7 @@ class _Total:
 
 class _Durations:
     name = "apiserver_request_duration_seconds"
-    _about = "Time to the answer by verb, dry run, group, version, resource, subresource, scope and component."
+    _about = "Response time in seconds by verb, dry run, group, version, resource, subresource, scope and component."
 
     def __init__(self, series: dict[tuple[str, ...], Series]) -> None:
         self._series = series
@@ -256,7 +256,7 @@ class _Durations:
 
 class _Sli:
     name = "apiserver_request_sli_duration_seconds"
-    _about = "Time to the answer without that of webhooks and of waiting in queues."
+    _about = "Response time in seconds without webhooks and queueing."
 
     def __init__(self, series: dict[tuple[str, ...], Series]) -> None:
         self._series = series
@@ -271,7 +271,7 @@ class _Sli:
 
 class _Sizes:
     name = "apiserver_response_sizes"
-    _about = "Sizes of the answers to reads, in bytes."
+    _about = "Sizes of responses to reads in bytes."
 
     def __init__(self, series: dict[tuple[str, ...], Series]) -> None:
         self._series = series

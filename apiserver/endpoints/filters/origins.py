@@ -56,7 +56,7 @@ class Origins:
         for origin in headers.getall("Origin", ()):
             if not is_allowed(origin, headers.get("Host", ""), self._allowed):
                 shown = origin[:_MAX_ORIGIN]
-                raise Forbidden(f'a page of origin "{shown}" may not open streams here: {FLAG} does not allow it')
+                raise Forbidden(f'origin "{shown}" may not open streams: allow it with {FLAG}')
 
 
 def is_browser(headers: Mapping[str, str]) -> bool:
@@ -107,5 +107,5 @@ def patterns(texts: Sequence[str]) -> tuple[re.Pattern[str], ...]:
         try:
             found.append(re.compile(text))
         except re.error as error:
-            raise ValueError(f"{FLAG}: {text!r} is no regular expression: {error}") from error
+            raise ValueError(f"{FLAG}: {text!r} is not a valid regular expression: {error}") from error
     return tuple(found)

@@ -29,11 +29,9 @@ class TokenCounts:
 
     def __init__(self) -> None:
         name = "authentication_token_cache_"
-        self.requests = Counter(f"{name}request_total", "Tokens looked up, by whether their review was remembered.", ("status",))
-        self.seconds = Histogram(f"{name}request_duration_seconds", "Time of looking tokens up.", _BUCKETS, ("status",))
-        self.fetches = Counter(
-            f"{name}fetch_total", "Reviews of tokens by outcome: ok, or error for one that is worth nothing.", ("status",)
-        )
+        self.requests = Counter(f"{name}request_total", "Token lookups by cache hit or miss.", ("status",))
+        self.seconds = Histogram(f"{name}request_duration_seconds", "Duration of token lookups in seconds.", _BUCKETS, ("status",))
+        self.fetches = Counter(f"{name}fetch_total", "TokenReviews by result: ok, or error for unusable answers.", ("status",))
 
     def looked_up(self, status: str, seconds: float) -> None:
         """Count one lookup."""
@@ -83,7 +81,7 @@ class TokenReview:
         try:
             answer = await ask(self._client, TOKEN_REVIEWS, review, self._answered)
         except (StatusError, TransportError) as error:
-            raise InternalError(f"review a token at kube-apiserver: {error}") from error
+            raise InternalError(f"cannot review a token at kube-apiserver: {error}") from error
         if not dig(answer, "status", "authenticated"):
             return None
         found = dig(answer, "status", "user") or {}

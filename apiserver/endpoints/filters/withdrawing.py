@@ -104,11 +104,11 @@ class Withdrawing:
                 answered = asked
             except (StatusError, TimeoutError) as error:
                 unanswered = loop.time() - answered
-                logger.warning("whether a stream may go on cannot be asked", extra={"audit_id": context.audit_id, "error": str(error)})
+                logger.warning("cannot check whether a stream is still allowed", extra={"audit_id": context.audit_id, "error": str(error)})
                 end = _unknown(unanswered) if unanswered >= UNANSWERED_SECONDS else None
             if end is not None:
                 about = {"audit_id": context.audit_id, "path": context.info.path, "user": context.user.name, "reason": end.reason}
-                logger.info("a stream is ended: its user may not any more", extra=about)
+                logger.info("closing a stream: its user is no longer allowed", extra=about)
                 return end
 
     async def authorize(self, context: RequestContext, verbs: Sequence[str]) -> End | None:
@@ -120,19 +120,19 @@ class Withdrawing:
         try:
             user = await self._authenticator(context.request)
         except Unauthorized:
-            return End(UNAUTHORIZED, "your credential is not valid any more")
+            return End(UNAUTHORIZED, "your credential is no longer valid")
         if impersonation.wants(context.request):
             try:
                 found = await self._impersonation(context.request, user, context.info)
             except Forbidden:
-                return End(POLICY_VIOLATION, "your right to act as somebody else was withdrawn")
+                return End(POLICY_VIOLATION, "your permission to impersonate was revoked")
             user = found or user
         for verb in verbs:
             info = context.info if verb == context.info.verb else replace(context.info, verb=verb)
             if not (await self._authorizer.decide(user, info)).allowed:
-                return End(POLICY_VIOLATION, f"your right to {verb} {info.resource}/{info.subresource} was withdrawn")
+                return End(POLICY_VIOLATION, f"your permission to {verb} {info.resource}/{info.subresource} was revoked")
         return None
 
 
 def _unknown(seconds: float) -> End:
-    return End(GOING_AWAY, f"for {seconds:.0f} s nobody could say whether you still may: dial again")
+    return End(GOING_AWAY, f"for {seconds:.0f} s your permission could not be checked: connect again")

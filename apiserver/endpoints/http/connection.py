@@ -230,7 +230,7 @@ class Connection(asyncio.Protocol):
         except ConnectionError:
             self.abort()  # incomplete: the client must notice
         except Exception:
-            logger.exception("the answer to a request failed", extra={"method": request.method, "path": request.path})
+            logger.exception("sending a response failed", extra={"method": request.method, "path": request.path})
             self.abort()
         finally:
             self._request = None
@@ -263,12 +263,12 @@ class Connection(asyncio.Protocol):
             )
         if isinstance(response, Stream):
             if not response.ended:
-                raise Gone("a stream was left before its end")
+                raise Gone("a stream handler returned before the end")
             return None
         if self._began:
             raise Gone("a stream failed after its head was sent")
         if self._transport is None:
-            raise Gone("the client is gone")
+            raise Gone("the client disconnected")
         begin, body = response.head(date_at(int(time())), close=response.close), response.body
         if request.method == "HEAD" or response.status in _BODILESS:
             self._transport.write(begin)
@@ -332,7 +332,7 @@ class Connection(asyncio.Protocol):
             if piece or self._reader.complete:
                 return piece
             if self._transport is None:
-                raise Gone("the client went away before it had sent the body")
+                raise Gone("the client disconnected before it sent the whole body")
             if self._continue:
                 self._continue = False
                 self._transport.write(_CONTINUE)
@@ -347,7 +347,7 @@ class Connection(asyncio.Protocol):
         """Implement ``Carrier.start``."""
         request = self._request
         if request is None or self._began:
-            raise RuntimeError("one answer to each request")
+            raise RuntimeError("a request can have only one response")
         self._began = True
         close = stream.close or not stream.chunked or request.fields.close or self._server.draining
         stream.close = close
@@ -357,7 +357,7 @@ class Connection(asyncio.Protocol):
     async def send(self, data: bytes) -> None:
         """Implement ``Carrier.send``."""
         if self._transport is None:
-            raise Gone("the client is gone")
+            raise Gone("the client disconnected")
         self._transport.write(data)
         if self._room is not None:
             await self.room()
@@ -367,7 +367,7 @@ class Connection(asyncio.Protocol):
         while self._room is not None:
             await asyncio.shield(self._room)
             if self._transport is None:
-                raise Gone("the client is gone")
+                raise Gone("the client disconnected")
 
     async def finish(self, stream: Stream) -> None:
         """Implement ``Carrier.finish``."""
@@ -383,7 +383,7 @@ class Connection(asyncio.Protocol):
     def send_now(self, data: bytes) -> bool:
         """Implement ``Carrier.send_now``."""
         if self._transport is None:
-            raise Gone("the client is gone")
+            raise Gone("the client disconnected")
         self._transport.write(data)
         return self._room is None
 
@@ -394,7 +394,7 @@ class Connection(asyncio.Protocol):
             Gone: the client is already gone.
         """
         if self._transport is None:
-            raise Gone("the client is gone")
+            raise Gone("the client disconnected")
         self._began = True
         self._sink = sink
         self._transport.write(response.head(date_at(int(time())), close=False, framing=b""))

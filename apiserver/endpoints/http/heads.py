@@ -102,7 +102,7 @@ class Heads:
         if not fields.headers.get("Host") and (not old or "Host" in fields.headers):
             raise ProtocolError("missing required Host header")
         if old and fields.chunked:
-            raise ProtocolError("HTTP/1.0 has no Transfer-Encoding")
+            raise ProtocolError("HTTP/1.0 does not support Transfer-Encoding")
         return Head(method, target, fields, old=old, own=own)
 
     def _read(self, block: bytes) -> Fields:
@@ -155,12 +155,12 @@ def _pairs(block: bytes, most: int) -> list[tuple[str, str]]:
     if not block:
         return []
     if len(block.translate(None, _NOT_IN_FIELDS)) != len(block):
-        raise ProtocolError("a header field holds a control character")
+        raise ProtocolError("a header field contains a control character")
     if block.count(b"\r\n") >= most:
         raise ProtocolError("too many header fields", 431)
     lines = block.split(b"\r\n")
     if not block.count(b"\n") == block.count(b"\r") == len(lines) - 1:
-        raise ProtocolError("a header field holds a bare CR or LF")
+        raise ProtocolError("a header field contains a bare CR or LF")
     pairs = []
     for line in lines:
         name, colon, value = line.partition(b":")

@@ -321,7 +321,7 @@ def begin(status: int, content_type: str) -> bytes:
 
 def _field(name: str, value: str) -> bytes:
     if not _TCHAR.issuperset(name) or not name:
-        raise ValueError(f"no name of a header field: {name!r}")
+        raise ValueError(f"invalid header field name: {name!r}")
     return f"{name}: {_checked(value)}\r\n".encode()
 
 
@@ -332,7 +332,7 @@ def _checked(value: str) -> str:
         ValueError: it contains a control character.
     """
     if not value.isprintable():
-        raise ValueError(f"no value of a header field: {value[:64]!r}")
+        raise ValueError(f"invalid header field value: {value[:64]!r}")
     return value
 
 

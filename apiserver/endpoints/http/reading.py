@@ -61,7 +61,7 @@ class Reader:
         end = buffer.find(_END, self._searched)
         if end < 0:
             if _BARE.search(buffer, max(0, self._searched - 1)):
-                raise self._refused(ProtocolError("the head holds a bare LF"))
+                raise self._refused(ProtocolError("the request head contains a bare LF"))
             self._searched = max(0, len(buffer) - 3)
             if len(buffer) > self._most + 3:
                 raise self._refused(ProtocolError("the request's header fields are too large", 431))
@@ -70,7 +70,7 @@ class Reader:
             raise self._refused(ProtocolError("the request's header fields are too large", 431))
         raw = bytes(buffer[:end])
         if raw.count(b"\n") != raw.count(b"\r\n"):
-            raise self._refused(ProtocolError("the head holds a bare LF"))
+            raise self._refused(ProtocolError("the request head contains a bare LF"))
         self._take(end + 4)
         self._searched = 0
         try:

@@ -55,7 +55,7 @@ class Server:
         if len(self._long) > self.settings.long_heads:
             oldest = next(iter(self._long))
             del self._long[oldest]
-            oldest.refuse(ProtocolError("too many unfinished long heads at once", 431))
+            oldest.refuse(ProtocolError("too many unfinished requests with long heads", 431))
 
     def shortens(self, connection: Owned) -> None:
         """Implement ``Owner.shortens``."""

@@ -121,7 +121,7 @@ class WebSocket(Response):
         """Send a binary message; return when there is room for more.
 
         Raises:
-            ConnectionError: the websocket has ended.
+            ConnectionError: the WebSocket is closed.
         """
         await self._send(Opcode.BINARY, data)
 
@@ -133,10 +133,10 @@ class WebSocket(Response):
         """Send frames of :func:`texts`; return whether there is room for more, else await :meth:`room`.
 
         Raises:
-            ConnectionError: the websocket has ended.
+            ConnectionError: the WebSocket is closed.
         """
         if self._protocol.state is not State.OPEN:
-            raise Gone("the websocket has ended")
+            raise Gone("the WebSocket is closed")
         return self._carrier.send_now(frames)
 
     async def room(self) -> None:
@@ -160,7 +160,7 @@ class WebSocket(Response):
 
     async def _send(self, opcode: Opcode, data: bytes) -> None:
         if self._protocol.state is not State.OPEN:
-            raise Gone("the websocket has ended")
+            raise Gone("the WebSocket is closed")
         self._protocol.send_frame(Frame(opcode, data))
         await self._carrier.send(self._frames())
 

@@ -47,12 +47,10 @@ class Operation:
 _PRETTY: Final = Parameter("pretty", "string", "Indent the answer.")
 _NAME: Final = Parameter("name", "string", "The object's name.", "path")
 _NAMESPACE: Final = Parameter("namespace", "string", "The object's namespace.", "path")
-_DRY_RUN: Final = Parameter("dryRun", "string", "All: go all the way but do not write.")
-_MANAGER: Final = Parameter("fieldManager", "string", "Who makes this change; the beginning of User-Agent when nothing is said.")
-_VALIDATION: Final = Parameter(
-    "fieldValidation", "string", "What becomes of unknown and duplicate fields: Ignore, Warn (the default), Strict."
-)
-_FORCE: Final = Parameter("force", "boolean", "Take over fields that others manage; for apply patches alone.")
+_DRY_RUN: Final = Parameter("dryRun", "string", "All: process the request without writing.")
+_MANAGER: Final = Parameter("fieldManager", "string", "Manager of the changed fields. Default: the beginning of User-Agent.")
+_VALIDATION: Final = Parameter("fieldValidation", "string", "Treatment of unknown and duplicate fields: Ignore, Warn (default) or Strict.")
+_FORCE: Final = Parameter("force", "boolean", "Take over fields of other managers; only for apply patches.")
 _WRITE: Final = (_PRETTY, _DRY_RUN, _MANAGER, _VALIDATION)
 _DELETE: Final = (
     _PRETTY,
@@ -61,24 +59,24 @@ _DELETE: Final = (
     Parameter(
         "ignoreStoreReadErrorWithClusterBreakingPotential",
         "boolean",
-        "Delete an object that cannot be read, without its finalizers and preconditions: what depends on it may break.",
+        "Delete an object that cannot be decoded, ignoring finalizers and preconditions; dependents may break.",
     ),
     Parameter("orphanDependents", "boolean", "Deprecated: use propagationPolicy."),
-    Parameter("propagationPolicy", "string", "What becomes of dependents: Orphan, Background or Foreground."),
+    Parameter("propagationPolicy", "string", "Deletion of dependents: Orphan, Background or Foreground."),
 )
 _SELECT: Final = (
-    Parameter("labelSelector", "string", "Only objects whose labels match."),
-    Parameter("fieldSelector", "string", "Only objects whose fields match."),
-    Parameter("limit", "integer", "At most so many items; the list then says how to go on."),
+    Parameter("labelSelector", "string", "Only objects with matching labels."),
+    Parameter("fieldSelector", "string", "Only objects with matching fields."),
+    Parameter("limit", "integer", "Maximum number of items; the list then has a token to continue."),
     Parameter("continue", "string", "The token for the next page."),
-    Parameter("resourceVersion", "string", "How recent the answer has to be, or where a watch begins."),
-    Parameter("resourceVersionMatch", "string", "How resourceVersion is meant: NotOlderThan or Exact."),
-    Parameter("timeoutSeconds", "integer", "When the answer, or the watch, ends."),
+    Parameter("resourceVersion", "string", "Oldest acceptable version of the data, or the start of a watch."),
+    Parameter("resourceVersionMatch", "string", "Meaning of resourceVersion: NotOlderThan or Exact."),
+    Parameter("timeoutSeconds", "integer", "Time limit of the request or watch."),
 )
 _WATCH: Final = (
     Parameter("watch", "boolean", "Stream changes instead of a list."),
-    Parameter("allowWatchBookmarks", "boolean", "Send bookmarks, too: how far the stream is."),
-    Parameter("sendInitialEvents", "boolean", "Begin the stream with what there is, and mark the end of that with a bookmark."),
+    Parameter("allowWatchBookmarks", "boolean", "Also send bookmarks, which show the progress of the watch."),
+    Parameter("sendInitialEvents", "boolean", "Start with the existing objects, followed by a bookmark."),
 )
 STATUS: Final = "Status"
 DELETE_OPTIONS: Final = "DeleteOptions"
@@ -94,7 +92,7 @@ def all_operations(described: Sequence[Described], patch_types: tuple[str, ...])
     first = described[0].resource
     base = f"/apis/{first.group}/{first.version}"
     yield Operation(
-        f"{base}/", "get", f"get{_camel(first)}APIResources", "Get the resources that there are.", "", None, (), RESOURCES
+        f"{base}/", "get", f"get{_camel(first)}APIResources", "Get the available resources.", "", None, (), RESOURCES
     )  # fmt: skip
     for each in described:
         yield from _of(each, base, patch_types)

@@ -93,7 +93,7 @@ def _list_of(described: Described) -> Schema:
         "properties": {
             "apiVersion": {"type": "string", "description": f"{resource.api_version}."},
             "kind": {"type": "string", "description": f"{resource.kind}List."},
-            "metadata": {"allOf": [metatypes.ref("ListMeta")], "description": "The state that the list shows, and the next page."},
+            "metadata": {"allOf": [metatypes.ref("ListMeta")], "description": "The version of the list, and a token for the next page."},
             "items": {
                 "type": "array",
                 "items": {"allOf": [{"$ref": metatypes.REF + described.component}]},

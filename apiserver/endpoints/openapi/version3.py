@@ -82,7 +82,7 @@ def gvk_of(resource: Resource) -> dict[str, str]:
 
 def _responses(operation: Operation) -> Document:
     if operation.returns is None:
-        return {"101": {"description": "Switching protocols"}, "default": {"description": "A Status that says why not"}}
+        return {"101": {"description": "Switching protocols"}, "default": {"description": "A Status with the error"}}
     schema = {"$ref": metatypes.REF + component_name(operation.returns)}
     types = STREAM_TYPES if operation.action == "list" else JSON_TYPES
     texts = {200: "OK", 201: "Created", 202: "Accepted"}

@@ -40,7 +40,7 @@ class Streams:
     async def ended(self) -> End:
         """Wait for :meth:`end_all`; return the close code and reason."""
         await self._ending.wait()
-        return End(GOING_AWAY, "the server stops: dial again")
+        return End(GOING_AWAY, "the server is stopping: connect again")
 
 
 async def connect(served: Served, context: RequestContext, stream: Connect, streams: Streams) -> Response:
@@ -55,7 +55,7 @@ async def connect(served: Served, context: RequestContext, stream: Connect, stre
     if not upgrade.is_upgrade(context.request):
         raise BadRequest("Upgrade request required")
     if not upgrade.is_well_formed(context.request):
-        raise BadRequest("Upgrade request required: only websockets (RFC 6455) are served")
+        raise BadRequest("Upgrade request required: only WebSockets (RFC 6455) are supported")
     from apiserver.endpoints.http.websocket import WebSocket  # late, because most servers never have one
     from apiserver.endpoints.verbs import bounded, joining
 

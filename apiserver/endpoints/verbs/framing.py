@@ -57,7 +57,7 @@ class Messages:
         """
         request = context.request
         if not upgrade.is_well_formed(request):
-            raise BadRequest("Upgrade request required: only websockets (RFC 6455) are served")
+            raise BadRequest("Upgrade request required: only WebSockets (RFC 6455) are supported")
         from apiserver.endpoints.http import websocket  # late, because most servers never have one
 
         task = request.task

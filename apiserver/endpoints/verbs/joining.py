@@ -99,7 +99,7 @@ def _trusted(server: ClientConnection, destination: Destination) -> Iterator[Non
         yield
         return
     if why := trust.refusal(certificate):
-        raise ServiceUnavailable(f"the server of the stream at {destination.url.partition('/v1')[0]} is not believed: {why}")
+        raise ServiceUnavailable(f"the server of the stream at {destination.url.partition('/v1')[0]} is not trusted: {why}")
 
     def check() -> None:
         if trust.refusal(certificate):

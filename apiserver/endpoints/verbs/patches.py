@@ -37,7 +37,7 @@ def parse(media_type: str, raw: bytes, shape: strategic_patch.Shape) -> tuple[Ch
     body = bodies.decode(raw, JSON)
     value = {} if body.value is None and media_type == STRATEGIC_PATCH else body.value  # as Go reads it
     if media_type != JSON_PATCH and not isinstance(value, dict):
-        raise BadRequest("error decoding patch: a merge patch is an object")
+        raise BadRequest("error decoding patch: a merge patch must be an object")
     patch = body.afresh()  # the result may share parts with it
     prefix = ""
     unknown: tuple[FieldError, ...] = ()
@@ -61,7 +61,7 @@ def parse_apply(raw: bytes) -> tuple[Object, tuple[str, ...]]:
     """
     body = _json_or_yaml(raw)
     if not isinstance(body.value, dict):
-        raise BadRequest("error decoding patch: what is applied is an object")
+        raise BadRequest("error decoding patch: the applied configuration must be an object")
     return body.value, body.duplicates
 
 
@@ -78,5 +78,5 @@ def _json_or_yaml(raw: bytes) -> bodies.Body:
 def _object(value: Any) -> Object:  # noqa: ANN401 - any JSON value
     if isinstance(value, dict):
         return value
-    cause = Cause("FieldValueInvalid", "Invalid value: the patched document is no object", "patch")
-    raise Invalid("patch: Invalid value: the patched document is no object", Details(causes=(cause,)))
+    cause = Cause("FieldValueInvalid", "Invalid value: the patched document is not an object", "patch")
+    raise Invalid("patch: Invalid value: the patched document is not an object", Details(causes=(cause,)))

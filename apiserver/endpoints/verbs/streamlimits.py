@@ -59,7 +59,7 @@ def refusal(limits: StreamLimits, everyone: int, of_holder: int, of_object: int,
     """
     _, resource, _, name, subresource = stream
     for limit, count, of in (
-        (limits.max_streams_per_user_and_object, of_object, f' of yours to {subresource} of {resource} "{name}"'),
+        (limits.max_streams_per_user_and_object, of_object, f' of your streams to {subresource} of {resource} "{name}"'),
         (limits.max_streams_per_user, of_holder, " of yours"),
         (limits.max_streams, everyone, ""),
     ):

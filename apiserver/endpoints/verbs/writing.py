@@ -59,7 +59,7 @@ async def patch(served: Served, context: RequestContext) -> Response:
     def patched(stored: Stored) -> Object:
         obj = change(stored)
         if not obj.get("apiVersion"):
-            raise BadRequest(f"the patch of {context.info.name} takes away its apiVersion: nobody can read what is left")
+            raise BadRequest(f"the patch of {context.info.name} removes its apiVersion")
         metadata.must_be_named(obj, context.info.name)
         return obj
 

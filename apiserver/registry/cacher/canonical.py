@@ -74,7 +74,7 @@ def _rest(obj: Object) -> bytes:
     metadata = {"labels": given["labels"], **given} if "labels" in given else {**given}
     metadata.pop("resourceVersion", None)
     if not metadata:
-        raise ValueError("an object without name")
+        raise ValueError("the object has no name")
     rest = {"metadata": metadata, **obj}
     rest["metadata"] = metadata
     rest.pop("apiVersion", None)

@@ -143,8 +143,8 @@ class Freshness:
                 self.reads += 1
                 revision = await self._storage.revision()
             except StorageError as error:
-                logger.warning("The storage did not answer", extra={"doing": "read its revision", "error": str(error)})
-                self._fail(askers, "the storage cannot be read")
+                logger.warning("The storage did not respond", extra={"doing": "read its revision", "error": str(error)})
+                self._fail(askers, "cannot read the storage")
             except asyncio.CancelledError:
                 self._fail(askers, "the watch cache has stopped")
                 raise
@@ -181,7 +181,7 @@ class Freshness:
         try:
             await self._storage.request_progress()
         except StorageError as error:
-            logger.debug("The storage cannot be asked for progress; asking again", extra={"error": str(error)})
+            logger.debug("Cannot request progress from the storage; retrying", extra={"error": str(error)})
 
     def _is_awaited(self) -> bool:
         while self._waiters and self._waiters[0][2].done():  # given up
@@ -195,7 +195,7 @@ class Freshness:
 
 
 def _silent() -> errors.ServiceUnavailable:
-    return errors.ServiceUnavailable("the storage does not answer", errors.Details(retry_after_seconds=1))
+    return errors.ServiceUnavailable("the storage does not respond", errors.Details(retry_after_seconds=1))
 
 
 def too_large(wanted: int, current: int) -> errors.Timeout:

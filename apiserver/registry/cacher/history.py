@@ -258,5 +258,5 @@ class Replay:
 
 
 def _unavailable(error: Exception) -> errors.ServiceUnavailable:
-    logger.warning("The storage did not answer", extra={"doing": "read its history", "error": str(error) or type(error).__name__})
-    return errors.ServiceUnavailable("the storage's history cannot be read", errors.Details(retry_after_seconds=1))
+    logger.warning("The storage did not respond", extra={"doing": "read its history", "error": str(error) or type(error).__name__})
+    return errors.ServiceUnavailable("cannot read the storage's history", errors.Details(retry_after_seconds=1))

@@ -266,7 +266,7 @@ class WatchCache:
             differs = await consistency.difference(self._storage, self._prefix, revision, consistency.versions(items, bad))
         except (StorageError, errors.StatusError) as error:
             self.checks["error"] += 1
-            logger.info("The watch cache could not be compared with the storage", extra={"prefix": self._prefix, "error": str(error)})
+            logger.info("Cannot compare the watch cache with the storage", extra={"prefix": self._prefix, "error": str(error)})
             return True
         self.checks["failure" if differs else "success"] += 1
         if differs:
@@ -274,7 +274,7 @@ class WatchCache:
             if self._following is not None:
                 self._following.reschedule(asyncio.get_running_loop().time())
             logger.error(
-                "The watch cache differs from the storage; reading from the storage until everything is listed anew",
+                "The watch cache differs from the storage; reading from the storage until the cache is filled again",
                 extra={"prefix": self._prefix, "revision": revision, "key": differs},
             )
         return not differs
@@ -302,7 +302,7 @@ class WatchCache:
             except Compacted:
                 logger.warning("The storage compacted past the watch cache; listing again", extra={"prefix": self._prefix})
             except StorageError as error:
-                logger.warning("The watch cache cannot read the storage; trying again", extra={"prefix": self._prefix, "error": str(error)})
+                logger.warning("The watch cache cannot read the storage; retrying", extra={"prefix": self._prefix, "error": str(error)})
             failures += 1
             # Jitter spreads the listings of several servers.
             await asyncio.sleep(pause_seconds(failures, FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS) * random.uniform(0.5, 1))  # noqa: S311  # no secret

@@ -97,7 +97,7 @@ class Admitter:
         attributes.obj, attributes.old = obj, old
         await self._admission.mutate(attributes)
         if attributes.obj is None:
-            raise InternalError("mutating admission left no object")
+            raise InternalError("mutating admission removed the object")
         if attributes.obj is not obj:
             obj = attributes.obj
             self._read_mutated(obj, attributes.mutators)
@@ -110,7 +110,7 @@ class Admitter:
         try:
             self._stored.read(obj, WriteOptions(field_validation="Ignore"), part="status")
         except Invalid as error:
-            why = f"{', '.join(mutators) or 'mutating admission'} left an object that cannot be read: {error.message}"
+            why = f"{', '.join(mutators) or 'mutating admission'} made the object invalid: {error.message}"
             raise InternalError(f"Internal error occurred: {why}", Details(causes=(Cause("", why),))) from error
 
     async def validate(self, attributes: Attributes, planned: HubObject, old: HubObject | None) -> None:

@@ -50,7 +50,7 @@ def decode(strategy: Strategy, entry: Entry) -> Item:
         raise ValueError("it is encrypted with a key that this server does not have")
     obj = orjson.loads(entry.value)
     if not isinstance(obj, dict) or not isinstance(obj.get("metadata"), dict) or not obj["metadata"]:
-        raise ValueError(f"the value of {entry.key} is no object")
+        raise ValueError(f"the value of {entry.key} is not an object")
     another = obj.get("apiVersion") != strategy.resource.api_version
     if another:
         obj = _converted(strategy, obj)
@@ -62,7 +62,7 @@ def decode(strategy: Strategy, entry: Entry) -> Item:
 def _converted(strategy: Strategy, obj: Object) -> Object:
     spoke = strategy.spokes.get(str(obj.get("apiVersion")))
     if spoke is None:
-        raise ValueError(f"it is of version {str(obj.get('apiVersion'))[:128]!r}, which nobody here can convert")
+        raise ValueError(f"it is of version {str(obj.get('apiVersion'))[:128]!r}, which this server cannot convert")
     spoke.default(obj)
     return spoke.to_hub(obj)
 

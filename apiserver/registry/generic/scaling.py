@@ -93,7 +93,7 @@ def _difference(obj: Object, other: Object) -> Object:
 def _match(scale: Object, given: Any, obj: Object) -> None:  # noqa: ANN401 - a client's metadata
     if (scale.get("apiVersion"), scale.get("kind")) != (SCALE.api_version, SCALE.kind):
         got = f"{str(scale.get('apiVersion'))[:64]}, Kind={str(scale.get('kind'))[:64]}"
-        raise BadRequest(f"the object is {got}, and a scale is {SCALE.api_version}, Kind={SCALE.kind}")
+        raise BadRequest(f"the object is {got}, expected {SCALE.api_version}, Kind={SCALE.kind}")
     if not isinstance(given, dict):
         return
     name, own = given.get("name"), obj["metadata"]

@@ -220,7 +220,7 @@ class Store:
         """
         owners = self._owners(part)
         if owners is None:
-            raise BadRequest(f"{self.resource.plural}{'/' + part if part else ''} cannot be applied: no managed fields are kept")
+            raise BadRequest(f"{self.resource.plural}{'/' + part if part else ''} does not support apply, because it has no managed fields")
 
         async def plan(item: Item) -> Plan:
             live = self.shown(item)

@@ -51,7 +51,9 @@ class Unreadable(InternalError):
     def __init__(self, resource: Resource, entry: Entry, error: Exception) -> None:
         name = entry.key.rpartition("/")[2]
         why = f"cannot be decoded: {type(error).__name__}: {str(error)[:256]}"
-        what = "restore it in the storage, or delete it with ignoreStoreReadErrorWithClusterBreakingPotential=true, finalizers or not"
+        what = (
+            "restore it in the storage, or delete it with ignoreStoreReadErrorWithClusterBreakingPotential=true, which ignores finalizers"
+        )
         super().__init__(f'{metadata.qualified(resource)} "{name}" is stored, but {why}; {what}', metadata.details(resource, name))
         self.entry = entry
 
@@ -68,7 +70,7 @@ def reading(what: str) -> Iterator[None]:
 
 def unanswered(what: str, error: Exception) -> None:
     """Log a storage outage; clients must not see its addresses."""
-    logger.warning("The storage did not answer", extra={"doing": what, "error": str(error)})
+    logger.warning("The storage did not respond", extra={"doing": what, "error": str(error)})
 
 
 class Transactions:
@@ -118,10 +120,10 @@ class Transactions:
             Conflict: it changed meanwhile.
         """
         try:
-            with reading("delete what cannot be decoded"):
+            with reading("deleting an object that cannot be decoded"):
                 await self._storage.commit([Condition(entry.key, entry.mod_revision)], [Delete(entry.key)])
         except RevisionMismatch as mismatch:
-            raise Conflict(f"{entry.key} was written in this moment; read it again") from mismatch
+            raise Conflict(f"{entry.key} was written at the same time; read it again") from mismatch
 
     async def check_locks(self, key: str, old: Object | None, new: Object) -> None:
         """Raise Conflict if a commit of ``new`` would: a lock is taken. For a dry run."""
@@ -160,7 +162,9 @@ class Transactions:
                     lock = next(lock for condition, lock in gained.items() if condition.key == mismatch.key)
                     if lock not in lacking:
                         raise await self._taken(about, lock[0], mismatch.actual, is_new=not revision) from None
-                    logger.warning("Another object has what one has used since before an upgrade", extra={"object": key, "lock": lock[0]})
+                    logger.warning(
+                        "Another object holds a lock that an object from before an upgrade uses", extra={"object": key, "lock": lock[0]}
+                    )
                     lacking, has_all = lacking - {lock}, False
             except TooLarge as error:
                 raise RequestEntityTooLarge(f"{self._name(about)} is too large for storage: {error}") from error
@@ -168,7 +172,7 @@ class Transactions:
                 doing = f"write {self._name(about)}"
                 unanswered(doing, error)
                 raise Timeout(
-                    f"{doing}: storage did not answer, the write may have happened", _RETRY if repeatable else Details()
+                    f"{doing}: the storage did not respond; the write may have succeeded", _RETRY if repeatable else Details()
                 ) from error
             else:
                 if wanted and has_all:

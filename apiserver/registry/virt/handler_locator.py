@@ -34,7 +34,7 @@ class HandlerLocator:
         """
         found = self.addresses(node)
         if not found:
-            raise ServiceUnavailable(f'virt-handler on node "{node}" is not ready: look at its pod there', Details(retry_after_seconds=2))
+            raise ServiceUnavailable(f'virt-handler on node "{node}" is not ready: check its pod', Details(retry_after_seconds=2))
         return found[0], streams.HANDLER_PORT
 
     def addresses(self, node: str) -> list[str]:

@@ -36,7 +36,7 @@ class Handlers:
         except ValueError as error:
             raise errors.ServiceUnavailable(str(error)) from error
         if self._revoked.is_revoked(node):
-            raise errors.ServiceUnavailable(f'node "{node}" is revoked: nothing of it is believed')
+            raise errors.ServiceUnavailable(f'node "{node}" is revoked, so virt-api does not trust its virt-handler')
         host, port = await self._locate(node)
         metadata = vm["metadata"]
         path = streams.handler_path(metadata["namespace"], metadata["name"], metadata["uid"], what)

@@ -36,11 +36,11 @@ class MigrationPolicyStrategy(Strategy):
     def columns(self) -> tuple[Column, ...]:
         """Return the columns of ``kubectl get migrationpolicies``."""
         return (
-            Column("Bandwidth", description="Bytes per second that a migration sends at most."),
-            Column("Timeout-Per-GiB", "integer", description="Seconds that a migration may take for each GiB of memory."),
-            Column("Allow-Pause", "boolean", description="True if a guest that does not arrive in time is paused."),
-            Column("Allow-Auto-Converge", "boolean", description="True if a guest may be slowed down.", priority=1),
-            Column("Max-Downtime-Ms", "integer", description="Time that a guest may stand still at the end.", priority=1),
+            Column("Bandwidth", description="Maximum bytes per second of a migration."),
+            Column("Timeout-Per-GiB", "integer", description="Seconds that a migration may take per GiB of memory."),
+            Column("Allow-Pause", "boolean", description="True if the guest is paused at the timeout."),
+            Column("Allow-Auto-Converge", "boolean", description="True if QEMU may throttle the guest.", priority=1),
+            Column("Max-Downtime-Ms", "integer", description="Longest pause of the guest at the end.", priority=1),
             Column("Parallel-Connections", "integer", description="Connections that carry the memory.", priority=1),
         )
 

@@ -61,14 +61,14 @@ class MigrationStrategy(Strategy):
     def columns(self) -> tuple[Column, ...]:
         """Return the columns of ``kubectl get migrations``."""
         return (
-            Column("Phase", description="The phase that it is in."),
-            Column("VM", description="The virtual machine that is moved."),
-            Column("Source", description="The node it comes from."),
-            Column("Target", description="The node it goes to."),
-            Column("Progress", description="Share of it that is there."),
+            Column("Phase", description="The phase."),
+            Column("VM", description="The virtual machine."),
+            Column("Source", description="The source node."),
+            Column("Target", description="The target node."),
+            Column("Progress", description="Transferred share."),
             Column("Attempt", "integer", description="Number of the attempt."),
-            Column("Source-Pod", description="The pod it comes from.", priority=1),
-            Column("Target-Pod", description="The pod it goes to.", priority=1),
+            Column("Source-Pod", description="The source pod.", priority=1),
+            Column("Target-Pod", description="The target pod.", priority=1),
             Column("Message", description="The reason of its end.", priority=1),
         )
 
@@ -100,5 +100,5 @@ class MigrationStrategy(Strategy):
         del lock
         name, other = obj["spec"]["selector"]["name"], holder.rpartition("/")[2]
         since = f", begun {made}" if (made := objects.dig(held_by, "metadata", "creationTimestamp")) else ""
-        message = f'a migration of virtual machine "{name}" is already under way: "{other}"{since}'
-        return f"{message}; see kubectl get {MIGRATIONS.plural}/{other}, deleting it cancels it"
+        message = f'a migration of virtual machine "{name}" is already in progress: "{other}"{since}'
+        return f"{message}; wait until it ends, or cancel it: kubectl delete {MIGRATIONS.plural}/{other}"

@@ -84,9 +84,9 @@ class NodeRestriction:
         if node is None:
             return
         if self._revoked(node):
-            raise _forbidden(attributes, f'node "{node}" is revoked: nothing that its virt-handler writes is believed')
+            raise _forbidden(attributes, f'node "{node}" is revoked, so its virt-handler may not write')
         if attributes.operation != "UPDATE" or attributes.subresource != "status" or attributes.obj is None or attributes.old is None:
-            raise _forbidden(attributes, f'virt-handler of node "{node}" may write nothing but the status')
+            raise _forbidden(attributes, f'virt-handler of node "{node}" may write only the status')
         found = await self._validate(attributes.resource, node, attributes.old, attributes.obj)
         if found:
             raise _refusal(attributes, node, found)
@@ -105,8 +105,8 @@ class NodeRestriction:
         problem = "does not name the one node of its pod" if claims else "names no node"
         raise _forbidden(
             attributes,
-            f"the token of virt-handler {problem} (extra {names.NODE_CLAIM}): kube-apiserver 1.30 and later says it of tokens that are "
-            "bound to pods; virt-api --no-require-node-claims trusts every virt-handler with every node",
+            f"the token of virt-handler {problem} (extra {names.NODE_CLAIM}): kube-apiserver 1.30 and later sets it for tokens bound to "
+            "pods; with virt-api --no-require-node-claims, every virt-handler may act for every node",
         )
 
     async def _validate(self, resource: Resource, node: str, old: Object, new: Object) -> list[FieldError]:
@@ -135,7 +135,9 @@ class NodeRestriction:
         known = frozenset(str(found) for each in self._addresses(node) if (found := forms.pod_ip(each)) is not None)
         if not known:
             details = metadata.details(MIGRATIONS, "", retry_after_seconds=2)
-            raise ServiceUnavailable(f'it is not known where virt-handler of node "{node}" is, which status.targetAddress says', details)
+            raise ServiceUnavailable(
+                (f'status.targetAddress cannot be checked, because the address of virt-handler on node "{node}" is not known'), details
+            )
         return known
 
 

@@ -110,7 +110,7 @@ class PodRestriction:
             return None if migration is not None and pod_rights.brings(migration, obj, pod_uid) else obj
         machine = await self._read(VIRTUAL_MACHINES, namespace, str(dig(obj, "spec", "selector", "name") or ""))
         if machine is None:
-            raise _refusal(attributes, _FIELDS[attributes.resource.plural][1], ["the virtual machine of the Migration is not there"])
+            raise _refusal(attributes, _FIELDS[attributes.resource.plural][1], ["the virtual machine of the Migration does not exist"])
         return machine
 
     async def _read(self, resource: Resource, namespace: str, name: str) -> Object | None:
@@ -133,7 +133,7 @@ class PodRestriction:
         except (StatusError, TransportError, TimeoutError) as error:
             details = metadata.details(attributes.resource, _name(attributes), retry_after_seconds=1)
             said = str(error) or "no answer in time"
-            raise ServiceUnavailable(f"look up pod {name}, which the status names: {said}", details) from error
+            raise ServiceUnavailable(f"cannot read pod {name}, which the status names: {said}", details) from error
 
 
 def _refusal(attributes: Attributes, field: str, found: Sequence[str]) -> Forbidden:

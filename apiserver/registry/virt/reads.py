@@ -70,7 +70,7 @@ class HandlerRead(Read):
         try:
             return {"kind": self.answers.kind, "apiVersion": self.answers.api_version, "metadata": metadata, **self._shaped(answer)}
         except ValueError as error:
-            raise errors.ServiceUnavailable(f"the answer of its node is no {name}: {error}") from error
+            raise errors.ServiceUnavailable(f"its node returned an invalid {name}: {error}") from error
 
     def _shaped(self, answer: Object) -> Object:
         """Return the model's fields, without those of a newer virt-handler."""
@@ -85,7 +85,7 @@ class HandlerRead(Read):
         machine, namespace = vm["metadata"]["uid"], f"/{vm['metadata']['namespace']}"
         left = self.max_waiting - sum(count for key, count in self._waiting.items() if key.startswith("/"))
         if self._waiting[machine] >= MAX_WAITING_PER_MACHINE or self._waiting[namespace] >= (left + 1) // 2:
-            raise errors.TooManyRequests(f"too many requests wait for {name} or its like: ask again later", _details(vm, RETRY_SECONDS))
+            raise errors.TooManyRequests(f"too many similar requests for {name} are waiting; try again later", _details(vm, RETRY_SECONDS))
         counted = (machine, namespace)
         self._waiting.update(counted)
         try:
@@ -110,7 +110,7 @@ async def _get(destination: Destination, name: str, seconds: float, max_bytes: i
     except ExchangeFailed as error:
         raise errors.ServiceUnavailable(f"{where} was asked for {name}: {error}", errors.Details(retry_after_seconds=1)) from error
     if destination.trust is not None and (why := destination.trust.refusal(certificate)):
-        raise errors.ServiceUnavailable(f"{where} is not believed: {why}")
+        raise errors.ServiceUnavailable(f"{where} is not trusted: {why}")
     return _object(response, body, where)
 
 
@@ -127,7 +127,7 @@ def _object(response: Response, body: bytes, where: str) -> dict[str, Any]:
         error = errors.from_http(response.status, body[:MAX_ERROR_TEXT].decode(errors="replace"))
     error = errors.of_stranger(error)  # not trusted: root on the node controls virt-handler
     if isinstance(error, errors.UnknownStatus) or response.status < 400:
-        raise errors.ServiceUnavailable(f"{where} does not answer as one: {error.message}", error.details)
+        raise errors.ServiceUnavailable(f"{where} returned an invalid response: {error.message}", error.details)
     raise error
 
 

@@ -36,7 +36,10 @@ class RevokedNodes:
         """
         if not self._config.synced.is_set():
             details = Details(retry_after_seconds=2)
-            raise ServiceUnavailable(f'it is not known yet whether node "{node}" is revoked: ConfigMap {trust.CONFIG_MAP} is read', details)
+            raise ServiceUnavailable(
+                (f'virt-api has not read ConfigMap {trust.CONFIG_MAP} yet, which lists revoked nodes such as possibly "{node}"; try again'),
+                details,
+            )
         return self._revocations.is_revoked(node)
 
     def of_node(self, node: str) -> NodeTrust:
@@ -46,7 +49,7 @@ class RevokedNodes:
     def refusal(self, node: str, certificate: Mapping[str, object]) -> str:
         """Return why a node's verified certificate (as of ``ssl.SSLSocket.getpeercert``) is not trusted; empty if it is."""
         peer = peers.described(certificate)
-        return self._revocations.refusal(node, peer.not_before) if peer is not None else "it presented no certificate"
+        return self._revocations.refusal(node, peer.not_before) if peer is not None else "the peer presented no certificate"
 
     def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call ``callback`` after every change; return the unsubscribe function."""

@@ -57,7 +57,7 @@ def refuse(vm: Object, stream: streams.Stream, number: int = 0) -> str | None:
         return "it has no display of type vnc (spec.domain.devices.graphics)"
     slots = redirected_devices.slots(domain)
     if stream == "usbredir" and not slots:
-        return "it has no room for USB devices of clients (spec.domain.devices.redirectedDevices is not set)"
+        return "it has no slots for USB devices of clients (set spec.domain.devices.redirectedDevices)"
     if stream == "usbredir" and number >= slots:
         return f"it has no slot {number}: they are counted from 0, and spec.domain.devices.redirectedDevices.slots is {slots}"
     return absent(vm)
@@ -82,7 +82,7 @@ def absent(vm: Object) -> str | None:
     if phase not in CONNECTABLE:
         return f"it is not running (phase {phase or 'Pending'})"
     if not (vm.get("status") or {}).get("nodeName"):
-        return "it is not known which node it runs on"
+        return "its node is not known"
     return None
 
 
@@ -101,7 +101,7 @@ def _raise(vm: Object, stream: str, reason: str | None) -> None:
 
 def _port(text: str) -> int:
     if (number := _digit(text)) is None:
-        raise errors.BadRequest(f"port must be the number of a serial port, from 0 to {layout.SERIAL_PORTS - 1}")
+        raise errors.BadRequest(f"port must be the number of a serial port from 0 to {layout.SERIAL_PORTS - 1}")
     return number
 
 

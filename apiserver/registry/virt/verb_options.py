@@ -59,7 +59,7 @@ def _labels(given: object, path: Path) -> Iterator[FieldError]:
     if isinstance(given, dict) and all(isinstance(each, str) for each in given.values()):
         yield from objectmeta.validate_labels(given, path)
     else:
-        yield validation.type_invalid(path, given, "must be an object whose values are strings")
+        yield validation.type_invalid(path, given, "must be an object with strings as values")
 
 
 def _number(least: int, most: int) -> Check:

@@ -246,7 +246,7 @@ def refuse_start(vm: Object) -> Refusal:
         return None
     if _is_open(vm, decision):
         return f"the virtual machine is already on ({phases.phase_of(vm) or 'Pending'})"
-    return "the virtual machine is already going to be started"
+    return "the virtual machine is already being started"
 
 
 def refuse_discarding(vm: Object) -> Refusal:
@@ -305,7 +305,7 @@ def refuse_reset(vm: Object) -> Refusal:
         return busy
     paused = objects.condition(_conditions(vm), conditions.PAUSED) or {}
     if (paused.get("status"), paused.get("reason")) == ("True", conditions.GUEST_SUSPENDED):
-        return "the guest suspended itself to memory; unpause wakes it, and then it can be reset"
+        return "the guest suspended itself to memory; kubectl virt unpause wakes it, and then it can be reset"
     return None
 
 
@@ -387,7 +387,9 @@ def _append(
 ) -> None:
     found = operations.appended(vm, action, operation_id, now, parameters)
     if found is None:
-        raise conflict(vm, f"{operations.MAX_KEPT} operations of the virtual machine have no result yet; wait for one: status.operations")
+        raise conflict(
+            vm, f"{operations.MAX_KEPT} operations of the virtual machine are unfinished; wait until one of status.operations ends"
+        )
     vm["status"]["operations"] = found
 
 
@@ -423,7 +425,7 @@ def _refuse_busy(vm: Object, verb: str) -> Refusal:
     """Return why the machine is not running, or is being stopped, restarted or migrated; else None."""
     phase = phases.phase_of(vm)
     if phase != phases.RUNNING:
-        return f"only a running virtual machine can {verb}; this one is {phase or 'Pending'}"
+        return f"cannot {verb} a virtual machine that is not running; its phase is {phase or 'Pending'}"
     decision = power.decide(vm)
     if not decision.on:
         return "the virtual machine is being shut down"
@@ -433,7 +435,7 @@ def _refuse_busy(vm: Object, verb: str) -> Refusal:
         return "the virtual machine is being suspended"
     migration = (vm.get("status") or {}).get("migration") or {}
     if migration.get("name") and migration.get("phase") not in phases.MIGRATION_FINAL:
-        way = f"wait for its end; see kubectl get {MIGRATIONS.plural}/{migration['name']}, deleting it cancels it"
+        way = f"wait until it ends, or cancel it: kubectl delete {MIGRATIONS.plural}/{migration['name']}"
         return f'the virtual machine is being migrated (migration "{migration["name"]}"): {way}'
     return None
 

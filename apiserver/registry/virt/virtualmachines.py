@@ -98,17 +98,17 @@ class VirtualMachineStrategy(Strategy):
         name, found = obj["metadata"]["name"], []
         if changed := [f"spec.{field}" for field in OF_ITS_PLACE if obj["spec"].get(field) != old["spec"].get(field)]:
             found.append(
-                f'{", ".join(changed)}: virtual machine "{name}" stays in the pod that it is in; this counts from its next start or '
-                "migration on (a migration that waits goes where it was to go: delete it, and migrate again)"
+                f'{", ".join(changed)}: virtual machine "{name}" stays in its present pod; the change takes effect at its next start or '
+                "migration (a waiting migration keeps its target: delete it and migrate again)"
             )
         is_edited = any(obj["spec"].get(field) != old["spec"].get(field) for field in running.FIELDS)
         if is_edited and (differences := running.differences(obj)):
-            text = f'the guest of virtual machine "{name}" keeps its hardware until it ends; this counts from its next start on'
+            text = f'the guest of virtual machine "{name}" keeps its hardware until it ends; the change takes effect at its next start'
             found.append(f"{running.words(differences)}: {text}")
         if objects.labels_of(obj) != objects.labels_of(old):
             found.append(
-                f'metadata.labels: the pod that virtual machine "{name}" is in keeps its labels, by which Services select it; these are '
-                "those of the pod of its next start or migration"
+                f'metadata.labels: the present pod of virtual machine "{name}" keeps its labels, which Services select; the change '
+                "takes effect at its next start or migration"
             )
         return tuple(found)
 
@@ -119,8 +119,8 @@ class VirtualMachineStrategy(Strategy):
             return ()
         name = obj["metadata"]["name"]
         return (
-            f'gracePeriodSeconds: the guest of virtual machine "{name}" has {own} s to shut down; only an edit of '
-            "spec.terminationGracePeriodSeconds gives it less, which counts while the machine is being deleted, too",
+            f'gracePeriodSeconds: the guest of virtual machine "{name}" has {own} s to shut down; to shorten this, also during the '
+            "deletion, edit spec.terminationGracePeriodSeconds",
         )
 
     def selectable_fields(self, obj: Object) -> dict[str, str]:
@@ -151,12 +151,12 @@ class VirtualMachineStrategy(Strategy):
             paths = (host_disks.path_of(each) for each in objects.dig(running.spec_of(obj), "domain", "devices", "disks") or ())
             path = next((each for each in paths if disk_uses.digest(each) == name), "a file")
             who = f'virtual machine "{other}"' if namespace == objects.namespace_of(obj) else "a virtual machine of another namespace"
-            return f"{path} of node {place} is in use by {who}; this one starts when that is off"
+            return f"{path} of node {place} is in use by {who}; this virtual machine starts when that one is off"
         if kind == disk_uses.SERVER:
             disks = disk_uses.server_uses(running.spec_of(obj).get("domain") or {})
             disk = next((each for each in disks if disk_uses.digest(each) == name), "a disk of a server")
-            return f'{disk} is in use by virtual machine "{other}"; this one starts when that is off'
-        return f'PersistentVolumeClaim "{name}" is in use by virtual machine "{other}"; this one starts when that is off'
+            return f'{disk} is in use by virtual machine "{other}"; this virtual machine starts when that one is off'
+        return f'PersistentVolumeClaim "{name}" is in use by virtual machine "{other}"; this virtual machine starts when that one is off'
 
     def _locks(self, obj: Object) -> frozenset[disk_uses.Lock]:
         """Return the locks by typed fields, none without a guest; ``domainXML`` has no claims, but may have the UUID of a state's claim."""
@@ -185,10 +185,10 @@ class VirtualMachineStrategy(Strategy):
     def columns(self) -> tuple[Column, ...]:
         """Return the columns of ``kubectl get vms``."""
         return (
-            Column("Status", description="The machine's state in one word, or what is the matter with it."),
+            Column("Status", description="The machine's phase, or the reason of its problem."),
             Column("Ready", description="True if the guest runs and can be reached."),
             Column("Node", description="The node that the machine is on."),
-            Column("IP", description="The address under which the guest can be reached.", priority=1),
+            Column("IP", description="The guest's address.", priority=1),
             Column("Pod", description="The pod that the machine is in.", priority=1),
             Column("CPUs", type="integer", description="Virtual processors.", priority=1),
             Column("Memory", description="The guest's memory.", priority=1),

@@ -113,10 +113,10 @@ for a claim's class, a volume's node and its path cannot change, and data must n
     {{- end -}}
   {{- end -}}
   {{- if and (not $node) (not (dig "items" list (lookup "v1" "Node" "" ""))) -}}
-    {{- fail "etcd needs a disk, and nobody can see which there is: helm template and --dry-run do not ask the cluster. Use --dry-run=server, or set etcd.storage.storageClassName or etcd.storage.nodeDisk.node" -}}
+    {{- fail "etcd needs a disk, but helm template and --dry-run do not query the cluster. Use --dry-run=server, or set etcd.storage.storageClassName or etcd.storage.nodeDisk.node" -}}
   {{- end -}}
   {{- if not $node -}}
-    {{- fail "etcd needs a disk: this cluster shows no default StorageClass and no ready node that takes pods; set etcd.storage.storageClassName or etcd.storage.nodeDisk.node" -}}
+    {{- fail "etcd needs a disk: this cluster has no default StorageClass and no ready, schedulable node; set etcd.storage.storageClassName or etcd.storage.nodeDisk.node" -}}
   {{- end -}}
   {{- $class = "kubevirt-etcd-node-disk" -}}
 {{- end -}}

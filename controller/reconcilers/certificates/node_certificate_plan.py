@@ -124,7 +124,7 @@ def _verify(spec: Mapping[str, Any], namespace: str, revocations: Revocations, n
         return f"node {node} is revoked until {times.to_rfc3339(since)} (ConfigMap {trust.CONFIG_MAP})"
     usages = spec.get("usages")
     if not isinstance(usages, list) or len(usages) != len(names.HANDLER_USAGES) or any(each not in usages for each in names.HANDLER_USAGES):
-        return f"spec.spec.usages must be {', '.join(sorted(names.HANDLER_USAGES))}"
+        return f"spec.usages must be {', '.join(sorted(names.HANDLER_USAGES))}"
     verified = requests.verify(_decode(spec.get("request")), profile)
     if verified.public_key is None:
         return f"the request is not one for node {node}: {'; '.join(verified.faults)}"

@@ -18,7 +18,7 @@ KUBELET_UNREACHABLE: Final = "KubeletUnreachable"
 NODE_NOT_FOUND: Final = "NodeNotFound"
 POD_MAY_RUN: Final = "PodMayRun"
 REASONS: Final = frozenset({NODE_UNREACHABLE, KUBELET_UNREACHABLE, NODE_NOT_FOUND, POD_MAY_RUN})
-EDIT_NODE_NAME: Final = "spec.nodeName names it: edit that; kubectl get nodes lists those there are"
+EDIT_NODE_NAME: Final = "change spec.nodeName to a node that kubectl get nodes lists"
 
 
 def until_silent(seen: Observed) -> tuple[Action, ...]:
@@ -76,7 +76,7 @@ def report_deleted(seen: Observed, pod: Absent) -> tuple[Action, ...]:
 
 def if_off(node: str) -> str:
     """Return the end of a message that names the command for a node that is off."""
-    return f". If the node is certainly off: kubectl taint nodes {node} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
+    return f". If you are certain that the node is off: kubectl taint nodes {node} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
 
 
 def is_reported(vm: Object) -> bool:

@@ -102,8 +102,8 @@ def node_not_found(seen: Observed, _: power.Power) -> Obstacle | None:
     if dig_vm(seen.vm, "spec", "nodeName") not in seen.evidence.silence.missing:
         return None
     message = (
-        f'node "{dig_vm(seen.vm, "spec", "nodeName")}" not found; {silent_nodes.EDIT_NODE_NAME}; '
-        "the virtual machine starts when there is one"
+        f'node "{dig_vm(seen.vm, "spec", "nodeName")}" not found; {silent_nodes.EDIT_NODE_NAME}; the virtual machine starts when the '
+        "node exists"
     )
     return Obstacle(conditions.READY, silent_nodes.NODE_NOT_FOUND, message)
 

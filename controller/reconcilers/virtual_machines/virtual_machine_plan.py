@@ -235,8 +235,9 @@ def _report_absent_target(seen: Observed, target: Absent) -> tuple[Action, ...]:
     if known.get("reason") in (conditions.START_TIMEOUT, conditions.LIVENESS_FAILED):
         return ()  # attempt_end reads it
     message = (
-        f"target pod {target.name} of migration {target.migration} is gone and was not seen to end: the guest may run in it until the "
-        f"kubelet of {f'node {target.node}' if target.node else 'its node'} has ended it; nothing else is started before its time is over"
+        f"target pod {target.name} of migration {target.migration} was deleted, but it is not certain that its containers ended: the "
+        f"guest may still run in it until the kubelet of {f'node {target.node}' if target.node else 'its node'} "
+        "ends it; the virtual machine starts no other pod before that is certain"
         f"{silent_nodes.if_off(target.node) if liveness.verdict(target, seen.evidence) == liveness.LOST else ''}"
     )
     return statuses.report(seen, "Unknown", absences.TARGET_MAY_RUN, message)

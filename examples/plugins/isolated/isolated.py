@@ -140,7 +140,7 @@ def answer(command: str) -> dict[str, Any]:
     try:
         request = json.load(sys.stdin)
     except ValueError as error:
-        raise PluginError(6, f"standard input is no JSON: {error}") from error
+        raise PluginError(6, f"standard input is not valid JSON: {error}") from error
     if command == "VERSION":
         return {"supportedVersions": [VERSION], "kinds": ["network"], "liveMigration": False}
     if request.get("version") != VERSION:

@@ -13,10 +13,10 @@ from apiserver.apis.virt.lifecycle import conditions
 from apiserver.apis.virt.spec.described import domain_of
 from launcher.protocol import messages
 
-FULL: Final = "its storage is full: expand the PersistentVolumeClaim or make room where it lies"
-FAILS: Final = "it cannot be read or written"
-IGNORED: Final = "what the guest writes there is lost, and the guest is not told (driver.errorPolicy: ignore)"
-TOLD: Final = "the guest goes on, and is told that it failed"
+FULL: Final = "its storage is full: expand the PersistentVolumeClaim or free space on its storage"
+FAILS: Final = "reads or writes fail"
+IGNORED: Final = "failed writes are lost without an error in the guest (driver.errorPolicy: ignore)"
+TOLD: Final = "the guest keeps running and gets I/O errors"
 MAX_MESSAGE: Final = 1024
 """Characters: many disks may fail at once."""
 

@@ -43,7 +43,7 @@ def of_end(vm: Mapping[str, Any], launcher: messages.Status, end: End) -> End:
     if disruption is not None:
         return replace(end, reason=str(disruption["reason"]), message=_because(str(disruption.get("message")), end))
     when = "while the guest ran" if power.has_run(vm) else "before the guest ran"
-    return replace(end, reason=POD_DELETED, message=_because(f"its pod was deleted {when}, not by virt-controller", end))
+    return replace(end, reason=POD_DELETED, message=_because(f"its pod was deleted by another client {when}", end))
 
 
 def event_type(vm: Mapping[str, Any], end: End) -> EventType:

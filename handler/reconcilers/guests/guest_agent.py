@@ -79,7 +79,7 @@ def _words(given: dict[str, str]) -> Object:
 
 def _condition(vm: Object, agent: messages.AgentStatus) -> Object:
     if not agent.connected:
-        found = ("False", "NotConnected", "no QEMU guest agent runs in the guest")
+        found = ("False", "NotConnected", "no QEMU guest agent is connected")
     elif agent.problem:
         found = ("False", "NotAnswering", f"the QEMU guest agent does not answer: {one_line(agent.problem, MAX_PROBLEM)}")
     else:

@@ -113,7 +113,7 @@ class Applier:
             case messages.Suspend():
                 self._ports.emit(vm, "Normal", "Paused", "the guest was paused")
             case messages.Resume():
-                self._ports.emit(vm, "Normal", "Unpaused", "the guest goes on")
+                self._ports.emit(vm, "Normal", "Unpaused", "the guest continues")
             case messages.Operate():
                 pass  # the launcher's status says how it went
         return None

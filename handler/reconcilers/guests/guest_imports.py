@@ -45,10 +45,10 @@ def status_of(vm: Object, observed: messages.Status, now: datetime) -> Object:
     left = [each for each in found if each.phase != "Succeeded"]
     if failed:
         why = "; ".join(f"disk {each.disk!r}: {each.message or 'the import failed'}" for each in failed)
-        message = guest_status.printable(f"{why}; it is tried again until the machine is off")
+        message = guest_status.printable(f"{why}; retrying until the machine is stopped")
         status = guest_status.waiting(vm, conditions.IMPORT_FAILED, message, now)
     else:
-        how = "; ".join(_progress(each, sources[each.disk]) for each in left) or "images of disks are imported"
+        how = "; ".join(_progress(each, sources[each.disk]) for each in left) or "importing images of disks"
         status = guest_status.waiting(vm, conditions.IMPORTING, guest_status.printable(how), now)
     return {**status, "imports": [_entry(each) for each in found]}
 
@@ -57,7 +57,7 @@ def events(vm: Object, status: Object) -> list[tuple[Literal["Normal", "Warning"
     """Return (type, reason, message) of changes in the new status."""
     told: list[tuple[Literal["Normal", "Warning"], str, str]] = []
     if not is_importing(vm):
-        sources = "; ".join(f"disk {name!r}: the image is imported from {source}" for name, source in of(vm).items())
+        sources = "; ".join(f"disk {name!r}: importing the image from {source}" for name, source in of(vm).items())
         told.append(("Normal", STARTED, guest_status.printable(sources)))
     before = {each.get("disk"): each.get("failures", 0) for each in dig_vm(vm, "status", "imports") or ()}
     if any(each.get("failures", 0) > before.get(each["disk"], 0) for each in status["imports"]):
@@ -74,11 +74,11 @@ def without(status: Object) -> Object:
 def _progress(given: messages.ImportStatus, source: str) -> str:
     name = f"disk {given.disk!r}"
     if given.phase == "Pending":
-        return f"{name}: its image is imported after another one"
+        return f"{name}: waiting for the import of another image"
     if given.phase == "Converting":
-        return f"{name}: its image was downloaded and is converted"
+        return f"{name}: image downloaded, converting it"
     of_all = f" of {given.total_bytes // MIB}" if given.total_bytes else ""
-    return f"{name}: {given.transferred_bytes // MIB}{of_all} MiB of its image are downloaded from {source}"
+    return f"{name}: {given.transferred_bytes // MIB}{of_all} MiB of its image downloaded from {source}"
 
 
 def _entry(given: messages.ImportStatus) -> Object:

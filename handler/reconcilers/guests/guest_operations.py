@@ -24,7 +24,7 @@ PAUSED_SINCE: Final = "the virtual machine was paused after that"
 RESULTS: Final[Mapping[messages.OperationState, operations.Result]] = {"succeeded": operations.SUCCEEDED, "failed": operations.FAILED}
 _DONE: Final[Mapping[str, tuple[str, str]]] = {
     operations.RESET: ("Reset", "the guest was reset"),
-    operations.RESUME: ("Unpaused", "the guest goes on"),
+    operations.RESUME: ("Unpaused", "the guest continues"),
     operations.SOFT_REBOOT: ("RebootRequested", "the guest was asked to reboot"),
     operations.INJECT_NMI: ("NMIInjected", "the guest got a non-maskable interrupt"),
     operations.SEND_KEY: ("KeysSent", "keys were pressed in the guest"),

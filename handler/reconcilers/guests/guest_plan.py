@@ -106,7 +106,7 @@ def why_down(vm: Mapping[str, Any]) -> str:
     if not decision.on or decision.attempt > power.current_attempt(vm):
         return decision.message
     ready = objects.condition(dig_vm(vm, "status", "conditions"), conditions.READY) or {}
-    return str(ready["message"]) if ready.get("reason") == conditions.LIVENESS_FAILED else "the attempt has begun to end"
+    return str(ready["message"]) if ready.get("reason") == conditions.LIVENESS_FAILED else "the guest is being stopped"
 
 
 def _alive(seen: Observed, vm: Mapping[str, Any], launcher: messages.Status) -> tuple[Action, ...]:
@@ -199,4 +199,4 @@ def may_be_asked(launcher: messages.Status | None) -> bool:
 
 
 def _vanished() -> End:
-    return End(power.RESULT_FAILED, "LauncherVanished", "virt-launcher ended without saying why, and the guest with it")
+    return End(power.RESULT_FAILED, "LauncherVanished", "virt-launcher and its guest ended without reporting a reason")

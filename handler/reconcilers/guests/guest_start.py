@@ -112,7 +112,7 @@ class GuestStart:
         self._imported.add(link.pod_uid)
         if not guest_imports.is_importing(vm):
             return None
-        self._ports.emit(vm, "Normal", guest_imports.SUCCEEDED, "the images of all disks are there")
+        self._ports.emit(vm, "Normal", guest_imports.SUCCEEDED, "the images of all disks exist")
         await self._writer.write(vm, guest_imports.without(guest_status.with_disks_found(vm, now)))
         return Result(requeue_after=self._limits.start_again_seconds)
 

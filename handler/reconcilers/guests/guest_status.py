@@ -28,8 +28,8 @@ MAX_MESSAGE: Final = 1024
 MAX_REASON: Final = 64
 """Maximum characters of a word from libvirt, which the pod may have changed."""
 MAX_DETAIL: Final = 256
-_ROOM: Final = re.compile(r"has room for [0-9]+(?:[KMGTPE]i| bytes)?")
-"""Also matches older launchers, which give the exact bytes."""
+_ROOM: Final = re.compile(r"has (?:space|room) for [0-9]+(?:[KMGTPE]i| bytes)?")
+"""Also matches older launchers, which write ``room`` or the exact bytes."""
 
 RESULTS: Final[Mapping[messages.EndingKind, str]] = {
     "shutdown": power.RESULT_SUCCEEDED,
@@ -50,11 +50,11 @@ DISK_FULL: Final = "I/O error: no room"
 """Replaces libvirt's reason, which is the same for every I/O error."""
 PAUSES: Final[Mapping[str, tuple[str, str]]] = {
     "user": (conditions.USER, conditions.PAUSED_ON_REQUEST),
-    "I/O error": ("IOError", "a disk could not be read or written; unpause lets the guest try again once it can"),
+    "I/O error": ("IOError", "a read or write of a disk failed; fix the storage, then run kubectl virt unpause to retry"),
     DISK_FULL: (
         conditions.DISK_FULL,
-        "the storage of a disk is full, and the guest has lost nothing: expand the PersistentVolumeClaim or make room where it lies; the "
-        "guest goes on by itself some time after that, and at once by unpause",
+        "the storage of a disk is full, no data was lost: expand the PersistentVolumeClaim or free space; the guest then continues "
+        "automatically, or at once after kubectl virt unpause",
     ),
     "saving": (summary.SUSPENDING, "the guest's memory is being saved"),
     "watchdog": ("Watchdog", "the guest's watchdog fired; unpause lets the guest go on"),
@@ -142,7 +142,7 @@ def running(
             continue  # claims are known only to virt-controller
         status = objects.with_status_condition(status, condition, now=stamp)
     if silent := _silent_servers(vm, observed.servers_silent):
-        message = printable(f"{silent}; what the guest reads and writes there waits, or fails, until it does")
+        message = printable(f"{silent}; reads and writes of this disk block or fail until it does")
         away = objects.new_condition(vm, conditions.DISKS_READY, "False", conditions.DISK_SERVER_SILENT, message)
         return objects.with_status_condition(status, away, now=stamp)
     if failing := disk_faults.condition(vm, observed.disk_faults):
@@ -181,9 +181,9 @@ def _plugin_barrier(vm: Object, interfaces: Sequence[Interface] | None) -> str:
         if each["type"] != hardware_interfaces.PLUGIN:
             continue
         if (found := made.get(each["name"])) is None:
-            return f"interface {each['name']!r}: plugin {each.get('plugin')} has not set it up since virt-handler began"
+            return f"interface {each['name']!r}: plugin {each.get('plugin')} has not set it up since virt-handler started"
         if not found.live_migration:
-            return f"interface {each['name']!r}: plugin {each.get('plugin')} does not say that its guests may move to another node"
+            return f"interface {each['name']!r}: plugin {each.get('plugin')} does not support live migration"
     return ""
 
 
@@ -212,7 +212,7 @@ def _conditions(vm: Object, observed: messages.Status, domain: messages.DomainSt
 def _pause(domain: messages.DomainStatus) -> tuple[str, str]:
     """Return reason and message of the condition Paused=True."""
     if domain.state == "pmsuspended":
-        return conditions.GUEST_SUSPENDED, "the guest suspended itself to memory; unpause wakes it"
+        return conditions.GUEST_SUSPENDED, "the guest suspended itself to memory; kubectl virt unpause wakes it"
     kind = DISK_FULL if domain.full and domain.reason == "I/O error" else domain.reason
     reason, message = PAUSES.get(kind, ("Paused", f"libvirt's reason: {one_line(domain.reason, MAX_REASON)}"))
     return reason, f"{message} ({one_line(domain.detail, MAX_DETAIL)})" if domain.detail else message
@@ -249,8 +249,12 @@ def ended(vm: Object, end: End, now: datetime, told: Sequence[messages.Operation
 
 def not_understood(vm: Object, why: str, now: datetime) -> Object:
     """Return the status of a machine with an unsupported launcher; equal to the old one if that is written already."""
-    rest = "no guest can be started there" if phases.phase_of(vm) == phases.SCHEDULED else "its guest goes on, and a restart ends that"
-    message = f"nothing is known of the machine: {printable(why)}; {rest}"
+    rest = (
+        "virt-handler cannot start its guest"
+        if phases.phase_of(vm) == phases.SCHEDULED
+        else "its guest keeps running; restart the machine to fix this"
+    )
+    message = f"virt-launcher cannot be reached: {printable(why)}; {rest}"
     told = objects.new_condition(vm, conditions.READY, "Unknown", conditions.LAUNCHER_NOT_UNDERSTOOD, message)
     return objects.with_status_condition(vm.get("status") or {}, told, now=times.to_rfc3339(now))
 
@@ -290,7 +294,9 @@ def waiting_for_images(vm: Object, names: Sequence[str], now: datetime) -> Objec
 
     ``names`` are from the launcher; only the machine's disks are used.
     """
-    return waiting(vm, conditions.DISK_IMAGE_NOT_FOUND, printable(f"{_missing_images(vm, names)}; the guest starts when it appears"), now)
+    return waiting(
+        vm, conditions.DISK_IMAGE_NOT_FOUND, printable(f"{_missing_images(vm, names)}; the guest starts when the image exists"), now
+    )
 
 
 def waiting_for_servers(vm: Object, names: Sequence[str], now: datetime) -> Object | None:
@@ -346,11 +352,11 @@ def _missing_images(vm: Object, names: Sequence[str]) -> str:
     }
     told = frozenset(names)  # of unknown length: iterate over the machine's own disks
     missing = [
-        f"disk {name!r} has no image yet: no {layout.DISK_IMAGE} in PersistentVolumeClaim {claim}"
+        f"disk {name!r} has no image yet: file {layout.DISK_IMAGE} not found in PersistentVolumeClaim {claim}"
         for name, claim in claims.items()
         if name in told
     ]
-    return "; ".join(missing) or f"a disk has no image yet: no {layout.DISK_IMAGE} in its PersistentVolumeClaim"
+    return "; ".join(missing) or f"a disk has no image yet: file {layout.DISK_IMAGE} not found in its PersistentVolumeClaim"
 
 
 def with_disks_found(vm: Object, now: datetime) -> Object:

@@ -13,7 +13,7 @@ from launcher.protocol import messages
 
 PASST_ENDED: Final = "PasstEnded"
 """Reason of an Event."""
-LOST: Final = "passt ended: the guest has lost its connections, and can make new ones once another one is started, which is done at once"
+LOST: Final = "passt ended and is restarted; the guest's connections are lost, but it can open new ones"
 
 
 def fault(vm: Object, observed: messages.Status) -> NetworkFault | None:
@@ -22,4 +22,4 @@ def fault(vm: Object, observed: messages.Status) -> NetworkFault | None:
     if not found or not observed.passt_problem or observed.stopping:
         return None
     name = str(found[0].get("name"))
-    return NetworkFault(conditions.NETWORK_NOT_READY, f"interface {name}: {observed.passt_problem}; it is started again")
+    return NetworkFault(conditions.NETWORK_NOT_READY, f"interface {name}: {observed.passt_problem}; restarting it")

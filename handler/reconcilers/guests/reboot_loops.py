@@ -17,7 +17,7 @@ from apiserver.apis.virt.lifecycle import conditions
 MANY: Final = 5
 """Reboots within the window that make a loop. An installer, or updates of Windows, need fewer."""
 WINDOW: Final = timedelta(minutes=5)
-MESSAGE: Final = f"the guest rebooted at least {MANY} times within {WINDOW.seconds // 60} minutes: its console may say why"
+MESSAGE: Final = f"the guest rebooted at least {MANY} times within {WINDOW.seconds // 60} minutes; check its console"
 
 
 @dataclass(frozen=True, slots=True)

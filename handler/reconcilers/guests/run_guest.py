@@ -50,7 +50,7 @@ class RunGuest:
             rest, before = await self._applier.apply(vm, link, actions), actions
             if rest is not None:
                 return rest
-        logger.warning("virt-launcher of virtual machine %s and this process do not agree about its guest", request)
+        logger.warning("virt-launcher of virtual machine %s reports another guest state than this process expects", request)
         return Result(requeue_after=self._ports.limits.disagree_seconds)
 
     def _link(self, request: Request, vm: Object | None) -> Link | None:

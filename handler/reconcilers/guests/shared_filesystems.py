@@ -12,7 +12,7 @@ from apiserver.apis.virt.lifecycle import conditions
 from apiserver.apis.virt.spec.described import domain_of
 from launcher.protocol import messages
 
-LOST: Final = "virtiofsd ended, and what in the guest uses its files waits for ever: restart the virtual machine"
+LOST: Final = "virtiofsd ended, so processes in the guest that use its files hang: restart the virtual machine"
 
 
 def with_filesystems(vm: Object, status: Object, observed: messages.Status, now: datetime) -> Object:

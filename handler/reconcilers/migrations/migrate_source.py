@@ -132,19 +132,19 @@ class MigrateSource(migration_side.Side[side_plan.SourceAction]):
         except LauncherRefused as refused:
             if refused.status.migration_of(uid) is not None or refused.reason == "Timeout":
                 return  # its status has the details
-            await self._fail(migration, f"the launcher refused: {refused}")
+            await self._fail(migration, f"virt-launcher refused: {refused}")
         except (OSError, TimeoutError, ValueError) as error:
-            await self._fail(
-                migration, f"the way to {destination.address or 'the target'} cannot be opened: {str(error) or 'it took too long'}"
-            )
+            await self._fail(migration, f"cannot connect to {destination.address or 'the target'}: {str(error) or 'timed out'}")
         else:
-            self._emit(migration, "Normal", "MigrationStarted", f"the guest moves to node {objects.dig(migration, 'status', 'targetNode')}")
+            self._emit(
+                migration, "Normal", "MigrationStarted", f"the guest is moving to node {objects.dig(migration, 'status', 'targetNode')}"
+            )
 
     async def _pause(self, migration: Object, connection: Connection) -> None:
         await connection.call(messages.PauseForMigration(migration_attempts.uid_of(migration)))
         if migration_attempts.uid_of(migration) not in self._paused:
             self._paused.add(migration_attempts.uid_of(migration))
-            message = "the guest is paused until it has arrived, because it did not within the time that its policy gives it"
+            message = "the guest is paused until it has arrived, because the migration reached its time limit (allowPause)"
             self._emit(migration, "Normal", "MigrationPaused", message)
 
     async def _forward(self, migration: Object, connection: Connection, addresses: Sequence[str]) -> None:
@@ -153,7 +153,7 @@ class MigrateSource(migration_side.Side[side_plan.SourceAction]):
         try:
             await self._ports.node.forward(connection, addresses)
         except CommandFailed as error:
-            logger.warning("forward connections to the target of migration %s: %s", objects.uid_of(migration), error)
+            logger.warning("cannot forward connections to the target of migration %s: %s", objects.uid_of(migration), error)
 
     async def _request_release(self, migration: Object, link: Link | None) -> Result | None:
         """Request the release of the domain that left; return when to check again, or None if the target answered.
@@ -166,12 +166,12 @@ class MigrateSource(migration_side.Side[side_plan.SourceAction]):
         try:
             await self._relays.release(uid, link.pod_uid if link else "", destination, paused=paused)
         except (OSError, TimeoutError, ValueError) as error:
-            logger.warning("release the guest of migration %s at %s: %s", uid, destination, str(error) or "no answer")
+            logger.warning("cannot release the guest of migration %s at %s: %s", uid, destination, str(error) or "no answer")
         else:
             self._released.add(uid)
             return None
         if not release.is_released(migration):
-            message = "the guest left the source; virt-handler of the target lets it run"
+            message = "the guest left the source; virt-handler of the target resumes it"
             status = release.released(migration, release.BY_HANDLER, message, self._ports.clock.now())
             written = await self._ports.api.update(MIGRATIONS, {**migration, "status": status}, subresource="status")
             self._ports.migrations.remember(written)
@@ -183,7 +183,7 @@ class MigrateSource(migration_side.Side[side_plan.SourceAction]):
         try:
             await self._write(migration, phases.phase_of(migration), attempts=found)
         except (errors.Forbidden, errors.Invalid, errors.BadRequest) as error:
-            logger.warning("that an attempt of migration %s failed cannot be said: %s", objects.uid_of(migration), error)
+            logger.warning("cannot report the failed attempt of migration %s: %s", objects.uid_of(migration), error)
             await self._fail(migration, message)
 
     async def _end(self, migration: Object, link: Link | None, end: side_plan.EndMigration) -> None:

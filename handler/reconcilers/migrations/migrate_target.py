@@ -118,7 +118,7 @@ class MigrateTarget(migration_side.Side[side_plan.TargetAction]):
         # The guest runs already, and keeps its accelerator.
         accelerator: messages.Accelerator = "kvm" if dig_vm(vm, "status", "domain", "type") == "kvm" else "qemu"
         if accelerator == "kvm" and given != "kvm":
-            raise ownership.NotTheDevice("the guest runs with KVM, and there is no /dev/kvm in the pod")
+            raise ownership.NotTheDevice("the guest uses KVM, but the target pod has no /dev/kvm")
         served = await self._ports.disks.add(vm, link.pod_uid)
         interfaces = await self._ports.networks.set_up(vm, link.pod_uid, connection)
         machine = machine_of(vm, accelerator, interfaces, chosen_cpu.running(vm), served)
@@ -155,7 +155,7 @@ class MigrateTarget(migration_side.Side[side_plan.TargetAction]):
         source = dig_migration(migration, "status", "sourceNode")
         if link.status is not None and dig_vm(vm, "status", "podUID") != link.pod_uid:
             if dig_vm(vm, "status", "nodeName") != source:
-                raise errors.Conflict(f"virtual machine {migration_side.vm_name(migration)} is not on {source}, where it came from")
+                raise errors.Conflict(f"virtual machine {migration_side.vm_name(migration)} is not on the source node {source} any more")
             interfaces = await self._ports.networks.set_up(vm, link.pod_uid, migration_side.live(link))
             status = self._moved(guest_status.running(vm, link.status, interfaces, self._ports.clock.now()), migration)
             written = await self._ports.api.update(VIRTUAL_MACHINES, {**vm, "status": status}, subresource="status")

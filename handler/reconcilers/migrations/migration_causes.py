@@ -78,18 +78,18 @@ def of_failure(known: messages.MigrationStatus, launcher: messages.Status, stop:
     """
     ending = launcher.ending
     if ending is not None and ending.kind == "shutdown":
-        return "the guest powered itself off while it moved"
+        return "the guest powered itself off during the migration"
     if ending is not None and ending.kind == "crashed":
-        return f"the guest ended while it moved: {ending.message}"
+        return f"the guest ended during the migration: {ending.message}"
     if launcher.stopping or ending is not None or stop:
-        return f"the virtual machine was stopped while it moved: {stop or 'its pod was asked to end'}"
+        return f"the virtual machine was stopped during the migration: {stop or 'its pod was deleted'}"
     if known.state == "cancelled":
         return limit or known.message or "the migration was aborted"
     if LIBVIRTD_AWAY in known.message:
         return f"libvirtd of the guest's pod was away, and is started again ({known.message})"
     if is_broken_connection(known) and UNSENT not in known.message:
         return (
-            f"the connection to the target broke: its pod ended, virt-handler of one of the nodes was restarted, or "
-            f"the network between them failed (libvirt: {known.message})"
+            f"lost the connection to the target: its pod ended, virt-handler of one of the nodes restarted, or the network between the "
+            f"nodes failed (libvirt: {known.message})"
         )
     return known.message or "the migration failed"

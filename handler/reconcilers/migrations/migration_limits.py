@@ -67,20 +67,26 @@ def cause(migration: Object, known: messages.MigrationStatus, now: datetime, sta
     """Return why a migration was aborted, for users; empty: not because of a limit."""
     limit, elapsed, known = _limit(migration), _elapsed(migration, now), _with_figures(known, migration)
     if stalled_seconds >= STALL_SECONDS:
-        return "; ".join(filter(None, (f"timed out: nothing of the guest moved for {STALL_SECONDS} s", _moved(known))))
+        return "; ".join(filter(None, (f"timed out: no guest memory was transferred for {STALL_SECONDS} s", _moved(known))))
     if limit is None or elapsed < limit:
         return ""
     options = dig_migration(migration, "status", "options") or {}
     paused = (
-        f", and as long again paused (allowPause of {_origin(migration)})" if options.get("allowPause") and elapsed >= 2 * limit else ""
+        f", and the same time again while paused (allowPause of {_origin(migration)})"
+        if options.get("allowPause") and elapsed >= 2 * limit
+        else ""
     )
     bound = _bound(options, known)
-    found = (_moved(known), bound, "the guest writes memory as fast as it is sent" if known.iteration > 1 and not paused else "")
+    found = (
+        _moved(known),
+        bound,
+        "the guest writes memory as fast as the migration sends it" if known.iteration > 1 and not paused else "",
+    )
     advice = [*(("a higher bandwidth",) if bound else ()), *(("allowPause", "allowAutoConverge") if not paused else ())]
     may_help = f"{', '.join(advice)} or a longer completionTimeoutPerGiB" if advice else "a longer completionTimeoutPerGiB"
     return (
-        f"timed out: the guest did not arrive within {limit} s (completionTimeoutPerGiB of {_origin(migration)}){paused}: "
-        f"{'; '.join(filter(None, (*found, f'a MigrationPolicy with {may_help} may help')))}"
+        f"timed out: the migration did not complete within {limit} s (completionTimeoutPerGiB of {_origin(migration)}){paused}: "
+        f"{'; '.join(filter(None, (*found, f'try a MigrationPolicy with {may_help}')))}"
     )
 
 
@@ -90,7 +96,7 @@ def _bound(options: Object, known: messages.MigrationStatus) -> str:
     sent = migration_progress.amounts(known)[1]
     if not allowed or elapsed < MILLISECONDS or sent * MILLISECONDS / elapsed < BOUND_SHARE * allowed:
         return ""
-    return f"no more than {quantity.shown(allowed)} a second may be (bandwidth)"
+    return f"the limit is {quantity.shown(allowed)} per second (bandwidth)"
 
 
 def _with_figures(known: messages.MigrationStatus, migration: Object) -> messages.MigrationStatus:
@@ -114,7 +120,7 @@ def _moved(known: messages.MigrationStatus) -> str:
     if not total and not processed:
         return ""  # there are no statistics
     rate = f", {quantity.shown(processed / seconds)} a second" if seconds >= 1 else ""
-    return f"{quantity.shown(processed)} were sent{rate}, {quantity.shown(remaining)} of {quantity.shown(total)} remain"
+    return f"{quantity.shown(processed)} sent{rate}, {quantity.shown(remaining)} of {quantity.shown(total)} remaining"
 
 
 def _origin(migration: Object) -> str:

@@ -146,12 +146,12 @@ def _condition(migration: Mapping[str, Any], known: messages.MigrationStatus, co
     # For a guest with large copied disks, check memory alone: disks may be most of the data, and are sent once.
     often = [(processed, total), (known.memory_processed_bytes, known.memory_total_bytes)]
     moved = _moved(course, known) if course.recent else known.bytes_per_second
-    rates = f"the guest writes its memory at {_rate(known.dirty_bytes_per_second)}, and {_rate(moved)} are moved"
+    rates = f"the guest writes its memory at {_rate(known.dirty_bytes_per_second)}, and {_rate(moved)} are sent"
     if any(0 < whole <= sent // OFTEN for sent, whole in often):
         return (
             None
             if is_behind
-            else _made(migration, "False", progress.SENT_REPEATEDLY, f"{OFTEN} times as much was sent as there is: {rates}")
+            else _made(migration, "False", progress.SENT_REPEATEDLY, f"{OFTEN} times the guest's memory was sent: {rates}")
         )
     if course.row >= SAMPLES:
         return None if is_behind else _made(migration, "False", progress.WRITES_FASTER, rates)

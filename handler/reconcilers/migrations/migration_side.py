@@ -111,5 +111,5 @@ def sound(vm: Object) -> Object:
 def live(link: Link | None) -> Connection:
     """Return the connection to the launcher of this link. Raises Disconnected."""
     if link is None:
-        raise Disconnected("the launcher is not connected")
+        raise Disconnected("virt-launcher is not connected")
     return link.connected()

@@ -262,7 +262,7 @@ def _stayed(seen: Observed, known: messages.MigrationStatus, launcher: messages.
     stays = not migration_causes.is_off(launcher, seen.stop)
     if known.state == "cancelled":
         if unwanted:
-            return EndMigration(phases.CANCELLED, "deleted while the guest moved", stays)
+            return EndMigration(phases.CANCELLED, "deleted during the migration", stays)
         return EndMigration(phases.FAILED, migration_causes.of_failure(known, launcher, seen.stop, _limit_of(seen, known)), stays)
     cause = migration_causes.of_failure(known, launcher, seen.stop)
     is_counted = phases.phase_of(migration) == phases.RUNNING and migration_attempts.number_of(migration) > 0
@@ -313,9 +313,9 @@ def _is_confirming(seen: Observed) -> bool:
 
 def _not_begun(seen: Observed, launcher: messages.Status, phase: str, *, unwanted: bool) -> SourcePlan:
     if launcher.ending is not None or seen.gone:
-        return (EndMigration(phases.FAILED, "the guest ended before its migration began", stays=False),)
+        return (EndMigration(phases.FAILED, "the guest ended before its migration started", stays=False),)
     if unwanted:
-        return (EndMigration(phases.CANCELLED, "deleted before the migration began"),)
+        return (EndMigration(phases.CANCELLED, "deleted before the migration started"),)
     if not seen.connected:
         return _wait(seen)
     return _begin(seen) if phase == phases.TARGET_READY else (MigrateGuest(),)

@@ -114,7 +114,7 @@ class Agent:
             async with asyncio.timeout(self._times.agent_turn):
                 await self._turn.acquire()
         except TimeoutError as error:
-            raise RequestRefused("Timeout", "the guest agent has not answered an earlier question") from error
+            raise RequestRefused("Timeout", "the guest agent has not answered an earlier command") from error
         try:
             yield self._require_agent()
         except (AgentSilent, OperationTimeout) as error:
@@ -156,7 +156,7 @@ class Agent:
             logger.debug("the guest agent did not answer", extra={"error": str(error)})
             self._silent(str(error))
         except HypervisorError as error:  # not the guest's fault
-            logger.debug("the guest agent could not be asked", extra={"error": str(error)})
+            logger.debug("cannot send a command to the guest agent", extra={"error": str(error)})
 
     async def _all(self, name: str) -> Object:
         info = await self._answers(name, tuple(agent_answers.QUESTIONS))
@@ -196,7 +196,7 @@ class Agent:
         if self._applications is not None and now - self._applications[0] < self._times.packages:
             return self._applications[1]
         if missing := [each for each in applications.NEEDED if each not in commands]:
-            return f"the guest agent has no {missing[0]}, or its configuration forbids it"
+            return f"the guest agent does not support {missing[0]}, or its configuration blocks it"
 
         async def ask(command: str, arguments: Mapping[str, Any]) -> object:
             return await self._hypervisor.ask_agent(name, command, arguments)

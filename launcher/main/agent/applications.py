@@ -50,7 +50,7 @@ async def listed(ask: Ask, times: Times = TIMES) -> list[Object]:
 
 async def _output(ask: Ask, path: str, pid: object, times: Times) -> str:
     if type(pid) is not int:
-        raise NotListed(f"{path} in the guest: the agent names no process")
+        raise NotListed(f"{path} in the guest: the agent returned no process ID")
     try:
         async with asyncio.timeout(times.packages_limit):
             while True:
@@ -65,4 +65,4 @@ async def _output(ask: Ask, path: str, pid: object, times: Times) -> str:
     try:
         return base64.b64decode(str(found.get("out-data") or "")[:MAX_TEXT], validate=False).decode(errors="replace")
     except ValueError as error:  # includes binascii.Error and errors of non-ASCII text
-        raise NotListed(f"{path} in the guest wrote what the agent could not pass on") from error
+        raise NotListed(f"{path} in the guest wrote output that the agent could not return") from error

@@ -103,7 +103,7 @@ class AuthorizedKeys:
             return
         problem = await self._bring(positions)
         if problem:
-            logger.warning("public keys cannot be set in the guest", extra={"error": problem})
+            logger.warning("cannot set public keys in the guest", extra={"error": problem})
             self._state = dataclasses.replace(self._state, retry=now + self._times.keys_retry)
             self._reported(messages.AuthorizedKeysStatus("failed", problem))
         else:
@@ -144,7 +144,7 @@ def _keys(positions: Mapping[str, tuple[int, ...]]) -> Keys:
 def _without(keys: tuple[str, ...], said: str) -> str:
     """Return the agent's message, or a fixed one if it contains part of a key."""
     parts = {part for key in keys for part in key.split() if len(part) > 2}
-    return "the guest agent refuses its keys" if any(part in said for part in parts) else said
+    return "the guest agent rejected its keys" if any(part in said for part in parts) else said
 
 
 def _directory(position: int) -> Path:

@@ -32,13 +32,13 @@ def turn(domain: Observation | None, *, stopping: bool) -> Turn:
 def why_unavailable(domain: Observation | None, *, stopping: bool) -> str:
     """Return why a domain's agent is unavailable, or an empty string."""
     if domain is None or not domain.active:
-        return "the guest does not run"
+        return "the guest is not running"
     if stopping:
         return "the guest is being shut down"
     if not domain.agent_connected:
-        return "no guest agent is connected: the package qemu-guest-agent has to be installed and to run in the guest"
+        return "no guest agent is connected: install the package qemu-guest-agent in the guest and start it"
     if domain.state is not State.RUNNING:
-        return f"the guest is {domain.state.name.lower()}, and its agent with it"
+        return f"the guest is {domain.state.name.lower()}, and so is its agent"
     return ""
 
 
@@ -73,9 +73,9 @@ def why_not_asked(round_: Round, command: str, *, stopping: bool, late: bool) ->
     if stopping:
         return "the guest is being shut down"
     if late:
-        return "the guest agent was too slow to be asked for it"
+        return "not requested, because the guest agent was too slow"
     if round_.commands and command not in round_.commands:
-        return f"the guest agent has no {command}, or its configuration forbids it"
+        return f"the guest agent does not support {command}, or its configuration blocks it"
     return ""
 
 

@@ -49,7 +49,7 @@ def read(line: bytes) -> Progress | Result | None:
         if said["phase"] in _PHASES:
             return Progress(said["phase"], _bytes(said["bytes"]), _bytes(said["total"]))
     except (TypeError, KeyError, RecursionError) as error:
-        raise ValueError(f"no report: {type(error).__name__}") from error
+        raise ValueError(f"the importer wrote no report: {type(error).__name__}") from error
     return None
 
 
@@ -57,7 +57,7 @@ def failure(code: int, result: Result | None) -> str:
     """Return why an import with this exit code and result failed, or an empty string."""
     if result is not None and (result.failure or code == 0):
         return result.failure
-    return f"the importer ended with {code}, and said nothing" + (": memory?" if code == -signal.SIGKILL else "")
+    return f"the importer exited with status {code} and no message" + (": memory?" if code == -signal.SIGKILL else "")
 
 
 def _bytes(said: object) -> int:

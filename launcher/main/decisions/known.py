@@ -335,7 +335,7 @@ def outgoing_ended(known: Known, outcome: messages.MigrationStatus, now: float) 
     if outcome.state != "succeeded":
         return with_migration(known, outcome)
     known = dataclasses.replace(known, run=dataclasses.replace(known.run, migrated_to=outcome.uid))
-    return ended(with_migration(known, outcome), "migrated", "the guest runs on in another pod", now)
+    return ended(with_migration(known, outcome), "migrated", "the guest continues in another pod", now)
 
 
 def with_status(known: Known, **changes: Any) -> Known:  # noqa: ANN401  # members of Status

@@ -17,11 +17,11 @@ from launcher.hypervisor.port import Observation
 from launcher.main.decisions.times import TIMES, Times
 from launcher.protocol import messages
 
-NOT_RUN: Final = "the pod was asked to end before its guest ran"
+NOT_RUN: Final = "the pod was deleted before its guest ran"
 STANDS_STILL: Final = frozenset({"user", "I/O error", "watchdog"})
 """libvirt's reasons for a pause that may last, in which a guest must be resumed to shut down."""
 PANICKED: Final = "the guest panicked"
-WATCHDOG_FIRED: Final = "the guest's watchdog fired, and powered it off"
+WATCHDOG_FIRED: Final = "the guest's watchdog fired and powered it off"
 MAX_LOG_LINES: Final = 20
 MAX_TERMINATION_MESSAGE: Final = 4096
 """The kubelet cuts longer ones."""
@@ -114,25 +114,21 @@ def ending_of(run: Run, last: Observation | None) -> tuple[messages.EndingKind, 
     """Return how the run ended, and a message, from libvirt's last state of the domain (None: gone)."""
     reason = last.reason if last is not None else "gone"
     if run.migrated_to or reason == "migrated":
-        return "migrated", "the guest runs on in another pod"
+        return "migrated", "the guest continues in another pod"
     if reason == "shutdown":
-        return (
-            ("shutdown-requested", "the guest powered off as it was asked to")
-            if run.asked_to_stop
-            else ("shutdown", "the guest powered off")
-        )
+        return ("shutdown-requested", "the guest shut down on request") if run.asked_to_stop else ("shutdown", "the guest powered off")
     if run.destroyed:
         return "destroyed", _powered_off(run) if run.ran else NOT_RUN
     if reason == "destroyed":
-        return "destroyed", "the domain was destroyed, not by virt-launcher"
+        return "destroyed", "the domain was destroyed by another program than virt-launcher"
     if reason in ("crashed", "failed", "panicked", "watchdog"):
         return "crashed", {"panicked": PANICKED, "watchdog": WATCHDOG_FIRED}.get(reason, "QEMU ended unexpectedly")
-    return "crashed", f"the domain is {reason}: QEMU ended while nobody looked"
+    return "crashed", f"the domain is {reason}: QEMU ended while virt-launcher was not connected to libvirtd"
 
 
 def _powered_off(run: Run) -> str:
-    off = "the guest was powered off without its consent"
-    return f"{off}: it did not power off within {run.ignored_seconds:.0f} s of being asked" if run.ignored_seconds else off
+    off = "the guest was powered off forcibly"
+    return f"{off}: it did not react to the shutdown request within {run.ignored_seconds:.0f} s" if run.ignored_seconds else off
 
 
 def fault_of(domain: Observation, names: Mapping[str, str]) -> str:

@@ -13,7 +13,7 @@ from launcher.main.decisions import life
 from launcher.main.decisions.known import Known, destroying, with_status
 from launcher.main.decisions.times import TIMES, Times
 
-GAVE_UP: Final = "libvirtd did not power the guest off; the end of the pod does"
+GAVE_UP: Final = "libvirtd did not power off the guest; the end of the pod will"
 
 
 class Termination(Enum):

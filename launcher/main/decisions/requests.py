@@ -21,7 +21,7 @@ DOING: Final[Mapping[messages.OperationAction, str]] = {
     "SendKey": "press keys",
     "Suspend": "suspend",
 }
-LOST: Final = "QEMU ended after the guest had left the source, and before it ran here"
+LOST: Final = "QEMU ended after the guest had left the source, before it ran here"
 
 
 def is_to_start(known: Known, machine: messages.Machine) -> bool:
@@ -35,11 +35,11 @@ def is_to_start(known: Known, machine: messages.Machine) -> bool:
     if known.status.ending is not None and known.status.ending.kind == "start-failed":
         raise RequestRefused("Failed", known.status.ending.message)
     if known.arriving is not None:
-        raise RequestRefused("Conflict", "this pod is the target of a migration; nothing is started in it")
+        raise RequestRefused("Conflict", "this pod is the target of a migration; it starts no guest")
     if known.machine is not None or known.ended:
         return False
     if known.over:
-        raise RequestRefused("Conflict", "this pod is ending")
+        raise RequestRefused("Conflict", "this pod is terminating")
     return True
 
 
@@ -83,12 +83,12 @@ def is_to_operate(known: Known, request: messages.Operate) -> bool:
     """True if an operation must be carried out; False if it was, with any result.
 
     Raises:
-        RequestRefused: no guest stays here, or it may have been carried out long ago.
+        RequestRefused: no guest stays here, or the operation may have been carried out long ago.
     """
     if known.status.operation_of(request.id) is not None:
         return False
     if any(each.number >= request.number for each in known.status.operations):
-        raise RequestRefused("Invalid", "a later operation was carried out, and this one may have been before it")
+        raise RequestRefused("Invalid", "a later operation was already carried out, and possibly this one before it")
     doing = DOING[request.action]
     require_guest_that_stays(known, doing)
     if known.stopping is not None:
@@ -120,7 +120,7 @@ def require_that_it_runs(known: Known, before: Observation | None) -> None:
     """
     now = known.status.domain
     if before is not None and now is not None and (now.state, now.reason) == ("paused", before.reason):
-        raise RequestRefused("Failed", f"the guest stopped again at once: {now.detail or now.reason}")
+        raise RequestRefused("Failed", f"the guest stopped again immediately: {now.detail or now.reason}")
 
 
 def is_to_prepare(known: Known, request: messages.PrepareMigrationTarget) -> bool:
@@ -132,7 +132,7 @@ def is_to_prepare(known: Known, request: messages.PrepareMigrationTarget) -> boo
     if known.status.migration_of(request.migration_uid) is not None:
         return False
     if known.machine is not None or known.over:
-        raise RequestRefused("Conflict", "this pod is no empty target")
+        raise RequestRefused("Conflict", "this pod is not an empty migration target")
     if reason := machines.not_migratable(request.machine):
         raise RequestRefused("Invalid", reason)
     _require_relay_of_disks(request.machine, "prepare for a migration", relays_disks=request.relays_disks)
@@ -153,7 +153,7 @@ def is_to_release(known: Known, uid: str) -> bool:
     """
     migration = known.status.migration_of(uid)
     if migration is None or migration.direction != "incoming" or migration.state not in ("arrived", "succeeded"):
-        raise RequestRefused("Conflict", f"there is nothing to release: the migration is {migration.state if migration else 'unknown'}")
+        raise RequestRefused("Conflict", f"nothing to release: the migration is {migration.state if migration else 'unknown'}")
     return migration.state == "arrived"
 
 
@@ -176,8 +176,8 @@ def is_to_migrate(known: Known, request: messages.Migrate) -> bool:
 
 def _require_relay_of_disks(machine: messages.Machine, doing: str, *, relays_disks: bool) -> None:
     if not relays_disks and (names := copied_disks.names(machine.domain)):
-        why = f"what the guest wrote to the disk {names[0]!r} exists in its pod only, and virt-handler of this node is of a release"
-        raise RequestRefused("Invalid", f"cannot {doing}: {why} that copies no disks")
+        why = f"what the guest wrote to the disk {names[0]!r} exists only in its pod, and virt-handler of this node is of a release"
+        raise RequestRefused("Invalid", f"cannot {doing}: {why} that does not copy disks")
 
 
 def is_to_abort(known: Known, uid: str) -> bool:
@@ -187,7 +187,7 @@ def is_to_abort(known: Known, uid: str) -> bool:
         RequestRefused: the pod has no such migration.
     """
     if known.status.migration_of(uid) is None:
-        raise RequestRefused("Conflict", "this pod has no such migration")
+        raise RequestRefused("Conflict", "this pod does not take part in this migration")
     return known.leaving is not None and known.leaving.uid == uid
 
 
@@ -199,7 +199,7 @@ def is_to_pause(known: Known, uid: str) -> bool:
     """
     migration = known.status.migration_of(uid)
     if migration is None or migration.direction != "outgoing":
-        raise RequestRefused("Conflict", "no such migration leaves this pod")
+        raise RequestRefused("Conflict", "this migration does not leave this pod")
     return known.leaving is not None and known.leaving.uid == uid
 
 
@@ -210,7 +210,7 @@ def given_xml(known: Known) -> str:
         RequestRefused: there is none yet.
     """
     if not known.xml:
-        raise RequestRefused("Conflict", "no domain was made yet")
+        raise RequestRefused("Conflict", "the domain has not been created yet")
     return known.xml
 
 

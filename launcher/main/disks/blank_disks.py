@@ -69,12 +69,12 @@ def _create(origin: Origin, device_size: Callable[[Origin], int | None], file_sy
     except OSError as error:
         if error.errno in _FULL:
             raise _no_room(origin, "the claim is full") from error
-        raise files.DiskUnusable(f"disk {origin.name!r}: it cannot be created in its claim: {_words(error)}") from error
+        raise files.DiskUnusable(f"disk {origin.name!r}: cannot create it in its claim: {_words(error)}") from error
 
 
 def _create_in(directory: int, origin: Origin, room: os.statvfs_result) -> None:
     if room.f_blocks:  # some network file systems do not report it
-        _require(room.f_bavail * room.f_frsize, origin, "its claim has room for")
+        _require(room.f_bavail * room.f_frsize, origin, "its claim has space for")
     with _partial(directory, origin) as file:
         os.ftruncate(file, origin.created)
         os.fsync(file)
@@ -147,8 +147,8 @@ def _require(bytes_: int, origin: Origin, holder: str) -> None:
 
 def _no_room(origin: Origin, why: str) -> files.NoRoom:
     message = (
-        f"disk {origin.name!r}: source.create.size is {quantity.of_bytes(origin.created)}, and {why}: expand the PersistentVolumeClaim or "
-        "make room in it, or ask for less; the guest starts when the disk fits"
+        f"disk {origin.name!r}: source.create.size is {quantity.of_bytes(origin.created)}, and {why}: expand the PersistentVolumeClaim, "
+        "free space in it, or reduce source.create.size; the guest starts when the disk fits"
     )
     return files.NoRoom((origin.name,), message)
 
@@ -156,8 +156,8 @@ def _no_room(origin: Origin, why: str) -> files.NoRoom:
 def _words(error: OSError) -> str:
     match error.errno:
         case errno.EFBIG:
-            return "its file system has no files as large"
+            return "its file system does not support files of that size"
         case errno.EPERM | errno.EOPNOTSUPP | errno.ENOLCK:
-            return f"its file system has no links or locks ({error.strerror}); create {layout.DISK_IMAGE} yourself"
+            return f"its file system does not support links or locks ({error.strerror}); create {layout.DISK_IMAGE} yourself"
         case _:
             return str(error.strerror or error)

@@ -69,7 +69,7 @@ def _read(secret: str) -> Mapping[str, bytes]:
     own = {key: bool(found.get(file, b"").strip()) for key, file in network_disks.CLIENT_KEYS.items()}
     if any(own.values()) and not all(own.values()):
         there, missing = sorted(own, key=lambda key: not own[key])
-        raise SourceUnusable(f"Secret {secret!r} of tlsSecretRef: it has {there} and no {missing}")
+        raise SourceUnusable(f"Secret {secret!r} of tlsSecretRef: it has {there} but no {missing}")
     return found
 
 

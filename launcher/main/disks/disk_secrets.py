@@ -68,7 +68,7 @@ def _key(disk: str, found: Mapping[str, bytes]) -> Login:
     except ValueError:
         key = b""
     if not key:
-        raise SourceUnusable(f"disk {disk!r}: its Secret: the key must be one of Ceph's, in base64")
+        raise SourceUnusable(f"disk {disk!r}: its Secret: the key must be a Ceph key in base64")
     return Login(disk, "", key, "ceph")
 
 

@@ -101,8 +101,8 @@ def _grow(file: int, origin: Origin, unit: int) -> None:
 def _no_room(origin: Origin, size: int) -> files.NoRoom:
     asked, has = quantity.of_bytes(origin.created), quantity.about(size)
     message = (
-        f"disk {origin.name!r}: source.create.size is {asked}, its file has {has}, and its claim has no room to grow it: expand the "
-        "PersistentVolumeClaim or make room in it, or ask for less; the guest starts when the disk fits"
+        f"disk {origin.name!r}: source.create.size is {asked}, its file has {has}, and its claim has no space to grow it: expand the "
+        "PersistentVolumeClaim, free space in it, or reduce source.create.size; the guest starts when the disk fits"
     )
     return files.NoRoom((origin.name,), message)
 
@@ -116,5 +116,6 @@ def _refused(path: Path, error: OSError) -> str:
         return f"{path.name}: its volume is read-only; set readOnly"
     owner = f"{path.name} belongs to uid {found.st_uid} and gid {found.st_gid} with mode {stat.S_IMODE(found.st_mode):04o}"
     return (
-        f"{owner}, and virt-launcher is uid {os.geteuid()}: {error.strerror}; let that user, or the group of the claim, read and write it"
+        f"{owner}, and virt-launcher is uid {os.geteuid()}: {error.strerror}; give that user, or the "
+        "group of the claim, read and write permission"
     )

@@ -38,7 +38,7 @@ class ImagesMissing(NotReady):
     """Mounted claims without an image. Another process may still be filling them."""
 
     def __init__(self, disks: tuple[str, ...]) -> None:
-        super().__init__(disks, "; ".join(f"disk {name!r}: {layout.DISK_IMAGE}: No such file in its claim" for name in disks))
+        super().__init__(disks, "; ".join(f"disk {name!r}: {layout.DISK_IMAGE}: file not found in its claim" for name in disks))
 
 
 class NoRoom(NotReady):
@@ -152,12 +152,12 @@ def _inside(path: Path, root: str, origin: Origin) -> Path:
         mode = real.stat().st_mode
     except OSError as error:
         lacks = origin.image and not origin.plugin and isinstance(error, FileNotFoundError)
-        why = f"its image has no file {named}" if lacks else f"{named}: {error.strerror or error}"
+        why = f"file {named} not found in its image" if lacks else f"{named}: {error.strerror or error}"
         raise DiskUnusable(f"disk {origin.name!r}: {why}") from error
     except RuntimeError as error:
-        raise DiskUnusable(f"disk {origin.name!r}: {named} is a loop of links") from error
+        raise DiskUnusable(f"disk {origin.name!r}: {named} is a loop of symbolic links") from error
     if not real.is_relative_to(Path(root).resolve()) or not stat.S_ISREG(mode):
-        raise DiskUnusable(f"disk {origin.name!r}: {named} is no regular file inside its volume")
+        raise DiskUnusable(f"disk {origin.name!r}: {named} is not a regular file inside its volume")
     return path
 
 
@@ -177,7 +177,7 @@ def image_format(path: Path, name: str) -> Format:
     # https://www.qemu.org/docs/master/interop/qcow2.html: backing file offset at 8, incompatible features at 72 (version 3)
     version, features = int.from_bytes(header[4:8], "big"), int.from_bytes(header[72:80], "big")
     if int.from_bytes(header[8:16], "big") or (version >= 3 and features & _EXTERNAL_DATA):
-        raise DiskUnusable(f"disk {name!r}: {path.name} refers to other files")
+        raise DiskUnusable(f"disk {name!r}: {path.name} refers to other files (a backing file or a data file)")
     return "qcow2"
 
 
@@ -196,8 +196,8 @@ def virtual_size(path: Path, kind: Format) -> int:
 def _fits(size: int, origin: Origin) -> None:
     if origin.overlaid and size > origin.limit:
         raise DiskUnusable(
-            f"disk {origin.name!r}: its image holds a disk of {size} bytes, and source.sizeLimit is {origin.limit}: the guest could write "
-            f"more to the node's disk than was requested for it. Set sizeLimit to {math.ceil(size / MIB)}Mi or more"
+            f"disk {origin.name!r}: its image has a virtual size of {size} bytes, more than source.sizeLimit, which is {origin.limit}. "
+            f"Set sizeLimit to {math.ceil(size / MIB)}Mi or more"
         )
 
 

@@ -62,7 +62,7 @@ def _prepare_variables(template: Path, variables: Path) -> None:
     size = template.stat().st_size
     if (found := _regular_file(variables)) is not None:
         if found.st_size != size:
-            raise StateUnusable(f"{variables.name}: has {found.st_size} bytes, and the variables of this UEFI have {size}")
+            raise StateUnusable(f"{variables.name}: has {found.st_size} bytes, but this UEFI firmware requires {size}")
         return
     partial = variables.with_suffix(".new")
     partial.unlink(missing_ok=True)
@@ -111,7 +111,7 @@ def _check_tpm(directory: Path) -> None:
         for count, entry in enumerate(entries):
             found = _regular_file(Path(entry.path))
             if count >= MAX_TPM_FILES or (found is not None and found.st_size > MAX_TPM_BYTES):
-                raise StateUnusable(f"{directory.name}: has more or larger files than a TPM")
+                raise StateUnusable(f"{directory.name}: has more or larger files than the state of a TPM")
 
 
 def own_directory(path: Path) -> None:
@@ -127,7 +127,7 @@ def own_directory(path: Path) -> None:
     try:
         found = os.fstat(directory)
         if found.st_uid != os.geteuid():
-            raise StateUnusable(f"{path.name}: belongs to user {found.st_uid}, and has to belong to {os.geteuid()}")
+            raise StateUnusable(f"{path.name}: belongs to user {found.st_uid}, must belong to {os.geteuid()}")
         if found.st_mode & 0o777 != 0o700:
             os.fchmod(directory, 0o700)
     finally:
@@ -145,7 +145,7 @@ def _regular_file(path: Path) -> os.stat_result | None:
     except FileNotFoundError:
         return None
     if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
-        raise StateUnusable(f"{path.name}: is no regular file of one name")
+        raise StateUnusable(f"{path.name}: is not a regular file with a single hard link")
     return found
 
 

@@ -55,7 +55,7 @@ def version(directory: Path) -> str:
 def _read(directory: Path, limit: int, count: int) -> dict[str, bytes]:
     target = (directory / _CURRENT).readlink()
     if len(target.parts) != 1 or target.name in ("", ".."):
-        raise Unreadable("its data lie outside of its volume")
+        raise Unreadable("its data are outside of its volume")
     current = os.open(directory / target, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         names = sorted(os.listdir(current))  # noqa: PTH208  # no path: the link may have changed by now
@@ -74,8 +74,8 @@ def _file(directory: int, name: str, limit: int) -> bytes:
     file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
     with os.fdopen(file, "rb") as opened:
         if not stat.S_ISREG(os.fstat(file).st_mode):
-            raise Unreadable(f"{name!r} is no regular file")
+            raise Unreadable(f"{name!r} is not a regular file")
         data = opened.read(limit + 1)
     if len(data) > limit:
-        raise Unreadable("its values are larger than any that Kubernetes takes")
+        raise Unreadable("its values are larger than Kubernetes allows")
     return data

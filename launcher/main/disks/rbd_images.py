@@ -41,7 +41,7 @@ async def _look(children: Children, disk: Mapping[str, Any], seconds: float) -> 
     try:
         await qemu_img.info(children, _source(disk), key, seconds)
     except TimeoutError:
-        text = f"neither opened nor refused within {seconds:g} s: Ceph's user has another key, or its OSDs do not answer"
+        text = f"not opened within {seconds:g} s: check the key of the Ceph user, and whether the OSDs answer"
         raise SourceUnusable(f"disk {name!r}: its image was {text}") from None
     except qemu_img.CannotOpen as error:
         raise SourceUnusable(f"disk {name!r}: its image: {error}") from None

@@ -71,4 +71,4 @@ class DiskServerWatch:
             try:
                 await self._suspension.resume()
             except RequestRefused as refused:  # QEMU reconnects at the next request, and lets that one fail
-                logger.debug("the guest does not go on yet", extra={"reason": str(refused)})
+                logger.debug("cannot resume the guest yet, retrying", extra={"reason": str(refused)})

@@ -76,7 +76,7 @@ class Imports:
         if self._record.known.machine is not None or self._record.known.ended:
             return
         if self._record.known.over:
-            raise RequestRefused("Conflict", "this pod is ending")
+            raise RequestRefused("Conflict", "this pod is terminating")
         if not self._begun.is_set():
             plans = await asyncio.to_thread(import_plans.missing, machine.domain, self._directories)
             if not self._begun.is_set():
@@ -84,7 +84,7 @@ class Imports:
                 self._record.take(known.importing, tuple(messages.ImportStatus(name) for name in plans))
                 self._begun.set()
         if left := tuple(each.disk for each in self._record.known.status.imports if each.phase != "Succeeded"):
-            raise RequestRefused("NotReady", f"images of disks are imported: {', '.join(left)}", left)
+            raise RequestRefused("NotReady", f"importing images of disks: {', '.join(left)}", left)
 
     async def run(self) -> None:
         """Run the imports until all are done or this is cancelled."""
@@ -104,7 +104,7 @@ class Imports:
                 return
             failures += 1
             pause = pause_seconds(failures, *self._times.import_retry)
-            logger.warning("the import for disk %s failed; it is tried again in %g s: %s", disk, pause, why)
+            logger.warning("the import for disk %s failed, retrying in %g s: %s", disk, pause, why)
             self._note(disk, phase="Retrying", message=why, failures=failures)
             await asyncio.sleep(pause)
 
@@ -116,7 +116,7 @@ class Imports:
             pid, ended = self._children.start(self._command, _environment(), output=outward[1], given=inward[0])
         except OSError as error:
             os.close(outward[0])
-            return f"the importer cannot be started: {error.strerror or error}"
+            return f"cannot start the importer: {error.strerror or error}"
         finally:
             for each in (*inward, outward[1]):
                 os.close(each)
@@ -163,7 +163,7 @@ def _report(line: bytes) -> Progress | Result | None:
     try:
         return import_reports.read(line)
     except ValueError:
-        logger.warning("the importer said: %s", one_line(line.decode(errors="replace"), import_reports.MAX_MESSAGE))
+        logger.warning("importer: %s", one_line(line.decode(errors="replace"), import_reports.MAX_MESSAGE))
         return None
 
 

@@ -52,16 +52,16 @@ class Making:
             except StartFailure as error:  # includes the limit's TimeoutError
                 if not self._record.known.abandoned:
                     raise
-                logger.debug("what was being made ended", extra={"error": repr(error)})
+                logger.debug("the preparation ended", extra={"error": repr(error)})
             if self._record.known.abandoned:  # checked separately, because the limit does not interrupt a block that ends at that moment
                 await self._leave_nothing()
-                raise RequestRefused("Conflict", "this pod is ending")
+                raise RequestRefused("Conflict", "this pod is terminating")
         finally:
             self._record.take(known.making, begun=False)
             self._limit = None
 
     async def _leave_nothing(self) -> None:
-        logger.info("the start is abandoned: this pod has to end")
+        logger.info("start aborted: this pod is terminating")
         self._record.take(known.destroying)
         if name := self._record.known.name:
             with contextlib.suppress(TimeoutError, HypervisorError):

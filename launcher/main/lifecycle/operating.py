@@ -14,8 +14,8 @@ from launcher.main.lifecycle.signals import Signals
 from launcher.main.lifecycle.suspension import Suspension
 from launcher.protocol import messages
 
-UNEXPECTED: Final = "virt-launcher failed on the way; its log has more"
-UNKNOWN: Final = "it may have been carried out"
+UNEXPECTED: Final = "virt-launcher failed; its log has the error"
+UNKNOWN: Final = "the operation may have been carried out"
 
 
 class Operations:

@@ -42,19 +42,19 @@ MAX_CONNECTIONS: Final = 255
 MEMORY_KEPT: Final = 48 << 20
 """Free bytes of the pod's memory below which a migration is aborted, before the kernel kills QEMU."""
 MEMORY_ENDS: Final = (
-    "it was broken off since the memory of the guest's pod was about to end: QEMU takes more while a guest that boots moves over a slow"
-    " way; migrate again once it has booted"
+    "aborted because the guest's pod was about to run out of memory: a migration over a slow network during the guest's boot needs more "
+    "memory; migrate again after the boot"
 )
 
 
 class Finding(Enum):
     """What a look at the domain found after the call."""
 
-    LEFT = "QEMU is gone, the domain is the target's"
-    STAYED = "the domain goes on, or has ended, here"
-    JOB_RUNS = "libvirt is still at it"
-    HELD = "libvirt left the domain paused and asks somebody to decide"
-    REMAINS = "the target has it, and QEMU is still here"
+    LEFT = "QEMU has ended, the domain is on the target"
+    STAYED = "the domain continues, or has ended, here"
+    JOB_RUNS = "libvirt is still migrating"
+    HELD = "libvirt left the domain paused for a decision"
+    REMAINS = "the target has it, and QEMU still runs here"
 
 
 def finding(seen: Observation | None, *, returned: bool, job: bool) -> Finding:
@@ -141,7 +141,7 @@ class OutgoingMigration:
             for each in beside:
                 each.cancel()
         await self._go_on(stayed=state != "succeeded")
-        logger.info("a migration is over", extra={"migration": self.status.uid, "state": state, "reason": message})
+        logger.info("a migration ended", extra={"migration": self.status.uid, "state": state, "reason": message})
         return dataclasses.replace(self.status, state=state, message=message, end_time=time.time())
 
     async def abort(self) -> None:
@@ -180,7 +180,7 @@ class OutgoingMigration:
                 except (DomainNotFound, OperationInvalid):  # it ended
                     return
                 except HypervisorError as error:
-                    logger.warning("the guest that stays cannot be resumed yet", extra={"error": str(error)})
+                    logger.warning("cannot resume the guest that stayed yet, retrying", extra={"error": str(error)})
                     await asyncio.sleep(self._times.settle)
                 else:
                     return
@@ -236,11 +236,11 @@ class OutgoingMigration:
                         await self._hypervisor.resume(self._name)
                         continue
                     case Finding.REMAINS:
-                        logger.warning("QEMU is still here although the domain left; it is ended")
+                        logger.warning("QEMU still runs although the domain left; ending it")
                         await self._hypervisor.destroy(self._name)
                         continue
             except HypervisorError as error:
-                logger.info("what became of the migration is not known yet", extra={"error": str(error)})
+                logger.info("the result of the migration is not known yet", extra={"error": str(error)})
             await asyncio.sleep(self._times.settle)
 
     async def _look(self, *, returned: bool) -> Finding:
@@ -266,7 +266,7 @@ class OutgoingMigration:
             left = self._memory()
             if left is None or left >= MEMORY_KEPT:
                 continue
-            logger.warning("the pod's memory is about to end, so the migration is broken off", extra={"bytes_left": left})
+            logger.warning("aborting the migration, because the pod is about to run out of memory", extra={"bytes_left": left})
             self._memory_ends = True
             try:
                 await self._hypervisor.abort_job(self._name)

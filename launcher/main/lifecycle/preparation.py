@@ -121,7 +121,7 @@ class Preparation:
                     else:
                         return
         except (TimeoutError, HypervisorError) as error:
-            logger.warning("the domain may still be there; it ends with this pod", extra={"error": str(error)})
+            logger.warning("the domain may still exist; it ends with this pod", extra={"error": str(error)})
 
     async def _wait_ready(self, capabilities: str) -> None:
         try:
@@ -162,5 +162,5 @@ def _xml(machine: messages.Machine, found: Mapping[str, Found], own: tuple[int, 
 
         return filling.fill(machine.domain_xml, definition, taps)
     for path in document.left_out(definition):
-        logger.warning("only KVM can do this, and the machine is emulated: it is left out", extra={"field": f"spec.domain.{path}"})
+        logger.warning("this requires KVM, but the machine is emulated; ignored", extra={"field": f"spec.domain.{path}"})
     return document.to_xml(definition)

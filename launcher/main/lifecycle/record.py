@@ -63,6 +63,6 @@ def _tell(before: Known, after: Known) -> None:
     if now.watchdogs > was.watchdogs:
         logger.warning("the guest's watchdog fired")
     if lost := [each for each in now.lost_filesystems if each not in was.lost_filesystems]:
-        logger.warning("nobody serves a file system of the guest any more", extra={"filesystems": lost})
+        logger.warning("virtiofsd of a file system of the guest ended", extra={"filesystems": lost})
     if now.ending is not None and was.ending is None:
-        logger.info("the run of the domain is over", extra={"ending": now.ending.kind, "reason": now.ending.message})
+        logger.info("the domain ended", extra={"ending": now.ending.kind, "reason": now.ending.message})

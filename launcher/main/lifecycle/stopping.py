@@ -34,7 +34,7 @@ class Stop:
     def request(self, grace_seconds: float) -> None:
         """Request a power-off within a grace period. Of several, the one that ends first applies."""
         if not self._requested.is_set():  # virt-handler and the pod's SIGTERM both request it
-            logger.info("the guest has to power off", extra={"grace_seconds": grace_seconds})
+            logger.info("the guest must power off", extra={"grace_seconds": grace_seconds})
         self._record.take(power_off.requested, grace_seconds, asyncio.get_running_loop().time())
         self._requested.set()
         if self._timeout is not None and not self._timeout.expired():

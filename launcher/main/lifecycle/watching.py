@@ -49,7 +49,7 @@ class Watch:
                 pass
             self._changed.clear()
             for cut in qemu_log.trim_all(self.record.log) if self.record.log is not None else ():
-                logger.info("a log was cut: it had grown too long", extra={"path": str(cut), "bytes": qemu_log.MAX_BYTES})
+                logger.info("truncated a log that had grown too large", extra={"path": str(cut), "bytes": qemu_log.MAX_BYTES})
             await self.look()
 
     async def look(self) -> bool:
@@ -61,7 +61,7 @@ class Watch:
             try:
                 self._take(await self._hypervisor.observe(name))
             except HypervisorError as error:
-                logger.info("the domain cannot be observed", extra={"error": str(error)})
+                logger.info("cannot read the state of the domain", extra={"error": str(error)})
                 return False
             if uid := known.unmeasured(self.record.known, time.time()):
                 await self._measure(uid)

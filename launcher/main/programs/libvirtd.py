@@ -41,7 +41,7 @@ class Libvirtd:
             with libvirtd_log.forwarding() as output:
                 self._pid, self._exited = self._children.start([LIBVIRTD], self._daemon.environment(), output=output)
                 code = await asyncio.shield(self._exited)
-            logger.warning("libvirtd ended and is started again; the guest goes on", extra={"exit_code": code})
+            logger.warning("libvirtd ended and is restarted; the guest keeps running", extra={"exit_code": code})
             lived = asyncio.get_running_loop().time() - started
             delay = next_delay(delay, lived)
             await asyncio.sleep(delay)

@@ -121,7 +121,7 @@ class Passt:
             try:
                 process = await self._begin(settings)
             except (NetworkUnusable, OSError) as error:
-                logger.warning("passt cannot be started again", extra={"error": str(error), "seconds": delay})
+                logger.warning("cannot restart passt", extra={"error": str(error), "seconds": delay})
                 continue
             return process, delay
 

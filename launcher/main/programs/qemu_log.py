@@ -68,5 +68,5 @@ def _opened(path: Path, flags: int) -> Iterator[BinaryIO]:
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb" if flags == os.O_RDONLY else "r+b", buffering=0, closefd=True) as file:  # noqa: PTH123 - of a descriptor
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(f"{path} is no regular file")
+            raise OSError(f"{path} is not a regular file")
         yield file

@@ -57,7 +57,7 @@ def pretend() -> None:
         OSError: the kernel refused, or the architecture is another one.
     """
     if os.uname().machine != MACHINE:
-        raise OSError(f"{os.uname().machine} is another machine than {MACHINE}")
+        raise OSError(f"{os.uname().machine} is not supported, only {MACHINE}")
     packed = b"".join(struct.pack("HBBI", *each) for each in instructions())
     kept = ctypes.create_string_buffer(packed, len(packed))
     program = _Program(len(packed) // 8, ctypes.addressof(kept))

@@ -18,4 +18,4 @@ def require(specification: Mapping[str, Any], zones: Path = hardware.ZONES) -> N
         InvalidSpecification: it does not exist.
     """
     if (zone := clock.zone(specification)) and not (zones / zone).is_file():
-        raise InvalidSpecification(f"clock.timezone: there is no time zone {zone!r}")
+        raise InvalidSpecification(f"clock.timezone: time zone {zone!r} not found")

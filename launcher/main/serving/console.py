@@ -184,7 +184,7 @@ class Console:
         self._replay.add(data)
         for viewer in list(self._viewers):
             if viewer.transport.get_write_buffer_size() > MAX_BACKLOG:
-                logger.info("a viewer that does not read the console was cut off")
+                logger.info("disconnected a client that does not read the console")
                 self._viewers.discard(viewer)
                 viewer.transport.abort()
                 self._changed()

@@ -100,9 +100,9 @@ class Server:
                 await self._receive(requests, reader, connection)
                 sending.cancel()
         except* codec.ProtocolError as errors:
-            logger.warning("a client broke the protocol", extra={"error": str(errors.exceptions[0])})
+            logger.warning("a client violated the protocol", extra={"error": str(errors.exceptions[0])})
         except* (OSError, TimeoutError):
-            logger.debug("a client went away")
+            logger.debug("a client disconnected")
         finally:
             self._connections.pop(connection, None)
             if not self._connections:
@@ -125,7 +125,7 @@ class Server:
         except Exception as error:  # request boundary: an error of ours must not end the process that holds the guest
             logger.exception("a request failed unexpectedly", extra={"request": type(call.request).__name__})
             connection.answer(
-                messages.Refusal(call.id, "Failed", f"{type(error).__name__} in virt-launcher; its log has more", self._status())
+                messages.Refusal(call.id, "Failed", f"{type(error).__name__} in virt-launcher; its log has the details", self._status())
             )
         else:
             connection.answer(answer)
@@ -136,7 +136,7 @@ class Server:
             return messages.Reply(call.id, self._status())
         what = call.request.what
         if (tell := self._reads.get(what)) is None:
-            raise RequestRefused("Invalid", f"this virt-launcher does not tell {what!r}")
+            raise RequestRefused("Invalid", f"this virt-launcher does not provide {what!r}")
         text = await tell()
         if not codec.fits(text):
             raise RequestRefused("Failed", f"{what} would take more than {codec.MAX_CONTENT_BYTES} bytes")

@@ -66,7 +66,7 @@ class Envelope:
                 try:
                     await self.look()
                 except (Unavailable, ValueError) as error:
-                    logger.warning("A key management service is not well", extra={"provider": self.name, "error": str(error)})
+                    logger.warning("A key management service is unhealthy", extra={"provider": self.name, "error": str(error)})
                     await asyncio.sleep(ill_seconds)
                 else:
                     await asyncio.sleep(well_seconds)
@@ -82,9 +82,9 @@ class Envelope:
         until = self._clock() + WRITE_SECONDS  # from before the call
         status = await self.service.status()
         if status.healthz != "ok":
-            raise ValueError(f"it says that it is {status.healthz[:256]!r}")
+            raise ValueError(f"it reports {status.healthz[:256]!r}")
         if status.version not in _VERSIONS:
-            raise ValueError(f"it speaks version {status.version[:64]!r}, want v2")
+            raise ValueError(f"it uses version {status.version[:64]!r}, must be v2")
         writing = self._writing
         if writing is not None and writing.source.key_id == status.key_id:
             self._writing = Writing(writing.source, writing.seed, until)
@@ -92,10 +92,10 @@ class Envelope:
         seed = os.urandom(_SEED_BYTES)
         source = await self.service.encrypt(seed)
         if source.key_id != status.key_id:
-            raise ValueError("it says that it has one key and encrypts with another")
+            raise ValueError("its status reports another key than it encrypts with")
         self._know(source, seed)
         self._writing = Writing(source, seed, until)
-        logger.info("A key management service has another key; writing with a new seed", extra={"provider": self.name})
+        logger.info("A key management service rotated its key; encrypting with a new seed", extra={"provider": self.name})
 
     async def fetch(self, data: bytes) -> None:
         """Fetch the seed for the part after the prefix.
@@ -116,7 +116,7 @@ class Envelope:
         """
         writing = self._writing
         if writing is None or self._clock() >= writing.until:
-            raise Unavailable(f"the key management service {self.name} is not well: nothing can be encrypted")
+            raise Unavailable(f"the key management service {self.name} is unhealthy: no data can be encrypted")
         info, nonce = os.urandom(_INFO_BYTES), os.urandom(_NONCE_BYTES)
         sealed = info + nonce + AESGCM(_derived(writing.seed, info)).encrypt(nonce, value, about)
         source = writing.source
@@ -141,7 +141,7 @@ class Envelope:
                 key = _derived(key, info)
             value = AESGCM(key).decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], about)
         except (InvalidTag, ValueError):
-            raise Undecryptable("the stored data cannot be authenticated: another key, or it was changed or moved") from None
+            raise Undecryptable("the stored data cannot be authenticated: the key is wrong, or the data was changed or moved") from None
         current = self._writing.source if self._writing else None
         return value, current is None or (current.key_id, current.kind) != (source.key_id, source.kind)
 
@@ -161,7 +161,7 @@ def _parsed(data: bytes) -> tuple[Source, bytes]:
         source = Source(read.keyID, read.encryptedDEKSource, tuple(sorted(read.annotations.items())), read.encryptedDEKSourceType)
         source.check()
     except (DecodeError, ValueError) as error:
-        raise Undecryptable(f"the stored data is no envelope: {error}") from None
+        raise Undecryptable(f"the stored data is not a KMS envelope: {error}") from None
     if not read.encryptedData:
         raise Undecryptable("the envelope is empty")
     return source, read.encryptedData

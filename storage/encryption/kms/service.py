@@ -40,13 +40,13 @@ class Source:
             ValueError: the wrong part.
         """
         if not 0 < len(self.key_id.encode()) <= _MAX_KEY_ID_BYTES:
-            raise ValueError(f"the key's name has {len(self.key_id)} characters, want 1 to {_MAX_KEY_ID_BYTES}")
+            raise ValueError(f"the key's name has {len(self.key_id)} characters, must have 1 to {_MAX_KEY_ID_BYTES}")
         if not 0 < len(self.ciphertext) <= _MAX_SOURCE_BYTES:
-            raise ValueError(f"the encrypted key has {len(self.ciphertext)} bytes, want 1 to {_MAX_SOURCE_BYTES}")
+            raise ValueError(f"the encrypted key has {len(self.ciphertext)} bytes, must have 1 to {_MAX_SOURCE_BYTES}")
         if sum(len(name) + len(value) for name, value in self.annotations) > _MAX_ANNOTATION_BYTES:
             raise ValueError(f"the annotations have more than {_MAX_ANNOTATION_BYTES} bytes")
         if not all("." in name for name, _ in self.annotations):
-            raise ValueError("an annotation's name is no fully qualified domain name")
+            raise ValueError("an annotation's name is not a fully qualified domain name")
         if self.kind not in (0, 1):
             raise ValueError(f"a key of the unknown kind {self.kind}")
 
@@ -97,7 +97,7 @@ class Service:
     def close(self) -> None:
         """Close the connection."""
         if self._link:
-            self._link.abort("the key management service is not needed any more")
+            self._link.abort("the key management service was removed from the configuration")
 
     async def _call(self, method: str, request: bytes) -> bytes:
         doing = f"{method} of the key management service"

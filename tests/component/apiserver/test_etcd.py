@@ -98,8 +98,8 @@ async def test_unanswerable_read_fails_without_a_second_request(pki: Pki, tmp_pa
                 assert (short.code, short.json["reason"]) in {(504, "Timeout"), (503, "ServiceUnavailable")}
                 refused = await api.get(path)
                 assert (refused.code, refused.json["message"]) in {
-                    (503, "the storage does not answer"),
-                    (503, "the storage cannot be read"),
+                    (503, "the storage does not respond"),
+                    (503, "cannot read the storage"),
                 }
                 assert refused.json["details"]["retryAfterSeconds"] == 1
             assert [(await api.get(f"{path}?resourceVersion=0")).code for path in ("w1", "")] == [200, 200]

@@ -145,7 +145,7 @@ def test_each_machine_has_one_unfinished_migration(kubectl: Kubectl) -> None:
     said = kubectl("create", "-f", migration, fails=True)
     [holder] = kubectl("get", "migrations", "-o", "name").split()
     name = holder.rpartition("/")[2]
-    assert f'a migration of virtual machine "testvm" is already under way: "{name}", begun 20' in said
+    assert f'a migration of virtual machine "testvm" is already in progress: "{name}", begun 20' in said
     assert 'migrations.kubevirt.io "my-migration": ' in said  # the second one has no known name
     assert name in kubectl("get", f"migrations/{name}")
     kubectl("delete", "vmmig", "--all", "--wait=false")

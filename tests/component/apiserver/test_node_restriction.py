@@ -283,7 +283,7 @@ async def test_virt_handler_writes_only_the_status_with_any_rights(cluster: Clus
     for method, path, body in OTHER_WRITES:
         code, status = await cluster.handler("node1", method, path, body, kind="merge-patch+json" if method == "PATCH" else "json")
         assert code == 403, status
-        assert 'virt-handler of node "node1" may write nothing but the status' in status["message"]
+        assert 'virt-handler of node "node1" may write only the status' in status["message"]
 
 
 async def test_a_token_that_does_not_name_one_node_writes_nothing(cluster: Cluster) -> None:

@@ -323,7 +323,7 @@ async def test_a_mutation_that_cannot_be_applied_refuses_the_request(world: Worl
             "op: 'replace', path: '/spec/size', value: 'large'",
             "Ignore",
             500,
-            "Internal error occurred: policy 'p' with binding 'b-p' left an object that cannot be read: "
+            "Internal error occurred: policy 'p' with binding 'b-p' made the object invalid: "
             'Widget.example.test "w1" is invalid: spec.size: Invalid value: "large": Input should be a valid integer',
         ),
     ],

@@ -62,9 +62,9 @@ async def test_excess_stream_is_refused_before_the_upgrade(pki: Pki, limited: Ap
         other = url.replace("/w1/", "/w2/")
         for _ in range(2):
             await streams.enter_async_context(alice.ws_connect(url))
-        assert (
-            await refused(alice, url)
-            == 'too many streams: 2 of yours to tap of widgets "w1" are open on this server, and 2 is the limit; close one and try again'
+        assert await refused(alice, url) == (
+            'too many streams: 2 of your streams to tap of widgets "w1" are open on this server, '
+            "and 2 is the limit; close one and try again"
         )
         await streams.enter_async_context(alice.ws_connect(other))
         assert "3 of yours are open on this server, and 3 is the limit" in await refused(alice, other)

@@ -187,7 +187,7 @@ async def test_a_stream_that_only_shows_needs_no_more_than_get(scene: Scene) -> 
         await asyncio.sleep(0.3)
         await spoken(socket)
         scene.rights.granted.clear()
-        assert await closed(socket) == (1008, "your right to get widgets/tap was withdrawn")
+        assert await closed(socket) == (1008, "your permission to get widgets/tap was revoked")
 
 
 @pytest.mark.parametrize("left", [{"get"}, {"create"}, set()])
@@ -204,7 +204,7 @@ async def test_a_stream_ends_when_a_right_to_it_is_withdrawn(scene: Scene, left:
         code, reason = await closed(alice)
         # The server asks for one right after the other. If both are withdrawn in between, the message names the second.
         gone = {"get", "create"} - left
-        assert (code, reason) in {(1008, f"your right to {verb} widgets/tap was withdrawn") for verb in gone}
+        assert (code, reason) in {(1008, f"your permission to {verb} widgets/tap was revoked") for verb in gone}
         await spoken(bob)
         before = scene.typed
         await asyncio.sleep(0.1)
@@ -248,7 +248,7 @@ async def test_a_token_that_was_revoked_ends_its_stream(scene: Scene) -> None:
         await asyncio.sleep(0.3)
         await spoken(socket)
         scene.rights.tokens.clear()
-        assert await closed(socket) == (3000, "your credential is not valid any more")
+        assert await closed(socket) == (3000, "your credential is no longer valid")
 
 
 async def test_untrusted_front_proxy_loses_its_streams(scene: Scene) -> None:

@@ -319,7 +319,7 @@ async def test_webhooks_result_must_match_the_version_it_was_shown(world: World)
     async with world.api(versions=True) as api:
         answer = await api.call("POST", "", widget())
         assert (answer.code, answer.json["reason"]) == (500, "InternalError")
-        assert "an object of example.test/v1beta1 that cannot be read: spec.extent" in answer.json["message"]
+        assert "admission changed an object of example.test/v1beta1 into an invalid one: spec.extent" in answer.json["message"]
         operations[:] = [{"op": "add", "path": "/spec/size", "value": 9}, {"op": "add", "path": "/spec/extent", "value": 2}]
         assert (await api.make(widget(color="green")))["spec"] == {"size": 2, "color": "green"}  # v1beta1 has no size
         operations[:] = [{"op": "replace", "path": "/spec/replicas", "value": 5}]
@@ -345,7 +345,7 @@ async def test_webhooks_result_must_match_the_version_it_was_shown(world: World)
         (lambda review: allow(review, patchType="JSONPatch"), "validating webhook may not return response.patchType"),
         (lambda review: allow(review, warnings="x"), "response.warnings must be a list of strings"),
         (lambda review: deny(review, code="x"), "code in the response must be of type int"),
-        (lambda _: web.Response(text="<html>"), "the answer is no JSON"),
+        (lambda _: web.Response(text="<html>"), "the response is not valid JSON"),
         (lambda _: web.Response(text="[]", content_type="application/json"), "webhook response was absent"),
     ],
     ids=["uid", "no response", "no kind", "patch", "patch type", "warnings", "status", "no JSON", "a list"],
@@ -370,7 +370,7 @@ async def test_an_answer_that_is_none_fails_the_call(world: World, reply: Any, m
     [
         (lambda review: allow(review, patch="W10="), "webhook returned response.patch but not response.patchType"),
         (lambda review: allow(review, patchType="JSONPatch"), "webhook returned response.patchType but not response.patch"),
-        (lambda review: allow(review, patchType="JSONPatch", patch="%"), "response.patch is no base64"),
+        (lambda review: allow(review, patchType="JSONPatch", patch="%"), "response.patch is not valid base64"),
     ],
 )
 async def test_a_patch_needs_its_type(world: World, reply: Any, message: str) -> None:
@@ -400,7 +400,7 @@ async def test_error_names_the_webhook_that_set_a_wrong_type(world: World) -> No
     async with world.api() as api:
         answer = await api.call("POST", "", widget())
         assert (answer.code, answer.json["reason"]) == (500, "InternalError")
-        assert 'admission webhook "m.example.test" left an object that cannot be read' in answer.json["message"]
+        assert 'admission webhook "m.example.test" made the object invalid' in answer.json["message"]
         assert "spec.size" in answer.json["message"]
 
 
@@ -427,7 +427,7 @@ async def test_webhooks_that_cannot_be_reached_follow_their_policy(world: World,
         ({"url": f"http://127.0.0.1:{world.port}/x"}, allow, "a webhook's URL must begin with https://"),
         ({"url": f"https://127.0.0.1:{world.port}/x", "caBundle": "bm90IGEgcGVt"}, allow, "could not get REST client"),
         ({}, lambda _: web.Response(status=307, headers={"Location": "/elsewhere"}), "redirect (307), which is not followed"),
-        ({}, lambda _: web.Response(body=b"x" * (9 << 20)), "the answer is longer than 8388608 bytes"),
+        ({}, lambda _: web.Response(body=b"x" * (9 << 20)), "the response is longer than 8388608 bytes"),
         ({}, lambda _: web.Response(status=500, text="boom"), 'an error on the server ("boom") has prevented the request from succeeding'),
         ({}, lambda _: web.Response(status=404), "failed to call webhook: the server could not find the requested resource"),
     ]

@@ -148,7 +148,7 @@ async def test_a_body_that_was_read_gives_its_turn_away_at_once() -> None:
 async def test_connection_wait_times_out_and_can_be_cancelled() -> None:
     async with world(answering(OK), limit=1) as (_, origin, connections):
         with await send(connections, origin):
-            with pytest.raises(TimeoutError, match=r"no connection to 127\.0\.0\.1"):
+            with pytest.raises(TimeoutError, match=r"timed out connecting to 127\.0\.0\.1"):
                 await ask(connections, origin, connect_seconds=0.02)
             with pytest.raises(TimeoutError, match="no connection"):
                 await ask(connections, origin, total_seconds=0.02)

@@ -59,7 +59,8 @@ async def test_unschedulable_pod_names_excluded_nodes_and_reasons(api: FakeAPI, 
         "Unschedulable",
     )
     assert ready["message"].endswith(
-        "; node node2 gets no guests: its virt-handler speaks version 2 of the contract, and virt-controller speaks 1"
+        "; node node2 cannot run guests: its virt-handler uses version 2 of the contract, but virt-controller "
+        "uses 1; upgrade both to the same release"
     )
 
 
@@ -67,7 +68,7 @@ async def test_machine_naming_an_unsupported_node_waits(api: FakeAPI, cluster: C
     await api.put(VMS, a_vm(nodeName="node2"))
     await cluster.phase_is("Pending")
     ready = condition(cluster.vm()["status"]["conditions"], "Ready") or {}
-    assert (ready["reason"], ready["message"].startswith("node node2 gets no guests")) == ("HandlerNotUnderstood", True)
+    assert (ready["reason"], ready["message"].startswith("node node2 cannot run guests")) == ("HandlerNotUnderstood", True)
     assert api.all(PODS) == []
     await api.edit(
         LEASES, "kubevirt-node-lease", names.handler_lease("node2"), lambda obj: obj["metadata"]["annotations"].clear()

@@ -228,8 +228,8 @@ async def test_missing_network_is_reported_and_the_start_waits(api: FakeAPI, clu
     await api.edit(PODS, "ns", name_of(pod), bind)
     refused = await cluster.until(lambda: condition(cluster.vm()["status"]["conditions"], "NetworkReady"), "NetworkReady=False")
     assert (refused["reason"], refused["status"]) == ("NetworkNotUsable", "False")
-    said = 'according to the pod\'s events, node node1 cannot connect the pod to network ns/lan: failed to find plugin "bridge"'
-    assert refused["message"].startswith(said)
+    wording = 'according to the pod\'s events, node node1 cannot connect the pod to network ns/lan: failed to find plugin "bridge"'
+    assert refused["message"].startswith(wording)
     await cluster.start_pod(pod)
     await cluster.phase_is("Scheduled")
     await cluster.until(lambda: "NetworkNotFound" in cluster.events(), "event")
@@ -318,7 +318,7 @@ async def test_single_run_machine_is_rerun_if_its_pod_was_evicted(
         told = {"type": "DisruptionTarget", "status": "True", "reason": cause, "message": "so"}
         await api.edit(PODS, "ns", name_of(pod), lambda obj: obj["status"]["conditions"].append(told))
         await cluster.until(lambda: cause in cluster.events(), "Event")
-    await cluster.end_pod(pod, message="shutdown-requested: the guest powered off as it was asked to")
+    await cluster.end_pod(pod, message="shutdown-requested: the guest shut down on request")
     if goes_on:
         await cluster.pod(2)
     await cluster.until(lambda: cluster.vm()["status"]["attempts"][0].get("result") == "Stopped", "end of the first attempt")
@@ -717,7 +717,7 @@ async def test_move_seen_last_keeps_the_guest(api: FakeAPI, cluster: Cluster) ->
     await api.edit(VMS, "ns", "testvm", lambda obj: obj["status"].update(moved))
     api.drop_events(on=False)
     await api.edit(MIGRATIONS, "ns", "m", lambda obj: obj["status"].update(phase="Succeeded", endTime="2026-01-01T00:00:00Z"))
-    await cluster.end_pod(source, message="migrated: the guest runs on in another pod")
+    await cluster.end_pod(source, message="migrated: the guest continues in another pod")
     await cluster.until(lambda: "finalizers" not in api.get(MIGRATIONS, "ns", "m")["metadata"], "removal of the finalizer")
     await cluster.until(lambda: cluster.vm()["status"]["attempts"][-1]["nodeName"] == "node2", "the move in the machine's attempt")
     assert cluster.phase() == "Running"

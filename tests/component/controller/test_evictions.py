@@ -676,7 +676,7 @@ async def test_no_guest_moves_before_migrations_are_known(api: HangingAPI, tmp_p
     api.hangs = lambda request: request.method == "GET" and request.path == MIGRATIONS
     async with served(api, tmp_path, seconds=0.5) as ask:
         _, answer = await ask(review())
-        assert answer["response"]["status"]["message"].endswith("is not known now; ask again")
+        assert answer["response"]["status"]["message"].endswith("may be evicted; retry the eviction")
         assert api.all(MIGRATIONS) == []
         api.go_on.set()
 

@@ -46,7 +46,7 @@ async def test_without_a_cluster_the_process_says_what_to_do() -> None:
     process = await a_process()
     _, said = await process.communicate()
     assert process.returncode == 2
-    assert b"name a kubeconfig" in said
+    assert b"set a kubeconfig" in said
 
 
 async def test_signal_ends_the_process_and_releases_the_lease(tmp_path: Path) -> None:

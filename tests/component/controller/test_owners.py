@@ -450,7 +450,7 @@ async def test_a_target_without_its_marks_keeps_the_attempt_open(api: FakeAPI, t
     source, target = await migrating(api, tenant)
     await tenant.strip(target, "labels", "annotations", "ownerReferences")
     before = copy.deepcopy(tenant.vm())
-    await tenant.end_pod(source, message="migrated: the guest runs on in another pod")
+    await tenant.end_pod(source, message="migrated: the guest continues in another pod")
     await tenant.nothing_happens(before, [target, source] if name_of(target) < name_of(source) else [source, target])
     assert release.is_released({"status": move(api)})
     await api.edit(VMS, "ns", "testvm", lambda obj: obj["status"].update(podName=name_of(target), podUID=uid_of(target), nodeName="node2"))
@@ -483,7 +483,7 @@ async def look_again(api: FakeAPI) -> None:
 async def test_forcibly_deleted_target_keeps_its_grace_period(api: FakeAPI, tenant: Tenant) -> None:
     """The guest moved and was released over the relay; the target's virt-handler has not written that yet."""
     source, target = await migrating(api, tenant)
-    await tenant.end_pod(source, message="migrated: the guest runs on in another pod")
+    await tenant.end_pod(source, message="migrated: the guest continues in another pod")
     before = copy.deepcopy(tenant.vm())
     await api.remove(PODS, "ns", name_of(target))
     await tenant.nothing_happens(before, [source])
@@ -544,7 +544,7 @@ async def test_next_attempt_waits_for_a_forcibly_deleted_target(api: FakeAPI, te
 
 async def test_virt_handler_takes_over_in_a_forcibly_deleted_target(api: FakeAPI, tenant: Tenant) -> None:
     source, target = await migrating(api, tenant)
-    await tenant.end_pod(source, message="migrated: the guest runs on in another pod")
+    await tenant.end_pod(source, message="migrated: the guest continues in another pod")
     await api.remove(PODS, "ns", name_of(target))
     await tenant.until(lambda: TARGET_MAY_RUN in tenant.events(), "that it is waited for")
     await api.edit(VMS, "ns", "testvm", lambda obj: obj["status"].update(podName=name_of(target), podUID=uid_of(target), nodeName="node2"))
@@ -568,7 +568,7 @@ async def test_a_target_of_which_nothing_runs_is_not_waited_for(api: FakeAPI, te
         await api.edit(NODES, "", "node2", lambda obj: obj["status"]["conditions"][0].update(status="Unknown"))
         await api.edit(NODES, "", "node2", lambda obj: obj.setdefault("spec", {}).update(taints=[OFF]))
     await api.remove(PODS, "ns", name_of(target))
-    await tenant.end_pod(source, message="migrated: the guest runs on in another pod")
+    await tenant.end_pod(source, message="migrated: the guest continues in another pod")
     await tenant.pod(2)
     assert TARGET_MAY_RUN not in tenant.events()
 

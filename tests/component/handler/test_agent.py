@@ -27,7 +27,7 @@ async def test_dial_before_machines_are_known_asks_to_retry(tmp_path: Path) -> N
     api, machine = FakeAPI(), NamespacedName("default", "testvm")
     async with api.serving() as config, Client(config, user_agent="test") as client:
         agent = Agent(live.options(tmp_path), client, Detection("emulation"), node=live.PureNode(), disks=live.PureDisks())
-        with pytest.raises(errors.ServiceUnavailable, match="does not know its machines yet"):
+        with pytest.raises(errors.ServiceUnavailable, match="has not read its machines yet"):
             agent._lookup(machine, "some-uid")
         async with asyncio.TaskGroup() as tasks:
             watching = tasks.create_task(agent.machines.run())

@@ -24,7 +24,7 @@ from tests.fakes.kubeapi import FakeAPI
 from tests.ports import free_port
 from tests.unit.handler.reconcilers.builders import a_migration
 
-WAITS = "1 migrations are under way"
+WAITS = "waiting for 1 running migrations"
 
 
 @pytest.fixture

@@ -246,7 +246,7 @@ async def test_unpause_resumes_a_faulted_guest_once_per_request(world: World) ->
         failed = an_operation("a", 1, "Resume")
         await ask(world, failed, pause=a_pause(wanted=False))
         await eventually(lambda: "ResumeFailed" in world.events())
-        assert result_of(world) == ("Failed", "the guest stopped again at once: disk 'disk0': no space left")
+        assert result_of(world) == ("Failed", "the guest stopped again immediately: disk 'disk0': no space left")
         await asyncio.sleep(0.2)
         assert resumes() == 1
         assert paused_reason(world) == "IOError"
@@ -394,7 +394,7 @@ async def test_reset_forgotten_by_the_launcher_fails_without_retry(world: World)
     async with world.handler():
         await eventually(lambda: phase_is(world, "Running"))
         await ask(world, an_operation("a", 1))
-        await eventually(lambda: result_of(world) == ("Failed", "a later operation was carried out"))
+        await eventually(lambda: result_of(world) == ("Failed", "a later operation was already carried out"))
     assert launcher.resets == 0
 
 
@@ -423,7 +423,7 @@ async def test_operation_of_an_ending_guest_gets_its_result_at_the_end(world: Wo
     launcher.end("shutdown")
     async with world.handler():
         await eventually(lambda: phase_is(world, "Succeeded"))
-        assert result_of(world) == (("Succeeded", "") if told else ("Failed", "the attempt ended before a result was known"))
+        assert result_of(world) == (("Succeeded", "") if told else ("Failed", "the attempt ended before the result was known"))
         await eventually(lambda: ("Reset" if told else "ResetFailed") in world.events())
     assert launcher.resets == 0
 
@@ -579,7 +579,7 @@ async def test_a_disk_that_is_no_device_gives_a_condition_and_an_event(world: Wo
     await world.vm()
     launcher = await world.launcher("pod-1")
     async with world.handler() as handler:
-        handler.node.fault = NotTheDevice("disk0 is reached through a link")
+        handler.node.fault = NotTheDevice("disk0 contains a symbolic link")
         await eventually(lambda: handler.node.given > 2)
         await eventually(lambda: "DiskNotUsable" in world.events())
         assert [(each["type"], each["reason"]) for each in world.status()["conditions"]] == [("DisksReady", "DiskNotUsable")]
@@ -865,8 +865,8 @@ async def test_launcher_of_another_version_is_reported_and_runs_on(world: World)
         await asyncio.sleep(0.3)
         assert ready(world)["status"] == "Unknown"
         assert ready(world)["message"] == (
-            "nothing is known of the machine: virt-launcher fake speaks version 2 of the wire, and virt-handler 1; its guest goes on, and "
-            "a restart ends that"
+            "virt-launcher cannot be reached: virt-launcher fake uses protocol version 2, and virt-handler 1; its guest keeps "
+            "running; restart the machine to fix this"
         )
         rest = {key: value for key, value in world.status().items() if key != "conditions"}
         assert rest == {key: value for key, value in before.items() if key != "conditions"}
@@ -881,7 +881,7 @@ async def test_unsupported_launcher_starts_no_guest(world: World) -> None:
     async with world.handler():
         launcher = await world.launcher("pod-1", protocol=2)
         await eventually(lambda: ready(world).get("reason") == "LauncherNotUnderstood")
-        assert ready(world)["message"].endswith("; no guest can be started there")
+        assert ready(world)["message"].endswith("; virt-handler cannot start its guest")
         assert launcher.starts == 0
         assert phase_is(world, "Scheduled")
 

@@ -229,7 +229,7 @@ async def test_present_certificate_serves_while_none_is_signed(world: World) -> 
         world.clock.ahead = DAY * 0.8
         assert again.problem() == ""
         world.clock.ahead = DAY * 1.1
-        assert again.problem() == "the certificate expired"
+        assert again.problem() == "the certificate has expired"
     assert len(world.requests()) == asked
     world.api.forbidden.clear()
 
@@ -329,7 +329,7 @@ async def test_a_certificate_of_another_key_or_name_is_not_taken(world: World, c
         other = issuing.issue(world.authority, profile, DAY, datetime.now(UTC))
         issued = base64.b64encode(other.certificate).decode()
         await world.api.edit(SIGNING_REQUESTS, "", name, lambda found: found["status"].update(certificate=issued))
-        await eventually(lambda: "no new certificate" in caplog.text)
+        await eventually(lambda: "cannot get a new certificate" in caplog.text)
         assert not identity.ready.is_set()
 
 

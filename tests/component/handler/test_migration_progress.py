@@ -217,7 +217,7 @@ async def test_a_guest_that_writes_faster_than_it_is_moved_is_told_of(scene: Sce
             for each in scene.world.api.all(EVENTS)
             if each["reason"] == "MigrationNotConverging" and each["involvedObject"]["kind"] == "Migration"
         )
-        assert event["message"] == "the guest writes its memory at 80Mi/s, and 50Mi/s are moved"
+        assert event["message"] == "the guest writes its memory at 80Mi/s, and 50Mi/s are sent"
 
 
 async def test_a_migration_that_is_over_is_let_go(scene: Scene) -> None:

@@ -207,7 +207,7 @@ async def test_a_failed_migration_leaves_the_guest_where_it_is(scene: Scene) -> 
         await eventually(lambda: scene.phase() == "Failed")
 
     message = scene.world.api.get(MIGS, "default", "m")["status"]["message"]
-    assert message.startswith("the connection to the target broke")
+    assert message.startswith("lost the connection to the target")
     assert "(libvirt: client socket is closed)" in message
     assert scene.world.status()["nodeName"] == "n"
 
@@ -230,7 +230,7 @@ async def test_broken_connection_is_followed_by_another_attempt(scene: Scene) ->
         assert (scene.phase(), "endTime" in scene.status()) == ("Running", False)
         (entry,) = scene.status()["attempts"]
         assert (entry["number"], entry["reason"], entry["targetNode"], entry["targetPod"]) == (1, "ConnectionBroken", "n2", "p2")
-        assert entry["message"].startswith("the connection to the target broke")
+        assert entry["message"].startswith("lost the connection to the target")
         await eventually(lambda: not source.relays.open_ones and not target.relays.expected)
         assert scene.state() == "failed"
 
@@ -299,7 +299,7 @@ async def test_virt_api_without_attempts_gets_a_failed_migration(scene: Scene, r
 
         def older(node: str, collection: str, old: dict[str, Any], new: dict[str, Any]) -> None:
             if collection == MIGS and (new.get("status") or {}).get("attempts"):
-                raise refusal("is not for virt-handler of the source to write")
+                raise refusal("may not be written by virt-handler of the source")
             judge(node, collection, old, new)
 
         scene.world.api.judge = older
@@ -319,7 +319,7 @@ async def test_a_migration_that_a_stop_ended_says_so(scene: Scene) -> None:
         await eventually(lambda: scene.phase() == "Failed")
 
     message = scene.world.api.get(MIGS, "default", "m")["status"]["message"]
-    assert message == "the virtual machine was stopped while it moved: stop was requested"
+    assert message == "the virtual machine was stopped during the migration: stop was requested"
     assert "MigrationFailed" not in scene.world.events()  # nor that the guest stays on its node: virt-controller reports the end
 
 
@@ -355,7 +355,7 @@ async def test_migration_timeout_applies_across_handler_restarts(scene: Scene) -
         await eventually(lambda: scene.phase() == "Failed")
 
     assert messages.AbortMigration("mig-1") in scene.source.received
-    assert "timed out: the guest did not arrive within 1 s" in scene.world.api.get(MIGS, "default", "m")["status"]["message"]
+    assert "timed out: the migration did not complete within 1 s" in scene.world.api.get(MIGS, "default", "m")["status"]["message"]
     assert scene.starts() == 1
 
 
@@ -602,7 +602,7 @@ async def test_kvm_guest_is_prepared_only_in_a_pod_with_kvm(scene: Scene) -> Non
         await eventually(
             lambda: (
                 str(scene.world.api.get(MIGS, "default", "m")["status"].get("message"))
-                == "the target on node n2 is not ready: the guest runs with KVM, and there is no /dev/kvm in the pod"
+                == "the target on node n2 is not ready: the guest uses KVM, but the target pod has no /dev/kvm"
             )
         )
         assert scene.target.received == []

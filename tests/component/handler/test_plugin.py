@@ -164,7 +164,7 @@ async def test_used_macvtap_number_is_not_preferred_and_refused(tmp_path: Path) 
             told = refused.value.code(), refused.value.details()
             del refused  # it keeps the connection open
     assert list(chosen.deviceIDs) == ["macvtap9", "macvtap3", "macvtap4"]
-    assert told == (grpc.StatusCode.FAILED_PRECONDITION, "a macvtap of the node has the number 246:1 already")
+    assert told == (grpc.StatusCode.FAILED_PRECONDITION, "another macvtap of the node already has the number 246:1")
 
 
 async def test_a_restarted_kubelet_is_registered_with_again(tmp_path: Path) -> None:

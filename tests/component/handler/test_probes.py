@@ -89,12 +89,12 @@ async def test_an_answer_from_200_to_399_is_a_success(server: Server, answer: by
         (b"HTTP/1.1 503 Service Unavailable\r\n\r\n", "HTTP status 503"),
         (b"HTTP/1.1 199 Hm\r\n\r\n", "HTTP status 199"),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "HTTP status 400"),
-        (b"SSH-2.0-OpenSSH\r\n", "the answer is not HTTP"),
-        (b"", "the answer is not HTTP"),
-        (b"HTTP/1.1 200", "the answer is not HTTP"),
-        (b"HTTP/1.1 \xb2\xb0\xb0 OK\r\n", "the answer is not HTTP"),
-        (b"HTTP/1.1 200 " + b"a" * 100_000, "the answer is not HTTP"),
-        (b"HTTP/1.1 200 " + b"a" * 2_000 + b"\r\n\r\n", "the answer is not HTTP"),
+        (b"SSH-2.0-OpenSSH\r\n", "the response is not HTTP"),
+        (b"", "the response is not HTTP"),
+        (b"HTTP/1.1 200", "the response is not HTTP"),
+        (b"HTTP/1.1 \xb2\xb0\xb0 OK\r\n", "the response is not HTTP"),
+        (b"HTTP/1.1 200 " + b"a" * 100_000, "the response is not HTTP"),
+        (b"HTTP/1.1 200 " + b"a" * 2_000 + b"\r\n\r\n", "the response is not HTTP"),
     ],
 )
 async def test_every_other_answer_is_a_failure_and_says_why(server: Server, answer: bytes, why: str) -> None:
@@ -421,4 +421,4 @@ def test_a_process_that_does_not_come_back_to_its_network_ends() -> None:
     command, environment = [sys.executable, "-c", STRANDED], {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
     done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False, env=environment)
     assert done.returncode == 1
-    assert "virt-handler could not come back to its pod's network, and ends: Invalid argument\n" in done.stderr
+    assert "virt-handler could not return to its pod's network namespace, exiting: Invalid argument\n" in done.stderr

@@ -41,7 +41,7 @@ class Scene:
         self.launcher.texts["song"] = '{"la": 1}'
         connect = partial(launcher.connect, kubelet=root, identify=self.launcher.identify)
         self.links = Links(connect, changed=lambda _: None)
-        self.targets = {"uid-1": Target(POD), "uid-off": Target(POD, "the guest does not run")}
+        self.targets = {"uid-1": Target(POD), "uid-off": Target(POD, "the guest is not running")}
         tls = ServerTls(self.authority.node("n"), clients=ssl.CERT_REQUIRED)
         lookup = lambda _machine, uid: self.targets.get(uid)  # noqa: E731 - as the agent's
         self.asking = Reads(self.links, wait_seconds=wait_seconds, fresh_seconds=fresh_seconds)
@@ -163,7 +163,7 @@ async def test_a_launcher_of_an_older_release_is_not_asked(tmp_path: Path) -> No
     async with scene.running():
         code, status = await scene.get()
 
-    assert (code, "of a release that has no song" in status["message"]) == (400, True)
+    assert (code, "of an older release without song" in status["message"]) == (400, True)
     assert scene.asked == []
 
 

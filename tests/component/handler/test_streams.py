@@ -221,10 +221,10 @@ async def test_usb_device_takes_the_first_free_slot(scene: Scene) -> None:
 
         first = await taken(scene, session)
         assert [len(each.writers) for each in guests] == [1, 0]
-        assert 'kubevirt.io "testvm": slot 0 for redirected devices has a client' in await refused(0)
+        assert 'kubevirt.io "testvm": slot 0 for redirected devices is in use' in await refused(0)
         second = await taken(scene, session)
         assert [len(each.writers) for each in guests] == [1, 1]
-        assert "every slot for redirected devices has a client" in await refused()
+        assert "every slot for redirected devices is in use" in await refused()
         assert "slot 1 for" in await refused(1)
         assert scene.server.count == 2
         await first.close()
@@ -282,7 +282,7 @@ async def test_client_without_a_certificate_fails_the_handshake(scene: Scene) ->
 
 
 async def test_errors_come_before_the_upgrade_as_status_objects(scene: Scene) -> None:
-    scene.targets["uid-off"] = Target("pod-1", "the guest does not run (phase Stopped)")
+    scene.targets["uid-off"] = Target("pod-1", "the guest is not running (phase Stopped)")
 
     assert (await scene.refused(scene.url("other")))["code"] == 404
     assert (await scene.refused(scene.url().replace("console", "telnet")))["code"] == 404
@@ -305,7 +305,7 @@ async def test_the_end_of_the_guest_closes_the_stream_with_a_reason(scene: Scene
 async def test_the_stream_of_a_guest_that_moved_says_dial_again(scene: Scene) -> None:
     async with scene.console() as socket:
         await socket.receive_bytes()
-        scene.targets["uid-1"] = Target("pod-1", "the guest does not run", moving=True)
+        scene.targets["uid-1"] = Target("pod-1", "the guest is not running", moving=True)
         scene.guest.power_off()
         message = await socket.receive()
 

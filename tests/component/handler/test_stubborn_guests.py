@@ -88,11 +88,11 @@ async def test_a_disk_that_does_not_answer_is_told_once_while_it_lasts(world: Wo
     await world.vm()
     launcher = await world.launcher("pod-1")
     async with world.handler() as handler:
-        handler.node.fault = StorageHangs("what is mounted in pod pod-1 does not answer")
+        handler.node.fault = StorageHangs("a mount in pod pod-1 does not answer")
         await eventually(lambda: handler.node.given > 4)
         found = objects.condition(world.status()["conditions"], "DisksReady") or {}
         assert (found["status"], found["reason"]) == ("False", "DiskNotAnswering")
-        assert found["message"] == "what is mounted in pod pod-1 does not answer"
+        assert found["message"] == "a mount in pod pod-1 does not answer"
         handler.node.fault = None
         await eventually(lambda: phase_is(world, "Running"))
     assert told(world, "DiskNotAnswering") == 1

@@ -81,7 +81,7 @@ def test_redirected_server_does_not_choose_the_token_server(here: Here) -> None:
     with serving(tokens, here.pair) as realm:
         elsewhere = Files(authorization="x", challenge=f'Bearer realm="{realm}/token",service="other"')
         with serving(elsewhere, here.pair) as other, serving(Files(redirects={"/v2/disks/a/manifests/1": f"{other}/a"}), here.pair) as url:
-            assert "redirects to a server that wants to know who asks" in here.run(url)
+            assert "redirects to a server that requests credentials" in here.run(url)
     assert sent_to(elsewhere) == [None]
     assert not tokens.asked
 
@@ -108,14 +108,14 @@ def test_a_manifest_has_the_digest_by_which_it_was_asked_for(here: Here) -> None
     files.content[asked] += b" "
     with here.registry(files) as url:
         for version in (":1", f"@{asked.rpartition('/')[2]}"):
-            assert "gives another manifest than sha256:" in here.run(url, version)
+            assert "returned another manifest than sha256:" in here.run(url, version)
 
 
 def test_a_manifest_that_is_too_long_is_not_read(here: Here) -> None:
     files = a_registry("disks/a", LAYER)
     files.content["/v2/disks/a/manifests/1"] += bytes(4 << 20)
     with here.registry(files) as url:
-        assert "gives nothing, or too much" in here.run(url)
+        assert "returned no data, or too much" in here.run(url)
 
 
 def extended(kind: bytes, data: bytes) -> bytes:
@@ -137,7 +137,7 @@ def extended(kind: bytes, data: bytes) -> bytes:
 def test_malformed_layer_headers_are_reported(here: Here, headers: bytes) -> None:
     layer = gzip.compress(headers + gzip.decompress(LAYER))
     with here.registry(a_registry("disks/a", layer)) as url:
-        assert f"the layer {digest_of(layer)} is no archive" in here.run(url)
+        assert f"the layer {digest_of(layer)} is not an archive" in here.run(url)
 
 
 def test_a_layer_that_ends_before_its_files_is_told(here: Here) -> None:
@@ -145,7 +145,7 @@ def test_a_layer_that_ends_before_its_files_is_told(here: Here) -> None:
     member = tarfile.TarInfo("other/file")
     member.size = 1 << 62
     with here.registry(a_registry("disks/a", gzip.compress(member.tobuf(format=tarfile.GNU_FORMAT)))) as url:
-        assert "is no archive: it ends before" in here.run(url)
+        assert "is not an archive: it ends before" in here.run(url)
 
 
 def test_an_archive_needs_no_blocks_that_mark_its_end(here: Here) -> None:
@@ -217,4 +217,4 @@ def test_a_sparse_file_of_gnu_tar_is_told(here: Here) -> None:
     with tarfile.open(fileobj=packed, mode="w:gz", format=tarfile.PAX_FORMAT) as archive:
         archive.addfile(member, io.BytesIO(b"1\n0\n512\n".ljust(512, b"\0")))
     with here.registry(a_registry("disks/a", packed.getvalue())) as url:
-        assert "disk/a.img is a sparse file of GNU tar" in here.run(url)
+        assert "disk/a.img is a GNU tar sparse file" in here.run(url)

@@ -138,7 +138,7 @@ async def test_read_is_answered_or_refused_and_the_connection_stays(serving: Ser
         client.send(1, messages.Read("song"))
         assert await client.next() == messages.Content(1, "la\n")
         client.send(2, messages.Read("dance"))
-        assert await client.next() == messages.Refusal(2, "Invalid", "this virt-launcher does not tell 'dance'", messages.Status(0))
+        assert await client.next() == messages.Refusal(2, "Invalid", "this virt-launcher does not provide 'dance'", messages.Status(0))
         serving.life.song = ""
         client.send(3, messages.Read("song"))
         assert await client.next() == messages.Refusal(3, "Conflict", "no voice", messages.Status(0))

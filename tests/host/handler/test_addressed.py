@@ -171,7 +171,7 @@ async def test_a_guest_is_told_what_its_pod_has(pod: Pod, start: Start) -> None:
     launcher = start(pod, resolv_conf)
     with launcher.client() as client, launcher.console() as viewer:
         status = client.ask(messages.Sync(dataclasses.replace(a_machine(devices=domain), interfaces=cards)))
-        assert "interface 'lan' has an address that IPAM gave to its pod" in status.not_migratable
+        assert "interface 'lan' has an address from its pod's IPAM" in status.not_migratable
         viewer.expect("GUEST-READY", READY_SECONDS)
         own = lease(viewer)
         assert (own["ip"], own["router"], own["mtu"], own["hostname"]) == ("10.0.2.2", "10.0.2.1", "1420", "testvm")

@@ -57,7 +57,7 @@ async def test_programs_without_input_get_no_pipe(pod: Pod) -> None:
 
 async def test_a_machine_with_the_gateways_address_gets_no_network(pod: Pod) -> None:
     taken = {"name": "default", "type": "masquerade", "mac": "02-00-00-00-00-01"}
-    with pytest.raises(Unsupported, match="is the address of the guest's gateway"):
+    with pytest.raises(Unsupported, match="is reserved for the guest's gateway"):
         await setup.Networks().prepare({**VM, "spec": {"domain": {"devices": {"interfaces": [taken]}}}}, "", pod.launcher)
     assert {link["ifname"] for link in await namespaces.links(pod.launcher.network)} == {"lo", "eth0"}
 

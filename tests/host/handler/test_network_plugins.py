@@ -199,20 +199,20 @@ async def test_guests_of_a_segment_meet_and_those_of_another_do_not(tmp_path: Pa
 @pytest.mark.parametrize(
     ("add", "words"),
     [
-        ('echo "{\\"version\\": \\"1.0.0\\", \\"tap\\": \\"eth0\\", \\"mac\\": \\"$mac\\"}"', "tap is eth0, and has to be tap"),
+        ('echo "{\\"version\\": \\"1.0.0\\", \\"tap\\": \\"eth0\\", \\"mac\\": \\"$mac\\"}"', "tap is eth0, must be tap"),
         ('echo "{\\"version\\": \\"1.0.0\\", \\"tap\\": \\"$tap\\", \\"mac\\": \\"$mac\\"}"', "the pod has no tap device tap"),
-        ('echo "{\\"version\\": \\"1.0.0\\", \\"tap\\": \\"$tap\\"}"', "mac is None, and has to be 52:54"),
+        ('echo "{\\"version\\": \\"1.0.0\\", \\"tap\\": \\"$tap\\"}"', "mac is None, must be 52:54"),
         (
             'echo "{\\"version\\": \\"1.0.0\\", \\"tap\\": \\"$tap\\", \\"mac\\": \\"52:54:00:00:00:99\\"}"',
             "mac is 52:54:00:00:00:99, and has",
         ),
         (
             'echo "{\\"version\\": \\"1.0.0\\", \\"tap\\": \\"$tap\\", \\"mac\\": \\"$mac\\", \\"adresses\\": []}"',
-            "'adresses', which is no member",
+            "'adresses', which is not a field",
         ),
         (
             'echo "{\\"version\\": \\"1.0.0\\", \\"tap\\": \\"$tap\\", \\"mac\\": \\"$mac\\", \\"addresses\\": [\\"300.1.1.1\\"]}"',
-            "addresses: '300.1.1.1' is no IP address",
+            "addresses: '300.1.1.1' is not an IP address",
         ),
         (
             'nsenter --net=$KUBEVIRT_NETNS ip link add "$tap" type dummy; '
@@ -227,7 +227,7 @@ async def test_guests_of_a_segment_meet_and_those_of_another_do_not(tmp_path: Pa
         (
             'nsenter --net=$KUBEVIRT_NETNS ip tuntap add dev "$tap" mode tap user 107 multi_queue; '
             'echo "{\\"version\\": \\"1.0.0\\", \\"tap\\": \\"$tap\\", \\"mac\\": \\"$mac\\"}"',
-            "has to be made without multi_queue",
+            "must be created without multi_queue",
         ),
         (
             'nsenter --net=$KUBEVIRT_NETNS ip tuntap add dev "$tap" mode tap user 107; '
@@ -243,7 +243,7 @@ async def test_a_plugin_that_lies_is_found_out(pod: Pod, theirs: Plugins, tmp_pa
     script = f"#!/bin/sh\nif [ $KUBEVIRT_COMMAND = VERSION ]; then echo '{DESCRIPTION}'; exit; fi\ntap={tap} mac={MAC}\n{add}\n"
     (tmp_path / "liar").write_text(script)
     (tmp_path / "liar").chmod(0o755)
-    with pytest.raises(Failed, match=rf"^plugin liar \(ADD\) (lies or errs: |answered with ).*{words}"):
+    with pytest.raises(Failed, match=rf"^plugin liar \(ADD\) (returned a wrong result: |answered with ).*{words}"):
         await setup.Networks(theirs).prepare(a_vm({"name": "default"}, interface), "pod-1", pod.launcher)
     # The pod's own network exists in any order, because a running guest must keep its filters.
     assert "tap0" in {each["ifname"] for each in await namespaces.links(pod.launcher.network)}
@@ -264,10 +264,10 @@ echo "{{\\"version\\": \\"1.0.0\\", \\"tap\\": \\"$tap\\", \\"mac\\": \\"{MAC}\\
     (tmp_path / "liar").write_text(script)
     (tmp_path / "liar").chmod(0o755)
     slow = [{"name": each, "type": "plugin", "plugin": "liar", "mac": MAC} for each in ("one", "two", "three")]
-    with pytest.raises(TimedOut, match=r"^interface \w+: the networks of the pod took longer than 4 s together$"):
+    with pytest.raises(TimedOut, match=r"^interface \w+: setting up all networks of the pod took longer than 4 s$"):
         await setup.Networks(theirs, prepare_seconds=4.0).prepare(a_vm(*slow), "pod-1", pod.launcher)
 
 
 async def test_a_plugin_that_is_absent_is_told(pod: Pod) -> None:
-    with pytest.raises(NotFound, match="plugin isolated is none of those for network"):
+    with pytest.raises(NotFound, match="plugin isolated is not enabled for network"):
         await setup.Networks().prepare(a_vm(INTERFACES["example"]), "pod-1", pod.launcher)

@@ -113,23 +113,23 @@ async def said(disks: PluginDisks, vm: dict[str, Any], pod_uid: str) -> DisksFau
     [
         (THE_FILE, "disk.img: No such file or directory"),
         (THE_SOCKET, "nbd.sock: No such file or directory"),
-        (f"{A_FILE}; {answer('/etc/passwd')}", "answered with the path '/etc/passwd', and was told /"),
+        (f"{A_FILE}; {answer('/etc/passwd')}", "answered with the path '/etc/passwd'instead of /"),
         (f"{A_FILE}; {answer('$D/../data/disk.img')}", "answered with the path"),
         (f"ln -s /etc/passwd $D/disk.img; {THE_FILE}", "disk.img is a link"),
         (f"mkfifo $D/disk.img; {THE_FILE}", "disk.img is no regular file"),
         (f"mkdir $D/disk.img; {THE_FILE}", "disk.img is no regular file"),
         (f"mknod $D/disk.img b 7 0; {THE_FILE}", "disk.img is no regular file"),
         (f"touch $D/nbd.sock; {THE_SOCKET}", "nbd.sock is no socket"),
-        (f"{A_FILE}; {answer('$D/disk.img', size=2048)}", "disk.img has 1024 bytes, and 2048 were said"),
+        (f"{A_FILE}; {answer('$D/disk.img', size=2048)}", "disk.img has 1024 bytes, but the plugin reported 2048"),
         (f"{A_FILE}; {answer('$D/disk.img', size=2 * MIB)}", f"source.sizeLimit allows {MIB}"),
         (f"{A_FILE}; {answer('$D/disk.img', size=1000)}", "of whole blocks of 512"),
         (f"{A_FILE}; chown 0:0 $D/disk.img; chmod 600 $D/disk.img; {THE_FILE}", "user 107 may not open disk.img"),
         (f"{A_FILE}; chmod 400 $D/disk.img; {THE_FILE}", "user 107 may not open disk.img"),
         (f"{A_FILE}; {answer('$D/disk.img', 'qcow2')}", "answered with the protocol 'qcow2'"),
-        (f"{A_FILE}; {answer('$D/disk.img', format='qcow2')}", "a member of disk that nobody knows: format"),
-        (f"{A_FILE}; {answer('$D/disk.img', liveMigration='yes')}", "neither true nor false"),
+        (f"{A_FILE}; {answer('$D/disk.img', format='qcow2')}", "an unknown field of disk: format"),
+        (f"{A_FILE}; {answer('$D/disk.img', liveMigration='yes')}", "true or false"),
         ("""echo '{"version": "1.0.0"}'""", "answered without a disk"),
-        ("echo nonsense", "answered what is no JSON object"),
+        ("echo nonsense", "did not write a JSON object"),
         ("""echo '{"version": "1.0.0", "code": 11, "msg": "no room"}'; exit 1""", "no room (code 11)"),
     ],
     ids=lambda each: each[-60:],
@@ -152,7 +152,7 @@ async def test_hanging_plugin_is_ended_and_delays_no_other_disk(here: Here) -> N
     here.plugin("sleep 1000")
     here.plugin(f"{A_FILE}; {THE_FILE}", name="other", disk="fine")
     fault = await said(here.disks(seconds=0.5), machine(a_disk(), a_disk("fine", "other")), here.uid)
-    assert str(fault) == "disk 'data': plugin images (ADD) did not answer within 0.5 s, and was ended"
+    assert str(fault) == "disk 'data': plugin images (ADD) did not answer within 0.5 s and was killed"
     assert fault.reason == "PluginTimedOut"
     assert (here.volume / "fine/disk.img").exists()
 
@@ -178,12 +178,12 @@ def listener(here: Here, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.soc
 
 
 async def test_a_socket_without_an_nbd_server(here: Here, listener: socket.socket) -> None:
-    assert "nobody takes a connection at nbd.sock: Connection refused" in str(await said(here.disks(), machine(), here.uid))
+    assert "cannot connect to the plugin's socket nbd.sock: Connection refused" in str(await said(here.disks(), machine(), here.uid))
     listener.listen(8)
     impatient = here.disks(limits=adding.Limits(greeting_seconds=0.3))
-    assert "its server says nothing for 0.3 s" in str(await said(impatient, machine(), here.uid))
+    assert "its NBD server sent no greeting within 0.3 s" in str(await said(impatient, machine(), here.uid))
     listener.accept()[0].close()  # the connection that waited
-    for words, told in ((b"220 smtp.example ESMTP\r\n", "does not greet as an NBD server"), (b"", "it hung up")):
+    for words, told in ((b"220 smtp.example ESMTP\r\n", "is not an NBD server"), (b"", "it closed the connection")):
         task = asyncio.get_running_loop().run_in_executor(None, _say, listener, words)
         assert told in str(await said(here.disks(), machine(), here.uid))
         await task
@@ -218,9 +218,9 @@ def serve(here: Here, *options: str) -> subprocess.Popen[bytes]:
 @pytest.mark.parametrize(
     ("options", "answered", "words"),
     [
-        ((), answer("$D/nbd.sock", "nbd", 8 * MIB), f"its server has {4 * MIB} bytes, and {8 * MIB} were said"),
+        ((), answer("$D/nbd.sock", "nbd", 8 * MIB), f"its NBD server offers {4 * MIB} bytes, but the plugin reported {8 * MIB}"),
         ((), answer("$D/nbd.sock", "nbd", 4 * MIB, export="other"), "it refuses: it has no such export"),
-        (("--read-only",), answer("$D/nbd.sock", "nbd", 4 * MIB), "lets nobody write, and the guest may"),
+        (("--read-only",), answer("$D/nbd.sock", "nbd", 4 * MIB), "is read-only, but the disk is not"),
         (("--read-only",), None, ""),
         (("--export-name=vms/a",), answer("$D/nbd.sock", "nbd", 4 * MIB, export="vms/a", liveMigration=True), ""),
     ],
@@ -264,7 +264,7 @@ async def test_a_pod_cannot_lead_a_plugin_elsewhere(here: Here, prepare: Callabl
 async def test_mounted_file_is_refused(here: Here) -> None:
     here.plugin(f"{A_FILE}; mount --bind $D/disk.img $D/disk.img; {THE_FILE}")
     try:
-        assert "disk.img is reached through a link or a mount" in str(await said(here.disks(), machine(), here.uid))
+        assert "disk.img contains a symbolic link or a mount point" in str(await said(here.disks(), machine(), here.uid))
     finally:
         subprocess.run(["umount", here.volume / "data" / "disk.img"], check=True)
 

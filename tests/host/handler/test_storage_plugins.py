@@ -92,7 +92,7 @@ async def test_guest_has_a_plugin_disk_for_its_pods_lifetime(world: World, pods:
             assert world.status()["phase"] == "Running", world.status()
             assert told(world)["status"] == "True"
             barrier = objects.condition(world.status()["conditions"], "Migratable") or {}
-            assert barrier["message"] == "the disk 'data' is set up on its node alone, by plugin 'images'"
+            assert barrier["message"] == "the disk 'data' is set up only on its node, by plugin 'images'"
             with pods.running[pod_uid].console() as console:
                 await asyncio.to_thread(console.expect, "GUEST-READY", 120)
                 await asyncio.to_thread(console.expect, "#")

@@ -64,7 +64,7 @@ def test_drivers_blocks_and_limits_are_as_they_were_asked_for(pod: Launcher) -> 
     disks = [{"type": "PersistentVolumeClaim", "source": {"name": "c"}, **disk} for disk in DISKS]
     with pod.client() as client, pod.console() as viewer:
         status = client.ask(messages.Sync(a_machine(devices={**NO_GRAPHICS, "disks": disks})))
-        assert status.not_migratable == "the page cache of its node has data of the disk 'named' (driver.cache)"
+        assert status.not_migratable == "data of the disk 'named' may be only in the page cache of its node (driver.cache)"
         viewer.expect("GUEST-READY", seconds=120)
 
         queue = "/sys/block/sda/queue"

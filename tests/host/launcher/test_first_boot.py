@@ -95,7 +95,7 @@ def test_a_guest_reads_every_disk_that_is_made_for_it(start: Callable[[], Launch
     )
     with pod.client() as client, pod.console() as viewer:
         status = client.ask(messages.Sync(machine))
-        assert status.not_migratable == "the token on the disk 'account' is of its pod, and ends with it"
+        assert status.not_migratable == "the token on the disk 'account' belongs to its pod and expires with it"
         viewer.expect("GUEST-READY", seconds=150)
         drives = sorted(viewer.sh("cd /sys/block; echo sr*").split())
         labels = {label(viewer, each): each for each in drives}
@@ -147,7 +147,7 @@ def test_equal_content_gives_equal_images_and_errors_hide_it(start: Callable[[],
         with pod.client() as client:
             answer = client.call(messages.Sync(machine))
         assert isinstance(answer, messages.Refusal)
-        assert "spec.accessCredentials[1]: line 1 of the value of 'keys' in its Secret is no public key" in answer.message
+        assert "spec.accessCredentials[1]: line 1 of the value of 'keys' in its Secret is not a public key" in answer.message
         assert "secret" not in answer.message
         images += [(pod.made / f"{each}.iso").read_bytes() for each in ("answers", "seed")]
         assert files_of(pod.made / "answers.iso") == ["'/a'", "'/b'"]

@@ -100,7 +100,7 @@ def test_a_watchdog_that_fires_does_what_was_asked(start: Start) -> None:
         let_it_run_out(viewer)
         ending = client.until(lambda status: status.ending, seconds=60).ending
         assert ending is not None
-        assert (ending.kind, ending.watchdog, ending.message) == ("crashed", True, "the guest's watchdog fired, and powered it off")
+        assert (ending.kind, ending.watchdog, ending.message) == ("crashed", True, "the guest's watchdog fired and powered it off")
     assert pod.wait() == 1
 
 
@@ -136,7 +136,13 @@ def test_libvirt_takes_every_device_that_virt_api_does(start: Start, devices: di
 @pytest.mark.parametrize(
     ("environment", "told"),
     [
-        ({}, "devices.hostDevices[0].deviceName: no device of vendor.example/card is named in PCI_RESOURCE_VENDOR_EXAMPLE_CARD of the pod"),
+        (
+            {},
+            (
+                "devices.hostDevices[0].deviceName: the pod's environment variable PCI_RESOURCE_VENDOR_EXAMPLE_CARD "
+                "names no device of vendor.example/card"
+            ),
+        ),
         ({"PCI_RESOURCE_VENDOR_EXAMPLE_CARD": "0000:ff:1f.7"}, "pci"),
     ],
 )

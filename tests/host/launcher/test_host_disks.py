@@ -107,14 +107,14 @@ def test_non_regular_or_outside_files_are_refused(start: Callable[[], Launcher],
     pod = start()
     for path, why in {
         vms / "link.img": "is no regular file",
-        vms / "by-link/victim.img": "is reached through a link",
-        vms / "hard.img": "is no regular file that has this one name",
+        vms / "by-link/victim.img": "contains a symbolic link",
+        vms / "hard.img": "is not a regular file with a single hard link",
         vms / "directory": "is no regular file",
         vms / "fifo": "is no regular file",
         vms / "absent.img": "cannot be used: No such file or directory",
         vms / "roots.img": r"belongs to 0:0, mode 0644: virt-launcher's user 107 may not read and write it",
-        victim: "is not below a directory that this node allows",
-        vms / "../outside/victim.img": "is not below a directory that this node allows",
+        victim: "is not below a directory that virt-handler of this node allows",
+        vms / "../outside/victim.img": "is not below a directory that virt-handler of this node allows",
     }.items():
         with pytest.raises(NotTheDevice, match=why):
             put(pod, vms, disk(path))
@@ -134,7 +134,11 @@ def test_created_host_files_of_a_directory_are_bounded(start: Callable[[], Launc
     made = [disk(vms / f"{each}.img", f"d{each}", source={"create": {"size": "2Mi"}}) for each in range(4)]
     put(pod, vms, *made[:3], created_bytes=7 * MIB)
     with pytest.raises(
-        NotTheDevice, match=r"3\.img of this node cannot be made: its directory has files of 7340032 bytes, and may have 7340032"
+        NotTheDevice,
+        match=(
+            r"3\.img of this node cannot be created: the files of its directory have "
+            r"7340032 bytes, and the limit is 7340032"
+        ),
     ):
         put(pod, vms, made[3], created_bytes=7 * MIB)
     assert not (vms / "3.img").exists()
@@ -148,6 +152,6 @@ def test_a_link_that_the_pod_plants_leads_nowhere(start: Callable[[], Launcher],
     pod = start()
     (pod.disks / "data").mkdir()
     (pod.disks / "data/disk.img").symlink_to(elsewhere)
-    with pytest.raises(NotTheDevice, match="something else lies in the pod"):
+    with pytest.raises(NotTheDevice, match="another file is at the path"):
         put(pod, vms, disk(file))
     assert not elsewhere.exists()

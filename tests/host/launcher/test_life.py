@@ -128,8 +128,8 @@ def test_the_log_tells_a_life_in_a_few_lines(start: Start) -> None:
         assert pod.wait() == 0
     lines = pod.log.read_text().splitlines()
     assert any("the guest is running" in line for line in lines)
-    assert any("the guest has to power off" in line for line in lines)
-    assert any("the run of the domain is over" in line for line in lines)
+    assert any("the guest must power off" in line for line in lines)
+    assert any("the domain ended" in line for line in lines)
     assert not [line for line in lines if line.startswith("libvirtd: ") or "/dev/kvm" in line]
     assert len(lines) <= 12, lines
 

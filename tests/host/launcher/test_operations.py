@@ -90,7 +90,7 @@ def test_reset_without_libvirtd_is_done_once_it_is_back(start: Start) -> None:
         found = client.until(over("a")).operation_of("a")
         assert found is not None
         if found.state == "failed":  # libvirt had taken the request when it ended
-            assert "it may have been carried out" in found.message
+            assert "the operation may have been carried out" in found.message
         else:
             viewer.expect(READY)
             assert boot_of(viewer)[0] != first

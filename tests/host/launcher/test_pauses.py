@@ -50,7 +50,7 @@ def test_guest_with_a_full_disk_pauses_and_resumes_with_room(start_on: Callable[
         small = client.call(messages.Sync(machine))
         assert isinstance(small, messages.Refusal)
         assert (small.reason, small.disks, small.full, small.status.ending) == ("NotReady", ("data",), True, None)
-        assert "is 64Mi, and its claim has room for 8Mi" in small.message
+        assert "is 64Mi, and its claim has space for 8Mi" in small.message
         with (claim / "disk.img").open("wb") as image:  # like a guest that needs more space than there is
             image.truncate(64 * MIB)
         subprocess.run(["chown", "-R", "107:107", claim], check=True)
@@ -64,7 +64,7 @@ def test_guest_with_a_full_disk_pauses_and_resumes_with_room(start_on: Callable[
 
         refusal = client.call(messages.Resume())
         assert isinstance(refusal, messages.Refusal)
-        assert (refusal.reason, str(refusal.message)) == ("Failed", "the guest stopped again at once: disk 'data': no space left")
+        assert (refusal.reason, str(refusal.message)) == ("Failed", "the guest stopped again immediately: disk 'data': no space left")
 
         assert client.status.has_room is False
         grow(pod, "128m")

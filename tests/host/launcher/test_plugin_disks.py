@@ -69,7 +69,7 @@ def test_a_guest_reads_and_writes_disks_of_plugins(start: Callable[[], Launcher]
 
             server.start()
             status = client.ask(request)
-            assert status.not_migratable == "the disk 'data' is set up on its node alone, by plugin 'images'"
+            assert status.not_migratable == "the disk 'data' is set up only on its node, by plugin 'images'"
             viewer.expect("GUEST-READY", seconds=120)
             assert viewer.sh("head -c 15 /dev/vda; cat /sys/block/vda/size") == f"from-the-plugin{4 * MIB // 512}"
             assert viewer.sh("head -c 14 /dev/sda | tail -c 10; cat /sys/block/sda/ro") == "-of-a-gues0"

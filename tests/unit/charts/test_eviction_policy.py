@@ -59,7 +59,7 @@ async def refusal(world: World, obj: Object, old: Object | None = None, *, user:
 
 @pytest.mark.parametrize(("kind", "key"), MARKS)
 async def test_only_virt_controller_creates_marked_migrations(world: World, kind: str, key: str) -> None:
-    assert f"{key} is virt-controller's" in await refusal(world, marked((kind, key, "x")))
+    assert f"only virt-controller may set the {kind.removesuffix('s')} {key}" in await refusal(world, marked((kind, key, "x")))
     assert await refusal(world, marked((kind, key, "x")), user=ACCOUNT) == ""
 
 
@@ -68,7 +68,7 @@ async def test_only_virt_controller_changes_a_mark(world: World, kind: str, key:
     others = [(*each, "kept") for each in MARKS if each != (kind, key)]
     without, one, two = marked(*others), marked(*others, (kind, key, "1")), marked(*others, (kind, key, "2"))
     for old, new in ((without, one), (one, two), (one, without)):
-        assert f"{key} is virt-controller's" in await refusal(world, new, old)
+        assert f"only virt-controller may set the {kind.removesuffix('s')} {key}" in await refusal(world, new, old)
         assert await refusal(world, new, old, user=ACCOUNT) == ""
 
 

@@ -82,7 +82,7 @@ async def test_any_user_may_lower_the_priority(policies: ValidatingPolicies, pri
 @pytest.mark.parametrize("priority", [1, 100])
 async def test_raised_priority_needs_the_right_to_cordon(policies: ValidatingPolicies, priority: int) -> None:
     assert await refusal(policies, priority, ADMINISTRATOR) == ""
-    assert "needs the right to patch nodes" in await refusal(policies, priority, TENANT)
+    assert "requires the right to patch nodes" in await refusal(policies, priority, TENANT)
 
 
 def test_chart_values_equal_the_flag_defaults() -> None:

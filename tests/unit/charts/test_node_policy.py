@@ -101,14 +101,14 @@ async def test_nothing_else_changes(world: World, what: str) -> None:
 
 async def test_a_node_labels_itself_and_no_other(world: World) -> None:
     node = changed(ALLOWED[names.CPU_MODEL_LABELS])
-    assert 'virt-handler of node "node2" may update that Node and no other' in await refusal(world, node, node="node2")
+    assert 'virt-handler of node "node2" may update only that Node' in await refusal(world, node, node="node2")
     assert "names no node" in await refusal(world, node, node=None)
     assert "names no node" in await refusal(world, node, node="")
 
 
 async def test_nodes_are_not_deleted_and_have_no_status_of_ours(world: World) -> None:
-    assert "only updates Nodes" in await refusal(world, None)
-    assert "only updates Nodes" in await refusal(world, NODE, subresource="status")
+    assert "may only update Nodes" in await refusal(world, None)
+    assert "may only update Nodes" in await refusal(world, NODE, subresource="status")
 
 
 async def test_everybody_else_is_left_alone(world: World) -> None:

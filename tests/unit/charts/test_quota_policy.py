@@ -28,13 +28,13 @@ QUOTA: Final[dict[str, Any]] = {
     "status": {"hard": HARD, "used": {MACHINES: "2", "pods": "1", "requests.cpu": "100m"}},
 }
 REFUSED: Final[dict[str, tuple[dict[str, Any], str]]] = {
-    "a limit": ({"hard": {**HARD, MACHINES: "9"}}, "changes no limit"),
-    "the limits": ({"hard": {}}, "changes no limit"),
-    "pods": ({"used": {**QUOTA["status"]["used"], "pods": "10"}}, "changes no count of a quota but"),
-    "fewer pods": ({"used": {**QUOTA["status"]["used"], "pods": "0"}}, "changes no count of a quota but"),
-    "a new count": ({"used": {**QUOTA["status"]["used"], "secrets": "1"}}, "changes no count of a quota but"),
-    "a count that goes": ({"used": {MACHINES: "2", "pods": "1"}}, "changes no count of a quota but"),
-    "fewer machines": ({"used": {**QUOTA["status"]["used"], MACHINES: "1"}}, "lowers no count"),
+    "a limit": ({"hard": {**HARD, MACHINES: "9"}}, "may not change the limits"),
+    "the limits": ({"hard": {}}, "may not change the limits"),
+    "pods": ({"used": {**QUOTA["status"]["used"], "pods": "10"}}, "may change only the counts"),
+    "fewer pods": ({"used": {**QUOTA["status"]["used"], "pods": "0"}}, "may change only the counts"),
+    "a new count": ({"used": {**QUOTA["status"]["used"], "secrets": "1"}}, "may change only the counts"),
+    "a count that goes": ({"used": {MACHINES: "2", "pods": "1"}}, "may change only the counts"),
+    "fewer machines": ({"used": {**QUOTA["status"]["used"], MACHINES: "1"}}, "may not lower a count"),
 }
 
 
@@ -85,7 +85,7 @@ async def test_virt_api_changes_nothing_else_of_a_quota(world: World, what: str)
 
 @pytest.mark.parametrize(("operation", "part"), [("CREATE", ""), ("UPDATE", ""), ("DELETE", "")])
 async def test_virt_api_writes_no_quota_itself(world: World, operation: str, part: str) -> None:
-    assert "only updates the status" in await refusal(world, QUOTA, operation=operation, part=part)
+    assert "may only update the status" in await refusal(world, QUOTA, operation=operation, part=part)
 
 
 async def test_everybody_else_is_left_alone(world: World) -> None:

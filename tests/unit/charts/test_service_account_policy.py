@@ -111,18 +111,18 @@ async def test_a_namespace_without_the_label_has_no_such_machines(policies: Vali
 
 async def test_machine_creation_alone_grants_no_service_account(policies: ValidatingPolicies) -> None:
     for old in (None, BARE):
-        assert "needs the right to create pods" in await refusal(policies, VM, old, user=OTHER)
+        assert "requires the right to create pods" in await refusal(policies, VM, old, user=OTHER)
 
 
 async def test_machine_with_a_foreign_token_may_not_be_changed(policies: ValidatingPolicies) -> None:
-    assert "needs the right to create pods" in await refusal(policies, with_another_disk(VM), VM, user=OTHER)
+    assert "requires the right to create pods" in await refusal(policies, with_another_disk(VM), VM, user=OTHER)
 
 
 async def test_machine_whose_guest_keeps_a_token_stays_judged(policies: ValidatingPolicies) -> None:
     """An edit that removes the disk is for the next start: the guest still has the token."""
     running = copy.deepcopy(BARE)
     running.setdefault("status", {})["running"] = {"generation": 1, "domain": VM["spec"]["domain"]}
-    assert "needs the right to create pods" in await refusal(policies, with_another_disk(running), running, user=OTHER)
+    assert "requires the right to create pods" in await refusal(policies, with_another_disk(running), running, user=OTHER)
     assert await refusal(policies, with_another_disk(running), running) == ""
 
 

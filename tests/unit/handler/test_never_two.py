@@ -209,7 +209,7 @@ class Migrating(RuleBasedStateMachine):
     @rule()
     def the_source_launcher_ends_after_the_guest_left(self) -> None:
         if not self.source.over and self.source.migration is not None and self.source.migration.state == "succeeded":
-            self.source.end("migrated: the guest runs on in another pod")
+            self.source.end("migrated: the guest continues in another pod")
 
     @rule()
     def the_target_launcher_looks(self) -> None:
@@ -360,7 +360,7 @@ class Migrating(RuleBasedStateMachine):
             elif step is not life.Step.WAIT:
                 pod.end("shutdown-requested: it was asked to")
             elif not leaving and pod.seen is None:
-                pod.end("migrated: the guest runs on in another pod" if known and known.state == "succeeded" else "no guest was started")
+                pod.end("migrated: the guest continues in another pod" if known and known.state == "succeeded" else "no guest was started")
 
     @rule()
     def the_target_is_killed(self) -> None:

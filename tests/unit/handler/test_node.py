@@ -83,7 +83,7 @@ def test_a_claim_that_the_guest_only_reads_is_given_to_be_read() -> None:
 
 async def test_device_errors_are_raised(root: int) -> None:
     def give(*_arguments: Any) -> bool:
-        raise ownership.NotTheDevice("/dev/kvm in the pod is reached through a link")
+        raise ownership.NotTheDevice("/dev/kvm in the pod contains a symbolic link")
 
     link: Any = SimpleNamespace(process=SimpleNamespace(root=root, pidfd=root))
     for _ in range(2):

@@ -43,14 +43,14 @@ def test_a_link_in_its_place_is_not_followed(tmp_path: Path, partial: Path) -> N
 def test_single_writer_holds_the_lock(partial: Path) -> None:
     with claim.File(partial) as first, claim.File(partial) as second:
         first.lock()
-        with pytest.raises(ImportFailed, match="goes on"):
+        with pytest.raises(ImportFailed, match="is running"):
             second.lock()
 
 
 def test_late_opener_of_a_finished_file_may_not_write(partial: Path) -> None:
     with claim.File(partial) as late:
         partial.unlink()
-        with pytest.raises(ImportFailed, match="goes on"):
+        with pytest.raises(ImportFailed, match="is running"):
             late.lock()
     with claim.File(partial) as late:
         partial.rename(partial.with_name("kept"))

@@ -54,7 +54,7 @@ def test_truncated_data_are_detected(compress: Callable[[bytes], bytes], end: in
 
 @pytest.mark.parametrize("compress", KINDS.values(), ids=KINDS)
 def test_trailing_data_are_detected(compress: Callable[[bytes], bytes]) -> None:
-    with pytest.raises(ImportFailed, match="something else behind"):
+    with pytest.raises(ImportFailed, match="followed by other data"):
         out(compress(DATA) + b"something")
 
 

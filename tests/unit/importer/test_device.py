@@ -61,5 +61,5 @@ def test_an_import_that_ends_at_any_moment_is_done_again(path: Path) -> None:
 def test_single_writer_holds_the_lock(path: Path) -> None:
     with device.Device(path) as first, device.Device(path) as second:
         first.lock()
-        with pytest.raises(ImportFailed, match="goes on"):
+        with pytest.raises(ImportFailed, match="is running"):
             second.lock()

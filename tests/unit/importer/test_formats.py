@@ -56,26 +56,26 @@ def test_harmless_extensions_are_skipped() -> None:
         (header(backing=200), "backing file"),
         (header(backing_size=5), "backing file"),
         (header(version=2, backing=200), "backing file"),
-        (header(incompatible=1 << 2), "data in another file"),
-        (with_extension(0x44415441), "data in another file"),
+        (header(incompatible=1 << 2), "external data file"),
+        (with_extension(0x44415441), "external data file"),
         (with_extension(0x0537BE77), "encrypted"),
         (header(crypt=1), "encrypted"),
         (header(crypt=2), "encrypted"),
         (header(incompatible=1 << 1), "corrupt"),
         (header(incompatible=1 << 5), "bit 5"),
         (header(incompatible=1 << 63), "bit 63"),
-        (header(cluster_bits=8), "clusters"),
-        (header(cluster_bits=22), "clusters"),
+        (header(cluster_bits=8), "cluster size"),
+        (header(cluster_bits=22), "cluster size"),
         (header(size=0), "empty"),
-        (header(header_length=72), "no whole header"),
-        (header(header_length=1 << 31), "more header extensions"),
+        (header(header_length=72), "is truncated"),
+        (header(header_length=1 << 31), "too many header extensions"),
         (header(version=1), "version 1"),
         (header(version=4), "version 4"),
         (header()[:71], "no header"),
-        (header()[:100], "no whole header"),
-        (with_extension(1, head=header(), data=b"")[:116], "more header extensions"),
-        (bytes(with_extension(1, b""))[:104] + (b"\0\0\0\1" + bytes(4)) * 100, "more header extensions"),
-        (with_extension(1, b"")[:108] + b"\xff\xff\xff\xff" + bytes(100), "more header extensions"),
+        (header()[:100], "is truncated"),
+        (with_extension(1, head=header(), data=b"")[:116], "too many header extensions"),
+        (bytes(with_extension(1, b""))[:104] + (b"\0\0\0\1" + bytes(4)) * 100, "too many header extensions"),
+        (with_extension(1, b"")[:108] + b"\xff\xff\xff\xff" + bytes(100), "too many header extensions"),
     ],
 )
 def test_external_references_and_unknown_features_are_refused(head: bytes, words: str) -> None:
@@ -94,10 +94,10 @@ def test_external_references_and_unknown_features_are_refused(head: bytes, words
         (b"LUKS\xba\xbe\0\1", "encrypted"),
         (b"PK\x03\x04", "zip"),
         (b"disk.raw".ljust(0x101, b"\0") + b"ustar", "tar"),
-        (b"<!DOCTYPE html><title>404</title>", "it is a page"),
-        (b"\n  <HTML>", "it is a page"),
-        (b"<!-- a comment --><html>", "it is a page"),
-        (b"\xef\xbb\xbf<html>", "it is a page"),
+        (b"<!DOCTYPE html><title>404</title>", "it is an HTML page"),
+        (b"\n  <HTML>", "it is an HTML page"),
+        (b"<!-- a comment --><html>", "it is an HTML page"),
+        (b"\xef\xbb\xbf<html>", "it is an HTML page"),
         (b'{"error": "denied"}', "it is JSON"),
         (b"version https://git-lfs.github.com/spec/v1", "Git LFS"),
         (b"#!/bin/sh", "a script"),
@@ -143,7 +143,7 @@ def test_the_user_may_say_the_format() -> None:
     assert formats.of(b"any text", "raw") == "raw"
     assert formats.of(header(), "raw") == "raw"
     assert formats.of(header(), "qcow2") == "qcow2"
-    with pytest.raises(ImportFailed, match="format is qcow2, and what came begins with"):
+    with pytest.raises(ImportFailed, match="format is qcow2, but the downloaded file begins with"):
         formats.of(bytes(510) + b"\x55\xaa", "qcow2")
 
 

@@ -21,11 +21,11 @@ def test_an_image_goes_to_a_directory_or_to_a_device(claim: dict[str, Any]) -> N
 @pytest.mark.parametrize("given", [{}, {"directory": "", "device": None}, {"directory": None}])
 def test_plan_without_a_destination_is_refused(given: dict[str, Any]) -> None:
     """The working directory is not a claim."""
-    with pytest.raises(ImportFailed, match="plan cannot be read"):
+    with pytest.raises(ImportFailed, match="cannot parse virt-launcher's import plan"):
         plan.read(json.dumps({"source": SOURCE, **given}).encode())
 
 
 @pytest.mark.parametrize("document", [b"", b"[]", b'{"directory": "/claim"}', b'{"directory": "/claim", "source": 1}'])
 def test_malformed_plans_are_reported(document: bytes) -> None:
-    with pytest.raises(ImportFailed, match="plan cannot be read"):
+    with pytest.raises(ImportFailed, match="cannot parse virt-launcher's import plan"):
         plan.read(document)

@@ -72,11 +72,11 @@ def problems(found: Reading, root: parsing.Node, domain: Mapping[str, Any]) -> l
 def _processors(found: Reading, root: parsing.Node, domain: Mapping[str, Any]) -> Iterator[Problem]:
     cpu = {key: value for key, value in (domain.get("cpu") or {}).items() if value is not None}
     if not found.has_topology and any(int(cpu.get(each) or 1) != 1 for each in ("cores", "threads")):
-        yield Problem("/domain/cpu/topology", "is required, for spec.domain.cpu is to replace it")
+        yield Problem("/domain/cpu/topology", "is required, because spec.domain.cpu replaces it")
     if cpu and root.find("cpu", "numa") is not None:
-        yield Problem("/domain/cpu/numa", "may not be there beside spec.domain.cpu, which does not say whose its processors are")
+        yield Problem("/domain/cpu/numa", "may not be set together with spec.domain.cpu, because it assigns processors by number")
     if (domain.get("memory") or {}).get("guest") is not None and root.find("cpu", "numa") is not None:
-        yield Problem("/domain/cpu/numa", "may not be there beside spec.domain.memory, which does not say whose it is")
+        yield Problem("/domain/cpu/numa", "may not be set together with spec.domain.memory, because it divides the memory")
 
 
 def _disks(found: Reading, declared: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
@@ -86,10 +86,13 @@ def _disks(found: Reading, declared: Mapping[str, Mapping[str, Any]]) -> Iterato
             yield Problem(f"{disk.path}/source", f"spec.domain.devices.disks has no disk {disk.name}")
         elif hardware.is_empty_drive(given):
             yield Problem(
-                f"{disk.path}/source", f"may not be there: disk {disk.name} of spec.domain.devices.disks has neither type nor source"
+                f"{disk.path}/source", f"is not allowed: disk {disk.name} of spec.domain.devices.disks has neither type nor source"
             )
         elif hardware.is_lun(given):
-            yield Problem(f"{disk.path}/@device", f"no disk is a lun in XML, and disk {disk.name} of spec.domain.devices.disks is one")
+            yield Problem(
+                f"{disk.path}/@device",
+                f"disks of device lun are not supported in XML, and disk {disk.name} of spec.domain.devices.disks is one",
+            )
         else:
             yield from _disk(disk, given)
     used = {each.name for each in found.disks}
@@ -100,20 +103,18 @@ def _disks(found: Reading, declared: Mapping[str, Mapping[str, Any]]) -> Iterato
 
 def _disk(disk: Disk, given: Mapping[str, Any]) -> Iterator[Problem]:
     if network_disks.is_network(given) or plugin_disks.is_plugin(given):
-        yield Problem(
-            f"{disk.path}/source", f"disk {disk.name} is of type {given['type']}, and in the pod there is no file of it to fill in"
-        )
+        yield Problem(f"{disk.path}/source", f"disk {disk.name} is of type {given['type']}, which has no file in the pod")
         return
     read_only = bool(given.get("readOnly"))
     if read_only and not disk.is_read_only:
         yield Problem(f"{disk.path}/readonly", f"is required: disk {disk.name} of spec.domain.devices.disks is read-only")
     is_overlaid, is_image = hardware.is_overlaid(given), given.get("type") == "Image"
     if is_overlaid and disk.format != "qcow2":
-        yield Problem(f"{disk.path}/driver/@type", f"must be qcow2: what the guest writes to disk {disk.name} goes to an overlay")
+        yield Problem(f"{disk.path}/driver/@type", f"must be qcow2, because the guest's writes to disk {disk.name} go to an overlay")
     if not is_overlaid and not is_image and disk.format != "raw":
-        yield Problem(f"{disk.path}/driver/@type", f"must be raw: so is disk {disk.name}, whatever its guest writes to its beginning")
+        yield Problem(f"{disk.path}/driver/@type", f"must be raw, like disk {disk.name}")
     if (is_overlaid or is_image) and disk.is_block:
-        yield Problem(f"{disk.path}/@type", f"must be file: disk {disk.name} is {'an overlay' if is_overlaid else 'an image'}")
+        yield Problem(f"{disk.path}/@type", f"must be file, because disk {disk.name} is {'an overlay' if is_overlaid else 'an image'}")
 
 
 def _networks(found: Reading, root: parsing.Node, declared: list[Mapping[str, Any]] | None) -> Iterator[Problem]:
@@ -128,11 +129,14 @@ def _networks(found: Reading, root: parsing.Node, declared: list[Mapping[str, An
         if name not in names:
             yield Problem(f"{element.path}/target/@dev", f"spec.domain.devices.interfaces has no interface {name}")
         if name in of_passt:
-            yield Problem(f"{element.path}/@type", f"XML has no interfaces of passt, and {name} of spec.domain.devices.interfaces is one")
+            yield Problem(
+                f"{element.path}/@type",
+                f"type passt is not supported in XML, and interface {name} of spec.domain.devices.interfaces has it",
+            )
         if name in seen:
-            yield Problem(f"{element.path}/target/@dev", "is the same as of another interface")
+            yield Problem(f"{element.path}/target/@dev", "another interface has the same one")
         if placeholder and placeholder != name:
-            yield Problem(f"{element.path}/mac/@address", f"must be @mac:{name}@, as the interface")
+            yield Problem(f"{element.path}/mac/@address", f"must be @mac:{name}@, like the interface")
         seen.add(name)
     for name in names - seen if declared is not None else ():
         yield Problem("/domain/devices", f"has no <interface> with the placeholder @network:{name}@ of spec.domain.devices.interfaces")
@@ -149,7 +153,7 @@ def _kernel(root: parsing.Node, container: Mapping[str, Any] | None) -> Iterator
 
 def _uuid(root: parsing.Node, given: str | None) -> Iterator[Problem]:
     if given and root.child("uuid") is None:
-        yield Problem("/domain/uuid", "is required, for spec.domain.firmware.uuid is to replace it")
+        yield Problem("/domain/uuid", "is required, because spec.domain.firmware.uuid replaces it")
 
 
 DEFAULT_NETWORK: Final = "default"

@@ -25,7 +25,7 @@ def problem(text: str) -> str:
     if found := _CONTROL.search(text):
         return f"must not have control characters such as {_named(found[0])}"
     if found := _MISLEADING.search(text):
-        return f"must not have characters such as {_named(found[0])}, with which a text is shown in another order or in other lines"
+        return f"must not have characters such as {_named(found[0])}, which change the order or lines of displayed text"
     return ""
 
 

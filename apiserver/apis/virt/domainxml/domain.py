@@ -105,12 +105,12 @@ DOMAIN: Final = Element(
     required_children=frozenset({"name", "memory", "vcpu", "os", "devices"}),
 )
 
-_OUTSIDE: Final = "is not allowed: it reaches out of the machine's own pod"
+_OUTSIDE: Final = "is not allowed: it reaches outside the machine's pod"
 _UEFI: Final = (
-    f"is not allowed: write <loader readonly='yes' type='pflash'>{values.LOADER}</loader><nvram>{values.NVRAM}</nvram>, which become the "
-    "files of the pod's own UEFI"
+    f"is not allowed: write <loader readonly='yes' type='pflash'>{values.LOADER}</loader><nvram>{values.NVRAM}</nvram>, which stand for "
+    "the pod's UEFI files"
 )
-_OF_THE_POD: Final = "is not allowed: the pod's limits and requests say what the machine may use of its node"
+_OF_THE_POD: Final = "is not allowed: the pod's requests and limits set what the machine may use of its node"
 REASONS: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         ("hostdev", "redirdev", "redirfilter", "filesystem", "shmem", "smartcard", "lease", "vsock", "crypto", "pstore"),
@@ -123,14 +123,14 @@ REASONS: Final[Mapping[str, str]] = {
         ("cputune", "memtune", "blkiotune", "numatune", "resource", "iothreadids", "throttlegroups", "locked", "allocation"),
         _OF_THE_POD,
     ),
-    "launchSecurity": "is not allowed: it needs devices of the node that the pod has not got",
-    "shareable": "is not allowed: it takes QEMU's lock off the disk, which keeps two guests from writing to it",
-    "transient": "is not allowed: what the guest writes would go to a file beside the disk",
-    "@listen": "is not allowed: only virt-api and virt-handler lead to a display",
-    "@port": "is not allowed here: only virt-api and virt-handler lead to a display",
-    "@autoport": "is not allowed: only virt-api and virt-handler lead to a display",
-    "@tlsPort": "is not allowed: only virt-api and virt-handler lead to a display",
-    "@passwd": "is not allowed: the rights to the machine's subresources say who may see its display",
+    "launchSecurity": "is not allowed: it needs devices of the node that the pod does not have",
+    "shareable": "is not allowed: it disables QEMU's lock on the disk, which prevents two guests from writing to it",
+    "transient": "is not allowed: the guest's writes would go to another file",
+    "@listen": "is not allowed: displays are reachable only through virt-api and virt-handler",
+    "@port": "is not allowed here: displays are reachable only through virt-api and virt-handler",
+    "@autoport": "is not allowed: displays are reachable only through virt-api and virt-handler",
+    "@tlsPort": "is not allowed: displays are reachable only through virt-api and virt-handler",
+    "@passwd": "is not allowed: access to the display is controlled by RBAC on the machine's subresources",
     "@cpuset": _OF_THE_POD,
     **dict.fromkeys(("firmware", "@firmware", "@template", "@templateFormat", "@stateless", "varstore"), _UEFI),
 }

@@ -87,7 +87,7 @@ def _characters(node: Node) -> Iterator[Problem]:
 
 def _problems(node: Node, allowed: Allowed, reasons: Mapping[str, str]) -> Iterator[Problem]:
     if node.is_foreign:
-        yield Problem(node.path, "elements and attributes of other namespaces are allowed in /domain/metadata only")
+        yield Problem(node.path, "elements and attributes of other namespaces are allowed only in /domain/metadata")
         return
     if isinstance(allowed, Choice):
         value = node.get(allowed.attribute)
@@ -100,7 +100,7 @@ def _problems(node: Node, allowed: Allowed, reasons: Mapping[str, str]) -> Itera
     yield from _attributes(node, allowed, reasons)
     yield from _text(node, allowed)
     if allowed.is_foreign:
-        yield from (Problem(each.path, "must be in a namespace of its own") for each in node.children if not each.is_foreign)
+        yield from (Problem(each.path, "must be in an XML namespace") for each in node.children if not each.is_foreign)
         return
     yield from _children(node, allowed, reasons)
 
@@ -135,7 +135,7 @@ def _children(node: Node, allowed: Element, reasons: Mapping[str, str]) -> Itera
             continue
         counted[child.name] = counted.get(child.name, 0) + 1
         if counted[child.name] > element.most:
-            yield Problem(child.path, f"may be there {element.most} times at most" if element.most > 1 else "may be there only once")
+            yield Problem(child.path, f"may occur at most {element.most} times" if element.most > 1 else "may occur only once")
             continue
         yield from _problems(child, element, reasons)
     for name in sorted(allowed.required_children - counted.keys()):

@@ -151,7 +151,7 @@ class _Builder:
             raise self._malformed(f"a namespace of more than {MAX_NAMESPACE} characters")
         self._require_characters("a namespace", uri or "")
         if (uri or "").lower().startswith(OF_LIBVIRT):
-            raise self._malformed(f"the namespace {(uri or '')[:80]} is not allowed: its elements go around what is checked here")
+            raise self._malformed(f"the namespace {(uri or '')[:80]} is not allowed, because its elements are not checked")
 
     def _require_characters(self, what: str, text: str) -> None:
         if problem := characters.problem(text):
@@ -170,7 +170,7 @@ class _Builder:
         if self._count > MAX_ELEMENTS:
             raise self._malformed(f"more than {MAX_ELEMENTS} elements")
         if len(self._open) >= MAX_DEPTH:
-            raise self._malformed(f"elements in more than {MAX_DEPTH} others")
+            raise self._malformed(f"nested deeper than {MAX_DEPTH} elements")
         if len(attributes) > MAX_ATTRIBUTES:
             raise self._malformed(f"an element with more than {MAX_ATTRIBUTES} attributes")
         is_foreign = _SEPARATOR in name or _SEPARATOR in "".join(attributes)
@@ -188,7 +188,7 @@ class _Builder:
                 spans[match[1].decode()] = match.span(2 if match[2] is not None else 3)
         end = _TAG_END.match(self._data, at)
         if end is None:  # expat has accepted this tag
-            raise self._malformed("a tag is not understood")
+            raise self._malformed("a tag is not valid")
         return spans, None if end[1] else end.end()
 
     def _end(self, _name: str) -> None:
@@ -200,9 +200,9 @@ class _Builder:
         if not element.children:
             element.text = text
         elif has_text:
-            raise self._malformed(f"<{element.name[:80]}> has text beside elements")
+            raise self._malformed(f"<{element.name[:80]}> mixes text and elements")
         if element.has_comment and has_text:
-            raise self._malformed(f"<{element.name[:80]}> has a comment beside its text")
+            raise self._malformed(f"<{element.name[:80]}> mixes a comment and text")
         if self._open:
             self._open[-1].children.append(element)
         else:
@@ -225,7 +225,7 @@ def parse(text: str) -> Node:
     except UnicodeEncodeError as error:
         raise Malformed("line 1: must be Unicode text") from error
     if len(data) > MAX_BYTES:
-        raise Malformed(f"line 1: may not be more than {MAX_BYTES} bytes, and has {len(data)}")
+        raise Malformed(f"line 1: may not be more than {MAX_BYTES} bytes, but has {len(data)}")
     if line := characters.line_of_control(text):
         raise Malformed(f"line {line}: {characters.problem(text)}")
     if not text.lstrip(BLANKS).startswith("<"):

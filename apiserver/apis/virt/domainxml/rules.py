@@ -124,9 +124,9 @@ def _memory_backing(root: Node) -> Iterator[Problem]:
             if values.in_bytes(cell.get("memory"), cell.get("unit")) % size:
                 yield Problem(f"{cell.path}/@memory", f"must be a multiple of the huge pages, {PAGE_SIZES[size]}")
     if size and kind == "anonymous":
-        yield Problem("/domain/memoryBacking/source/@type", "must be memfd beside huge pages, or not be there")
+        yield Problem("/domain/memoryBacking/source/@type", "must be memfd or absent with huge pages")
     if access is not None and not size and kind != "memfd":
-        yield Problem(access.path, "needs <source type='memfd'/> or <hugepages>: the memory would be a file of the pod's")
+        yield Problem(access.path, "needs <source type='memfd'/> or <hugepages>: otherwise the memory would be a file in the pod")
 
 
 def _firmware(root: Node) -> Iterator[Problem]:
@@ -137,21 +137,21 @@ def _firmware(root: Node) -> Iterator[Problem]:
             yield Problem(nvram.path, "needs /domain/os/loader")
         return
     if nvram is None:
-        yield Problem("/domain/os/nvram", f"is required beside <loader>, with {values.NVRAM}")
+        yield Problem("/domain/os/nvram", f"is required with <loader>, with the value {values.NVRAM}")
     if not _is_pcie(root):
         yield Problem("/domain/os/loader", "needs /domain/os/type/@machine q35 or one of its versions")
     if root.find("features", "acpi") is None:
         yield Problem("/domain/features/acpi", "is required: UEFI needs it")
     bios = root.find("os", "bios")
     if bios is not None and bios.get("useserial") == "yes":
-        yield Problem(f"{bios.path}/@useserial", "may not be yes beside <loader>: the machine has no BIOS")
+        yield Problem(f"{bios.path}/@useserial", "may not be yes with <loader>: the machine has no BIOS")
     if kind != "secure":
         return
     smm = root.find("features", "smm")
     if smm is None or smm.get("state") != "on":
         yield Problem("/domain/features/smm/@state", "must be on: a secure <loader> needs it")
     if root.find("os", "kernel") is not None:
-        yield Problem("/domain/os/loader/@secure", "must be no beside <kernel>: nobody checks its signature")
+        yield Problem("/domain/os/loader/@secure", "must be no with <kernel>, whose signature is not checked")
 
 
 def _processors(root: Node) -> Iterator[Problem]:
@@ -160,7 +160,7 @@ def _processors(root: Node) -> Iterator[Problem]:
         yield Problem("/domain/vcpu/@current", f"must be at most {count}")
     node = root.find("cpu", "topology")
     if node is not None and (product := math.prod(int(node.get(each, "1")) for each in _COUNTS)) != count:
-        yield Problem(node.path, f"sockets x dies x cores x threads must be the number of processors, {count}, and is {product}")
+        yield Problem(node.path, f"sockets x dies x cores x threads must be the number of processors, {count}, but is {product}")
     if (cpu := root.child("cpu")) is not None:
         yield from _cpu(cpu)
 
@@ -172,27 +172,27 @@ def _cpu(cpu: Node) -> Iterator[Problem]:
     if model is None and mode == "custom" and (cpu.get("mode") or cpu.child("feature") or cpu.child("vendor")):
         yield Problem(f"{cpu.path}/model", "is required with mode custom")
     if cpu.get("migratable") and mode not in _OF_THE_NODE:
-        yield Problem(f"{cpu.path}/@migratable", "may be set with mode host-passthrough or maximum only")
+        yield Problem(f"{cpu.path}/@migratable", "may be set only with mode host-passthrough or maximum")
     cache = cpu.child("cache")
     if cache is None:
         return
     if cache.get("mode") == "emulate" and cache.get("level") != "3":
         yield Problem(f"{cache.path}/@level", "must be 3 with mode emulate")
     if cache.get("mode") == "passthrough" and (cache.get("level") or mode not in _OF_THE_NODE):
-        yield Problem(f"{cache.path}/@mode", "passthrough has no level, and needs the node's own processor")
+        yield Problem(f"{cache.path}/@mode", "mode passthrough has no level, and requires host-passthrough")
 
 
 def _identity(root: Node) -> Iterator[Problem]:
     for name in ("name", "memory", "vcpu"):
         node = root.child(name)
         if node is not None and node.inner is None:
-            yield Problem(node.path, "must be written with two tags: what is between them may be filled in")
+            yield Problem(node.path, "must have a start tag and an end tag, because its content may be filled in")
     name_of = root.child("name")
     if name_of is not None and not name_of.text:
-        yield Problem(name_of.path, f"must not be empty; {values.NAME} will do")
+        yield Problem(name_of.path, f"must not be empty; use {values.NAME}")
     uuid = root.child("uuid")
     if uuid is None and root.find("devices", "tpm") is not None:
-        yield Problem("/domain/uuid", f"is required beside <tpm>, whose state is found by it; {values.UUID} will do")
+        yield Problem("/domain/uuid", f"is required with <tpm>, because it names the TPM's state; use {values.UUID}")
     entries = root.find("sysinfo", "system")
     for entry in entries.all("entry") if entries is not None else ():
         if entry.get("name") == "uuid" and (uuid is None or entry.text.lower() != uuid.text.lower()):
@@ -207,7 +207,7 @@ def _boot(root: Node) -> Iterator[Problem]:
     orders = [each.child("boot") for kind in ("disk", "interface") for each in _devices(root, kind)]
     given = [each for each in orders if each is not None]
     if system is not None and system.all("boot") and given:
-        yield Problem(given[0].path, "may not be set beside /domain/os/boot")
+        yield Problem(given[0].path, "may not be set together with /domain/os/boot")
     yield from _twice((f"{each.path}/@order", each.get("order")) for each in given)
     for needs in ("initrd", "cmdline"):
         if system is not None and system.child(needs) is not None and system.child("kernel") is None:
@@ -232,9 +232,9 @@ def _disk(root: Node, disk: Node, bus: str) -> Iterator[Problem]:
         yield Problem(f"{disk.path}/target/@bus", "of a cdrom must be scsi, sata, ide or usb")
     target = disk.child("target")
     if target is not None and target.get("removable") and bus != "usb":
-        yield Problem(f"{disk.path}/target/@removable", "may be set on bus usb only")
+        yield Problem(f"{disk.path}/target/@removable", "may be set only on bus usb")
     if target is not None and target.get("tray") and disk.get("device") != "cdrom":
-        yield Problem(f"{disk.path}/target/@tray", "may be set for a cdrom only")
+        yield Problem(f"{disk.path}/target/@tray", "may be set only for a cdrom")
     for name in ("vendor", "product", "wwn"):
         if disk.child(name) is not None and bus not in (("scsi", "sata", "ide") if name == "wwn" else ("scsi",)):
             yield Problem(f"{disk.path}/{name}", "may not be set on this bus")
@@ -247,14 +247,14 @@ def _disk(root: Node, disk: Node, bus: str) -> Iterator[Problem]:
 
 def _disk_driver(root: Node, disk: Node, driver: Node, bus: str) -> Iterator[Problem]:
     if (backing := disk.child("backingStore")) is not None and driver.get("type") == "qcow2":
-        yield Problem(backing.path, "may be there on a raw disk only: empty, it cuts a qcow2 off the image below it")
+        yield Problem(backing.path, "is allowed only on a raw disk: on qcow2, it would cut off the backing file")
     if driver.get("io") == "native" and driver.get("cache") not in ("none", "directsync"):
         yield Problem(f"{driver.path}/@io", "native needs cache none or directsync")
     for name in ("iothread", "queues"):
         if driver.get(name) and bus != "virtio":
-            yield Problem(f"{driver.path}/@{name}", "may be set on bus virtio only")
+            yield Problem(f"{driver.path}/@{name}", "may be set only on bus virtio")
     if int(driver.get("iothread", "0")) > io_thread_count(root):
-        yield Problem(f"{driver.path}/@iothread", "must be one of the threads that /domain/iothreads has")
+        yield Problem(f"{driver.path}/@iothread", "must be one of the threads of /domain/iothreads")
 
 
 def _sockets(root: Node) -> Iterator[Problem]:
@@ -265,7 +265,7 @@ def _sockets(root: Node) -> Iterator[Problem]:
     consoles = [each for each in _devices(root, "console") if each.get("type") == "unix"]
     yield from _twice((each.path, each.get("type")) for each in consoles)
     if consoles and (not ports or ports[0].get("type") != "unix"):
-        yield Problem(consoles[0].path, "of type unix is the first <serial>, which must be of type unix, too")
+        yield Problem(consoles[0].path, "is of type unix, so the first <serial> must be too")
     spice = any(each.get("type") == "spice" for each in _devices(root, "graphics"))
     for channel in _devices(root, "channel"):
         if channel.get("type") == "spicevmc" and not spice:
@@ -286,15 +286,15 @@ def _machine(root: Node) -> Iterator[Problem]:
     for controller in _devices(root, "controller"):
         driver = controller.child("driver")
         if driver is not None and driver.attributes and controller.get("model") != "virtio-scsi":
-            yield Problem(driver.path, "may be set for model virtio-scsi only")
+            yield Problem(driver.path, "may be set only for model virtio-scsi")
         if is_pcie and controller.get("type") == "ide":
-            yield Problem(f"{controller.path}/@type", f"ide is no bus of a {kind}")
+            yield Problem(f"{controller.path}/@type", f"bus ide does not exist on a {kind}")
     for disk in _devices(root, "disk") if is_pcie else ():
         if (target := disk.child("target")) is not None and target.get("bus") == "ide":
-            yield Problem(f"{target.path}/@bus", f"ide is no bus of a {kind}")
+            yield Problem(f"{target.path}/@bus", f"bus ide does not exist on a {kind}")
     for watchdog in _devices(root, "watchdog") if is_pcie else ():
         if watchdog.get("model") == "ib700":
-            yield Problem(f"{watchdog.path}/@model", f"ib700 needs an ISA bus for cards, which a {kind} has not; i6300esb will do")
+            yield Problem(f"{watchdog.path}/@model", f"ib700 needs an ISA bus, which a {kind} does not have; use i6300esb")
     for device in _devices(root, "input"):
         if (device.get("type"), device.get("bus")) == ("tablet", "ps2"):
             yield Problem(f"{device.path}/@bus", "of a tablet must be usb or virtio")
@@ -305,12 +305,12 @@ def _machine(root: Node) -> Iterator[Problem]:
 
 def _accelerator(root: Node) -> Iterator[Problem]:
     if root.find("features", "tcg") is not None and root.get("type") != "qemu":
-        yield Problem("/domain/features/tcg", "may be set with /domain/@type qemu only")
+        yield Problem("/domain/features/tcg", "may be set only with /domain/@type qemu")
 
 
 def _twice(found: Iterable[tuple[str, str]]) -> Iterator[Problem]:
     seen: dict[str, str] = {}
     for path, value in found:
         if value in seen:
-            yield Problem(path, f"is the same as at {seen[value]}")
+            yield Problem(path, f"is already used at {seen[value]}")
         seen.setdefault(value, path)

@@ -163,7 +163,7 @@ def named(kind: str) -> Rule:
     def rule(value: str) -> str:
         if name_in(value, kind):
             return ""
-        return f"must be the placeholder @{kind}:NAME@: what is outside of the machine's own pod cannot be reached"
+        return f"must be the placeholder @{kind}:NAME@, because only files in the machine's pod are allowed"
 
     return rule
 

@@ -70,9 +70,9 @@ def form_error(kind: str, datum: str, data: bytes) -> str:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        return f"must be an object in JSON, as OpenStack has it: type {CONFIG_DRIVE} takes no YAML, {NO_CLOUD} does"
+        return f"must be a JSON object in OpenStack's format: type {CONFIG_DRIVE} does not support YAML, {NO_CLOUD} does"
     if datum == "metaData" and not found.get("uuid"):
-        return "must have uuid, by which cloud-init knows the machine"
+        return "must have uuid, which cloud-init uses to identify the machine"
     return ""
 
 

@@ -69,7 +69,9 @@ def following(nodes: Sequence[int], amount: int) -> list[Cell]:
         found.append(Cell(tuple(cpus), until - given))
         given = until
     if len(found) > 1 and min(each.bytes for each in found) < MIN_BYTES:
-        raise ValueError(f"the pod's processors are of {len(found)} nodes, and {amount} bytes of memory make less than {MIN_BYTES} for one")
+        raise ValueError(
+            f"the pod's processors are on {len(found)} NUMA nodes, and {amount} bytes of memory give less than {MIN_BYTES} for one of them"
+        )
     return found
 
 
@@ -80,12 +82,12 @@ def numbers(text: str) -> tuple[int, ...]:
         ValueError: the text is invalid.
     """
     if not _RANGES.fullmatch(text):
-        raise ValueError(f"{text[:64]!r} is no list of numbers such as 0-3,8")
+        raise ValueError(f"{text[:64]!r} is not a list of numbers such as 0-3,8")
     found: set[int] = set()
     for each in text.split(","):
         first, _, last = each.partition("-")
         if int(last or first) < int(first):
-            raise ValueError(f"{each} ends before it begins")
+            raise ValueError(f"{each} is not an ascending range")
         found.update(range(int(first), int(last or first) + 1))
     return tuple(sorted(found))
 

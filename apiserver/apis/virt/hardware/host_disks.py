@@ -33,9 +33,9 @@ def path_problem(path: str) -> str:
     if not path.isprintable() or not path.isascii():
         return "must be printable ASCII"
     if any(len(segment) > MAX_NAME for segment in path.split("/")):
-        return f"may have no name between slashes that is longer than {MAX_NAME} characters"
+        return f"may not have a path segment longer than {MAX_NAME} characters"
     if any(segment in ("", ".", "..") for segment in path.split("/")[1:]):
-        return "must be a path without empty segments, '.' and '..', and name a file"
+        return "must be a path of a file, without empty segments, '.' and '..'"
     return ""
 
 
@@ -54,6 +54,6 @@ def prefixes(text: str) -> tuple[str, ...]:
     """
     found = tuple(each.rstrip("/") for each in text.split(",") if each)
     for each in found:
-        if why := path_problem(each) or ("must have two segments at least, as /var/vms has" if each.count("/") < 2 else ""):
+        if why := path_problem(each) or ("must have at least two segments, such as /var/vms" if each.count("/") < 2 else ""):
             raise ValueError(f"{each or '/'}: {why}")
     return found

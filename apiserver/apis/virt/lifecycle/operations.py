@@ -36,7 +36,7 @@ MAX_KEPT: Final = 10
 """Maximum length of ``status.operations``; the oldest finished ones are dropped."""
 MAX_NUMBER: Final = 2**30
 """The largest number that a status may have, well below the int32 in which it is stored."""
-ATTEMPT_ENDED: Final = "the attempt ended before a result was known"
+ATTEMPT_ENDED: Final = "the attempt ended before the result was known"
 
 Operation = Mapping[str, Any]
 NO_PARAMETERS: Final[Mapping[str, Any]] = MappingProxyType({})

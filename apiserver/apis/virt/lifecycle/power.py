@@ -134,7 +134,7 @@ def decide(vm: Mapping[str, Any]) -> Power:
         return Power(on=True, attempt=next_attempt, reason="Requested", message=message)
     failures = _trailing_failures([each for each in ended if not is_older(each, generation)])
     if strategy != HALTED and was_interrupted(vm):
-        message = "the cluster ended the last attempt, and nobody had asked for its end"
+        message = "the cluster ended the last attempt, without a request to stop"
         return Power(on=True, attempt=next_attempt, reason="Interrupted", message=message, failures=failures)
     return _by_strategy(strategy, spec, ended, current=current, next_attempt=next_attempt, failures=failures)
 
@@ -201,13 +201,13 @@ def _by_strategy(
     if next_attempt == current:
         return on("Running", f"runStrategy is {strategy} and the attempt has not ended")
     if strategy == MANUAL:
-        return off("NotRequested", "runStrategy is Manual and nobody asked for a start")
+        return off("NotRequested", "runStrategy is Manual and no start was requested")
     if not ended:
         return on("FirstAttempt", f"runStrategy is {strategy}")
     if strategy == ONCE:
         return off("AttemptEnded", "runStrategy is Once and the attempt has ended")
     if any(each.get("result") == RESULT_SUCCEEDED for each in ended):
-        return off("Succeeded", "the guest powered off by itself")
+        return off("Succeeded", "the guest powered off")
     limit = rerun_limit(spec)
     failed_starts = _failed_starts(ended)
     if failed_starts > limit:

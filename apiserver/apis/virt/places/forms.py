@@ -43,7 +43,7 @@ _NOBODYS: Final = tuple(
 )
 """Networks without pod addresses, besides those in :mod:`ipaddress`: 169.254.169.254 is link-local."""
 
-_NO_PODS: Final = "must be an address that a pod can have: none of a node or link, of a group, or of a cloud's metadata"
+_NO_PODS: Final = "must be an address that a pod can have, not a loopback, link-local, multicast or cloud metadata address"
 
 UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 MAC: Final = re.compile(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}")

@@ -116,7 +116,7 @@ def handler_server_name(node: str) -> str:
     """
     if len(node) > _MAX_NODE_NAME or not _NODE.fullmatch(node):
         raise ValueError(
-            f"node {node[:64]!r} can have no certificate: its name must be of lower-case letters, digits, '-' and '.', "
+            f"node {node[:64]!r} cannot get a certificate: its name must consist of lower-case letters, digits, '-' and '.', "
             f"at most 63 characters between dots and {_MAX_NODE_NAME} in all"
         )
     return f"{node}{_HANDLER_DOMAIN}"

@@ -105,5 +105,5 @@ def mac_problem(mac: str) -> str:
     if int(mac[:2], 16) & _GROUP_BIT or not mac.strip("0:"):
         return "must be a unicast address and not all zeros"
     if mac in RESERVED_MACS:
-        return f"is the address of the guest's gateway or of the node's end of its cable; choose another one such as {EXAMPLE_MAC}"
+        return f"is reserved for the guest's gateway or the node's side of the link; use another address such as {EXAMPLE_MAC}"
     return ""

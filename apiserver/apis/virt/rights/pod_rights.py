@@ -25,7 +25,7 @@ Object = Mapping[str, Any]
 
 _PROJECTED: Final[Mapping[str, str]] = {"secret": cloud_init.SECRET, "configMap": cloud_init.CONFIG_MAP}
 """Kinds by the field of a projected volume's source."""
-_NO_SUCH_VOLUME: Final = "no pod of a virtual machine has such a volume"
+_NO_SUCH_VOLUME: Final = "pods of virtual machines may not have such a volume"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +126,10 @@ def strange_addresses(pod: Object | None, uid: str, addresses: Collection[str]) 
         addresses: addresses in the status.
     """
     if pod is None or uid_of(pod) != uid:
-        return ["the pod whose addresses they should be is not there"]
+        return ["the pod with these addresses does not exist"]
     own = {str(each.get("ip")) for each in dig(pod, "status", "podIPs") or ()} | {str(dig(pod, "status", "podIP"))}
     mine = frozenset(each for each in own if forms.pod_ip(each) is not None)
-    return [f'pod "{name_of(pod)}" has no address {ascii(each)[:80]}' for each in addresses if each not in mine]
+    return [f'pod "{name_of(pod)}" does not have the address {ascii(each)[:80]}' for each in addresses if each not in mine]
 
 
 def brings(migration: Object, vm: Object, pod_uid: str) -> bool:

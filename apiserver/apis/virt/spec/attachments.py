@@ -54,8 +54,8 @@ def problem(given: str) -> str:
     namespace, slash, name = given.rpartition("/")
     if names.label_errors(name) or (slash and namespace != COMMON_NAMESPACE):
         return (
-            "must be the name of a NetworkAttachmentDefinition of the machine's own namespace (a DNS-1123 label, which Multus asks for), "
-            f"or {COMMON_NAMESPACE}/NAME; pods get no networks of other namespaces"
+            "must be the name of a NetworkAttachmentDefinition in the machine's namespace (a DNS-1123 label, as Multus requires), or "
+            f"{COMMON_NAMESPACE}/NAME; networks of other namespaces are not allowed"
         )
     return ""
 
@@ -112,7 +112,7 @@ def excess(vm: Mapping[str, Any], pod: Mapping[str, Any]) -> list[str]:
     asked = (pod.get("metadata") or {}).get("annotations") or {}
     found = [f"annotation {DEFAULT_NETWORK_ANNOTATION}"] if DEFAULT_NETWORK_ANNOTATION in asked else []
     if not _named(asked.get(ANNOTATION)) <= {(each.namespace, each.name) for each in of(vm)}:
-        found.append(f"networks other than the virtual machine names, in annotation {ANNOTATION}")
+        found.append(f"annotation {ANNOTATION} names other networks than the virtual machine")
     return found
 
 

@@ -43,5 +43,5 @@ def names(text: str) -> tuple[str, ...]:
     """
     found = tuple(each for each in text.split(",") if each)
     if wrong := [each for each in found if not is_name(each)]:
-        raise ValueError(f"{wrong[0]!r} is no name of a plugin: at most {MAX_NAME} of a-z, 0-9 and -, with no - at an end")
+        raise ValueError(f"{wrong[0]!r} is not a plugin name: use at most {MAX_NAME} of a-z, 0-9 and -, without - at the start or end")
     return found

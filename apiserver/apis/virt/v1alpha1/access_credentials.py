@@ -101,18 +101,18 @@ def _validate_method(given: Object, made: Mapping[str, Any], path: Path) -> list
         return found + _validate_users(given[methods[0]].get("users") or [], path.child(methods[0], "users"))
     kind = access_credentials.DISKS.get(methods[0], "")
     if kind and kind not in made:
-        found.append(forbidden(path.child(methods[0]), f"may not be set without a disk of type {kind}, which brings the keys"))
+        found.append(forbidden(path.child(methods[0]), f"requires a disk of type {kind}, which passes the keys to the guest"))
     elif kind and any(field.startswith("metaData") for field in made[kind]):
-        text = "may not be set together with meta data of the disk's source, in which the keys would stand"
+        text = "may not be set together with meta data of the disk's source; put the keys into that meta data"
         found.append(forbidden(path.child(methods[0]), text))
     return found
 
 
 def _validate_users(users: list[str], path: Path) -> list[FieldError]:
     if not users:
-        return [required(path, "the guest's users who get the keys")]
+        return [required(path, "the users of the guest that get the keys")]
     found = validate_count(users, MAX_USERS, path)
-    text = "must be the name of a user: at most 64 alphanumeric characters, '_', '.', '$' or '-', of which the first is no sign but '_'"
+    text = "must be the name of a user: at most 64 alphanumeric characters, '_', '.', '$' or '-', beginning with a letter, digit or '_'"
     for position, user in enumerate(users):
         if not _USER.fullmatch(user):
             found.append(invalid(path.index(position), user, text))

@@ -40,7 +40,7 @@ def validate(spec: Object, path: Path, allowed: Allowed, namespace: str = "") ->
 def _validate_vsock(domain: Object, path: Path, allowed: Allowed) -> list[FieldError]:
     if allowed.vsock or vsock.defaulted(domain) is None:
         return []
-    text = "is not allowed in this cluster: its administrator can allow it (--allow-vsock of virt-api, vsock.enabled of the chart)"
+    text = "is not allowed in this cluster: an administrator can allow it (--allow-vsock of virt-api, vsock.enabled of the chart)"
     return [forbidden(path.child("vsock"), text)]
 
 
@@ -48,7 +48,7 @@ def _validate_macvtaps(domain: Object, path: Path, allowed: Allowed) -> list[Fie
     if allowed.macvtap:
         return []
     text = (
-        "macvtap is not allowed in this cluster: its administrator can allow it (--allow-macvtap of virt-api, macvtap.enabled of the chart)"
+        "macvtap is not allowed in this cluster: an administrator can allow it (--allow-macvtap of virt-api, macvtap.enabled of the chart)"
     )
     found = enumerate(interfaces.defaulted(domain))
     return [forbidden(path.child("interfaces").index(each).child("type"), text) for each, one in found if one["type"] == interfaces.MACVTAP]
@@ -61,17 +61,17 @@ def _validate_host_disks(domain: Object, path: Path, allowed: Allowed, namespace
         if not file or host_disks.path_problem(file):
             continue
         if not allowed.host_disks:
-            text = f"files of nodes are no disks in this cluster: its administrator can allow directories ({flag})"
+            text = f"disks of type HostDisk are not allowed in this cluster: an administrator can allow directories ({flag})"
             found.append(forbidden(place.child("type"), text))
         elif not host_disks.is_below(file, allowed.host_disks, namespace):
             directories = ", ".join(each.replace(host_disks.NAMESPACE, namespace) for each in allowed.host_disks)
-            found.append(invalid(place.child("source", "path"), file, f"must be below a directory that is allowed: {directories} ({flag})"))
+            found.append(invalid(place.child("source", "path"), file, f"must be below an allowed directory: {directories} ({flag})"))
     return found
 
 
 def _validate_storage_plugins(domain: Object, path: Path, allowed: Allowed) -> list[FieldError]:
     flag = "--storage-plugins of virt-api, plugins.storage of the chart"
-    none = f"there is no plugin for storage in this cluster: its administrator can name some ({flag})"
+    none = f"storage plugins are not allowed in this cluster: an administrator can allow some ({flag})"
     found = []
     for position, each in enumerate(disks.defaulted(domain)):
         place, name = path.child("disks").index(position), plugin_disks.plugin_of(each)
@@ -86,7 +86,7 @@ def _validate_storage_plugins(domain: Object, path: Path, allowed: Allowed) -> l
 
 def _validate_network_plugins(domain: Object, path: Path, allowed: Allowed) -> list[FieldError]:
     flag = "--network-plugins of virt-api, plugins.network of the chart"
-    none = f"there is no plugin for networks in this cluster: its administrator can name some ({flag})"
+    none = f"network plugins are not allowed in this cluster: an administrator can allow some ({flag})"
     found = []
     for position, each in enumerate(interfaces.defaulted(domain)):
         place, name = path.child("interfaces").index(position), each.get("plugin")

@@ -26,13 +26,13 @@ def validate(spec: Object, path: Path) -> list[FieldError]:
             return [required(path.child(DOMAIN), "or domainXML")]
         return document.validate(typed, path.child(DOMAIN))
     if (count := parsing.element_count(xml)) > parsing.MAX_ELEMENTS_ADMITTED:  # too large to parse, here or later
-        text = f"may not have more than {parsing.MAX_ELEMENTS_ADMITTED} elements, and has {count}; those in comments count"
+        text = f"may not have more than {parsing.MAX_ELEMENTS_ADMITTED} elements, but has {count}, including those in comments"
         return [forbidden(path.child(XML), text)]
     return [*_validate_beside(xml, typed or {}, path), *_validate_xml(xml, typed or {}, path.child(XML))]
 
 
 def _validate_beside(xml: str, typed: Object, path: Path) -> list[FieldError]:
-    text = "may not be set beside domainXML, which says it"
+    text = "may not be set together with domainXML, which contains it"
     found = [forbidden(path.child(DOMAIN, each), text) for each in beside.foreign(typed)]
     if found:
         return found

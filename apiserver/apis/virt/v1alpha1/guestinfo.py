@@ -11,7 +11,7 @@ class GuestInfoAgent(Model):
     """The QEMU guest agent."""
 
     version: str | None = Field(None, description="Its version.")
-    commands: list[str] | None = Field(None, description="The commands that it takes.")
+    commands: list[str] | None = Field(None, description="Supported commands.")
 
 
 class GuestInfoOS(Model):
@@ -64,8 +64,8 @@ class GuestInfoFilesystem(Model):
 class GuestInfoInterface(Model):
     """A network interface as the guest sees it."""
 
-    name: str | None = Field(None, description="Its name in the spec, where its address stands there.")
-    mac: str | None = Field(None, description="The card's address, as the guest says.")
+    name: str | None = Field(None, description="Its name in the spec, if the spec has its address.")
+    mac: str | None = Field(None, description="The card's address, as reported by the guest.")
     device: str | None = Field(None, description="The guest's name for it, such as eth0.")
     ip_addresses: list[str] | None = Field(None, alias="ipAddresses", description="Its addresses, without link-local ones.")
 
@@ -100,8 +100,8 @@ class VirtualMachineGuestInfo(Kind):
     interfaces: list[GuestInfoInterface] | None = Field(None, description="Network interfaces but for loopback; at most 64.")
     applications: list[GuestInfoApplication] | None = Field(
         None,
-        description="Packages that are installed; at most 2000. The agent has no list of them: it is asked to run dpkg-query or rpm in the "
-        "guest, at most every ten minutes or when the agent has connected anew, and only where the guest allows it that.",
+        description="Packages that are installed; at most 2000. The agent runs dpkg-query or rpm in the guest for this, at most every "
+        "ten minutes and after a reconnect, and only if the guest allows it.",
     )
-    unavailable: list[GuestInfoUnavailable] | None = Field(None, description="Fields that the guest did not tell, and why.")
-    truncated: list[str] | None = Field(None, description="Lists of which there was more than is shown.")
+    unavailable: list[GuestInfoUnavailable] | None = Field(None, description="Fields that the guest did not report, and why.")
+    truncated: list[str] | None = Field(None, description="Lists that were truncated.")

@@ -31,8 +31,8 @@ _NAMES: Final = {
     "spec.volumes": f"type and source of each of {_DISKS}",
     "spec.networks": "network of each of spec.domain.devices.interfaces",
     "spec.dataVolumeTemplates": f"source.import or source.create of a disk in {_DISKS}",
-    "spec.instancetype": "spec.domain, for instance types do not exist",
-    "spec.preference": "spec.domain, for preferences do not exist",
+    "spec.instancetype": "spec.domain, because instance types do not exist",
+    "spec.preference": "spec.domain, because preferences do not exist",
     "spec.vmiName": "spec.selector.name",
     "spec.bandwidthPerMigration": "spec.bandwidth",
     "spec.allowWorkloadDisruption": "spec.allowPause",
@@ -57,4 +57,4 @@ def hint(field: str, value: object = None) -> str:
     """Return a text that names the replacement of a KubeVirt field or value; empty for others."""
     path = _SELECTOR.sub("", field)
     instead = _NAMES.get(path) or (_VALUES.get((path, value), "") if isinstance(value, str) else "")
-    return f"KubeVirt's; here it is {instead} ({PAGE})" if instead else ""
+    return f"this is a KubeVirt field; use {instead} ({PAGE})" if instead else ""

@@ -25,10 +25,7 @@ MAX_REQUIREMENTS: Final = 32
 """Maximum labels and expressions of a selector."""
 MAX_VALUES: Final = 64
 """Maximum values of an expression."""
-POST_COPY: Final = (
-    "is not supported: once a guest has begun to run on the target, neither side has all of its memory, so that it is lost with either of "
-    "them, and here it runs on the target only after the source's virt-launcher has said that nothing of it is left there; use allowPause"
-)
+POST_COPY: Final = "is not supported: during post-copy, the loss of either node loses the guest; use allowPause"
 """Why ``allowPostCopy`` must be false."""
 
 
@@ -67,34 +64,37 @@ class MigrationPolicySpec(Model):
 
     selectors: MigrationPolicySelectors | None = Field(
         None,
-        description="The machines. Of several policies that choose a machine the one with the most conditions is taken, of equal ones the "
+        description="The machines. If several policies select a machine, the one with the most conditions applies; of equal ones, the "
         "first by name. Default: every machine.",
     )
     bandwidth: Quantity | None = Field(
         None,
-        description="Bytes per second that a migration sends at most, such as 100Mi; whole MiB, at least one. 0: no limit.",
+        description="Maximum bytes per second of a migration, such as 100Mi; whole MiB, at least one. 0: no limit.",
     )
     max_downtime_milliseconds: Int64 | None = Field(
         None,
-        description="Time that the guest may stand still at the end, as QEMU estimates it. Default 300. More lets a guest that writes much "
-        "memory arrive.",
+        description="Longest pause of the guest at the end, as QEMU estimates it. Default 300. Increase it for guests that write much "
+        "memory.",
     )
     parallel_connections: Int32 | None = Field(
-        None, description="Connections that carry the memory, from 1 to 4. Default 1. Several use more processors of both nodes."
+        None,
+        description="Connections that carry the memory, from 1 to 4. Default 1. Several connections use more processors of both nodes.",
     )
     allow_auto_converge: bool | None = Field(
-        None, description="True lets QEMU slow the guest's processors down when it writes memory faster than it is sent."
+        None, description="True lets QEMU throttle the guest's processors if it writes memory faster than the migration sends it."
     )
-    allow_post_copy: bool | None = Field(None, description="Has to be false: a guest that has moved in part is lost with either node.")
+    allow_post_copy: bool | None = Field(
+        None, description="Must be false, because during post-copy the loss of either node loses the guest."
+    )
     allow_pause: bool | None = Field(
         None,
-        description="True pauses a guest that has not arrived within the time-out until it has, for as long again at most. "
-        "Otherwise the migration fails then, and the guest stays.",
+        description="True pauses the guest when the timeout is over, for at most the same time again. Otherwise the migration fails "
+        "then, and the guest stays.",
     )
     completion_timeout_per_gib: Int64 | None = Field(
         None,
         alias="completionTimeoutPerGiB",
-        description="Seconds that the migration may take for each GiB of the guest's memory, a part of one counted whole. Default 150.",
+        description="Seconds that the migration may take per GiB of the guest's memory, rounded up to whole GiB. Default 150.",
     )
 
 
@@ -146,7 +146,7 @@ def validate_bandwidth(given: object, path: Path) -> list[FieldError]:
     amount = quantity.parse(str(given))
     if amount.nanos == 0 or limits.MIN_BANDWIDTH <= amount <= limits.MAX_BANDWIDTH:
         return []
-    return [invalid(path, given, f"must be 0, which is no limit, or from {limits.MIN_BANDWIDTH} to {limits.MAX_BANDWIDTH}")]
+    return [invalid(path, given, f"must be 0 (no limit) or from {limits.MIN_BANDWIDTH} to {limits.MAX_BANDWIDTH}")]
 
 
 def _validate_whole(given: object, path: Path) -> list[FieldError]:

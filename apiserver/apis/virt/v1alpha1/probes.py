@@ -123,7 +123,7 @@ def _validate_request(asked: Object, path: Path) -> list[FieldError]:
         if not _TOKEN.fullmatch(name):
             found.append(invalid(place.index(position).child("name"), name, "must be the name of a header field"))
         elif name.lower() in _OURS:
-            found.append(forbidden(place.index(position).child("name"), "is virt-handler's to say"))
+            found.append(forbidden(place.index(position).child("name"), "is set by virt-handler"))
         if len(value) > MAX_HEADER:
             found.append(too_long(place.index(position).child("value"), MAX_HEADER))
         elif not _VALUE.fullmatch(value):
@@ -140,17 +140,19 @@ def _validate_reach(given: Object, spec: Mapping[str, Any], field: str, path: Pa
     found: list[FieldError] = []
     for handler in (each for each in probes.OVER_NETWORK if given.get(each) is not None):
         if own is None:
-            found.append(forbidden(path.child(handler), "needs an interface in the pod's network"))
+            found.append(forbidden(path.child(handler), "requires an interface in the pod's network"))
             continue
         if handler == probes.TCP and own["type"] == interfaces.PASST:
             found.append(
-                forbidden(path.child(handler), "type passt takes connections before the guest does: use httpGet or guestAgentPing")
+                forbidden(
+                    path.child(handler), "passt accepts TCP connections itself, even if the guest does not: use httpGet or guestAgentPing"
+                )
             )
         if field == probes.LIVENESS and own.get("state") == "down":
-            text = f"the cable of interface {own.get('name')} is out (state: down): the guest would be ended again and again"
+            text = f"the link of interface {own.get('name')} is down (state: down), so the probe would always fail and end the guest"
             found.append(forbidden(path.child(handler), text))
         ports, port = interfaces.ports(own), given[handler].get("port")
         if ports is not None and not any((each.get("port"), each["protocol"]) == (port, "TCP") for each in ports):
-            text = f"must be one of the TCP ports of interface {own.get('name')}: nothing else reaches the guest"
+            text = f"must be one of the TCP ports of interface {own.get('name')}: other ports do not reach the guest"
             found.append(invalid(path.child(handler, "port"), port, text))
     return found

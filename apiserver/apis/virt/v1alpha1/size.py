@@ -29,15 +29,15 @@ def validate(obj: Object, old: Object | None = None) -> list[FieldError]:
         return []
     longest, path = max(_texts(_counted(obj), Path()), default=(0, ""))
     if longest < _LARGE:
-        text = f"may have, together with the spec, not more than {MAX_BYTES} bytes as JSON, and has {size}"
+        text = f"may have, together with the spec, at most {MAX_BYTES} bytes as JSON, but has {size}"
         return [FieldError("metadata", Reason.TOO_LONG, "", text)]
-    text = f"metadata and spec may have not more than {MAX_BYTES} bytes as JSON, and have {size}, {longest} of them here{_way_out(path)}"
+    text = f"metadata and spec may have at most {MAX_BYTES} bytes as JSON, but have {size}, {longest} of them here{_way_out(path)}"
     return [FieldError(path, Reason.TOO_LONG, "", text)]
 
 
 def _way_out(path: str) -> str:
     field = path.rpartition(".")[2].removesuffix("Base64")
-    return f": put it into a Secret, and name that in {field}SecretRef" if field in cloud_init.DATA else ""
+    return f": put it into a Secret and set {field}SecretRef" if field in cloud_init.DATA else ""
 
 
 def _counted(obj: Object) -> Object:

@@ -162,7 +162,9 @@ def _growing(value: Any, old: Any, place: Place) -> Iterator[FieldError]:  # noq
         return
     for position, (earlier, later) in enumerate(itertools.pairwise(numbers), 1):
         if later < earlier:
-            yield invalid(_path(((place, position), "number")), later, "must be greater than the number before: the newest is last")
+            yield invalid(
+                _path(((place, position), "number")), later, "must be greater than the previous number, because the newest is last"
+            )
 
 
 _NAME: Final = _text(names.subdomain_errors)

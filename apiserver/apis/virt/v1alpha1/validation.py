@@ -97,9 +97,7 @@ def validate_migration_update(obj: Object, old: Object) -> list[FieldError]:
     """Return the errors of an updated Migration. Its spec must not change."""
     found = size.validate(obj, old) + _validate_migration(obj)
     if obj["spec"] != old["spec"]:
-        found.append(
-            forbidden(SPEC, "a Migration cannot be changed; delete it, which cancels it while it is unfinished, and create another")
-        )
+        found.append(forbidden(SPEC, "a Migration is immutable; delete it, which cancels it if it is unfinished, and create another"))
     return found + _validate_held(obj, old)
 
 
@@ -109,7 +107,8 @@ def _validate_held(obj: Object, old: Object) -> list[FieldError]:
     if not held or holds or not phases.is_unfinished(old):
         return []
     text = (
-        f"{virt_names.MIGRATION_FINALIZER} stays until the Migration is over, for its guest may be on its way; delete it, which cancels it"
+        f"{virt_names.MIGRATION_FINALIZER} may not be removed before the Migration has ended, because its guest "
+        "may be moving; delete the Migration to cancel it"
     )
     return [forbidden(Path("metadata").child("finalizers"), text)]
 

@@ -69,7 +69,7 @@ async def found(matching: Matching, attributes: Attributes, error: StatusError |
     return await matches(matching, attributes, namespaces(error), _Versions())
 
 
-ABSENT, UNKNOWN = NotFound('namespaces "ns" not found'), ServiceUnavailable("look up namespace ns for admission: gone")
+ABSENT, UNKNOWN = NotFound('namespaces "ns" not found'), ServiceUnavailable("cannot read namespace ns for admission: gone")
 
 
 @pytest.mark.parametrize("read", [webhook, policy])

@@ -57,5 +57,5 @@ def test_a_pod_finds_its_service_account(tmp_path: Path) -> None:
 
 
 def test_outside_of_a_pod_a_kubeconfig_is_asked_for(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="name a kubeconfig"):
+    with pytest.raises(ConfigError, match="set a kubeconfig"):
         Config.in_cluster(tmp_path, {})

@@ -88,7 +88,7 @@ async def test_long_listing_yields_to_other_tasks() -> None:
 
         async def watch(self, *_: object, initial_events: bool = False, **__: object) -> AsyncIterator[Any]:
             if initial_events:
-                raise errors.BadRequest("no streaming lists")
+                raise errors.BadRequest("streaming lists")
             await asyncio.Event().wait()
             yield
 

@@ -121,7 +121,7 @@ async def test_a_cluster_and_a_user_are_enough_without_a_context(tmp_path: Path)
 
 
 async def test_missing_kubeconfig_does_not_fall_back_to_the_pod() -> None:
-    with pytest.raises(Failure, match="there is no kubeconfig at /nonexistent"):
+    with pytest.raises(Failure, match="kubeconfig /nonexistent not found"):
         await access.load(Selection(), {"KUBECONFIG": "/nonexistent", "KUBERNETES_SERVICE_HOST": "10.0.0.1"})
 
 

@@ -18,5 +18,5 @@ def test_the_xml_is_printed_as_it_is() -> None:
 
 @pytest.mark.parametrize("answer", [{}, {"xml": "<a>\x1b[2J</a>"}, {"xml": "<a>\u202e</a>"}], ids=["none", "escape", "right to left"])
 def test_terminal_control_characters_are_not_printed(answer: dict[str, str]) -> None:
-    with pytest.raises(Failure, match=r"^error: cannot read: the answer cannot be shown"):
+    with pytest.raises(Failure, match=r"^error: cannot read: the response cannot be shown"):
         printed(answer, "read")

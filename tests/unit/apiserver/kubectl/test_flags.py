@@ -15,11 +15,11 @@ from apiserver.kubectl.access import version
         ("sendkey a", "error: the following arguments are required: --keys\nSee 'kubectl virt sendkey --help'"),
         ("stop vm a", "error: vm a: write vm/a\nSee 'kubectl virt stop --help' for usage."),
         ("console VirtualMachines a", "error: VirtualMachines a: write VirtualMachines/a\nSee 'kubectl virt console --help' for usage."),
-        ("migrate a --timeout 5m", "error: --timeout is how long --wait waits: write --wait, too\nSee 'kubectl virt migrate --help'"),
-        ("cancel-migration a --timeout 0s", "write --wait, too\nSee 'kubectl virt cancel-migration --help'"),
+        ("migrate a --timeout 5m", "error: --timeout requires --wait\nSee 'kubectl virt migrate --help'"),
+        ("cancel-migration a --timeout 0s", "requires --wait\nSee 'kubectl virt cancel-migration --help'"),
         (
             "cancel-migration VM/a --migration",
-            "error: VM/a is a virtual machine, and --migration says that NAME is a Migration: write one or the other\n"
+            "error: VM/a names a virtual machine, but --migration requires the name of a Migration\n"
             "See 'kubectl virt cancel-migration --help'",
         ),
         ("port-forward a 0", "error: argument PORT: '0' is no port: write PORT, LOCAL:PORT or udp/LOCAL:PORT (1 to 65535)\nSee"),
@@ -88,7 +88,7 @@ def test_no_other_command_takes_the_name_of_a_migration(capsys: pytest.CaptureFi
         with pytest.raises(SystemExit) as ended:
             flags.parse(arguments)
         assert ended.value.code == 1
-    assert "names no virtual machine" in capsys.readouterr().err
+    assert "does not name a virtual machine" in capsys.readouterr().err
 
 
 def test_its_release_is_told(capsys: pytest.CaptureFixture[str]) -> None:

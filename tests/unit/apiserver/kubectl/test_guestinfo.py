@@ -37,7 +37,7 @@ MOUNT POINT   TYPE   SIZE   USED   NAME
 
 DEVICE   NAME      MAC                 ADDRESSES
 eth0     default   02:00:00:00:00:09   10.0.2.2,fd00::2
-There are more users than are shown.
+There are more users than shown.
 Not told: applications: no"""
 
 

@@ -80,7 +80,7 @@ def test_an_outcome_says_what_it_took() -> None:
         "progress": {**FIGURES, "processedBytes": 300 * MIB, "downtimeMilliseconds": 45},
     }
     assert progress.outcome(a_migration("Succeeded", **status)) == (
-        "the guest moved to node b, it took 12 s, of which it stood still for 45 ms before it was complete there, 300Mi were sent"
+        "the guest moved to node b, it took 12 s, with the guest paused for 45 ms, 300Mi were sent"
     )
     assert progress.outcome(a_migration("Succeeded")) == "the guest moved"
     assert progress.outcome(a_migration("Failed", message="no way")) == "migration web-x7k2p failed: no way"

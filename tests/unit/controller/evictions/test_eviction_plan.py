@@ -15,7 +15,7 @@ from controller.evictions.outcomes import History, Outcomes
 from tests.unit.controller.reconcilers.builders import UID, a_migration, a_pod, a_vm, an_attempt
 
 NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
-STUCK = [{"type": "Migratable", "status": "False", "reason": "DisksNotShared", "message": "what the guest wrote exists in its pod only"}]
+STUCK = [{"type": "Migratable", "status": "False", "reason": "DisksNotShared", "message": "what the guest wrote exists only in its pod"}]
 
 
 def a_running_vm(**spec: Any) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def test_unmigratable_guest_is_shut_down_or_kept_by_its_strategy(why: str) -> No
     vm["spec"]["evictionStrategy"] = "LiveMigrate"
     told = judged(vm, claims=claims)
     assert (told.allowed, told.migration) == (False, None)
-    assert ("exists in its pod only" if why == "condition" else "PersistentVolumeClaim data is not ReadWriteMany") in told.message
+    assert ("exists only in its pod" if why == "condition" else "PersistentVolumeClaim data is not ReadWriteMany") in told.message
 
 
 def test_shared_claims_migrate() -> None:

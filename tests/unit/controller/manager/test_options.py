@@ -31,9 +31,9 @@ def test_each_lifetime_is_that_of_its_flag() -> None:
         ("--workers=0", "--workers: 0 is less than 1"),
         ("--workers=x", "--workers: invalid"),
         ("--certificate-lifetime=soon", "--certificate-lifetime"),
-        ("--authority-lifetime=8760h", "must be above zero and at most a third"),
+        ("--authority-lifetime=8760h", "must be positive and at most a third"),
         ("--node-certificate-lifetime=0s", "the lifetime of a node's certificate"),
-        ("--authority-spread=80000h", "the time to spread"),
+        ("--authority-spread=80000h", "the time to distribute an authority"),
         ("--acceleration=maybe", "--acceleration"),
     ],
 )

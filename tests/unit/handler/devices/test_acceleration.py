@@ -18,10 +18,10 @@ def test_guest_that_finished_in_time_is_accelerated() -> None:
     ("report", "ended", "reason"),
     [
         ("", True, "lock cmpxchg16b: it stopped"),
-        ("", False, "lock cmpxchg16b: nothing happened for 10 s"),
+        ("", False, "lock cmpxchg16b: no progress for 10 s"),
         ("end Permission denied (/dev/kvm)\n", True, "Permission denied"),
         ("stage C 0.1\nstage P 0.1\nend KVM internal error 1 at the instruction cc\n", True, "int3): KVM internal error 1"),
-        ("stage C 0.1\nstage P 0.1\nstage I 0.1\nstage X 0.2\n", False, "a loop of forty million instructions: nothing happened"),
+        ("stage C 0.1\nstage P 0.1\nstage I 0.1\nstage X 0.2\n", False, "a loop of forty million instructions: no progress"),
         (GOOD.replace("0.0154", "3.5"), True, "3.5 s for a loop"),
         ("stage C 0.1\nstage P 0.1\nstage ! 0.1\nend done\n", True, "the result was wrong"),
     ],

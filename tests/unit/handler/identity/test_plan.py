@@ -23,7 +23,7 @@ GOOD = Observed(Held(NOW - SKEW, NOW + DAY), has_authorities=True, refusal="", i
         (GOOD, DAY * 0.73, "it expires soon", ""),
         (GOOD, DAY, "it expires soon", "expired"),
         (GOOD, DAY * 2, "it expires soon", "expired"),
-        (replace(GOOD, held=None), timedelta(), "none that others would accept", "no certificate"),
+        (replace(GOOD, held=None), timedelta(), "there is no valid certificate", "no certificate"),
         (replace(GOOD, refusal="from before 2026 are revoked"), timedelta(), "revoked", "revoked"),
         (replace(GOOD, is_revoked=True), timedelta(), "", "this node is revoked"),
         (replace(GOOD, is_revoked=True, held=None), timedelta(), "", "this node is revoked"),

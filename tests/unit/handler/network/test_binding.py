@@ -77,8 +77,8 @@ def test_a_machine_without_interfaces_wants_no_network() -> None:
 @pytest.mark.parametrize(
     ("interfaces", "said"),
     [
-        ([{"name": "a"}, {"name": "b"}], "more than one interface"),
-        ([{"name": "a", "type": "carrier-pigeon"}], "interface a: type carrier-pigeon is not known"),
+        ([{"name": "a"}, {"name": "b"}], "only one interface"),
+        ([{"name": "a", "type": "carrier-pigeon"}], "interface a: type carrier-pigeon is not supported"),
         ([{"name": "a", "mac": "02:00:00:00:00:01"}], "interface a: MAC address"),
     ],
 )

@@ -114,7 +114,7 @@ def test_others_reach_the_guest_by_the_address_of_the_pod() -> None:
 
 @pytest.mark.parametrize("port", [0, -1, 65536, 10**9])
 def test_invalid_ports_never_reach_nft(port: int) -> None:
-    with pytest.raises(Unsupported, match=f"interface default: {port} is no port"):
+    with pytest.raises(Unsupported, match=f"interface default: {port} is not a port"):
         masquerade.plan(Wanted("default", "masquerade", MAC, "virtio", ports=(Port("TCP", port),)), EMPTY)
 
 

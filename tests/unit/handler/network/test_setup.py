@@ -33,7 +33,7 @@ async def add(interface: dict[str, Any], fault: Fault) -> None:
     await networks._add({"pod": {"uid": "u"}}, wanted, 0, "")
 
 
-@pytest.mark.parametrize("fault", [Failed("it failed"), TimedOut("it took too long")])
+@pytest.mark.parametrize("fault", [Failed("it failed"), TimedOut("timed out")])
 async def test_failure_of_an_own_binding_is_no_plugin_failure(fault: Fault) -> None:
     with pytest.raises(CommandFailed, match=str(fault)):
         await add({"name": "default"}, fault)

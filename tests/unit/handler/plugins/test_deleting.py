@@ -123,7 +123,7 @@ def test_an_event_tells_the_owner_of_a_machine_that_may_be_gone() -> None:
     ((machine, _, type_, reason, message),) = events.said
     assert machine["metadata"] == MACHINE["machine"]
     assert (type_, reason) == ("Warning", "PluginDelFailed")
-    assert message == "disk 'data': plugin images (DEL): the pool | is away; it is asked again"
+    assert message == "disk 'data': plugin images (DEL): the pool | is away; virt-handler retries"
 
 
 async def test_unexpected_error_of_one_record_ends_no_other_deletion(world: World, caplog: pytest.LogCaptureFixture) -> None:

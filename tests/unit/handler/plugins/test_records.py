@@ -52,5 +52,5 @@ def test_unreadable_record_does_not_hide_the_others(records: Records, tmp_path: 
 
 @pytest.mark.parametrize(("uid", "element"), [("../x", "data"), (UID, "../data"), (UID, ""), ("", "data"), (UID, "a/b")])
 def test_a_name_that_leads_elsewhere_is_no_record(records: Records, uid: str, element: str) -> None:
-    with pytest.raises(ValueError, match="are no names"):
+    with pytest.raises(ValueError, match="are not valid names"):
         records.write(Record("storage", uid, element, "images", {}))

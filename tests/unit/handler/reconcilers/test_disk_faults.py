@@ -25,14 +25,15 @@ def with_disks(*names: str) -> dict[str, Any]:
         (
             [DiskFault("data", full=True)],
             "DiskFull",
-            "disk 'data': its storage is full: expand the PersistentVolumeClaim or make room where it lies; the guest goes on, and is told "
-            "that it failed",
+            (
+                "disk 'data': its storage is full: expand the PersistentVolumeClaim or free space on its storage; "
+                "the guest keeps running and gets I/O errors"
+            ),
         ),
         (
             [DiskFault("data", ignored=True)],
             "DiskIOError",
-            "disk 'data': it cannot be read or written; what the guest writes there is lost, and the guest is not told "
-            "(driver.errorPolicy: ignore)",
+            "disk 'data': reads or writes fail; failed writes are lost without an error in the guest (driver.errorPolicy: ignore)",
         ),
     ],
 )

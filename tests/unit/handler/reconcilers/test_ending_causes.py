@@ -11,7 +11,7 @@ from handler.reconcilers.guests.guest_plan import EndAttempt, Observed
 from launcher.protocol import messages
 from tests.unit.handler.reconcilers.builders import NOW, a_request, a_vm, an_ended
 
-ASKED = "the guest powered off as it was asked to"
+ASKED = "the guest shut down on request"
 EVICTED = {
     "type": "DisruptionTarget",
     "status": "True",
@@ -20,7 +20,7 @@ EVICTED = {
 }
 LATE = {"type": "Ready", "status": "False", "reason": "StartTimeout", "message": "the guest did not run within 180 s on node n"}
 DEAD = {"type": "Ready", "status": "False", "reason": "LivenessProbeFailed", "message": "the liveness probe failed: no answer"}
-DELETED = "its pod was deleted while the guest ran, not by virt-controller"
+DELETED = "its pod was deleted by another client while the guest ran"
 
 
 def an_attempt(**more: str) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def test_a_pod_that_was_deleted_before_its_guest_ran_says_so() -> None:
     (action,) = guest_plan.plan(Observed(vm, replace(an_ended("destroyed", "x" * 2000), stopping=True), connected=True, gone=False))
 
     assert isinstance(action, EndAttempt)
-    assert action.end.message.startswith("its pod was deleted before the guest ran, not by virt-controller (x")
+    assert action.end.message.startswith("its pod was deleted by another client before the guest ran (x")
     assert len(action.end.message) <= guest_status.MAX_MESSAGE
 
 

@@ -143,8 +143,8 @@ def test_interface_without_details_is_listed_by_name() -> None:
 @pytest.mark.parametrize(
     ("agent", "message"),
     [
-        (messages.AgentStatus(), "no QEMU guest agent runs in the guest"),
-        (messages.AgentStatus(problem="x"), "no QEMU guest agent runs in the guest"),
+        (messages.AgentStatus(), "no QEMU guest agent is connected"),
+        (messages.AgentStatus(problem="x"), "no QEMU guest agent is connected"),
         (replace(AGENT, problem="a\nb" + "x" * 999), "the QEMU guest agent does not answer: a | b"),
         (AGENT, ""),
     ],

@@ -30,7 +30,7 @@ def disks_ready(vm: dict[str, Any]) -> tuple[str, str, str]:
 def test_import_progress_is_reported_without_the_urls_query() -> None:
     vm = importing(ImportStatus("root", "Downloading", 5 << 20, 9 << 20))
 
-    assert disks_ready(vm) == ("False", "Importing", f"disk 'root': 5 of 9 MiB of its image are downloaded from {URL}")
+    assert disks_ready(vm) == ("False", "Importing", f"disk 'root': 5 of 9 MiB of its image downloaded from {URL}")
     assert vm["status"]["imports"] == [{"disk": "root", "phase": "Downloading", "transferredBytes": 5 << 20, "totalBytes": 9 << 20}]
     assert guest_imports.is_importing(vm)
     assert conditions.waits_for(vm) == {conditions.Wait.IMAGE}
@@ -40,22 +40,22 @@ def test_import_progress_is_reported_without_the_urls_query() -> None:
 def test_import_of_unknown_size_is_reported_without_a_total() -> None:
     vm = importing(ImportStatus("root", "Downloading", 5 << 20))
 
-    assert disks_ready(vm)[2] == f"disk 'root': 5 MiB of its image are downloaded from {URL}"
+    assert disks_ready(vm)[2] == f"disk 'root': 5 MiB of its image downloaded from {URL}"
     assert "totalBytes" not in vm["status"]["imports"][0]
 
 
 def test_a_failure_is_told_with_its_words() -> None:
     vm = importing(ImportStatus("root", "Retrying", 0, 0, 2, f"{URL} answers 503"))
 
-    assert disks_ready(vm) == ("False", "ImportFailed", f"disk 'root': {URL} answers 503; it is tried again until the machine is off")
+    assert disks_ready(vm) == ("False", "ImportFailed", f"disk 'root': {URL} answers 503; retrying until the machine is stopped")
     assert vm["status"]["imports"] == [
         {"disk": "root", "phase": "Retrying", "transferredBytes": 0, "failures": 2, "message": f"{URL} answers 503"}
     ]
 
 
 def test_the_other_phases_are_told() -> None:
-    assert "is converted" in disks_ready(importing(ImportStatus("root", "Converting")))[2]
-    assert "after another one" in disks_ready(importing(ImportStatus("root")))[2]
+    assert "converting it" in disks_ready(importing(ImportStatus("root", "Converting")))[2]
+    assert "waiting for the import of another image" in disks_ready(importing(ImportStatus("root")))[2]
 
 
 def test_only_known_import_disks_are_reported_and_texts_bounded() -> None:
@@ -75,11 +75,11 @@ def test_events_tell_of_the_beginning_and_of_each_failure_once() -> None:
     failed = importing(ImportStatus("root", "Retrying", 1, 0, 1, "no"), vm=first)
 
     assert guest_imports.events({**first, "status": {}}, first["status"]) == [
-        ("Normal", "ImportStarted", f"disk 'root': the image is imported from {URL}")
+        ("Normal", "ImportStarted", f"disk 'root': importing the image from {URL}")
     ]
     assert guest_imports.events(first, again["status"]) == []
     assert guest_imports.events(first, failed["status"]) == [
-        ("Warning", "ImportFailed", "disk 'root': no; it is tried again until the machine is off")
+        ("Warning", "ImportFailed", "disk 'root': no; retrying until the machine is stopped")
     ]
     assert guest_imports.events(failed, failed["status"]) == []
 

@@ -46,7 +46,7 @@ def test_launchers_message_is_bounded() -> None:
     ("action", "result", "message", "event"),
     [
         ("Reset", "Succeeded", "", ("Normal", "Reset", "the guest was reset")),
-        ("Resume", "Succeeded", "", ("Normal", "Unpaused", "the guest goes on")),
+        ("Resume", "Succeeded", "", ("Normal", "Unpaused", "the guest continues")),
         ("SoftReboot", "Succeeded", "", ("Normal", "RebootRequested", "the guest was asked to reboot")),
         ("InjectNMI", "Succeeded", "", ("Normal", "NMIInjected", "the guest got a non-maskable interrupt")),
         ("SendKey", "Succeeded", "", ("Normal", "KeysSent", "keys were pressed in the guest")),

@@ -131,7 +131,7 @@ def test_begun_stop_is_completed_despite_a_later_start() -> None:
 def test_shutdown_reason_is_never_a_reason_to_run() -> None:
     dead = {"type": "Ready", "status": "False", "reason": "LivenessProbeFailed", "message": "the liveness probe failed: no answer"}
     vm = a_vm("Stopping")
-    assert guest_plan.why_down(vm) == "the attempt has begun to end"
+    assert guest_plan.why_down(vm) == "the guest is being stopped"
     vm["status"]["conditions"] = [dead]
     assert guest_plan.why_down(vm) == "the liveness probe failed: no answer"
     vm["status"]["request"] = a_request("Stop")

@@ -57,7 +57,7 @@ def test_passt_failure_is_a_network_fault() -> None:
     vm["spec"]["domain"]["devices"] = {"interfaces": [{"name": "lan", "type": "passt", "ports": []}]}
     status, _ = guest_report.status_of(seen(vm, a_running(passt_problem="passt ended with -9")))
     found = objects.condition(status["conditions"], "NetworkReady") or {}
-    assert (found["status"], found["message"]) == ("False", "interface lan: passt ended with -9; it is started again")
+    assert (found["status"], found["message"]) == ("False", "interface lan: passt ended with -9; restarting it")
     observed = replace(seen(vm, a_running(passt_problem="passt ended with -9")), network=NetworkFault("NetworkNotReady", "no bridge"))
     found = objects.condition(guest_report.status_of(observed)[0]["conditions"], "NetworkReady") or {}
     assert found["message"] == "no bridge"

@@ -74,7 +74,7 @@ def test_migratability_follows_the_interface_plugins_answer() -> None:
 
     assert told(made)["status"] == "True"
     assert (told(replace(made, live_migration=False))["status"], told()["status"]) == ("False", "False")
-    assert "plugin isolated does not say that its guests may move" in told(replace(made, live_migration=False))["message"]
+    assert "plugin isolated does not support live migration" in told(replace(made, live_migration=False))["message"]
 
 
 def test_looking_again_changes_nothing() -> None:
@@ -114,7 +114,7 @@ def test_a_paused_guest_is_not_ready() -> None:
     assert (ready["status"], ready["reason"], ready["message"]) == ("False", "Paused", "the guest is paused on request")
     assert (objects.condition(conditions, "Paused") or {})["message"] == "paused on request"
     failed = guest_status.running(a_vm("Running"), a_running("paused", "I/O error"), None, NOW)["conditions"]
-    assert str((objects.condition(failed, "Ready") or {})["message"]).startswith("the guest is paused: a disk could not be read or written")
+    assert str((objects.condition(failed, "Ready") or {})["message"]).startswith("the guest is paused: a read or write of a disk failed")
 
 
 @pytest.mark.parametrize(
@@ -142,9 +142,9 @@ def test_a_full_disk_is_told_apart_and_named_with_what_to_do() -> None:
     paused, ready = (objects.condition(conditions, kind) or {} for kind in ("Paused", "Ready"))
 
     assert (paused["status"], paused["reason"]) == ("True", "DiskFull")
-    assert "expand the PersistentVolumeClaim or make room" in paused["message"]
+    assert "expand the PersistentVolumeClaim or free space" in paused["message"]
     assert paused["message"].endswith(
-        "the guest goes on by itself some time after that, and at once by unpause (disk 'data': no space left)"
+        "the guest then continues automatically, or at once after kubectl virt unpause (disk 'data': no space left)"
     )
     assert ready["message"] == f"the guest is paused: {paused['message']}"
 
@@ -224,9 +224,9 @@ def test_image_wait_names_its_disk_and_is_written_once() -> None:
     assert disks is not None
     assert ready is not None
     assert (disks["status"], disks["reason"]) == ("False", "DiskImageNotFound")
-    assert (
-        disks["message"]
-        == "disk 'disk0' has no image yet: no disk.img in PersistentVolumeClaim myvolumeclaim; the guest starts when it appears"
+    assert disks["message"] == (
+        "disk 'disk0' has no image yet: file disk.img not found in PersistentVolumeClaim myvolumeclaim; "
+        "the guest starts when the image exists"
     )
     assert (ready["status"], ready["reason"], ready["message"]) == ("False", "DisksNotReady", disks["message"])
     assert status["phase"] == "Scheduled"
@@ -236,15 +236,15 @@ def test_image_wait_names_its_disk_and_is_written_once() -> None:
 @pytest.mark.parametrize(
     ("message", "is_news"),
     [
-        ("disk 'a': its claim has room for 49Gi: expand", False),
-        ("disk 'a': its claim has room for 54118453248 bytes: expand", False),
-        ("disk 'a': its claim has room for 0: expand", False),
-        ("disk 'b': its claim has room for 50Gi: expand", True),
+        ("disk 'a': its claim has space for 49Gi: expand", False),
+        ("disk 'a': its claim has space for 54118453248 bytes: expand", False),
+        ("disk 'a': its claim has space for 0: expand", False),
+        ("disk 'b': its claim has space for 50Gi: expand", True),
         ("disk 'a': the claim is full: expand", True),
     ],
 )
 def test_room_wait_is_no_news_when_only_the_room_differs(message: str, is_news: bool) -> None:
-    first = guest_status.waiting_for_room(a_vm(), "disk 'a': its claim has room for 50Gi: expand", NOW)
+    first = guest_status.waiting_for_room(a_vm(), "disk 'a': its claim has space for 50Gi: expand", NOW)
     assert guest_status.is_news_of_disks(a_vm(), first)
     vm = {**a_vm(), "status": first}
     assert guest_status.is_news_of_disks(vm, guest_status.waiting_for_room(vm, message, NOW)) is is_news
@@ -271,7 +271,7 @@ def test_a_guest_that_runs_has_its_disks() -> None:
     for status in (
         guest_status.waiting_for_room(a_vm(), "too small", NOW),
         guest_status.waiting_for_images(a_vm(), ("disk0",), NOW),
-        guest_status.with_disks_fault(a_vm(), {}, "DiskNotUsable", "disk0 is reached through a link", NOW),
+        guest_status.with_disks_fault(a_vm(), {}, "DiskNotUsable", "disk0 contains a symbolic link", NOW),
     ):
         found = guest_status.running({**a_vm(), "status": status}, a_running(), None, NOW)
         assert objects.is_true(found["conditions"], "DisksReady")
@@ -363,7 +363,7 @@ def test_only_failures_quote_qemus_last_lines() -> None:
     stopped = guest_status.end_of(messages.Ending("destroyed", "powered off", log=log))
 
     assert failed is not None
-    assert failed.message == "QEMU died; QEMU's last words: second | third | last"
+    assert failed.message == "QEMU died; last lines of QEMU's log: second | third | last"
     assert stopped is not None
     assert stopped.message == "powered off"
 
@@ -434,8 +434,7 @@ def test_silent_server_is_reported_until_it_answers() -> None:
     disks = objects.condition(status["conditions"], "DisksReady") or {}
     assert (disks["status"], disks["reason"], status["phase"]) == ("False", "DiskServerSilent", "Running")
     assert disks["message"] == (
-        "disk 'data': NBD server nbd.example port 10809 does not answer; "
-        "what the guest reads and writes there waits, or fails, until it does"
+        "disk 'data': NBD server nbd.example port 10809 does not answer; reads and writes of this disk block or fail until it does"
     )
     assert objects.is_true(status["conditions"], "Ready")
 

@@ -29,13 +29,13 @@ def restarted(attempt: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("launcher", "stop", "cause"),
     [
-        (RUNNING, "stop was requested", "the virtual machine was stopped while it moved: stop was requested"),
-        (RUNNING, "it is being deleted", "the virtual machine was stopped while it moved: it is being deleted"),
-        (replace(RUNNING, stopping=True), "", "the virtual machine was stopped while it moved: its pod was asked to end"),
-        (ended("shutdown-requested"), "", "the virtual machine was stopped while it moved: its pod was asked to end"),
-        (ended("destroyed"), "stop was requested", "the virtual machine was stopped while it moved: stop was requested"),
-        (ended("shutdown"), "", "the guest powered itself off while it moved"),
-        (ended("crashed", "QEMU ended unexpectedly"), "", "the guest ended while it moved: QEMU ended unexpectedly"),
+        (RUNNING, "stop was requested", "the virtual machine was stopped during the migration: stop was requested"),
+        (RUNNING, "it is being deleted", "the virtual machine was stopped during the migration: it is being deleted"),
+        (replace(RUNNING, stopping=True), "", "the virtual machine was stopped during the migration: its pod was deleted"),
+        (ended("shutdown-requested"), "", "the virtual machine was stopped during the migration: its pod was deleted"),
+        (ended("destroyed"), "stop was requested", "the virtual machine was stopped during the migration: stop was requested"),
+        (ended("shutdown"), "", "the guest powered itself off during the migration"),
+        (ended("crashed", "QEMU ended unexpectedly"), "", "the guest ended during the migration: QEMU ended unexpectedly"),
     ],
 )
 def test_the_end_of_the_guest_is_the_cause_whatever_libvirt_saw(

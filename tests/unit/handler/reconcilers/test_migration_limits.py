@@ -114,16 +114,16 @@ FIGURES = {
         (
             moving(),
             151,
-            "timed out: the guest did not arrive within 150 s (completionTimeoutPerGiB of the cluster's default): 1.46Gi were sent, "
-            "10Mi a second, 700Mi of 4Gi remain; the guest writes memory as fast as it is sent; a MigrationPolicy with "
-            "allowPause, allowAutoConverge or a longer completionTimeoutPerGiB may help",
+            "timed out: the migration did not complete within 150 s (completionTimeoutPerGiB of the cluster's default): 1.46Gi sent, "
+            "10Mi a second, 700Mi of 4Gi remaining; the guest writes memory as fast as the migration sends it; try a "
+            "MigrationPolicy with allowPause, allowAutoConverge or a longer completionTimeoutPerGiB",
         ),
         (
             moving(policy="slow", allowPause=True),
             301,
-            "timed out: the guest did not arrive within 150 s (completionTimeoutPerGiB of MigrationPolicy slow), and as long again paused "
-            "(allowPause of MigrationPolicy slow): 1.46Gi were sent, 10Mi a second, 700Mi of 4Gi remain; a MigrationPolicy with "
-            "a longer completionTimeoutPerGiB may help",
+            "timed out: the migration did not complete within 150 s (completionTimeoutPerGiB of MigrationPolicy slow), and the same time "
+            "again while paused (allowPause of MigrationPolicy slow): 1.46Gi sent, 10Mi a second, 700Mi of 4Gi "
+            "remaining; try a MigrationPolicy with a longer completionTimeoutPerGiB",
         ),
         (moving(), 10, "aborted"),
     ],
@@ -139,7 +139,7 @@ def test_progress_message_includes_copied_disks() -> None:
     )
     (action,) = planned(moving(), 151, copying)
     assert isinstance(action, plan.EndMigration)
-    assert ": 300Mi were sent, 30Mi a second, 600Mi of 900Mi remain;" in action.message
+    assert ": 300Mi sent, 30Mi a second, 600Mi of 900Mi remaining;" in action.message
 
 
 def test_abort_without_figures_uses_the_last_written_ones() -> None:
@@ -153,27 +153,30 @@ def test_abort_without_figures_uses_the_last_written_ones() -> None:
     }
     (action,) = planned(migration, 151, cancelled())
     assert isinstance(action, plan.EndMigration)
-    assert ": 300Mi were sent, 30Mi a second, 600Mi of 900Mi remain; the guest writes memory as fast as it is sent;" in action.message
+    assert (
+        ": 300Mi sent, 30Mi a second, 600Mi of 900Mi remaining; the guest writes memory as fast as the migration sends it;"
+        in action.message
+    )
 
 
 def test_figures_of_a_hostile_launcher_break_nothing() -> None:
     wild = cancelled(elapsed_milliseconds=-5, memory_total_bytes=-1, memory_processed_bytes=-1, memory_remaining_bytes=-(1 << 62))
     (action,) = planned(moving(), 151, wild)
     assert isinstance(action, plan.EndMigration)
-    assert "cluster's default): a MigrationPolicy" in action.message
+    assert "cluster's default): try a MigrationPolicy" in action.message
 
 
 def test_a_migration_in_which_nothing_moved_says_so() -> None:
     (action,) = planned(moving(), 20, cancelled(), stalled=STALL_SECONDS)
     assert isinstance(action, plan.EndMigration)
-    assert action.message == "timed out: nothing of the guest moved for 150 s"
+    assert action.message == "timed out: no guest memory was transferred for 150 s"
 
 
 def test_deletion_and_stop_take_precedence_over_a_timeout() -> None:
-    assert planned(moving(deleting=True), 1e4, cancelled()) == (plan.EndMigration("Cancelled", "deleted while the guest moved"),)
+    assert planned(moving(deleting=True), 1e4, cancelled()) == (plan.EndMigration("Cancelled", "deleted during the migration"),)
     (action,) = planned(moving(), 1e4, replace(cancelled(), stopping=True))
     assert isinstance(action, plan.EndMigration)
-    assert action.message == "the virtual machine was stopped while it moved: its pod was asked to end"
+    assert action.message == "the virtual machine was stopped during the migration: its pod was deleted"
 
 
 def test_a_launcher_is_told_what_the_migration_says() -> None:
@@ -221,32 +224,32 @@ def caused(migration: dict[str, Any], seconds: float, *, stalled: float = 0.0, *
 
 def test_limit_is_the_cause_from_the_moment_it_is_reached() -> None:
     assert caused(moving(), 149.9) == ""
-    assert caused(moving(), 150).startswith("timed out: the guest did not arrive within 150 s")
+    assert caused(moving(), 150).startswith("timed out: the migration did not complete within 150 s")
     assert caused(a_migration("Running", phaseTransitionTimestamps=STAMPS), 1e6) == ""
     assert caused(moving(), 10, stalled=STALL_SECONDS - 0.1) == ""
-    stuck = "timed out: nothing of the guest moved for 150 s; 1.46Gi were sent, 10Mi a second, 700Mi of 4Gi remain"
+    stuck = "timed out: no guest memory was transferred for 150 s; 1.46Gi sent, 10Mi a second, 700Mi of 4Gi remaining"
     assert caused(moving(), 10, stalled=STALL_SECONDS) == caused(moving(), 10, stalled=STALL_SECONDS + 100) == stuck
 
 
 def test_that_a_guest_was_paused_is_said_of_one_that_was() -> None:
     assert "paused" not in caused(moving(allowPause=True), 299)
-    assert "and as long again paused" in caused(moving(allowPause=True), 300)
+    assert "and the same time again while paused" in caused(moving(allowPause=True), 300)
     assert "paused" not in caused(moving(), 1000)
 
 
 @pytest.mark.parametrize(("iteration", "is_said"), [(0, False), (1, False), (2, True)])
 def test_memory_that_is_sent_again_is_a_hurdle(iteration: int, *, is_said: bool) -> None:
-    assert ("; the guest writes memory as fast as it is sent" in caused(moving(), 151, iteration=iteration)) is is_said
+    assert ("; the guest writes memory as fast as the migration sends it" in caused(moving(), 151, iteration=iteration)) is is_said
 
 
 def test_rate_is_omitted_within_the_first_second() -> None:
-    assert ": 1.46Gi were sent, 700Mi of 4Gi remain;" in caused(moving(), 151, elapsed_milliseconds=999)
-    assert ": 1.46Gi were sent, 1.46Gi a second, 700Mi of 4Gi remain;" in caused(moving(), 151, elapsed_milliseconds=1000)
-    assert ": 900Mi were sent, 600Mi a second," in caused(moving(), 151, elapsed_milliseconds=1500, memory_processed_bytes=900 * MIB)
+    assert ": 1.46Gi sent, 700Mi of 4Gi remaining;" in caused(moving(), 151, elapsed_milliseconds=999)
+    assert ": 1.46Gi sent, 1.46Gi a second, 700Mi of 4Gi remaining;" in caused(moving(), 151, elapsed_milliseconds=1000)
+    assert ": 900Mi sent, 600Mi a second," in caused(moving(), 151, elapsed_milliseconds=1500, memory_processed_bytes=900 * MIB)
 
 
 def test_known_total_is_used_though_nothing_was_sent() -> None:
-    assert ": 0 were sent, 0 a second, 0 of 4Gi remain;" in caused(moving(), 151, memory_processed_bytes=0, memory_remaining_bytes=0)
+    assert ": 0 sent, 0 a second, 0 of 4Gi remaining;" in caused(moving(), 151, memory_processed_bytes=0, memory_remaining_bytes=0)
 
 
 def test_of_figures_that_were_written_in_part_the_rest_is_none() -> None:
@@ -254,26 +257,24 @@ def test_of_figures_that_were_written_in_part_the_rest_is_none() -> None:
     migration["status"]["progress"] = {"totalBytes": 900 * MIB}
     (action,) = planned(migration, 151, cancelled())
     assert isinstance(action, plan.EndMigration)
-    assert ": 0 were sent, 0 of 900Mi remain;" in action.message
+    assert ": 0 sent, 0 of 900Mi remaining;" in action.message
 
 
 def test_message_without_figures_has_none() -> None:
     (action,) = planned(moving(), 151, cancelled())
     assert isinstance(action, plan.EndMigration)
-    assert "): a MigrationPolicy" in action.message
+    assert "): try a MigrationPolicy" in action.message
 
 
 @pytest.mark.parametrize(("bandwidth", "is_said"), [("10Mi", True), ("13Mi", True), ("14Mi", False), ("0", False), (None, False)])
 def test_a_bandwidth_that_bounds_the_rate_is_named(bandwidth: str | None, *, is_said: bool) -> None:
     """In the timeout's message. FIGURES show 10 MiB per second."""
     said = caused(moving(bandwidth=bandwidth), 151)
-    assert (f"; no more than {bandwidth} a second may be (bandwidth); the guest writes" in said) is is_said
+    assert (f"; the limit is {bandwidth} per second (bandwidth); the guest writes" in said) is is_said
     assert ("a MigrationPolicy with a higher bandwidth, allowPause, allowAutoConverge or a longer" in said) is is_said
     assert "bandwidth" not in caused(moving(bandwidth=bandwidth), 151, elapsed_milliseconds=999)
 
 
 def test_bandwidth_limit_is_named_for_a_paused_guest() -> None:
     said = caused(moving(bandwidth="10Mi", allowPause=True), 301)
-    assert said.endswith(
-        "a second may be (bandwidth); a MigrationPolicy with a higher bandwidth or a longer completionTimeoutPerGiB may help"
-    )
+    assert said.endswith("per second (bandwidth); try a MigrationPolicy with a higher bandwidth or a longer completionTimeoutPerGiB")

@@ -47,7 +47,7 @@ def test_source_starts_after_the_guests_operations() -> None:
     assert plan.plan_source(waiting) == ()
     assert plan.plan_source(replace(waiting, migration=a_migration("Running"))) == (plan.MigrateGuest(),)
     cancelled = replace(waiting, migration=a_migration("TargetReady", deleting=True))
-    assert plan.plan_source(cancelled) == (plan.EndMigration("Cancelled", "deleted before the migration began"),)
+    assert plan.plan_source(cancelled) == (plan.EndMigration("Cancelled", "deleted before the migration started"),)
 
 
 @pytest.mark.parametrize("phase", ["", "Pending", "Scheduling", "PreparingTarget"])
@@ -330,7 +330,7 @@ def a_broken(uid: str = "mig-1") -> messages.Status:
 def test_broken_connection_fails_the_attempt_if_counted() -> None:
     (action,) = source(a_migration("Running", attempt=1), a_broken(), connected=False)
     assert isinstance(action, plan.FailAttempt)
-    assert action.message.startswith("the connection to the target broke")
+    assert action.message.startswith("lost the connection to the target")
     for migration in (
         a_migration("Running"),  # of an older virt-controller
         a_migration("Running", attempt=1, deleting=True),

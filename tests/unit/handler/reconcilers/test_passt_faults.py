@@ -15,7 +15,7 @@ def a_vm(**interface: Any) -> dict[str, Any]:
 
 def test_missing_passt_is_a_network_fault() -> None:
     vm = a_vm(type="passt", ports=[])
-    assert passt_faults.fault(vm, AWAY) == NetworkFault("NetworkNotReady", "interface lan: passt ended with -9; it is started again")
+    assert passt_faults.fault(vm, AWAY) == NetworkFault("NetworkNotReady", "interface lan: passt ended with -9; restarting it")
     assert passt_faults.fault(vm, Status(1, passt_ends=1)) is None
 
 

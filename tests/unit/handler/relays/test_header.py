@@ -46,9 +46,9 @@ def test_invalid_uid_names_no_migration(uid: bytes) -> None:
 
 
 def test_a_uid_cannot_smuggle_a_line() -> None:
-    with pytest.raises(ValueError, match="no uid"):
+    with pytest.raises(ValueError, match="uid"):
         Header("a libvirt\nb", "data").encode()
-    with pytest.raises(ValueError, match="no uid"):
+    with pytest.raises(ValueError, match="uid"):
         Release("a released running\nb").encode()
 
 
@@ -59,7 +59,7 @@ def test_addresses_have_a_host_and_a_port(address: str, parts: tuple[str, int]) 
 
 @pytest.mark.parametrize("address", ["nowhere", "", "a.example:8445", "10.0.0.1:65536", "10.0.0.1:0", "fd00::1:8445", "10.0.0.1:٨٤٤٥"])
 def test_invalid_target_addresses_are_refused(address: str) -> None:
-    with pytest.raises(ValueError, match="an IP address that a pod can have, and a port"):
+    with pytest.raises(ValueError, match="it must be a pod IP address and a port"):
         split_address(address)
 
 

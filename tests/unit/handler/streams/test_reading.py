@@ -45,4 +45,4 @@ async def test_errors_do_not_quote_the_launcher() -> None:
 
     with pytest.raises(errors.ServiceUnavailable) as refused:
         await reading.read(Reading(ask, {"song": check}), Waiting(), "pod", "vm", "song")
-    assert refused.value.message == "what its virt-launcher tells is no song: ValueError"
+    assert refused.value.message == "its virt-launcher returned invalid song: ValueError"

@@ -49,7 +49,7 @@ def test_data_are_written_to_their_paths_from_every_source(kind: str, network: b
 @pytest.mark.parametrize("datum", ["networkData", "metaData"])
 @pytest.mark.parametrize("data", [b"version: 2\n", b"", b"[]", b"\xff"])
 def test_a_config_drive_that_cloud_init_would_ignore_is_told(datum: str, data: bytes) -> None:
-    with pytest.raises(InvalidSpecification, match=f"^{datum}: must be an object in JSON"):
+    with pytest.raises(InvalidSpecification, match=f"^{datum}: must be a JSON object"):
         cloud_init.files(CONFIG_DRIVE, {}, {datum: data}, FACTS)
     assert cloud_init.files(NO_CLOUD, {}, {datum: data}, FACTS)
 
@@ -74,7 +74,7 @@ def test_every_line_of_every_value_is_a_key() -> None:
 def test_invalid_keys_are_reported_without_the_keys(line: bytes) -> None:
     with pytest.raises(InvalidSpecification) as refused:
         cloud_init.public_keys({"keys": b"ssh-rsa A\n" + line}, "spec.accessCredentials[0]")
-    assert str(refused.value).startswith("spec.accessCredentials[0]: line 2 of the value of 'keys' in its Secret is no ")
+    assert str(refused.value).startswith("spec.accessCredentials[0]: line 2 of the value of 'keys' in its Secret is not ")
     assert str(refused.value).isascii()
     assert len(str(refused.value)) < 120
 

@@ -48,7 +48,7 @@ def test_copy_is_shallow_when_the_base_image_is_the_same(disks: tuple[dict[str, 
 def test_too_many_copied_disks_prevent_migration() -> None:
     blank = [{**BLANK, "name": f"blank{number}"} for number in range(copied_disks.MAX_COPIED + 1)]
     assert migratability.not_migratable(of(*blank[1:])) == ""
-    assert "9 disks exists in its pod only, and no more than 8 are copied" in migratability.not_migratable(of(*blank))
+    assert "9 disks exists only in its pod, and a migration copies at most 8" in migratability.not_migratable(of(*blank))
 
 
 def test_page_cache_of_a_copied_disk_allows_migration() -> None:

@@ -25,11 +25,14 @@ def test_a_disk_past_the_page_cache_moves(disk: dict[str, Any]) -> None:
 
 
 def test_page_cached_disk_prevents_migration_with_the_reason() -> None:
-    assert told({**CLAIM, "driver": {"cache": "writeback"}}) == "the page cache of its node has data of the disk 'root': cache is writeback"
+    assert (
+        told({**CLAIM, "driver": {"cache": "writeback"}})
+        == "data of the disk 'root' may be only in the page cache of its node: cache is writeback"
+    )
     assert told({**NBD, "driver": {"cache": "unsafe"}}).endswith("cache is unsafe")
     cannot = told(CLAIM, direct=False)
     assert cannot == (
-        "the page cache of its node has data of the disk 'root': its file system cannot be opened with O_DIRECT; use storage that can"
+        "data of the disk 'root' may be only in the page cache of its node: its file system does not support O_DIRECT; use other storage"
     )
 
 

@@ -567,7 +567,7 @@ def test_too_little_memory_for_the_pods_numa_nodes_is_reported() -> None:
         return [each.get("memory", "") for each in root.findall("cpu/numa/cell")]
 
     assert cells("32Mi") == [str(16 << 20)] * 2
-    with pytest.raises(InvalidSpecification, match=r"^cpu\.numa\.guestMappingPassthrough: the pod's processors are of 2 nodes"):
+    with pytest.raises(InvalidSpecification, match=r"^cpu\.numa\.guestMappingPassthrough: the pod's processors are on 2 NUMA nodes"):
         cells("31Mi")
 
 
@@ -642,7 +642,7 @@ def test_a_guest_with_shared_file_systems_stays_on_its_node() -> None:
 
 def test_passt_guest_does_not_migrate() -> None:
     interface = {"name": "lan", "type": "passt", "ports": []}
-    assert "interface 'lan' is passt's" in migratability.not_migratable({"devices": {"interfaces": [interface]}})
+    assert "interface 'lan' uses passt" in migratability.not_migratable({"devices": {"interfaces": [interface]}})
     assert migratability.not_migratable({"devices": {"interfaces": [{**interface, "type": "masquerade"}]}}) == ""
 
 
@@ -657,7 +657,7 @@ def test_a_shared_disk_never_comes_through_a_page_cache() -> None:
     devices = {"disks": [{**CLAIM, "name": "shared", "shareable": True}]}
     assert xml(devices=devices).find("devices/disk/driver[@cache='none']") is not None
     assert xml(devices=devices).find("devices/disk/shareable") is not None
-    with pytest.raises(InvalidSpecification, match="cannot do without its page cache"):
+    with pytest.raises(InvalidSpecification, match="does not support O_DIRECT"):
         to_xml(defined(devices=devices, found={"shared": Found(direct=False)}))
 
 

@@ -65,9 +65,9 @@ def test_both_kinds_of_a_resource_are_taken() -> None:
 
 
 def test_a_device_of_the_node_stays_on_it() -> None:
-    assert migratability.not_migratable(TWO) == "the device 'card' is one of its node's"
-    assert migratability.not_migratable({"devices": {"gpus": [DEVICE]}}) == "the device 'card' is one of its node's"
-    assert migratability.not_migratable({"devices": {"interfaces": [CARD]}}) == "the device 'card' is one of its node's"
+    assert migratability.not_migratable(TWO) == "the device 'card' belongs to its node"
+    assert migratability.not_migratable({"devices": {"gpus": [DEVICE]}}) == "the device 'card' belongs to its node"
+    assert migratability.not_migratable({"devices": {"interfaces": [CARD]}}) == "the device 'card' belongs to its node"
     assert migratability.not_migratable({"devices": {"interfaces": [{"name": "lan", "network": "lan"}]}}) == ""
     assert migratability.not_migratable({}) == ""
 

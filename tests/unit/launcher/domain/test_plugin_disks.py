@@ -25,5 +25,5 @@ def test_a_disk_that_no_plugin_has_set_up_is_refused(given: dict[str, Any]) -> N
 
 def test_plugin_disk_prevents_migration_unless_declared_movable() -> None:
     said = migratability.not_migratable(served())
-    assert said == "the disk 'data' is set up on its node alone, by plugin 'images'"
+    assert said == "the disk 'data' is set up only on its node, by plugin 'images'"
     assert migratability.not_migratable(served(liveMigration=True)) == ""

@@ -98,7 +98,7 @@ async def test_hanging_agent_is_asked_no_more_and_delays_no_other_call(hyperviso
         with pytest.raises(AgentSilent, match="no answer within"):
             await hypervisor.ask_agent(NAME, "guest-info")
         for _ in range(20):
-            with pytest.raises(AgentSilent, match="an earlier question"):
+            with pytest.raises(AgentSilent, match="an earlier command"):
                 await hypervisor.ask_agent(NAME, "guest-info")
         assert await hypervisor.observe(NAME) is not None
     finally:

@@ -263,7 +263,7 @@ async def test_a_command_that_does_not_end_is_left(scene: Scene) -> None:
 async def test_a_process_without_a_number_is_not_looked_for(scene: Scene, begun: object) -> None:
     scene.hypervisor.answers |= executed("") | {"guest-exec": begun}
     scene.becomes(connected=True)
-    assert "names no process" in (await scene.read())["unavailable"][0]["reason"]
+    assert "returned no process ID" in (await scene.read())["unavailable"][0]["reason"]
 
 
 @pytest.mark.parametrize("said", ["YQ", "ä", "YWR\ud800"])
@@ -272,7 +272,9 @@ async def test_invalid_base64_output_is_reported_and_the_rest_kept(scene: Scene,
     scene.becomes(connected=True)
 
     info = await scene.read()
-    assert info["unavailable"] == [{"field": "applications", "reason": "dpkg-query in the guest wrote what the agent could not pass on"}]
+    assert info["unavailable"] == [
+        {"field": "applications", "reason": "dpkg-query in the guest wrote output that the agent could not return"}
+    ]
     assert info["hostname"] == "web-1"
 
 
@@ -282,7 +284,7 @@ async def test_disabled_agent_commands_are_skipped_with_a_reason(scene: Scene) -
 
     info = await scene.read()
     assert [each["field"] for each in info["unavailable"]] == ["os", "hostname", "timezone", "interfaces", "filesystems", "applications"]
-    assert info["unavailable"][0]["reason"] == "the guest agent has no guest-get-osinfo, or its configuration forbids it"
+    assert info["unavailable"][0]["reason"] == "the guest agent does not support guest-get-osinfo, or its configuration blocks it"
     assert [command for command, _ in scene.hypervisor.questions] == ["guest-info", "guest-get-users"]
 
 
@@ -308,7 +310,7 @@ async def test_an_agent_that_falls_silent_is_asked_no_more(scene: Scene) -> None
 
 
 async def test_unavailable_agent_is_reported_with_the_reason(scene: Scene) -> None:
-    assert ((await scene.refused()).reason, str(await scene.refused())) == ("Conflict", "the guest does not run")
+    assert ((await scene.refused()).reason, str(await scene.refused())) == ("Conflict", "the guest is not running")
     scene.becomes(connected=False)
     assert "no guest agent is connected" in str(await scene.refused())
     scene.becomes(connected=True, state=State.PAUSED)
@@ -328,7 +330,7 @@ async def test_readers_take_turns_with_a_bounded_wait(scene: Scene) -> None:
     scene.becomes(connected=True)
     async with scene.agent._turn:
         refused = await scene.refused()
-    assert (refused.reason, "earlier question" in str(refused)) == ("Timeout", True)
+    assert (refused.reason, "earlier command" in str(refused)) == ("Timeout", True)
     assert (await scene.read())["hostname"] == "web-1"
 
 
@@ -367,7 +369,7 @@ async def test_an_agent_that_is_slow_is_not_asked_everything(scene: Scene) -> No
     found = await scene.agent._answers("guest", ("agent", "os", "hostname", "users"))
     assert found["os"] is not None
     assert [(each["field"], each["reason"]) for each in found["unavailable"]] == [
-        (each, "the guest agent was too slow to be asked for it") for each in ("hostname", "users")
+        (each, "not requested, because the guest agent was too slow") for each in ("hostname", "users")
     ]
 
 

@@ -33,12 +33,12 @@ def test_agent_turn_follows_the_domain_state(domain: Observation | None, *, stop
 @pytest.mark.parametrize(
     ("domain", "stopping", "reason"),
     [
-        (None, False, "the guest does not run"),
-        (OFF, True, "the guest does not run"),
+        (None, False, "the guest is not running"),
+        (OFF, True, "the guest is not running"),
         (RUNNING, True, "the guest is being shut down"),
         (DEAF, True, "the guest is being shut down"),
         (DEAF, False, "no guest agent is connected: "),
-        (PAUSED, False, "the guest is paused, and its agent with it"),
+        (PAUSED, False, "the guest is paused, and so is its agent"),
         (RUNNING, False, ""),
     ],
 )
@@ -56,8 +56,8 @@ KNOWS = Round(found={"agent": {"commands": ["guest-get-users"]}})
     [
         (Round(), False, False, ""),
         (Round(found={"agent": None}), False, False, ""),
-        (KNOWS, False, False, "the guest agent has no guest-get-osinfo, or its configuration forbids it"),
-        (KNOWS, False, True, "the guest agent was too slow to be asked for it"),
+        (KNOWS, False, False, "the guest agent does not support guest-get-osinfo, or its configuration blocks it"),
+        (KNOWS, False, True, "not requested, because the guest agent was too slow"),
         (KNOWS, True, True, "the guest is being shut down"),
         (dataclasses.replace(KNOWS, silence="no answer"), True, True, "no answer"),
         (Round(found={"agent": {"commands": ["guest-get-osinfo"]}}), False, False, ""),

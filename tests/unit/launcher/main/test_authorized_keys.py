@@ -143,7 +143,7 @@ async def test_a_refusal_is_told_without_the_keys_and_tried_again(scene: Scene) 
         scene.become()
         await scene.until(lambda: len(scene.told) == 3)
     assert [each.state for each in scene.told] == ["failed", "failed", "synchronized"]
-    assert scene.told[0].message == "user root: the guest agent refuses its keys; set for core"
+    assert scene.told[0].message == "user root: the guest agent rejected its keys; set for core"
     assert scene.told[1].message.startswith("user root: user 'root'")
     assert "\n" not in scene.told[1].message
 
@@ -268,7 +268,7 @@ async def test_a_failure_is_not_repeated_all_the_time(scene: Scene) -> None:
         await scene.until(lambda: scene.told)
         await asyncio.sleep(0.1)
     assert len(scene.told) == 1
-    assert scene.told[0].message == "spec.accessCredentials[1]: line 1 of the value of 'a' in its Secret is no public key"
+    assert scene.told[0].message == "spec.accessCredentials[1]: line 1 of the value of 'a' in its Secret is not a public key"
     assert scene.sets == 0
 
 

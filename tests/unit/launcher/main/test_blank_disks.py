@@ -121,14 +121,14 @@ def test_claims_with_too_little_room_are_all_named(claim: Path) -> None:
     with pytest.raises(files.NoRoom) as small:
         blank_disks.create(specification("2Mi", "data", "more"), file_system=lambda _directory: room)
     assert small.value.disks == ("data", "more")
-    assert "disk 'data': source.create.size is 2Mi, and its claim has room for 2000Ki: expand" in str(small.value)
+    assert "disk 'data': source.create.size is 2Mi, and its claim has space for 2000Ki: expand" in str(small.value)
     assert list(claim.iterdir()) == []
     blank_disks.create(specification("1Mi"), file_system=lambda _directory: room)
     assert (claim / "disk.img").stat().st_size == MIB
 
 
 def test_the_room_of_the_claim_itself_is_asked(claim: Path) -> None:
-    with pytest.raises(files.NoRoom, match="its claim has room for"):
+    with pytest.raises(files.NoRoom, match="its claim has space for"):
         blank_disks.create(specification("7Ei"))
     assert list(claim.iterdir()) == []
 
@@ -144,8 +144,8 @@ def test_a_file_system_that_does_not_tell_its_room_is_tried(claim: Path) -> None
     [
         (os.ftruncate, errno.ENOSPC, files.NoRoom, "the claim is full"),
         (os.ftruncate, errno.EDQUOT, files.NoRoom, "the claim is full"),
-        (os.ftruncate, errno.EFBIG, files.DiskUnusable, "its file system has no files as large"),
-        (os.link, errno.EPERM, files.DiskUnusable, "has no links or locks"),
+        (os.ftruncate, errno.EFBIG, files.DiskUnusable, "its file system does not support files of that size"),
+        (os.link, errno.EPERM, files.DiskUnusable, "does not support links or locks"),
         (os.open, errno.EROFS, files.DiskUnusable, "Read-only file system"),
     ],
 )

@@ -83,9 +83,9 @@ async def test_nothing_is_asked_or_written_for_disks_without_tls(directories: tu
         ({"ca-cert.pem": b""}, "ca.crt is empty"),
         ({"ca-cert.pem": b" \n"}, "ca.crt is empty"),
         ({"ca-cert.pem": None}, "ca.crt is empty"),
-        ({"client-cert.pem": None}, "it has tls.key and no tls.crt"),
-        ({"client-key.pem": b"\n"}, "it has tls.crt and no tls.key"),
-        ({"ca-cert.pem": b"a" * (disk_certificates.MAX_BYTES + 1)}, "its values are larger than any that Kubernetes takes"),
+        ({"client-cert.pem": None}, "it has tls.key but no tls.crt"),
+        ({"client-key.pem": b"\n"}, "it has tls.crt but no tls.key"),
+        ({"ca-cert.pem": b"a" * (disk_certificates.MAX_BYTES + 1)}, "its values are larger than Kubernetes allows"),
         ({"other": b""}, "it has 4 keys, more than 3"),
     ],
 )

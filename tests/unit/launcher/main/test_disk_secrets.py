@@ -119,7 +119,7 @@ def test_a_secret_that_is_no_key_is_told_without_its_content(secret: Path, conte
         file.unlink()
     if content is not None:
         (secret / "key").write_bytes(content)
-    with pytest.raises(SourceUnusable, match=r"^disk 'unit': its Secret: the key must be one of Ceph's, in base64$"):
+    with pytest.raises(SourceUnusable, match=r"^disk 'unit': its Secret: the key must be a Ceph key in base64$"):
         disk_secrets.logins({"devices": {"disks": [IMAGE]}})
 
 

@@ -71,7 +71,7 @@ def test_disk_without_room_to_grow_waits_and_says_so(disk: Path, number: int) ->
     disk.write_bytes(bytes(MIB))
     with system_calls.refused(os.ftruncate, number), pytest.raises(NoRoom, match=r"source\.create\.size is 3Mi, its file has 1Mi"):
         file_sizes.prepare(specification("3Mi"))
-    with pytest.raises(NoRoom, match="no room to grow it"):
+    with pytest.raises(NoRoom, match="no space to grow it"):
         file_sizes.prepare(specification("1Ei"))
     assert disk.stat().st_size == MIB
 

@@ -61,7 +61,7 @@ def test_a_claim_is_raw_whatever_it_begins_with(volumes: Path, disk: dict[str, A
 
 @pytest.mark.parametrize(
     ("specification", "said"),
-    [(IMAGE, "disk 'i': its image has no file disk/disk.img"), (CLAIM, "disk 'c': disk.img: No such file")],
+    [(IMAGE, "disk 'i': file disk/disk.img not found in its image"), (CLAIM, "disk 'c': disk.img: file not found")],
     ids=["image", "claim"],
 )
 def test_a_missing_file_is_named(volumes: Path, specification: dict[str, object], said: str) -> None:
@@ -75,13 +75,13 @@ def test_a_missing_file_is_named(volumes: Path, specification: dict[str, object]
 def test_a_link_that_leads_out_of_the_volume_is_refused(volumes: Path, specification: dict[str, object], link: str) -> None:
     (volumes / "elsewhere/secret").write_bytes(b"secret")
     (volumes / link).symlink_to(volumes / "elsewhere/secret")
-    with pytest.raises(DiskUnusable, match="no regular file inside"):
+    with pytest.raises(DiskUnusable, match="not a regular file inside"):
         files.look(specification)
 
 
 def test_a_directory_in_place_of_an_image_is_refused(volumes: Path) -> None:
     (volumes / "images/i/disk/disk.img").mkdir()
-    with pytest.raises(DiskUnusable, match=r"^disk 'i': disk/disk\.img is no regular file"):
+    with pytest.raises(DiskUnusable, match=r"^disk 'i': disk/disk\.img is not a regular file"):
         files.look(IMAGE)
 
 
@@ -131,7 +131,7 @@ def an_image(**disk: Any) -> dict[str, Any]:
 def test_image_larger_than_its_overlay_is_refused(volumes: Path, content: bytes) -> None:
     (volumes / "images/i/disk/disk.img").write_bytes(content)
 
-    with pytest.raises(DiskUnusable, match=r"disk 'i': its image holds a disk of 1048577 bytes.* Set sizeLimit to 2Mi or more"):
+    with pytest.raises(DiskUnusable, match=r"disk 'i': its image has a virtual size of 1048577 bytes.* Set sizeLimit to 2Mi or more"):
         files.look(an_image())
     assert "i" in files.look(an_image(readOnly=True))
 

@@ -9,7 +9,7 @@ from launcher.main.decisions.refusal import RequestRefused
 
 
 def test_given_xml_is_available_after_preparation() -> None:
-    with pytest.raises(RequestRefused, match="no domain was made yet"):
+    with pytest.raises(RequestRefused, match="the domain has not been created yet"):
         requests.given_xml(Known())
     assert requests.given_xml(known.prepared(Known(), "<domain/>")) == "<domain/>"
 

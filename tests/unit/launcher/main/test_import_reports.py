@@ -43,9 +43,9 @@ def test_malformed_import_reports_are_refused(line: bytes) -> None:
         (0, Result(""), ""),
         (1, Result("no such file"), "no such file"),
         (0, Result("no such file"), "no such file"),
-        (1, Result(""), "the importer ended with 1, and said nothing"),
-        (0, None, "the importer ended with 0, and said nothing"),
-        (-9, None, "the importer ended with -9, and said nothing: memory?"),
+        (1, Result(""), "the importer exited with status 1 and no message"),
+        (0, None, "the importer exited with status 0 and no message"),
+        (-9, None, "the importer exited with status -9 and no message: memory?"),
     ],
 )
 def test_why_an_import_failed(code: int, result: Result | None, why: str) -> None:

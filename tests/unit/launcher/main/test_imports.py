@@ -115,12 +115,15 @@ async def test_the_importer_is_given_its_plan(pod: Pod, tmp_path: Path) -> None:
     [
         ('print(\'{"result": "Failed", "message": "no such file"}\'); raise SystemExit(1)', "no such file"),
         ('print(\'{"result": "Failed", "message": "a\\\\u001b[31m\\\\nb"}\'); raise SystemExit(1)', "a"),
-        ("raise SystemExit(3)", "the importer ended with 3"),
-        ("import os; os.kill(os.getpid(), 9)", "the importer ended with -9"),
-        (SAYS_DONE + "; raise SystemExit(1)", "the importer ended with 1"),
-        ("print('x' * 100000)", "the importer ended with 0"),
-        ("print('[' * 8000)", "the importer ended with 0"),
-        ("print('[]'); print('{\"phase\": \"Downloading\"}'); print('{\"phase\": [], \"bytes\": 1}'); print('null')", "the importer ended"),
+        ("raise SystemExit(3)", "the importer exited with status 3"),
+        ("import os; os.kill(os.getpid(), 9)", "the importer exited with status -9"),
+        (SAYS_DONE + "; raise SystemExit(1)", "the importer exited with status 1"),
+        ("print('x' * 100000)", "the importer exited with status 0"),
+        ("print('[' * 8000)", "the importer exited with status 0"),
+        (
+            ("print('[]'); print('{\"phase\": \"Downloading\"}'); print('{\"phase\": [], \"bytes\": 1}'); print('null')"),
+            "the importer exited",
+        ),
     ],
 )
 async def test_failed_import_is_reported_and_retried(pod: Pod, program: str, words: str) -> None:

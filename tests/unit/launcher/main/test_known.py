@@ -398,7 +398,7 @@ def test_a_guest_that_left_has_ended_here() -> None:
     outcome = dataclasses.replace(OUTGOING, state="succeeded")
     found = known.outgoing_ended(LEAVING, outcome, 9.0)
     assert found.status.migrations == (outcome,)
-    assert found.status.ending == Ending("migrated", "the guest runs on in another pod", "m1", (), 9.0)
+    assert found.status.ending == Ending("migrated", "the guest continues in another pod", "m1", (), 9.0)
     assert found.run == Run(ran=True, migrated_to="m1")
     assert found.over
 

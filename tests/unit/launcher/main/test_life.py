@@ -129,19 +129,19 @@ def test_how_a_run_ended(run: Run, last: Observation | None, kind: str) -> None:
 @pytest.mark.parametrize(
     ("run", "last", "message"),
     [
-        (Run(ran=True, destroyed=True), off("destroyed"), "the guest was powered off without its consent"),
+        (Run(ran=True, destroyed=True), off("destroyed"), "the guest was powered off forcibly"),
         (
             Run(ran=True, destroyed=True, ignored_seconds=12.2),
             off("destroyed"),
-            "the guest was powered off without its consent: it did not power off within 12 s of being asked",
+            "the guest was powered off forcibly: it did not react to the shutdown request within 12 s",
         ),
         (Run(destroyed=True), off("destroyed"), life.NOT_RUN),
         (Run(ran=True), off("crashed"), "QEMU ended unexpectedly"),
         (Run(ran=True), off("failed"), "QEMU ended unexpectedly"),
         (Run(ran=True), off("panicked"), life.PANICKED),
         (Run(ran=True), off("watchdog"), life.WATCHDOG_FIRED),
-        (Run(ran=True), off("daemon"), "the domain is daemon: QEMU ended while nobody looked"),
-        (Run(ran=True), None, "the domain is gone: QEMU ended while nobody looked"),
+        (Run(ran=True), off("daemon"), "the domain is daemon: QEMU ended while virt-launcher was not connected to libvirtd"),
+        (Run(ran=True), None, "the domain is gone: QEMU ended while virt-launcher was not connected to libvirtd"),
     ],
 )
 def test_an_ending_is_said_in_words(run: Run, last: Observation | None, message: str) -> None:

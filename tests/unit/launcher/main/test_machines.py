@@ -12,7 +12,7 @@ MACHINE = messages.Machine("default", "testvm", "u-1", {}, "qemu")
 def test_an_address_of_ipam_keeps_a_guest_in_its_pod() -> None:
     lan = messages.Interface("lan", "52:54:00:c0:ff:ef", "tapx", lease=messages.Lease("192.168.7.9/24", "169.254.75.1"))
     machine = messages.Machine("default", "testvm", "u-1", {}, "qemu", (lan,))
-    assert "interface 'lan' has an address that IPAM gave" in machines.not_migratable(machine)
+    assert "interface 'lan' has an address from its pod's IPAM" in machines.not_migratable(machine)
     assert machines.not_migratable(dataclasses.replace(machine, interfaces=(dataclasses.replace(lan, lease=None),))) == ""
 
 

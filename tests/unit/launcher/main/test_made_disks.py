@@ -149,5 +149,11 @@ async def test_a_credential_that_is_not_mounted_is_told_with_its_field(sources: 
     with pytest.raises(SourceUnusable, match=r"spec\.accessCredentials\[0\]: its Secret: it is not mounted"):
         await make({**SEED, "source": {}}, credentials=(messages.AccessCredential("noCloud"),))
     mount(sources / "ACCESS_CREDENTIALS/0", {"keys": b"\xff"})
-    with pytest.raises(SourceUnusable, match=r"spec\.accessCredentials\[0\]: line 1 of the value of 'keys' in its Secret is no text"):
+    with pytest.raises(
+        SourceUnusable,
+        match=(
+            r"spec\.accessCredentials\[0\]: line 1 of the value of 'keys' in "
+            r"its Secret is not valid UTF-8 text"
+        ),
+    ):
         await make({**SEED, "source": {}}, credentials=(messages.AccessCredential("noCloud"),))

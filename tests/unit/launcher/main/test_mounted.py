@@ -55,14 +55,14 @@ def test_a_value_that_is_a_link_or_no_file_is_not_read(tmp_path: Path) -> None:
         mounted.read(tmp_path)
     (tmp_path / "..data/b").unlink()
     os.mkfifo(tmp_path / "..data/b")
-    with pytest.raises(Unreadable, match="'b' is no regular file"):
+    with pytest.raises(Unreadable, match="'b' is not a regular file"):
         mounted.read(tmp_path)
 
 
 def test_sizes_are_bounded(tmp_path: Path) -> None:
     mount(tmp_path, {"a": b"123", "b": b"45"})
     assert mounted.read(tmp_path, limit=5, count=2) == {"a": b"123", "b": b"45"}
-    with pytest.raises(Unreadable, match="larger than any that Kubernetes takes"):
+    with pytest.raises(Unreadable, match="larger than Kubernetes allows"):
         mounted.read(tmp_path, limit=4)
     with pytest.raises(Unreadable, match="it has 2 keys, more than 1"):
         mounted.read(tmp_path, count=1)
@@ -71,7 +71,7 @@ def test_sizes_are_bounded(tmp_path: Path) -> None:
 def test_of_a_value_no_more_is_read_than_may_be_there(tmp_path: Path) -> None:
     mount(tmp_path, {"a": b""})
     os.truncate(tmp_path / "..data/a", 1 << 40)
-    with pytest.raises(Unreadable, match="larger than any that Kubernetes takes"):
+    with pytest.raises(Unreadable, match="larger than Kubernetes allows"):
         mounted.read(tmp_path)
 
 

@@ -141,7 +141,7 @@ async def test_guest_stopped_by_a_fault_is_resumed_once_per_operation(world: Wor
     world.hypervisor.intercept("resume", relapsing)
     for _ in range(2):
         await world.domain.handle(messages.Operate("a", 1, "Resume"))
-    assert told(world) == ("failed", "the guest stopped again at once: I/O error")
+    assert told(world) == ("failed", "the guest stopped again immediately: I/O error")
     assert world.hypervisor.calls.count("resume") == 2  # one was the start's
 
 

@@ -39,7 +39,7 @@ async def test_unreadable_image_is_reported_with_its_disk() -> None:
         (Commands("Could not open '{place}': error reading header:\nnone"), "its image: error reading header: none"),
         (
             Commands(hangs=True),
-            "its image was neither opened nor refused within 0.01 s: Ceph's user has another key, or its OSDs do not answer",
+            "its image was not opened within 0.01 s: check the key of the Ceph user, and whether the OSDs answer",
         ),
     ):
         with pytest.raises(SourceUnusable) as told:

@@ -41,4 +41,4 @@ async def test_a_stop_that_two_ask_for_is_logged_once(world: World, caplog: pyte
     await world.domain.handle(SYNC)
     await world.domain.handle(messages.Shutdown(30.0))
     world.domain.terminate()
-    assert [each.message for each in caplog.records].count("the guest has to power off") == 1
+    assert [each.message for each in caplog.records].count("the guest must power off") == 1

@@ -43,7 +43,7 @@ async def test_a_guest_with_a_disk_that_stays_behind_is_not_migrated(world: Worl
 
     assert (found.reason, str(found)) == (
         "Invalid",
-        "cannot migrate: the page cache of its node has data of the disk 'root' (driver.cache)",
+        "cannot migrate: data of the disk 'root' may be only in the page cache of its node (driver.cache)",
     )
     assert not world.hypervisor.migrating
 

@@ -46,10 +46,10 @@ def judged(judgement: Callable[[], bool | None]) -> bool | tuple[str, str] | Non
         (STARTED, ANOTHER, ("Invalid", "this pod belongs to the virtual machine u-1")),
         (FAILED, OTHER, ("Invalid", "this pod belongs to the virtual machine u-1")),
         (FAILED, MACHINE, ("Failed", "no such disk")),
-        (target(), MACHINE, ("Conflict", "this pod is the target of a migration; nothing is started in it")),
-        (target("failed"), MACHINE, ("Conflict", "this pod is the target of a migration; nothing is started in it")),
+        (target(), MACHINE, ("Conflict", "this pod is the target of a migration; it starts no guest")),
+        (target("failed"), MACHINE, ("Conflict", "this pod is the target of a migration; it starts no guest")),
         (target("cancelled"), OTHER, ("Invalid", "this pod belongs to the virtual machine u-1")),
-        (NOTHING_CAME, MACHINE, ("Conflict", "this pod is ending")),
+        (NOTHING_CAME, MACHINE, ("Conflict", "this pod is terminating")),
     ],
 )
 def test_a_domain_is_made_once_for_one_machine(now: Known, machine: messages.Machine, expected: object) -> None:
@@ -96,8 +96,8 @@ def test_only_an_io_error_pause_may_recur(before: Observation | None, *, expecte
 @pytest.mark.parametrize(
     ("domain", "before", "expected"),
     [
-        (described(IO_ERROR), IO_ERROR, ("Failed", "the guest stopped again at once: I/O error")),
-        (described(IO_ERROR, "disk 'root': no space"), IO_ERROR, ("Failed", "the guest stopped again at once: disk 'root': no space")),
+        (described(IO_ERROR), IO_ERROR, ("Failed", "the guest stopped again immediately: I/O error")),
+        (described(IO_ERROR, "disk 'root': no space"), IO_ERROR, ("Failed", "the guest stopped again immediately: disk 'root': no space")),
         (described(dataclasses.replace(PAUSED, reason="watchdog")), IO_ERROR, None),
         (described(IO_ERROR), dataclasses.replace(PAUSED, reason="watchdog"), None),
         (described(PAUSED), IO_ERROR, None),
@@ -120,10 +120,10 @@ def test_a_guest_that_stopped_as_it_had_before_does_not_run(
         (Known(), "m1", True),
         (target(), "m1", False),
         (target("failed"), "m1", False),
-        (target(), "m2", ("Conflict", "this pod is no empty target")),
-        (STARTED, "m2", ("Conflict", "this pod is no empty target")),
-        (NOTHING_CAME, "m1", ("Conflict", "this pod is no empty target")),
-        (NEVER_ASKED, "m1", ("Conflict", "this pod is no empty target")),
+        (target(), "m2", ("Conflict", "this pod is not an empty migration target")),
+        (STARTED, "m2", ("Conflict", "this pod is not an empty migration target")),
+        (NOTHING_CAME, "m1", ("Conflict", "this pod is not an empty migration target")),
+        (NEVER_ASKED, "m1", ("Conflict", "this pod is not an empty migration target")),
     ],
 )
 def test_an_empty_pod_becomes_a_target_once(now: Known, uid: str, expected: object) -> None:
@@ -142,19 +142,19 @@ def test_a_domain_that_cannot_leave_is_not_waited_for() -> None:
     [
         (target("arrived"), "m1", True),
         (target("succeeded"), "m1", False),
-        (target("arrived"), "m2", ("Conflict", "there is nothing to release: the migration is unknown")),
-        (target(), "m1", ("Conflict", "there is nothing to release: the migration is prepared")),
-        (target("running"), "m1", ("Conflict", "there is nothing to release: the migration is running")),
-        (target("failed"), "m1", ("Conflict", "there is nothing to release: the migration is failed")),
+        (target("arrived"), "m2", ("Conflict", "nothing to release: the migration is unknown")),
+        (target(), "m1", ("Conflict", "nothing to release: the migration is prepared")),
+        (target("running"), "m1", ("Conflict", "nothing to release: the migration is running")),
+        (target("failed"), "m1", ("Conflict", "nothing to release: the migration is failed")),
         (
             Known(Status(1, migrations=(MigrationStatus("m1", "outgoing", "succeeded"),))),
             "m1",
-            ("Conflict", "there is nothing to release: the migration is succeeded"),
+            ("Conflict", "nothing to release: the migration is succeeded"),
         ),
         (
             Known(Status(1, migrations=(MigrationStatus("m1", "outgoing", "arrived"),))),
             "m1",
-            ("Conflict", "there is nothing to release: the migration is arrived"),
+            ("Conflict", "nothing to release: the migration is arrived"),
         ),
     ],
 )
@@ -189,7 +189,7 @@ def test_a_guest_leaves_once_at_a_time(now: Known, uid: str, expected: object) -
     ("now", "uid", "expected"),
     [
         (LEAVING, "m1", True),
-        (LEAVING, "m2", ("Conflict", "this pod has no such migration")),
+        (LEAVING, "m2", ("Conflict", "this pod does not take part in this migration")),
         (target(), "m1", False),
         (target("running"), "m1", False),
         (Known(Status(1, migrations=(MigrationStatus("m1", "outgoing", "failed"),))), "m1", False),
@@ -228,8 +228,8 @@ def test_libvirt_failures_are_refused_with_their_message(error: HypervisorError,
 def test_disks_of_the_pod_need_a_virt_handler_that_relays_them() -> None:
     blank = {"name": "scratch", "type": "EmptyDisk", "source": {"size": "1Mi"}}
     machine = dataclasses.replace(MACHINE, domain={"devices": {"disks": [blank]}})
-    why = "what the guest wrote to the disk 'scratch' exists in its pod only, and virt-handler of this node is of a release"
-    why += " that copies no disks"
+    why = "what the guest wrote to the disk 'scratch' exists only in its pod, and virt-handler of this node is of a release"
+    why += " that does not copy disks"
     prepare, migrate = messages.PrepareMigrationTarget("m1", machine), messages.Migrate("m1")
     runs = dataclasses.replace(STARTED, machine=machine)
     assert judged(lambda: requests.is_to_prepare(Known(), prepare)) == ("Invalid", f"cannot prepare for a migration: {why}")
@@ -243,7 +243,7 @@ def operated(*numbers: int) -> Known:
     return dataclasses.replace(STARTED, status=dataclasses.replace(STARTED.status, operations=done))
 
 
-FORGOTTEN = ("Invalid", "a later operation was carried out, and this one may have been before it")
+FORGOTTEN = ("Invalid", "a later operation was already carried out, and possibly this one before it")
 
 
 @pytest.mark.parametrize(

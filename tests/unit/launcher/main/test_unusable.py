@@ -20,7 +20,7 @@ EFI: dict[str, Any] = {"bootloader": {"efi": {"secureBoot": False, "persistent":
     [
         ({"devices": {"disks": [DISK]}}, "disk 'files': Secret: it is not mounted"),
         ({"firmware": EFI}, "u-1: File exists"),
-        ({"clock": {"timezone": "Middle/Earth"}}, "clock.timezone: there is no time zone 'Middle/Earth'"),
+        ({"clock": {"timezone": "Middle/Earth"}}, "clock.timezone: time zone 'Middle/Earth' not found"),
     ],
     ids=["Secret", "state", "zone"],
 )

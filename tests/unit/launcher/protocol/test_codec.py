@@ -273,11 +273,11 @@ def other_hello(**members: Any) -> bytes:
     [
         (
             {"protocol": 2, "launcher_version": "v9", "state": "as nobody knows it"},
-            "virt-launcher v9 speaks version 2 of the wire, and virt-handler 1",
+            "virt-launcher v9 uses protocol version 2, and virt-handler 1",
         ),
-        ({"launcher_version": "v0"}, "virt-launcher v0 speaks version 0 of the wire"),
+        ({"launcher_version": "v0"}, "virt-launcher v0 uses protocol version 0"),
         ({"protocol": 2, "launcher_version": "x\n" * 500}, "virt-launcher x | x"),
-        ({"protocol": 10**17, "launcher_version": 7}, r"virt-launcher \? speaks version \? of"),
+        ({"protocol": 10**17, "launcher_version": 7}, r"virt-launcher \? uses protocol version \?"),
     ],
     ids=["a later one", "none", "a long name", "a long number"],
 )

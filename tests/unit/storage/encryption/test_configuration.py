@@ -52,17 +52,17 @@ def test_keys_and_later_providers_follow_in_order() -> None:
 
 
 BAD: list[tuple[Any, str]] = [
-    ("- [", "no YAML"),
-    ("a: b: c", "no YAML"),
+    ("- [", "not valid YAML"),
+    ("a: b: c", "not valid YAML"),
     ([], "mapping"),
     ({**document(rule("a.g")), "kind": "Secret"}, "kind"),
     ({**document(rule("a.g")), "extra": 1}, "unknown field extra"),
-    (document(), "resources: want at least one"),
-    (document(rule()), r"resources\[0\].resources: want at least one"),
-    (document({"resources": ["a.g"], "providers": []}), "providers: want at least one"),
+    (document(), "resources: must not be empty"),
+    (document(rule()), r"resources\[0\].resources: must not be empty"),
+    (document({"resources": ["a.g"], "providers": []}), "providers: must not be empty"),
     (document(rule("*")), r"use \*\."),
     (document(rule("Secrets")), "lower case"),
-    (document(rule("secrets.*")), "every group"),
+    (document(rule("secrets.*")), "wildcard group"),
     (document(rule("a.g", "a.g")), "twice"),
     (document(rule("*.*", "a.g")), "covers"),
     (document(rule("*.g", "a.g")), "covers"),
@@ -72,12 +72,12 @@ BAD: list[tuple[Any, str]] = [
     (document(rule("a.g", providers=[{**IDENTITY, **keyed()}])), "exactly one provider"),
     (document(rule("a.g", providers=[{"kms": {"name": "x", "apiVersion": "v3"}}])), "version 1 is not supported"),
     (document(rule("a.g", providers=[{"rot13": {}}])), "unknown field rot13"),
-    (document(rule("a.g", providers=[{"aesgcm": {"keys": []}}])), "keys: want at least one"),
+    (document(rule("a.g", providers=[{"aesgcm": {"keys": []}}])), "keys: must not be empty"),
     (document(rule("a.g", providers=[keyed(name="")])), "name"),
     (document(rule("a.g", providers=[keyed(secret="")])), "secret"),
     (document(rule("a.g", providers=[keyed(secret="not base64, secret!")])), "base64"),
     (document(rule("a.g", providers=[keyed(secret=base64.b64encode(b"hushhush").decode())])), "8 bytes"),
-    (document(rule("a.g", providers=[keyed("secretbox", secret=base64.b64encode(bytes(16)).decode())])), "want 32"),
+    (document(rule("a.g", providers=[keyed("secretbox", secret=base64.b64encode(bytes(16)).decode())])), "must have 32"),
 ]
 
 

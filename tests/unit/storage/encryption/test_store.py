@@ -54,7 +54,7 @@ async def test_undecryptable_value_is_returned_as_stored(caplog: pytest.LogCaptu
     assert values["good"] == b"value"
     assert values["bad"].startswith(b"k8s:enc:")
     assert store.undecryptable == 1
-    assert "cannot be decrypted" in caplog.text
+    assert "Cannot decrypt" in caplog.text
     assert base64.b64encode(bytes(range(32))).decode() not in caplog.text
     await store.commit([], [Delete("bad")])
     assert [entry.key for entry in (await store.range("")).entries] == ["good"]

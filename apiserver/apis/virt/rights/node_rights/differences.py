@@ -30,7 +30,7 @@ def conditions(
     before, after = ({each.get("type"): each for each in status.get("conditions") or ()} for status in (old, new))
     for kind in changed(before, after):
         if kind not in (settable if kind in after else removable):
-            yield forbidden(STATUS.child("conditions").key(shown(kind)), "is not virt-handler's to set or remove now")
+            yield forbidden(STATUS.child("conditions").key(shown(kind)), "may not be set or removed by virt-handler now")
 
 
 def timestamps(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[FieldError]:

@@ -113,10 +113,10 @@ def validate(write: MachineWrite) -> list[FieldError]:
     before, after = phases.phase_of(write.old), phases.phase_of(write.new)
     if before not in phases.HANDLED:
         return [
-            forbidden(STATUS.child("phase"), f"the virtual machine is {before or phases.PENDING}, which is virt-controller's to change")
+            forbidden(STATUS.child("phase"), f"the virtual machine is {before or phases.PENDING}, which only virt-controller may change")
         ]
     if after not in followers(before, moves=moves):
-        return [forbidden(STATUS.child("phase"), f'virt-handler may not follow {before} with "{shown(after)}"')]
+        return [forbidden(STATUS.child("phase"), f'virt-handler may not change the phase from {before} to "{shown(after)}"')]
     found = list(_not_the_target(write)) if moves else []
     return found + list(_validate_fields(write, BY_PHASE[after], moves=moves))
 
@@ -134,7 +134,7 @@ def _validate_fields(write: MachineWrite, rights: Rights, *, moves: bool) -> Ite
     changed = differences.changed(old, new)
     for field in changed:
         if field not in allowed:
-            yield forbidden(STATUS.child(field), f"is not virt-handler's to write while the virtual machine is {new.get('phase')}")
+            yield forbidden(STATUS.child(field), f"may not be written by virt-handler while the virtual machine is {new.get('phase')}")
     yield from differences.conditions(old, new, rights.settable, rights.removable)
     if "phaseTransitionTimestamps" in allowed:
         yield from differences.timestamps(old, new)
@@ -162,7 +162,7 @@ def _attempts(write: MachineWrite, rights: Rights) -> Iterator[FieldError]:
     before, after = (_status(each).get("attempts") or [] for each in (write.old, write.new))
     path = STATUS.child("attempts")
     if [each["number"] for each in before] != [each["number"] for each in after]:
-        yield forbidden(path, "only virt-controller begins attempts and forgets them")
+        yield forbidden(path, "only virt-controller may add or remove attempts")
         return
     current = power.current_attempt(write.old)
     for earlier, later in zip(before, after, strict=True):
@@ -173,7 +173,7 @@ def _attempts(write: MachineWrite, rights: Rights) -> Iterator[FieldError]:
         for field in differences.changed(earlier, later):
             if field not in rights.attempt:
                 yield forbidden(
-                    place.child(field), f"is not virt-handler's to write while the virtual machine is {phases.phase_of(write.new)}"
+                    place.child(field), f"may not be written by virt-handler while the virtual machine is {phases.phase_of(write.new)}"
                 )
             elif earlier.get(field):
                 yield forbidden(place.child(field), "is written once")
@@ -185,7 +185,7 @@ def _operations(write: MachineWrite) -> Iterator[FieldError]:
     before, after = (_status(each).get("operations") or [] for each in (write.old, write.new))
     path = STATUS.child("operations")
     if [each["id"] for each in before] != [each["id"] for each in after]:
-        yield forbidden(path, "only verbs add operations and forget them")
+        yield forbidden(path, "only verbs may add or remove operations")
         return
     for earlier, later in zip(before, after, strict=True):
         place = path.key(shown(earlier["id"]))
@@ -253,9 +253,9 @@ def _not_the_target(write: MachineWrite) -> Iterator[FieldError]:
             path.child("phase"), f"Migration {name_of(migration)} is {phases.phase_of(migration) or phases.PENDING}, not Running"
         )
     if migration_attempts.is_reported(migration):
-        yield forbidden(path, f"the present attempt of Migration {name_of(migration)} failed, and the guest stayed")
+        yield forbidden(path, f"the current attempt of Migration {name_of(migration)} failed, and the guest stayed")
     if (old.get("nodeName"), old.get("podName")) != (moved.get("sourceNode"), moved.get("sourcePod")):
-        yield forbidden(path, f"the virtual machine is not where Migration {name_of(migration)} comes from")
+        yield forbidden(path, f"the virtual machine is not in the source pod of Migration {name_of(migration)}")
     wanted = {"nodeName": moved.get("targetNode"), "podName": moved.get("targetPod"), "podUID": moved.get("targetPodUID")}
     for field, value in wanted.items():
         if not value or new.get(field) != value:

@@ -101,11 +101,11 @@ def validate(write: MigrationWrite) -> list[FieldError]:
     before, after = phases.phase_of(write.old), phases.phase_of(write.new)
     steps = [each for each in STEPS if each.role in own and (each.before, each.after) == (before, after)]
     if not steps:
-        text = f'virt-handler of the {" and ".join(own)} may not follow {before or phases.PENDING} with "{shown(after)}"'
+        text = f'virt-handler of the {" and ".join(own)} may not change the phase from {before or phases.PENDING} to "{shown(after)}"'
         return [forbidden(STATUS.child("phase"), text)]
     fields = frozenset[str]().union(*(each.fields for each in steps)) | PHASE_FIELDS
     found = [
-        forbidden(STATUS.child(field), f"is not for virt-handler of the {' and '.join(own)} to write in phase {after}")
+        forbidden(STATUS.child(field), f"may not be written by virt-handler of the {' and '.join(own)} in phase {after}")
         for field in differences.changed(old, new)
         if field not in fields
     ]
@@ -137,10 +137,10 @@ def _released(write: MigrationWrite) -> Iterator[FieldError]:
     was_true = before is not None and before.get("status") == "True"
     if was_true or after.get("status") != "True" or after.get("reason") != release.BY_HANDLER:
         path = STATUS.child("conditions").key(release.RELEASED)
-        yield forbidden(path, f"may only become True, because of {release.BY_HANDLER}, and stays so")
+        yield forbidden(path, f"may only become True, with reason {release.BY_HANDLER}, and never change again")
     elif migration_attempts.is_reported(write.old):
         path = STATUS.child("conditions").key(release.RELEASED)
-        yield forbidden(path, "the present attempt is said to have failed, and the guest to have stayed")
+        yield forbidden(path, "the current attempt is already reported as failed, with the guest on the source")
 
 
 def _attempts(write: MigrationWrite) -> Iterator[FieldError]:
@@ -152,11 +152,11 @@ def _attempts(write: MigrationWrite) -> Iterator[FieldError]:
         if entry == old.get(number):
             continue
         if number != present or entry is None:
-            yield forbidden(path.key(str(number)), f"is not the present attempt, {present}, that failed")
+            yield forbidden(path.key(str(number)), f"is not the failed current attempt, {present}")
             continue
         if entry.get("reason") not in migration_attempts.REPORTED:
             reasons = ", ".join(sorted(migration_attempts.REPORTED))
-            yield forbidden(path.key(str(number)).child("reason"), f"must be {reasons}: others are virt-controller's to say")
+            yield forbidden(path.key(str(number)).child("reason"), f"must be {reasons}; only virt-controller may write others")
         for field in ("targetNode", "targetPod"):
             if entry.get(field) != _status(write.old).get(field):
                 yield forbidden(path.key(str(number)).child(field), "must be that of the Migration")
@@ -179,7 +179,7 @@ def _outcome(write: MigrationWrite) -> Iterator[FieldError]:
     if moved or release.is_released(write.old):
         yield forbidden(path, "the guest left the source")
     if after == phases.CANCELLED and not objects.is_deleting(write.old):
-        yield forbidden(path, "nobody deletes the Migration")
+        yield forbidden(path, "the Migration is not being deleted")
 
 
 def _has_moved(write: MigrationWrite) -> bool:

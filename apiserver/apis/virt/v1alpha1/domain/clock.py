@@ -95,7 +95,7 @@ def validate(domain: Object, path: Path) -> list[FieldError]:
     if zone is not None and not hardware.is_zone(zone):
         found.append(invalid(path.child("timezone"), zone, "must be the name of a time zone such as Europe/Berlin"))
     if zone is not None and clock.get("utc") is not None:
-        found.append(forbidden(path.child("utc"), "may not be given together with timezone"))
+        found.append(forbidden(path.child("utc"), "may not be set together with timezone"))
     offset = (clock.get("utc") or {}).get("offsetSeconds")
     if offset is not None:
         found += validate_between(offset, -MAX_OFFSET_SECONDS, MAX_OFFSET_SECONDS, path.child("utc", "offsetSeconds"))

@@ -70,7 +70,7 @@ def validate(domain: Object, path: Path) -> list[FieldError]:
     if cpu.get("isolateEmulatorThread") and not hardware.is_dedicated(domain):
         found.append(forbidden(path.child("isolateEmulatorThread"), "needs dedicatedCpuPlacement"))
     if cpu.get("maxSockets") is not None and hardware.is_dedicated(domain):
-        text = "may not be set with dedicatedCpuPlacement: processors that come later would have none of the node's for themselves"
+        text = "may not be set with dedicatedCpuPlacement: additional processors would have no dedicated processors of the node"
         found.append(forbidden(path.child("maxSockets"), text))
     return found or cpu_numa.validate(domain, path)
 
@@ -84,7 +84,7 @@ def _validate_counts(domain: Object, cpu: Object, path: Path) -> list[FieldError
     if not found and (total := hardware.max_vcpus(domain)) > MAX_CPUS:
         found.append(invalid(place, total, f"sockets x cores x threads must be less than or equal to {MAX_CPUS}"))
     elif not found and (total := hardware.highest_apic_id(domain) + 1) > MAX_CPUS:
-        text = f"sockets x cores x threads must be less than or equal to {MAX_CPUS} where cores and threads count as the next power of two"
+        text = f"sockets x cores x threads must be less than or equal to {MAX_CPUS} with cores and threads rounded up to powers of two"
         found.append(invalid(place, total, text))
     return found
 

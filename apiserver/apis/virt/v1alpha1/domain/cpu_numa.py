@@ -14,7 +14,7 @@ from apiserver.apis.virt.hardware import cpu, cpu_numa, features, memory
 from apiserver.apis.virt.v1alpha1.domain.rules import NANOS, Object, validate_count
 
 MAX_CELLS: Final = 64
-_ACPI: Final = "needs features.acpi: its tables tell the guest of nodes"
+_ACPI: Final = "requires features.acpi, because ACPI tables describe NUMA nodes"
 MIN_CELL: Final = quantity.parse("16Mi")
 
 
@@ -63,9 +63,9 @@ def _validate_pass_through(domain: Object, numa: Path) -> list[FieldError]:
     if cpu_numa.given(domain):
         found.append(forbidden(path, "may not be set with cells"))
     if not cpu.is_dedicated(domain):
-        found.append(forbidden(path, "needs dedicatedCpuPlacement: processors that are shared are of no node"))
+        found.append(forbidden(path, "requires dedicatedCpuPlacement, because shared processors belong to no NUMA node"))
     if memory.page_size(domain):
-        text = "may not be set with memory.hugepages: QEMU takes all of these before the guest runs, and a pod may not say from which node"
+        text = "may not be set with memory.hugepages: QEMU allocates all huge pages before the guest runs, from any NUMA node"
         found.append(forbidden(path, text))
     if not features.has_acpi(domain):
         found.append(forbidden(path, _ACPI))
@@ -93,12 +93,12 @@ def _validate_cpus(domain: Object, path: Path) -> Iterator[FieldError]:
             readable = False
             continue
         if beyond := [number for number in numbers if number >= total]:
-            yield invalid(place, text, f"there is no processor {cpu_numa.ranges(beyond)}: they are numbered from 0 to {total - 1}")
+            yield invalid(place, text, f"processor {cpu_numa.ranges(beyond)} does not exist: they are numbered from 0 to {total - 1}")
         if taken := [number for number in numbers if number in owners]:
-            yield invalid(place, text, f"processor {cpu_numa.ranges(taken)} is in cells[{owners[taken[0]]}], too")
+            yield invalid(place, text, f"processor {cpu_numa.ranges(taken)} is also in cells[{owners[taken[0]]}]")
         owners.update({number: position for number in numbers if number not in owners})
     if readable and (missing := set(range(total)) - owners.keys()):
-        yield invalid(path, cpu_numa.ranges(missing), "must have all processors, and has not these")
+        yield invalid(path, cpu_numa.ranges(missing), "must contain all processors; these are missing")
 
 
 def _validate_memory(domain: Object, path: Path) -> Iterator[FieldError]:
@@ -113,4 +113,4 @@ def _validate_memory(domain: Object, path: Path) -> Iterator[FieldError]:
         elif amount.nanos % (unit * NANOS):
             yield invalid(place, str(each["memory"]), f"must be a multiple of {f'memory.hugepages.pageSize, {size}' if size else '1Mi'}")
     if total.bytes != memory.guest_bytes(domain):
-        yield invalid(path, str(total), f"the memory of all must be memory.guest, {domain['memory']['guest']}")
+        yield invalid(path, str(total), f"the sum of memory must equal memory.guest, {domain['memory']['guest']}")

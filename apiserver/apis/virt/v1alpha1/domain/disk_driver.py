@@ -68,7 +68,7 @@ def _validate_driver(disk: Object, path: Path) -> list[FieldError]:
         found.append(invalid(path.child("detectZeroes"), "unmap", "needs discard unmap"))
     if disk["readOnly"]:
         written = [field for field in ("discard", "detectZeroes") if driver.get(field) is not None]
-        found += [forbidden(path.child(field), "may not be set for a disk that the guest cannot write to") for field in written]
+        found += [forbidden(path.child(field), "may not be set for a read-only disk") for field in written]
     return found
 
 

@@ -118,7 +118,7 @@ def validate(given: Object, path: Path) -> list[FieldError]:
     found: list[FieldError] = []
     kinds = [kind for kind in disk_imports.KINDS if given.get(kind) is not None]
     if not kinds:
-        found.append(required(path.child(disk_imports.KINDS[0]), f"where the image is: one of {', '.join(disk_imports.KINDS)}"))
+        found.append(required(path.child(disk_imports.KINDS[0]), f"the source of the image: one of {', '.join(disk_imports.KINDS)}"))
     found += [forbidden(path.child(kind), f"may not be set together with {kinds[0]}") for kind in kinds[1:]]
     for kind in kinds:
         found += _VALIDATORS[kind](given[kind], path.child(kind))
@@ -163,7 +163,7 @@ def _validate_references(given: Object, url: str, path: Path) -> list[FieldError
         found += validate_object_name("ConfigMap", authorities["name"], place.child("name"))
         found += validate_key(authorities.get("key"), place.child("key"))
         if not url.lower().startswith("https:"):
-            found.append(forbidden(place, "needs a URL of https"))
+            found.append(forbidden(place, "requires an https URL"))
     return found
 
 
@@ -181,7 +181,7 @@ def validate_url(url: str, path: Path) -> list[FieldError]:
     if not wrong and (not _URL.fullmatch(url) or parts.scheme not in ("http", "https") or not parts.hostname):
         wrong = "must be a URL of http or https, of ASCII characters without spaces"
     if not wrong and "@" in parts.netloc:
-        wrong = "must not hold credentials: secretRef names the Secret that has them"
+        wrong = "must not contain credentials: use secretRef"
     return [invalid(path, _HIDDEN, wrong)] if wrong else []
 
 

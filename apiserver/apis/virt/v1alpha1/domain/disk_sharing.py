@@ -27,5 +27,5 @@ def _why_not(disk: Object) -> str:
     if disk.get("type") != hardware.CLAIM and not network_disks.is_network(disk):
         return f"may not be set for a disk of type {disk.get('type')}"
     if source.get("ephemeral"):
-        return "may not be set where source.ephemeral is: nobody else sees what the guest writes"
-    return "may not be set where source.import is: what is imported is of one machine" if source.get("import") else ""
+        return "may not be set with source.ephemeral, because other machines do not see the guest's writes"
+    return "may not be set with source.import, because an imported image belongs to one machine" if source.get("import") else ""

@@ -55,7 +55,7 @@ _SERIAL: Final = re.compile(r"[A-Za-z0-9_.+-]*")
 _NO_MEDIUM: Final = "only a cdrom may have neither type nor source"
 _LUNS: Final = (hardware.CLAIM, ISCSI)
 _NOT_OF_A_LUN: Final = ("readOnly", "serial", "wwn", "driver", "blockSize", "ioTune")
-_OF_THE_DEVICE: Final = "may not be set for a lun, which is the device itself"
+_OF_THE_DEVICE: Final = "may not be set for a lun"
 _FIELDS_OF_SOURCES: Final = {
     "PersistentVolumeClaim": {"name", "ephemeral", "sizeLimit", "create", "import"},
     hardware.EMPTY: {"size"},
@@ -284,7 +284,7 @@ def _validate_lun(disk: Object, path: Path) -> list[FieldError]:
 def _validate_content(disk: Object, path: Path) -> list[FieldError]:
     kind, source = disk.get("type"), disk.get("source")
     if hardware.is_empty_drive(disk):
-        return [forbidden(path.child("ioTune"), "needs a medium: the drive has neither type nor source")] if disk.get("ioTune") else []
+        return [forbidden(path.child("ioTune"), "requires a medium: the drive has neither type nor source")] if disk.get("ioTune") else []
     if kind is None:
         return [required(path.child(field), _NO_MEDIUM) for field, value in (("type", kind), ("source", source)) if value is None]
     if source is None:
@@ -297,7 +297,7 @@ def _needed(kind: str, path: Path) -> str:
     missing = [each.path.removeprefix(f"{path}.") for each in _validate_source(kind, {}, path)]
     if missing:
         return f"type {kind} needs {' and '.join(f'source.{each}' for each in missing)}"
-    return f"type {kind} needs a source, of the fields {', '.join(sorted(_FIELDS_OF_SOURCES[kind]))}"
+    return f"type {kind} requires a source with the fields {', '.join(sorted(_FIELDS_OF_SOURCES[kind]))}"
 
 
 def _validate_identity(disk: Object, path: Path) -> list[FieldError]:
@@ -356,7 +356,7 @@ def _validate_overlay(disk: Object, path: Path) -> list[FieldError]:
         return found
     if disk["type"] != PLUGIN and not hardware.is_overlaid(disk):
         is_kept = disk["type"] == "PersistentVolumeClaim" and not source.get("ephemeral")
-        why = "of a claim needs ephemeral" if is_kept else "may not be set for a disk that the guest cannot write to"
+        why = "of a claim requires ephemeral: true" if is_kept else "may not be set for a read-only disk"
         return [*found, forbidden(field, why)]
     return found + validate_bytes(limit, MIN_OVERLAY, MAX_OVERLAY, field)
 
@@ -364,7 +364,7 @@ def _validate_overlay(disk: Object, path: Path) -> list[FieldError]:
 def _validate_creation(disk: Object, path: Path) -> list[FieldError]:
     found = validate_bytes(disk["source"]["create"]["size"], MIN_OVERLAY, MAX_OVERLAY, path.child("create", "size"))
     if disk["readOnly"] or disk["source"].get("ephemeral"):
-        found.append(forbidden(path.child("create"), "what is created would be blank for ever: the guest cannot write to it"))
+        found.append(forbidden(path.child("create"), "may not be set for a read-only disk: the created disk would stay blank"))
     return found
 
 

@@ -115,21 +115,23 @@ def _validate_bootloader(domain: Object, path: Path) -> list[FieldError]:
         return _validate_bios(domain, path)
     found = validate_bytes(domain["memory"]["guest"], MIN_MEMORY, memory.MAX, path.child("memory", "guest"))
     if dig(domain, "firmware", "bootloader", "bios") is not None:
-        found.append(forbidden(place, "may not be set beside bios: a machine has one of them"))
+        found.append(forbidden(place, "may not be set together with bios"))
     if "q35" not in (kind := machine.type_of(domain)):
-        found.append(forbidden(place, f"may be set only where machine.type is q35 or one of its versions, and it is {kind}"))
+        found.append(forbidden(place, f"requires machine.type q35 or one of its versions, but it is {kind}"))
     if efi["secureBoot"] and dig(domain, "firmware", "kernelBoot") is not None:
-        found.append(invalid(place.child("secureBoot"), efi["secureBoot"], "must be false beside kernelBoot: nobody checks its signature"))
+        found.append(
+            invalid(
+                place.child("secureBoot"),
+                efi["secureBoot"],
+                "must be false with kernelBoot, because the kernel's signature is not checked",
+            )
+        )
     return found
 
 
 def _validate_bios(domain: Object, path: Path) -> list[FieldError]:
     if dig(domain, "firmware", "bootloader", "bios", "useSerial") and not consoles.defaulted(domain):
-        return [
-            forbidden(
-                path.child("firmware", "bootloader", "bios", "useSerial"), "may not be true without a serial port in devices.consoles"
-            )
-        ]
+        return [forbidden(path.child("firmware", "bootloader", "bios", "useSerial"), "requires a serial port in devices.consoles")]
     return []
 
 
@@ -140,9 +142,9 @@ def _validate_state(domain: Object, path: Path) -> list[FieldError]:
     said = dig(domain, "firmware", "persistentState")
     if said is None:
         named = " and ".join(f"{field}.persistent" for field in wanted)
-        words = "are true: a claim has to keep their state" if wanted[1:] else "is true: a claim has to keep its state"
+        words = "are true: a claim must keep their state" if wanted[1:] else "is true: a claim must keep its state"
         return [required(path, f"{named} {words}")] if wanted else []
-    found = [] if wanted else [forbidden(path, f"may be set only where {' or '.join(persistent)} has persistent: true")]
+    found = [] if wanted else [forbidden(path, f"requires persistent: true in {' or '.join(persistent)}")]
     place, name = path.child("claimName"), said.get("claimName") or ""
     if not name:
         return [*found, required(place, "the name of a PersistentVolumeClaim in the same namespace")]

@@ -98,7 +98,7 @@ def validate(domain: Object, path: Path) -> list[FieldError]:
 
 def _validate_one_on_pods_network(interfaces: Sequence[Object], path: Path) -> list[FieldError]:
     first, *others = [each for each in enumerate(interfaces) if hardware.is_on_pods_network(each[1])] or [(0, {})]
-    message = f"only one interface can be joined to the pod's network, and {path.index(first[0])} is: name another network"
+    message = f"only one interface can use the pod's network, and {path.index(first[0])} does: set network"
     return [forbidden(path.index(position).child("network"), message) for position, _ in others]
 
 
@@ -122,10 +122,12 @@ def _validate_device_names(domain: Object, path: Path) -> list[FieldError]:
             found += [duplicate(place.child("deviceName"), given)] if given in others else []
             others.add(given)
             found += (
-                [forbidden(place.child("state"), "may not be set for type sriov: the cable is the node's")] if each.get("state") else []
+                [forbidden(place.child("state"), "may not be set for type sriov, because the node sets the link state")]
+                if each.get("state")
+                else []
             )
         elif given is not None:
-            found.append(forbidden(place.child("deviceName"), "may be set for type sriov only"))
+            found.append(forbidden(place.child("deviceName"), "may be set only for type sriov"))
     return found
 
 
@@ -133,14 +135,14 @@ def _validate_network(interface: Object, path: Path) -> list[FieldError]:
     given, kind = interface.get("network"), interface["type"]
     if given is None:
         own = ("masquerade", "bridge", hardware.PLUGIN, hardware.PASST)
-        return [] if kind in own else [forbidden(path.child("type"), f"type {kind} needs a further network: set network, too")]
+        return [] if kind in own else [forbidden(path.child("type"), f"type {kind} requires a further network: set network")]
     found = [invalid(path.child("network"), given, problem)] if (problem := attachments.problem(given)) else []
     if kind == hardware.SRIOV and interface.get("model") is not None:
-        found.append(forbidden(path.child("model"), "may not be set for type sriov: the card is the node's"))
+        found.append(forbidden(path.child("model"), "may not be set for type sriov, because the card belongs to the node"))
     if kind == "masquerade":
-        found.append(forbidden(path.child("type"), "may not be masquerade beside network: only the pod's own network can be masqueraded"))
+        found.append(forbidden(path.child("type"), "may not be masquerade with network: only the pod's own network can be masqueraded"))
     if kind == hardware.PASST:
-        found.append(forbidden(path.child("type"), "may not be passt beside network: passt has the pod's own network only"))
+        found.append(forbidden(path.child("type"), "may not be passt with network: passt supports only the pod's own network"))
     return found
 
 
@@ -149,7 +151,7 @@ def _validate_place(domain: Object, path: Path) -> list[FieldError]:
     reached = next((each for each in disks.defaulted(domain) if network_disks.is_network(each)), None)
     return [
         forbidden(
-            path.index(position).child("type"), f"bridge leaves the pod no address, by which QEMU could reach disk {reached.get('name')}"
+            path.index(position).child("type"), f"type bridge takes the pod's address, which QEMU needs for disk {reached.get('name')}"
         )
         for position, each in enumerate(hardware.defaulted(domain))
         if reached is not None and hardware.takes_place_of_pod(each)
@@ -167,11 +169,11 @@ def _validate_passt(interfaces: Sequence[Object], path: Path) -> list[FieldError
         if each["type"] != hardware.PASST:
             continue
         if each["model"] != "virtio":
-            found.append(forbidden(place.child("model"), "type passt is for model virtio only"))
+            found.append(forbidden(place.child("model"), "type passt requires model virtio"))
         if each.get("state") is not None:
-            found.append(forbidden(place.child("state"), "may not be set for type passt: the cable is plugged in while passt runs"))
+            found.append(forbidden(place.child("state"), "may not be set for type passt, which has no link state"))
         if hardware.ports(each) is None:
-            found.append(required(place.child("ports"), "of type passt: each is a socket of the pod; [] means none"))
+            found.append(required(place.child("ports"), "of type passt; [] means none"))
     return found
 
 
@@ -180,7 +182,7 @@ def _validate_ports(interface: Object, path: Path) -> list[FieldError]:
     if ports is None:
         return []
     if interface["type"] not in ("masquerade", hardware.PASST):
-        return [forbidden(path, "may be set for types masquerade and passt only")]
+        return [forbidden(path, "may be set only for types masquerade and passt")]
     found = validate_count(ports, MAX_PORTS, path)
     seen = set()
     for position, each in enumerate(ports):
@@ -188,7 +190,13 @@ def _validate_ports(interface: Object, path: Path) -> list[FieldError]:
         if port is not None:
             found += validate_between(port, 1, 65535, place.child("port"))
         if name is not None and not _PORT_NAME.fullmatch(name):
-            found.append(invalid(place.child("name"), name, "must be 1 to 15 of a-z, 0-9 and single -, with a letter, and no - at an end"))
+            found.append(
+                invalid(
+                    place.child("name"),
+                    name,
+                    "must be 1 to 15 of a-z, 0-9 and single -, with at least one letter, and no - at the start or end",
+                )
+            )
         if port is not None and (port, each["protocol"]) in seen:
             found.append(duplicate(place, f"{port}/{each['protocol']}"))
         seen.add((port, each["protocol"]))

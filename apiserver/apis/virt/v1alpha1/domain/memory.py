@@ -55,7 +55,7 @@ def _validate_hugepages(domain: Object, path: Path, shares: Path) -> list[FieldE
         if domain["memory"].get(name) is not None and amount % each
     ]
     return found + [
-        forbidden(shares.child(which, "memory"), "may not be set with memory.hugepages: huge pages are requested whole")
+        forbidden(shares.child(which, "memory"), "may not be set with memory.hugepages, which are always requested in full")
         for which in ("requests", "limits")
         if resources.said(domain, which, "memory") is not None
     ]

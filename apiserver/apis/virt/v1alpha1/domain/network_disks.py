@@ -89,12 +89,12 @@ def validate(disk: Object, path: Path) -> list[FieldError]:
         return []
     found = VALIDATED[disk["type"]](disk["source"], path.child("source"))
     if hardware.is_copied(disk) and disk["target"]["bus"] != "virtio":
-        text = (
-            f"must be virtio for a disk of type {disk['type']} to which the guest writes: QEMU copies what is under way, and can limit that"
-        )
+        text = f"must be virtio for a disk of type {disk['type']} to which the guest writes"
         found.append(invalid(path.child("target", "bus"), disk["target"]["bus"], text))
     if (disk.get("driver") or {}).get("io") is not None:
-        found.append(forbidden(path.child("driver", "io"), f"may not be set for a disk of type {disk['type']}: it is of files and devices"))
+        found.append(
+            forbidden(path.child("driver", "io"), f"may not be set for a disk of type {disk['type']}: it applies only to files and devices")
+        )
     return found
 
 
@@ -114,7 +114,7 @@ def validate_unique(disks: Sequence[Object], path: Path) -> list[FieldError]:
 def validate_one_tls_secret(disks: Sequence[Object], path: Path) -> list[FieldError]:
     """Return an error for each disk with another TLS Secret than the first, because libvirt has one set of certificates per machine."""
     named = [(position, secret) for position, disk in enumerate(disks) if (secret := hardware.tls_secret(disk))]
-    text = "must be the Secret of the first disk that has one: a machine has one set of certificates for NBD"
+    text = "must be the same Secret for all NBD disks of a machine"
     return [
         invalid(path.index(position).child("source", "tlsSecretRef", "name"), secret, text)
         for position, secret in named

@@ -37,6 +37,6 @@ def validate(disk: Object, path: Path) -> list[FieldError]:
         return []
     return [
         forbidden(
-            path.child("driver", "io"), f"may not be set for a disk of type {hardware.PLUGIN}: what QEMU opens is the plugin's choice"
+            path.child("driver", "io"), f"may not be set for a disk of type {hardware.PLUGIN}: the plugin decides how QEMU opens the disk"
         )
     ]

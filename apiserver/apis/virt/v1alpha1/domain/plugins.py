@@ -11,11 +11,11 @@ def validate_plugin(device: Object, path: Path, *, of_type: str) -> list[FieldEr
     """Return the errors of ``plugin`` and ``options`` of a device; only devices of one type have them."""
     if device["type"] != of_type:
         given = (each for each in ("plugin", "options") if device.get(each) is not None)
-        return [forbidden(path.child(each), f"may be set for type {of_type} only") for each in given]
+        return [forbidden(path.child(each), f"may be set only for type {of_type}") for each in given]
     name, options = device.get("plugin"), device.get("options") or {}
     found: list[FieldError] = []
     if not name:
-        found.append(required(path.child("plugin"), f"type {of_type} needs the name of a plugin"))
+        found.append(required(path.child("plugin"), f"type {of_type} requires the name of a plugin"))
     elif not plugins.is_name(name):
         found.append(invalid(path.child("plugin"), name, f"must be the name of a plugin: at most {plugins.MAX_NAME} of a-z, 0-9 and -"))
     path = path.child("options")

@@ -72,7 +72,7 @@ def _validate_order(domain: Object, path: Path) -> list[FieldError]:
             found.append(invalid(path.child("requests", name), str(asked), f"must be less than or equal to {name} limit of {limit}"))
     limit = hardware.said(domain, "limits", "memory")
     if limit is not None and limit.bytes < memory.guest_bytes(domain):
-        text = "must be greater than or equal to the guest's memory: a guest that used all of it would be killed"
+        text = "must be greater than or equal to the guest's memory: the kernel would kill a guest that uses all of its memory"
         found.append(invalid(path.child("limits", "memory"), str(limit), text))
     return found
 
@@ -80,11 +80,11 @@ def _validate_order(domain: Object, path: Path) -> list[FieldError]:
 def _validate_dedicated(domain: Object, path: Path) -> list[FieldError]:
     if not cpu.is_dedicated(domain):
         return []
-    text = "may not be set with cpu.dedicatedCpuPlacement: it is the number of dedicated processors"
+    text = "may not be set with cpu.dedicatedCpuPlacement: dedicated processors are requested by their number"
     found = [
         forbidden(path.child(which, "cpu"), text) for which in ("requests", "limits") if hardware.said(domain, which, "cpu") is not None
     ]
     if hardware.memory_request(domain) != hardware.memory_limit(domain):
-        text = "must be equal to the limit with cpu.dedicatedCpuPlacement: only such a pod gets processors of its own"
+        text = "must be equal to the limit with cpu.dedicatedCpuPlacement: the kubelet gives dedicated processors only to such pods"
         found.append(invalid(path.child("requests", "memory"), str(hardware.said(domain, "requests", "memory") or ""), text))
     return found

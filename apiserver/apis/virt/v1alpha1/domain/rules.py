@@ -115,7 +115,7 @@ def validate_host_device(device: Object, path: Path) -> list[FieldError]:
     elif errors := names.qualified_name_errors(resource):
         found += [invalid(path, resource, each) for each in errors]
     elif f".{domain}".endswith((".kubernetes.io", ".kubevirt.io")) or domain.startswith("requests."):
-        found.append(invalid(path, resource, "must be a device plugin's: those of Kubernetes and of KubeVirt are no devices for a guest"))
+        found.append(invalid(path, resource, "must be a device plugin's resource, not one of Kubernetes or KubeVirt"))
     return found
 
 

@@ -45,12 +45,12 @@ def validate_source(source: Object, path: Path) -> list[FieldError]:
 def validate_single(disks: Sequence[Object], path: Path) -> list[FieldError]:
     """Return an error for each service account disk after the first, because a pod has one account."""
     places = [position for position, disk in enumerate(disks) if disk.get("type") == made.SERVICE_ACCOUNT]
-    return [forbidden(path.index(each).child("type"), "a machine has at most one disk of a service account") for each in places[1:]]
+    return [forbidden(path.index(each).child("type"), "a machine can have only one disk of a service account") for each in places[1:]]
 
 
 def _validate_audience(audience: str, path: Path) -> list[FieldError]:
     if not audience:
-        return [required(path, "or leave it out")]
+        return [required(path, "or omit it")]
     if len(audience) > MAX_AUDIENCE:
         return [too_long(path, MAX_AUDIENCE)]
     return [] if audience.isprintable() else [invalid(path, audience, "must consist of printable characters")]

@@ -31,12 +31,12 @@ def validate(domain: Object, path: Path) -> list[FieldError]:
     video, path = hardware.defaulted(domain), path.child("devices", "video")
     kind, found = video["type"], []
     if kind == "none" and graphics.defaulted(domain):
-        found.append(invalid(path.child("type"), kind, "displays need a card: leave it out, or write graphics: []"))
+        found.append(invalid(path.child("type"), kind, "displays need a video card: omit this, or set graphics: []"))
     if "vram" in video:
         found += _validate_vram(kind, video["vram"], path.child("vram"))
     if "heads" in video:
         if kind != "virtio":
-            found.append(forbidden(path.child("heads"), "may not be set for another type than virtio"))
+            found.append(forbidden(path.child("heads"), "may be set only for type virtio"))
         else:
             found += validate_between(video["heads"], 1, hardware.MAX_HEADS, path.child("heads"))
     return found
@@ -44,7 +44,7 @@ def validate(domain: Object, path: Path) -> list[FieldError]:
 
 def _validate_vram(kind: str, vram: object, path: Path) -> list[FieldError]:
     if kind not in hardware.WITH_VRAM:
-        return [forbidden(path, f"may not be set for another type than {' or '.join(hardware.WITH_VRAM)}")]
+        return [forbidden(path, f"may be set only for type {' or '.join(hardware.WITH_VRAM)}")]
     found = validate_bytes(vram, hardware.MIN_VRAM, hardware.MAX_VRAM, path)
     if not found and (amount := quantity.parse(str(vram)).bytes) & amount - 1:
         found.append(invalid(path, vram, "must be a power of two"))

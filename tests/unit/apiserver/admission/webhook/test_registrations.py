@@ -16,8 +16,8 @@ def test_registration_defaults_are_v1s_and_errors_are_reported() -> None:
     assert bare.address.problem == "webhook configuration must have either service or URL"
     selector = {"matchExpressions": [{"key": "a", "operator": "Like"}]}
     (broken,) = registrations.read({"metadata": {"name": "c"}, "webhooks": [{"name": "a", "objectSelector": selector}]})
-    assert "cannot be read" in broken.matching.objects.problem
-    assert registrations.Address.read({"url": "https://x", "caBundle": "%"}).problem == "caBundle is no base64"
+    assert "cannot parse" in broken.matching.objects.problem
+    assert registrations.Address.read({"url": "https://x", "caBundle": "%"}).problem == "caBundle is not valid base64"
 
 
 def test_a_service_has_port_443() -> None:

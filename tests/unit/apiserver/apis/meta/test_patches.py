@@ -255,7 +255,7 @@ def test_the_garbage_collector_can_take_one_owner_away() -> None:
 @pytest.mark.parametrize(
     ("patch", "text"),
     [
-        ([], "is an object"),
+        ([], "must be an object"),
         ({"labels": {"$patch": "explode"}}, "unknown patch type: explode"),
         ({"keyed": [{"x": 1}]}, "does not contain declared merge key: name"),
         ({"keyed": [{"$patch": "delete"}]}, "does not contain declared merge key: name"),

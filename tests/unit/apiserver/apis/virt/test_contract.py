@@ -27,11 +27,12 @@ def test_malformed_contract_version_counts_as_none(text: str) -> None:
     assert contract.spoken_by(a_lease(text)) == frozenset()
     assert not contract.is_understood(a_lease(text))
     assert contract.refusal("a", a_lease(text)) == (
-        "node a gets no guests: its virt-handler says nothing that is a version of the contract, and virt-controller speaks 1"
+        "node a cannot run guests: its virt-handler reports no valid version of the contract, but "
+        "virt-controller uses 1; upgrade both to the same release"
     )
 
 
 def test_common_contract_version_is_enough() -> None:
     assert contract.is_understood(a_lease("1,2"))
     assert not contract.is_understood(a_lease("2,3"))
-    assert contract.refusal("a", a_lease("3,2")).startswith("node a gets no guests: its virt-handler speaks version 2,3 of the contract")
+    assert contract.refusal("a", a_lease("3,2")).startswith("node a cannot run guests: its virt-handler uses version 2,3 of the contract")

@@ -269,7 +269,7 @@ def test_numbers_are_written_as_ranges(text: str, expected: tuple[int, ...]) -> 
 
 @pytest.mark.parametrize("text", ["", "a", "1-", "-1", "2-1", "1,", "^1", "0x1", "1 ", "1000", "\u0661", "0\n", ",".join(["1"] * 257)])
 def test_malformed_cpu_lists_are_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"no list of numbers|ends before it begins"):
+    with pytest.raises(ValueError, match=r"is not a list of numbers|is not an ascending range"):
         cpu_numa.numbers(text)
 
 

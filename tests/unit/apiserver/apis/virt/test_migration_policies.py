@@ -236,8 +236,8 @@ def test_numbers_that_libvirt_would_refuse_are_refused_here(spec: dict[str, Any]
 @pytest.mark.parametrize(
     ("bandwidth", "said"),
     [
-        ("-1", "must be 0, which is no limit, or from 1Mi to 1Ti"),
-        ("2Ti", "must be 0, which is no limit, or from 1Mi to 1Ti"),
+        ("-1", "must be 0 (no limit) or from 1Mi to 1Ti"),
+        ("2Ti", "must be 0 (no limit) or from 1Mi to 1Ti"),
         ("1.5Mi", "must be whole MiB, such as 1Mi"),
         ("200M", "must be whole MiB, such as 190Mi"),
     ],

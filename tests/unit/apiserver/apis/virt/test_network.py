@@ -14,9 +14,9 @@ def test_a_guest_may_have_any_unicast_address(mac: str) -> None:
 @pytest.mark.parametrize(
     ("mac", "problem"),
     [
-        ("02:00:00:00:00:01", "is the address of the guest's gateway"),
-        ("02-00-00-00-00-01", "is the address of the guest's gateway"),
-        ("02:00:00:00:00:02", "is the address of the guest's gateway or of the node's end of its cable"),
+        ("02:00:00:00:00:01", "is reserved for the guest's gateway"),
+        ("02-00-00-00-00-01", "is reserved for the guest's gateway"),
+        ("02:00:00:00:00:02", "is reserved for the guest's gateway or the node's side of the link"),
         ("ff:ff:ff:ff:ff:ff", "must be a unicast address"),
         ("01:80:c2:00:00:00", "must be a unicast address"),
         ("33-33-00-00-00-01", "must be a unicast address"),

@@ -15,7 +15,7 @@ def test_names(name: str) -> None:
 def test_invalid_plugin_names_are_refused(name: str) -> None:
     assert not plugins.is_name(name)
     if name:
-        with pytest.raises(ValueError, match="is no name of a plugin"):
+        with pytest.raises(ValueError, match="is not a plugin name"):
             plugins.names(name)
 
 

@@ -152,7 +152,7 @@ def exchange(kind: str, field: str, value: str) -> Change:
 
 ROOT = "kube-root-ca.crt"
 NAMED_BY_NOBODY = "the virtual machine does not name it"
-NO_SUCH = "no pod of a virtual machine has such a volume"
+NO_SUCH = "pods of virtual machines may not have such a volume"
 
 
 @pytest.mark.parametrize(
@@ -308,9 +308,9 @@ def test_guest_arrives_only_by_its_own_unfinished_migration() -> None:
 def test_connections_are_forwarded_to_target_addresses_only(status: Object, strange: list[str]) -> None:
     pod = {"metadata": {"name": "p", "uid": "uid-1"}, "status": status}
     addresses = ["10.244.1.7", "fd00:10::7"]
-    assert pod_rights.strange_addresses(pod, "uid-1", addresses) == [f'pod "p" has no address {each}' for each in strange]
-    assert pod_rights.strange_addresses(pod, "uid-1", ["x" * 999]) == [f'pod "p" has no address \'{"x" * 79}']
-    gone = ["the pod whose addresses they should be is not there"]
+    assert pod_rights.strange_addresses(pod, "uid-1", addresses) == [f'pod "p" does not have the address {each}' for each in strange]
+    assert pod_rights.strange_addresses(pod, "uid-1", ["x" * 999]) == [f'pod "p" does not have the address \'{"x" * 79}']
+    gone = ["the pod with these addresses does not exist"]
     for other in ({**pod, "metadata": {"name": "p", "uid": "uid-2"}}, {**pod, "metadata": {"name": "p", "uid": "uid-0"}}, None):
         assert pod_rights.strange_addresses(other, "uid-1", addresses) == gone
     assert pod_rights.strange_addresses(None, "", addresses) == gone
@@ -321,7 +321,7 @@ def test_non_pod_addresses_from_a_kubelet_are_not_the_targets() -> None:
     status = {"podIP": stolen[0], "podIPs": [{"ip": each} for each in [*stolen, "10.244.1.7"]]}
     pod = {"metadata": {"name": "p", "uid": "uid-1"}, "status": status}
     found = pod_rights.strange_addresses(pod, "uid-1", [*stolen, "10.244.1.7"])
-    assert found == [f'pod "p" has no address {each!r}' for each in stolen]
+    assert found == [f'pod "p" does not have the address {each!r}' for each in stolen]
 
 
 @pytest.mark.parametrize("kind", [*shape.VOLUMES, "hostPath", "secret", "configMap", "csi", "ephemeral", "downwardAPI", "nfs", "gitRepo"])
@@ -331,7 +331,7 @@ def test_a_machines_pod_has_volumes_of_the_shapes_kinds_alone(kind: str) -> None
     pod["metadata"]["uid"] = "uid"
     pod["spec"]["volumes"].append({"name": "another", kind: {}})
     found = pod_rights.objections(vm, pod, pod["metadata"]["name"], "uid")
-    assert any("no pod of a virtual machine has such a volume" in each for each in found) is (kind not in shape.VOLUMES)
+    assert any("pods of virtual machines may not have such a volume" in each for each in found) is (kind not in shape.VOLUMES)
 
 
 @pytest.mark.parametrize("source", [*shape.PROJECTED, "clusterTrustBundle", "podCertificate"])
@@ -341,4 +341,4 @@ def test_machines_pod_projects_only_the_shapes_sources(source: str) -> None:
     pod["metadata"]["uid"] = "uid"
     pod["spec"]["volumes"].append({"name": "another", "projected": {"sources": [{source: {}}]}})
     found = pod_rights.objections(vm, pod, pod["metadata"]["name"], "uid")
-    assert any("no pod of a virtual machine has such a volume" in each for each in found) is (source not in shape.PROJECTED)
+    assert any("pods of virtual machines may not have such a volume" in each for each in found) is (source not in shape.PROJECTED)

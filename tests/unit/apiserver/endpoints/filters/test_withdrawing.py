@@ -98,7 +98,7 @@ def test_stream_ends_within_a_minute_of_losing_either_right(lost: str, at: float
     when, end = run(ended(made(kube)))
 
     assert at <= when < at + MINUTE
-    assert end == (1008, f"your right to {lost} virtualmachines/console was withdrawn")
+    assert end == (1008, f"your permission to {lost} virtualmachines/console was revoked")
     assert len(end.reason.encode()) <= 123
     asked = {tuple(attribute(each, key) for key in ("namespace", "resource", "subresource", "name")) for each in kube.asked}
     assert asked == {("a", "virtualmachines", "console", "vm")}
@@ -161,7 +161,7 @@ def test_an_answer_tells_of_the_moment_when_it_was_asked_for() -> None:
 
     when, end = run(ended(made(kube, check_seconds=(20.0, 20.0))))
 
-    assert (when, end.reason) == (59.0 + 339.0, "for 339 s nobody could say whether you still may: dial again")
+    assert (when, end.reason) == (59.0 + 339.0, "for 339 s your permission could not be checked: connect again")
 
 
 def test_stream_survives_an_outage_and_ends_after_it() -> None:
@@ -181,7 +181,7 @@ def test_stream_without_any_review_answer_ends_after_minutes(seconds: float) -> 
 
     assert withdrawing.UNANSWERED_SECONDS <= when < withdrawing.UNANSWERED_SECONDS + MINUTE
     assert end.code == 1001
-    assert "nobody could say" in end.reason
+    assert "could not be checked" in end.reason
 
 
 def test_many_streams_waiting_for_a_silent_server_end_in_time() -> None:
@@ -204,7 +204,7 @@ def test_a_token_that_is_worth_nothing_any_more_ends_its_stream() -> None:
     when, end = run(scene())
 
     assert 100 <= when < 100 + MINUTE
-    assert end == (3000, "your credential is not valid any more")
+    assert end == (3000, "your credential is no longer valid")
 
 
 def test_groups_that_a_token_has_lost_do_not_count() -> None:
@@ -225,7 +225,7 @@ def test_lost_impersonation_right_ends_the_stream() -> None:
     when, end = run(ended(made(kube), stream(("Impersonate-User", "bob"))))
 
     assert 100 <= when < 100 + MINUTE
-    assert end == (1008, "your right to act as somebody else was withdrawn")
+    assert end == (1008, "your permission to impersonate was revoked")
 
 
 def test_the_rights_are_those_of_whom_the_user_acts_as() -> None:

@@ -26,10 +26,10 @@ def asked(name: str = "w1", subresource: str = "console", namespace: str = "ns")
     [
         (LIMITS, 0, 0, 0, ""),
         (LIMITS, 9, 4, 1, ""),
-        (LIMITS, 9, 4, 2, '2 of yours to console of widgets "w1" are open on this server, and 2 is the limit'),
+        (LIMITS, 9, 4, 2, '2 of your streams to console of widgets "w1" are open on this server, and 2 is the limit'),
         (LIMITS, 9, 5, 0, "5 of yours are open on this server, and 5 is the limit"),
         (LIMITS, 10, 0, 0, "10 are open on this server, and 10 is the limit"),
-        (LIMITS, 11, 6, 3, "3 of yours to console"),
+        (LIMITS, 11, 6, 3, "3 of your streams to console"),
         (StreamLimits(0, 0, 0), 10**6, 10**6, 10**6, ""),
         (StreamLimits(1, 0, 0), 1, 0, 0, "1 are open"),
     ],

@@ -422,7 +422,7 @@ async def test_undecodable_object_is_removed_only_as_read(world: World) -> None:
     seen = await world.storage.get(A)
     assert seen is not None
     world.storage.first = [Put(A, b"{}")]
-    with pytest.raises(Conflict, match="was written in this moment; read it again"):
+    with pytest.raises(Conflict, match="was written at the same time; read it again"):
         await world.transactions.remove_unread(seen)
     assert await world.everything() == {A: b"{}"}
 
@@ -439,7 +439,7 @@ async def test_write_of_unknown_outcome_says_if_it_is_repeatable(world: World, *
     for attempt in (world.create(B, repeatable=repeatable), world.replace(item, repeatable=repeatable)):
         with pytest.raises(Timeout) as caught:
             await attempt
-        assert "storage did not answer, the write may have happened" in str(caught.value)
+        assert "the storage did not respond; the write may have succeeded" in str(caught.value)
         assert caught.value.details.retry_after_seconds == after
         assert "the store is out" not in str(caught.value)  # it may contain addresses
     with pytest.raises(Timeout) as caught:
@@ -452,7 +452,7 @@ async def test_reads_without_storage_may_be_repeated(world: World, caplog: pytes
     world.storage.is_out = True
     for attempt, what in (
         (world.transactions.check_locks(B, None, lease(B, "x/1")), "read a lock"),
-        (world.transactions.remove_unread(Entry(A, b"{", 1, 1)), "delete what cannot be decoded"),
+        (world.transactions.remove_unread(Entry(A, b"{", 1, 1)), "deleting an object that cannot be decoded"),
     ):
         with pytest.raises(ServiceUnavailable, match=f"{what}: storage is not available") as caught:
             await attempt

@@ -112,7 +112,10 @@ async def test_of_two_that_are_handed_over_at_once_one_gets_its_guest() -> None:
             tasks.create_task(hand_over(name))
     assert sorted(taken.values()) == [False, True]
     winner, loser = sorted(taken, key=taken.__getitem__, reverse=True)
-    assert virt.refusal == f'PersistentVolumeClaim "data" is in use by virtual machine "{winner}"; this one starts when that is off'
+    assert (
+        virt.refusal
+        == f'PersistentVolumeClaim "data" is in use by virtual machine "{winner}"; this virtual machine starts when that one is off'
+    )
     assert await virt.locks() == ["disk/acc/data", f"disk/acc/own-{winner}"]
     for phase in (phases.RUNNING, phases.UNKNOWN, phases.RUNNING, phases.STOPPING):
         assert await virt.enter(winner, phase)
@@ -328,7 +331,9 @@ async def test_edited_machine_holds_running_disks_until_guest_is_off() -> None:
     assert await virt.enter("one", phases.STOPPED)
     assert await virt.enter("two", phases.SCHEDULED)
     assert not await virt.enter("one", phases.SCHEDULED)
-    assert virt.refusal == 'PersistentVolumeClaim "new" is in use by virtual machine "three"; this one starts when that is off'
+    assert (
+        virt.refusal == 'PersistentVolumeClaim "new" is in use by virtual machine "three"; this virtual machine starts when that one is off'
+    )
     assert await virt.enter("three", phases.STOPPED)
     assert await virt.enter("one", phases.SCHEDULED)
 
@@ -392,9 +397,12 @@ async def test_host_file_is_exclusive_on_its_node_across_namespaces() -> None:
         await virt.create(vm)
     assert await virt.enter("one", phases.SCHEDULED)
     assert not await virt.enter("two", phases.SCHEDULED)
-    assert virt.refusal == "/var/vms/a of node n1 is in use by a virtual machine of another namespace; this one starts when that is off"
+    assert (
+        virt.refusal
+        == "/var/vms/a of node n1 is in use by a virtual machine of another namespace; this virtual machine starts when that one is off"
+    )
     assert not await virt.enter("five", phases.SCHEDULED)
-    assert virt.refusal == '/var/vms/a of node n1 is in use by virtual machine "one"; this one starts when that is off'
+    assert virt.refusal == '/var/vms/a of node n1 is in use by virtual machine "one"; this virtual machine starts when that one is off'
     assert await virt.enter("three", phases.SCHEDULED)
     assert await virt.enter("four", phases.SCHEDULED)
     assert await virt.enter("one", phases.STOPPED)
@@ -421,7 +429,7 @@ async def test_network_disk_is_exclusive_within_its_namespace() -> None:
         await virt.create(vm)
     assert await virt.enter("one", phases.SCHEDULED)
     assert not await virt.enter("two", phases.SCHEDULED)
-    words = 'export e of a.example port 10809 is in use by virtual machine "one"; this one starts when that is off'
+    words = 'export e of a.example port 10809 is in use by virtual machine "one"; this virtual machine starts when that one is off'
     assert virt.refusal == words
     assert await virt.enter("three", phases.SCHEDULED)
     assert not await virt.enter("four", phases.SCHEDULED)

@@ -394,7 +394,7 @@ def test_reset_with_a_known_id_succeeds_without_a_second_reset() -> None:
     assert _reset(once, {"id": "my-reset"}) == once
     once["status"]["phase"] = "Stopping"
     assert _reset(once, {"id": "my-reset"}) == once, "what was asked for may be over by now"
-    assert _refusal("reset", once).startswith("only a running virtual machine can reset")
+    assert _refusal("reset", once).startswith("cannot reset")
     resumed = _vm(operations=[{"id": "r", "number": 1, "action": "Resume", "attempt": 1}])
     with pytest.raises(errors.Conflict, match="the id r is that of another call: Resume"):
         _reset(resumed, {"id": "r"})
@@ -422,7 +422,7 @@ def test_oldest_finished_operation_is_dropped_not_renumbered() -> None:
 
 def test_no_operation_is_taken_while_ten_have_no_result() -> None:
     full = _vm(operations=_operations(*[""] * 10))
-    assert _refusal("reset", full) == "10 operations of the virtual machine have no result yet; wait for one: status.operations"
+    assert _refusal("reset", full) == "10 operations of the virtual machine are unfinished; wait until one of status.operations ends"
     assert _reset(full, {"id": "o3"}) == full
     full["status"]["conditions"] = FAULT
     assert "10 operations" in _refusal("unpause", full)
@@ -438,7 +438,7 @@ def test_the_write_that_ends_an_attempt_ends_its_operations(phase: str) -> None:
     first, second = new["status"]["operations"]
     assert first == old["status"]["operations"][0]
     assert (second["result"], second["completionTime"]) == ("Failed", "2026-01-02T00:00:00Z")
-    assert second["message"] == "the attempt ended before a result was known"
+    assert second["message"] == "the attempt ended before the result was known"
     going_on = copy.deepcopy(old)
     VirtualMachineStrategy().prepare_for_status_update(going_on, old)
     assert going_on == old
@@ -456,7 +456,7 @@ def test_operations_of_an_unlisted_attempt_fail(current: int) -> None:
     ("verb", "vm", "reason"),
     [
         ("start", _vm(), "the virtual machine is already on (Running)"),
-        ("start", _vm("", attempt=0), "the virtual machine is already going to be started"),
+        ("start", _vm("", attempt=0), "the virtual machine is already being started"),
         ("stop", _off(), "the virtual machine is already off"),
         (
             "stop",
@@ -465,9 +465,9 @@ def test_operations_of_an_unlisted_attempt_fail(current: int) -> None:
         ),
         ("restart", _off(), "the virtual machine is off; start it instead"),
         ("restart", _vm("Pending", attempt=0), "the virtual machine has not been started yet"),
-        ("pause", _off(), "only a running virtual machine can pause; this one is Succeeded"),
-        ("reset", _off(), "only a running virtual machine can reset; this one is Succeeded"),
-        ("reset", _vm("Stopping"), "only a running virtual machine can reset; this one is Stopping"),
+        ("pause", _off(), "cannot pause a virtual machine that is not running; its phase is Succeeded"),
+        ("reset", _off(), "cannot reset a virtual machine that is not running; its phase is Succeeded"),
+        ("reset", _vm("Stopping"), "cannot reset a virtual machine that is not running; its phase is Stopping"),
         (
             "reset",
             _vm(request={"action": "Stop", "attempt": 1, "runStrategy": "RerunOnFailure"}),
@@ -481,7 +481,7 @@ def test_operations_of_an_unlisted_attempt_fail(current: int) -> None:
         (
             "reset",
             _vm(conditions=[{"type": "Paused", "status": "True", "reason": "GuestSuspended"}]),
-            "the guest suspended itself to memory; unpause wakes it, and then it can be reset",
+            "the guest suspended itself to memory; kubectl virt unpause wakes it, and then it can be reset",
         ),
         ("suspend", _off(), "only a running virtual machine can suspend; this one is Succeeded"),
         ("suspend", _vm(), "the virtual machine has no claim for its memory: set spec.managedSave.claimName"),
@@ -509,8 +509,7 @@ def test_operations_of_an_unlisted_attempt_fail(current: int) -> None:
             (
                 verb,
                 _vm(migration={"name": "m1", "phase": phase}),
-                'the virtual machine is being migrated (migration "m1"): wait for its end; '
-                "see kubectl get migrations/m1, deleting it cancels it",
+                'the virtual machine is being migrated (migration "m1"): wait until it ends, or cancel it: kubectl delete migrations/m1',
             )
             for verb in ("pause", "unpause", "reset", "migrate")
             for phase in ("Scheduling", "PreparingTarget", "TargetReady", "Running")
@@ -696,8 +695,8 @@ def test_only_an_unfinished_migration_locks_its_machine() -> None:
     begun = {"metadata": {"name": "m1", "creationTimestamp": "2026-01-02T03:04:05Z"}}
     text = strategy.lock_taken(obj, "migrating/acc/vm1", "acc/m1", begun)
     assert text == (
-        'a migration of virtual machine "vm1" is already under way: "m1", begun 2026-01-02T03:04:05Z; '
-        "see kubectl get migrations/m1, deleting it cancels it"
+        'a migration of virtual machine "vm1" is already in progress: "m1", begun 2026-01-02T03:04:05Z; wait '
+        "until it ends, or cancel it: kubectl delete migrations/m1"
     )
     unread = strategy.lock_taken(obj, "migrating/acc/vm1", "acc/m1", None)
     assert unread == text.replace(", begun 2026-01-02T03:04:05Z", "")
@@ -708,7 +707,7 @@ def test_a_migration_is_immutable_and_its_end_is_final() -> None:
     old: dict[str, Any] = {"metadata": {"namespace": "acc"}, "spec": {"selector": {"name": "vm1"}}, "status": {"phase": "Failed"}}
     new = {**old, "spec": {"selector": {"name": "vm2"}}}
     assert [str(each) for each in strategy.validate_update(new, old)] == [
-        "spec: Forbidden: a Migration cannot be changed; delete it, which cancels it while it is unfinished, and create another"
+        "spec: Forbidden: a Migration is immutable; delete it, which cancels it if it is unfinished, and create another"
     ]
     reopened = {**old, "status": {"phase": "Running"}}
     assert [str(each) for each in strategy.validate_status_update(reopened, old)] == ["status.phase: Forbidden: Failed is final"]
@@ -802,8 +801,8 @@ def _moved(vm: dict[str, Any], **spec: Any) -> list[str]:
 @pytest.mark.parametrize("phase", ["", *phases.VM_PHASES])
 def test_placement_edit_warns_when_it_takes_effect(phase: str) -> None:
     text = (
-        'virtual machine "vm1" stays in the pod that it is in; this counts from its next start or migration on '
-        "(a migration that waits goes where it was to go: delete it, and migrate again)"
+        'virtual machine "vm1" stays in its present pod; the change takes effect at its next start or migration '
+        "(a waiting migration keeps its target: delete it and migrate again)"
     )
     is_somewhere = phase in {"Scheduled", "Running", "Stopping", "Unknown"}
     warnings = [f"spec.nodeSelector: {text}"] if is_somewhere else []
@@ -818,7 +817,8 @@ def test_hardware_edit_warns_when_it_takes_effect(phase: str) -> None:
     vm = _vm(phase)
     new = copy.deepcopy(_edited(vm, domain={"memory": {"guest": "1Gi"}, **vm["spec"]["domain"]}))
     text = (
-        'spec.domain.memory.guest: the guest of virtual machine "vm1" keeps its hardware until it ends; this counts from its next start on'
+        'spec.domain.memory.guest: the guest of virtual machine "vm1" keeps its hardware until it '
+        "ends; the change takes effect at its next start"
     )
     has_guest = phase in {"Scheduled", "Running", "Stopping", "Unknown"}
     strategy = VirtualMachineStrategy()
@@ -910,8 +910,8 @@ def test_label_edit_warns_that_the_pod_keeps_its_labels(phase: str) -> None:
     old, strategy = _vm(phase), VirtualMachineStrategy()
     new = {**old, "metadata": {**old["metadata"], "labels": {"app": "web"}}}
     text = (
-        'metadata.labels: the pod that virtual machine "vm1" is in keeps its labels, by which Services select it; '
-        "these are those of the pod of its next start or migration"
+        'metadata.labels: the present pod of virtual machine "vm1" keeps its labels, which Services select; '
+        "the change takes effect at its next start or migration"
     )
     told = (text,) if phase in {"Scheduled", "Running", "Stopping", "Unknown"} else ()
     assert strategy.warnings_on_update(new, old) == strategy.warnings_on_update(old, new) == told
@@ -929,7 +929,10 @@ def test_shorter_grace_period_on_delete_warns(phase: str) -> None:
     for given in (0, 1, 899):
         told = strategy.warnings_on_delete(vm, given)
         assert [each.partition(" of ")[0] for each in told] == (["gracePeriodSeconds: the guest"] if has_guest else [])
-        assert all("has 900 s to shut down; only an edit of spec.terminationGracePeriodSeconds" in each for each in told)
+        assert all(
+            ("has 900 s to shut down; to shorten this, also during the deletion, edit spec.terminationGracePeriodSeconds") in each
+            for each in told
+        )
     assert strategy.warnings_on_delete(vm, None) == strategy.warnings_on_delete(vm, 900) == ()
 
 
@@ -967,8 +970,8 @@ def test_connecting_to_a_paused_machine_warns(conditions: Any, warnings: tuple[s
             "vnc",
             "it has no display of type vnc (spec.domain.devices.graphics)",
         ),
-        (_vm(nodeName=""), "vnc", "it is not known which node it runs on"),
-        (_vm(), "usbredir", "it has no room for USB devices of clients (spec.domain.devices.redirectedDevices is not set)"),
+        (_vm(nodeName=""), "vnc", "its node is not known"),
+        (_vm(), "usbredir", "it has no slots for USB devices of clients (set spec.domain.devices.redirectedDevices)"),
         ({**_vm(), "spec": {"domain": {"devices": {"redirectedDevices": {}}}}}, "usbredir", None),
     ],
 )
@@ -1016,7 +1019,7 @@ async def test_console_port_selects_an_existing_stream() -> None:
     ):
         await console.locate(vm, {"port": "2"})
     for wrong in ("", "-1", "x", "10", "\u0661", "../vnc"):
-        with pytest.raises(errors.BadRequest, match="port must be the number of a serial port, from 0 to 3"):
+        with pytest.raises(errors.BadRequest, match="port must be the number of a serial port from 0 to 3"):
             await console.locate(vm, {"port": wrong})
 
 
@@ -1097,7 +1100,7 @@ async def test_unknown_revocations_trust_no_node() -> None:
 
     context: Any = object()
     revoked = _revoked(is_read=False)
-    with pytest.raises(errors.ServiceUnavailable, match='not known yet whether node "node1" is revoked'):
+    with pytest.raises(errors.ServiceUnavailable, match='which lists revoked nodes such as possibly "node1"'):
         await streams.HandlerStream("console", locate, lambda: context, revoked).locate(_vm(), {})
 
     def addresses(_: str) -> list[str]:
@@ -1106,7 +1109,7 @@ async def test_unknown_revocations_trust_no_node() -> None:
     restriction = NodeRestriction("handler", required=True, addresses=addresses, now=lambda: NOW, revoked=revoked.is_revoked)
     user = User("handler", extra={"authentication.kubernetes.io/node-name": ("node1",)})
     vm = _vm()
-    with pytest.raises(errors.ServiceUnavailable, match="not known yet"):
+    with pytest.raises(errors.ServiceUnavailable, match="has not read ConfigMap"):
         await restriction.validate(asking("UPDATE", VIRTUAL_MACHINES, "status", "acc", "vm1", user, vm, vm))
 
 

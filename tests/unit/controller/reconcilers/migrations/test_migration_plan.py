@@ -427,7 +427,7 @@ def test_the_source_may_end_by_itself_before_it_is_deleted() -> None:
 
 def a_source_that_left() -> dict[str, Any]:
     pod = a_pod(phase="Succeeded", exit_code=0)
-    pod["status"]["containerStatuses"][0]["state"]["terminated"]["message"] = "migrated: the guest runs on in another pod"
+    pod["status"]["containerStatuses"][0]["state"]["terminated"]["message"] = "migrated: the guest continues in another pod"
     return pod
 
 
@@ -554,9 +554,9 @@ def a_stopped_vm(how: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("how", ["deleted", "Stop", "Restart", "restarted"])
 def test_that_a_machine_was_stopped_while_it_moved_is_no_warning(how: str) -> None:
-    migration = a_migration(phase="Failed", message="the virtual machine was stopped while it moved", **SIDES)
+    migration = a_migration(phase="Failed", message="the virtual machine was stopped during the migration", **SIDES)
     event = outcome_event(migration, a_stopped_vm(how), LAST)
-    assert event == Emit("Normal", "MigrationFailed", "migration move: the virtual machine was stopped while it moved")
+    assert event == Emit("Normal", "MigrationFailed", "migration move: the virtual machine was stopped during the migration")
     for phase in ("Scheduling", "PreparingTarget"):
         told = plan(seen(a_migration(phase=phase, **SIDES), vm=a_stopped_vm(how), target=a_target()))
         assert [each.type for each in told if isinstance(each, Emit)] == ["Normal"]

@@ -417,10 +417,10 @@ def test_silent_end_of_the_source_is_awaited_then_reported(source: dict[str, Any
 
 def test_release_by_a_pod_quotes_its_last_message() -> None:
     source = a_pod(phase="Succeeded", exit_code=0)
-    source["status"]["containerStatuses"][0]["state"]["terminated"]["message"] = "migrated: the guest runs on in another pod"
+    source["status"]["containerStatuses"][0]["state"]["terminated"]["message"] = "migrated: the guest continues in another pod"
     found = condition(written(plan(seen(a_migration(phase="Running", **SIDES), source=source)))["conditions"], release.RELEASED)
     assert found is not None
-    expected = f"source pod {SOURCE} ended: migrated: the guest runs on in another pod"
+    expected = f"source pod {SOURCE} ended: migrated: the guest continues in another pod"
     assert (found["status"], found["reason"], found["message"]) == ("True", release.BY_POD, expected)
 
 

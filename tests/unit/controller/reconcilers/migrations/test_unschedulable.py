@@ -8,7 +8,12 @@ from apiserver.apis.virt.places import names
 from controller.reconcilers.migrations import unschedulable
 from tests.unit.controller.reconcilers.builders import a_migration, a_pod, a_vm
 
-STRANGER = {"node2": "node node2 gets no guests: its virt-handler speaks version 2 of the contract, and virt-controller speaks 1"}
+STRANGER = {
+    "node2": (
+        "node node2 cannot run guests: its virt-handler uses version 2 of the contract, but virt-controller "
+        "uses 1; upgrade both to the same release"
+    )
+}
 
 
 def told(selector: dict[str, str] | None = None, message: str = "", strangers: dict[str, str] | None = None, **vm: Any) -> list[str]:

@@ -18,7 +18,7 @@ from controller.reconcilers.virtual_machines.virtual_machine_plan import plan
 from tests.unit.controller.reconcilers.builders import a_pod, a_vm, an_attempt
 
 NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
-ASKED = {"exitCode": 0, "message": "shutdown-requested: the guest powered off as it was asked to"}
+ASKED = {"exitCode": 0, "message": "shutdown-requested: the guest shut down on request"}
 ITSELF = {"exitCode": 0, "message": "shutdown: the guest powered off"}
 KILLED = {"exitCode": 137, "reason": "Error"}
 POWER_LOST = {"exitCode": 255, "reason": "Unknown"}

@@ -218,7 +218,7 @@ def test_only_a_reported_loss_explains_a_deleted_pod(reason: str, *, is_reported
 
 def a_source_that_was_left() -> dict[str, Any]:
     source = a_pod(phase="Succeeded", exit_code=0)
-    source["status"]["containerStatuses"][0]["state"]["terminated"]["message"] = "migrated: the guest runs on in another pod"
+    source["status"]["containerStatuses"][0]["state"]["terminated"]["message"] = "migrated: the guest continues in another pod"
     return source
 
 
@@ -510,7 +510,7 @@ def test_launcher_ending_without_a_guest_is_a_failed_start() -> None:
 
 def test_moved_guest_that_ended_has_its_targets_result() -> None:
     source, target = a_pod(phase="Succeeded", exit_code=0), a_pod(phase="Succeeded", exit_code=0, migration="m", node="node2")
-    source["status"]["containerStatuses"][0]["state"]["terminated"]["message"] = "migrated: the guest runs on in another pod"
+    source["status"]["containerStatuses"][0]["state"]["terminated"]["message"] = "migrated: the guest continues in another pod"
     vm = a_vm(phase="Running", attempts=[an_attempt(runningTime="2026-01-01T00:00:10Z")])
     assert written(plan(seen(vm, source, target, targets=TARGETS)))["phase"] == "Succeeded"
 

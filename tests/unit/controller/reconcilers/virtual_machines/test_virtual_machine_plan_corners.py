@@ -18,7 +18,7 @@ from tests.unit.controller.reconcilers.builders import UID, a_pod, a_vm, an_atte
 
 NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
 ENDED = "2026-01-01T00:00:30Z"
-MOVED = "migrated: the guest runs on in another pod"
+MOVED = "migrated: the guest continues in another pod"
 LINGERS = Evidence(absent=(Absent(names.launcher_pod_name("testvm", UID, 1), "uid-of-own", "", 50.0),))
 """The VM's own pod was deleted, and its containers may run for 50 s."""
 

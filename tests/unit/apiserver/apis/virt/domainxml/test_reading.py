@@ -243,7 +243,7 @@ def test_the_largest_document_is_read_and_one_byte_more_is_not() -> None:
     largest = f"<a>{'ä' * ((parsing.MAX_BYTES - 8) // 2)} </a>"
     assert len(largest.encode()) == parsing.MAX_BYTES
     assert parsing.parse(largest).name == "a"
-    with pytest.raises(parsing.Malformed, match=f"may not be more than {parsing.MAX_BYTES} bytes, and has {parsing.MAX_BYTES + 1}"):
+    with pytest.raises(parsing.Malformed, match=f"may not be more than {parsing.MAX_BYTES} bytes, but has {parsing.MAX_BYTES + 1}"):
         parsing.parse(largest.replace(" ", "  "))
 
 

@@ -247,11 +247,11 @@ def test_values_at_a_limit_are_allowed_and_beyond_refused(name: str) -> None:
 
 def test_the_other_place_is_told_of_what_is_there_twice() -> None:
     (problem,) = reading.problems_of(document(VNC + VNC))
-    assert problem.text == f"is the same as at {DEVICES}/graphics[1]"
+    assert problem.text == f"is already used at {DEVICES}/graphics[1]"
 
 
 def test_amounts_are_told() -> None:
     (small,) = reading.problems_of(document(memory=kibibytes(memory.MIN.bytes - KIB)))
     assert str(memory.MIN.bytes - KIB) in small.text
     (few,) = reading.problems_of(a_cpu(inside="<topology sockets='2' dies='2' cores='2' threads='2'/>"))
-    assert few.text.endswith("2, and is 16")
+    assert few.text.endswith("2, but is 16")

@@ -28,7 +28,7 @@ def test_macvtaps_are_refused_unless_they_are_allowed() -> None:
     found = [str(each) for each in validation.validate_virtual_machine(vm)]
     assert [each.partition(": ")[0] for each in found] == [f"spec.domain.devices.interfaces[{each}].type" for each in (1, 2)]
     assert found[0].endswith(
-        ": Forbidden: macvtap is not allowed in this cluster: its administrator can allow it "
+        ": Forbidden: macvtap is not allowed in this cluster: an administrator can allow it "
         "(--allow-macvtap of virt-api, macvtap.enabled of the chart)"
     )
     assert validation.validate_virtual_machine(vm, Allowed(macvtap=True)) == []
@@ -37,7 +37,7 @@ def test_macvtaps_are_refused_unless_they_are_allowed() -> None:
 def test_plugins_are_refused_unless_the_nodes_have_them() -> None:
     vm = a_vm(interfaces=[{"name": "default"}, {"name": "lan", "type": "plugin", "plugin": "isolated"}])
     (found,) = validation.validate_virtual_machine(vm)
-    assert str(found).startswith("spec.domain.devices.interfaces[1].type: Forbidden: there is no plugin for networks in this cluster")
+    assert str(found).startswith("spec.domain.devices.interfaces[1].type: Forbidden: network plugins are not allowed in this cluster")
     assert "plugins.network" in str(found)
     (found,) = validation.validate_virtual_machine(vm, Allowed(network_plugins=frozenset({"vlan", "other"})))
     assert str(found) == ('spec.domain.devices.interfaces[1].plugin: Unsupported value: "isolated": supported values: "other", "vlan"')
@@ -55,7 +55,7 @@ def test_storage_plugin_is_refused_unless_allowed_by_name() -> None:
     (found,) = validation.validate_virtual_machine(vm, Allowed(storage_plugins=frozenset({"images"})))
     assert str(found) == 'spec.domain.devices.disks[2].source.plugin: Unsupported value: "other": supported values: "images"'
     first, second = map(str, validation.validate_virtual_machine(vm))
-    assert first.startswith("spec.domain.devices.disks[0].type: Forbidden: there is no plugin for storage in this cluster")
+    assert first.startswith("spec.domain.devices.disks[0].type: Forbidden: storage plugins are not allowed in this cluster")
     assert ("plugins.storage" in first, second.startswith("spec.domain.devices.disks[2].type: ")) == (True, True)
     assert validation.validate_virtual_machine(vm, Allowed(storage_plugins=frozenset({"images", "other"}))) == []
 
@@ -69,7 +69,7 @@ def test_host_disk_is_refused_outside_allowed_directories() -> None:
     assert "hostDisks.paths of the chart" in nothing[0]
     some = validation.validate_virtual_machine(vm, Allowed(host_disks=("/var/vms/{namespace}", "/srv/images")))
     assert [str(each).partition(": ")[0] for each in some] == [f"spec.domain.devices.disks[{each}].source.path" for each in (1, 2, 4)]
-    assert "must be below a directory that is allowed: /var/vms/acc, /srv/images (" in str(some[0])
+    assert "must be below an allowed directory: /var/vms/acc, /srv/images (" in str(some[0])
 
 
 def test_machine_with_disallowed_devices_can_still_be_edited() -> None:

@@ -68,9 +68,9 @@ def test_malformed_xml_is_refused(xml: str) -> None:
 
 def test_everything_wrong_is_told_with_its_place() -> None:
     assert errors(a_vm(document("<hostdev/><hostdev/>", inside="<seclabel/>"))) == [
-        "spec.domainXML: Forbidden: /domain/seclabel: is not allowed: it reaches out of the machine's own pod",
-        "spec.domainXML: Forbidden: /domain/devices/hostdev[1]: is not allowed: it reaches out of the machine's own pod",
-        "spec.domainXML: Forbidden: /domain/devices/hostdev[2]: is not allowed: it reaches out of the machine's own pod",
+        "spec.domainXML: Forbidden: /domain/seclabel: is not allowed: it reaches outside the machine's pod",
+        "spec.domainXML: Forbidden: /domain/devices/hostdev[1]: is not allowed: it reaches outside the machine's pod",
+        "spec.domainXML: Forbidden: /domain/devices/hostdev[2]: is not allowed: it reaches outside the machine's pod",
     ]
 
 
@@ -82,7 +82,7 @@ def of_elements(count: int, mebibytes: int = 256) -> str:
 
 def test_element_limit_stops_further_validation() -> None:
     assert errors(a_vm(of_elements(1600))) == []
-    told = "spec.domainXML: Forbidden: may not have more than 1600 elements, and has 1601; those in comments count"
+    told = "spec.domainXML: Forbidden: may not have more than 1600 elements, but has 1601, including those in comments"
     assert errors(a_vm(of_elements(1601))) == [told]
     assert errors(a_vm(of_elements(1601).replace("<devices>", "<devices><!-- <disk/> -->").replace("<x:a/>", "", 1))) == [told]
     assert errors(a_vm("<hostdev>" * 1601, cpu={"model": "EPYC"})) == [told]
@@ -95,7 +95,7 @@ def test_xml_admitted_by_an_older_release_is_kept_until_edited() -> None:
     assert validation.validate_virtual_machine_update(moved, old) == []
     for xml, count in ((of_elements(2000), 2000), (of_elements(1600), 0)):
         changed = {**old, "spec": {**old["spec"], "domainXML": xml}}
-        assert [f"and has {count};" in str(each) for each in validation.validate_virtual_machine_update(changed, old)] == [True] * bool(
+        assert [f"but has {count}," in str(each) for each in validation.validate_virtual_machine_update(changed, old)] == [True] * bool(
             count
         )
 
@@ -116,17 +116,17 @@ def uefi_of(mebibytes: str, **domain: Any) -> dict[str, Any]:
 BESIDE: dict[str, tuple[dict[str, Any], str]] = {
     "a disk of a server": (
         a_vm(document(DISK), devices={"disks": [{"name": "root", "type": "NBD", "source": {"host": "nbd.example"}}]}),
-        "/domain/devices/disk/source: disk root is of type NBD, and in the pod there is no file of it to fill in",
+        "/domain/devices/disk/source: disk root is of type NBD, which has no file in the pod",
     ),
     "a disk that is not there": (a_vm(document(DISK)), "/domain/devices/disk/source: spec.domain.devices.disks has no disk root"),
     "a disk of nobody": (a_vm(document(), devices={"disks": [ROOT]}), "/domain/devices: has no <disk> with the placeholder @disk:root@"),
     "a drive without a medium": (
         a_vm(document(DISK), devices={"disks": [{"name": "root", "device": "cdrom"}]}),
-        "/domain/devices/disk/source: may not be there: disk root of spec.domain.devices.disks has neither type nor source",
+        "/domain/devices/disk/source: is not allowed: disk root of spec.domain.devices.disks has neither type nor source",
     ),
     "a lun": (
         a_vm(document(DISK), devices={"disks": [{**ROOT, "device": "lun"}]}),
-        "/domain/devices/disk/@device: no disk is a lun in XML, and disk root of spec.domain.devices.disks is one",
+        "/domain/devices/disk/@device: disks of device lun are not supported in XML, and disk root of spec.domain.devices.disks is one",
     ),
     "a disk that may be written to": (
         a_vm(document(DISK), devices={"disks": [{**ROOT, "readOnly": True}]}),
@@ -151,9 +151,12 @@ BESIDE: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "an interface that passt carries": (
         a_vm(document(INTERFACE), devices={"interfaces": [{"name": "default", "type": "passt", "ports": []}]}),
-        "/domain/devices/interface/@type: XML has no interfaces of passt, and default of spec.domain.devices.interfaces is one",
+        (
+            "/domain/devices/interface/@type: type passt is not supported in XML, and interface default "
+            "of spec.domain.devices.interfaces has it"
+        ),
     ),
-    "an interface twice": (a_vm(document(INTERFACE * 2)), "/domain/devices/interface[2]/target/@dev: is the same as of another"),
+    "an interface twice": (a_vm(document(INTERFACE * 2)), "/domain/devices/interface[2]/target/@dev: another interface has the same one"),
     "an address of another": (
         a_vm(document(INTERFACE.replace("@mac:default@", "@mac:other@"))),
         "/domain/devices/interface/mac/@address: must be @mac:default@",
@@ -183,12 +186,12 @@ BESIDE: dict[str, tuple[dict[str, Any], str]] = {
     "threads without a topology": (a_vm(document(), cpu={"threads": 2}), "/domain/cpu/topology: is required"),
     "processors of cells": (
         a_vm(document(inside="<cpu><numa><cell memory='131072'/></numa></cpu>"), cpu={"sockets": 2}),
-        "/domain/cpu/numa: may not be there beside spec.domain.cpu",
+        "/domain/cpu/numa: may not be set together with spec.domain.cpu",
     ),
     "cores without a topology": (a_vm(document(), cpu={"cores": 2}), "/domain/cpu/topology: is required"),
     "memory of cells": (
         a_vm(document(inside="<cpu><numa><cell memory='131072'/></numa></cpu>"), memory={"guest": "1Gi"}),
-        "/domain/cpu/numa: may not be there beside spec.domain.memory",
+        "/domain/cpu/numa: may not be set together with spec.domain.memory",
     ),
     "too little memory for UEFI": (uefi_of("64"), "/domain/memory: must be greater than or equal to 128Mi"),
     "memory of parts of huge pages": (
@@ -261,7 +264,7 @@ def test_xml_with_matching_typed_fields_is_accepted(name: str) -> None:
 )
 def test_fields_that_the_xml_sets_cannot_be_typed_too(domain: dict[str, Any], field: str) -> None:
     found = errors(a_vm(document(), **domain))
-    assert f"spec.domain.{field}: Forbidden: may not be set beside domainXML, which says it" in found
+    assert f"spec.domain.{field}: Forbidden: may not be set together with domainXML, which contains it" in found
 
 
 @pytest.mark.parametrize(
@@ -298,7 +301,7 @@ def test_firmware_tpm_and_pages_of_xml_allow_matching_fields(vm: dict[str, Any])
         (a_vm(document(KEPT_TPM)), "firmware.persistentState: Required value: devices.tpm.persistent is true"),
         (
             a_vm(document(), **CLAIM),
-            "firmware.persistentState: Forbidden: may be set only where firmware.bootloader.efi or devices.tpm has",
+            "firmware.persistentState: Forbidden: requires persistent: true in firmware.bootloader.efi or devices.tpm",
         ),
         (a_vm(uefi(), firmware={"persistentState": {"claimName": "_"}}), 'firmware.persistentState.claimName: Invalid value: "_"'),
         (uefi_of("128", memory={"guest": "64Mi"}), 'memory.guest: Invalid value: "64Mi": must be greater than or equal to 128Mi'),

@@ -215,7 +215,7 @@ def test_a_disk_of_fields_has_files_of_names_of_their_own() -> None:
         ({"name": "Robot"}, 'name: Invalid value: "Robot"'),
         ({"name": "robot", "expirationSeconds": 599}, "expirationSeconds: Invalid value: 599: must be greater than or equal to 600"),
         ({"name": "robot", "expirationSeconds": (1 << 32) + 1}, "expirationSeconds: Invalid value: 4294967297: must be less than or equal"),
-        ({"name": "robot", "audience": ""}, "audience: Required value: or leave it out"),
+        ({"name": "robot", "audience": ""}, "audience: Required value: or omit it"),
         ({"name": "robot", "audience": "a\nb"}, "audience: Invalid value"),
         ({"name": "robot", "audience": "a" * 254}, "audience: Too long"),
         ({"name": "robot", "volumeLabel": ""}, "volumeLabel: Invalid value"),
@@ -230,7 +230,7 @@ def test_a_token_is_asked_for_as_kubernetes_grants_it(source: dict[str, Any], ex
 
 def test_a_machine_has_one_disk_of_a_service_account() -> None:
     account = {"type": "ServiceAccount", "source": {"name": "robot"}}
-    assert errors(a_vm(account, SEED, account)) == [f"{DISKS}[2].type: Forbidden: a machine has at most one disk of a service account"]
+    assert errors(a_vm(account, SEED, account)) == [f"{DISKS}[2].type: Forbidden: a machine can have only one disk of a service account"]
 
 
 def test_a_name_that_no_object_has_is_refused() -> None:
@@ -239,7 +239,7 @@ def test_a_name_that_no_object_has_is_refused() -> None:
 
 
 def test_a_machine_has_one_disk_for_cloud_init() -> None:
-    assert errors(a_vm(SEED, DRIVE, FILES)) == [f"{DISKS}[1].type: Forbidden: a machine has at most one disk for cloud-init"]
+    assert errors(a_vm(SEED, DRIVE, FILES)) == [f"{DISKS}[1].type: Forbidden: a machine can have only one disk for cloud-init"]
 
 
 @pytest.mark.parametrize("disk", [SEED, DRIVE, FILES], ids=lambda each: str(each["type"]))
@@ -275,12 +275,12 @@ def test_keys_come_by_the_disk_that_brings_them() -> None:
         (
             [FILES],
             a_credential("noCloud"),
-            f"{KEYS}.propagationMethod.noCloud: Forbidden: may not be set without a disk of type CloudInitNoC",
+            f"{KEYS}.propagationMethod.noCloud: Forbidden: requires a disk of type CloudInitNoC",
         ),
         (
             [SEED],
             a_credential("configDrive"),
-            f"{KEYS}.propagationMethod.configDrive: Forbidden: may not be set without a disk of type Clou",
+            f"{KEYS}.propagationMethod.configDrive: Forbidden: requires a disk of type Clou",
         ),
         (
             [{**SEED, "source": {"metaDataBase64": ""}}],
@@ -304,7 +304,7 @@ def by_agent(*users: str) -> list[str]:
 def test_the_agent_sets_keys_of_users_that_are_named() -> None:
     users = f"{KEYS}.propagationMethod.qemuGuestAgent.users"
     assert by_agent("root", "core_1", "build$", "_x.y-z") == []
-    assert by_agent() == [f"{users}: Required value: the guest's users who get the keys"]
+    assert by_agent() == [f"{users}: Required value: the users of the guest that get the keys"]
     assert by_agent("a", "b", "a") == [f'{users}[2]: Duplicate value: "a"']
     assert by_agent(*(f"u{number}" for number in range(17))) == [f"{users}: Too many: 17: must have at most 16 items"]
     for wrong in ("", "-a", "../root", "a b", "a\n", "x" * 65):
@@ -331,10 +331,10 @@ def test_credentials_may_be_edited_while_there_is_a_guest() -> None:
 @pytest.mark.parametrize(
     ("source", "wrong"),
     [
-        ({"networkData": "version: 2\n"}, "networkData: must be an object in JSON"),
-        ({"networkData": ""}, "networkData: must be an object in JSON"),
-        ({"networkDataBase64": in_base64(b"[]")}, "networkDataBase64: must be an object in JSON"),
-        ({"metaData": "instance-id: a\n"}, "metaData: must be an object in JSON"),
+        ({"networkData": "version: 2\n"}, "networkData: must be a JSON object"),
+        ({"networkData": ""}, "networkData: must be a JSON object"),
+        ({"networkDataBase64": in_base64(b"[]")}, "networkDataBase64: must be a JSON object"),
+        ({"metaData": "instance-id: a\n"}, "metaData: must be a JSON object"),
         ({"metaData": '{"hostname": "a"}'}, "metaData: must have uuid"),
         ({"networkData": '{"links": []}', "metaData": '{"uuid": "u"}', "userData": ""}, ""),
         ({"networkDataSecretRef": {"name": "s"}}, ""),

@@ -96,8 +96,8 @@ def test_a_port_is_one_that_reaches_the_guest() -> None:
     for handler in ("tcpSocket", "httpGet"):
         (error,) = errors({handler: {"port": 53}}, **PORTS)
         assert error == (
-            f"spec.readinessProbe.{handler}.port: Invalid value: 53: must be one of the TCP ports of interface default: "
-            "nothing else reaches the guest"
+            f"spec.readinessProbe.{handler}.port: Invalid value: 53: must be one of the TCP ports of interface default: other ports do "
+            "not reach the guest"
         )
     assert errors({"guestAgentPing": {}}, **PORTS) == []
     assert errors({"tcpSocket": {"port": 53}}, domainXML="<domain/>", **PORTS) == []
@@ -107,7 +107,7 @@ def test_guest_without_pod_network_allows_only_the_agent_probe() -> None:
     private = {"name": "private", "type": "plugin", "plugin": "isolated"}
     for interfaces in ([], [{"name": "lan", "type": "bridge", "network": "lan"}], [private]):
         spec: dict[str, Any] = {"domain": {"devices": {"interfaces": interfaces}}}
-        assert errors(TCP, **spec) == ["spec.readinessProbe.tcpSocket: Forbidden: needs an interface in the pod's network"]
+        assert errors(TCP, **spec) == ["spec.readinessProbe.tcpSocket: Forbidden: requires an interface in the pod's network"]
         assert errors({"guestAgentPing": {}}, **spec) == []
 
 
@@ -123,7 +123,10 @@ def test_probe_port_must_be_one_of_the_pod_network_interface(place: int) -> None
 def test_passt_allows_no_tcp_probe_except_its_ports() -> None:
     spec: dict[str, Any] = {"domain": {"devices": {"interfaces": [{"name": "own", "type": "passt", "ports": [{"port": 80}]}]}}}
     assert errors(TCP, **spec) == [
-        "spec.readinessProbe.tcpSocket: Forbidden: type passt takes connections before the guest does: use httpGet or guestAgentPing"
+        (
+            "spec.readinessProbe.tcpSocket: Forbidden: passt accepts TCP connections itself, even if the "
+            "guest does not: use httpGet or guestAgentPing"
+        )
     ]
     assert errors({"httpGet": {"port": 80}}, **spec) == []
     assert errors({"guestAgentPing": {}}, **spec) == []
@@ -136,7 +139,9 @@ def test_link_down_allows_readiness_but_no_liveness_probe() -> None:
     assert errors(TCP, **spec) == []
     for given in (TCP, {"httpGet": {"port": 80}}):
         (error,) = errors(given, "livenessProbe", **spec)
-        assert error.endswith("Forbidden: the cable of interface own is out (state: down): the guest would be ended again and again")
+        assert error.endswith(
+            "Forbidden: the link of interface own is down (state: down), so the probe would always fail and end the guest"
+        )
     assert errors({"guestAgentPing": {}}, "livenessProbe", **spec) == []
     spec["domain"]["devices"]["interfaces"][0]["state"] = "up"
     assert errors(TCP, "livenessProbe", **spec) == []

@@ -275,7 +275,7 @@ def test_an_unknown_null_is_told_and_a_known_one_says_nothing() -> None:
         ),
         (
             _devices(disks=[{"device": "cdrom", "ioTune": {"totalIopsSec": 1}}]),
-            "spec.domain.devices.disks[0].ioTune: Forbidden: needs a medium: the drive has neither type nor source",
+            "spec.domain.devices.disks[0].ioTune: Forbidden: requires a medium: the drive has neither type nor source",
         ),
         (
             _devices(disks=[{"type": "Image", "source": {"reference": "a", "name": "b"}}]),
@@ -295,11 +295,11 @@ def test_an_unknown_null_is_told_and_a_known_one_says_nothing() -> None:
         ),
         (
             _devices(disks=[{"type": "Image", "readOnly": True, "source": {"reference": "a", "sizeLimit": "1Gi"}}]),
-            "spec.domain.devices.disks[0].source.sizeLimit: Forbidden: may not be set for a disk that the guest cannot write to",
+            "spec.domain.devices.disks[0].source.sizeLimit: Forbidden: may not be set for a read-only disk",
         ),
         (
             _devices(disks=[{"type": "PersistentVolumeClaim", "source": {"name": "a", "sizeLimit": "1Gi"}}]),
-            "spec.domain.devices.disks[0].source.sizeLimit: Forbidden: of a claim needs ephemeral",
+            "spec.domain.devices.disks[0].source.sizeLimit: Forbidden: of a claim requires ephemeral: true",
         ),
         (
             _devices(disks=[{"type": "PersistentVolumeClaim", "source": {}}]),
@@ -338,52 +338,54 @@ def test_an_unknown_null_is_told_and_a_known_one_says_nothing() -> None:
         ),
         (
             _devices(interfaces=[{"name": "a", "mac": "02:00:00:00:00:01"}]),
-            'spec.domain.devices.interfaces[0].mac: Invalid value: "02:00:00:00:00:01": is the address of the guest\'s gateway or of the '
-            "node's end of its cable; choose another one such as 52:54:00:c0:ff:ee",
+            'spec.domain.devices.interfaces[0].mac: Invalid value: "02:00:00:00:00:01": is reserved for the guest\'s gateway or the '
+            "node's side of the link; use another address such as 52:54:00:c0:ff:ee",
         ),
         *(
             (
                 _devices(interfaces=[{"name": "a", "network": given}]),
                 f'spec.domain.devices.interfaces[0].network: Invalid value: "{given}": must be the name of a NetworkAttachmentDefinition '
-                "of the machine's own namespace (a DNS-1123 label, which Multus asks for), or default/NAME; pods get no networks of other "
-                "namespaces",
+                "in the machine's namespace (a DNS-1123 label, as Multus requires), or default/NAME; "
+                "networks of other namespaces are not allowed",
             )
             for given in ("", "kube-system/lan", "default/", "/lan", "default/a/b", "a.b", "lan@eth0", "lan,wan", "[{}]", "A")
         ),
         (
             _devices(interfaces=[{"name": "a", "network": "lan", "type": "masquerade"}]),
-            "spec.domain.devices.interfaces[0].type: Forbidden: may not be masquerade beside network: only the pod's own network can be "
+            "spec.domain.devices.interfaces[0].type: Forbidden: may not be masquerade with network: only the pod's own network can be "
             "masqueraded",
         ),
         *(
             (_devices(interfaces=[{"name": "a", "type": "passt", "ports": [], **given}]), f"spec.domain.devices.interfaces[0].{error}")
             for given, error in (
-                ({"network": "lan"}, "type: Forbidden: may not be passt beside network: passt has the pod's own network only"),
-                ({"model": "e1000"}, "model: Forbidden: type passt is for model virtio only"),
-                ({"state": "up"}, "state: Forbidden: may not be set for type passt: the cable is plugged in while passt runs"),
-                ({"ports": None}, "ports: Required value: of type passt: each is a socket of the pod; [] means none"),
-                ({"deviceName": "a.b/c"}, "deviceName: Forbidden: may be set for type sriov only"),
+                ({"network": "lan"}, "type: Forbidden: may not be passt with network: passt supports only the pod's own network"),
+                ({"model": "e1000"}, "model: Forbidden: type passt requires model virtio"),
+                ({"state": "up"}, "state: Forbidden: may not be set for type passt, which has no link state"),
+                ({"ports": None}, "ports: Required value: of type passt; [] means none"),
+                ({"deviceName": "a.b/c"}, "deviceName: Forbidden: may be set only for type sriov"),
             )
         ),
         *(
             (
                 _devices(interfaces=[{"name": "a", "ports": [], **given}]),
-                "spec.domain.devices.interfaces[0].ports: Forbidden: may be set for types masquerade and passt only",
+                "spec.domain.devices.interfaces[0].ports: Forbidden: may be set only for types masquerade and passt",
             )
             for given in ({"type": "bridge"}, {"network": "lan"})
         ),
         (
             _devices(interfaces=[{"name": each, "type": "passt", "ports": []} for each in "ab"]),
-            "spec.domain.devices.interfaces[1].network: Forbidden: only one interface can be joined to the pod's network, and "
-            "spec.domain.devices.interfaces[0] is: name another network",
+            (
+                "spec.domain.devices.interfaces[1].network: Forbidden: only one interface can use the pod's network, "
+                "and spec.domain.devices.interfaces[0] does: set network"
+            ),
         ),
         (
             _devices(interfaces=[{"name": "a", "type": "macvtap"}]),
-            "spec.domain.devices.interfaces[0].type: Forbidden: type macvtap needs a further network: set network, too",
+            "spec.domain.devices.interfaces[0].type: Forbidden: type macvtap requires a further network: set network",
         ),
         (
             _devices(interfaces=[{"name": "a", "type": "macvtap", "network": "lan", "ports": []}]),
-            "spec.domain.devices.interfaces[0].ports: Forbidden: may be set for types masquerade and passt only",
+            "spec.domain.devices.interfaces[0].ports: Forbidden: may be set only for types masquerade and passt",
         ),
         (_devices(interfaces=[{"name": "a", "type": "sriov", "deviceName": "a.b/c"}]), None),
         (_devices(interfaces=[{"name": "a", "type": "sriov", "network": "lan"}]), None),
@@ -393,11 +395,11 @@ def test_an_unknown_null_is_told_and_a_known_one_says_nothing() -> None:
         ),
         (
             _devices(interfaces=[{"name": "a", "type": "sriov", "network": "lan", "deviceName": "a.b/c", "model": "virtio"}]),
-            "spec.domain.devices.interfaces[0].model: Forbidden: may not be set for type sriov: the card is the node's",
+            "spec.domain.devices.interfaces[0].model: Forbidden: may not be set for type sriov, because the card belongs to the node",
         ),
         (
             _devices(interfaces=[{"name": "a", "network": "lan", "deviceName": "a.b/c"}]),
-            "spec.domain.devices.interfaces[0].deviceName: Forbidden: may be set for type sriov only",
+            "spec.domain.devices.interfaces[0].deviceName: Forbidden: may be set only for type sriov",
         ),
         (
             _devices(interfaces=[{"name": each, "type": "sriov", "network": "lan", "deviceName": "a.b/c"} for each in "ab"]),
@@ -412,18 +414,18 @@ def test_an_unknown_null_is_told_and_a_known_one_says_nothing() -> None:
         ),
         (
             _devices(interfaces=[{"name": "a", "type": "sriov", "deviceName": "a.b/c"}]),
-            "spec.domain.devices.interfaces[0].type: Forbidden: type sriov needs a further network: set network, too",
+            "spec.domain.devices.interfaces[0].type: Forbidden: type sriov requires a further network: set network",
         ),
         (
             _devices(
                 interfaces=[{"name": "a", "type": "bridge"}],
                 disks=[{"name": "far", "type": "NBD", "source": {"host": "nbd.example", "export": "e"}}],
             ),
-            "spec.domain.devices.interfaces[0].type: Forbidden: bridge leaves the pod no address, by which QEMU could reach disk far",
+            "spec.domain.devices.interfaces[0].type: Forbidden: type bridge takes the pod's address, which QEMU needs for disk far",
         ),
         (
             _devices(interfaces=[{"name": "a", "type": "bridge", "ports": []}]),
-            "spec.domain.devices.interfaces[0].ports: Forbidden: may be set for types masquerade and passt only",
+            "spec.domain.devices.interfaces[0].ports: Forbidden: may be set only for types masquerade and passt",
         ),
         (_devices(interfaces=[{"name": "a", "mac": "02-00-00-00-00-01"}]), None),
         (_devices(interfaces=[{"name": "a", "mac": "02:00:00:00:00:02"}]), None),
@@ -451,8 +453,10 @@ def test_an_unknown_null_is_told_and_a_known_one_says_nothing() -> None:
         ),
         (
             _devices(interfaces=[{"name": "a"}, {"name": "b"}]),
-            "spec.domain.devices.interfaces[1].network: Forbidden: only one interface can be joined to the pod's network, and "
-            "spec.domain.devices.interfaces[0] is: name another network",
+            (
+                "spec.domain.devices.interfaces[1].network: Forbidden: only one interface can use the pod's network, "
+                "and spec.domain.devices.interfaces[0] does: set network"
+            ),
         ),
         (
             _devices(graphics=[{"type": "vnc"}, {"type": "vnc"}]),
@@ -515,7 +519,7 @@ def test_machine_with_oversized_metadata_is_refused(field: str) -> None:
     obj = _vm()
     obj["metadata"][field] = {f"a{number:05}": "" for number in range(12_000)}
     assert len(_errors(obj)) == 1
-    assert _errors(obj)[0].startswith("metadata: Too long: may have, together with the spec, not more than 131072 bytes as JSON, and has ")
+    assert _errors(obj)[0].startswith("metadata: Too long: may have, together with the spec, at most 131072 bytes as JSON, but has ")
 
     old = copy.deepcopy(obj)
     assert validation.validate_virtual_machine_update(obj, old) == []  # stored before the rule: it can be stopped and deleted
@@ -539,8 +543,8 @@ def test_last_applied_annotation_is_not_counted(text: str) -> None:
 @pytest.mark.parametrize(
     ("change", "field", "way_out"),
     [
-        ({"userData": "a" * (200 << 10)}, "spec.domain.devices.disks[0].source.userData", "name that in userDataSecretRef"),
-        ({"networkDataBase64": "YQ==" * (50 << 10)}, "spec.domain.devices.disks[0].source.networkDataBase64", "in networkDataSecretRef"),
+        ({"userData": "a" * (200 << 10)}, "spec.domain.devices.disks[0].source.userData", "set userDataSecretRef"),
+        ({"networkDataBase64": "YQ==" * (50 << 10)}, "spec.domain.devices.disks[0].source.networkDataBase64", "set networkDataSecretRef"),
     ],
 )
 def test_oversized_object_names_its_largest_field(change: dict[str, str], field: str, way_out: str) -> None:
@@ -615,7 +619,7 @@ def test_only_a_drive_may_be_empty(disk: dict[str, Any]) -> None:
         ("Secret", "needs source.name"),
         ("DownwardAPI", "needs source.items"),
         ("ServiceAccount", "needs source.name"),
-        ("CloudInitNoCloud", "needs a source, of the fields metaData, "),
+        ("CloudInitNoCloud", "requires a source with the fields metaData, "),
     ],
 )
 def test_a_disk_without_source_is_told_what_its_type_needs(kind: str, needs: str) -> None:
@@ -657,7 +661,7 @@ def test_a_lun_is_the_device_itself() -> None:
     told = _errors(_devices(disks=[{**LUN, **own, "blockSize": {"logical": 512}, "source": {"name": "a", "ephemeral": False}}]))
     path = "spec.domain.devices.disks[0]"
     refused = ("source.ephemeral", "readOnly", "serial", "wwn", "driver", "blockSize", "ioTune")
-    assert told == [f"{path}.{each}: Forbidden: may not be set for a lun, which is the device itself" for each in refused]
+    assert told == [f"{path}.{each}: Forbidden: may not be set for a lun" for each in refused]
 
 
 @pytest.mark.parametrize("bus", ["virtio", "sata", "usb"])

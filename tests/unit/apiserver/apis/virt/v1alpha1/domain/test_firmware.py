@@ -47,17 +47,23 @@ def test_valid_firmware_combinations_are_accepted(domain: dict[str, Any]) -> Non
 @pytest.mark.parametrize(
     ("domain", "start"),
     [
-        ({**with_efi(), "machine": {"type": "pc"}}, "firmware.bootloader.efi: Forbidden: may be set only where machine.type is q35"),
+        ({**with_efi(), "machine": {"type": "pc"}}, "firmware.bootloader.efi: Forbidden: requires machine.type q35"),
         ({**with_efi(), "memory": {"guest": "127Mi"}}, "memory.guest: Invalid value"),
-        ({"firmware": {"bootloader": {"efi": {}, "bios": {}}}}, "firmware.bootloader.efi: Forbidden: may not be set beside bios"),
+        ({"firmware": {"bootloader": {"efi": {}, "bios": {}}}}, "firmware.bootloader.efi: Forbidden: may not be set together with bios"),
         (with_efi(firmware={"kernelBoot": KERNEL}), "firmware.bootloader.efi.secureBoot: Invalid value: true: must be false"),
         (with_efi(persistent=True), "firmware.persistentState: Required value: firmware.bootloader.efi.persistent is true"),
         ({"devices": {"tpm": {"persistent": True}}}, "firmware.persistentState: Required value: devices.tpm.persistent is true"),
         (
             with_efi(persistent=True) | {"devices": {"tpm": {"persistent": True}}},
-            "firmware.persistentState: Required value: firmware.bootloader.efi.persistent and devices.tpm.persistent are true: a claim has",
+            (
+                "firmware.persistentState: Required value: firmware.bootloader.efi.persistent and "
+                "devices.tpm.persistent are true: a claim must"
+            ),
         ),
-        ({"firmware": {"persistentState": CLAIM}, "devices": {"tpm": {}}}, "firmware.persistentState: Forbidden: may be set only where"),
+        (
+            {"firmware": {"persistentState": CLAIM}, "devices": {"tpm": {}}},
+            "firmware.persistentState: Forbidden: requires persistent: true in",
+        ),
         (with_efi(persistent=True, firmware={"persistentState": {"claimName": ""}}), "firmware.persistentState.claimName: Required"),
         (with_efi(persistent=True, firmware={"persistentState": {"claimName": "a/b"}}), "firmware.persistentState.claimName: Invalid"),
         (

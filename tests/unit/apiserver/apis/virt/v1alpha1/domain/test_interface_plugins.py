@@ -24,11 +24,11 @@ def test_plugin_interfaces_are_allowed_next_to_the_pods(more: dict[str, Any]) ->
 @pytest.mark.parametrize(
     ("interface", "said"),
     [
-        ({"name": "a", "plugin": "isolated"}, "plugin: Forbidden: may be set for type plugin only"),
-        ({"name": "a", "options": {}}, "options: Forbidden: may be set for type plugin only"),
-        ({"name": "a", "type": "plugin"}, "plugin: Required value: type plugin needs the name of a plugin"),
-        ({**PLUGIN, "ports": []}, "ports: Forbidden: may be set for types masquerade and passt only"),
-        ({**PLUGIN, "deviceName": "a.b/c"}, "deviceName: Forbidden: may be set for type sriov only"),
+        ({"name": "a", "plugin": "isolated"}, "plugin: Forbidden: may be set only for type plugin"),
+        ({"name": "a", "options": {}}, "options: Forbidden: may be set only for type plugin"),
+        ({"name": "a", "type": "plugin"}, "plugin: Required value: type plugin requires the name of a plugin"),
+        ({**PLUGIN, "ports": []}, "ports: Forbidden: may be set only for types masquerade and passt"),
+        ({**PLUGIN, "deviceName": "a.b/c"}, "deviceName: Forbidden: may be set only for type sriov"),
         *(
             ({**PLUGIN, "plugin": given}, f'plugin: Invalid value: "{given}": must be the name of a plugin: at most 40 of a-z, 0-9 and -')
             for given in ("../sh", "/bin/sh", "A", "x" * 41)
