@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import keyword
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ from tests.fields.schema import COPIED, Schema, definitions, resolved, scalar, w
 
 FILE: Final = Path(__file__).parents[2] / "apiserver/apis/virt/typed.py"
 KINDS: Final[tuple[type[Kind], ...]] = (types.VirtualMachine, types.Migration, MigrationPolicy)
-HEAD: Final = '''"""Types of our objects for mypy, which `make fields` writes from the models. Do not edit.
+HEAD: Final = '''"""Types of our objects for mypy, which `make fields` writes from the models, which have their texts. Do not edit.
 
 Import them under ``TYPE_CHECKING``: at run time objects are plain dictionaries. What is only copied into a pod is a plain dictionary here.
 """
@@ -88,18 +87,13 @@ def written(name: str, model: Schema, known: Schema) -> str:
     fields = {field: _member(schema, known, is_required=field in required) for field, schema in model["properties"].items()}
     if any(map(keyword.iskeyword, fields)):
         content = ", ".join(f'"{field}": {type_!r}' for field, type_ in fields.items())
-        return f'{name} = TypedDict("{name}", {{{content}}}, total=False)\n"""{_sentence(model["description"])}"""\n'
-    lines = [f"class {name}(TypedDict, total=False):", f'    """{_sentence(model["description"])}"""', ""]
-    return "\n".join([*lines, *(f"    {field}: {type_}" for field, type_ in fields.items())]) + "\n"
+        return f'{name} = TypedDict("{name}", {{{content}}}, total=False)\n'
+    return "\n".join([f"class {name}(TypedDict, total=False):", *(f"    {field}: {type_}" for field, type_ in fields.items())]) + "\n"
 
 
 def _member(schema: Schema, known: Schema, *, is_required: bool) -> str:
     type_ = "ObjectMeta" if schema.get("x-meta") == "ObjectMeta" else annotation(schema, known)
     return f"Required[{type_}]" if is_required else type_
-
-
-def _sentence(description: str) -> str:
-    return re.split(r"(?<=\.) ", " ".join(description.split()), maxsplit=1)[0]
 
 
 def annotation(schema: Schema, known: Schema) -> str:
