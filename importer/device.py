@@ -129,7 +129,6 @@ class Device:
             start += self._write_all(_ZEROS[: self.size - start], start)
 
     def _write_all(self, data: bytes | memoryview, offset: int) -> int:
-        """Write at an offset; return the number of bytes."""
         view, written = memoryview(data), 0
         while written < len(view):
             written += self._pwrite(self._file, view[written:], offset + written)

@@ -107,8 +107,6 @@ _MAX_EMPTY_READS: Final = 2
 
 
 class _Stream:
-    """An iterator of pieces as a sequential file."""
-
     def __init__(self, given: Iterator[bytes]) -> None:
         self._pieces = given
         self._left = b""

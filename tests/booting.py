@@ -24,10 +24,7 @@ _LOOK_SECONDS: Final = 0.2
 
 
 class Slots:
-    """This process's hold on a slot: a file lock."""
-
     def __init__(self, lock: Path, count: int = COUNT, held_seconds: float = HELD_SECONDS) -> None:
-        """Initialise without a hold; ``lock`` is the lock files' path without their numbers."""
         self._files = [lock.with_name(f"{lock.name}.{number}") for number in range(count)]
         self._held_seconds = held_seconds
         self._mutex = threading.Lock()

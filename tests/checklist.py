@@ -24,8 +24,6 @@ QUICK: Final = "not slow and not cluster and not host"
 
 @dataclass(frozen=True)
 class Row:
-    """A row: a statement and its tests."""
-
     section: str
     id: str
     mark: str
@@ -40,7 +38,6 @@ class Row:
 
     @property
     def reason(self) -> str:
-        """The reason for a state other than done."""
         return self.state.partition(":")[2].strip()
 
     @property
@@ -72,8 +69,6 @@ def _node(name: str) -> str:
 
 
 class Recorder:
-    """Outcomes by test name, with and without parameters."""
-
     def __init__(self) -> None:
         self.outcomes: dict[str, set[str]] = {}
 

@@ -64,7 +64,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)  # the hook is absent without pytest-xdist, as in tests/mutants
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:
-    """Return the scheduler of ``--dist loadscope``, else None."""
     if config.getvalue("dist") != "loadscope":
         return None
     config.option.loadscopereorder = False  # keep groups in the order of the tests

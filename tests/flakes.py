@@ -36,8 +36,6 @@ _FAILURE: Final = pytest.StashKey["Failure"]()
 
 
 class Hooks:
-    """Hooks that a conftest implements."""
-
     @pytest.hookspec(firstresult=True)
     def pytest_run_alone(self, item: pytest.Item) -> AbstractContextManager[object]:
         """Return a context manager that excludes other tests of the kind. Tests without such a hook are not repeated."""
@@ -55,8 +53,6 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Flake:
-    """A test that failed and then passed."""
-
     test: str
     pressure: int
     """CPU pressure during the first run, in percent."""
@@ -90,7 +86,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the plugin if ``--once-more`` is given."""
     if config.getoption("--once-more"):
         config.pluginmanager.register(Repeating(), _NAME)
         if not hasattr(config, "workerinput"):  # it gets the reports of all processes
@@ -111,8 +106,6 @@ def _may_run_again(item: pytest.Item) -> bool:
 
 
 class Repeating:
-    """Hooks of processes that run tests."""
-
     @pytest.hookimpl(optionalhook=True, tryfirst=True)
     def pytest_timeout_set_timer(self, item: pytest.Item, settings: Any) -> None:
         """Remember the limit for the second run."""
@@ -212,7 +205,6 @@ def _file(test: str) -> Path:
 
 
 def _keep(root: Path, flake: Flake, failed: Iterable[pytest.TestReport]) -> None:
-    """Write the first failure to its file."""
     path = root / flake.file
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = [str(flake), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), ""]
@@ -228,8 +220,6 @@ def _texts(failed: Iterable[pytest.TestReport]) -> Iterator[str]:
 
 
 class Telling:
-    """Hooks of the reporting process, for the flakes of all processes."""
-
     def __init__(self, ledger: Path) -> None:
         self._ledger = listed(ledger)
         self._flaked: list[Flake] = []

@@ -47,8 +47,6 @@ def look(processes: Iterable[int] = ()) -> Look:
 
 
 class Deadline:
-    """The end of one wait, a number of given seconds from now."""
-
     def __init__(
         self,
         seconds: float,

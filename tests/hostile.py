@@ -169,7 +169,6 @@ def a_full_virtual_machine() -> Object:
 
 
 def a_full_migration(phase: str = "TargetReady") -> Object:
-    """Return a migration from node n to itself, with every field."""
     return copy.deepcopy(
         {
             "apiVersion": "kubevirt.io/v1alpha1",
@@ -213,8 +212,6 @@ def a_full_migration(phase: str = "TargetReady") -> Object:
 
 @dataclass(frozen=True)
 class Case:
-    """One object with one hostile value."""
-
     kind: str
     path: str
     value: str
@@ -245,7 +242,6 @@ def at(obj: Any, path: Sequence[Step]) -> Any:
 
 
 def replaced(obj: Any, path: tuple[Step, ...], value: Any, *, missing: bool = False) -> Any:
-    """Return a copy of an object with one place changed or removed."""
     changed, step = obj.copy(), path[0]
     if len(path) > 1:
         changed[step] = replaced(obj[step], path[1:], value, missing=missing)
@@ -308,7 +304,6 @@ MOST: Final = 200
 
 
 def pieces(kind: str) -> Iterator[tuple[str, list[Case]]]:
-    """Yield titles with cases: the worst values of each part (:data:`PARTS`), large parts in pieces."""
     for part in PARTS:
         found = [case for case in CASES if case.kind == kind and case.value in WORST and case.part == part]
         count = -(-len(found) // MOST)

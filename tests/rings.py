@@ -142,7 +142,6 @@ def ring_of(module: str) -> Ring:
 
 
 def includes(ring: Ring, other: Ring) -> bool:
-    """Return whether a run of ``ring`` includes the ring ``other``."""
     return RINGS.index(other) <= RINGS.index(ring)
 
 

@@ -39,16 +39,12 @@ _NAME: Final = "rings"
 
 @dataclass
 class Family:
-    """All cases, and those chosen by this run."""
-
     cases: int = 0
     chosen: int = 0
 
 
 @dataclass
 class Selection:
-    """The choice of tests for one run."""
-
     ring: Ring
     commit: str
     """Empty without a repository."""
@@ -66,7 +62,6 @@ class Selection:
         return module in self.added or rings.includes(self.ring, rings.ring_of(module))
 
     def has(self, item: pytest.Item, numbers: dict[str, int]) -> bool:
-        """Return whether a test is run. ``numbers`` counts the requested cases of each family."""
         is_marked = any(item.get_closest_marker(mark) for mark in _MARKED)
         if self.ring == "check" and is_marked:
             return False
@@ -140,13 +135,10 @@ def _git(repository: Path, *arguments: str) -> str:
 
 @pytest.fixture(scope="session")
 def is_short(request: pytest.FixtureRequest) -> bool:
-    """True in the ring ``test``, where tests of a fixed duration are shorter."""
     return bool(request.config.getoption("--ring") == "test")
 
 
 class Selecting:
-    """The hooks of a run with a ring."""
-
     def __init__(self, selection: Selection) -> None:
         self._selection = selection
 

@@ -19,14 +19,12 @@ _READ: Final = f"0000014e {_OWNER} {_INDEX} {_NO_SECRET} 0008 0000"
 
 
 def write_word(shell: Callable[[str], str]) -> None:
-    """Write ``WORD`` into an empty TPM; ``shell`` runs a guest's command."""
     for command in (_DEFINE, _WRITE):
         answer = _ask(shell, command)
         assert answer[6:10] == bytes(4), f"the TPM refuses: {answer.hex()}"
 
 
 def has_word(shell: Callable[[str], str]) -> bool:
-    """Return whether ``write_word`` was called before."""
     return WORD in _ask(shell, _READ)
 
 

@@ -22,12 +22,9 @@ MOST: Final = 32
 
 
 class Peer:
-    """The client, in a thread until the connection ends."""
-
     def __init__(
         self, connection: socket.socket, *, vendor: int, product: int, text: str = "a-device", kind: int = VENDOR_SPECIFIC
     ) -> None:
-        """Connect the device; ``text`` is its product string, ``kind`` its interface class."""
         self._socket = connection
         self._socket.settimeout(None)
         self.hello = threading.Event()

@@ -163,7 +163,6 @@ async def _in_namespace(parsed: ParsedSelector, attributes: Attributes, namespac
 
 
 def _is_object(selector: labels.Selector, attributes: Attributes) -> bool:
-    """Return whether the new or the old object matches."""
     return selector.is_everything or any(each is not None and selector.matches(_labels(each)) for each in (attributes.obj, attributes.old))
 
 

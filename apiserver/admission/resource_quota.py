@@ -92,7 +92,6 @@ class ResourceQuotas:
             raise refusal
 
     def _counting(self, attributes: Attributes) -> list[Object]:
-        """Return the namespace's quotas that count objects of the resource."""
         wanted = count_name(attributes.resource)
         return [each for each in self.informer.by_index("namespace", attributes.namespace) if counts(each, wanted)]
 
@@ -122,7 +121,6 @@ class ResourceQuotas:
             queue.waiting = [each for each in batch if not each.settled] + queue.waiting  # cancelled: the next one evaluates them
 
     async def _charge(self, batch: Sequence[_Waiter]) -> None:
-        """Charge the quotas for a batch, and settle every waiter."""
         for resource in {each.attributes.resource for each in batch}:
             waiters = [each for each in batch if each.attributes.resource == resource]
             due: list[str] | None = None

@@ -120,8 +120,6 @@ class Response:
 
 
 class _Host:
-    """Connections to one origin."""
-
     __slots__ = ("idle", "origin", "turns", "users")
 
     def __init__(self, origin: Origin, limit: int) -> None:

@@ -243,7 +243,6 @@ class Informer:
 
 
 def _has_identity(obj: Object) -> bool:
-    """Return whether the object has a name, and strings as identity."""
     metadata = obj.get("metadata")
     if not isinstance(metadata, dict) or not metadata.get("name"):
         return False

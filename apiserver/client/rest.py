@@ -277,7 +277,6 @@ class Client:
         return Origin(*self._address, tls, self.config.tls_server_name)
 
     def _target(self, path: str, params: Mapping[str, str] | None) -> str:
-        """Return path and query, with the server URL's own."""
         own = f"?{self._server.query}" if self._server.query else ""
         target = (self._server.path + path or "/") + own
         if not params:

@@ -157,7 +157,6 @@ async def _named(access: Access, name: str) -> Object:
 
 
 async def _unfinished(access: Access, machine: str) -> Object:
-    """Return the machine's only unfinished Migration."""
     doing = f"cancel the migration of virtual machine {access.namespace}/{machine}"
     try:
         listed = await verbs.answered(

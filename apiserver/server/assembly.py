@@ -220,7 +220,6 @@ def _checks(assembly: Assembly, storage: Storage, probes: tuple[Check, Check] | 
 
 
 async def _version(context: RequestContext) -> Response:
-    """Answer ``version.Info``."""
     release = _release()
     major, minor, *_ = (*release.split("."), "0")
     info = {

@@ -192,7 +192,6 @@ def _serving(parser: argparse.ArgumentParser) -> None:
 
 
 def _bounds(serving: argparse._ArgumentGroup) -> None:
-    """Add the flags for limits of requests, streams and connections."""
     serving.add_argument("--max-requests-inflight", metavar="N", type=int, default=400, help="concurrent reads; 0: no limit")
     serving.add_argument("--max-mutating-requests-inflight", metavar="N", type=int, default=200, help="concurrent writes; 0: no limit")
     for name, about in (

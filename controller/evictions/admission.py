@@ -60,8 +60,6 @@ def concern_of(migration: Object) -> list[NamespacedName | str]:
 
 
 class _Look(NamedTuple):
-    """A pod and the objects of its machine."""
-
     pod: Object | None
     vm: Object | None = None
     claims: Mapping[str, Object | None] = {}

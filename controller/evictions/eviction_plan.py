@@ -165,7 +165,6 @@ def plan(seen: Observed) -> Decision:
 
 
 def _under_way(pod: Object, vm: Object, migrations: Sequence[Object]) -> Decision | None:
-    """Return the refusal for either pod of the machine's unfinished migration, or None."""
     for each in migrations:
         if not phases.is_unfinished(each) or evictions.machine_of(each) != key_of(vm):
             continue
@@ -183,7 +182,6 @@ def _under_way(pod: Object, vm: Object, migrations: Sequence[Object]) -> Decisio
 
 
 def _is_to_go_on(pod: Object, vm: Object) -> bool:
-    """Return True if the machine's current attempt is in this pod and continues."""
     decision = power.decide(vm)
     is_there = phases.phase_of(vm) in phases.WITH_POD and dig_vm(vm, "status", "podUID") == uid_of(pod)
     return is_there and decision.on and decision.attempt <= power.current_attempt(vm)

@@ -115,7 +115,6 @@ def _is_dry(eviction: object) -> bool:
 
 
 def _member(of: object, name: str) -> Mapping[str, Any]:
-    """Return a member that is an object, or an empty object."""
     found = of.get(name) if isinstance(of, Mapping) else None
     return found if isinstance(found, Mapping) else {}
 

@@ -141,7 +141,6 @@ class Identity:
                 return certificate
 
     def _load(self) -> None:
-        """Examine the stored certificate, and use it if others would accept it."""
         certificate, key, authorities = (self._store.get(name) for name in (CERTIFICATE, KEY, AUTHORITIES))
         if not certificate or not authorities:
             self._held = None

@@ -73,7 +73,6 @@ def _observed(*, in_detail: bool, takes_place: bool = False) -> Observed:
 
 
 def _neighbour(address: str, device: str) -> str:
-    """Resolve and return the MAC address of a neighbour."""
     _run("ip", "neighbour", "replace", address, "dev", device, "use")
     for _ in range(_NEIGHBOUR_LOOKS):
         found = _asked("ip", "-json", "neighbour", "show", address, "dev", device)

@@ -260,7 +260,6 @@ def _held(namespace: int) -> Iterator[tuple[int, str]]:
 
 
 async def _checked(description: Description, plugin: str, interface: Wanted, result: Mapping[str, Any], namespace: int) -> Interface:
-    """Return the plugin's interface if it is correct. Raises Failed."""
     try:
         if interface.type != interfaces.PLUGIN:
             return results.of_ours(interface, result)

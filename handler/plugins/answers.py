@@ -141,7 +141,6 @@ def _short(value: object) -> str:
 
 
 def _parse(text: bytes) -> dict[str, Any]:
-    """Return the JSON object in a text. Raises ValueError."""
     try:
         found = json.loads(text.decode(), parse_constant=_no_constant, object_pairs_hook=_object)
         json.dumps(found, ensure_ascii=False).encode()  # JSON can contain half of a surrogate pair, which UTF-8 cannot encode

@@ -37,7 +37,6 @@ class Progress:
     """Requests progress on demand, one request at a time, and repeats it while etcd is silent."""
 
     def __init__(self, send: Callable[[], None], *, asked: bool, again_seconds: float = ASK_AGAIN_SECONDS) -> None:
-        """``asked``: send a request at once."""
         self._again_seconds = again_seconds
         self._send_request = send
         self._asked = asked

@@ -36,7 +36,6 @@ def sections(text: str) -> dict[str, str]:
 
 
 def steps(*documents: Path) -> list[tuple[str, str]]:
-    """Return pairs of a section's title and a numbered step."""
     return [
         (title, step)
         for document in documents

@@ -65,7 +65,6 @@ def nodes(tree: ast.Module, path: Path) -> Iterator[tuple[str, ast.AST]]:
 
 
 def tasks_without_group(tree: ast.Module, path: Path) -> Iterator[str]:
-    """Yield the places of ``create_task`` on anything but a task group."""
     groups = set(task_groups(tree))
     for where, node in nodes(tree, path):
         if isinstance(node, ast.Attribute) and node.attr == "create_task" and ast.unparse(node.value) not in groups:
@@ -73,7 +72,6 @@ def tasks_without_group(tree: ast.Module, path: Path) -> Iterator[str]:
 
 
 def task_groups(tree: ast.Module) -> Iterator[str]:
-    """Yield names of task groups: entered as one, annotated as one, or assigned from one."""
     for node in ast.walk(tree):
         match node:
             case ast.AsyncWith(items=items):
@@ -94,7 +92,6 @@ def _makes_one(value: ast.expr) -> bool:
 
 
 def broad_handlers(tree: ast.Module, path: Path) -> Iterator[str]:
-    """Yield the places of handlers of all exceptions that do not raise again."""
     for where, node in nodes(tree, path):
         if isinstance(node, ast.ExceptHandler) and _is_broad(node) and not _raises_again(node):
             yield where

@@ -54,7 +54,6 @@ GUEST: Final[Mapping[str, Any]] = {"uid": "u-1", "hostname": "testvm", "keys": (
 
 
 def acting(written: pairs.Domain) -> list[Any]:
-    """Return everything that acts on a VM's guest, without the original domain."""
     vm = pairs.machine(written)
     defaults.default_virtual_machine(vm)
     pods = [launcher_pod(vm, 1, {}, Settings("i"), Placement(kvm=kvm)) for kvm in (False, True)]

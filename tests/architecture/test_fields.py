@@ -71,7 +71,6 @@ def test_the_models_know_the_words_that_the_loops_write(path: tuple[str, str], k
 
 
 def defaulted() -> dict[str, Any]:
-    """Return defaults by path, of empty VMs and of empty devices of each type."""
     vm: dict[str, Any] = {"spec": {"domain": {}}}
     default_virtual_machine(vm)
     found = dict(scalars({key: each for key, each in vm["spec"].items() if key != "domain"}, "spec"))

@@ -13,7 +13,6 @@ EVIDENCE = {"is_over": "pod_state", "whole": "silence", "of_kubelet": "silence",
 
 
 def read(tree: ast.Module) -> Iterator[str]:
-    """Yield the evidence that a module reads."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and node.attr in EVIDENCE and ast.unparse(node.value).split(".")[-1] == EVIDENCE[node.attr]:
             yield node.attr

@@ -16,7 +16,6 @@ LONGEST: Final = 60
 
 
 def too_long(source: str) -> list[str]:
-    """Return the names of tests in a module that are longer than the limit."""
     functions = (each for each in ast.walk(ast.parse(source)) if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef))
     return [each.name for each in functions if each.name.startswith("test_") and len(each.name) > LONGEST]
 

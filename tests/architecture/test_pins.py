@@ -1,5 +1,3 @@
-"""Versions and hashes are pinned, for this environment and for each image."""
-
 from __future__ import annotations
 
 import re

@@ -50,7 +50,6 @@ FOUND: Final = {
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """Return mypy's errors in the module, by line."""
     file = tmp_path_factory.mktemp("typed") / "reader.py"
     file.write_text(MODULE.lstrip())
     output, problems, _ = api.run(["--config-file", str(ROOT / "pyproject.toml"), "--cache-dir", str(ROOT / ".mypy_cache"), str(file)])

@@ -31,7 +31,6 @@ def _told(kubectl: Kubectl, *arguments: str) -> str:
 
 
 def _endings(kubectl: Kubectl) -> Iterator[str]:
-    """Yield a line for each ended container, with its message; virt-launcher's has QEMU's last output."""
     try:
         pods = json.loads(_told(kubectl, "get", "pods", "-o", "json"))["items"]
     except ValueError:  # the output above shows why

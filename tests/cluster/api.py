@@ -132,7 +132,6 @@ class Api:
         return self._ask(lambda client: client.update(found, body))
 
     def patch(self, resource: str, name: str, patch: Patch, *, subresource: str | None = None) -> Object:
-        """Apply a merge patch, or a JSON patch if it is a list; return the object."""
         found = resources.named(resource)
         kind = JSON_PATCH if isinstance(patch, builtins.list) else MERGE_PATCH
         return self._ask(lambda client: client.patch(found, name, patch, self._place(found), subresource=subresource, content_type=kind))
@@ -140,7 +139,6 @@ class Api:
     def delete(
         self, resource: str, name: str, *, grace_period: int | None = None, propagation: str = "Background", timeout: float | None = None
     ) -> None:
-        """Delete an object; with ``timeout``, wait until it is gone."""
         found = resources.named(resource)
         options: Object = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation}
         if grace_period is not None:
@@ -166,7 +164,6 @@ class Api:
         return answer if isinstance(answer, dict) else {}
 
     def migrate(self, name: str, **body: Any) -> str:
-        """Call the verb ``migrate``, and return the name of the Migration."""
         return name_of(self.verb(name, "migrate", **body))
 
     def request(self, method: str, path: str, *, body: Any = None, headers: Mapping[str, str] | None = None) -> Any:
@@ -196,7 +193,6 @@ class Api:
         return self._until(resource, chosen, timeout=timeout, what=what, label_selector=label_selector, field_selector=field_selector)
 
     def gone(self, resource: str, name: str, *, timeout: float, uid: str = "") -> None:
-        """Wait until the object with ``uid``, or the first one found, is gone."""
         key = NamespacedName(self._place(resources.named(resource)) or "", name)
         known = [uid] if uid else []
 
@@ -215,7 +211,6 @@ class Api:
         return found
 
     def events(self, reason: str, *, of: str = "", timeout: float) -> builtins.list[Object]:
-        """Return the Events with a reason, optionally of one object, once there is one."""
         chosen = f"reason={reason}" + (f",involvedObject.name={of}" if of else "")
         return self.until_list("events", bool, timeout=timeout, what=f"an Event {reason} {of}".strip(), field_selector=chosen)
 
@@ -309,7 +304,6 @@ def told(seen: Seen) -> str:
 
 
 async def _follow(client: Client, collection: Collection, tell: Callable[[Seen], None]) -> None:
-    """Pass the listed objects to ``tell``, and again after each change or passing error, until cancelled."""
     resource, namespace, labels, fields = collection
     objects: dict[NamespacedName, Object] = {}
     while True:

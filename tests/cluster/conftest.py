@@ -95,7 +95,6 @@ def debian(bare_kubeconfig: Path) -> None:
 
 @pytest.fixture(scope="session")
 def further_networks(bare_kubeconfig: Path) -> None:
-    """Allow networks of NetworkAttachmentDefinitions; a cluster of ``KUBECONFIG`` must have them."""
     if testbed_kubectl.is_own_cluster():
         with turns.one_at_a_time(layout.cache() / ".tests-networks.lock"):
             networks.install()

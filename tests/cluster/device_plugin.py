@@ -21,8 +21,6 @@ DOMAIN: Final = "devices.example.org"
 
 
 class NamingPlugin(Plugin):
-    """Names the allocated device in variables of the container, and mounts ``/dev/null`` as the device."""
-
     def __init__(self, name: str, directory: Path, environment: Mapping[str, str]) -> None:
         super().__init__(Device(f"{DOMAIN}/{name}", "/dev/null", 1, 3), directory, offered=True)
         self._environment = environment
@@ -55,7 +53,6 @@ async def serve(directory: Path, plugins: Mapping[str, Mapping[str, str]]) -> No
 
 
 def _directory(node: layout.Node) -> Path:
-    """Return the node's directory of device plugins, in the node's own mount namespace."""
     holder = processes.find(f"{node.name}-init")
     assert holder is not None, f"{node.name} does not run"
     first = processes.children(holder)[0]

@@ -1,5 +1,3 @@
-"""Drains and evictions of only a test's VMs."""
-
 from __future__ import annotations
 
 import subprocess

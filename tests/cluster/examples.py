@@ -14,8 +14,6 @@ from tests.testbed import build, layout
 
 @dataclass(frozen=True)
 class Plugin:
-    """The example of a plugin, by its README."""
-
     directory: Path
     files: str
     names: str
@@ -68,7 +66,6 @@ def _only(pattern: str, text: str) -> str:
 
 
 def shell(kubectl: Kubectl, directory: Path) -> dict[str, str]:
-    """Return environment variables for a README's commands in the test's namespace; writes ``directory/config``."""
     kubeconfig = directory / "config"
     kubeconfig.write_bytes(kubectl.kubeconfig.read_bytes())
     path = f"{Path(kubectl.binary).parent}:{build.program('helm').parent}:{os.environ['PATH']}"

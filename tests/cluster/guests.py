@@ -13,7 +13,6 @@ TICK = r"tick (\d+)\r?\n"
 
 
 def counting_vm(name: str, **spec: Any) -> dict[str, Any]:
-    """Return a tiny VM that counts from its first second."""
     return tiny_vm(name, run="counter", **spec)
 
 

@@ -1,5 +1,3 @@
-"""kubectl for tests, and guests' consoles."""
-
 from __future__ import annotations
 
 import contextlib
@@ -38,8 +36,6 @@ class KubectlError(AssertionError):
 
 @dataclass(frozen=True)
 class Kubectl:
-    """kubectl and its plugin, with a kubeconfig and a default namespace."""
-
     kubeconfig: Path
     namespace: str
     binary: str = "kubectl"

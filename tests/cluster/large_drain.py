@@ -38,7 +38,6 @@ def a_small_one(name: str, **spec: object) -> dict[str, Any]:
 
 @pytest.fixture
 def node(kubectl: Kubectl, system: Kubectl) -> Iterator[str]:
-    """Start all guests on the node without etcd; yield its name."""
     etcd = system.json("get", "pod", "kubevirt-etcd-0")["spec"]["nodeName"]
     (name,) = (each.name for each in layout.NODES if each.name != etcd)
     chosen = {"kubernetes.io/hostname": name}
@@ -69,7 +68,6 @@ def under_way(kubectl: Kubectl) -> list[dict[str, Any]]:
 
 
 def told_to_stay(said: Path, since: int) -> int:
-    """Return how often the file ``said`` reports, after offset ``since``, that a guest stays."""
     return len(re.findall(r"was uncordoned, which ended its drain: the guest of virtual machine many-\d+ stays", said.read_text()[since:]))
 
 

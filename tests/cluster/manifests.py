@@ -24,7 +24,6 @@ def tiny_vm(name: str, *, run: str = "", **spec: Any) -> dict[str, Any]:
 
 
 def linux_vm(name: str, **spec: Any) -> dict[str, Any]:
-    """Return a VM that boots Linux: kernel and initramfs from the test guest's image, no disk."""
     container = {"image": GUEST_IMAGE, "kernelPath": "/boot/vmlinux", "initrdPath": "/boot/initrd"}
     return _vm(name, {"container": container, "kernelArgs": KERNEL_ARGS}, spec)
 

@@ -16,7 +16,6 @@ from tests.cluster.kube import Kubectl
 
 
 def as_account(kubectl: Kubectl, token: str, path: Path) -> Kubectl:
-    """Return kubectl with an account's token; ``path`` is for its kubeconfig."""
     config = yaml.safe_load(kubectl.kubeconfig.read_text())
     for each in config["users"]:
         each["user"] = {"token": token}

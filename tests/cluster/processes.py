@@ -39,7 +39,6 @@ def kill(pod: dict[str, Any], *, containing: str = "") -> list[int]:
 
 
 def resident_kib(pid: int) -> int:
-    """Return VmRSS of a process in KiB."""
     status = Path(f"/proc/{pid}/status").read_text()
     return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmRSS:")))
 

@@ -1,5 +1,3 @@
-"""Resources of the cluster tests, by kubectl's names."""
-
 from __future__ import annotations
 
 from typing import Final

@@ -36,7 +36,6 @@ def wait_for_addresses(guest: Console, *addresses: str) -> None:
 
 
 def a_server(name: str, node: str = "", **labels: str) -> dict[str, Any]:
-    """Return a pod that answers with its name."""
     pod = a_pod(
         name,
         "sh",
@@ -99,7 +98,6 @@ def fetched(kubectl: Kubectl, client: str, url: str) -> subprocess.CompletedProc
 
 
 def reaches(kubectl: Kubectl, client: str, address: str, port: int = PORT) -> bool:
-    """Return whether the client can connect to the address and port, whatever the answer."""
     done = fetched(kubectl, client, f"http://{host(address)}:{port}/")
     assert "unable to upgrade connection" not in done.stderr, done.stderr
     return done.returncode == 0 or "timeout" not in done.stderr.lower()

@@ -25,7 +25,6 @@ Register = Callable[[str, str], None]
 
 @pytest.fixture(scope="module")
 def authority(kubectl: Kubectl) -> Pair:
-    """Start a webhook; return the authority of its certificate."""
     now, day = datetime.now(UTC), timedelta(days=1)
     made = new_authority("webhook", day, now)
     pair = issue(made, Profile("hook", dns_names=(f"hook.{kubectl.namespace}.svc",), server=True), day, now)
@@ -132,7 +131,6 @@ def test_a_webhook_of_the_cluster_changes_a_machine(kubectl: Kubectl, register: 
 
 
 def is_deleted(kubectl: Kubectl, name: str) -> bool:
-    """Delete a VM; return whether that was allowed."""
     try:
         kubectl.api.delete("vm", name)
     except errors.StatusError:

@@ -36,7 +36,6 @@ def containers(pod: dict[str, Any]) -> set[str]:
 
 
 def kill_all(system: Kubectl, component: str) -> set[str]:
-    """Kill a component's processes; return the ids of their containers."""
     pods = our_pods(system, component)
     killed = set[str]().union(*map(containers, pods))
     assert killed, f"{component} has no running container"

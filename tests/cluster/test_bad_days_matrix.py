@@ -1,5 +1,3 @@
-"""Kills each process that ``test_bad_days.py`` does not, and a guest's libvirtd."""
-
 from __future__ import annotations
 
 from typing import Any

@@ -47,8 +47,6 @@ def handler_on(system: Kubectl, node: str, *, other_than: str = "") -> Object:
 
 
 def await_contract(system: Kubectl, node: str, version: str) -> None:
-    """Wait until a node's Lease shows this contract version."""
-
     def is_so(lease: Object) -> bool:
         return bool(dig(lease, "metadata", "annotations", contract.ANNOTATION) == version)
 

@@ -43,7 +43,6 @@ def an_empty_disk(bus: str, mebibytes: int, **members: Any) -> dict[str, Any]:
 
 
 def found(guest: Console, kind: str, parent: str) -> str:
-    """Return the guest's name for the device with such a parent in its /sys path."""
     (path,) = (each for each in guest.run(f"for d in /sys/block/{kind}*; do readlink -f $d; done").split() if f"/{parent}" in each)
     return path.rpartition("/")[2]
 

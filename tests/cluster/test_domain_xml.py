@@ -85,8 +85,6 @@ INSTALL = f"printf '{{}}\\t{{}}\\n' >>/packages; {RESTART}"
 
 
 class Engine:
-    """A minimal engine: it runs a VM on a chosen host, and reports changes."""
-
     def __init__(self, kubectl: Kubectl) -> None:
         self._kubectl = kubectl
 
@@ -97,7 +95,6 @@ class Engine:
         self._kubectl.api.create(machine)
 
     def reports(self, name: str, *, timeout: float) -> Iterator[dict[str, Any]]:
-        """Yield each change of a VM's shown state."""
         last: dict[str, Any] = {}
 
         def changed() -> dict[str, Any] | None:

@@ -52,7 +52,6 @@ def all_ended(found: list[Object]) -> bool:
 
 
 def has_begun(migration: Object) -> bool:
-    """Return whether a Migration had begun when its drain ended."""
     return all(each["reason"] != "DrainEnded" for each in migration["status"]["conditions"])
 
 

@@ -1,5 +1,3 @@
-"""More drains: priorities, dry runs, guests that fit no other node, other run strategies, and etcd."""
-
 from __future__ import annotations
 
 import json
@@ -18,7 +16,6 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 
 def waits(kubectl: Kubectl, node: str, name: str, place: str) -> None:
-    """Wait until a VM's newest Migration has this place in the node's queue."""
     expected = f"2 migrations are leaving node {node}; {place} in the queue"
 
     def is_so(found: list[Object]) -> bool:

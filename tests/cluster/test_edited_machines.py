@@ -22,7 +22,6 @@ VM = "edited"
 
 
 def boot_of(kubectl: Kubectl) -> str:
-    """Return the guest's identifier of its boot."""
     with console(kubectl, VM) as guest:
         answers(guest)
         guest.type("uptime\n")
@@ -38,7 +37,6 @@ def mebibytes(kubectl: Kubectl) -> int:
 
 
 def pod_of(kubectl: Kubectl, vm: dict[str, Any]) -> tuple[Any, set[str]]:
-    """Return the resources and volume names of a VM's pod."""
     spec = kubectl.api.get("pod", vm["status"]["podName"])["spec"]
     return spec["containers"][0]["resources"], {each["name"] for each in spec["volumes"]}
 

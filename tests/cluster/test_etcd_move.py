@@ -26,7 +26,6 @@ def node_of_etcd(system: Kubectl) -> str:
 
 
 def found(kubectl: Kubectl) -> Object | None:
-    """Return the VM; None while the API is away."""
     try:
         return kubectl.api.get("vm", NAME)
     except errors.NotFound:  # a 404 for an object that exists

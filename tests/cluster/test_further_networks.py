@@ -49,7 +49,6 @@ def joins(bridge: str) -> str:
 
 @pytest.fixture(scope="module")
 def switch() -> Iterator[str]:
-    """Make a network across both nodes; yield the name of its bridge on each."""
     if not testbed_kubectl.is_own_cluster():
         pytest.skip("makes bridges on the nodes of the test bed")
     tag = secrets.token_hex(3)
@@ -110,7 +109,6 @@ def of_lan(kubectl: Kubectl, name: str, *others: str) -> dict[str, Any]:
 
 
 def take_address(guest: Console, mac: str, address: str) -> str:
-    """Give the card with this MAC address an IP address; return its name in the guest."""
     device = guest.run(f"grep -l {mac} /sys/class/net/*/address").strip().split("/")[-2]
     guest.run(f"ip link set {device} up; ip address add {address}/24 dev {device}")
     return device
@@ -279,8 +277,6 @@ def test_a_guest_has_the_address_that_ipam_gave_to_its_pod(kubectl: Kubectl, tes
 
 
 def network_told(kubectl: Kubectl, name: str, words: str = "") -> dict[str, Any]:
-    """Return a VM's condition NetworkReady once it is False with these words."""
-
     def is_told(vm: dict[str, Any]) -> bool:
         return is_true("NetworkReady", "False")(vm) and words in condition_of(vm, "NetworkReady")["message"]
 

@@ -23,7 +23,6 @@ VM: Final = "talkative"
 
 @pytest.fixture(scope="module")
 def machine(kubectl: Kubectl, testguest: None) -> Kubectl:
-    """A VM with a guest agent, and ``viewer`` with the role view."""
     del testguest
     kubectl.api.apply(linux_vm(VM))
     bind(kubectl, "viewer", "ClusterRole", "view")

@@ -171,7 +171,6 @@ def test_bridge_guest_has_its_pods_address_and_stays(kubectl: Kubectl, asker: di
 
 
 def policy(kind: str, *allowed: str) -> dict[str, Any]:
-    """Return a policy for ``net-bridged`` with only these guests."""
     direction = {"Ingress": "from", "Egress": "to"}[kind]
     peers = [{direction: [{"podSelector": {"matchLabels": {names.VM_NAME_LABEL: each}}}]} for each in allowed]
     spec = {"podSelector": {"matchLabels": {names.VM_NAME_LABEL: "net-bridged"}}, "policyTypes": [kind], kind.lower(): peers}

@@ -33,7 +33,6 @@ def has_resources(node: dict[str, Any], names: Iterable[str]) -> bool:
 
 
 def failed(kubectl: Kubectl, name: str, what: str) -> dict[str, Any]:
-    """Return a VM's last attempt once it has failed."""
     vm = kubectl.api.until("vm", name, lambda vm: vm["status"]["attempts"][-1]["result"] == "Failed", timeout=120, what=what)
     return dict(vm["status"]["attempts"][-1])
 

@@ -1,5 +1,3 @@
-"""An image downloaded from a server in the cluster."""
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""Limits on a pod's storage, and on streams."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -29,7 +29,6 @@ SHOWN = {
 
 @pytest.fixture(scope="module")
 def reader(kubectl: Kubectl) -> Iterator[str]:
-    """The token of an account with the chart's role for Prometheus."""
     binding = f"{kubectl.namespace}-metrics"
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "kubevirt.io:metrics-reader"}
     subject = {"kind": "ServiceAccount", "name": "prometheus", "namespace": kubectl.namespace}

@@ -34,7 +34,6 @@ CONVERGE_SECONDS = 90
 
 
 def labelled(machine: dict[str, Any]) -> dict[str, Any]:
-    """Return the VM with a label for the policy of its name, and half a processor."""
     machine["metadata"]["labels"] = {"policy": machine["metadata"]["name"]}
     machine["spec"]["domain"]["resources"] = {"requests": {"cpu": "500m"}}
     return machine
@@ -65,8 +64,6 @@ def stays(kubectl: Kubectl, before: dict[str, Any]) -> None:
 
 
 def converging(kubectl: Kubectl, name: str) -> dict[str, Any]:
-    """Return a Migration's convergence condition, once it has one."""
-
     def is_told(migration: dict[str, Any]) -> bool:
         assert not in_phase("Succeeded")(migration)
         return bool(condition_of(migration, progress.CONVERGING))
@@ -76,7 +73,6 @@ def converging(kubectl: Kubectl, name: str) -> dict[str, Any]:
 
 
 def event(kubectl: Kubectl, kind: str, name: str) -> None:
-    """Wait for the Event about an object's migration that does not converge."""
     kubectl.api.until_list(
         "events",
         lambda found: any("the guest writes its memory at" in each["message"] for each in found),

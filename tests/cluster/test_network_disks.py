@@ -48,7 +48,6 @@ def a_secret(name: str, kind: str, values: dict[str, bytes]) -> dict[str, Any]:
 
 
 def a_server() -> dict[str, Any]:
-    """Return the pod that serves NBD; it does not restart after its server ends."""
     pod = a_pod(
         "nbd",
         "sh",
@@ -66,7 +65,6 @@ def a_server() -> dict[str, Any]:
 
 
 def secrets() -> list[dict[str, Any]]:
-    """Return the Secrets of the server, its client, and the login to the target."""
     certificates = Certificates()
     server, client = certificates.of_server("nbd"), certificates.of_client()
     served = {"ca-cert.pem": certificates.authority, "server-cert.pem": server.certificate, "server-key.pem": server.key}
@@ -96,8 +94,6 @@ def target(unit: Path) -> Iterator[IscsiTarget]:
 
 
 def told(kubectl: Kubectl, *words: str) -> str:
-    """Return the condition's message once these disks' servers are silent."""
-
     def is_told(vm: dict[str, Any]) -> bool:
         condition = condition_of(vm, "DisksReady")
         return condition["reason"] == "DiskServerSilent" and all(each in condition["message"] for each in words)

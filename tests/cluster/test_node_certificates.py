@@ -55,7 +55,6 @@ def openssl(system: Kubectl, node: str, *arguments: str) -> str:
 
 
 def bound_to(system: Kubectl, node: str) -> Config:
-    """Return virt-handler's access to kube-apiserver, with a token bound to its pod."""
     pod = handlers(system)[node]["metadata"]
     bound = ("--bound-object-kind=Pod", f"--bound-object-name={pod['name']}", f"--bound-object-uid={pod['uid']}")
     token = system("create", "token", "virt-handler", *bound).strip()
@@ -64,7 +63,6 @@ def bound_to(system: Kubectl, node: str) -> Config:
 
 
 async def decided(config: Config, name: str) -> dict[str, Any]:
-    """Request the certificate of a node; return the decided request."""
     async with Client(config, user_agent="test") as client, asyncio.timeout(90):
         made = await client.create(CERTIFICATE_SIGNING_REQUESTS, signing_request(name, (await keys.make(name)).request))
         while not made["status"].get("certificate") and "Denied" not in json.dumps(made["status"]):

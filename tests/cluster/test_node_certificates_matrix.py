@@ -1,5 +1,3 @@
-"""Certificates of nodes without a signer, and after their authority is deleted."""
-
 from __future__ import annotations
 
 import base64
@@ -24,7 +22,6 @@ def certificate_of_virt_api(system: Kubectl) -> str:
 
 
 def all_present_another_certificate(system: Kubectl, old: str) -> bool:
-    """Return whether each virt-api presents its Secret's new certificate."""
     wanted = certificate_of_virt_api(system)
     pods = system.api.list("pods", label_selector="kubevirt.io=virt-api")
     assert pods

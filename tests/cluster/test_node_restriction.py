@@ -44,7 +44,6 @@ def stolen(kubectl: Kubectl, system: Kubectl, tmp_path_factory: pytest.TempPathF
 
 
 def handlers(system: Kubectl) -> dict[str, Json]:
-    """Return the running pods of virt-handler, by node."""
     pods = system.api.list("pods", label_selector=f"{names.COMPONENT_LABEL}={names.HANDLER}")
     return {
         each["spec"]["nodeName"]: each
@@ -64,7 +63,6 @@ def other(system: Kubectl, node: str) -> str:
 
 
 def refusal(thief: Kubectl, owner: Kubectl, kind: str, name: str, changes: Json, **headers: str) -> str:
-    """Replace a status with ``changes``; return the refusal, or an empty string."""
     path = resources.named(kind).path(owner.namespace, name, "status")
     while True:
         obj = owner.api.get(kind, name)
@@ -86,7 +84,6 @@ FORGERY: Json = {"phase": "Succeeded"}
 
 
 def is_refused_to_another_node(kubectl: Kubectl, system: Kubectl, stolen: Stolen, victim: Json, changes: Json) -> None:
-    """Check that a node's token cannot write statuses of another node's VM."""
     node = other(system, victim["status"]["nodeName"])
     said = refusal(stolen(node), kubectl, "vm", "victim", changes)
     assert "is forbidden" in said

@@ -1,5 +1,3 @@
-"""Each forgery with one node's credentials; ``test_node_restriction.py`` tries one of them."""
-
 from __future__ import annotations
 
 import pytest

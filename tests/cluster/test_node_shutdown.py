@@ -26,7 +26,6 @@ DEAF_SECONDS = 20
 
 @contextmanager
 def delaying_shutdowns(system: Kubectl, node: layout.Node) -> Iterator[Logind]:
-    """Let the node's kubelet delay shutdowns as with systemd until the block ends."""
     with logind.running(nodes.root_of(node)) as service:
         try:
             nodes.restart_kubelet(node, **SETTINGS)

@@ -29,7 +29,6 @@ def attempts(vm: Object) -> list[Object]:
 
 
 def word(kubectl: Kubectl, name: str) -> str:
-    """Return the column STATUS of ``kubectl get vms``."""
     header, row = kubectl("get", "vm", name).splitlines()
     return row.split()[header.split().index("STATUS")]
 

@@ -1,5 +1,3 @@
-"""Attempts of a tenant with ``edit`` on its VMs' pods, and of others with their own pods."""
-
 from __future__ import annotations
 
 import copy
@@ -27,8 +25,6 @@ WATCHED_SECONDS = 20
 
 
 class Tenant:
-    """kubectl as a service account with ``edit`` in only one namespace."""
-
     def __init__(self, kubectl: Kubectl) -> None:
         self.admin = kubectl
         self._as = f"--as=system:serviceaccount:{kubectl.namespace}:tenant"
@@ -67,7 +63,6 @@ def started(kubectl: Kubectl, name: str, **spec: Any) -> tuple[dict[str, Any], P
 
 
 def stranger(name: str, vm: dict[str, Any], *, owned: bool) -> Pod:
-    """Return a pod that passes Pod Security and has every mark of the VM's next pod."""
     owner = {
         "apiVersion": vm["apiVersion"],
         "kind": vm["kind"],
@@ -107,7 +102,6 @@ def stranger(name: str, vm: dict[str, Any], *, owned: bool) -> Pod:
 
 
 def pods_made_for(kubectl: Kubectl, name: str) -> set[str]:
-    """Return the uids of a VM's pods, by their names only."""
     return {each["metadata"]["uid"] for each in kubectl.api.list("pods") if each["metadata"]["name"].startswith(f"virt-launcher-{name}-")}
 
 

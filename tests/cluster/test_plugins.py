@@ -41,7 +41,6 @@ def environment(kubectl: Kubectl, tmp_path_factory: pytest.TempPathFactory) -> d
 
 @pytest.fixture(scope="module")
 def installed(kubectl: Kubectl, testguest: None, environment: dict[str, str]) -> Iterator[None]:
-    """Both plugins, installed and removed with one upgrade."""
     _are_refused(kubectl)
     assert ISOLATED.helm_is_that_of(IMAGES)
     try:
@@ -91,8 +90,6 @@ def condition(kubectl: Kubectl, name: str, kind: str) -> dict[str, Any]:
 
 
 def told(kubectl: Kubectl, name: str, kind: str, *reasons: str, status: str = "", timeout: float = 120) -> dict[str, Any]:
-    """Return a VM's condition once it has one of these reasons, or this status."""
-
     def found(vm: Object) -> dict[str, Any]:
         return dict(condition_of(dig(vm, "status", "conditions"), kind) or {})
 
@@ -169,7 +166,6 @@ def a_third(kubectl: Kubectl, name: str) -> dict[str, Any]:
 
 @pytest.fixture
 def plugin_files(system: Kubectl, joined: str) -> Iterator[str]:
-    """A pod that mounts the node's plugin directory at /plugins."""
     image = system.api.get("daemonset", "virt-handler")["spec"]["template"]["spec"]["containers"][0]["image"]
     container = {
         "name": "files",

@@ -1,5 +1,3 @@
-"""Services lead only to the pod in which the guest runs."""
-
 from __future__ import annotations
 
 import functools

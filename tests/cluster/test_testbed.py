@@ -30,7 +30,6 @@ RESTRICTED = {
 
 
 def a_pod(name: str, *command: str, node: str = "", restart: str = "Never", **spec: Any) -> dict[str, Any]:
-    """Return a busybox pod that ``restricted`` allows."""
     container = {"name": "main", "image": images.BUSYBOX, "command": list(command), "securityContext": RESTRICTED}
     container |= {"volumeMounts": spec.pop("volume_mounts", [])}
     place = {"nodeName": node} if node else {}

@@ -64,7 +64,6 @@ class Journal:
                 self.events.append(Seen(time.monotonic(), type_, namespace, name, component, bool(deleted), code, message))
 
     def first(self, *types: str, deleting: bool = False, **wanted: str) -> Seen | None:
-        """Return the first event of these types, or with a deletion timestamp, for such an object."""
         return next(
             (
                 each

@@ -9,8 +9,6 @@ PORT = 8443
 
 
 class Hook(BaseHTTPRequestHandler):
-    """Answers AdmissionReviews: ``/deny`` refuses objects without the label ``owner``, ``/label`` adds it."""
-
     def do_POST(self) -> None:
         review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         request = review["request"]

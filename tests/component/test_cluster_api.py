@@ -1,5 +1,3 @@
-"""The cluster tests' requests and waits, with an API server that fails on demand."""
-
 from __future__ import annotations
 
 import asyncio
@@ -55,7 +53,6 @@ async def watched(fake: FakeAPI, times: int = 1) -> None:
 
 
 async def while_waiting(fake: FakeAPI, wait: Callable[[], Any], meanwhile: Callable[[], Awaitable[Any]]) -> Any:
-    """Run ``wait``, and ``meanwhile`` once its watch has begun; return its result."""
     async with asyncio.TaskGroup() as tasks:
         waiting = tasks.create_task(asyncio.to_thread(wait))
         await watched(fake, watches(fake) + 1)

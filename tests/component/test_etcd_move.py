@@ -48,8 +48,6 @@ def volume(host: str = "a", **spec: Any) -> dict[str, Any]:
 
 
 class Nodes:
-    """Two nodes; etcd is on ``a``."""
-
     def __init__(self, directory: Path, start: str, stop: str = "#!/bin/sh\n") -> None:
         self.directory = directory
         (directory / "bin").mkdir(parents=True)

@@ -54,8 +54,6 @@ def write_kubeconfig(path: Path, url: str, user: Mapping[str, object], **context
 
 
 class Attached:
-    """A console session of this process, on a pseudo-terminal or a pipe."""
-
     def __init__(
         self, way: Access, settings: console.Settings, *, terminal: bool, session: type[console.Session] = console.Session
     ) -> None:

@@ -1,5 +1,3 @@
-"""``migrate --wait`` and ``cancel-migration`` with the real virt-api; tests write virt-handler's statuses."""
-
 from __future__ import annotations
 
 import asyncio

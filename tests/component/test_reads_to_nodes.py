@@ -1,5 +1,3 @@
-"""virt-api reads over TLS from the VM's node, and checks the answer with a model."""
-
 from __future__ import annotations
 
 import asyncio

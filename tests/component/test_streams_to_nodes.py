@@ -1,5 +1,3 @@
-"""virt-api dials the VM's node over TLS: another server there gets no keystroke."""
-
 from __future__ import annotations
 
 import asyncio

@@ -40,8 +40,6 @@ KUBERNETES = pytest.param("kubernetes", marks=pytest.mark.slow)
 
 
 class Cluster:
-    """A kube-apiserver with our chart's roles, and a pod of virt-handler on each of two nodes."""
-
     def __init__(self, here: Environment) -> None:
         self._here = here
         self.config = Config.load(str(here.kubeconfig()))
@@ -145,7 +143,6 @@ async def test_approval_and_certificate_are_written_apart_and_once(clients: tupl
 
 @asynccontextmanager
 async def controlled(cluster: Cluster, lifetime: timedelta = timedelta(days=1)) -> AsyncIterator[None]:
-    """Run virt-controller's certificate loops."""
     async with Client(cluster.token("virt-controller"), user_agent="virt-controller") as client, asyncio.TaskGroup() as tasks:
         parts = CertificateRotation(client, NAMESPACE, interval=1), Signing(client, NAMESPACE, lifetime, SystemClock())
         running = [tasks.create_task(part.run()) for part in parts]

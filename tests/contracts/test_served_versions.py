@@ -141,7 +141,6 @@ class Answer:
 
     @property
     def refused(self) -> tuple[int, str]:
-        """The code, and the first field of a refusal's causes."""
         causes = (self.body.get("details") or {}).get("causes") or [{}]
         return self.code, str(causes[0].get("field", ""))
 
@@ -189,7 +188,6 @@ async def handling(authority: Authority) -> AsyncIterator[Handler]:
 
 
 def kinds(options: Options, client: Client | None, tls: ClientTls, handler: Handler) -> Kinds:
-    """Return virt-api's kinds in two versions; their streams and reads lead to this virt-handler."""
     assert client is not None
     real = virt_api.kinds(options, client, tls)
     config = trust_config(client, options.namespace)
@@ -272,7 +270,6 @@ async def prepare(cluster: Cluster) -> None:
 
 
 def policies(kind: str) -> list[Json]:
-    """Return the chart's policies about our kinds, or their bindings."""
     known = {
         each["metadata"]["name"]
         for each in forbidden_pods.of_the_chart(VALIDATING_POLICIES.kind)
@@ -465,7 +462,6 @@ async def test_every_field_selector_selects_what_is_stored(version: Version) -> 
 
 
 async def found(version: Version, resource: Resource, selector: str) -> list[str]:
-    """Return the names of the selected objects."""
     answer = await version.ask("GET", resource, "", "", f"fieldSelector={selector.replace('=', '%3D')}")
     assert answer.code == 200, answer
     return [each["metadata"]["name"] for each in answer.body]
@@ -502,7 +498,6 @@ def leaves(part: Json, path: str) -> Iterator[tuple[str, Any]]:
 
 
 async def refused(version: Version, resource: Resource, name: str, status: Json, by: Any) -> set[tuple[int, str]]:
-    """Try each write of these status fields; return code and first field of each refusal."""
     path, seen = version.path(resource, name, "status"), set()
     for method, kind, body in changes(version, resource, name, status):
         for dry in ("", "dryRun=All&"):
@@ -578,12 +573,10 @@ async def test_namespace_lifecycle_and_quotas_refuse_a_machine(version: Version)
 
 
 async def moving(version: Version) -> Answer:
-    """Create a Migration with a priority."""
     return await version.ask("POST", MIGRATIONS, body={**MIGRATION, "spec": {**MIGRATION["spec"], "priority": 1}}, by=TENANT)
 
 
 async def taking_an_account(version: Version) -> Answer:
-    """Create a VM with a service account's token."""
     disks = [{"type": "ServiceAccount", "source": {"name": "robot"}}]
     spec = {"domain": {**MACHINE["spec"]["domain"], "devices": {"disks": disks}}}
     return await version.ask("POST", VIRTUAL_MACHINES, body={**MACHINE, "metadata": {"name": "vm2"}, "spec": spec}, by=TENANT)
@@ -602,7 +595,6 @@ async def deleting(version: Version) -> Answer:
 
 
 async def marking(version: Version) -> Answer:
-    """Create a Migration with the label of an eviction, as a tenant."""
     labels = {"kubevirt.io/evicted-pod": "x"}
     return await version.ask("POST", MIGRATIONS, body={**MIGRATION, "metadata": {"name": "move", "labels": labels}}, by=TENANT)
 

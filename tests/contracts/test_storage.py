@@ -27,7 +27,6 @@ async def put(store: Storage, key: str, value: bytes = b"v") -> int:
 
 
 async def collect(batches: AsyncIterator[Batch], until: int) -> list[Batch]:
-    """Return a watch's batches up to a revision."""
     found = []
     async with asyncio.timeout(10):
         async for batch in batches:

@@ -24,8 +24,6 @@ writes = st.dictionaries(keys, st.none() | values, min_size=1, max_size=3)
 
 
 class StorageMachine(RuleBasedStateMachine):
-    """``history`` has the state after each revision."""
-
     make_store: Callable[[], Storage]
 
     @initialize()

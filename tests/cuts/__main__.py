@@ -58,7 +58,6 @@ def main() -> int:
 
 
 def play(cells: Sequence[Cell]) -> list[str]:
-    """Play cells, and return the names of bad or unplayed ones."""
     bad: list[str] = []
     began, left, failures = time.monotonic(), list(cells), 0
     while left and failures < TRIES:
@@ -81,7 +80,6 @@ def play(cells: Sequence[Cell]) -> list[str]:
 
 
 def play_one(player: Player, cell: Cell) -> Outcome:
-    """Play a cell, again if it failed or missed the step; return its outcome."""
     found = Outcome(cell.name, "", ("not played",), commit(), 0.0)
     for _ in range(TRIES):
         try:

@@ -46,8 +46,6 @@ def nothing_more() -> None:
 
 
 class Cuts:
-    """Makes cuts, and records the containers that they ended."""
-
     def __init__(self, kubectl: Kubectl, reader: Reader, system: str) -> None:
         self._kubectl = kubectl
         self._reader = reader
@@ -78,7 +76,6 @@ class Cuts:
         return nothing_more
 
     def _running(self, what: str, place: Place, side: str) -> list[dict[str, Any]]:
-        """Return a component's pods that have processes."""
         return [pod for pod in self._parts(what, place, side) if processes.of_pod(pod)]
 
     def _parts(self, what: str, place: Place, side: str) -> list[dict[str, Any]]:
@@ -118,7 +115,6 @@ class Cuts:
         return max(map(int, re.findall(r"bytes_sent:(\d+)", done.stdout)), default=0)
 
     def recovered(self) -> bool:
-        """Return whether all components are ready, in containers that no cut has ended."""
         try:
             pods = {component: self.part(component) for component in PARTS}
         except LookupError:
@@ -132,7 +128,6 @@ class Cuts:
 
     @contextmanager
     def stopped(self, pods: Sequence[dict[str, Any]], program: str) -> Iterator[None]:
-        """Stop a program's processes (SIGSTOP) during the block."""
         pids = [pid for pod in pods for pid, command in processes.of_pod(pod).items() if f"/{program}" in command]
         assert pids, f"{program} does not run in {[pod['metadata']['name'] for pod in pods]}"
         try:
@@ -226,6 +221,5 @@ def _links(cables: Sequence[layout.Node], setting: str, *, on: str, off: str) ->
 
 
 def _kill_once_there(pod: dict[str, Any], program: str) -> None:
-    """Kill a pod's processes of a program, once it has started."""
     until(lambda: any(program in command for command in processes.of_pod(pod).values()), seconds=BEGIN_SECONDS, what=f"{program} of a pod")
     processes.kill(pod, containing=program)

@@ -39,8 +39,6 @@ class Step:
 
 
 class Expected(Enum):
-    """Expected end of the guest and of its operation."""
-
     MOVES = "it moves"
     MOVES_OR_STAYS = "it moves, or the Migration fails and it stays"
     RESTARTS = "the cut may end the guest itself, which restarts from its disk"
@@ -48,8 +46,6 @@ class Expected(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One cut at one step."""
-
     cut: Cut
     step: Step
     expected: Expected

@@ -38,8 +38,6 @@ SERVE: Final = f"mkdir -p /www; echo {client.WORD} >/www/index.html; httpd -p {P
 
 
 class Guests:
-    """VMs by name, and their observations."""
-
     def __init__(self, kubectl: Kubectl, reader: Reader, watch: Watch) -> None:
         self.kubectl = kubectl
         self.reader = reader
@@ -63,12 +61,10 @@ class Guests:
         return sorted(mine, key=lambda each: (str(each["metadata"]["creationTimestamp"]), each["metadata"]["name"]))
 
     def migration(self, name: str) -> dict[str, Any]:
-        """Return a Migration's status, or an empty one."""
         found: dict[str, Any] = (self.get(f"migrations/{name}") or {}).get("status") or {}
         return found
 
     def place(self, guest: str) -> Place:
-        """Return a guest's node and pod, and the other node as target."""
         status = until(lambda: self.status(guest), seconds=60, what=f"the status of {guest}")
         source = str(status["nodeName"])
         return Place(source, next(each.name for each in layout.NODES if each.name != source), str(status["podUID"]))
@@ -119,7 +115,6 @@ class Guests:
         return True
 
     def _tell(self, guest: str, number: int) -> None:
-        """Type commands into a newly booted guest to count on from ``number`` and to serve."""
         try:
             with console(self.kubectl, guest) as screen:
                 if "tick" in screen.expect(r"GUEST-READY|tick \d+", timeout=CONSOLE_SECONDS).group(0):

@@ -18,8 +18,6 @@ PERIOD_SECONDS = 0.04
 
 
 class Reader:
-    """Reads with the credentials of the test cluster's kubeconfig."""
-
     def __init__(self, kubeconfig: Path) -> None:
         config = json.loads(kubeconfig.read_text())
         cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]

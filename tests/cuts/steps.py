@@ -34,8 +34,6 @@ class Reached:
 
 
 class Steps:
-    """Brings operations to their steps."""
-
     def __init__(self, guests: Guests, cuts: Cuts, system: Kubectl) -> None:
         self._guests = guests
         self._cuts = cuts
@@ -114,7 +112,6 @@ class Steps:
         until(seen, seconds=STEP_SECONDS, what=f"phase {phases[0]} of {reached.migration}", period=0.02)
 
     def _is_still(self, reached: Reached, *phases: str) -> Reached:
-        """Return ``reached``, marked as missed if the Migration's phase is not one of ``phases``."""
         status = until(lambda: self._guests.get(f"migrations/{reached.migration}"), seconds=10, what="the Migration is read").get("status")
         phase = str((status or {}).get("phase") or "")
         return reached if phase in phases else replace(reached, missed=f"the phase was {phase or 'none'}")

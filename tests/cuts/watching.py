@@ -38,8 +38,6 @@ class Record:
 
 
 class Disk:
-    """A guest's disk as a file."""
-
     def __init__(self, file: Path) -> None:
         self._file = file
         self._newest = 0
@@ -51,7 +49,6 @@ class Disk:
         return self._newest
 
     def records(self, first: int, last: int) -> Iterator[tuple[int, Record | None]]:
-        """Yield each number with its sector's record, or None."""
         with self._file.open("rb") as image:
             for number in range(first, last + 1):
                 yield number, _record(os.pread(image.fileno(), SECTOR, number % SECTORS * SECTOR))
@@ -87,7 +84,6 @@ class Qemu:
 
 
 def qemus(guest: str) -> list[Qemu]:
-    """Return the QEMUs of a guest (``namespace_name``) on any node."""
     found = []
     for directory in Path("/proc").glob("[0-9]*"):
         try:
@@ -154,8 +150,6 @@ class Watch:
 
 
 class Answers:
-    """Times of a Service's answers."""
-
     def __init__(self) -> None:
         self.times: list[float] = []
         self.failures: list[Failure] = []

@@ -18,8 +18,6 @@ from tests.fakes.kubeapi import FakeAPI
 
 
 class AggregatingAPI(FakeAPI):
-    """Use :meth:`aggregating` around :meth:`serving`."""
-
     def __init__(self) -> None:
         super().__init__()
         self.written: list[tuple[str, str]] = []

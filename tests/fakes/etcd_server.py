@@ -23,7 +23,6 @@ STARTING_SECONDS = 50.0
 
 @functools.cache
 def etcd_binary() -> str:
-    """Return the path of etcd: ``$ETCD``, or the test bed's."""
     if given := os.environ.get("ETCD"):
         return given
     command = [sys.executable, "-m", "tests.testbed.build", "etcd"]

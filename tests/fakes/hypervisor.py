@@ -1,5 +1,3 @@
-"""A hypervisor in memory, tested by ``tests/contracts/test_hypervisor.py``."""
-
 from __future__ import annotations
 
 import asyncio

@@ -131,7 +131,6 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def serving(files: Files, certificate: Path | None = None) -> Iterator[str]:
-    """Serve files, over TLS with a certificate; yield the URL without a path."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"files": files}))
     server.daemon_threads = True
     if certificate is not None:

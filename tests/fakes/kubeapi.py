@@ -78,7 +78,6 @@ class FakeAPI:
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[Config]:
-        """Serve on a free port; yield the client configuration."""
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", self._handle)
         runner = web.AppRunner(app, shutdown_timeout=0.1)
@@ -119,7 +118,6 @@ class FakeAPI:
         return await self._store(key, copied(obj))
 
     async def edit(self, collection: str, namespace: str, name: str, change: Callable[[Object], None]) -> Object:
-        """Change an object by ``change``, as another client; return it as stored."""
         key = (collection, namespace, name)
         obj = copied(self.objects[key])
         change(obj)
@@ -338,7 +336,6 @@ def _stamp(request: Object, user: Object) -> None:
 
 
 def _decided(old: Object, new: Object, subresource: str) -> Object:
-    """Return a written CertificateSigningRequest: ``approval`` changes only conditions, ``status`` all but approval and denial."""
     before, after = (each.get("status") or {} for each in (old, new))
     conditions = after.get("conditions") or []
     kinds = [each["type"] for each in conditions]

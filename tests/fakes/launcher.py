@@ -20,7 +20,6 @@ from launcher.protocol import codec, messages
 
 
 def run_directory(kubelet: Path, pod_uid: str) -> Path:
-    """Make and return the pod's run directory."""
     path = kubelet / "pods" / pod_uid / "volumes/kubernetes.io~empty-dir" / layout.RUN_VOLUME
     path.mkdir(parents=True, exist_ok=True)
     return path

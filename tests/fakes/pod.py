@@ -1,5 +1,3 @@
-"""A pod's file system in other directories."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -10,7 +8,6 @@ import pytest
 
 @pytest.fixture
 def pod_directories(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Return a function that moves directories of the pod (``layout.…_DIRECTORY``), which tests lack."""
     from apiserver.apis.virt.places import layout
 
     def move(**directories: Path) -> None:
@@ -22,6 +19,5 @@ def pod_directories(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 @pytest.fixture
 def overlays(tmp_path: Path, pod_directories: Callable[..., None]) -> Path:
-    """Use ``tmp_path`` as the directory of the pod's overlays, and return it."""
     pod_directories(OVERLAYS=tmp_path)
     return tmp_path

@@ -45,7 +45,6 @@ def permissions(account: str) -> Iterator[tuple[str, str, str, str, str]]:
 
 
 def authorizer(account: str) -> Callable[[str, str, Mapping[str, str]], bool]:
-    """Return a function that allows or denies a method, path and query."""
     allowed = {*permissions(account), *EVERYBODY}
 
     def authorize(method: str, path: str, query: Mapping[str, str]) -> bool:

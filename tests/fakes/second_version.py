@@ -80,7 +80,6 @@ def _take(obj: Object, path: Path) -> Any:
 
 
 def _modelled(kind: type[Kind], moves: Moves) -> type[Kind]:
-    """Return a model of the second version: ``kind`` with its fields moved."""
     parts: dict[str, Any] = {}
     for name, field in kind.model_fields.items():
         if name in ("spec", "status"):
@@ -122,7 +121,6 @@ def _annotation(field: FieldInfo) -> Any:
 
 
 def _field(field: FieldInfo, alias: str | None = None) -> Any:
-    """Return a copy of the field with this alias, or none."""
     default = ... if field.is_required() else field.default
     return Field(default, alias=alias, description=field.description, json_schema_extra=cast("Any", field.json_schema_extra))
 
@@ -165,5 +163,4 @@ SECOND: Final = {each.resource.plural: each for each in (SecondMachine, SecondMi
 
 
 def of(hubs: Sequence[Strategy]) -> list[Spoke]:
-    """Return the strategy of each hub's second version."""
     return [SECOND[each.resource.plural](each) for each in hubs]

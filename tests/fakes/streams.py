@@ -18,8 +18,6 @@ RFB = b"RFB 003.008\n"
 
 
 class FakeStreams:
-    """The requests, and their answers."""
-
     def __init__(self) -> None:
         self.refusals: list[errors.StatusError | int] = []
         """Answers to the next requests; a number is the status of a plain text answer."""

@@ -26,8 +26,6 @@ DETECTORS: Final = {"KUBE_WATCHLIST_INCONSISTENCY_DETECTOR": "true", "KUBE_CACHE
 
 
 class Server:
-    """virt-api over an etcd, always on the same port."""
-
     def __init__(self, paths: dev.Paths, etcd: str, session: aiohttp.ClientSession) -> None:
         self.port = free_port()
         self.log = paths.directory / "server.log"
@@ -63,7 +61,6 @@ class Server:
         assert number == signal.SIGKILL or code == 0, f"virt-api ended with {code} at {number.name}; see {self.log}"
 
     def tracebacks(self) -> str:
-        """Return the log from the first traceback on, or an empty string."""
         text = self.log.read_text(errors="replace")
         at = text.find("Traceback")
         return text[max(at - 1000, 0) : at + 4000] if at >= 0 else ""

@@ -37,8 +37,6 @@ _WHERE_GUESTS_ARE: Final = ("tests/host/", "tests/cluster/")
 
 @dataclass(frozen=True)
 class Seen:
-    """The test or golden file for a field."""
-
     family: str
     key: str
     members: Mapping[str, Any]
@@ -84,7 +82,6 @@ def example(fields: Iterable[Field]) -> dict[str, Any]:
 
 
 def faults(fields: Sequence[Field], entries: Sequence[Seen]) -> list[str]:
-    """Return the entries' faults as sentences."""
     told = [f"{each.path} has no entry in tests/fields/{each.family}.toml" for each in fields if each.is_leaf and not about(each, entries)]
     for entry in entries:
         told += [f"tests/fields/{entry.family}.toml: {entry.key} {fault}" for fault in _faults(entry, fields)]
@@ -123,7 +120,6 @@ def _absent(entry: Seen) -> Iterator[str]:
 
 
 def _unshown(entry: Seen, copied: Sequence[Field]) -> Iterator[str]:
-    """Yield a complaint for each copied field missing from a golden file that the entry names."""
     for name in filter(_is_golden, entry.named("golden") if copied else ()):
         pod = json.loads((ROOT / name).read_text(encoding="utf-8"))
         yield from (f"names {name}, which has no {each.path}" for each in copied if not _has(pod, each.path.replace("[]", "").split(".")))

@@ -29,7 +29,6 @@ _SCALARS = frozenset({"builtins.str", "builtins.int", "builtins.bool", "builtins
 
 class TypedObjects(Plugin):
     def get_function_hook(self, fullname: str) -> Callable[[FunctionContext], Type] | None:
-        """Return the function for the type of a call of ``dig``; None for other calls."""
         if fullname in DIG_OF_KIND:
             return partial(_dug_of_kind, DIG_OF_KIND[fullname])
         return _dug if fullname == DIG else None
@@ -78,7 +77,6 @@ def _at_path(context: FunctionContext, start: Type) -> Type:
 
 
 def _step(of: ProperType, context: FunctionContext, step: StrExpr) -> list[Type] | None:
-    """Return the types at a key of ``of``; None if unknown, which may report an error."""
     key = step.value
     if isinstance(of, UnionType):
         found: list[Type] = []
@@ -103,7 +101,6 @@ def _step(of: ProperType, context: FunctionContext, step: StrExpr) -> list[Type]
 
 
 def _scalar(of: ProperType) -> str | None:
-    """Return the type's name if it is a scalar or a list."""
     instance = of.fallback if isinstance(of, LiteralType) else of
     return instance.type.name if isinstance(instance, Instance) and instance.type.fullname in _SCALARS else None
 

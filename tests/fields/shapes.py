@@ -42,7 +42,6 @@ def _member(model: Schema, name: str, inner: Schema, known: Schema) -> Any:
 
 
 def shape(schema: Schema, known: Schema) -> Any:
-    """Return the shape of a field; copied ones have any shape."""
     schema, model = resolved(schema, known)
     if schema.get("type") == "array":
         inner = shape(schema["items"], known)

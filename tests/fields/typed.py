@@ -42,14 +42,12 @@ _TYPES: Final = {
 
 
 def text() -> str:
-    """Return the file's content, as ruff formats it."""
     classes = "\n\n".join(written(name, model, known) for name, (model, known) in sorted(models().items()))
     command = [sys.executable, "-m", "ruff", "format", "--stdin-filename", str(FILE), "-"]
     return subprocess.run(command, input=f"{HEAD}\n\n{classes}", check=True, capture_output=True, text=True).stdout
 
 
 def models() -> dict[str, tuple[Schema, Schema]]:
-    """Return by name each structure's schema, and the schemas that it may refer to."""
     found: dict[str, tuple[Schema, Schema]] = {}
     for kind in KINDS:
         known = definitions(kind)

@@ -62,7 +62,6 @@ def _patches() -> Iterator[tuple[str, str, Any]]:
 
 
 def requests() -> Iterator[tuple[str, Sent]]:
-    """Yield descriptions and requests for the object ``heavy``."""
     for what, obj in _objects():
         for name, query in (("created", ""), ("created strictly", "?fieldValidation=Strict")):
             made = {**obj, "metadata": {**obj["metadata"], "name": "other"}}

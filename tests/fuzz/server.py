@@ -35,7 +35,6 @@ class Server:
         return context
 
     def failures(self) -> list[str]:
-        """Return lines of the log that no request may cause."""
         bad = re.compile(r"Traceback|a request failed|Task exception|never retrieved|ERROR|CRITICAL")
         return [line for line in self.log.splitlines() if bad.search(line)]
 

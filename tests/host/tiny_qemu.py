@@ -35,7 +35,6 @@ class TinyQemu:
         self.execute("qmp_capabilities")
 
     def execute(self, command: str, **arguments: Any) -> Any:
-        """Execute a command of the monitor; return its answer."""
         self._monitor.write(json.dumps({"execute": command, "arguments": arguments}).encode() + b"\n")
         self._monitor.flush()
         while "return" not in (answer := self._next()):
@@ -87,7 +86,6 @@ class TinyQemu:
 
 @contextmanager
 def running(directory: Path, arguments: str = "", options: Sequence[str] = (), *, machine: str = "q35") -> Iterator[TinyQemu]:
-    """Run the tiny kernel with these arguments in a QEMU with these further options."""
     path = directory / f"monitor{len(list(directory.iterdir()))}"
     command = [
         emulator.PROGRAM, "-no-user-config", "-nodefaults", "-display", "none", "-machine", machine, "-accel", "tcg,tb-size=64",

@@ -35,7 +35,6 @@ class _Membership(Operator):  # type: ignore[misc]  # cosmic-ray has no types
                     yield each.start_pos, each.end_pos
 
     def mutate(self, node: Any, index: int) -> Any:
-        """Negate the comparison with this index in place; return the node."""
         places = [at for at, each in enumerate(node.children) if at % 2 and each.get_code().split() == self.before.split()]
         node.children[places[index]] = parso.parse(f" {self.after}")
         return node
@@ -92,7 +91,6 @@ def _operators() -> Iterator[tuple[str, Any]]:
 
 
 def changes(source: str) -> Iterator[dict[str, object]]:
-    """Yield each change of ``source`` that may matter: operator, line and the changed source."""
     tree = get_ast(source)
     kept = pickle.dumps(tree)  # a visitor changes the tree, and parsing takes fifteen times as long
     for name, operator in _operators():

@@ -97,7 +97,6 @@ class _Bare(ast.NodeTransformer):
 
 
 def _comparison(before: ast.AST, after: ast.AST) -> ast.Compare | None:
-    """Return the innermost old comparison that contains the only difference, else None."""
     found: ast.Compare | None = None
     while type(before) is type(after):
         if isinstance(before, ast.Compare):

@@ -12,8 +12,6 @@ from typing import Any
 
 @dataclass(frozen=True, order=True)
 class Key:
-    """The change without its line number."""
-
     module: str
     """Path from the root of the repository."""
     function: str
@@ -37,7 +35,6 @@ class Mutant:
 
 
 def mutants(module: str, source: str, changes: Iterable[Mapping[str, Any]]) -> list[Mutant]:
-    """Return the mutants from :mod:`.changes`, by line."""
     functions = _functions(source)
     found = []
     for change in sorted(changes, key=lambda each: (each["line"], each["operator"])):

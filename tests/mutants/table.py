@@ -10,8 +10,6 @@ from typing import Final
 
 @dataclass(frozen=True)
 class Module:
-    """One module and its tests, as paths from the repository's root."""
-
     path: str
     tests: tuple[str, ...]
 
@@ -21,7 +19,6 @@ def _module(path: str, *tests: str) -> Module:
 
 
 def _of_machine_plan(*modules: str) -> tuple[Module, ...]:
-    """Return these modules of the plan of VMs, all with the same tests."""
     tests = (
         "controller/reconcilers/virtual_machines/test_split_plan_corners.py",
         "controller/reconcilers/virtual_machines/test_start_rules.py",

@@ -42,8 +42,6 @@ _TAIL: Final = 4000
 
 
 class Replaced(importlib.machinery.SourceFileLoader):
-    """Loads a module from its changed source."""
-
     def __init__(self, module: str, path: str, source: str) -> None:
         super().__init__(module, path)
         self._source = source
@@ -53,8 +51,6 @@ class Replaced(importlib.machinery.SourceFileLoader):
 
 
 class Finder(importlib.abc.MetaPathFinder):
-    """Finds the changed module, or raises ImportError, so that its importers fail."""
-
     def __init__(self, module: str, loader: Replaced | None) -> None:
         self._module = module
         self._loader = loader
@@ -147,7 +143,6 @@ class Forking:
         return ending
 
     def _import(self, names: list[str]) -> None:
-        """Import the modules that do not need the changed module."""
         blocked = Finder(self._module, None)
         sys.meta_path.insert(0, blocked)
         for name in names:
@@ -160,7 +155,6 @@ class Forking:
         gc.freeze()
 
     def _run(self, source: str) -> Ending | None:
-        """Run the tests in a child, which gets None; return the run's end."""
         self._output.flush()
         self._output.truncate(0)
         began = time.monotonic()

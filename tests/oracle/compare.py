@@ -24,8 +24,6 @@ class Difference(AssertionError):
 
 
 class Side:
-    """One kind, on our side."""
-
     def __init__(self, kind: kinds.Kind) -> None:
         self.kind = kind
         self.atoms: dict[str, Atom] = kind.atoms()

@@ -18,8 +18,6 @@ Json = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """A kind in its versions."""
-
     name: str
     group: str
     kind: str
@@ -43,7 +41,6 @@ class Kind:
         return {self.api_version(each): types[self.api_version(each), self.kind] for each in self.versions}
 
     def convert(self, obj: Json, api_version: str) -> Json:
-        """Return an object in another version."""
         version, to = obj["apiVersion"].rpartition("/")[2], api_version.rpartition("/")[2]
         result = {**copy.deepcopy(obj), "apiVersion": api_version}
         if version == to or not isinstance(spec := result.get("spec"), dict):

@@ -27,8 +27,6 @@ RECIPE = build.GoProgram("oracle", "0.36.3", (".",), module="tests/oracle/go")
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """Go's answer."""
-
     object: Any
     managed_fields: list[dict[str, Any]]
     """In Go's order, including the fields."""

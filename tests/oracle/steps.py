@@ -166,7 +166,6 @@ class Writing:
         return {key: value for key, value in entry.items() if value != ""}
 
     def _annotate(self) -> Json | None:
-        """Update with kubectl's annotation, as client-side apply does."""
         body = self._changed()
         body["metadata"].pop("managedFields", None)
         if not is_valid(self._atom, body):
@@ -207,7 +206,6 @@ class Writing:
         return self._patched("json-patch", operations, json_patch.apply)
 
     def _partial(self) -> Json:
-        """Return a patch: a part of a changed object, with some nulls."""
         changed = self._changed()
         if not is_valid(self._atom, changed):
             changed = self._object
@@ -286,7 +284,6 @@ class Writing:
 
 
 def _aged(obj: Json, seconds: int) -> Json:
-    """Return a copy with managedFields that are ``seconds`` older."""
     result = copy.deepcopy(obj)
     for entry in result["metadata"].get("managedFields") or ():
         if "time" in entry and seconds:

@@ -44,7 +44,6 @@ def oracle() -> Iterator[Oracle]:
 
 
 def _scaled_by_go(oracle: Oracle, live: Json, replicas: int, by: str) -> list[Json]:
-    """Return the entries after a write to Go's ``/scale``."""
     entries = live["metadata"].get("managedFields") or []
     of_scale = oracle.ask(op="scale-to", live=entries, group="g", version="v1", versions=["v1"]).managed_fields
     before = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "n", "managedFields": of_scale}}

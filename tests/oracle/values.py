@@ -1,5 +1,3 @@
-"""Random values of a schema, and random changes to them."""
-
 from __future__ import annotations
 
 import copy

@@ -60,7 +60,6 @@ def compare(oracle: Oracle, expression: str, variables: dict[str, Any]) -> Compa
 
 
 def evaluate(program: Program, variables: dict[str, Any]) -> Result:
-    """Evaluate a program with an authorizer like the Go program's: ``get`` is allowed, ``fail`` fails."""
     answers: dict[Question, Answer] = {}
     while True:
         try:

@@ -50,7 +50,6 @@ class Generator:
         return f"({target}).{body}"
 
     def loop2(self, over: str, first: str, second: str, template: str, depth: int) -> str:
-        """Return a comprehension with two variables, ``V`` and ``W``."""
         one, two = f"v{len(self.names)}", f"v{len(self.names) + 1}"
         target = self.of(over, depth)
         self.names += [(one, first), (two, second)]

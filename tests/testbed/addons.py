@@ -1,5 +1,3 @@
-"""DNS, and volumes that both nodes share."""
-
 import json
 import shutil
 import string
@@ -21,7 +19,6 @@ def wait_for_dns(seconds: int = 120) -> None:
 
 
 def apply_network_policies() -> None:
-    """Let the NetworkPolicy engine read policies, pods and namespaces."""
     user, group = "network-policies", "rbac.authorization.k8s.io"
     reads = {"verbs": ["list", "watch"]}
     rules = [
@@ -79,7 +76,6 @@ def _storage_class(name: str, *, is_default: bool = False) -> dict[str, object]:
 
 
 def set_default_class(*, is_default: bool) -> None:
-    """Make ``shared`` the default class, or undo that."""
     value = "true" if is_default else "false"
     kubectl.run("annotate", "--overwrite", "storageclass", SHARED_CLASS, f"storageclass.kubernetes.io/is-default-class={value}")
 

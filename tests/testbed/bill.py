@@ -32,7 +32,6 @@ def path_of(archive: pathlib.Path) -> pathlib.Path:
 
 
 def write(name: str, version: str, root: pathlib.Path, path: pathlib.Path) -> None:
-    """Write the bill of the image ``name`` with its file system at ``root`` to ``path``."""
     components = sorted((*_debian(root), *_python(root), *_go(root)), key=lambda each: str(each["purl"]))
     document = {
         "bomFormat": "CycloneDX",
@@ -46,7 +45,6 @@ def write(name: str, version: str, root: pathlib.Path, path: pathlib.Path) -> No
 
 
 def debian_packages(path: pathlib.Path) -> list[str]:
-    """Return the Debian packages of a bill as sorted ``name=version``."""
     components = json.loads(path.read_text())["components"]
     return sorted(f"{each['name']}={each['version']}" for each in components if each["purl"].startswith("pkg:deb/"))
 

@@ -28,8 +28,6 @@ _CONTAINERD_MODULE = "github.com/containerd/containerd/v2"
 
 @dataclasses.dataclass(frozen=True)
 class GoProgram:
-    """Packages of a Go module, by default ``go/<tool>``, and the names of the results."""
-
     tool: str
     version: str
     packages: tuple[str, ...]
@@ -54,7 +52,6 @@ class GoProgram:
         return content.hexdigest()[:8]
 
     def make(self, directory: pathlib.Path, memory: Mapping[str, str] | None = None) -> None:
-        """Build into ``directory``; ``memory`` overrides the compiler's memory variables for this machine."""
         given = compiling.environment() if memory is None else memory
         progress.run(
             ["go", "build", *compiling.FLAGS, "-ldflags", f"-s -w {self.linker_flags}", "-o", f"{directory}/", *self.packages],
@@ -136,7 +133,6 @@ ON_REQUEST = ("multus",)
 
 
 def directory_of(tool: str) -> pathlib.Path:
-    """Return the directory of ``tool``, built or not."""
     program = PROGRAMS[tool]
     return layout.cache() / f"{tool}-{program.version}-{program.digest()}"
 

@@ -34,7 +34,6 @@ def up() -> None:
 
 
 def members(node: layout.Node) -> list[processes.Identity]:
-    """Return the processes of the node's pods."""
     needle = f":/{node.name}/"
     found = []
     for identity in processes.everyone():

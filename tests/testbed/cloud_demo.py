@@ -30,7 +30,6 @@ def is_wanted() -> bool:
 
 
 def expected(*, own: bool) -> dict[str, float]:
-    """Return the recorded seconds of the remaining steps, by title."""
     recorded = estimate.SECONDS
     steps = {_CREATE: recorded["machine"], _BOOT: recorded["cloud-init"]}
     image = project_images.image_of(IMAGE)
@@ -45,7 +44,6 @@ def key() -> pathlib.Path:
 
 
 def up(*, own: bool) -> None:
-    """Create the VM, and wait until a login is possible."""
     if own:
         cluster.load_images([IMAGE])
     packages.install_for_login()

@@ -188,7 +188,6 @@ def _remove() -> None:
 
 
 def _strays() -> list[processes.Identity]:
-    """Return all processes in the nodes' cgroups or network namespaces."""
     spaces = {os.stat(node.namespace).st_ino for node in layout.NODES if node.namespace.exists()}  # noqa: PTH116  of the mounted namespace
     found = {identity for node in layout.NODES for identity in cgroups.members(node)}
     for identity in processes.everyone():
@@ -226,7 +225,6 @@ def leftovers() -> list[str]:
 
 
 def status() -> bool:
-    """Print the state of processes and nodes; return whether all run and are Ready."""
     expected = [*controlplane.NAMES, *(name for node in layout.NODES for name in nodes.process_names(node))]
     complete = True
     for name in expected:

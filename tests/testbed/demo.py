@@ -158,13 +158,11 @@ All of it took {seconds:.0f} s. What to type next:
 
 
 def shell_variables() -> str:
-    """Return shell commands that set KUBECONFIG and the PATH."""
     directories = [str(plugin.program().parent), str(build.directory_of("kubernetes")), str(build.directory_of("helm"))]
     return f'export KUBECONFIG="{kubectl.environment()["KUBECONFIG"]}"\nexport PATH="{":".join(directories)}:$PATH"'
 
 
 def down() -> None:
-    """Remove our cluster, or our objects and the release from a user's."""
     if kubectl.is_own_cluster():
         cluster.down()
         return

@@ -36,7 +36,6 @@ os.execv("{PLACE}", ["{PROGRAM}", *arguments])
 
 
 def write_wrapper(directory: Path) -> Path:
-    """Write the wrapper to mount in place of the emulator; return its path."""
     path = directory / "emulator"
     path.write_text(_WRAPPER)
     path.chmod(0o755)

@@ -59,8 +59,6 @@ def describe(progress: Progress) -> str:
 
 
 class Course:
-    """The steps of one run; threads may report concurrently."""
-
     def __init__(self, expected: Mapping[str, float], clock: Callable[[], float] = time.monotonic) -> None:
         """``expected``: recorded seconds of each step that will run, by title."""
         self._clock = clock

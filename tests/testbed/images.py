@@ -117,7 +117,6 @@ def title(image: Image) -> str:
 
 
 def is_built(image: Image) -> bool:
-    """Return whether the image's archive exists, and those of its lower layers."""
     if image.below is None or not image.archive.exists():
         return image.archive.exists()
     return image.below.archive.exists() and oci.lies_on(image.archive, image.below.archive)
@@ -172,5 +171,4 @@ def present_on(node: layout.Node) -> dict[str, str]:
 
 
 def _digests(archive: pathlib.Path) -> tuple[str, str]:
-    """Return the digests of manifest and configuration, which identifies the image."""
     return oci.digest_of(archive), str(oci.manifest_of(archive)["config"]["digest"])

@@ -71,13 +71,11 @@ def install(target: pathlib.Path, pins: pathlib.Path, *options: str) -> None:
 
 
 def run(*arguments: str, python: pathlib.Path | None = None) -> None:
-    """Run ``uv pip install`` for ``python``, by default this one."""
     command: Sequence[str | os.PathLike[str]] = [uv(), "pip", "install", "--quiet", "--python", python or sys.executable, *arguments]
     progress.run(command, environment=_configured())
 
 
 def _configured() -> dict[str, str]:
-    """Return uv's environment: its cache, and pip's configuration."""
     listed = ""
     if importlib.util.find_spec("pip"):
         command = [sys.executable, "-m", "pip", "config", "list"]
@@ -86,7 +84,6 @@ def _configured() -> dict[str, str]:
 
 
 def translated(listed: str, given: Mapping[str, str]) -> dict[str, str]:
-    """Return uv's variables from ``pip config list`` and pip's variables, except those in ``given``."""
     found: dict[str, str] = {}
     for key, variable in _OF_PIP.items():
         for prefix in ("global", "install", ":env:"):  # the last one counts

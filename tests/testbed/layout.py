@@ -1,5 +1,3 @@
-"""Directories, addresses and names of the test cluster."""
-
 import dataclasses
 import os
 import pathlib
@@ -55,8 +53,6 @@ def shared_volumes() -> pathlib.Path:
 
 @dataclasses.dataclass(frozen=True)
 class Node:
-    """One node: a name, and addresses derived from its number."""
-
     number: int
 
     @property

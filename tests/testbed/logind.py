@@ -40,7 +40,6 @@ class Message:
 
 
 def encode(kind: int, serial: int, fields: dict[int, str | int], body: bytes = b"", flags: int = 0) -> bytes:
-    """Return the bytes of a message; ``fields`` are the header's fields by number."""
     packed = bytearray()
     for code, value in fields.items():
         packed += bytes(-len(packed) % 8) + bytes([code, 1]) + _TYPES[code].encode() + b"\0"
@@ -91,7 +90,6 @@ class Logind:
         self._send(SIGNAL, fields, struct.pack("<I", begins))
 
     def serve(self, listener: socket.socket) -> None:
-        """Serve clients one by one until the socket is closed."""
         with contextlib.suppress(OSError):
             while True:
                 client, _ = listener.accept()
@@ -147,7 +145,6 @@ class Logind:
 
 @contextlib.contextmanager
 def running(root: pathlib.Path) -> Iterator[Logind]:
-    """Serve on the socket of the node with its file system at ``root``."""
     path, logind = root / SOCKET, Logind()
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)

@@ -69,7 +69,6 @@ def configuration(node: layout.Node) -> dict[str, object]:
 
 
 def crd() -> dict[str, object]:
-    """Return the definition from the multi-network specification."""
     spec = {"type": "object", "properties": {"config": {"type": "string"}}}
     schema = {"type": "object", "properties": {"spec": spec}}
     return {

@@ -37,7 +37,6 @@ def prepare(directory: pathlib.Path) -> None:
 
 
 def reap_until_told_to_end() -> None:
-    """Wait for the ends of orphaned processes; return at SIGTERM."""
     while signal.sigwait({signal.SIGCHLD, signal.SIGTERM}) != signal.SIGTERM:
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:

@@ -1,5 +1,3 @@
-"""The nodes' namespaces and programs."""
-
 import hashlib
 import json
 import os
@@ -21,7 +19,6 @@ def _holder(node: layout.Node) -> str:
 
 
 def process_names(node: layout.Node) -> list[str]:
-    """Return the names of the node's processes in the order of stopping."""
     return [f"{node.name}-{program}" for program in ("kubelet", "kube-proxy", "network-policies", "containerd")] + [_holder(node)]
 
 
@@ -45,7 +42,6 @@ def _first(node: layout.Node) -> processes.Identity:
 
 
 def start_namespaces(node: layout.Node) -> None:
-    """Make the node's namespaces; recreate a node without its first process."""
     node.directory.mkdir(parents=True, exist_ok=True)
     if processes.find(_holder(node)) is None:
         processes.end(process_names(node))
@@ -91,7 +87,6 @@ def _is_prepared(node: layout.Node) -> bool:
 
 
 def start_containerd(node: layout.Node) -> None:
-    """Start the container runtime and wait until it answers."""
     programs = build.ensure("containerd")
     _write(node.directory / "cni" / CNI_CONFIGURATION, json.dumps(cni_configuration(node), indent=1))
     if processes.find(f"{node.name}-containerd") is None:  # the file describes the configuration of the running one

@@ -125,7 +125,6 @@ def _descriptor(kind: str, blob: bytes) -> dict[str, Any]:
 
 
 def _write(archive: pathlib.Path, reference: str, configuration: bytes, layers: Sequence[Mapping[str, Any]], layer: bytes) -> None:
-    """Write an archive that contains only the last of its ``layers``."""
     content = {"schemaVersion": 2, "mediaType": _MANIFEST, "config": _descriptor(_CONFIG, configuration), "layers": layers}
     manifest = json.dumps(content).encode()
     names = {"org.opencontainers.image.ref.name": reference.rpartition(":")[2], "io.containerd.image.name": reference}

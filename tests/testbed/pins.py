@@ -55,7 +55,6 @@ def _compile(output: pathlib.Path, *arguments: str, wanted: str = "") -> None:
 
 
 def write_debian() -> None:
-    """Write ``packages.lock`` of each image, from its current build."""
     for image in images.ensure([project_images.image_of(process.name) for process in project_images.PROCESSES]):
         lock = layout.REPOSITORY / "images" / project_images.name_of(image) / "packages.lock"
         lock.write_text("".join(f"{each}\n" for each in bill.debian_packages(bill.path_of(image.archive))))

@@ -26,7 +26,6 @@ sys.exit(main())
 
 
 def requirements() -> list[str]:
-    """Return the plugin's requirements in ``pyproject.toml``."""
     with (layout.REPOSITORY / "pyproject.toml").open("rb") as file:
         return [str(each) for each in tomllib.load(file)["project"]["dependencies"]]
 

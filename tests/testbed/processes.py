@@ -140,7 +140,6 @@ def end(wanted: Iterable[str], *, grace_seconds: float = 10) -> None:
 
 
 def end_all(identities: Sequence[Identity], *, grace_seconds: float) -> None:
-    """End these processes, and the children of ``nsenter``, which does not forward signals."""
     targets = [*identities, *(child for identity in identities if _is_wrapper(identity) for child in children(identity))]
     for target in targets:
         if not _is_wrapper(target):

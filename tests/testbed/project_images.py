@@ -61,7 +61,6 @@ def reference_of(name: str) -> str:
 
 
 def name_of(image: images.Image) -> str:
-    """Return the name of one of the project's images, as in ``NAMES`` and ``ON_REQUEST``."""
     return image.reference.rpartition("/")[2].partition(":")[0]
 
 
@@ -159,7 +158,6 @@ def _write_bill(name: str, reference: str, path: pathlib.Path) -> None:
 
 
 def write_context(name: str, context: pathlib.Path) -> None:
-    """Write the image's Containerfile, and everything that it copies, into the directory ``context``."""
     shutil.copytree(layout.REPOSITORY / "images" / name, context, dirs_exist_ok=True)
     process = next((process for process in PROCESSES if process.name == name), None)
     if process is not None:
@@ -222,13 +220,11 @@ def _write_source(process: Process, target: pathlib.Path) -> None:
 
 
 def requirements(extra: str) -> list[str]:
-    """Return the requirements of an extra of ``pyproject.toml``."""
     with (layout.REPOSITORY / "pyproject.toml").open("rb") as file:
         return [str(each) for each in tomllib.load(file)["project"]["optional-dependencies"][extra]]
 
 
 def pins_path(process: Process) -> pathlib.Path:
-    """Return the file with the pins and hashes of a process' image: ``images/<name>/requirements.txt``."""
     return layout.REPOSITORY / "images" / process.name / "requirements.txt"
 
 
@@ -264,7 +260,6 @@ def _base_digest() -> str:
 
 
 def base_archive_path() -> pathlib.Path:
-    """Return the path of :func:`base_archive`, made or not."""
     return layout.cache() / f"debian-13-{_base_digest()}"
 
 
@@ -324,7 +319,6 @@ def _environment() -> dict[str, str]:
 
 
 def _driver() -> str:
-    """Return buildah's fastest storage driver that works here: overlay copies nothing, vfs copies every layer."""
     chosen = layout.cache() / "buildah-driver"
     if not chosen.exists():
         with tempfile.TemporaryDirectory(dir=layout.cache()) as scratch:

@@ -50,7 +50,6 @@ def may_lie_on(before: str, today: str) -> bool:
 
 
 def _packages(containerfile: str) -> set[str]:
-    """Return the Debian packages of a Containerfile."""
     found = re.search(r"^RUN .*install-packages\.sh ([^&]*)", containerfile.replace("\\\n", " "), re.MULTILINE)
     return set(found[1].split()) if found else set()
 

@@ -42,8 +42,6 @@ def compile_source(source: pathlib.Path, base: pathlib.Path) -> None:
 
 
 def _interpreter(base: pathlib.Path) -> pathlib.Path:
-    """Return a directory with the Python of the images' base, and its libraries."""
-
     def unpack(directory: pathlib.Path) -> None:
         progress.run(["tar", "--extract", "--file", base, "--directory", directory, "--wildcards", *_UNPACKED])
 

@@ -48,8 +48,6 @@ class Answer:
 
 
 class Asker:
-    """A client of one server; an empty user has no certificate."""
-
     def __init__(self, port: int, made: Certificates, user: str = ADMIN) -> None:
         self._port = port
         self._tls = ssl.create_default_context(cafile=str(made.authority))
@@ -57,7 +55,6 @@ class Asker:
             self._tls.load_cert_chain(made.certificate(user), made.key(user))
 
     def ask(self, step: Step, namespace: str, filled: Callable[[str], str]) -> Answer:
-        """Send a step's request and return the answer; ``filled`` inserts earlier answers."""
         collection = f"/apis/{GROUP}/v1alpha1/namespaces/{namespace}/flunders"
         path = (
             step.path
@@ -84,7 +81,6 @@ class Asker:
 
 
 def normal(text: str) -> Any:
-    """Return JSON, or text, without values of one run."""
     try:
         if text.startswith('{"type"'):
             return {"events": [_blank(json.loads(line)) for line in text.splitlines()]}

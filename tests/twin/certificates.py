@@ -1,5 +1,3 @@
-"""Keys, certificates and kubeconfigs: one authority for servers and clients, another for the front proxy."""
-
 from __future__ import annotations
 
 import json
@@ -42,8 +40,6 @@ _PROFILES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """The files in one directory."""
-
     directory: Path
 
     @property
@@ -53,7 +49,6 @@ class Certificates:
 
     @property
     def front_proxy_authority(self) -> Path:
-        """The authority that signed the front proxy's certificate."""
         return self.directory / "front-proxy-ca.crt"
 
     @property
@@ -68,7 +63,6 @@ class Certificates:
         return self.directory / f"{name}.key"
 
     def kubeconfig(self, user: str, url: str, name: str) -> Path:
-        """Write a kubeconfig ``NAME.kubeconfig`` for ``user`` and a server; return its path."""
         content = {
             "apiVersion": "v1",
             "kind": "Config",
@@ -83,7 +77,6 @@ class Certificates:
 
 
 def make(directory: Path) -> Certificates:
-    """Write all keys and certificates into ``directory``, except the authorities' keys."""
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     now = datetime.now(UTC)
     made = Certificates(directory)

@@ -107,7 +107,6 @@ def _is_of(difference: Difference, members: Iterable[str]) -> bool:
 
 
 def _decided(step: Step, twin: Answer, ours: Answer) -> Iterator[str]:
-    """Yield the faults in a step that ours must answer with another code."""
     if ours.code != step.code:
         yield f"HTTP status: {ours.code} where {step.code} was decided ({step.differs})"
     if twin.code == step.code:

@@ -17,15 +17,11 @@ ReferenceType = Literal["", "Flunder", "Fischer"]
 
 
 class FlunderSpec(Model):
-    """The object that a flunder refers to."""
-
     reference: str | None = Field(None, description="A name of another flunder or fischer, depending on the reference type.")
     reference_type: ReferenceType | None = Field(None, description='The reference type, defaults to "Flunder" if reference is set.')
 
 
 class FlunderSpecV1beta1(Model):
-    """The object that a flunder refers to."""
-
     flunder_reference: str | None = Field(None, description="A name of another flunder, mutually exclusive to the FischerReference.")
     fischer_reference: str | None = Field(None, description="A name of a fischer, mutually exclusive to the FlunderReference.")
     reference_type: ReferenceType | None = Field(None, description="The reference type.")
@@ -50,8 +46,6 @@ class FlunderV1beta1(Kind):
 
 
 class Fischer(Kind):
-    """Lists the forbidden flunders."""
-
     disallowed_flunders: list[str] | None = Field(None, json_schema_extra=ATOMIC)
 
 

@@ -36,7 +36,6 @@ class Program:
         return self.process.pid
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> None:
-        """Send a signal, and later SIGKILL; wait for the end."""
         if self.process.poll() is None:
             self.process.send_signal(number)
         try:
@@ -46,7 +45,6 @@ class Program:
             self.process.wait()
 
     def failed(self, what: str) -> ProgramFailed:
-        """Return an error with the end of the log."""
         tail = self.log.read_text(errors="replace")[-3000:]
         return ProgramFailed(f"{self.name} {what}; the end of {self.log}:\n{tail}")
 
@@ -60,7 +58,6 @@ def start(
     environment: Mapping[str, str] | None = None,
     working_directory: Path = layout.REPOSITORY,
 ) -> Program:
-    """Start a program, optionally on some processors; its output goes to ``NAME.log``."""
     directory.mkdir(parents=True, exist_ok=True)
     log = directory / f"{name}.log"
     before = os.sched_getaffinity(0)

@@ -47,7 +47,6 @@ class Case:
 
 
 def flunder(name: str | None = "f1", **more: Any) -> dict[str, Any]:
-    """Return a flunder with additional ``spec`` and ``metadata``."""
     metadata = {"name": name, **more.pop("metadata", {})}
     return {
         "apiVersion": f"{GROUP}/v1alpha1",

@@ -1,5 +1,3 @@
-"""Each row, compared with the reference server."""
-
 from __future__ import annotations
 
 import json

@@ -51,8 +51,6 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
 
 @dataclass
 class Behind:
-    """The stream's server: an echo."""
-
     dialled: int = 0
 
     async def echo(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -65,7 +63,6 @@ class Behind:
 
 
 def grant(here: Environment, user: str, *verbs: str) -> None:
-    """Bind a user to these verbs on all resources of our group."""
     rules = [{"apiGroups": [WIDGETS.group], "resources": ["*"], "verbs": list(verbs)}]
     here.ensure(ROLES, {"apiVersion": RBAC, "kind": "Role", "metadata": {"name": user}, "rules": rules})
     binding = {

@@ -98,7 +98,6 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
 
 
 def _allow(here: Environment) -> None:
-    """Let the reader read flunders in one namespace, and impersonate one user."""
     rules = [{"apiGroups": [GROUP], "resources": ["flunders"], "verbs": ["get", "list", "watch"]}]
     _grant(here, "Role", f"/apis/{RBAC}/namespaces/{NAMESPACE}", READER, {"kind": "Group", "name": "readers"}, rules)
     rules = [

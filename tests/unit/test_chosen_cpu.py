@@ -49,7 +49,6 @@ CASES: dict[str, tuple[tuple[dict[str, Any], ...], dict[str, Any]]] = {
 
 
 def started(nodes: tuple[dict[str, Any], ...], vm: dict[str, Any], *, kvm: bool = True) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the pod, and the VM with the status written at its start."""
     actions = plan(Observed(vm=vm, pods=(), claims={}, now=NOW, settings=Settings("launcher"), kvm_offered=kvm, nodes=nodes))
     (pod,) = (each.pod for each in actions if isinstance(each, CreatePod))
     (status,) = (each.status for each in actions if isinstance(each, WriteStatus))

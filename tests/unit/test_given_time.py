@@ -42,7 +42,6 @@ class Clocks:
         self.count += 1
 
     def until_over(self, deadline: Deadline) -> int:
-        """Return the number of steps until the deadline passes."""
         while not deadline.is_over:
             self.move()
         return self.count

@@ -145,7 +145,6 @@ class MutatingPolicies:
         _raise(attributes, [each for each in refusals if not each.policy.fails_open])
 
     async def _invoke(self, each: Invocation[Compilation], given: Input, attributes: Attributes) -> tuple[_Refusal | None, bool]:
-        """Evaluate one policy; return its refusal, and whether the object changed."""
         if each.compiled.conditions:
             about = (each.policy.name, "policy", "validate", attributes.operation)
             began = time.perf_counter()

@@ -169,8 +169,6 @@ class ValidatingPolicies:
 
 
 class _Evaluated:
-    """One policy evaluated for one binding and parameter."""
-
     def __init__(self, invocation: Invocation[Compilation], given: Input, ask: Any, budget: int) -> None:  # noqa: ANN401 - see asking.Ask
         self._budget = budget
         self._policy = invocation.policy

@@ -69,7 +69,6 @@ def _string(value: Value, _precision: int) -> str:
 
 
 def _inner(value: Value) -> str:
-    """Return a value's text inside a list."""
     match value:
         case None:
             return "null"

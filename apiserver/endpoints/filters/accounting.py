@@ -50,7 +50,6 @@ class Accounting:
 
 
 def _log(context: RequestContext, code: int, seconds: float, *, long_running: bool) -> None:
-    """Log failures, slow requests and annotated ones; others only at level debug."""
     slow = seconds > SLOW_SECONDS and not long_running
     level = logging.WARNING if code >= _SERVER_ERROR else logging.INFO if slow or context.annotations else logging.DEBUG
     if logger.isEnabledFor(level):

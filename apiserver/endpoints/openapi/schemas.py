@@ -36,7 +36,6 @@ def components(described: Described) -> dict[str, Schema]:
 
 
 def _kind(prefix: str, resource: Resource, model: type[Any]) -> dict[str, Schema]:
-    """Return the schemas of one kind by component name."""
     raw = model.model_json_schema(by_alias=True, ref_template=_LOCAL + "{model}")
     definitions = raw.get("$defs") or {}
 

@@ -175,7 +175,6 @@ async def _upstream(client: WebSocket, server: ClientConnection) -> End:
 
 
 async def _downstream(server: ClientConnection, client: WebSocket) -> End:
-    """Copy messages until the server closes; return close code and reason."""
     try:
         while True:
             message = await server.recv()

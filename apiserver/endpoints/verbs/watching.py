@@ -294,7 +294,6 @@ class _Stream:
         }
 
     async def _write_all(self, snapshot: Sequence[Item]) -> None:
-        """Write the existing objects, in slices."""
         turn, frames = Turn(TURN_SECONDS, most=_SLICE), list[bytes]()
         for item in snapshot:
             if turn.is_over():

@@ -75,7 +75,6 @@ class Admitter:
         return planned
 
     async def _scale(self, scaling: Scaling, attributes: Attributes, old: HubObject, new: HubObject) -> Plan:
-        """Plan an update of the replicas, with the ``Scale`` for admission."""
         attributes.obj, attributes.old = HubObject(scaling.view(new)), HubObject(scaling.view(old))
         await self._admission.mutate(attributes)
         planned = self._planner.update(scaling.put_back(new, attributes.obj), old, "scale")

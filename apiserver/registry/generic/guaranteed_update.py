@@ -55,7 +55,6 @@ async def guaranteed_update(
 
 
 async def _attempted(plan: Planning, item: Item) -> Plan | StatusError:
-    """Return the plan, or the StatusError of planning."""
     try:
         return await plan(item)
     except StatusError as refused:

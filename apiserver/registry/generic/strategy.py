@@ -417,8 +417,6 @@ class Spoke(Strategy):
 
 
 class _CreatesIn(CreatingVerb):
-    """The hub's verb with a created object of another version."""
-
     def __init__(self, verb: CreatingVerb, version: str) -> None:
         self._verb = verb
         self.creates = replace(verb.creates, version=version)
@@ -428,8 +426,6 @@ class _CreatesIn(CreatingVerb):
 
 
 class _ReadIn(Read):
-    """The hub's read with an answer of another version."""
-
     def __init__(self, read: Read, version: str) -> None:
         self._read = read
         self.answers, self.model = replace(read.answers, version=version), read.model

@@ -105,7 +105,6 @@ def _mounted(disk: Object, domain: Object) -> tuple[Object, ...]:
 
 
 def _of_account(source: Object) -> tuple[Object, ...]:
-    """Return the sources of a service account's files, as in containers."""
     token = {"path": service_accounts.TOKEN, "expirationSeconds": source.get("expirationSeconds") or service_accounts.EXPIRATION_SECONDS}
     if source.get("audience"):
         token["audience"] = source["audience"]

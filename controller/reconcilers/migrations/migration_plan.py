@@ -411,7 +411,6 @@ def _wait_out(seen: Observed) -> tuple[Action, ...]:
 
 
 def _bound(seen: Observed, waits_for: str = "") -> tuple[Action, ...]:
-    """Return the actions while waiting for the virt-handlers, and at its time limits."""
     phase = phases.phase_of(seen.migration)
     if phase == phases.TARGET_READY and not release.is_released(seen.migration):
         left = migration_bounds.begin_left(seen.migration, seen.now)

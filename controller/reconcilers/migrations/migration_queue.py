@@ -100,8 +100,6 @@ class _Entry:
 
 
 class _Places:
-    """Counts migrations in progress, by node and in total."""
-
     def __init__(self, limits: MigrationLimits) -> None:
         self._limits = limits
         self._by_node: Counter[tuple[str, str]] = Counter()
@@ -188,7 +186,6 @@ def is_lost(vm: Object | None) -> bool:
 
 
 def _ordered(entries: Sequence[_Entry], begun: Sequence[_Entry], seen: Observed) -> list[_Entry]:
-    """Return the waiting entries in order."""
     waiting = sorted((each for each in entries if each.waits), key=lambda each: (-each.priority, each.created, each.key))
     aged = _aged(waiting, begun, seen)
     held = Counter(each.namespace for each in begun if not each.is_drain)

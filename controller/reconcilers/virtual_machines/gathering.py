@@ -141,7 +141,6 @@ class Gathering:
         return tuple(sorted({name_of(each) for each in found if uid_of(each) != uid_of(vm) and phases.phase_of(each) in phases.WITH_POD}))
 
     def _known_pods(self, vm: Object, references: tuple[Reference, ...]) -> tuple[Object, ...]:
-        """Return the machine's pods from the informer."""
         pods = {uid_of(each): each for each in self._informers.pods_of(Owner(namespace_of(vm), uid_of(vm)))}
         for reference in references:
             found = self._informers.pods.get(namespace_of(vm), reference.name)
@@ -150,7 +149,6 @@ class Gathering:
         return tuple(pods.values())
 
     async def _live_pods(self, vm: Object, references: tuple[Reference, ...]) -> tuple[Object, ...]:
-        """Return the machine's pods from the server, by label and by reference."""
         selector = f"{names.CREATED_BY_LABEL}={uid_of(vm)}"
         listed = await self._client.list(PODS, namespace_of(vm), label_selector=selector, limit=LIVE_PAGE, trim=trim_pod)
         pods = {uid_of(each): each for each in listed["items"] if ownership.is_controlled_by(each, vm)}

@@ -273,7 +273,6 @@ def _start(seen: Observed, decision: power.Power) -> tuple[Action, ...]:
 
 
 def _is_only_the_next(vm: Object, alive: tuple[Object, ...], attempt: int) -> bool:
-    """True if the one pod that lives has the name of this attempt's pod."""
     return len(alive) == 1 and not is_deleting(alive[0]) and name_of(alive[0]) == names.launcher_pod_name(name_of(vm), uid_of(vm), attempt)
 
 

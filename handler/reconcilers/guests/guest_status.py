@@ -210,7 +210,6 @@ def _conditions(vm: Object, observed: messages.Status, domain: messages.DomainSt
 
 
 def _pause(domain: messages.DomainStatus) -> tuple[str, str]:
-    """Return reason and message of the condition Paused=True."""
     if domain.state == "pmsuspended":
         return conditions.GUEST_SUSPENDED, "the guest suspended itself to memory; kubectl virt unpause wakes it"
     kind = DISK_FULL if domain.full and domain.reason == "I/O error" else domain.reason

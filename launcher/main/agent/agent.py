@@ -142,7 +142,6 @@ class Agent:
             return await self._hypervisor.ask_agent(self._require_agent(), command, arguments)
 
     def _require_agent(self) -> str:
-        """Return the name of the domain with an available agent."""
         reason = agent_questions.why_unavailable(self._domain, stopping=self._stopping())
         if reason or self._domain is None:
             raise RequestRefused("Conflict", reason)

@@ -170,7 +170,6 @@ class OutgoingMigration:
             await self._hypervisor.suspend(self._name)
 
     async def _go_on(self, *, stayed: bool) -> None:
-        """Resume a guest that stayed and was paused only by this migration."""
         async with self._pausing:
             self._over = True
             while stayed and self._paused:

@@ -154,7 +154,6 @@ async def serving(
     versions: bool = False,
     times: Times | None = None,
 ) -> AsyncIterator[Api]:
-    """Serve widgets, also in their old version if ``versions``; yield the Api of the client ``developer``."""
     strategy = strategy or WidgetStrategy()
     kept = storage or MemoryStorage()
     strategies = (strategy, OldWidgetStrategy(strategy)) if versions else (strategy,)

@@ -28,7 +28,6 @@ async def applied(api: Api, manager: str, obj: Any, more: str = "", path: str = 
 
 
 def owners(obj: Any) -> dict[tuple[str, str, str], Any]:
-    """Return the fields by (manager, operation, subresource)."""
     entries = obj["metadata"].get("managedFields") or []
     return {(each["manager"], each["operation"], each.get("subresource", "")): each["fieldsV1"] for each in entries}
 

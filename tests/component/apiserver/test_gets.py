@@ -16,8 +16,6 @@ QUERIES = ("", "?resourceVersion=0")
 
 
 class Slow(MemoryStorage):
-    """A storage whose revision can be delayed, or fail."""
-
     def __init__(self) -> None:
         super().__init__()
         self.held: asyncio.Event | None = None

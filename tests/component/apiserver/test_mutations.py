@@ -1,5 +1,3 @@
-"""No malformed virtual machine or migration makes the server fail."""
-
 from __future__ import annotations
 
 import copy
@@ -58,7 +56,6 @@ def example(name: str, **more: Any) -> Object:
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield the path of every value inside."""
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, each in inner:
         yield (*path, key)

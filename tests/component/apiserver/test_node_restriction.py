@@ -1,5 +1,3 @@
-"""The node in a virt-handler's token limits all its writes."""
-
 from __future__ import annotations
 
 import asyncio
@@ -122,7 +120,6 @@ class Cluster:
         return await self.ask(method, path, body, [("X-Remote-User", HANDLER), *claim], **more)
 
     async def put_status(self, path: str, status: Json, node: str | None = None, **more: Any) -> tuple[int, Any]:
-        """Replace a status, as a node's virt-handler or (None) as an administrator."""
         obj = await self.admin("GET", path.removesuffix("/status"))
         new = {**obj, "status": status}
         return (200, await self.admin("PUT", path, new)) if node is None else await self.handler(node, "PUT", path, new, **more)

@@ -73,8 +73,6 @@ async def test_unknown_and_duplicate_fields_are_dropped_with_warnings(api: Api) 
 
 
 class Talking(WidgetStrategy):
-    """Warns about growth and speed."""
-
     def warnings_on_update(self, obj: Object, old: Object) -> list[str]:
         before, after = (each["spec"].get("size", 0) for each in (old, obj))
         return [f"it grows from {before} to {after}"] if after > before else []

@@ -1,5 +1,3 @@
-"""A stolen token of virt-controller can write any status, but runs no guest in another VM's pod."""
-
 from __future__ import annotations
 
 import copy

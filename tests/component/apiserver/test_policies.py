@@ -29,7 +29,6 @@ async def world(pki: Pki, tmp_path: Path) -> AsyncIterator[World]:
 
 
 async def put(world: World, effect: str, spec: Json, *, name: str = "p", binding: Json | None = None) -> None:
-    """Put a policy and its binding ``b-<name>`` into the cluster."""
     constraints = {"resourceRules": RULES, "matchPolicy": "Equivalent", "namespaceSelector": {}, "objectSelector": {}}
     given = {"matchConstraints": constraints, "failurePolicy": "Fail"} | spec
     bound: Json = {"policyName": name}

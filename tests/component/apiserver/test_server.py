@@ -259,7 +259,6 @@ async def test_requests_beyond_the_limit_are_429(pki: Pki) -> None:
 
 
 async def echo(request: web.BaseRequest) -> web.StreamResponse:
-    """Echo all messages; ``bye`` closes with a reason."""
     if request.path == "/off":
         return web.json_response(BadRequest("the guest is off").to_json(), status=400)
     socket = web.WebSocketResponse(protocols=("plain.example.test",))

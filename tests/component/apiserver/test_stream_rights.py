@@ -1,5 +1,3 @@
-"""Rights to open streams, and allowed origins, with real websockets."""
-
 from __future__ import annotations
 
 import asyncio

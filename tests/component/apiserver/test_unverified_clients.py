@@ -74,7 +74,6 @@ class Exposed:
             return False
 
     async def serves(self, pki: Pki) -> bool:
-        """Return whether another client from the attackers' address is served."""
         async with asyncio.timeout(10):
             reader, writer = await asyncio.open_connection("127.0.0.1", self.port, ssl=pki.client("developer"), local_addr=(HERE, 0))
             writer.write(b"GET %b/w1 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" % WIDGETS.path("acc").encode())

@@ -54,8 +54,6 @@ def label(review: Json, key: str, value: str) -> Json:
 
 @dataclass
 class Hook:
-    """One webhook: its requests and its answer."""
-
     reply: Reply
     reviews: list[Json] = field(default_factory=list)
     queries: list[str] = field(default_factory=list)
@@ -71,8 +69,6 @@ class Hook:
 
 @dataclass
 class World:
-    """A fake kube-apiserver, and the webhooks' server."""
-
     pki: Pki
     directory: Path
     kube: FakeAPI
@@ -111,7 +107,6 @@ class World:
 
     @asynccontextmanager
     async def api(self, *more: str, versions: bool = False, ready: bool = True, times: Times | None = None) -> AsyncIterator[Api]:
-        """Serve widgets with this cluster's webhooks; yield the Api of the client ``developer``."""
         strategy = WidgetStrategy()
         strategies = (strategy, OldWidgetStrategy(strategy)) if versions else (strategy,)
         async with self.kube.serving() as config:
@@ -143,7 +138,6 @@ class World:
 
 @asynccontextmanager
 async def world(pki: Pki, directory: Path) -> AsyncIterator[World]:
-    """Serve webhooks; yield a World with the namespaces acc (team=a) and other."""
     made = World(pki, directory, FakeAPI())
     for name, labels in (("acc", {"team": "a"}), ("other", {})):
         await made.kube.put(NAMESPACES, {"metadata": {"name": name, "labels": labels}, "status": {"phase": "Active"}})

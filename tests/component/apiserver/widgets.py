@@ -75,8 +75,6 @@ class Paint(Verb):
 
 
 class Twin(CreatingVerb):
-    """Creates another widget."""
-
     creates = WIDGETS
 
     def make(self, obj: Object, body: Object, now: datetime) -> Object:

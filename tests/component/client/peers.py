@@ -23,7 +23,6 @@ class Peer:
         self.is_over = False
 
     async def hear(self) -> bytes:
-        """Read a request; return its body."""
         head = await self.reader.readuntil(b"\r\n\r\n")
         self.requests.append(head)
         fields = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:-2])
@@ -125,7 +124,6 @@ async def ask(connections: Connections, origin: Origin, method: str = "GET", bod
 
 
 async def closed(connections: Connections, count: int = 0) -> None:
-    """Wait until at most ``count`` connections are open."""
     while len(connections._open) > count:
         await asyncio.sleep(0.001)
 

@@ -95,8 +95,6 @@ async def test_machine_becomes_first_owner_with_one_write(api: FakeAPI, cluster:
 
 
 class OlderPolicy(FakeAPI):
-    """A server with an older chart's policies: virt-controller may not write owners or delete Migrations."""
-
     def __init__(self) -> None:
         super().__init__()
         self.refused: set[str] = set()
@@ -217,8 +215,6 @@ async def test_broken_connection_is_retried_in_another_pod(api: FakeAPI, cluster
         return name
 
     async def breaks() -> None:
-        """Act as the virt-handlers of a migration with a broken connection."""
-
         def write(obj: dict[str, Any]) -> None:
             stamp = {"phase": "Running", "time": times.to_rfc3339(datetime.now(UTC))}
             obj["status"] |= {"phase": "Running", "phaseTransitionTimestamps": [*obj["status"]["phaseTransitionTimestamps"], stamp]}
@@ -274,14 +270,12 @@ async def machines(cluster: Cluster, *found: str, node: str = "node1") -> None:
 
 
 async def ask(api: FakeAPI, machine: str, *, ago: float = 0, **metadata: Any) -> None:
-    """Store a Migration of a VM, created ``ago`` seconds ago."""
     made = a_migration(f"move-{machine}", machine)
     made["metadata"] |= {"creationTimestamp": times.to_rfc3339(datetime.now(UTC) - timedelta(seconds=ago)), **metadata}
     await api.put(MIGRATIONS, made)
 
 
 def targets(api: FakeAPI) -> list[str]:
-    """Return the VMs that have a target pod."""
     return sorted(
         each["metadata"]["labels"][names.VM_NAME_LABEL] for each in api.all(PODS) if names.MIGRATION_LABEL in each["metadata"]["labels"]
     )
@@ -294,7 +288,6 @@ def said(api: FakeAPI, machine: str) -> str:
 
 
 async def fails(api: FakeAPI, machine: str) -> None:
-    """End a migration by removing its target pod."""
     await api.remove(PODS, "ns", names.target_pod_name(machine, uid_of(api.get(MIGRATIONS, "ns", f"move-{machine}"))))
 
 

@@ -47,7 +47,6 @@ class Tenant(Cluster):
         await self.api.edit(PODS, "ns", name_of(pod), strip)
 
     def forged(self, name: str, namespace: str = "ns", uid: str = "") -> Pod:
-        """Return a tenant's pod with every mark of a launcher pod."""
         uid = uid or self.vm()["metadata"]["uid"]
         owner = {"apiVersion": "kubevirt.io/v1alpha1", "kind": "VirtualMachine", "name": "testvm", "uid": uid, "controller": True}
         labels = {names.COMPONENT_LABEL: names.LAUNCHER, names.VM_NAME_LABEL: "testvm", names.CREATED_BY_LABEL: uid}
@@ -381,7 +380,6 @@ async def test_forced_deletion_waits_for_a_silent_kubelet(api: FakeAPI, tenant: 
 
 
 async def migrating(api: FakeAPI, tenant: Tenant) -> tuple[Pod, Pod]:
-    """Bring testvm to the middle of a migration; return its source and target pods."""
     source = await tenant.running()
     made = await api.put(
         MIGRATIONS,

@@ -38,8 +38,6 @@ class Idle:
 
 
 class Reviewer:
-    """kube-apiserver's reviews: ``prometheus`` may read metrics, ``somebody`` may not, other tokens are invalid."""
-
     def __init__(self, api: FakeAPI) -> None:
         self.asked: list[str] = []
         self.reviewed: list[dict[str, Any]] = []

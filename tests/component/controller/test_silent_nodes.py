@@ -1,5 +1,3 @@
-"""virt-controller's writes for silent nodes: never against a living virt-handler."""
-
 from __future__ import annotations
 
 import asyncio

@@ -39,7 +39,6 @@ MIB = 1 << 20
 
 @pytest.fixture
 async def scene(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Scene]:
-    """Yield a scene; its parameter is the target's limits."""
     authority = Authority(tmp_path / "certs")
     async with trusting(tmp_path, authority) as (trust, operator):
         made = Scene(tmp_path, authority, trust, operator, getattr(request, "param", Limits(last_seconds=0.2)))
@@ -347,7 +346,6 @@ def data_bytes(pid: int) -> int:
 
 
 def memory(pid: int, line: str) -> int:
-    """Return the bytes of a line of ``/proc/PID/status``."""
     found = next(each for each in Path(f"/proc/{pid}/status").read_text().splitlines() if each.startswith(f"{line}:"))
     return int(found.split()[1]) << 10
 

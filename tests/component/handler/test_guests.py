@@ -216,7 +216,6 @@ def paused_reason(world: World) -> str:
 
 
 async def ask(world: World, *found: dict[str, Any], **status: Any) -> None:
-    """Have the machine list these operations, and more in its status, as a verb does."""
     await world.api.edit(VMS, "default", "testvm", lambda vm: vm["status"].update(operations=list(found), **status))
 
 

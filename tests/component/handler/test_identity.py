@@ -1,5 +1,3 @@
-"""A node's certificate from an empty node to its renewal, with openssl and TLS."""
-
 from __future__ import annotations
 
 import asyncio

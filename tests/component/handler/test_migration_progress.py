@@ -31,7 +31,6 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
 
 
 def say(launcher: FakeLauncher, **figures: Any) -> None:
-    """Have a launcher report figures of its migration."""
     known = launcher.status.migration_of("mig-1")
     assert known is not None
     launcher.change(migrations=(replace(known, **figures),))

@@ -52,7 +52,6 @@ class Scene:
         return found
 
     async def try_again(self, pod_uid: str = "pod-3") -> None:
-        """Begin the second attempt, with another target pod on the same node."""
         self.target = await self.world.launcher(pod_uid)
         for changes in (
             {"phase": "Pending", "attempt": 2, "targetNode": None, "targetPod": None, "targetPodUID": None, "targetAddress": None},

@@ -116,7 +116,6 @@ async def scene(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator
 
 
 async def exchange(root: Path, path: str) -> bytes:
-    """Send SIZE bytes through a socket of the source pod and read as many back."""
     with places.run_directory("source", root) as directory:
         reader, writer = await asyncio.open_unix_connection(sock=places.connect(directory, path), limit=1 << 20)
     data = os.urandom(1 << 16) * (SIZE >> 16)

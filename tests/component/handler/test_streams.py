@@ -204,7 +204,6 @@ async def slots(scene: Scene, *numbers: int) -> AsyncIterator[list[UsbGuest]]:
 async def taken(
     scene: Scene, session: aiohttp.ClientSession, slot: int | None = None, uid: str = "uid-1"
 ) -> aiohttp.ClientWebSocketResponse:
-    """Return a stream of a slot, after QEMU's hello."""
     url = scene.url(uid, streams.usbredir(slot))
     socket = await session.ws_connect(url, protocols=(streams.SUBPROTOCOL,), server_hostname="n.virt-handler")
     assert await socket.receive_bytes() == HELLO

@@ -1,5 +1,3 @@
-"""Certificates of virt-handlers and virt-api, and the ConfigMap of trusted authorities."""
-
 from __future__ import annotations
 
 import asyncio
@@ -27,8 +25,6 @@ NAMESPACE = "kubevirt"
 
 
 class Authority:
-    """A CA that writes certificates as a Secret or a node has them."""
-
     def __init__(self, root: Path) -> None:
         self._root = root
         self._issued = 0
@@ -37,14 +33,12 @@ class Authority:
         self.certificate = self._pair.certificate
 
     def node(self, node: str, **changes: object) -> Files:
-        """Return the files of a node's virt-handler; ``changes`` modify its profile."""
         return self._publish(node, replace(profile_of(node), **changes))  # type: ignore[arg-type]  # of whatever field
 
     def virt_api(self) -> Files:
         return self._publish("virt-api", Profile("virt-api", ("virt-api", "localhost"), ("127.0.0.1",), server=True, client=True))
 
     def shared(self) -> Files:
-        """Return the files that all virt-handlers once shared."""
         return self._publish("shared", Profile(names.HANDLER, (names.HANDLER,), server=True, client=True))
 
     def _publish(self, name: str, profile: Profile) -> Files:
@@ -73,7 +67,6 @@ async def publish_trust(api: FakeAPI, authorities: bytes) -> None:
 
 @asynccontextmanager
 async def trusting(root: Path, authority: Authority) -> AsyncIterator[tuple[Trust, Operator]]:
-    """Yield a virt-handler's trust, and an Operator of the ConfigMap that it follows."""
     api = FakeAPI()
     await publish_trust(api, authority.certificate)
     async with api.serving() as config, Client(config, user_agent="test") as client:
@@ -86,7 +79,6 @@ async def trusting(root: Path, authority: Authority) -> AsyncIterator[tuple[Trus
 
 @asynccontextmanager
 async def revoking(authority: Authority) -> AsyncIterator[tuple[RevokedNodes, Operator]]:
-    """Yield virt-api's revoked nodes, and an Operator of the ConfigMap that they follow."""
     api = FakeAPI()
     api.authorize = rbac.authorizer("virt-api")
     await publish_trust(api, authority.certificate)

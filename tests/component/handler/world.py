@@ -1,5 +1,3 @@
-"""A node for the reconcilers: a fake API server, fake launchers, and no kernel."""
-
 from __future__ import annotations
 
 import asyncio
@@ -262,8 +260,6 @@ class Handler:
 
 
 class World:
-    """An API server and pods; nodes come and go."""
-
     def __init__(self, api: FakeAPI, config: Config, kubelet: Path, stack: AsyncExitStack) -> None:
         self.api, self._config = api, config
         self._relays: dict[str, str] = {}

@@ -39,7 +39,6 @@ class Here:
 
     @contextlib.contextmanager
     def registry(self, files: Files, realm: str = "") -> Iterator[str]:
-        """Serve a registry with tokens from ``realm``, or from itself; yield its address."""
         with serving(files, self.pair) as url:
             files.challenge = f'Bearer realm="{realm or url}/token"'
             yield url

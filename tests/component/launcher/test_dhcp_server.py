@@ -1,5 +1,3 @@
-"""The DHCP server's socket, on loopback; tests of ``launcher.dhcp.answers`` cover its answers."""
-
 from __future__ import annotations
 
 import asyncio
@@ -27,8 +25,6 @@ def machine(*interfaces: messages.Interface) -> messages.Machine:
 
 @dataclass
 class World:
-    """The guest, and the VMs of its lease look-ups."""
-
     guest: socket.socket
     ports: Ports
     bridge: str = "lo"
@@ -57,7 +53,6 @@ class World:
         raise AssertionError
 
     async def offered(self, count: int = 1) -> int:
-        """Send ``count`` requests at once; return the number of offers."""
         self.ask(count)
         got = 0
         loop = asyncio.get_running_loop()

@@ -28,8 +28,6 @@ def machine(*interfaces: messages.Interface) -> messages.Machine:
 
 
 class World:
-    """The guest's end of a tap."""
-
     def __init__(self, guest: socket.socket, ours: socket.socket) -> None:
         self.guest, self._ours, self.opened = guest, ours, 0
         self.taps: list[int] = []

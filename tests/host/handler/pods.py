@@ -48,7 +48,6 @@ class Pod:
         return within(self.name, function)
 
     def outside(self, function: Callable[[], T]) -> T:
-        """Call the function in the caller's network; return its result."""
         return within(self.caller, function)
 
 
@@ -83,13 +82,11 @@ def a_pod(families: tuple[int, ...] = (4, 6)) -> Iterator[Pod]:
 
 
 def addresses_beside(number: int) -> tuple[str, str]:
-    """Return the addresses of :func:`a_pod_beside` with this number."""
     return f"10.99.{number}.2", f"fd99:{number}::2"
 
 
 @contextmanager
 def a_pod_beside(first: Pod, number: int) -> Iterator[Pod]:
-    """Yield another pod; the caller's namespace is the router between both."""
     name = f"{first.name}{number}"
     run("ip", "netns", "add", name)
     run("ip", "-n", first.caller, "link", "add", f"peer{number}", "type", "veth", "peer", "name", "eth0", "netns", name)
@@ -142,8 +139,6 @@ def a_pod_of_the_bridge_plugin(directory: Path) -> Iterator[Pod]:
 
 
 def within(name: str, function: Callable[[], T]) -> T:
-    """Call the function in a new thread that enters the namespace; return its result."""
-
     def enter() -> T:
         namespace = os.open(Path("/run/netns") / name, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -192,8 +187,6 @@ class Tap:
 
 
 class Ear:
-    """Receives every frame of one device."""
-
     def __init__(self, device: str) -> None:
         """Listen on a device; call it inside the device's namespace."""
         self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ETH_P_ALL))

@@ -208,7 +208,6 @@ def _send(device: str, frame: bytes) -> None:
 
 
 def _called(pod: Pod, guest: Tap) -> bytes:
-    """Call until a frame arrives; return the first frame that the guest gets."""
     for _ in range(30):
         pod.outside(_call)
         with contextlib.suppress(TimeoutError):

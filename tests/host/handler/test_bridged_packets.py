@@ -1,5 +1,3 @@
-"""Frames that a guest with its pod's address can send, and frames to its pod."""
-
 from __future__ import annotations
 
 import socket

@@ -41,7 +41,6 @@ class Guest:
         self._pod = ""
 
     async def move(self, pod: Pod, vm: dict[str, Any]) -> None:
-        """Start in a pod, or move to another one, with a prepared network."""
         (wired,) = await setup.Networks().prepare(vm, "", pod.launcher)
         if not self._pod:
             run(

@@ -1,5 +1,3 @@
-"""The DHCP server of the real virt-launcher in a pod's network; a tap plays the guest."""
-
 from __future__ import annotations
 
 import json

@@ -109,7 +109,6 @@ def refused_datagrams(viewer: Viewer) -> int:
 
 @contextlib.contextmanager
 def greeting(pod: Pod, host: str, port: int = 80) -> Iterator[list[str]]:
-    """Greet callers of an address outside the pod; yield their addresses."""
     callers: list[str] = []
 
     def listen() -> socket.socket:

@@ -40,8 +40,6 @@ def node_of(transport: asyncio.BaseTransport | None) -> str:
 
 
 class Pods:
-    """Launchers in cgroups and directories as a kubelet makes them."""
-
     def __init__(self, kubelet: Path, program: Path, test_guest: guest.Guest) -> None:
         self.kubelet, self._program, self._guest = kubelet, program, test_guest
         self.running: dict[str, sandbox.Launcher] = {}
@@ -111,8 +109,6 @@ def on_loopback(destination: Destination) -> Destination:
 
 
 class Node:
-    """One node's relay, and its access to pods."""
-
     def __init__(self, pods: Pods, authority: Authority, node: str, changed: Callable[[str], None] = lambda _: None) -> None:
         files = authority.node(node)
         self.incoming = Incoming(ServerTls(files, clients=ssl.CERT_REQUIRED), node_of, host="127.0.0.1", port=0, kubelet=pods.kubelet)

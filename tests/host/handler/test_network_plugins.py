@@ -65,8 +65,6 @@ def theirs(tmp_path: Path) -> Plugins:
 
 @dataclass(frozen=True)
 class Asking:
-    """One plugin, and one requested interface."""
-
     plugins: Plugins
     name: str
     pod: Pod

@@ -55,7 +55,6 @@ def addresses_of(pod: Pod) -> str:
 
 
 async def a_machine_in(pod: Pod, addresses: tuple[str, ...]) -> tuple[messages.Machine, str]:
-    """Let virt-handler set up the pod for a VM; return the VM and its MAC address."""
     vm = a_vm({"name": "lan", "type": "passt", "ports": PORTS})
     before = addresses_of(pod)
     (wired,) = await setup.Networks().prepare(vm, "", pod.launcher)

@@ -30,8 +30,6 @@ Make = Callable[..., Plugins]
 
 @pytest.fixture
 def make(tmp_path: Path) -> Make:
-    """Return a function that makes the plugin ``lan`` with these lines as its ADD."""
-
     def make(add: str, seconds: float = 20.0) -> Plugins:
         script = f"#!/bin/sh\nif [ $KUBEVIRT_COMMAND = VERSION ]; then echo '{DESCRIPTION}'; exit; fi\n{add}\n"
         (tmp_path / "lan").write_text(script)

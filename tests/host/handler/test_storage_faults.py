@@ -53,8 +53,6 @@ THE_FILE, THE_SOCKET = answer("$D/disk.img"), answer("$D/nbd.sock", "nbd")
 
 
 class Here:
-    """A pod's directories, and plugins."""
-
     def __init__(self, tmp_path: Path) -> None:
         self.kubelet, self.uid = tmp_path, str(uuid.uuid4())
         volumes = tmp_path / "pods" / self.uid / "volumes/kubernetes.io~empty-dir"

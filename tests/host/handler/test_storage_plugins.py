@@ -32,8 +32,6 @@ MIB = 1 << 20
 
 
 class Daemon:
-    """The plugin's daemon, as its DaemonSet runs it on each node."""
-
     def __init__(self, top: Path) -> None:
         self.images = top / "images"
         self.images.mkdir()

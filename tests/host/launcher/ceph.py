@@ -18,7 +18,6 @@ class Ceph:
     """A cluster on loopback with the pool ``rbd``."""
 
     def __init__(self, directory: Path) -> None:
-        """Prepare it; ``directory`` is for all its files."""
         self.port, self._directory = free_port(), directory
         self._monitor: subprocess.Popen[bytes] | None = None
         self._osd: subprocess.Popen[bytes] | None = None

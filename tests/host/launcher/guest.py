@@ -143,6 +143,5 @@ def packed(root: Path) -> bytes:
 
 
 def run(*arguments: str, cwd: Path | None = None) -> str:
-    """Run a command, also from the administrator's PATH; return its output."""
     environment = {**os.environ, "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}
     return subprocess.run(arguments, cwd=cwd, env=environment, check=True, capture_output=True, text=True).stdout

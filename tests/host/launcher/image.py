@@ -7,7 +7,6 @@ import launcher
 
 
 def entry_point() -> list[str]:
-    """Return the words of virt-launcher's ENTRYPOINT; the last one is the command."""
     containerfile = Path(launcher.__file__).parents[1] / "images/virt-launcher/Containerfile"
     line = next(line for line in containerfile.read_text().splitlines() if line.startswith("ENTRYPOINT"))
     command: list[str] = json.loads(line.removeprefix("ENTRYPOINT"))

@@ -63,8 +63,6 @@ class Pod:
 
 
 class Observer:
-    """Samples until closed; ``faults`` has every moment at which both ran."""
-
     def __init__(self, source: Launcher, target: Launcher) -> None:
         self._source, self._target = Pod(source), Pod(target)
         self._closed = threading.Event()

@@ -64,7 +64,6 @@ def a_tiny_machine(name: str = "testvm", run: str = "", **domain: Any) -> messag
 
 
 def install(target: Path) -> None:
-    """Copy virt-launcher's imports to ``target``, compiled as in the image."""
     top = Path(launcher.__file__).parents[1]
     for name in ("launcher", "importer", "apiserver/apis"):
         shutil.copytree(top / name, target / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -240,7 +239,6 @@ class Launcher:
         return Viewer(self.socket(layout.console_socket(port)), tuple if self._first else self.qemu)
 
     def socket(self, name: str, seconds: float = 20.0) -> socket.socket:
-        """Return a connection to a socket of the pod."""
         path = self.run_directory / name
 
         def connect() -> socket.socket | None:
@@ -310,7 +308,6 @@ class Launcher:
 
 
 def pids_in(path: Path) -> list[int]:
-    """Return the pid in one of libvirt's files, or none."""
     with suppress(FileNotFoundError, ValueError):
         return [int(path.read_text())]
     return []
@@ -345,7 +342,6 @@ class Client:
         return message
 
     def read(self, what: str, seconds: float = 60.0) -> str:
-        """Return the text in the answer to ``Read(what)``."""
         self._id += 1
         self._socket.sendall(codec.encode(messages.Call(self._id, messages.Read(what))))
         while True:

@@ -25,8 +25,6 @@ def listens(port: int, address: str = "127.0.0.1") -> bool:
 
 
 class NbdServer:
-    """``qemu-nbd`` with one export of a raw image, until it is killed."""
-
     def __init__(self, image: Path, export: str = "", *options: str) -> None:
         self.port = free_port()
         self._command = ["qemu-nbd", "--persistent", "--shared=8", "--format=raw", f"--port={self.port}", "--bind=127.0.0.1", *options]
@@ -151,8 +149,6 @@ class IscsiTarget:
 
 
 class NfsServer:
-    """``ganesha.nfsd`` with a portmapper and one exported directory, in a network namespace."""
-
     address = "192.0.2.1"
 
     def __init__(self, namespace: str, directory: Path) -> None:

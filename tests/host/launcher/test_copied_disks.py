@@ -102,7 +102,6 @@ def a_golden_claim(pod: Launcher, _is_source: bool) -> None:
 
 
 def stored(pod: Launcher, name: str) -> int:
-    """Return the stored bytes of an overlay."""
     return (pod.overlays / f"{name}.qcow2").stat().st_blocks * 512
 
 

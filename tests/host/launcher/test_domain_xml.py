@@ -37,7 +37,6 @@ UUID: Final = "5D307CA9-B3EF-428C-8861-06E72D69F223"
 
 
 def a_machine_of_xml() -> messages.Machine:
-    """Return the VM of ``examples`` with a disk, UEFI, a TPM, and its own identity."""
     xml: str = yaml.safe_load(EXAMPLE.read_text())["spec"]["domainXML"]
     xml = re.sub(r"<interface.*?</interface>", "", xml, flags=re.DOTALL).replace("<serial", DISK, 1)
     assert "<cmdline>console=ttyS0 quiet" in xml

@@ -1,5 +1,3 @@
-"""Everything that ``apis.virt.domainxml`` allows is valid in libvirt's schema."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
@@ -64,7 +62,6 @@ def samples(rule: Rule) -> list[str]:
 
 
 def smallest(name: str, allowed: Allowed) -> Tree:
-    """Return the element with only its required parts."""
     if isinstance(allowed, Choice):
         value, element = next(iter(allowed.elements.items()))
         tree = smallest(name, element)

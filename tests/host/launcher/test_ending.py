@@ -38,7 +38,6 @@ def start(program: Path, test_guest: guest.Guest, tmp_path: Path) -> Iterator[St
 
 
 def seconds_to_end(pod: Launcher, bound: float) -> float:
-    """Send SIGTERM to the launcher; return the given seconds until it ends."""
     began = look()
     os.kill(pod.first_process(), signal.SIGTERM)
     pod.wait(bound + 30)

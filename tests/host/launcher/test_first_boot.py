@@ -1,5 +1,3 @@
-"""Disks made in the pod: in the guest, and as files."""
-
 from __future__ import annotations
 
 import base64

@@ -45,7 +45,6 @@ def a_disk(pod: Launcher) -> dict[str, Any]:
 
 
 def agent_of(client: Client, **wanted: Any) -> messages.AgentStatus:
-    """Wait until the status reports these values of the agent."""
     return client.until(lambda status: all(getattr(status.agent, name) == value for name, value in wanted.items()), 90).agent
 
 

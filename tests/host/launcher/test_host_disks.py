@@ -34,7 +34,6 @@ def owned(path: Path, content: bytes = b"") -> Path:
 
 @contextmanager
 def of(pod: Launcher) -> Iterator[tuple[int, int]]:
-    """Yield root and process of a launcher, as virt-handler holds them."""
     pod.socket(layout.LAUNCHER_SOCKET).close()
     process, root = os.pidfd_open(pod.process.pid), os.open(f"/proc/{pod.process.pid}/root", os.O_PATH | os.O_DIRECTORY)
     try:
@@ -45,7 +44,6 @@ def of(pod: Launcher) -> Iterator[tuple[int, int]]:
 
 
 def put(pod: Launcher, prefix: Path, *disks: dict[str, Any], created_bytes: int = 8 * MIB) -> None:
-    """Put disks' files into the pod, as virt-handler does before a start."""
     for each in disks:
         (pod.disks / each["name"]).mkdir(exist_ok=True)
     with of(pod) as (root, process):

@@ -22,7 +22,6 @@ GRAPHICS = {"graphics": [{"type": "vnc"}, {"type": "spice"}], "interfaces": []}
 
 
 def as_guest(pod: Launcher, command: str) -> subprocess.CompletedProcess[str]:
-    """Run a command as QEMU's user in QEMU's namespaces."""
     arguments = ["nsenter", "--mount", f"--target={pod.qemu()[0]}", "setpriv", f"--reuid={layout.USER_ID}", f"--regid={layout.USER_ID}"]
     return subprocess.run(
         [*arguments, "--clear-groups", "--bounding-set=-all", "--inh-caps=-all", "sh", "-c", command],
@@ -38,7 +37,6 @@ def used(path: Path) -> int:
 
 
 def image_disk(pod: Launcher, size: int, limit: str) -> messages.Machine:
-    """Return a VM with a disk from an image of zeros."""
     path = pod.images / "root/disk/disk.img"
     path.parent.mkdir(parents=True)
     with path.open("wb") as file:

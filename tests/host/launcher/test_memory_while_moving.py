@@ -28,7 +28,6 @@ Its pod takes 222 MiB during the boot, and 328 MiB over a stalled connection (QE
 
 @pytest.fixture
 def bounded() -> Iterator[Callable[[Launcher], None]]:
-    """Yield a function that limits a launcher's memory."""
     made: list[Path] = []
 
     def bound(launcher: Launcher) -> None:

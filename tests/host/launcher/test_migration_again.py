@@ -21,7 +21,6 @@ Cut = Callable[[Launcher, Launcher, tuple[relay.Relay, ...]], None]
 
 
 def both_connections(source: Launcher, target: Launcher, relays: tuple[relay.Relay, ...]) -> None:
-    """Cut all relays, as if virt-handler or its relay was killed."""
     for item in relays:
         item.cut()
 

@@ -1,5 +1,3 @@
-"""Disks that a plugin serves at a socket, or as a file."""
-
 from __future__ import annotations
 
 import os

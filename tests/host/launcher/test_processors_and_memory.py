@@ -1,5 +1,3 @@
-"""Processors and memory, in a guest and in QEMU's threads."""
-
 from __future__ import annotations
 
 import dataclasses
@@ -66,7 +64,6 @@ def two_processors() -> Iterator[list[int]]:
 
 
 def pages_of(qemu: int, kibibytes: int) -> set[str]:
-    """Return the page sizes, in KiB, of QEMU's mappings with this size."""
     found, size = set(), ""
     for line in Path(f"/proc/{qemu}/smaps").read_text().splitlines():
         name, _, value = line.partition(":")
@@ -88,7 +85,6 @@ def real_time_clock(viewer: Viewer) -> int:
 
 
 def threads(qemu: int) -> dict[str, str]:
-    """Return the allowed processors of each QEMU thread, by name."""
     found = {}
     for task in Path(f"/proc/{qemu}/task").iterdir():
         try:

@@ -1,5 +1,3 @@
-"""Clients' USB devices, as a guest sees them."""
-
 from __future__ import annotations
 
 import contextlib
@@ -120,7 +118,6 @@ def test_machine_moves_without_redirected_devices(start: Start) -> None:
 
 
 def outlived(directory: Path, sent: bytes) -> bool:
-    """Return whether a QEMU without a guest survives a client's data after its hello."""
     path = directory / "slot"
     chardev = f"socket,id=slot,path={path},server=on,wait=off"
     said = b""

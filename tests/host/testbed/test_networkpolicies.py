@@ -62,8 +62,6 @@ def run(*words: str, stdin: str = "") -> str:
 
 @dataclass
 class World:
-    """A node with a bridge, its pods, and a routed pod."""
-
     prefix: str
 
     def inside(self, name: str, *words: str, stdin: str = "") -> str:

@@ -73,7 +73,6 @@ def pod_of(obj: Object) -> Pod | None:
 
 
 def script(cluster: Cluster, node: str) -> str:
-    """Return the input of ``nft -f -`` for a node's pods, which replaces the table atomically."""
     chains: dict[str, list[str]] = {}
     jumps: list[str] = []
     policies = sorted(cluster.policies, key=lambda each: (each["metadata"]["namespace"], each["metadata"]["name"]))
@@ -112,7 +111,6 @@ def _selects(policy: Object, kind: str, pod: Pod) -> bool:
 
 
 def matches(selector: Object | None, labels: Mapping[str, str]) -> bool:
-    """Return whether a label selector selects these labels; an empty one selects all."""
     selector = selector or {}
     if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
         return False
@@ -145,7 +143,6 @@ def _rules(cluster: Cluster, policy: Object, pod: Pod, family: str, direction: D
 
 
 def _peers(cluster: Cluster, policy: Object, peers: Iterable[Object], family: str, other: str) -> Iterator[tuple[str, Sequence[Pod]]]:
-    """Yield a match for each peer's addresses, with its pods."""
     for peer in peers:
         if block := peer.get("ipBlock"):
             if _family(block["cidr"]) == family:

@@ -1,5 +1,3 @@
-"""Results of the disk and network benchmarks from ``gauge``'s output, and their VMs are valid."""
-
 from __future__ import annotations
 
 import copy

@@ -27,8 +27,6 @@ def publish(directory: Path, leaf: Pair, *authorities: Pair) -> None:
 
 
 class Side:
-    """An authority, and the server's and client's mounted Secrets."""
-
     def __init__(self, root: Path) -> None:
         self.server, self.client = Files.in_directory(root / "server"), Files.in_directory(root / "client")
         self.root = root
@@ -155,8 +153,6 @@ def test_half_written_set_is_refused_and_the_last_good_one_kept(side: Side, capl
 
 
 class Loads:
-    """A loader that records its calls and refuses on request."""
-
     def __init__(self) -> None:
         self.seen: list[bytes] = []
         self.refusal: Exception | None = None

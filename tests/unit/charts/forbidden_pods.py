@@ -38,7 +38,6 @@ def _rendered() -> list[dict[str, Any]]:
 
 
 def of_the_chart(*kinds: str) -> list[dict[str, Any]]:
-    """Return the chart's objects of these kinds."""
     return [each for each in _rendered() if each["kind"] in kinds]
 
 
@@ -55,7 +54,6 @@ def examples() -> list[dict[str, Any]]:
 
 
 def made() -> list[Pod]:
-    """Return virt-controller's pods for :func:`examples`: at a start, and as targets."""
     placements = (Placement(), Placement(kvm=True, avoid_nodes=("node1",)))
     claims = (CLAIMS, {"myvolumeclaim": {"spec": {"volumeMode": "Block"}}})
     starts = [launcher_pod(vm, 3, each, SETTINGS, where) for vm in examples() for each in claims for where in placements]

@@ -36,7 +36,6 @@ def world() -> World:
 
 
 def marked(*marks: tuple[str, str, str]) -> Object:
-    """Return a Migration with these extra labels and annotations, each as ("labels" or "annotations", key, value)."""
     made = a_migration()
     made["metadata"] |= {"labels": {"app": "db"}, "annotations": {"app": "db"}}
     for kind, key, value in marks:

@@ -456,7 +456,6 @@ def test_no_role_has_wildcards_and_one_role_has_secrets() -> None:
 
 
 def granted(role: str) -> set[tuple[str, str]]:
-    """Return all (resource, verb) pairs of a role for users."""
     rules = one("ClusterRole", f"kubevirt.io:{role}")["rules"]
     assert {group for rule in rules for group in rule["apiGroups"]} == {names.GROUP}
     assert not [rule for rule in rules if "resourceNames" in rule]

@@ -31,8 +31,6 @@ TENANT: Final = User("makes-migrations", ())
 
 
 class Cluster(OneVersion):
-    """Namespaces, and the right to patch nodes."""
-
     def __init__(self) -> None:
         self.synced = asyncio.Event()
         self.synced.set()

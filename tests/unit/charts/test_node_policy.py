@@ -47,7 +47,6 @@ def world() -> World:
 async def refusal(
     world: World, obj: Node | None, *, node: str | None = "node1", user: str = HANDLER, subresource: str = "", old: Node = NODE
 ) -> str:
-    """Return why an update is refused, or an empty string; without an object, a deletion."""
     who = User(user, ("system:serviceaccounts",), "", {} if node is None else {names.NODE_CLAIM: (node,)})
     operation: Any = "UPDATE" if obj else "DELETE"
     attributes = asking(operation, NODES, subresource, "", old["metadata"]["name"], who, obj, old, warn=world.warnings.append)

@@ -164,7 +164,6 @@ async def test_eviction_strategy_allows_evicting_launcher_pods_only() -> None:
 
 
 async def said(policies: ValidatingPolicies, change: Change, pod: Pod | None = None) -> str:
-    """Return why this change of the pod's status is refused, or an empty string."""
     old = pod if pod is not None else changed(on_a_node)
     return await refusal(policies, obj=changed(change, old), old=old, operation="UPDATE", subresource="status")
 

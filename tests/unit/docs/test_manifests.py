@@ -87,7 +87,6 @@ def literals(annotation: Any) -> Iterator[str]:
 
 
 def shown(kind: str = "VirtualMachine") -> set[str]:
-    """Return the words of a kind's object in docs/api.md."""
     text = (ROOT / "docs/api.md").read_text()
     return set(re.findall(r"\w+", text[text.index(f"## {kind}\n") :].split("```")[1]))
 

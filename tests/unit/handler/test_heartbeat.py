@@ -89,7 +89,6 @@ async def test_a_renewal_that_fails_is_made_up_for_by_the_next(fault: Exception 
 
 
 async def beats(leases: Leases, count: int) -> list[Any]:
-    """Return the owners written by the first ``count`` renewals."""
     async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
         beating = tasks.create_task(heartbeat.run(cast(Client, leases), "node1", "leases", lambda: VERDICT, Clock(), renew_seconds=0.02))
         while len(leases.written) < count:

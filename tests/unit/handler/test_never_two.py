@@ -35,8 +35,6 @@ ADDRESS = "10.0.0.2:8445"
 
 @dataclasses.dataclass
 class Pod:
-    """One pod: its QEMU, its launcher's state, and whether it exists."""
-
     name: str
     state: State | None = None
     reason: str = ""

@@ -29,7 +29,6 @@ def file(partial: Path) -> Iterator[claim.File]:
 
 
 def without_links() -> contextlib.AbstractContextManager[None]:
-    """Return a context in which links fail, as on file systems without them."""
     return system_calls.refused(os.link, errno.EPERM)
 
 

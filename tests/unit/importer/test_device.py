@@ -33,7 +33,6 @@ def write(path: Path, pwrite: Callable[[int, memoryview, int], int] = os.pwrite)
 
 
 def failing_after(writes: int) -> Callable[[int, memoryview, int], int]:
-    """Return a ``pwrite`` that writes one sector per call and fails after ``writes`` calls."""
     left = [writes]
 
     def pwrite(file: int, data: memoryview, offset: int) -> int:

@@ -74,7 +74,6 @@ OWN_VERSIONS: dict[str, tuple[str, ...]] = {
 
 
 def versions(tool: str) -> dict[str, str]:
-    """Return the version of each module in ``go/<tool>/go.mod``."""
     text = re.sub(r"//.*", "", (layout.SOURCES / "go" / tool / "go.mod").read_text())
     assert tool == "kubernetes" or "replace" not in text  # Go compiles a replacement under another version, so it is not shared
     text = re.sub(r"^exclude \(.*?^\)", "", text, flags=re.MULTILINE | re.DOTALL)

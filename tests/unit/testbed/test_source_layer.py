@@ -21,7 +21,6 @@ def blobs(archive: Path) -> dict[str, bytes]:
 
 
 def below(directory: Path, content: bytes = b"\x7fELF") -> Path:
-    """Write the archive of an image with one program; return its path."""
     program = directory / "program"
     program.write_bytes(content)
     oci.write(directory / "below.tar", "localhost/a/below:1", {"bin/program": program}, ["/bin/program"])
@@ -29,7 +28,6 @@ def below(directory: Path, content: bytes = b"\x7fELF") -> Path:
 
 
 def source(directory: Path) -> Path:
-    """Write a module and a command; return their directory."""
     root = directory / "source"
     (root / "usr/bin").mkdir(parents=True)
     (root / "usr/bin/command").write_text("#!/bin/sh\n")

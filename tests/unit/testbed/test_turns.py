@@ -32,7 +32,6 @@ def may(lock: Path, operation: int) -> bool:
 
 
 def waiting_for(lock: Path) -> int:
-    """Return the number of processes that wait for the lock, or for their turn to wait."""
     inodes = [f":{path.stat().st_ino} " for path in (lock, lock.with_name(f"{lock.name}.next")) if path.exists()]
     lines = [line for line in Path("/proc/locks").read_text().splitlines() if "-> FLOCK" in line]
     return sum(any(inode in line for inode in inodes) for line in lines)

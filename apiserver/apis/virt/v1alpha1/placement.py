@@ -159,7 +159,6 @@ def _label_values(requirement: Object, path: Path) -> list[FieldError]:
 
 
 def _requirement(requirement: Object, path: Path) -> list[FieldError]:
-    """Return the errors of a requirement's key and of the number of its values."""
     operator, values, key = requirement["operator"], requirement.get("values") or [], requirement["key"]
     place, found = path.child("values"), [invalid(path.child("key"), key, text) for text in names.qualified_name_errors(key)]
     if operator in ("In", "NotIn") and not values:

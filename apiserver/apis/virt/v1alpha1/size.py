@@ -56,7 +56,6 @@ def _length(value: object) -> int:
 
 
 def _texts(value: object, path: Path) -> Iterator[tuple[int, str]]:
-    """Yield length and path of each text."""
     if isinstance(value, str):
         yield _length(value), str(path)
     elif isinstance(value, dict):

@@ -88,8 +88,6 @@ def _one_of(supported: tuple[str, ...]) -> Form:
 
 
 def _record(fields: Mapping[str, Form]) -> Form:
-    """Return a validator of an object, field by field."""
-
     def validate(value: Any, old: Any, place: Place) -> Iterator[FieldError]:  # noqa: ANN401 - any JSON value
         before = old or {}
         for field, form in fields.items():

@@ -28,8 +28,6 @@ BROKEN = {"matchExpressions": [{"key": "team", "operator": "Near"}]}
 
 
 class _Namespaces:
-    """A reader of namespaces: returns the same labels, or the same error, for all."""
-
     def __init__(self, error: StatusError | None = None) -> None:
         self._error = error
 

@@ -63,7 +63,6 @@ def a_kubeconfig(path: Path, *, cluster: dict[str, Any], user: dict[str, Any], *
 
 
 def meet(client: ssl.SSLContext | None, server: ssl.SSLContext) -> str:
-    """Return the name of the client that authenticates to a server named ``here``."""
     assert client is not None
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     ours, theirs = client.wrap_bio(to_client, to_server, server_hostname="here"), server.wrap_bio(to_server, to_client, server_side=True)

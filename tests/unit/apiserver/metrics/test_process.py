@@ -1,5 +1,3 @@
-"""Metrics of the process, compared with Prometheus' library."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,3 @@
-"""The table of loops has the rights of the chart, and the informers that the code reads."""
-
 from __future__ import annotations
 
 import ast
@@ -57,7 +55,6 @@ def test_every_informer_has_a_source_and_a_reader() -> None:
 
 
 def fields_of_methods() -> Mapping[str, set[str]]:
-    """Return the fields that each method of ``Informers`` reads, by method; a field stands for itself."""
     fields = {each.name for each in dataclasses.fields(indexes.Informers)}
     (of_class,) = (each for each in ast.walk(ast.parse(inspect.getsource(indexes.Informers))) if isinstance(each, ast.ClassDef))
     methods = [each for each in of_class.body if isinstance(each, ast.FunctionDef)]

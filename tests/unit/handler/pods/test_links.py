@@ -42,8 +42,6 @@ class Pod:
 
 
 class Node:
-    """Pods by uid, and the reports of Links about them."""
-
     def __init__(self, *uids: str) -> None:
         self.pods = {uid: Pod() for uid in uids}
         self.told: list[tuple[float, str, int]] = []

@@ -31,8 +31,6 @@ class Noon:
 
 @dataclass
 class Guests:
-    """The guests' answers, and the times of their probes; called by ``Question``."""
-
     answer: Outcome | Exception = GOOD
     answers: dict[str, Outcome | Exception] = field(default_factory=dict)
     """Answers by address, in place of ``answer``."""
@@ -87,8 +85,6 @@ def probed(running: str = "", **numbers: int) -> dict[str, Any]:
 
 
 def play(asker: Prober, scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run a scene next to the prober, which must outlive it."""
-
     async def scene() -> None:
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(asker.run())

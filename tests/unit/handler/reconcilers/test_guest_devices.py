@@ -1,5 +1,3 @@
-"""``status.devices``: validation of a launcher's report, and names that a migration's target keeps."""
-
 from __future__ import annotations
 
 from typing import Any

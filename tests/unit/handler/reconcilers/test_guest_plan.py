@@ -406,7 +406,6 @@ def test_a_lost_connection_is_waited_for() -> None:
 def simulate(
     vm: dict[str, Any], launcher: messages.Status | None, actions: tuple[Action, ...]
 ) -> tuple[dict[str, Any], messages.Status | None]:
-    """Return the state after at most one action."""
     match only(actions) if actions else None:
         case StartGuest(paused=paused):
             return vm, a_running("paused" if paused else "running", "user" if paused else "booted")

@@ -1,5 +1,3 @@
-"""A migration's progress in its status: contents, write rate, and when it counts as not converging."""
-
 from __future__ import annotations
 
 from dataclasses import replace

@@ -1,5 +1,3 @@
-"""Relays by migration: one relay's faults affect no other."""
-
 from __future__ import annotations
 
 import asyncio

@@ -17,7 +17,6 @@ ANOTHER = Wanted(NamespacedName("default", "another"), "u-2", "console", "alice"
 
 
 def opened(limits: Limits, *wanted: Wanted) -> int:
-    """Return how many of these streams are allowed, one after the other, while all stay open."""
     streams = OpenStreams(limits)
     with contextlib.ExitStack() as stack:
         for position, each in enumerate(wanted):

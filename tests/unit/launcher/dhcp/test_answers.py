@@ -17,7 +17,6 @@ MINE, SERVER, FOREIGN = (socket.inet_aton(each) for each in ("10.0.2.2", "10.0.2
 
 
 def packet(kind: int | None, *options: tuple[int, bytes], mac: str = MAC, ciaddr: bytes = bytes(4), flags: int = 0, **other: Any) -> bytes:
-    """Return a client's message; ``other``: op, hardware, length, giaddr, cookie, tail."""
     header = struct.pack(
         "!BBBBIHH4s4s4s4s16s", other.get("op", 1), other.get("hardware", 1), other.get("length", 6), 0, 0x1234, 0, flags, ciaddr,
         bytes(4), bytes(4), other.get("giaddr", bytes(4)), bytes.fromhex(mac.replace(":", "")),

@@ -1,5 +1,3 @@
-"""``spec.domainXML`` with its placeholders filled in."""
-
 from __future__ import annotations
 
 import difflib

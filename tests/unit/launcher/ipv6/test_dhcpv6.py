@@ -31,7 +31,6 @@ def message(kind: int, *options: tuple[int, bytes], client: bytes | None = CLIEN
 
 
 def read(said: bytes | None) -> tuple[int, dict[int, bytes]]:
-    """Return kind and options of an answer, with each option present once."""
     assert said is not None
     found = dhcpv6.parse(said)
     assert found is not None

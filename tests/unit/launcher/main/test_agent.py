@@ -63,8 +63,6 @@ RARE = Times(agent_round=60.0, agent_pause=0.0)
 
 
 class Scene:
-    """A guest with a queried agent."""
-
     def __init__(self, times: Times) -> None:
         self.hypervisor = FakeHypervisor()
         self.hypervisor.answers = dict(ALL)

@@ -37,8 +37,6 @@ TRIED_AGAIN = dataclasses.replace(OFTEN, keys_retry=0.02)
 
 
 class Scene:
-    """A guest with an agent that sets keys."""
-
     def __init__(self, directory: Path, times: Times) -> None:
         self.secrets = directory
         self.machine: messages.Machine | None = a_machine(AccessCredential("noCloud"), by_agent("root", "core"), by_agent("core"))

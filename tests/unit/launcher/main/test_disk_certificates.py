@@ -40,7 +40,6 @@ class Commands(Children):
 
 @pytest.fixture
 def directories(tmp_path: Path, pod_directories: Callable[..., None]) -> tuple[Path, Path]:
-    """Return the Secret's mount and the directory for the certificates."""
     pod_directories(NBD_TLS=tmp_path / "secret", NBD_CERTIFICATES=tmp_path / "certificates")
     return tmp_path / "secret", tmp_path / "certificates"
 

@@ -1,5 +1,3 @@
-"""Disk servers that do not answer: the start waits for them, and a paused guest resumes once they answer."""
-
 from __future__ import annotations
 
 import asyncio
@@ -130,7 +128,6 @@ def test_plugin_file_disk_has_no_server() -> None:
 
 
 def stop(world: World, *errors: tuple[str, str]) -> None:
-    """Stop the guest with disk errors."""
     world.hypervisor.domains[NAME] = dataclasses.replace(world.hypervisor.domains[NAME], disk_errors=errors)
     world.hypervisor.become(NAME, State.PAUSED, "I/O error")
 

@@ -143,7 +143,6 @@ DISKLESS = dataclasses.replace(MACHINE, domain={"memory": {"guest": "128Mi"}, "d
 
 
 def stop(world: World, *errors: tuple[str, str]) -> None:
-    """Stop the guest with disk errors."""
     world.hypervisor.domains[NAME] = dataclasses.replace(world.hypervisor.domains[NAME], disk_errors=errors)
     world.hypervisor.become(NAME, State.PAUSED, "I/O error")
 

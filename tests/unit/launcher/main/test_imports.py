@@ -28,8 +28,6 @@ def a_machine(*names: str, **given: Any) -> messages.Machine:
 
 
 class Pod:
-    """The imports of a pod and their state."""
-
     def __init__(self, directory: Path) -> None:
         self.directories = Directories(directory / "disks", directory / "devices", directory / "secrets", directory / "authorities")
         self.program = directory / "program.py"

@@ -73,8 +73,6 @@ async def hangs(_call: object) -> None:
 
 
 class FakeNetwork(Network):
-    """Servers by port and sockets, each listening or not."""
-
     def __init__(self) -> None:
         self.ports: set[int] = set()
         self.connected: list[int] = []
@@ -95,8 +93,6 @@ class FakeNetwork(Network):
 
 
 class World:
-    """A pod over the fake hypervisor."""
-
     def __init__(self, directory: Path, times: Times = QUICK) -> None:
         self.network = FakeNetwork()
         self.free: dict[str, int] = {}

@@ -1,5 +1,3 @@
-"""A storage with encrypted values; ``tests/contracts`` tests the port's promises."""
-
 import asyncio
 import base64
 import logging

@@ -421,7 +421,6 @@ def test_oversized_message_is_refused_on_a_stream() -> None:
 
 
 def recorded() -> bytes:
-    """Return a server's bytes for three calls: settings, pings, padding, a large answer, an error."""
     parts = [raw(frames.SETTINGS, 0, 0, b"\0\4\0\1\0\0"), raw(frames.PING, 0, 0, b"12345678"), frames.window_update(0, 1000)]
     fine = raw(frames.HEADERS, frames.END_HEADERS, 1, block(*HEADERS))
     parts += [fine, raw(frames.DATA, 0, 1, framed(b"one")[:3]), raw(frames.DATA, frames.PADDED, 1, b"\x01" + framed(b"one")[3:] + b"\0")]

@@ -136,7 +136,6 @@ def _validate_bios(domain: Object, path: Path) -> list[FieldError]:
 
 
 def _validate_state(domain: Object, path: Path) -> list[FieldError]:
-    """Return errors of persistent state without a claim, or a claim without persistent state."""
     persistent = {"firmware.bootloader.efi": hardware.efi(domain), "devices.tpm": tpm.defaulted(domain)}
     wanted = [field for field, part in persistent.items() if part is not None and part["persistent"]]
     said = dig(domain, "firmware", "persistentState")

@@ -31,8 +31,6 @@ Json = dict[str, Any]
 
 
 class Cluster(OneVersion):
-    """Namespaces, versions and an authorizer."""
-
     synced = asyncio.Event()
 
     async def get(self, name: str) -> Json:

@@ -61,8 +61,6 @@ class _Namespaces:
 
 
 class _Unknown:
-    """Match conditions that fail to evaluate."""
-
     def __init__(self, expressions: Sequence[Expression]) -> None:
         self._failures = [f"{each.name}: expressions cannot be evaluated here" for each in expressions]
 

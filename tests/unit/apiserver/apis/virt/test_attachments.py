@@ -1,5 +1,3 @@
-"""Further networks of a pod: which ones a VM names, what its pod requests from nodes, and what it may not request."""
-
 from __future__ import annotations
 
 import json

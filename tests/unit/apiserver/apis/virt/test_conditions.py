@@ -1,5 +1,3 @@
-"""A VM's waits, read from its conditions."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,3 @@
-"""Desired and running hardware: virt-api's copy of the running one, and the differences in messages."""
-
 from __future__ import annotations
 
 import copy

@@ -1,5 +1,3 @@
-"""``apis.virt.structure`` refuses the same types as the models that virt-api validates with."""
-
 from __future__ import annotations
 
 import pytest

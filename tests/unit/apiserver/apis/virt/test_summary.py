@@ -8,7 +8,6 @@ from apiserver.apis.virt.lifecycle import power, summary
 
 
 def a_vm(phase: str = "", *, ready: str = "", disks: str = "", **status: Any) -> dict[str, Any]:
-    """Return a VM; ``ready`` and ``disks`` are the reasons of conditions that are False."""
     told = [("Ready", ready), ("DisksReady", disks)]
     conditions = [{"type": kind, "status": "False", "reason": reason, "message": f"{kind} says why"} for kind, reason in told if reason]
     conditions += status.pop("conditions", [])

@@ -47,7 +47,6 @@ def signed(
     usages: tuple[x509.ObjectIdentifier, ...] = (),
     end: datetime = NOW + HOUR,
 ) -> Signed:
-    """Return a certificate and its key. ``by`` None: self-signed."""
     key = key or ec.generate_private_key(ec.SECP256R1())
     issuer, signer = (by[0].subject, by[1]) if by is not None else (subject, key)
     builder = (
@@ -71,8 +70,6 @@ def of_library(certificate: x509.Certificate) -> tuple[bytes, bytes]:
 
 
 class Handshake:
-    """Connections of clients to a server that trusts some authorities."""
-
     def __init__(self, directory: Path, *trusted: Signed) -> None:
         self.directory = directory
         authority = issuing.new_authority("servers", HOUR, NOW)

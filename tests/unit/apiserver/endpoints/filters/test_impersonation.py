@@ -23,8 +23,6 @@ Asked = tuple[str, str, str, str, str, str]
 
 @dataclass
 class Rules:
-    """Allows the listed (verb, group, resource, subresource, namespace, name)."""
-
     allowed: set[Asked]
     asked: list[Asked] = field(default_factory=list)
 

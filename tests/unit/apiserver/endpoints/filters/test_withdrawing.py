@@ -34,8 +34,6 @@ def now() -> float:
 
 @dataclass
 class Kube:
-    """Answers reviews by ``rule`` after ``seconds``; raises while ``away``."""
-
     rule: Callable[[dict[str, Any]], bool] = lambda _: True
     away: Callable[[], bool] = lambda: False
     seconds: float = 0.0

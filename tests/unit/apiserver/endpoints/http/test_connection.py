@@ -18,8 +18,6 @@ GET = b"GET /%b HTTP/1.1\r\nHost: h\r\n\r\n"
 
 
 class Handler:
-    """Answers by path, and records events."""
-
     def __init__(self) -> None:
         self.seen: list[str] = []
         self.release = asyncio.Event()

@@ -1,5 +1,3 @@
-"""The order of TLS handshakes, and limits on connections: many OpenSSL clients in memory."""
-
 from __future__ import annotations
 
 import _ssl
@@ -29,8 +27,6 @@ def contexts(tmp_path_factory: pytest.TempPathFactory) -> Contexts:
 
 
 class From(Socket):
-    """A socket of a client with this address."""
-
     def __init__(self, address: str) -> None:
         super().__init__()
         self._address = address

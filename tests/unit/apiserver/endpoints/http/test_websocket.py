@@ -24,8 +24,6 @@ TOKEN = "base64url.bearer.authorization.k8s.io.dG9rZW4"
 
 
 class Peer:
-    """A client of a server that echoes, and closes on ``bye``."""
-
     def __init__(self, *protocols: str, ping_seconds: float = 0, max_bytes: int = 1000) -> None:
         self.ended: list[Closed] = []
         self.sockets: list[WebSocket] = []

@@ -1,5 +1,3 @@
-"""A transport in memory, with a server's connection on it."""
-
 from __future__ import annotations
 
 import asyncio
@@ -90,8 +88,6 @@ Answer = Callable[[Request], Awaitable[Response]]
 
 
 class Line:
-    """A client's end of one connection to a server with this handler."""
-
     def __init__(self, handler: Answer, settings: Settings | None = None, *, certificate: bytes = b"", beside: Line | None = None) -> None:
         self.server: Server = beside.server if beside else Server(handler, settings or QUICK)
         self.connection = self.server()

@@ -23,8 +23,6 @@ MESSAGE = 64 << 10
 
 
 class Transport(asyncio.Transport):
-    """A transport in memory; ``pause_writing`` tells the connection that the peer does not read."""
-
     def __init__(self) -> None:
         super().__init__()
         self.reading = True
@@ -68,13 +66,11 @@ def connected(kind: type[ClientConnection] = Bounded) -> tuple[ClientConnection,
 
 
 def frames(data: bytes, opcode: Opcode = Opcode.BINARY) -> bytes:
-    """Return one read full of these frames."""
     once = Frame(opcode, data).serialize(mask=False)
     return once * (READ // len(once))
 
 
 async def taken(connection: ClientConnection, transport: Transport, flood: bytes) -> int:
-    """Send until the connection stops reading; return the memory in bytes that it takes."""
     gc.collect()
     tracemalloc.start()
     try:

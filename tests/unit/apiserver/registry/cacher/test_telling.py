@@ -1,5 +1,3 @@
-"""Pushing events from the window to receivers: in order, once each, and independent of other receivers' faults."""
-
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -30,8 +28,6 @@ def window(capacity: int = 500, limits: Limits = LIMITS) -> Window:
 
 
 class Hearer:
-    """A receiver that keeps its events; ``is_full`` means that it has no room."""
-
     def __init__(self) -> None:
         self.batches: list[EventBatch] = []
         self.is_full = False

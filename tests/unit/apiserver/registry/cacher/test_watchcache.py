@@ -1,5 +1,3 @@
-"""The numbered promises of ``apiserver.registry.cacher.watchcache``, over the memory storage."""
-
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable

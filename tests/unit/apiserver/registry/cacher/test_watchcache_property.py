@@ -34,8 +34,6 @@ def is_even(item: Item) -> bool:
 
 
 class Folder:
-    """A client that lists, watches and applies events; it lists again when required."""
-
     def __init__(self, prefix: str, predicate: Predicate | None) -> None:
         self._prefix = prefix
         self._predicate = predicate

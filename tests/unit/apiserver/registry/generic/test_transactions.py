@@ -23,8 +23,6 @@ A, B = (f"{ROOT}/example.com/leases/ns/{name}" for name in "ab")
 
 
 class Holding(Strategy):
-    """Objects that hold the locks they list."""
-
     resource = LEASES
     singular = "lease"
     model = Kind
@@ -48,8 +46,6 @@ class Worded(Holding):
 
 
 class Interrupted(UnreliableStorage):
-    """A storage where another client's writes come first, once, and values may read differently than written."""
-
     def __init__(self) -> None:
         super().__init__()
         self.first: list[Put | Delete] = []

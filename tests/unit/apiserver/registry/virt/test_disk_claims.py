@@ -1,5 +1,3 @@
-"""Never two guests on a disk: writes that virt-api allows to two virt-controllers, across two virt-apis and a restart."""
-
 from __future__ import annotations
 
 import asyncio

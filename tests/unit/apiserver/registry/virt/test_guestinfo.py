@@ -1,5 +1,3 @@
-"""virt-api passes on only the modelled fields of a guest's information."""
-
 from __future__ import annotations
 
 import json
@@ -26,7 +24,6 @@ ANY = st.recursive(
 
 
 def full(shape: Any) -> Any:
-    """Return a value with every field of a shape."""
     match shape:
         case Items():
             return [full(shape.of)]

@@ -11,7 +11,6 @@ from apiserver.registry.virt.guestinfo import GuestInfo
 
 
 def wait(stack: ExitStack, read: GuestInfo, namespace: str, most: int) -> int:
-    """Start waiting for ``most`` VMs of a namespace; return how many were allowed."""
     for number in range(most):
         vm: dict[str, Any] = {"metadata": {"name": "vm", "namespace": namespace, "uid": f"{namespace}-{number}"}}
         try:

@@ -1,5 +1,3 @@
-"""Verbs with options: what they write, and what they refuse. The others: test_strategies."""
-
 from __future__ import annotations
 
 import copy

@@ -1,5 +1,3 @@
-"""A node gets the certificate for its own name; each single fault in the request prevents it."""
-
 from __future__ import annotations
 
 import base64

@@ -359,7 +359,6 @@ DISK = st.fixed_dictionaries(
 
 
 def a_disk(drawn: Object) -> Object:
-    """Return the drawn disk with a source that virt-api accepts."""
     disk = {key: value for key, value in drawn.items() if key != "sizeLimit"}
     if drawn["type"] == "CloudInitNoCloud":
         return disk | {"source": {"userData": "x", "metaDataSecretRef": {"name": "s"}}}

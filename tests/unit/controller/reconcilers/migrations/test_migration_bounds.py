@@ -39,7 +39,6 @@ def ago(seconds: float) -> str:
 
 
 def under_way(phase: str, since: float, *, deleting: bool = False, **status: Any) -> dict[str, Any]:
-    """Return a Migration that entered PreparingTarget ``since`` seconds ago; its virt-handlers wrote times of tomorrow."""
     stamps = [{"phase": phases.PREPARING_TARGET, "time": ago(since)}, {"phase": phase, "time": ago(-86_400)}]
     sides = {"sourcePod": SOURCE, "targetPod": TARGET, "sourceNode": "node1", "targetNode": "node2"}
     given = {**sides, "options": {"completionTimeoutSeconds": 600}, **status}
@@ -100,7 +99,6 @@ def test_endless_migration_is_overdue_and_frees_its_place(options: dict[str, Any
 
 
 def an_overdue(**status: Any) -> dict[str, Any]:
-    """Return a Migration with the overdue condition."""
     known = {"type": "Succeeded", "status": "Unknown", "reason": OVERDUE, "message": "", "lastTransitionTime": ago(1e6)}
     return under_way(phases.RUNNING, 1e6, conditions=[known, *status.pop("more", ())], **status)
 

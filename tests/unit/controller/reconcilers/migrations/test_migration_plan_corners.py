@@ -56,7 +56,6 @@ def written(actions: tuple[Action, ...]) -> dict[str, Any]:
 
 
 def told(actions: tuple[Action, ...]) -> tuple[str, str, str, str]:
-    """Return the phase and the condition's status, reason and message; check that both messages are equal."""
     status = written(actions)
     found = condition(status["conditions"], "Succeeded")
     assert found is not None
@@ -177,7 +176,6 @@ def test_unschedulable_target_is_reported_once() -> None:
 
 
 def an_evacuation(began: float, phase: str = "Scheduling", **status: Any) -> dict[str, Any]:
-    """Return a migration caused by an eviction, first written ``began`` seconds ago."""
     first = {"phase": "Pending", "time": times.to_rfc3339(NOW - timedelta(seconds=began))}
     later = {"phase": "Scheduling", "time": times.to_rfc3339(NOW)}
     given = {"phaseTransitionTimestamps": [first, later], "message": "pod x: 0/2 nodes", **SIDES, **status}

@@ -28,8 +28,6 @@ UNDER_WAY = ("Scheduling", "PreparingTarget", "TargetReady", "Running")
 
 
 class World:
-    """Migrations by name, one per VM, created one second apart by default."""
-
     def __init__(self, per_node: int = 2, per_cluster: int = 5) -> None:
         self.limits = MigrationLimits(per_node=per_node, per_cluster=per_cluster)
         self.migrations: list[dict[str, Any]] = []

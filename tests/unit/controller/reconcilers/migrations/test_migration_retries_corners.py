@@ -25,7 +25,6 @@ def failed(number: int, **said: Any) -> dict[str, Any]:
 
 
 def a_target(*, asked: float | None, grace: Any = None) -> dict[str, Any]:
-    """Return a target pod that a client asked to delete ``asked`` seconds ago."""
     pod = a_pod(migration="migration-uid", node="node2", deleting=asked is not None)
     if asked is not None:
         pod["metadata"] |= {"deletionTimestamp": ago(asked), "deletionGracePeriodSeconds": grace}

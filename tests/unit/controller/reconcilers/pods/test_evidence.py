@@ -35,8 +35,6 @@ NO_LEASE: Any = NoLease()
 
 @dataclass
 class World:
-    """A machine whose pod is gone, and the reports of its node."""
-
     now: float = 1000.0
     vm: dict[str, Any] = field(default_factory=a_vm)
     nodes: Informer = field(default_factory=lambda: Informer(NO_CLIENT, NODES))

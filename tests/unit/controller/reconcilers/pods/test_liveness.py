@@ -89,8 +89,6 @@ def test_missing_pod_without_a_status_reference_is_over() -> None:
 
 @dataclass
 class World:
-    """A pod, its containers and its node's kubelet, and what virt-controller sees of them."""
-
     now: float = 0.0
     runs: bool = True
     is_there: bool = True
@@ -125,12 +123,10 @@ class World:
         self.runs = False
 
     def report_end(self) -> None:
-        """Write the container's end to the status, as the kubelet does."""
         if self.is_there and not self.is_silent and not self.runs:
             self.pod["status"] = {"phase": "Failed", "containerStatuses": [{"name": "compute", "state": {"terminated": {"exitCode": 1}}}]}
 
     def call_failed(self) -> None:
-        """Fail the pod of a silent node, as kube-controller-manager does."""
         if self.is_there and self.is_silent:
             self.pod["status"]["phase"] = "Failed"
 

@@ -25,8 +25,6 @@ def ago(seconds: float) -> str:
 
 
 class World:
-    """VMs with outdated launchers by name, and Migrations."""
-
     def __init__(self, strategy: Any = "LiveMigrate", size: int = 2, per_node: int = 2, per_cluster: int = 5) -> None:
         self.settings = Settings(launcher_image=NEW, workload_update=WorkloadUpdate(strategy, size, 60.0))
         self.limits = MigrationLimits(per_node=per_node, per_cluster=per_cluster)

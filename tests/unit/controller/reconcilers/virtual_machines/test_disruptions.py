@@ -96,7 +96,6 @@ def test_disruption_stays_as_the_reason_of_an_end(attempt: dict[str, Any], pods:
 
 
 def allowed(since: str | None) -> dict[str, Any]:
-    """Return the condition of an allowed eviction, with this lastTransitionTime."""
     told = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionAllowed", "message": "pod p received an eviction"}
     return told if since is None else {**told, "lastTransitionTime": since}
 

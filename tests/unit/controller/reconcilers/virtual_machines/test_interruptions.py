@@ -47,7 +47,6 @@ def ended(cause: str | None, how: dict[str, Any], *, deleting: bool = True) -> d
 
 
 def becomes(vm: dict[str, Any], *pods: dict[str, Any], silence: Silence = REPORTING) -> bool:
-    """Plan until no action writes; return whether a pod is created."""
     for _ in range(6):
         actions = plan(
             Observed(vm=vm, pods=pods, claims={}, settings=Settings("launcher"), now=NOW, rested=400.0, evidence=Evidence(silence))

@@ -76,8 +76,6 @@ def document(spec: Json, *versions: str) -> Json:
 
 
 class World:
-    """One object and its managers. Each write is one second after the previous one."""
-
     def __init__(self, spec: Json = SPEC, versions: tuple[str, ...] = ("v1", "v2"), **more: Any) -> None:
         self.live: Json | None = None
         self.now = START

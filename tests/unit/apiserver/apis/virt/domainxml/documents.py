@@ -1,5 +1,3 @@
-"""Documents for tests of ``spec.domainXML``."""
-
 from __future__ import annotations
 
 from typing import Any, Final

@@ -214,7 +214,6 @@ def test_attempt_that_ended_before_its_machine_keeps_its_result() -> None:
 
 
 def operated(old: dict[str, Any], after: str, *changes: dict[str, Any]) -> set[str]:
-    """Return the refused paths of a write that changes the operations, each by one of ``changes``."""
     new = written(old, after)
     for number, change in enumerate(changes):
         new["status"]["operations"][number] |= change

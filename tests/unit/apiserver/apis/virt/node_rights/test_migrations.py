@@ -56,7 +56,6 @@ SAMPLES: dict[str, Any] = {
 
 
 def stored(phase: str, **status: Any) -> dict[str, Any]:
-    """Return a Migration that may be cancelled, with its phase history."""
     address = {} if phase == "PreparingTarget" else {"targetAddress": "10.0.0.2:8446"}
     history = [{"phase": phase, "time": MOMENT}] if phase else []
     return a_migration(phase, deleting=True, **address, phaseTransitionTimestamps=history, **{"attempt": 1, **status})

@@ -52,7 +52,6 @@ def _object(kind: str, spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def _said(kind: str, spec: dict[str, Any]) -> dict[str, str]:
-    """Return the errors of a strict write, by field."""
     strict = WriteOptions(field_validation="Strict")
     try:
         return {each.path: each.detail for each in Planner(STRATEGIES[kind]).read(_object(kind, spec), strict)}

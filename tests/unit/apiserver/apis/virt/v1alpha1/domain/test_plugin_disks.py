@@ -13,7 +13,6 @@ SOURCE: dict[str, Any] = {"plugin": "images", "options": {"image": "a.img"}}
 
 
 def places(source: dict[str, Any], **fields: Any) -> list[str]:
-    """Return the invalid fields of a disk, each once."""
     found = errors({"devices": {"disks": [{"type": "Plugin", "source": source, **fields}]}}, ALLOWED)
     return list(dict.fromkeys(each.split(": ")[0].removeprefix("spec.domain.devices.disks[0]") for each in found))
 
