@@ -21,7 +21,6 @@ from tests.cluster.manifests import linux_vm, shared_claim, with_disks
 
 OUTSIDE: Final = "container"
 GUESTS: Final[Mapping[str, bool]] = {"guest": False, "guest, I/O thread": True}
-"""Machines, with whether their disk has its own I/O thread."""
 CLAIM: Final = "gauged"
 PATIENCE_SECONDS: Final = 120.0
 """Extra seconds of a run, because the first write to a file must allocate blocks."""

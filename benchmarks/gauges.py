@@ -47,11 +47,7 @@ class Reading:
 
 
 def reading(said: str) -> Reading:
-    """Return the figures from the output of ``gauge``.
-
-    Raises:
-        NotMeasured: there are none.
-    """
+    """Return the figures from the output of ``gauge``."""
     found = _SAID.search(said)
     if found is None or not int(found[3]):
         raise NotMeasured(f"gauge said: {said.strip()[-500:] or 'nothing'}")

@@ -165,11 +165,7 @@ def downloaded(kubectl: Kubectl, url: str) -> float:
 
 
 def plain_seconds(said: str) -> float:
-    """Return the seconds between the times that the download printed.
-
-    Raises:
-        gauges.NotMeasured: it printed none.
-    """
+    """Return the seconds between the times that the download printed."""
     found = _TIMES.search(said)
     if found is None:
         raise gauges.NotMeasured(f"the download said: {said.strip()[-300:] or 'nothing'}")

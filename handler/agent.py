@@ -268,11 +268,7 @@ class Agent:
         return Outgoing(migration_uid, pod_uid, destination, self._tls, self.identity.trust.node_of, self._options.kubelet)
 
     def _lookup(self, machine: NamespacedName, uid: str) -> Target | None:
-        """Return where a machine of this node runs; None if it is not here.
-
-        Raises:
-            ServiceUnavailable: the node's machines are not loaded yet. Clients treat 404 as the end, and may connect at this moment.
-        """
+        """Return where a machine of this node runs; None if it is not here."""
         if not self.machines.synced.is_set():
             raise errors.ServiceUnavailable(
                 "virt-handler is starting and has not read its machines yet; try again", errors.Details(retry_after_seconds=1)

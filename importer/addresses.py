@@ -47,11 +47,7 @@ class Address:
 
 
 def parse(url: str) -> Address:
-    """Parse a URL.
-
-    Raises:
-        ImportFailed: it is not http or https, or contains credentials.
-    """
+    """Parse a URL."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -70,11 +66,7 @@ def parse(url: str) -> Address:
 
 
 def redirected(address: Address, location: str) -> Address:
-    """Return a redirect's target. Spaces and non-ASCII bytes are escaped, as in browsers and curl.
-
-    Raises:
-        ImportFailed: the import does not follow it.
-    """
+    """Return a redirect's target. Spaces and non-ASCII bytes are escaped, as in browsers and curl."""
     try:
         found = parse(urljoin(address.full, quote(location.strip(" \t").encode("latin-1", "replace"), safe=_KEPT)))
     except ImportFailed as error:

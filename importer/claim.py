@@ -54,11 +54,7 @@ class File:
         os.close(self._file)
 
     def lock(self) -> None:
-        """Lock the claim against other imports.
-
-        Raises:
-            ImportFailed: another import is running.
-        """
+        """Lock the claim against other imports."""
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             here, there = os.fstat(self._file), os.lstat(self.path)
@@ -118,11 +114,7 @@ def capacity(directory: Path) -> int:
 
 @contextlib.contextmanager
 def errors_explained(directory: Path) -> Iterator[None]:
-    """Convert an OSError of the ``with`` block.
-
-    Raises:
-        ImportFailed: the claim is full or not writable.
-    """
+    """Convert an OSError of the ``with`` block."""
     try:
         yield
     except OSError as error:
@@ -136,7 +128,6 @@ def finish(directory: Path, file: File) -> None:
     """Give the partial file its final name.
 
     Raises:
-        DiskExists: another import's disk has the name, and stays.
         OSError: it failed.
     """
     file.sync()

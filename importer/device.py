@@ -61,11 +61,7 @@ class Device:
         os.close(self._file)
 
     def lock(self) -> None:
-        """Lock the device against other imports in this pod.
-
-        Raises:
-            ImportFailed: another import is running.
-        """
+        """Lock the device against other imports in this pod."""
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -102,7 +98,6 @@ class Device:
         """Turn it into a disk.
 
         Raises:
-            ImportFailed: it would look like an empty device.
             OSError: it failed.
         """
         head = bytes(self._head)
@@ -137,11 +132,7 @@ class Device:
 
 @contextlib.contextmanager
 def errors_explained() -> Iterator[None]:
-    """Convert an OSError of the ``with`` block.
-
-    Raises:
-        ImportFailed: the device failed.
-    """
+    """Convert an OSError of the ``with`` block."""
     try:
         yield
     except OSError as error:

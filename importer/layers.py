@@ -11,7 +11,6 @@ from typing import Final
 from importer.failures import ImportFailed
 
 DIRECTORY: Final = "disk"
-"""Directory of the disk in container disks."""
 MAX_NAMES: Final = 10_000
 """Most names remembered per image."""
 _WHITEOUT: Final = ".wh."

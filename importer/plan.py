@@ -44,11 +44,7 @@ class Plan:
 
 
 def read(document: bytes) -> Plan:
-    """Parse a plan.
-
-    Raises:
-        ImportFailed: it is invalid.
-    """
+    """Parse a plan."""
     try:
         given = json.loads(document)
         if not given.get("directory") and not given.get("device"):

@@ -68,11 +68,7 @@ def parse(text: str) -> Reference:
 def pieces(
     reference: Reference, secret: Path | None, authorities: Path | None, downloaded: Callable[[int, int | None], None]
 ) -> Iterator[bytes]:
-    """Yield the bytes of the disk in a container image.
-
-    Raises:
-        ImportFailed: the registry refuses, or there is no disk.
-    """
+    """Yield the bytes of the disk in a container image."""
     session = _Session(reference, secret, authorities)
     manifest = session.manifest(reference.version)
     if manifest.get("manifests"):
@@ -113,11 +109,7 @@ class _Stream:
         self._empty_reads = 0
 
     def read(self, size: int) -> bytes:
-        """Return ``size`` bytes, fewer at the end.
-
-        Raises:
-            tarfile.ReadError: ``tarfile`` reads on after the end, once per block of a header's size.
-        """
+        """Return ``size`` bytes, fewer at the end."""
         while len(self._left) < size and (piece := next(self._pieces, b"")):
             self._left += piece
         found, self._left = self._left[:size], self._left[size:]

@@ -17,11 +17,7 @@ DEFAULT_REGION: Final = "us-east-1"
 
 
 def pieces(plan: Plan, reporter: Reporter) -> Iterator[bytes]:
-    """Yield the image's bytes from its source.
-
-    Raises:
-        ImportFailed: the download fails.
-    """
+    """Yield the image's bytes from its source."""
     source = plan.source
     if http := source.get("http"):
         url = str(http["url"])

@@ -39,11 +39,7 @@ class Decompressor:
     """Decompresses one frame. libzstd refuses windows above 128 MiB."""
 
     def __init__(self) -> None:
-        """Create libzstd's decompressor.
-
-        Raises:
-            ZstdError: libzstd is not installed.
-        """
+        """Create libzstd's decompressor."""
         try:
             self._library = _library()
         except OSError as error:

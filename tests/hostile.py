@@ -74,7 +74,6 @@ CONDITION: Final[Object] = {
 }
 STAMP: Final[Object] = {"phase": "Scheduled", "time": T}
 SPEC: Final[Object] = families.example(schema.fields(schema.definitions(types.VirtualMachine)))
-"""From the families' examples in ``tests/fields``."""
 STATUS: Final[Object] = {
     "observedGeneration": 1,
     "phase": "Scheduled",

@@ -44,11 +44,7 @@ def _own(_pid: int) -> Iterator[int]:
 
 
 def claimed(among: range) -> Iterator[int]:
-    """Claim a block of ports until this process ends; return an endless iterator over them.
-
-    Raises:
-        OSError: other processes have all ports.
-    """
+    """Claim a block of ports until this process ends; return an endless iterator over them."""
     starts = list(among[::BLOCK])
     _DRAW.shuffle(starts)
     for start in starts:

@@ -34,11 +34,7 @@ from apiserver.cel.values import CelError, CompileError, Optional, Value, no_suc
 
 
 def compile_expression(environment: Environment, text: str) -> Program:
-    """Compile an expression.
-
-    Raises:
-        CompileError: the expression is invalid in the environment, with position and reason.
-    """
+    """Compile an expression."""
     source = Source(text)
     compiler = Compiler(environment, source)
     try:

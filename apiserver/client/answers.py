@@ -46,11 +46,7 @@ class Answer:
         self._parser: httptools.HttpResponseParser
 
     def take(self, data: memoryview) -> None:
-        """Parse further input.
-
-        Raises:
-            NotHTTP: it is malformed; earlier parts stay available.
-        """
+        """Parse further input."""
         try:
             if self.head is None:
                 data = self._after_heads(data)

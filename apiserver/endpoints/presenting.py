@@ -36,11 +36,7 @@ _AGE: Final = {
 
 
 def include_of(value: str | None) -> Include:
-    """Parse ``includeObject``: how much of each object a Table's rows carry.
-
-    Raises:
-        BadRequest: it is not one of the three words.
-    """
+    """Parse ``includeObject``: how much of each object a Table's rows carry."""
     match value or "Metadata":
         case "None":
             return "None"

@@ -33,11 +33,7 @@ def truth(value: str | None) -> bool:
 
 
 def integer(query: Query, name: str) -> int | None:
-    """Return the number in parameter ``name``; None if absent.
-
-    Raises:
-        BadRequest: it is not a decimal 64-bit number.
-    """
+    """Return the number in parameter ``name``; None if absent."""
     text = query.get(name)
     if text is None:
         return None
@@ -77,7 +73,6 @@ def list_options(query: Query, *, watch: bool) -> ListOptions:
     """Parse the parameters of list, watch and deletecollection.
 
     Raises:
-        BadRequest: a value is malformed or contradicts ``continue``.
         Invalid: values contradict each other (apimachinery's ``internalversion/validation``).
     """
     initial = query.get("sendInitialEvents")
@@ -271,11 +266,7 @@ def _from_body(body: dict[str, Any]) -> tuple[DeleteOptions, list[str]]:
 
 
 def timeout(query: Query, limit: float) -> float:
-    """Return the client's time limit in seconds, at most (and by default) ``limit``.
-
-    Raises:
-        BadRequest: ``timeout`` is not a Go duration.
-    """
+    """Return the client's time limit in seconds, at most (and by default) ``limit``."""
     text = query.get("timeout")
     if not text:
         return limit

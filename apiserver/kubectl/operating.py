@@ -21,11 +21,7 @@ LOOK_SECONDS: Final = 0.5
 
 
 async def operate(access: Access, name: str, verb: str, waiting: Waiting, body: Mapping[str, Any] = MappingProxyType({})) -> int:
-    """Request an operation with ``body``, and wait for its result if ``waiting.wait``; return the exit code.
-
-    Raises:
-        Failure: refused, failed, or not over in time.
-    """
+    """Request an operation with ``body``, and wait for its result if ``waiting.wait``; return the exit code."""
     operation_id = str(uuid.uuid4())
     print(await verbs.act(access, name, verb, {**body, "id": operation_id}), flush=True)
     if not waiting.wait:

@@ -115,11 +115,7 @@ async def answered(
 
 
 async def _body(content: aiohttp.StreamReader) -> bytes:
-    """Return the whole body of an answer.
-
-    Raises:
-        ValueError: it exceeds ``MAX_BODY_BYTES``.
-    """
+    """Return the whole body of an answer."""
     raw = bytearray()
     async for piece in content.iter_any():
         raw += piece

@@ -45,9 +45,6 @@ def export(revision: str, directory: Path, python: str) -> Path:
 
     The sources are compiled for ``python``, as in an image, because a process that compiles its imports keeps some MiB of that. A revision
     that is a directory's path is that directory.
-
-    Raises:
-        ProgramFailed: the revision does not exist.
     """
     if "/" in revision and Path(revision).is_dir():
         return Path(revision).absolute()

@@ -75,11 +75,7 @@ def render(operation: str, count: int, own: Counter[str], total: Counter[str]) -
 
 
 def record(bench: Bench, operation: Operation, seconds: float, *, native: bool) -> str:
-    """Run the load and sample it; return the folded stacks.
-
-    Raises:
-        SampleFailed: the server answered wrongly, or py-spy could not read its memory.
-    """
+    """Run the load and sample it; return the folded stacks."""
     contestant = bench.contestants[0]
     with tempfile.NamedTemporaryFile(suffix=".raw") as raw:
         command = [

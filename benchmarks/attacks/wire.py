@@ -72,11 +72,7 @@ class Wire:
         raise ConnectionError("the handshake needed no answer")
 
     async def shake(self) -> None:
-        """Complete the TLS handshake on this connection, without a client certificate.
-
-        Raises:
-            ConnectionResetError: the server closes the connection or the handshake fails.
-        """
+        """Complete the TLS handshake on this connection, without a client certificate."""
         self.send(self.hello())
         while True:
             data = await self.reader.read(1 << 16)

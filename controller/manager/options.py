@@ -271,11 +271,7 @@ def _updates(parser: argparse.ArgumentParser) -> None:
 
 
 def _bandwidth(text: str) -> str:
-    """Return the quantity unchanged.
-
-    Raises:
-        ValueError: not a quantity, or neither 0 nor in the range that libvirt can store.
-    """
+    """Return the quantity unchanged."""
     amount = quantity.parse(text)
     if amount.nanos and not migration_policies.MIN_BANDWIDTH <= amount <= migration_policies.MAX_BANDWIDTH:
         raise ValueError(f"must be 0, or from {migration_policies.MIN_BANDWIDTH} to {migration_policies.MAX_BANDWIDTH}")

@@ -78,7 +78,6 @@ class Claimed(NamedTuple):
     """How a machine uses its claims."""
 
     disks: Mapping[str, disk_uses.Use]
-    """Claims of disks."""
     filesystems: Mapping[str, bool]
     """Claims of file systems; True if the guest may write."""
     state: str

@@ -87,18 +87,13 @@ class Review:
     """The pod of a review."""
 
     uid: str
-    """The review's."""
     namespace: str
     name: str
     dry_run: bool
 
 
 def read(review: object) -> Review:
-    """Parse a decoded AdmissionReview.
-
-    Raises:
-        ValueError: it is not a review of a pod's eviction.
-    """
+    """Parse a decoded AdmissionReview."""
     request = _member(review, "request")
     of = _member(request, "resource")
     if of.get("resource") != "pods" or of.get("group") or request.get("subResource") != "eviction":

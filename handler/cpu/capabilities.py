@@ -36,11 +36,7 @@ class Capabilities:
 
 
 def parse(text: str) -> Capabilities:
-    """Parse the output of :mod:`launcher.hypervisor.capabilities`.
-
-    Raises:
-        UnknownCapabilities: it is invalid.
-    """
+    """Parse the output of :mod:`launcher.hypervisor.capabilities`."""
     try:
         found = json.loads(text)
         capabilities, expanded = (str(found[key] or "") for key in ("domainCapabilities", "hostModel"))

@@ -76,11 +76,7 @@ class File:
 
 
 def files(domain: Mapping[str, Any], allowed: Allowed, namespace: str) -> tuple[File, ...]:
-    """Return the node's files for a machine's disks.
-
-    Raises:
-        NotTheDevice: one is not below an allowed prefix, even if virt-api admitted it.
-    """
+    """Return the node's files for a machine's disks."""
     found = []
     for each in disks.defaulted(domain):
         if not host_disks.is_host(each):
@@ -105,7 +101,6 @@ def put(root: int, process: int, file: File, node: Path = NODE) -> None:
         node: the ``/proc`` directory of a process with the node's root and mount namespace.
 
     Raises:
-        NotTheDevice: the file is missing or cannot be a disk, or the pod put something else in its place.
         OSError: a system call failed.
     """
     source = _open(file, node)
@@ -167,7 +162,6 @@ def _make(top: int, path: str, file: File) -> None:
     """Make a sparse file of the pod's user, and name it when it is complete.
 
     Raises:
-        NotTheDevice: the directory's files would exceed the limit.
         OSError: a system call failed.
     """
     parent, _, name = path.rpartition("/")

@@ -18,11 +18,7 @@ class Unacceptable(Exception):
 
 
 def examine(certificate: bytes, key: bytes, authorities: bytes, node: str) -> Peer:
-    """Return the content of a certificate (PEM) if others accept it for virt-handler of this node.
-
-    Raises:
-        Unacceptable: they would not.
-    """
+    """Return the content of a certificate (PEM) if others accept it for virt-handler of this node."""
     try:
         server, client = contexts.server(), contexts.client()
         with in_memory(certificate) as chain, in_memory(key) as private:

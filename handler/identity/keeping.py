@@ -120,7 +120,6 @@ class Identity:
         """Send a request, wait without limit for the decision, and return the certificate (PEM).
 
         Raises:
-            NotSigned: it was refused, or is gone.
             StatusError: kube-apiserver refused it.
             TransportError: kube-apiserver did not answer to its creation.
         """
@@ -180,11 +179,7 @@ def signing_request(node: str, request: bytes) -> Object:
 
 
 def _issued(request: Object) -> bytes | None:
-    """Return the certificate of a request; None while it is not decided.
-
-    Raises:
-        NotSigned: it was refused.
-    """
+    """Return the certificate of a request; None while it is not decided."""
     for condition in objects.dig(request, "status", "conditions") or ():
         if condition.get("type") in {"Denied", "Failed"}:
             raise NotSigned(f"{condition.get('type')}: {condition.get('message') or condition.get('reason')}")

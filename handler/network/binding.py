@@ -167,11 +167,7 @@ _PASSING: Final = frozenset({"dynamic", "temporary", "deprecated", "dadfailed"})
 
 
 def pod_link(wanted: Wanted, observed: Observed) -> Link:
-    """Return the link of the pod's own network.
-
-    Raises:
-        Unsupported: there is none.
-    """
+    """Return the link of the pod's own network."""
     uplink = observed.link(wanted.uplink)
     if uplink is None:
         raise Unsupported(f"the pod has no interface {wanted.uplink}")

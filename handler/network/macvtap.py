@@ -31,11 +31,7 @@ _NUMBER: Final = re.compile(r"(\d{1,4}):(\d{1,3})")
 
 
 def plan(wanted: Wanted, observed: Observed) -> Plan:
-    """Return the plan to join the guest to the network.
-
-    Raises:
-        Unsupported: the pod has no link to it, may open no macvtap, or IPAM gave the link an address, which the guest would not get.
-    """
+    """Return the plan to join the guest to the network."""
     uplink = attached.uplink_of(wanted, observed)
     if uplink.addresses:
         raise Unsupported(
@@ -47,11 +43,7 @@ def plan(wanted: Wanted, observed: Observed) -> Plan:
 
 
 def number(wanted: Wanted) -> tuple[int, int]:
-    """Return (major, minor) of the character device that the pod may open.
-
-    Raises:
-        Unsupported: there is none.
-    """
+    """Return (major, minor) of the character device that the pod may open."""
     found = _NUMBER.fullmatch(wanted.device)
     if found is None:
         raise Unsupported(

@@ -18,11 +18,7 @@ from handler.network.binding import Interface, Observed, Plan, Unsupported, Want
 
 
 def plan(wanted: Wanted, observed: Observed) -> Plan:
-    """Return the plan for passt.
-
-    Raises:
-        Unsupported: the pod has no interface named ``eth0`` with an address.
-    """
+    """Return the plan for passt."""
     uplink = pod_link(wanted, observed)
     addresses = in_order(wanted, uplink.of_family(4), uplink.of_family(6))
     if not addresses:

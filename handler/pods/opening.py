@@ -24,11 +24,7 @@ class _How(ctypes.Structure):
 
 
 def openat2(directory: int, path: str, flags: int, *, resolve: int, mode: int = 0) -> int:
-    """Return a descriptor of ``path`` below ``directory`` (close-on-exec).
-
-    Raises:
-        OSError: as for open(2); ELOOP or EXDEV if ``resolve`` forbids the path; EINVAL for an invalid path.
-    """
+    """Return a descriptor of ``path`` below ``directory`` (close-on-exec)."""
     encoded = _encoded(path)
     how = _How(flags | os.O_CLOEXEC, mode, resolve)
     code = errno.EAGAIN
@@ -58,11 +54,7 @@ def open_directory(path: str) -> int:
 
 
 def open_socket(directory: int, path: str) -> int:
-    """Return an O_PATH descriptor of the unix socket ``path`` below ``directory``; connect to it as ``/proc/self/fd/N``.
-
-    Raises:
-        OSError: it is missing, reached through a link, or not a socket (ENOTSOCK).
-    """
+    """Return an O_PATH descriptor of the unix socket ``path`` below ``directory``; connect to it as ``/proc/self/fd/N``."""
     descriptor = openat2(directory, path, os.O_PATH | os.O_NOFOLLOW, resolve=NO_SYMLINKS)
     if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
         os.close(descriptor)

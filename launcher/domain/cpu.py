@@ -69,11 +69,7 @@ def _append_features(cpu: Element, definition: Definition) -> None:
 
 
 def _append_pins(domain: Element, definition: Definition) -> None:
-    """Pin each virtual processor to one of the pod's dedicated ones, if required. QEMU's other threads get those left, or else all.
-
-    Raises:
-        InvalidSpecification: the pod has another number of processors.
-    """
+    """Pin each virtual processor to one of the pod's dedicated ones, if required. QEMU's other threads get those left, or else all."""
     specification, own = definition.specification, definition.processors
     if not (needed := hardware.dedicated(specification)):
         return

@@ -35,11 +35,7 @@ def append(tree: Tree, definition: Definition) -> None:
 
 
 def shares(specification: Mapping[str, Any]) -> tuple[Share, ...]:
-    """Return the file systems of ``spec.domain``, in order.
-
-    Raises:
-        InvalidSpecification: for duplicate names, names that are not a single path component, and unknown types.
-    """
+    """Return the file systems of ``spec.domain``, in order."""
     found: list[Share] = []
     for position, each in enumerate(hardware.defaulted(specification)):
         path = f"devices.filesystems[{position}]"

@@ -27,11 +27,7 @@ class Settings:
 
 
 def settings(specification: Mapping[str, Any]) -> Settings | None:
-    """Return the settings of passt for ``spec.domain``; None: no interface has this type.
-
-    Raises:
-        InvalidSpecification: there is more than one such interface, or a port is invalid.
-    """
+    """Return the settings of passt for ``spec.domain``; None: no interface has this type."""
     found = None
     for position, each in enumerate(hardware.defaulted(specification)):
         path = f"devices.interfaces[{position}]"

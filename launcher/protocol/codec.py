@@ -74,11 +74,7 @@ class Receiver(Generic[M]):
             raise
 
     def close(self) -> None:
-        """Handle the end of the connection.
-
-        Raises:
-            ProtocolError: it ended in the middle of a line.
-        """
+        """Handle the end of the connection."""
         if self._buffer:
             raise ProtocolError(f"the connection was closed inside a message, after {len(self._buffer)} bytes of it")
 
@@ -108,11 +104,7 @@ def replies() -> Receiver[messages.FromLauncher]:
 
 
 def encode(message: messages.FromHandler | messages.FromLauncher) -> bytes:
-    """Return the line for a message.
-
-    Raises:
-        ProtocolError: it is too long or cannot be written as JSON.
-    """
+    """Return the line for a message."""
     if isinstance(message, messages.Call):
         document = {"type": type(message.request).__name__, "id": message.id, "body": asdict(message.request)}
     else:

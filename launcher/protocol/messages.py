@@ -442,7 +442,6 @@ class AgentStatus:
     kernel_release: str = ""
     timezone: str = ""
     version: str = ""
-    """Version of the agent."""
     problem: str = ""
     """Why a connected agent does not answer; its last answers remain."""
 

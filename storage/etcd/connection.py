@@ -122,7 +122,6 @@ class Connection:
             timeout_seconds: limit of calls, also for the server.
 
         Raises:
-            ValueError: endpoints and ``tls`` do not match.
             OSError: a file is unreadable.
         """
         if not endpoints:
@@ -160,11 +159,7 @@ class Connection:
         return endpoint if endpoint.is_ready else None
 
     async def ready(self, until: float) -> tuple[Endpoint, Link]:
-        """Return a connected endpoint and its link, by loop time ``until``.
-
-        Raises:
-            Unavailable: there is none.
-        """
+        """Return a connected endpoint and its link, by loop time ``until``."""
         try:
             async with asyncio.timeout_at(until):
                 return await self._ready()

@@ -64,11 +64,7 @@ class Heads:
         """Decoded blocks that recur."""
 
     def decode(self, block: bytes) -> Head:
-        """Return a decoded block, and remember those that recur.
-
-        Raises:
-            ProtocolError: it is invalid.
-        """
+        """Return a decoded block, and remember those that recur."""
         try:
             fields = dict(self._decoder.decode(block, raw=True))
         except hpack.HPACKError as error:

@@ -95,11 +95,7 @@ class Cuts:
         return self._reader.pods(self._system, f"kubevirt.io={component}")
 
     def handler(self, node: str) -> dict[str, Any]:
-        """Return the virt-handler of a node.
-
-        Raises:
-            LookupError: there is none.
-        """
+        """Return the virt-handler of a node."""
         found = [each for each in self.part("virt-handler") if each["spec"].get("nodeName") == node]
         if not found:
             raise LookupError(f"{node} has no virt-handler")

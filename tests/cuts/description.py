@@ -192,11 +192,7 @@ def cuts(operation: Operation) -> list[Cut]:
 
 
 def chosen(patterns: str) -> list[Cell]:
-    """Return the cells with one of these words in their names; without words, all.
-
-    Raises:
-        ValueError: no cell has one of the words.
-    """
+    """Return the cells with one of these words in their names; without words, all."""
     words = patterns.split()
     for word in words:
         if not any(word in each.name for each in cells()):

@@ -50,11 +50,7 @@ class Player:
         self._answers = answers
 
     def prepare(self, *guests: str) -> None:
-        """Wait until all components are ready, and these guests count.
-
-        Raises:
-            Late: one of them is not ready.
-        """
+        """Wait until all components are ready, and these guests count."""
         until(self._cuts.recovered, seconds=240, what="all parts are ready", period=0.3)
         until(self._nodes_are_well, seconds=180, what="both nodes are ready", period=0.3)
         for guest in guests:
@@ -66,11 +62,7 @@ class Player:
                 raise Late(f"{guest} does not count: {self._guests.status(guest)}")
 
     def play(self, cell: Cell) -> Seen:
-        """Play a cell; return its observations.
-
-        Raises:
-            Late: the step did not come, or the cluster is not ready.
-        """
+        """Play a cell; return its observations."""
         guests = (MOVER, OTHER) if cell.step.operation == "drain" else (MOVER,)
         self.prepare(*guests)
         self._watch.forget()

@@ -54,11 +54,7 @@ class Reader:
         self._connection = None
 
     def pods(self, namespace: str, selector: str) -> list[dict[str, Any]]:
-        """Return pods by a label selector.
-
-        Raises:
-            LookupError: kube-apiserver does not answer.
-        """
+        """Return pods by a label selector."""
         found = self.get(f"/api/v1/namespaces/{namespace}/pods?labelSelector={selector.replace('=', '%3D').replace('/', '%2F')}")
         if found is None:
             raise LookupError("kube-apiserver does not answer")
@@ -71,11 +67,7 @@ class Late(Exception):
 
 
 def until(look: Callable[[], Any], *, seconds: float, what: str, period: float = PERIOD_SECONDS) -> Any:
-    """Return the first true value of ``look()``.
-
-    Raises:
-        Late: none came in time.
-    """
+    """Return the first true value of ``look()``."""
     deadline = time.monotonic() + seconds
     while True:
         if value := look():

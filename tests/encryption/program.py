@@ -25,11 +25,7 @@ class Kubernetes:
         self._configuration = configuration
 
     def __enter__(self) -> Self:
-        """Start it.
-
-        Raises:
-            EncryptionError: Go refuses the configuration.
-        """
+        """Start it."""
         command = [str(RECIPE.binary()), str(self._configuration)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         first = self._line()

@@ -23,7 +23,6 @@ class FakeStreams:
         """Answers to the next requests; a number is the status of a plain text answer."""
         self.requests: list[tuple[str, str, list[tuple[str, str]]]] = []
         self.queries: list[dict[str, str]] = []
-        """The query of each stream."""
         self.typed = b""
         self.scrollback = SCREENFUL
         """Sent first on each console connection."""

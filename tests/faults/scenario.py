@@ -83,11 +83,7 @@ class Scenario:
         self._informers: list[Informers] = []
 
     async def play(self, seconds: float) -> Summary:
-        """Write and inject faults for ``seconds``; return the counts.
-
-        Raises:
-            AssertionError: the message names the fault and the logs.
-        """
+        """Write and inject faults for ``seconds``; return the counts."""
         async with self._stack:
             await self._set_up()
             writers = [Writer(self._session, self._server.url, Random(self._random.random())) for _ in range(WRITERS)]
@@ -206,11 +202,7 @@ class Scenario:
         self._etcd.resume()
 
     async def _rest(self) -> None:
-        """Wait until every informer has etcd's content.
-
-        Raises:
-            Difference: one does not have it in time.
-        """
+        """Wait until every informer has etcd's content."""
         until = time.monotonic() + REST_SECONDS
         while True:
             expected = [_object(entry) for entry in (await self._storage.range(PREFIX)).entries]

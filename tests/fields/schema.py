@@ -100,11 +100,7 @@ def definitions(kind: type[Kind]) -> Schema:
 
 
 def resolved(schema: Schema, known: Schema) -> tuple[Schema, str]:
-    """Return the schema of a field's non-null values, and its model's name.
-
-    Raises:
-        NotImplementedError: it has several types, which plain JSON cannot distinguish.
-    """
+    """Return the schema of a field's non-null values, and its model's name."""
     if "anyOf" in schema:
         given = [each for each in schema["anyOf"] if each.get("type") != "null"]
         if len(given) != 1:
@@ -142,11 +138,7 @@ def _below(model: Schema, known: Schema, path: str, *, is_copied: bool) -> Itera
 
 
 def scalar(schema: Schema) -> str:
-    """Return the type of a value in one word, or its words joined by ``or``.
-
-    Raises:
-        NotImplementedError: an unknown type.
-    """
+    """Return the type of a value in one word, or its words joined by ``or``."""
     if "enum" in schema or "const" in schema:
         return " or ".join(words_of(schema))
     if schema.get("x-meta") == "Quantity":

@@ -73,11 +73,7 @@ class Wire:
         self._connection: http.client.HTTPSConnection | None = None
 
     def send(self, sent: Sent) -> tuple[int, bytes]:
-        """Return status and body. Refused requests get an answer as well.
-
-        Raises:
-            Dropped: a new connection ended without one.
-        """
+        """Return status and body. Refused requests get an answer as well."""
         for _ in range(2):
             connection = self._connection or http.client.HTTPSConnection(
                 self._server.host, self._server.port, context=self._tls, timeout=ANSWER_SECONDS

@@ -34,11 +34,7 @@ class Verdict:
 
 
 def read(text: str) -> dict[Key, str]:
-    """Return the reasons in the file ``text``, by mutant.
-
-    Raises:
-        ValueError: an entry lacks its reason or another field, or is duplicated.
-    """
+    """Return the reasons in the file ``text``, by mutant."""
     found = entries(text)
     for key, reason in found.items():
         if not reason:
@@ -47,11 +43,7 @@ def read(text: str) -> dict[Key, str]:
 
 
 def entries(text: str) -> dict[Key, str]:
-    """Return the reasons by mutant, including empty ones from ``--propose``.
-
-    Raises:
-        ValueError: an entry lacks a field, or is duplicated.
-    """
+    """Return the reasons by mutant, including empty ones from ``--propose``."""
     found: dict[Key, str] = {}
     for entry in tomllib.loads(text).get("survivor", ()):
         about = f"survivor {json.dumps(entry, ensure_ascii=False)}"

@@ -58,11 +58,7 @@ class Finder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Return the spec of the changed module; None for others.
-
-        Raises:
-            ImportError: there is none yet.
-        """
+        """Return the spec of the changed module; None for others."""
         if fullname != self._module:
             return None
         if self._loader is None:

@@ -14,11 +14,7 @@ from tests.oracle.steps import Comparison
 
 
 def run(count: int, seed: int, *, progress: bool = False) -> None:
-    """Compare ``count`` histories.
-
-    Raises:
-        Difference: with the shortest history that shows it.
-    """
+    """Compare ``count`` histories."""
     with Oracle() as oracle:
         comparison = Comparison(oracle)
         versions = comparison.versions()

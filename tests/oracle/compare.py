@@ -76,11 +76,7 @@ class Both:
         return self._agreed(answer, mine, body)
 
     def apply(self, body: Json, by: str, *, subresource: str = "") -> Json | None:
-        """Apply ``body`` on both sides; return the result.
-
-        Raises:
-            Difference: the sides disagree.
-        """
+        """Apply ``body`` on both sides; return the result."""
         if self._live is None and subresource:
             return None
         answer = self._asked("apply", self._live, body, by, subresource)

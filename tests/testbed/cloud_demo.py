@@ -18,11 +18,7 @@ _BOOT_SECONDS = 900
 
 
 def is_wanted() -> bool:
-    """Return whether ``DEMO`` requests this VM.
-
-    Raises:
-        progress.StepFailed: DEMO has another value.
-    """
+    """Return whether ``DEMO`` requests this VM."""
     asked = os.environ.get("DEMO", "")
     if asked not in ("", "cloud"):
         raise progress.StepFailed(f"DEMO={asked}: only `cloud` is known, or nothing")

@@ -15,9 +15,6 @@ def wait_for(machine: str, pattern: str, *, timeout_seconds: float = 90) -> str:
     """Read a console until ``pattern`` appears; return the output.
 
     It types Enter now and then, so that the guest repeats an earlier prompt.
-
-    Raises:
-        progress.StepFailed: the message has the end of the output.
     """
     deadline = time.monotonic() + timeout_seconds
     seen = ""

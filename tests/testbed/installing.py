@@ -22,11 +22,7 @@ _OF_PIP = {"index-url": "UV_DEFAULT_INDEX", "extra-index-url": "UV_INDEX", "find
 
 
 def pinned(name: str, requirements: str) -> str:
-    """Return the lines of one distribution in a requirements file.
-
-    Raises:
-        progress.StepFailed: it is missing.
-    """
+    """Return the lines of one distribution in a requirements file."""
     found = re.search(rf"^{re.escape(name)}==.*?(?<!\\)$", requirements, re.MULTILINE | re.DOTALL)
     if found is None:
         raise progress.StepFailed(f"{PINS.name} pins no {name}")

@@ -26,11 +26,7 @@ def up() -> None:
 
 
 def _enable_ipv6() -> None:
-    """Enable IPv6 on the bridge, because containers often disable it for all links.
-
-    Raises:
-        progress.StepFailed: the kernel has no IPv6.
-    """
+    """Enable IPv6 on the bridge, because containers often disable it for all links."""
     setting = pathlib.Path("/proc/sys/net/ipv6/conf", layout.BRIDGE, "disable_ipv6")
     if not setting.exists():
         raise progress.StepFailed("the test cluster needs a kernel with IPv6: its pods have addresses of both families")

@@ -87,11 +87,7 @@ def _missing_for_venv() -> list[str]:
 
 
 def install(*, for_tests: bool = False) -> None:
-    """Install missing packages for cluster and images.
-
-    Raises:
-        progress.StepFailed: not root, apt failed, or Go is missing or too old.
-    """
+    """Install missing packages for cluster and images."""
     if os.geteuid() != 0:
         raise progress.StepFailed("this needs root: it installs packages and makes namespaces, mounts and cgroups")
     _check_go()

@@ -89,11 +89,7 @@ def log_of(name: str) -> pathlib.Path:
 
 
 def ensure(name: str, arguments: Sequence[str | os.PathLike[str]], *, environment: Mapping[str, str] | None = None) -> Identity:
-    """Start ``arguments`` as ``name`` unless it runs; with other arguments, end the old process first. Return the process.
-
-    Raises:
-        progress.StepFailed: the program is missing, or ended immediately.
-    """
+    """Start ``arguments`` as ``name`` unless it runs; with other arguments, end the old process first. Return the process."""
     words = [os.fspath(argument) for argument in arguments]
     command = _directory() / f"{name}.json"
     wanted = json.dumps(words)

@@ -54,9 +54,6 @@ def step(title: str) -> Iterator[pathlib.Path]:
     """Report a step and its duration; yield the path of its log.
 
     Prints a line every quarter of a minute.
-
-    Raises:
-        StepFailed: a program inside failed.
     """
     log = layout.logs() / (re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:60] + ".step.log")
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -106,11 +103,7 @@ def run(
     stdin: str | None = None,
     timeout_seconds: float = 1800,
 ) -> None:
-    """Run a program to its end; its output goes to the step's log.
-
-    Raises:
-        StepFailed: it failed or took too long; the message has the log's name and last lines.
-    """
+    """Run a program to its end; its output goes to the step's log."""
     words = [os.fspath(argument) for argument in arguments]
     log = _log.get() or layout.logs() / "commands.log"
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -141,11 +134,7 @@ def run(
 def output_of(
     arguments: Sequence[str | os.PathLike[str]], *, environment: Mapping[str, str] | None = None, timeout_seconds: float = 120
 ) -> str:
-    """Run a program and return its output.
-
-    Raises:
-        StepFailed: it failed; the message has its standard error.
-    """
+    """Run a program and return its output."""
     words = [os.fspath(argument) for argument in arguments]
     try:
         result = subprocess.run(

@@ -17,9 +17,6 @@ def install(*settings: str, timeout_seconds: int = 480) -> None:
     """Install or upgrade the chart, and wait until every part is ready; ``settings`` are Helm's ``--set`` arguments.
 
     With macvtaps, for tests of further networks.
-
-    Raises:
-        progress.StepFailed: the message shows the pods and the latest events.
     """
     flags = [word for setting in ("macvtap.enabled=true", *settings) for word in ("--set", setting)]
     command = ["upgrade", "--install", NAME, str(_CHART), "--namespace", NAMESPACE, "--create-namespace", *flags]

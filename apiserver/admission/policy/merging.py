@@ -21,11 +21,7 @@ class PatchFailed(Exception):
 
 
 def to_json(value: Value) -> Any:  # noqa: ANN401 - any JSON value
-    """Convert a value to JSON of the API.
-
-    Raises:
-        PatchFailed: JSON lacks its type.
-    """
+    """Convert a value to JSON of the API."""
     kind = type(value)
     if value is None or kind in (bool, int, float, str):
         return value
@@ -75,12 +71,7 @@ def check_type_names(value: Value, path: str) -> list[str]:
 
 
 def apply(schemas: Schemas, live: Object, value: Value) -> Object:
-    """Return a copy of ``live`` with the expression's value merged in.
-
-    Raises:
-        PatchFailed: it is not an object, does not fit, or changes an atomic part.
-        LookupError: there is no schema.
-    """
+    """Return a copy of ``live`` with the expression's value merged in."""
     if not isinstance(value, Message) or value.type_name.partition(".")[0] != "Object":
         raise PatchFailed(f"unsupported return type from ApplyConfiguration expression: {_name(value)}")
     if problems := check_type_names(value, "Object"):

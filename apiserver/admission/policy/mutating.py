@@ -178,7 +178,6 @@ class MutatingPolicies:
         """Evaluate one mutation and apply it; return whether it changed the object.
 
         Raises:
-            PatchFailed: the expression fails, or its value cannot be applied.
             InternalError: a JSON patch sets an unknown field.
             ServiceUnavailable: the object's schema is missing.
         """
@@ -225,11 +224,7 @@ class MutatingPolicies:
 
 
 def _patched(live: Object, value: Value) -> Object:
-    """Return a copy of ``live`` with a list of ``JSONPatch`` applied; a failed ``test`` changes nothing.
-
-    Raises:
-        PatchFailed: it is not such a list, or cannot be applied.
-    """
+    """Return a copy of ``live`` with a list of ``JSONPatch`` applied; a failed ``test`` changes nothing."""
     if type(value) is not list or not all(isinstance(each, Message) and each.type_name == "JSONPatch" for each in value):
         raise PatchFailed("type mismatch: JSONPatchType.expression should evaluate to array of JSONPatch")
     operations = [_operation(each) for each in value]

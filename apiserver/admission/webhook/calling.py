@@ -67,11 +67,7 @@ class Target:
 
 
 def target(address: Address) -> Target:
-    """Return a webhook's server; for a Service, its name in the cluster's DNS.
-
-    Raises:
-        ValueError: the address is invalid.
-    """
+    """Return a webhook's server; for a Service, its name in the cluster's DNS."""
     if address.problem:
         raise ValueError(address.problem)
     if address.service:
@@ -110,11 +106,7 @@ class Caller:
             await connections.close()
 
     async def call(self, webhook: Webhook, body: bytes) -> bytes:
-        """Send a review and return the answer.
-
-        Raises:
-            CallFailed: there is no successful answer.
-        """
+        """Send a review and return the answer."""
         try:
             where = target(webhook.address)
             headers, authority = self._as_ourselves(where)

@@ -108,7 +108,6 @@ class MutatingWebhooks:
         """Apply an answer's patch; return whether it changed the object.
 
         Raises:
-            CallFailed: it is not a patch.
             InternalError: it cannot be applied, or leaves another kind.
         """
         patch = _decoded(webhook, answer)

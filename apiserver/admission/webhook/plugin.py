@@ -80,7 +80,6 @@ class WebhookDispatcher:
         Raises:
             Denied: it refuses.
             BadRequest: a dry run that the webhook does not support.
-            CallFailed: the call failed.
         """
         attributes = versioned.attributes
         if attributes.dry_run:

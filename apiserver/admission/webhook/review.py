@@ -135,11 +135,7 @@ def _user(given: Attributes) -> Object:
 
 
 def answer(raw: bytes, uid: str, speaks: str, *, mutating: bool) -> Answer:
-    """Parse a webhook's answer.
-
-    Raises:
-        WrongAnswer: it is for another request, of another kind, or malformed.
-    """
+    """Parse a webhook's answer."""
     try:
         body = orjson.loads(raw)
     except ValueError:

@@ -62,11 +62,7 @@ EVERYTHING: Final = Selector()
 
 
 def parse(text: str) -> Selector:
-    """Parse a selector. It does not check that the fields exist.
-
-    Raises:
-        ValueError: with apimachinery's text.
-    """
+    """Parse a selector. It does not check that the fields exist."""
     if len(text) > MAX_LENGTH:
         raise ValueError(f"a field selector may not be longer than {MAX_LENGTH} characters")
     terms = []
@@ -89,11 +85,7 @@ def escape(value: str) -> str:
 
 
 def unescape(value: str) -> str:
-    """Unescape a value of a selector.
-
-    Raises:
-        ValueError: an unescaped ``,`` or ``=``, or a backslash before anything else.
-    """
+    """Unescape a value of a selector."""
     result = []
     characters = iter(value)
     for char in characters:

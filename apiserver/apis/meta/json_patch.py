@@ -103,11 +103,7 @@ class _Patching:
         _set(container, key, value)
 
     def _container(self, path: str, *, change: bool = True) -> tuple[Any, str]:
-        """Return the parent of the value at ``path``, ready to be changed, and the value's key in it.
-
-        Raises:
-            ValueError: it does not exist.
-        """
+        """Return the parent of the value at ``path``, ready to be changed, and the value's key in it."""
         steps = [each.replace("~1", "/").replace("~0", "~") for each in path.split("/")[1:]]
         if not steps or not isinstance(self.document, dict | list):
             raise ValueError(f'doc is missing path: "{path}"')

@@ -28,11 +28,7 @@ def to_rfc3339_micro(moment: datetime) -> str:
 
 
 def parse(text: str) -> datetime:
-    """Parse an RFC 3339 time; the result is in UTC with at most six digits of a second.
-
-    Raises:
-        ValueError: it is not an RFC 3339 time with a time zone.
-    """
+    """Parse an RFC 3339 time; the result is in UTC with at most six digits of a second."""
     match = _RFC3339.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is not an RFC 3339 time such as 2006-01-02T15:04:05Z")
@@ -46,11 +42,7 @@ def parse(text: str) -> datetime:
 
 
 def parse_duration(text: str) -> timedelta:
-    """Parse a Go duration such as ``1m30s``; only ``0`` needs no unit.
-
-    Raises:
-        ValueError: it is not one.
-    """
+    """Parse a Go duration such as ``1m30s``; only ``0`` needs no unit."""
     sign, rest = (-1, text[1:]) if text.startswith("-") else (1, text.removeprefix("+"))
     if rest == "0":
         return timedelta()

@@ -42,11 +42,7 @@ class Certificate:
 
 
 def of(connection: ssl.SSLObject) -> Certificate:
-    """Return the verified certificate that the client presented.
-
-    Raises:
-        ValueError: a name is not text, or the connection does not verify certificates.
-    """
+    """Return the verified certificate that the client presented."""
     if connection.context.verify_mode is ssl.CERT_NONE:
         raise ValueError("client certificates are not verified by this server")
     leaf, *others = _verified_chain(connection)
@@ -64,11 +60,7 @@ def of(connection: ssl.SSLObject) -> Certificate:
 
 
 def authorities_of(pem: str) -> Authorities:
-    """Return the authorities of a PEM bundle; empty for empty text.
-
-    Raises:
-        ValueError: it contains no certificate.
-    """
+    """Return the authorities of a PEM bundle; empty for empty text."""
     found = frozenset(authority_of(ssl.PEM_cert_to_DER_cert(each)) for each in _PEM.findall(pem))
     if not found and pem.strip():
         raise ValueError("no PEM certificate found")
@@ -76,11 +68,7 @@ def authorities_of(pem: str) -> Authorities:
 
 
 def authority_of(der: bytes) -> Authority:
-    """Return the authority that a certificate (RFC 5280, section 4.1) represents.
-
-    Raises:
-        ValueError: it is not a certificate.
-    """
+    """Return the authority that a certificate (RFC 5280, section 4.1) represents."""
     begin, end = _content(der, *_content(der, 0, len(der)))
     parts: list[bytes] = []
     while begin < end and len(parts) < 7:

@@ -187,11 +187,7 @@ def wants(request: Request) -> bool:
 
 
 def wanted_user(headers: Mapping[str, str]) -> User | None:
-    """Return the user that the headers name, or None.
-
-    Raises:
-        BadRequest: attributes without a name.
-    """
+    """Return the user that the headers name, or None."""
     extra: dict[str, list[str]] = {}
     groups: list[str] = []
     name = uid = ""

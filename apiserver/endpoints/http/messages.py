@@ -326,11 +326,7 @@ def _field(name: str, value: str) -> bytes:
 
 
 def _checked(value: str) -> str:
-    """Check a header value against injection and return it.
-
-    Raises:
-        ValueError: it contains a control character.
-    """
+    """Check a header value against injection and return it."""
     if not value.isprintable():
         raise ValueError(f"invalid header field value: {value[:64]!r}")
     return value

@@ -103,11 +103,7 @@ class WebSocket(Response):
             self._beat()
 
     async def receive(self) -> bytes | str:
-        """Return the next message.
-
-        Raises:
-            Closed: the client closed, or the connection broke.
-        """
+        """Return the next message."""
         while not self._messages:
             if self._decode():
                 continue

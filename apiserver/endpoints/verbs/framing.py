@@ -50,11 +50,7 @@ class Messages:
     """A websocket; the client's messages are ignored, and its close ends the watch."""
 
     def __init__(self, context: RequestContext) -> None:
-        """Check the upgrade.
-
-        Raises:
-            BadRequest: it does not follow RFC 6455.
-        """
+        """Check the upgrade."""
         request = context.request
         if not upgrade.is_well_formed(request):
             raise BadRequest("Upgrade request required: only WebSockets (RFC 6455) are supported")
@@ -71,7 +67,6 @@ class Messages:
         self._socket = socket
         self.coding = "websocket"
         self.encode = websocket.texts
-        """Encodes frames, one text message each."""
         self.send = socket.push
         """See :class:`Lines`."""
         responses.add_headers(context, socket)

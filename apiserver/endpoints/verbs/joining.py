@@ -89,11 +89,7 @@ async def dialled(destination: Destination, stream: Connect, holder: str = "") -
 
 @contextlib.contextmanager
 def _trusted(server: ClientConnection, destination: Destination) -> Iterator[None]:
-    """During the block, abort the connection once the server's certificate is no longer trusted.
-
-    Raises:
-        ServiceUnavailable: it is not trusted now.
-    """
+    """During the block, abort the connection once the server's certificate is no longer trusted."""
     trust, certificate = destination.trust, _certificate(server)
     if trust is None:
         yield

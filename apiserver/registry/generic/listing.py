@@ -64,11 +64,7 @@ def encode_token(position: Position) -> str:
 
 
 def decode_token(token: str) -> Position:
-    """Decode a continue token.
-
-    Raises:
-        BadRequest: it is not one of ours.
-    """
+    """Decode a continue token."""
     try:
         if len(token) > _MAX_TOKEN:
             raise ValueError("too long")
@@ -90,11 +86,7 @@ def decode_token(token: str) -> Position:
 
 
 def parse_revision(text: str) -> int:
-    """Parse a resourceVersion; absent is 0.
-
-    Raises:
-        BadRequest: it is not a number.
-    """
+    """Parse a resourceVersion; absent is 0."""
     if not text:
         return 0
     if not text.isdecimal() or not text.isascii() or len(text) > 19:

@@ -40,11 +40,7 @@ class StoredObjects:
         return codec.decode(self._hub, entry)
 
     def readable(self, entry: Entry) -> Item:
-        """Decode an entry.
-
-        Raises:
-            Unreadable: it cannot be decoded.
-        """
+        """Decode an entry."""
         try:
             return self.decode(entry)
         except DECODING_ERRORS as error:
@@ -129,7 +125,6 @@ class StoredObjects:
         """Return a dry run's result, at the revision of ``old``.
 
         Raises:
-            Overtaken: the object to create exists. For updates, a newer object does not matter.
             Conflict: a lock is taken.
         """
         if old is None and (entry := await self.read(key)) is not None:

@@ -39,7 +39,6 @@ _FIELDS: Final[Mapping[str, tuple[str, str]]] = {
     VIRTUAL_MACHINES.plural: ("podName", "podUID"),
     MIGRATIONS.plural: ("targetPod", "targetPodUID"),
 }
-"""Status fields with a pod's name and uid."""
 _ADDRESSES: Final = "targetPodIPs"
 """A Migration's field with the target pod's addresses."""
 

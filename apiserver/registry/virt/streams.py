@@ -32,7 +32,6 @@ PARAMETERS: Final[Mapping[str, tuple[QueryParameter, ...]]] = {
         ),
     ),
 }
-"""Query parameters by stream."""
 
 SEGMENTS: Final = (
     QueryParameter("port", "integer", "The port of the guest, from 1 to 65535."),

@@ -54,7 +54,6 @@ class Observed:
     migrations: Sequence[Object]
     """The unfinished Migrations of all namespaces."""
     machines: Mapping[NamespacedName, Object]
-    """Their machines, by namespace and name."""
     emptied: frozenset[str]
     """Nodes that are being drained."""
     now: datetime

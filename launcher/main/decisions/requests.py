@@ -25,11 +25,7 @@ LOST: Final = "QEMU ended after the guest had left the source, before it ran her
 
 
 def is_to_start(known: Known, machine: messages.Machine) -> bool:
-    """True if a domain must be made; False if that was done before.
-
-    Raises:
-        RequestRefused: no domain may be made here.
-    """
+    """True if a domain must be made; False if that was done before."""
     if known.machine is not None and known.machine.uid != machine.uid:
         raise RequestRefused("Invalid", f"this pod belongs to the virtual machine {known.machine.uid}")
     if known.status.ending is not None and known.status.ending.kind == "start-failed":
@@ -44,11 +40,7 @@ def is_to_start(known: Known, machine: messages.Machine) -> bool:
 
 
 def has_guest(known: Known, doing: str) -> bool:
-    """True if there is a guest; False if it is off.
-
-    Raises:
-        RequestRefused: there was no guest yet.
-    """
+    """True if there is a guest; False if it is off."""
     if known.ended:
         return False
     if not known.status.started:
@@ -80,11 +72,7 @@ def require_guest_that_stays(known: Known, doing: str) -> None:
 
 
 def is_to_operate(known: Known, request: messages.Operate) -> bool:
-    """True if an operation must be carried out; False if it was, with any result.
-
-    Raises:
-        RequestRefused: no guest stays here, or the operation may have been carried out long ago.
-    """
+    """True if an operation must be carried out; False if it was, with any result."""
     if known.status.operation_of(request.id) is not None:
         return False
     if any(each.number >= request.number for each in known.status.operations):
@@ -113,22 +101,14 @@ def may_stop_again(before: Observation | None) -> bool:
 
 
 def require_that_it_runs(known: Known, before: Observation | None) -> None:
-    """Check that a resumed guest continues.
-
-    Raises:
-        RequestRefused: it was paused again for the same reason as ``before``.
-    """
+    """Check that a resumed guest continues."""
     now = known.status.domain
     if before is not None and now is not None and (now.state, now.reason) == ("paused", before.reason):
         raise RequestRefused("Failed", f"the guest stopped again immediately: {now.detail or now.reason}")
 
 
 def is_to_prepare(known: Known, request: messages.PrepareMigrationTarget) -> bool:
-    """True if the pod must become the target of a migration; False if it is, or was.
-
-    Raises:
-        RequestRefused: it cannot.
-    """
+    """True if the pod must become the target of a migration; False if it is, or was."""
     if known.status.migration_of(request.migration_uid) is not None:
         return False
     if known.machine is not None or known.over:
@@ -146,11 +126,7 @@ def is_lost(known: Known, uid: str) -> bool:
 
 
 def is_to_release(known: Known, uid: str) -> bool:
-    """True if the domain arrived and must be released; False if it was released before.
-
-    Raises:
-        RequestRefused: nothing arrived.
-    """
+    """True if the domain arrived and must be released; False if it was released before."""
     migration = known.status.migration_of(uid)
     if migration is None or migration.direction != "incoming" or migration.state not in ("arrived", "succeeded"):
         raise RequestRefused("Conflict", f"nothing to release: the migration is {migration.state if migration else 'unknown'}")
@@ -158,11 +134,7 @@ def is_to_release(known: Known, uid: str) -> bool:
 
 
 def is_to_migrate(known: Known, request: messages.Migrate) -> bool:
-    """True if a migration must begin; False if one with this uid began before.
-
-    Raises:
-        RequestRefused: the guest cannot migrate, or not now.
-    """
+    """True if a migration must begin; False if one with this uid began before."""
     if known.status.migration_of(request.migration_uid) is not None:
         return False
     if not has_guest(known, "migrate") or known.leaving is not None or known.stopping is not None or known.saving:
@@ -181,22 +153,14 @@ def _require_relay_of_disks(machine: messages.Machine, doing: str, *, relays_dis
 
 
 def is_to_abort(known: Known, uid: str) -> bool:
-    """True if libvirt must abort a migration: a running outgoing one.
-
-    Raises:
-        RequestRefused: the pod has no such migration.
-    """
+    """True if libvirt must abort a migration: a running outgoing one."""
     if known.status.migration_of(uid) is None:
         raise RequestRefused("Conflict", "this pod does not take part in this migration")
     return known.leaving is not None and known.leaving.uid == uid
 
 
 def is_to_pause(known: Known, uid: str) -> bool:
-    """True if the guest of a running outgoing migration must be paused; False after the migration.
-
-    Raises:
-        RequestRefused: the pod has no such migration, or is its target.
-    """
+    """True if the guest of a running outgoing migration must be paused; False after the migration."""
     migration = known.status.migration_of(uid)
     if migration is None or migration.direction != "outgoing":
         raise RequestRefused("Conflict", "this migration does not leave this pod")
@@ -204,11 +168,7 @@ def is_to_pause(known: Known, uid: str) -> bool:
 
 
 def given_xml(known: Known) -> str:
-    """Return the XML passed to libvirt.
-
-    Raises:
-        RequestRefused: there is none yet.
-    """
+    """Return the XML passed to libvirt."""
     if not known.xml:
         raise RequestRefused("Conflict", "the domain has not been created yet")
     return known.xml

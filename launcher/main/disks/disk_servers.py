@@ -68,11 +68,7 @@ NETWORK: Final = Network()
 
 
 async def require(specification: Mapping[str, Any], network: Network) -> None:
-    """Require an answer from the server of each network disk, and a process at each plugin's socket.
-
-    Raises:
-        ServersSilent: some do not answer.
-    """
+    """Require an answer from the server of each network disk, and a process at each plugin's socket."""
     endpoints, sockets = endpoints_of(specification), sockets_of(specification)
     if silent := (*await without_answer(endpoints, network), *without_listener(sockets, network)):
         raise ServersSilent(silent)

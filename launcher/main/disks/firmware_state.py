@@ -135,11 +135,7 @@ def own_directory(path: Path) -> None:
 
 
 def _regular_file(path: Path) -> os.stat_result | None:
-    """Return a file's status, or None if it does not exist.
-
-    Raises:
-        StateUnusable: it is not a regular file, or has more than one hard link.
-    """
+    """Return a file's status, or None if it does not exist."""
     try:
         found = path.lstat()
     except FileNotFoundError:

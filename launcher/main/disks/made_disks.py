@@ -134,11 +134,7 @@ def _image(disk: Mapping[str, Any], position: int, machine: messages.Machine) ->
 
 
 def _named(files: Mapping[str, bytes]) -> Mapping[str, bytes]:
-    """Return ``files`` if an image can hold their names.
-
-    Raises:
-        mounted.Unreadable: one is too long.
-    """
+    """Return ``files`` if an image can hold their names."""
     if too_long := [each for each in files if len(each) > cloud_init.MAX_FILE_NAME]:
         raise mounted.Unreadable(f"the key {too_long[0][:32]}… has more than {cloud_init.MAX_FILE_NAME} characters")
     return files
@@ -167,11 +163,7 @@ def _keys(kind: str, machine: messages.Machine) -> list[str]:
 
 
 def public_keys(position: int) -> tuple[str, ...]:
-    """Return the public keys of an element of ``spec.accessCredentials``.
-
-    Raises:
-        SourceUnusable: its Secret cannot be read, or is invalid; the message names the field.
-    """
+    """Return the public keys of an element of ``spec.accessCredentials``."""
     path = f"spec.accessCredentials[{position}]"
     try:
         return content.public_keys(mounted.read(Path(layout.ACCESS_CREDENTIALS_DIRECTORY, str(position))), path)

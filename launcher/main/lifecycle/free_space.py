@@ -44,7 +44,6 @@ def free_bytes(specification: Mapping[str, Any], names: Set[str]) -> FreeBytes:
 
 
 Measure = Callable[[Mapping[str, Any], Set[str]], FreeBytes]
-"""As ``free_bytes``."""
 
 
 class FreeSpace:

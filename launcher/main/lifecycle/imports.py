@@ -68,11 +68,7 @@ class Imports:
         self._plans: Mapping[str, bytes] = {}
 
     async def ask(self, machine: messages.Machine) -> None:
-        """Start the machine's imports, unless they are started or done.
-
-        Raises:
-            RequestRefused: ``NotReady`` until all are done; ``Status.imports`` has the progress.
-        """
+        """Start the machine's imports, unless they are started or done."""
         if self._record.known.machine is not None or self._record.known.ended:
             return
         if self._record.known.over:

@@ -45,11 +45,7 @@ class Migrations:
     # --- the target --------------------------------------------------------------------------------------------------------------
 
     async def prepare(self, request: messages.PrepareMigrationTarget) -> None:
-        """Prepare the empty pod for a domain.
-
-        Raises:
-            RequestRefused: it cannot become a target.
-        """
+        """Prepare the empty pod for a domain."""
         async with self._record.operation:
             if not requests.is_to_prepare(self._record.known, request):
                 return

@@ -64,11 +64,7 @@ class Children:
         return pid, future
 
     async def run(self, arguments: Sequence[str], environment: Mapping[str, str]) -> str:
-        """Run a short command and return its output, at most ``MAX_OUTPUT`` bytes.
-
-        Raises:
-            CommandFailed: its exit code is not 0, or it takes too long.
-        """
+        """Run a short command and return its output, at most ``MAX_OUTPUT`` bytes."""
         reader, writer = os.pipe2(os.O_CLOEXEC)
         try:
             try:

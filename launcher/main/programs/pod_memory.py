@@ -29,7 +29,6 @@ _VERSIONS: Final = (
 )
 
 Available = Callable[[], int | None]
-"""As ``available``."""
 
 
 def available(mount: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int | None:

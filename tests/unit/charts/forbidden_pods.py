@@ -228,7 +228,6 @@ CREATIONS: Final = MappingProxyType[str, Change](
         "claimed devices": _with(resourceClaims=[{"name": "gpu", "resourceClaimName": "gpu"}]),
     }
 )
-"""Each change alone makes creating a launcher pod forbidden."""
 
 REFUSED_EARLIER: Final = MappingProxyType[str, Change](
     {

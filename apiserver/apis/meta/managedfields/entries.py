@@ -70,11 +70,7 @@ class Reader:
         self._known: dict[tuple[str, bytes], Fields] = {}
 
     def read(self, given: Sequence[Mapping[str, Any]] | None) -> Managed:
-        """Return the entries by owner, adapted to the present schemas of their versions.
-
-        Raises:
-            EntryError: one is invalid.
-        """
+        """Return the entries by owner, adapted to the present schemas of their versions."""
         managed: Managed = {}
         if given is None:
             return managed

@@ -215,11 +215,7 @@ def element_count(text: str) -> int:
 
 
 def parse(text: str) -> Node:
-    """Return the root of a document.
-
-    Raises:
-        Malformed: it is not XML, or contains something that is never allowed.
-    """
+    """Return the root of a document."""
     try:
         data = text.encode()
     except UnicodeEncodeError as error:

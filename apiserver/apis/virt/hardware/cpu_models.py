@@ -52,7 +52,6 @@ _BEST_FIRST: Final = {
 MODELS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({vendor: tuple(each.split()) for vendor, each in _BEST_FIRST.items()})
 """By libvirt's name of the vendor; the best first."""
 VENDORS: Final[Mapping[str, str]] = MappingProxyType({model: vendor for vendor, models in MODELS.items() for model in models})
-"""The vendor of each model."""
 PROTECTIONS: Final = ("amd-ssbd", "amd-stibp", "ibpb", "ibrs", "md-clear", "pcid", "spec-ctrl", "ssbd", "stibp", "virt-ssbd")
 """Features that protect a guest or make protection cheap. They came with microcode, so most models lack some
 (https://www.qemu.org/docs/master/system/qemu-cpu-models.html, "important CPU features")."""

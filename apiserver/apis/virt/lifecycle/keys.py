@@ -28,7 +28,6 @@ _FROM_86: Final = (
 CODES: Final[Mapping[str, int]] = MappingProxyType(
     {PREFIX + name: code for first, names in ((1, _FROM_1), (86, _FROM_86)) for code, name in enumerate(names.split(), first)}
 )
-"""Codes by name. Other keys have only a number."""
 
 
 def code_of(key: str) -> int | None:

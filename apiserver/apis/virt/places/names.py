@@ -44,11 +44,9 @@ VHOST_VSOCK_RESOURCE: Final = "devices.kubevirt.io/vhost-vsock"
 CPU_MODEL_LABELS: Final = "cpu-model.node.kubevirt.io/"
 """Prefix of a Node's labels for libvirt's CPU models that KVM guests can use there. The value is ``true``."""
 CPU_FEATURE_LABELS: Final = "cpu-feature.node.kubevirt.io/"
-"""The same for CPU features."""
 HOST_MODEL_LABELS: Final = "host-model-cpu.node.kubevirt.io/"
 """The same for the model that libvirt uses for ``host-model`` there."""
 HOST_MODEL_FEATURE_LABELS: Final = "host-model-required-features.node.kubevirt.io/"
-"""The same for the features of ``host-model`` beyond that model."""
 CPU_LABELS: Final = (CPU_MODEL_LABELS, CPU_FEATURE_LABELS, HOST_MODEL_LABELS, HOST_MODEL_FEATURE_LABELS)
 """Prefixes of the labels that virt-handler writes on its Node, the only ones it may write."""
 
@@ -109,11 +107,7 @@ def removal_pod_name(vm_name: str, vm_uid: str) -> str:
 
 
 def handler_server_name(node: str) -> str:
-    """Return the server name in the certificate of a node's virt-handler: ``<node>.virt-handler``.
-
-    Raises:
-        ValueError: the node's name does not fit into a certificate.
-    """
+    """Return the server name in the certificate of a node's virt-handler: ``<node>.virt-handler``."""
     if len(node) > _MAX_NODE_NAME or not _NODE.fullmatch(node):
         raise ValueError(
             f"node {node[:64]!r} cannot get a certificate: its name must consist of lower-case letters, digits, '-' and '.', "

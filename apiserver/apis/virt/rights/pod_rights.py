@@ -42,7 +42,6 @@ class Content:
 
 
 _FIELDS: Final = Content(cloud_init.DOWNWARD_API, "")
-"""The pod's own fields."""
 
 
 def named_by(vm: Object) -> frozenset[Content]:

@@ -95,11 +95,7 @@ def bounded(value: object) -> Object:
 
 
 def parse(text: str) -> Object:
-    """Return the fields in a text with a guest's information.
-
-    Raises:
-        ValueError: it is not a JSON object.
-    """
+    """Return the fields in a text with a guest's information."""
     try:
         found = json.loads(text)
     except RecursionError as error:

@@ -96,7 +96,6 @@ class MachineWrite:
     old: Object
     """The stored machine."""
     new: Object
-    """The new machine."""
     now: datetime
     """Time of virt-api's clock."""
     migration: Object | None = None

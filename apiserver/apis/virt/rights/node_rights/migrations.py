@@ -80,7 +80,6 @@ class MigrationWrite:
     old: Object
     """The stored Migration."""
     new: Object
-    """The new Migration."""
     now: datetime
     """Time of virt-api's clock."""
     machine: Object | None = None
