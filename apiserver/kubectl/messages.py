@@ -34,12 +34,12 @@ def of_status(error: StatusError, doing: str) -> Failure:
     if error.code == 401:
         return Failure(f"error: You must be logged in to the server ({said(error.message) or error.reason})")
     reason = f" ({error.reason})" if error.reason != "Unknown" else ""
-    return Failure(f"Error from server{reason}: {doing}: {said(error.message)}")
+    return Failure(f"Error from server{reason}: cannot {doing}: {said(error.message)}")
 
 
 def of_transport(error: Exception, server: str, doing: str) -> Unreachable:
     """Return the failure for a server that did not answer."""
-    return Unreachable(f"Unable to connect to the server {server}: {doing}: {said(describe(error))}")
+    return Unreachable(f"Unable to connect to the server {server}: cannot {doing}: {said(describe(error))}")
 
 
 def of_warnings(headers: Iterable[str]) -> list[str]:

@@ -248,7 +248,7 @@ async def test_no_terminal_obeys_why_a_viewer_was_cut_off(server: FakeStreams, w
 
     assert capsys.readouterr().err.splitlines() == [
         "the screen was cut off: a [2Jnode",
-        "Error from server (ServiceUnavailable): open the vnc of virtual machine default/testvm: a ]0;ownednode",
+        "Error from server (ServiceUnavailable): cannot open the vnc of virtual machine default/testvm: a ]0;ownednode",
     ]
 
 
@@ -433,7 +433,13 @@ async def test_guest_info_is_shown_as_a_table_or_raw(server: FakeStreams, way: A
     assert "Host name:          web-1[2J" in await guestinfo.show(way, "testvm", "table")
     assert json.loads(await guestinfo.show(way, "testvm", "json")) == told
     server.refusals = [errors.Conflict("no guest agent is connected")]
-    with pytest.raises(Failure, match=r"\(Conflict\): read the guest's information of virtual machine default/testvm: no guest agent"):
+    with pytest.raises(
+        Failure,
+        match=(
+            r"\(Conflict\): cannot read the guest's information of virtual machine "
+            r"default/testvm: no guest agent"
+        ),
+    ):
         await guestinfo.show(way, "testvm", "wide")
 
     assert {(method, path.rsplit("/", 2)[-1]) for method, path, _ in server.requests} == {("GET", "guestinfo")}
@@ -583,7 +589,7 @@ async def test_a_usb_device_is_redirected_by_the_program_for_it(
     assert "error: usbredirect is not on PATH" in capsys.readouterr().err
     server.refusals = [errors.Conflict("slot 1 is in use")]
     assert await usbredir.redirect("testvm", load, slot=1, port=0, device=None) == 1
-    assert "(Conflict): open the usbredir of virtual machine default/testvm: slot 1 is in use" in capsys.readouterr().err
+    assert "(Conflict): cannot open the usbredir of virtual machine default/testvm: slot 1 is in use" in capsys.readouterr().err
 
 
 def test_a_usb_device_is_named_as_its_program_takes_it(capsys: pytest.CaptureFixture[str]) -> None:
@@ -904,7 +910,7 @@ async def test_the_program_ends_with_1_and_says_why(url: str, server: FakeStream
 
     assert process.returncode == 1
     assert said.decode().splitlines() == [
-        'Error from server (NotFound): start virtual machine default/testvm: virtualmachines.kubevirt.io "testvm" not found'
+        'Error from server (NotFound): cannot start virtual machine default/testvm: virtualmachines.kubevirt.io "testvm" not found'
     ]
 
 

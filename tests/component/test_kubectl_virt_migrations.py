@@ -161,7 +161,7 @@ async def test_timed_out_migration_continues_and_can_be_cancelled(world: World) 
 
 async def test_refusal_of_virt_api_is_shown(world: World) -> None:
     await world.write(VIRTUAL_MACHINES, "web", phase="Stopped")
-    with pytest.raises(Failure, match=r"Error from server \(Conflict\): migrate virtual machine ns/web"):
+    with pytest.raises(Failure, match=r"Error from server \(Conflict\): cannot migrate virtual machine ns/web"):
         await migrations.migrate("web", world.load, WAIT)
 
 

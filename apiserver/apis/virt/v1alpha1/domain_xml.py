@@ -23,7 +23,7 @@ def validate(spec: Object, path: Path) -> list[FieldError]:
     xml, typed = spec.get(XML), spec.get(DOMAIN)
     if xml is None:
         if typed is None:
-            return [required(path.child(DOMAIN), "or domainXML")]
+            return [required(path.child(DOMAIN), "set this or spec.domainXML")]
         return document.validate(typed, path.child(DOMAIN))
     if (count := parsing.element_count(xml)) > parsing.MAX_ELEMENTS_ADMITTED:  # too large to parse, here or later
         text = f"may not have more than {parsing.MAX_ELEMENTS_ADMITTED} elements, but has {count}, including those in comments"

@@ -98,7 +98,7 @@ def validate(domain: Object, path: Path) -> list[FieldError]:
 
 def _validate_one_on_pods_network(interfaces: Sequence[Object], path: Path) -> list[FieldError]:
     first, *others = [each for each in enumerate(interfaces) if hardware.is_on_pods_network(each[1])] or [(0, {})]
-    message = f"only one interface can use the pod's network, and {path.index(first[0])} does: set network"
+    message = f"only one interface can use the pod's network, and {path.index(first[0])} already does: name another network"
     return [forbidden(path.index(position).child("network"), message) for position, _ in others]
 
 

@@ -195,7 +195,9 @@ def test_a_body_without_the_essential_is_told_what_is_missing(body: dict[str, An
 
 
 def test_a_machine_without_a_domain_is_told_what_is_missing() -> None:
-    assert _errors({"kind": "VirtualMachine", "metadata": {"name": "vm1"}, "spec": {}}) == ["spec.domain: Required value: or domainXML"]
+    assert _errors({"kind": "VirtualMachine", "metadata": {"name": "vm1"}, "spec": {}}) == [
+        ("spec.domain: Required value: set this or spec.domainXML")
+    ]
 
 
 def test_a_bomb_of_nesting_is_refused_and_not_followed() -> None:
@@ -376,7 +378,7 @@ def test_an_unknown_null_is_told_and_a_known_one_says_nothing() -> None:
             _devices(interfaces=[{"name": each, "type": "passt", "ports": []} for each in "ab"]),
             (
                 "spec.domain.devices.interfaces[1].network: Forbidden: only one interface can use the pod's network, "
-                "and spec.domain.devices.interfaces[0] does: set network"
+                "and spec.domain.devices.interfaces[0] already does: name another network"
             ),
         ),
         (
@@ -455,7 +457,7 @@ def test_an_unknown_null_is_told_and_a_known_one_says_nothing() -> None:
             _devices(interfaces=[{"name": "a"}, {"name": "b"}]),
             (
                 "spec.domain.devices.interfaces[1].network: Forbidden: only one interface can use the pod's network, "
-                "and spec.domain.devices.interfaces[0] does: set network"
+                "and spec.domain.devices.interfaces[0] already does: name another network"
             ),
         ),
         (
